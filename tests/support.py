@@ -8,11 +8,14 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import IO, TypeVar
 
+import apsw
+
 from whet.store.database import StateDatabase
+from whet.store.jobs import Job, JobState
 
 T = TypeVar("T")
 
@@ -108,3 +111,14 @@ def wait_until(condition: Callable[[], object], timeout_s: float = 30.0) -> None
     while not condition():
         assert time.monotonic() < deadline, "the condition never came"
         time.sleep(0.01)
+
+
+def list_jobs(
+    connection: apsw.Connection, *, kinds: Sequence[str] = (), state: JobState | None = None, limit: int = 50
+) -> list[Job]:
+    """Give the stored jobs, newest first, of these kinds and in this state."""
+    rows = connection.execute(
+        f"SELECT {', '.join(Job.__struct_fields__)} FROM jobs ORDER BY created DESC, id DESC"
+    )
+    found = [Job(*row) for row in rows]
+    return [job for job in found if (not kinds or job.kind in kinds) and state in (None, job.state)][:limit]

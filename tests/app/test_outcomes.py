@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from tests.review.rig import Bench, bench, says
 from whet.app.learning import Outcomes
 from whet.contract.origin import Origin
@@ -44,6 +46,17 @@ def with_chance(b: Bench, share: float, chance: Callable[[], float]) -> None:
 def alternating() -> Iterator[float]:
     while True:
         yield from (0.0, 0.9)
+
+
+def test_a_new_session_is_begun_with_the_settings_of_now(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with bench(tmp_path, [says("hi")]) as b:
+            settings = b.app.settings
+            agent = msgspec.structs.replace(settings.agent, instructions="Speak plainly.")
+            b.app.settings = msgspec.structs.replace(settings, agent=agent)
+            assert "Speak plainly." in await begin(b)
+
+    asyncio.run(check())
 
 
 def test_a_session_is_recorded_with_what_it_read(tmp_path: Path) -> None:

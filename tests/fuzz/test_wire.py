@@ -17,28 +17,29 @@ from tests.fuzz.transcripts import random_transcript
 from tests.providers import shapes
 from whet.context.live_list import RepairedList
 from whet.contract.messages import Message
-from whet.practice.dialects import ChatCompletionsDialect, Messages, ResponsesDialect
+from whet.practice import dialects
+from whet.practice.dialects import PracticeDialect
 from whet.practice.strict import Options, VendorRefusal
 from whet.providers import anthropic_messages, chat_completions, responses
 from whet.providers.catalog import SERVERS
 from whet.providers.wire import ServerDialect, WireCodec
 
-LANES: dict[str, tuple[WireCodec, ChatCompletionsDialect | Messages, object]] = {
-    "chat": (chat_completions.ChatCompletions(ServerDialect()), ChatCompletionsDialect(), shapes.CHAT),
+LANES: dict[str, tuple[WireCodec, PracticeDialect, object]] = {
+    "chat": (chat_completions.ChatCompletions(ServerDialect()), dialects.chat_completions(), shapes.CHAT),
     "openrouter": (
         chat_completions.ChatCompletions(SERVERS["openrouter"].dialect),
-        ChatCompletionsDialect(),
+        dialects.chat_completions(),
         shapes.CHAT,
     ),
     "mistral": (
         chat_completions.ChatCompletions(SERVERS["mistral"].dialect),
-        ChatCompletionsDialect(),
+        dialects.chat_completions(),
         shapes.CHAT,
     ),
-    "anthropic": (anthropic_messages.AnthropicMessages(), Messages(0), shapes.ANTHROPIC),
+    "anthropic": (anthropic_messages.AnthropicMessages(), dialects.messages(0), shapes.ANTHROPIC),
     "responses": (
         responses.ResponsesEncoder(SERVERS["openai"].dialect),
-        ResponsesDialect(0),
+        dialects.responses(0),
         shapes.RESPONSES,
     ),
 }

@@ -7,7 +7,7 @@ import pytest
 from whet.config.schema import FallbackSettings, ModelSettings
 from whet.contract.errors import ConfigError
 from whet.providers.catalog import SERVERS, describe, families
-from whet.providers.connect import ServerProvider, connect, connect_one, providers_with_keys
+from whet.providers.connect import ServerProvider, connect, connect_one
 from whet.providers.fallback import FallbackProvider
 
 
@@ -76,10 +76,6 @@ def test_the_fallback_takes_what_it_does_not_set_from_the_first():
     assert isinstance(other, FallbackProvider) and other.second.info.provider == "ollama"
     with pytest.raises(ConfigError, match="no key for openai"):
         connect(settings, FallbackSettings(provider="openai", model="n"), {})
-
-
-def test_providers_with_keys_are_found_in_order():
-    assert providers_with_keys({"GROQ_API_KEY": "a", "ANTHROPIC_API_KEY": "b"}) == ["anthropic", "groq"]
 
 
 def test_models_are_matched_by_their_longest_family():

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support import list_jobs
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
@@ -77,7 +78,7 @@ class Bench:
         return self.app.database.read_now(lambda db: reviews.list_reviews(db))
 
     def jobs(self) -> list[jobs.Job]:
-        return self.app.database.read_now(lambda db: jobs.list_jobs(db, kinds=("review",)))
+        return self.app.database.read_now(lambda db: list_jobs(db, kinds=("review",)))
 
 
 @asynccontextmanager

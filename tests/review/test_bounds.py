@@ -10,7 +10,7 @@ import apsw
 import msgspec
 import pytest
 
-from tests.support import FixedClock
+from tests.support import FixedClock, list_jobs
 from whet.config.schema import ModelSettings, ReviewSettings
 from whet.contract.errors import WhetError
 from whet.contract.messages import Message, ToolCall, Usage
@@ -146,7 +146,7 @@ def order(session_id: str = "s", turn: int = 1, **more: object) -> Order:
 
 
 def queued(database: StateDatabase) -> list[tuple[Order, str]]:
-    found = database.read_now(lambda db: jobs.list_jobs(db, kinds=("review",)))
+    found = database.read_now(lambda db: list_jobs(db, kinds=("review",)))
     return [(read_order(job.payload), job.run_after) for job in found]
 
 

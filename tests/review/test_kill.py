@@ -14,10 +14,11 @@ import pytest
 
 from tests.review.rig import SAID, does, remember, says, use
 from tests.stories.program import Program, Running
+from tests.support import list_jobs
 from whet.clock import SystemClock
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
-from whet.store import jobs, ledger, reviews
+from whet.store import ledger, reviews
 from whet.store.database import StateDatabase
 
 SKILL = """---
@@ -75,7 +76,7 @@ class Round:
     def _repoint(self, server: PracticeServer) -> None:
         """The order names the server that the conversation was held with; this one has another port."""
         db = StateDatabase.open(self.program.home / "state.db", SystemClock())
-        [job] = db.read_now(jobs.list_jobs)
+        [job] = db.read_now(list_jobs)
         old = job.payload.split('"base_url":"')[1].split('"')[0]
         payload = job.payload.replace(old, server.base_url)
         db.write_now(lambda c: c.execute("UPDATE jobs SET payload = ?", (payload,)))
@@ -88,7 +89,7 @@ class Round:
         """The job's state, the states of what was written, and MEMORY.md as it is."""
         db = StateDatabase.open(self.program.home / "state.db", SystemClock())
         try:
-            [job] = db.read_now(jobs.list_jobs)
+            [job] = db.read_now(list_jobs)
             rows = db.read_now(lambda c: ledger.select(c))
             [review] = db.read_now(reviews.list_reviews)
             assert (review.finished != "") == (job.state == "done")

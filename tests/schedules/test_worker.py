@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.schedules.rig import HOUR_S, MINUTE_S, Bench, does, says
-from tests.support import beat
+from tests.support import beat, list_jobs
 from whet.clock import SystemClock
 from whet.contract.errors import ConfigError
 from whet.contract.messages import Message
@@ -219,7 +219,7 @@ def test_a_long_run_keeps_its_lease_and_ends_where_another_worker_took_it(
     bench.clock.advance(10 * MINUTE_S)
 
     def lease() -> jobs.Job:
-        [running] = bench.database.read_now(lambda db: jobs.list_jobs(db, state="running"))
+        [running] = bench.database.read_now(lambda db: list_jobs(db, state="running"))
         return running
 
     async def main() -> None:

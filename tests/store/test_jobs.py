@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from tests.support import list_jobs
 from whet.store import claims, jobs
 from whet.store.jobs import NewJob
 
@@ -50,10 +51,10 @@ def test_a_failed_job_waits_then_is_given_up(db, clock):
     assert db.write_now(lambda c: jobs.fail(c, again, "gave up", clock, retry_in_s=None))
     clock.advance(3600)
     assert take(db, clock) is None
-    assert [(j.state, j.error) for j in db.read_now(lambda c: jobs.list_jobs(c, state="failed"))] == [
+    assert [(j.state, j.error) for j in db.read_now(lambda c: list_jobs(c, state="failed"))] == [
         ("failed", "gave up")
     ]
-    assert db.read_now(lambda c: jobs.list_jobs(c, kinds=("other",))) == []
+    assert db.read_now(lambda c: list_jobs(c, kinds=("other",))) == []
 
 
 def test_a_job_for_later_waits(db, clock):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support import list_jobs
 from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound
 from whet.store import jobs, schedules, sessions, turns
@@ -55,7 +56,7 @@ def test_pausing_stops_the_next_time_and_removing_what_waits(db, clock):
     on(db, schedules.resume, "abc1", later, clock)
     on(db, schedules.resume, "abc1", first, clock)
     assert on(db, schedules.next_due, "abc1") == first and not on(db, schedules.get, "abc1").paused
-    assert len(on(db, jobs.list_jobs)) == 1, "one next time"
+    assert len(on(db, list_jobs)) == 1, "one next time"
     by_hand = on(db, schedules.run_now, "abc1", clock)
     job = lease(db, clock)
     assert job.id == by_hand and schedules.firing_of(job) == Firing("abc1", iso(clock.now()), by_hand=True)
@@ -63,7 +64,7 @@ def test_pausing_stops_the_next_time_and_removing_what_waits(db, clock):
     on(db, schedules.begin, job, schedules.firing_of(job), "now")
     on(db, schedules.remove, "abc1")
     assert on(db, schedules.get, "abc1") is None
-    assert [job.id for job in on(db, jobs.list_jobs)] == [by_hand], "what runs goes on"
+    assert [job.id for job in on(db, list_jobs)] == [by_hand], "what runs goes on"
     assert on(db, schedules.get_run, by_hand) is not None
 
 
@@ -108,7 +109,7 @@ def test_old_runs_are_forgotten(db, clock):
     kept = on(db, schedules.runs, "abc1", limit=1000)
     assert len(kept) == KEPT_RUNS + 1 and kept[0].started > kept[1].started
     assert len(on(db, schedules.runs, "abc1")) == 20
-    assert len(on(db, jobs.list_jobs, limit=1000)) == KEPT_RUNS + 2, "their jobs go with them"
+    assert len(on(db, list_jobs, limit=1000)) == KEPT_RUNS + 2, "their jobs go with them"
 
 
 @pytest.mark.parametrize(("hours", "moves"), [(2.9, False), (3.1, True)])
@@ -122,7 +123,7 @@ def test_a_clock_set_back_far_was_wrong_before(db, clock, hours, moves):
     clock.advance(-hours * 3600)
     on(db, schedules.straighten, clock, lambda schedule, now: f"next of {schedule.name}")
     assert on(db, schedules.next_due, "one") == due
-    found = {job.id: job for job in on(db, jobs.list_jobs)}
+    found = {job.id: job for job in on(db, list_jobs)}
     assert {job.created for job in found.values()} == {iso(clock.now())}
     assert found[hand].run_after == asked and schedules.firing_of(found[hand]).by_hand
     [hourly] = [job for job in found.values() if job.subject == "abc1" and job.id != hand]

@@ -7,11 +7,11 @@ import signal
 import pytest
 
 from tests.store.support import USAGE, answer, asking, child, finish, new_log, one_job, result, talk, user
-from tests.support import output_of, within
+from tests.support import list_jobs, output_of, within
 from whet.contract.errors import NotFound, StoreBusy, StoreError
 from whet.contract.messages import ImagePart, Message, TextPart, Usage, VendorReplay
 from whet.contract.tools import ToolOutput
-from whet.store import compactions, jobs, sessions
+from whet.store import compactions, sessions
 from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript
 
@@ -63,7 +63,7 @@ def test_a_turn_is_kept_whole(db, clock):
         (0, 1, "call_0", "a", 1.5, "rule", "exit", 3, 1),
         (1, 1, "call_1", "b", 0.25, "person", "", None, 1),
     ]
-    assert [job.kind for job in db.read_now(jobs.list_jobs)] == ["review"]
+    assert [job.kind for job in db.read_now(list_jobs)] == ["review"]
 
 
 def test_what_belongs_to_a_message_is_stored_with_it_or_not_at_all(db, clock):
@@ -79,12 +79,12 @@ def test_what_belongs_to_a_message_is_stored_with_it_or_not_at_all(db, clock):
         with pytest.raises(StoreBusy, match="not now"):
             await log.append_user(turn, user("two"), refuse)
         assert texts(log) == texts(await Transcript.open(db, "s1", clock)) == [("user", "one")]
-        assert len(await db.read(jobs.list_jobs)) == 1
+        assert len(await db.read(list_jobs)) == 1
         await log.append_user(turn, user("two"), one_job(clock))
         await log.append_user(turn, user("three"))
         await log.end_turn(turn, "answered", "")
         assert [text for _, text in texts(log)] == ["one", "two", "three"]
-        assert len(await db.read(jobs.list_jobs)) == 2
+        assert len(await db.read(list_jobs)) == 2
 
     asyncio.run(main())
 
@@ -453,7 +453,7 @@ def test_what_was_written_before_a_crash_is_there(tmp_path, clock, stop):
             open_calls = {2: [(0, False), (1, False)], 3: [(0, True), (1, False)]}
             open_calls |= {4: [(0, True), (1, True)], 5: [(0, True)]}
             assert [(c.index, c.started) for c in log.open_calls(turn)] == open_calls.get(stop, [])
-        return len(await db.read(jobs.list_jobs))
+        return len(await db.read(list_jobs))
 
     assert asyncio.run(main()) == (1 if stop == 8 else 0)
     db.close()

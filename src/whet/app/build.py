@@ -18,8 +18,8 @@ from whet.agent.session import Session
 from whet.app import parts
 from whet.app.contexts import Contexts
 from whet.app.learning import LearningServices
-from whet.app.models import Dialer, Models
-from whet.app.session_parts import NO_EXTRAS, OWNERS, Principal, SessionExtras, SessionStart, SharedParts
+from whet.app.models import Dialer, Models, SwitchableLink
+from whet.app.session_parts import NO_EXTRAS, OWNERS, Principal, SessionExtras, SessionStart
 from whet.app.sessions import SessionOpener
 from whet.app.warmth import WarmStarts
 from whet.approval.gate import PolicyGate
@@ -27,7 +27,7 @@ from whet.clock import Clock, SystemClock
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.errors import WhetError
-from whet.contract.protocols import ContextStatus, Person, Provider, Spawn
+from whet.contract.protocols import ContextStatus, Person, Provider
 from whet.lanes import ToolPool
 from whet.store import sessions
 from whet.store.database import StateDatabase
@@ -67,13 +67,11 @@ class App:
         self.todo_lists = TodoLists()
         self.learning = LearningServices(self.database, self.clock, home, settings)
         self.learning.platform = source
-        own = (self.pool, self.processes, self.todo_lists, self.learning, self.warmth)
-        spawn: Spawn = lambda parent, task, background: self.sessions.delegate(parent, task, background)  # noqa: E731
-        built_in = parts.built_in(parts.ToolParts(settings, *own, spawn))
-        self._plugged = parts.load_plugins(home, settings, workspace, built_in, self._dialer, self.learning)
-        person = person if self._plugged is None else self._plugged.heard_by(person)
+        built_in = parts.built_in(self)
+        self.plugin_parts = parts.load_plugins(self, built_in, self._dialer)
+        self.person = person if self.plugin_parts is None else self.plugin_parts.heard_by(person)
         self._grants = GrantRepository(self.database, self.clock)
-        self.gate = PolicyGate(settings.approval, person, self._grants, home.root)
+        self.gate = PolicyGate(settings.approval, self.person, self._grants, home.root)
         self._confirmations = parts.attach_confirmations(self.gate, settings, secrets, home, self.clock)
         try:
             self.models = Models(settings, self._dialer)
@@ -87,7 +85,7 @@ class App:
         compressor = self.models.compressor(self.clock, can_recall=RECALL in self.tools.by_name)
         self.contexts = Contexts(home, settings, [compressor, *engines])
         self.contexts.broken.update(self.plugins.broken if self.plugins else {})
-        self.sessions = SessionOpener(self._shared(person))
+        self.sessions = SessionOpener(self)
 
     @classmethod
     async def start(
@@ -163,14 +161,15 @@ class App:
     async def _answer_by(self, provider: Provider, session: Session) -> None:
         prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session.id))
         link = provider.open(prompt, read_specs(tools_json.encode()), session.id)
-        self.models.switch_link(session.link, (await self.warmth.reopened(session.id, link))[0])
+        assert isinstance(session.link, SwitchableLink)  # every session of an App has one
+        session.link.switch((await self.warmth.reopened(session.id, link))[0])
         await session.context.status()  # the engine learns of it now, not at the next request
 
     async def let_go(self, session: Session) -> None:
         """End a session with engine and plugins and keep nothing of it in memory; it can be opened again."""
         await self.contexts.release(session.context)
-        if self._plugged is not None:
-            await self._plugged.sessions.leave(session.id)
+        if self.plugin_parts is not None:
+            await self.plugin_parts.sessions.leave(session.id)
         for gone in (session.id, *self.gate.forget_children(session.id)):
             self.learning.release(gone)
         await self.models.leave(session.id)
@@ -182,8 +181,8 @@ class App:
             if name in self.__dict__:  # made at its first use
                 await getattr(self, name).aclose()
         await self.contexts.aclose()
-        if self._plugged is not None:
-            await self._plugged.aclose()
+        if self.plugin_parts is not None:
+            await self.plugin_parts.aclose()
         if self._confirmations is not None:
             await self._confirmations.aclose()
         if self.mcp is not None:
@@ -202,7 +201,7 @@ class App:
     @property
     def plugins(self) -> LoadedPlugins | None:
         """What the enabled plugins brought; None where none is enabled."""
-        return None if self._plugged is None else self._plugged.loaded
+        return None if self.plugin_parts is None else self.plugin_parts.loaded
 
     @cached_property
     def reviews(self) -> ReviewRunner:
@@ -218,25 +217,6 @@ class App:
         from whet.app.schedule_watch import ScheduleWatch  # noqa: PLC0415 - a one-shot does not look
 
         return ScheduleWatch(self.home, self.database, self.clock, self.settings.schedules)
-
-    def _shared(self, person: Person) -> SharedParts:
-        return SharedParts(
-            settings=self.settings,
-            source=self.source,
-            workspace=self.workspace,
-            database=self.database,
-            clock=self.clock,
-            person=person,
-            gate=self.gate,
-            models=self.models,
-            tools=lambda: self.tools.by_name,
-            contexts=self.contexts,
-            learning=self.learning,
-            warmth=self.warmth,
-            todo_lists=self.todo_lists,
-            plugins=self._plugged,
-            servers=self.mcp,
-        )
 
     def _take_remote(self) -> None:
         if self.mcp is not None:

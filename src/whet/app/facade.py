@@ -17,6 +17,7 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
+from whet.app.hosted import end_of
 from whet.app.program_tools import with_functions
 from whet.config.load import load
 from whet.config.paths import Home, find_home
@@ -153,19 +154,9 @@ class AsyncAgent:
                 run_turn(session, session.user_message(text, images), emit)
             )
             try:
-                await asyncio.wait({turn})
-            except asyncio.CancelledError:
-                turn.cancel()
-                await asyncio.wait({turn})
-                raise
+                return await end_of(turn, session, began_s, emit)
             finally:
                 self._turn = None
-            if not turn.cancelled():
-                return turn.result()
-            took_s = session.clock.monotonic_s() - began_s
-            end = TurnEnd(session.id, "", "cancelled", "", 0, Usage(), took_s)
-            emit(end)
-            return end
 
 
 class Agent:

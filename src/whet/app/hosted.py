@@ -268,24 +268,14 @@ class SessionHost:
     async def _turn(
         self, slot: SessionSlot, session: Session, incoming: InboxEntry | None, emit: Emit
     ) -> TurnEnd:
-        began_s = self.app.clock.monotonic_s()
+        began_s = session.clock.monotonic_s()
         message, receipt = (None, nothing) if incoming is None else (incoming.message, incoming.receipt)
         turn = slot.turn = asyncio.create_task(run_turn(session, message, emit, receipt=receipt))
         self._receipts.by_session.get(session.id, NO_RECEIPT).begun()
         try:
-            await asyncio.wait({turn})
-        except asyncio.CancelledError:
-            turn.cancel()
-            await _settled(turn)
-            raise
+            return await end_of(turn, session, began_s, emit)
         finally:
             slot.turn = None
-        if not turn.cancelled():
-            return turn.result()
-        took_s = self.app.clock.monotonic_s() - began_s
-        end = TurnEnd(session.id, "", "cancelled", "", 0, Usage(), took_s)
-        emit(end)
-        return end
 
     def _extras(self, session_id: str) -> SessionExtras:
         """Have a session's questions go to whoever is there, and its turns' ends do what was asked for."""
@@ -305,6 +295,22 @@ class SessionHost:
 def _message(session: Session, text: str, images: Sequence[ImagePart]) -> Message:
     """Make what is said during a turn: without the note on time and folder, which the turn began with."""
     return msgspec.structs.replace(session.user_message(text, images), note="")
+
+
+async def end_of(turn: asyncio.Task[TurnEnd], session: Session, began_s: float, emit: Emit) -> TurnEnd:
+    """Wait for a turn's end; one that was cancelled has one too. A cancel of the caller cancels it."""
+    try:
+        await asyncio.wait({turn})
+    except asyncio.CancelledError:
+        turn.cancel()
+        await _settled(turn)
+        raise
+    if not turn.cancelled():
+        return turn.result()
+    took_s = session.clock.monotonic_s() - began_s
+    end = TurnEnd(session.id, "", "cancelled", "", 0, Usage(), took_s)
+    emit(end)
+    return end
 
 
 async def _settled(turn: asyncio.Task[TurnEnd]) -> None:

@@ -85,18 +85,10 @@ class LearningServices:
         if "desk" in self.__dict__:
             self.desk.judging.trusted_tools = self._trusted_tools
 
-    def bind(self, session_id: str, origin: Origin, desk: LearningService | None = None) -> None:
+    def bind(self, session_id: str, origin: Origin, profile: str) -> None:
         """Have a session's writes count as `origin` says (a review's, with what it reviews and its job),
-        and go to `desk` (the home's where None)."""
-        self._bound[session_id] = (desk or self.desk, origin)
-
-    def bind_person(self, session_id: str, profile: str, platform: str) -> None:
-        """Have a person's session write to their own desk."""
-        self.bind(session_id, Origin("foreground", platform=platform), self.desk_of(profile))
-
-    def bind_review(self, session_id: str, origin: Origin, profile: str) -> None:
-        """Have a review's writes go to the desk of whoever it is of."""
-        self.bind(session_id, origin, self.desk_of(profile))
+        and go to the desk of the person whose it is, "" for the owner."""
+        self._bound[session_id] = (self.desk_of(profile), origin)
 
     def release(self, session_id: str) -> None:
         """Forget what a session was bound to."""

@@ -175,11 +175,6 @@ class Models:
         """Give what answers a session now."""
         return self._others.get(self._answering.get(session_id, ""), self.provider)
 
-    def switch_link(self, present: ModelLink, link: ModelLink) -> None:
-        """Have `link` answer in place of a session's present one."""
-        assert isinstance(present, SwitchableLink)  # every session of an App has one
-        present.switch(link)
-
     async def leave(self, session_id: str) -> None:
         """Let go of what was chosen for a session; connections that nobody used for longest are closed."""
         if self._answering.pop(session_id, None) is None:

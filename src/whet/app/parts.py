@@ -7,23 +7,15 @@ what any tool does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from whet.app.learning import LearningServices
 from whet.app.models import Dialer
-from whet.app.warmth import WarmStarts
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock
 from whet.config.paths import Home
 from whet.config.schema import Settings
-from whet.contract.protocols import Spawn
-from whet.contract.tools import ToolContext
-from whet.lanes import ToolPool
+from whet.contract.tools import ToolContext, ToolOutput
 from whet.tools.declared import (
-    SharedProcesses,
     ShellLimits,
     WebLimits,
     ask_tools,
@@ -37,9 +29,9 @@ from whet.tools.declared import (
     web_tools,
 )
 from whet.tools.registry import Registry
-from whet.tools.todo import TodoLists
 
 if TYPE_CHECKING:
+    from whet.app.build import App
     from whet.app.confirming import Confirmations
     from whet.app.plugin_sessions import PluginParts
     from whet.mcp.servers import Servers
@@ -49,62 +41,44 @@ if TYPE_CHECKING:
 _REMOTE_PREFIX = "mcp__"
 
 
-class ToolParts(msgspec.Struct, frozen=True):
-    """What Whet's own tools work with; `spawn` runs a delegated task."""
-
-    settings: Settings
-    pool: ToolPool
-    processes: SharedProcesses
-    todo_lists: TodoLists
-    learning: LearningServices
-    warmth: WarmStarts
-    spawn: Spawn
-
-
-def built_in(parts: ToolParts) -> Registry:
+def built_in(app: App) -> Registry:
     """Make Whet's own tools, in the order that every session sends them in."""
-    settings, database = parts.settings.tools, parts.warmth.database
+    settings = app.settings.tools
 
     async def act(context: ToolContext, request: WarmRequest) -> dict[str, Any]:
         from whet.app import warm_tool  # noqa: PLC0415 - it brings the mining modules
 
-        return await warm_tool.act(parts.warmth, context, request)
+        return await warm_tool.act(app.warmth, context, request)
+
+    async def spawn(parent: ToolContext, task: str, background: str) -> ToolOutput:
+        return await app.sessions.delegate(parent, task, background)
 
     return Registry(
         (
-            *file_tools(parts.pool),
-            *shell_tools(
-                parts.processes, ShellLimits(settings.terminal_timeout_s, settings.output_cap_chars)
-            ),
-            *web_tools(parts.pool, WebLimits(allow_private=settings.web_allow_private)),
-            *todo_tools(parts.todo_lists),
+            *file_tools(app.pool),
+            *shell_tools(app.processes, ShellLimits(settings.terminal_timeout_s, settings.output_cap_chars)),
+            *web_tools(app.pool, WebLimits(allow_private=settings.web_allow_private)),
+            *todo_tools(app.todo_lists),
             *ask_tools(),
-            *parts.learning.tools(),
+            *app.learning.tools(),
             *warm_tools(act),
-            *session_tools(database),
-            *recall_tools(database),
-            *delegate_tools(parts.spawn, parallel=parts.settings.agent.delegate_parallel),
+            *session_tools(app.database),
+            *recall_tools(app.database),
+            *delegate_tools(spawn, parallel=app.settings.agent.delegate_parallel),
         )
     )
 
 
-def load_plugins(
-    home: Home,
-    settings: Settings,
-    workspace: Path,
-    built_in: Registry,
-    dialer: Dialer,
-    learning: LearningServices,
-) -> PluginParts | None:
+def load_plugins(app: App, built_in: Registry, dialer: Dialer) -> PluginParts | None:
     """Load what the settings enable, for a program that runs sessions; None where that is nothing."""
-    if not settings.plugins.enabled:
+    if not app.settings.plugins.enabled:
         return None
     # The plugin layer costs 40 ms.
     from whet.app.plugged import PluginNeeds  # noqa: PLC0415
     from whet.app.plugin_sessions import PluginParts  # noqa: PLC0415
 
-    needs = PluginNeeds(home, settings, workspace, built_in.by_name, dialer.connect)
-    found = PluginParts.load(needs, learning.desk, learning.platform)
+    needs = PluginNeeds(app.home, app.settings, app.workspace, built_in.by_name, dialer.connect)
+    found = PluginParts.load(needs, app.learning.desk, app.source)
     dialer.plugins = None if found is None else found.loaded
     return found
 

@@ -53,7 +53,7 @@ def make(needs: ReviewParts, tell: Callable[[ReviewFinished], None]) -> ReviewWo
         clock=needs.clock,
         tools=_tools(needs),
         policy=PolicyGate(approval, NobodyPresent(), needs.grants, needs.home.root),
-        bind=needs.learning.bind_review,
+        bind=needs.learning.bind,
         reopen=reopen,
         budget=Budget(needs.database, needs.clock, settings),
         limits=TurnLimits(settings.max_steps, settings.timeout_s),

@@ -1,7 +1,6 @@
 """One session put together: its row, its engine's host, its model link, and who takes part in its turns.
 
-What a session starts with is decided in `app/build.py`. It does not know where the shared parts come from,
-nor what a turn does.
+What a session starts with is decided in `app/sessions.py`. It does not know what a turn does.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ import msgspec
 from whet.agent.session import Session, TurnLimits, TurnObserver
 from whet.app.contexts import EngineObserver
 from whet.app.models import SwitchableLink
-from whet.app.session_parts import SessionExtras, SessionStart, SharedParts, StoredPrefix
+from whet.app.session_parts import SessionExtras, SessionStart, StoredPrefix
 from whet.app.warmth import OFF, Opening, WarmLabelObserver, WarmStartObserver
 from whet.context.engine_runner import EngineRunner, no_scope
 from whet.context.prompt import volatile_note
+from whet.contract.origin import Origin
 from whet.contract.tools import Tool, ToolSpec
 from whet.review.triggers import ReviewObserver
 from whet.store import sessions
@@ -26,34 +26,35 @@ from whet.store.sessions import NewSession, SessionRow
 from whet.store.transcript import Transcript
 
 if TYPE_CHECKING:
+    from whet.app.build import App
     from whet.app.plugin_sessions import HookedParts
 
 
 class SessionBuilder:
-    """Makes sessions on the shared parts of one process."""
+    """Makes sessions on the parts of one program."""
 
-    def __init__(self, shared: SharedParts) -> None:
-        self._shared = shared
+    def __init__(self, app: App) -> None:
+        self._app = app
 
     async def create(
         self, start: SessionStart, extras: SessionExtras, *, leaving: Session | None = None
     ) -> Session:
         """Begin a session: its row and prefix are durable on return, and its prefix stays."""
-        shared = self._shared
+        app = self._app
         seat = await self.seat(leaving, foreground=start.kind == "chat")
-        own = await shared.contexts.tools(seat, shared.tools())
+        own = await app.contexts.tools(seat, app.tools.by_name)
         specs = [tool.spec for tool in (*start.tools, *own)]
-        log = await Transcript.create(shared.database, self._row(start, specs, extras), shared.clock)
+        log = await Transcript.create(app.database, self._row(start, specs, extras), app.clock)
         return await self.build(
             StoredPrefix(log, start.prompt, specs), seat, extras, leaving=leaving, start=start
         )
 
     async def seat(self, leaving: Session | None, *, foreground: bool) -> EngineRunner:
         """Give a session its context engine: that of the session it follows, else one of its own."""
-        contexts = self._shared.contexts
+        contexts = self._app.contexts
         if leaving is not None:
             return contexts.host(leaving.context).seat
-        return await contexts.seat(self._shared.models.provider.info, foreground=foreground)
+        return await contexts.seat(self._app.models.provider.info, foreground=foreground)
 
     async def build(
         self,
@@ -66,30 +67,30 @@ class SessionBuilder:
     ) -> Session:
         """Make a stored session one that takes turns: the same prefix, with the tools that are there now.
         `start` is what one that was just stored is begun with."""
-        shared, row = self._shared, stored.log.session
+        app, row = self._app, stored.log.session
         tools = await self._tools(stored.specs, seat)
-        profile = shared.database.read_now(lambda db: sessions.profile_of(db, row.id))
+        profile = app.database.read_now(lambda db: sessions.profile_of(db, row.id))
         if profile:
-            shared.learning.bind_person(row.id, profile, row.source)
+            app.learning.bind(row.id, Origin("foreground", platform=row.source), profile)
         folder = Path(row.workspace)
-        workspace = folder if row.workspace and folder.is_dir() else shared.workspace
-        opened = shared.models.provider.open(stored.prompt, stored.specs, row.id)
-        opened, primed = await shared.warmth.reopened(row.id, opened)
+        workspace = folder if row.workspace and folder.is_dir() else app.workspace
+        opened = app.models.provider.open(stored.prompt, stored.specs, row.id)
+        opened, primed = await app.warmth.reopened(row.id, opened)
         link = SwitchableLink(opened)
         self._note_news(stored.specs, seat)
         prefix = (stored.prompt, msgspec.json.encode(stored.specs).decode(), primed)
-        scope = shared.plugins.loaded.scope if shared.plugins else no_scope
-        host = shared.contexts.put(stored.log, seat, lambda: link.info, prefix, scope=scope)
-        await host.begin(shared.contexts.host(leaving.context) if leaving else None)
-        gate, hooks = shared.gate, None
-        if shared.plugins is not None:
+        scope = app.plugin_parts.loaded.scope if app.plugin_parts else no_scope
+        host = app.contexts.put(stored.log, seat, lambda: link.info, prefix, scope=scope)
+        await host.begin(app.contexts.host(leaving.context) if leaving else None)
+        gate, hooks = app.gate, None
+        if app.plugin_parts is not None:
             left = leaving.id if leaving else ""
-            hooks = await shared.plugins.sessions.enter(host, gate, tools, left=left, model=link.info.model)
+            hooks = await app.plugin_parts.sessions.enter(host, gate, tools, left=left, model=link.info.model)
             gate, tools = hooks.gate, hooks.tools
         limits, warm = self._limits(start, extras), self._warm_start(stored, link, start)
 
         def note() -> str:
-            usual = volatile_note(shared.clock.now(), workspace, limits.steps)
+            usual = volatile_note(app.clock.now(), workspace, limits.steps)
             return f"{usual}\n{extras.note}".strip() if extras.note else usual
 
         return Session(
@@ -98,9 +99,9 @@ class SessionBuilder:
             context=host,
             tools={**tools, **{tool.name: tool for tool in extras.tools}},
             gate=gate,
-            person=extras.person or shared.person,
+            person=extras.person or app.person,
             limits=limits,
-            clock=shared.clock,
+            clock=app.clock,
             workspace=workspace,
             note=note,
             observers=(*self._observers(row, warm, hooks, profile), *extras.observers),
@@ -113,14 +114,14 @@ class SessionBuilder:
         """Give who takes part in a session's turns, in their order: a warm start is decided by a message as
         the person wrote it, before plugins and memories add to it; the engine hears of a turn's end before
         people, plugins and memories do. What an interface brings comes after all of these."""
-        shared = self._shared
+        app = self._app
         found: list[TurnObserver] = [] if warm is None else [warm]
-        found.append(ReviewObserver(shared.settings.review, shared.clock, shared.models.runtime))
-        found.append(EngineObserver(shared.contexts))
-        if (plugins := shared.plugins) is not None and hooks is not None:
+        found.append(ReviewObserver(app.settings.review, app.clock, app.models.runtime))
+        found.append(EngineObserver(app.contexts))
+        if (plugins := app.plugin_parts) is not None and hooks is not None:
             memories = None if profile or session.private else plugins.memories
             found += [one for one in (plugins.bell, hooks.observer, memories) if one is not None]
-        found.append(WarmLabelObserver(shared.warmth, session.tool_calls))
+        found.append(WarmLabelObserver(app.warmth, session.tool_calls))
         return found
 
     def _warm_start(
@@ -128,25 +129,25 @@ class SessionBuilder:
     ) -> WarmStartObserver | None:
         if start is None or start.warm.name == OFF:
             return None
-        models, session_id = self._shared.models, stored.log.session.id
+        models, session_id = self._app.models, stored.log.session.id
         opening = Opening(
             lambda prompt: models.answering(session_id).open(prompt, stored.specs, session_id),
             link.switch,
             stored.prompt,
             stored.specs,
-            self._shared.contexts.lengthen,
+            self._app.contexts.lengthen,
         )
-        return WarmStartObserver(self._shared.warmth, start.warm, opening)
+        return WarmStartObserver(self._app.warmth, start.warm, opening)
 
     def _limits(self, start: SessionStart | None, extras: SessionExtras) -> TurnLimits:
-        agent = self._shared.settings.agent
+        agent = self._app.settings.agent
         steps = start.steps if start is not None else 0
         return TurnLimits(steps or agent.max_steps, extras.turn_s or agent.turn_timeout_s)
 
     async def _tools(self, specs: Sequence[ToolSpec], seat: EngineRunner) -> Mapping[str, Tool]:
         """Give the tools of a stored list that are there now, the engine's own among them."""
-        there = self._shared.tools()
-        own = {tool.name: tool for tool in await self._shared.contexts.tools(seat, there)}
+        there = self._app.tools.by_name
+        own = {tool.name: tool for tool in await self._app.contexts.tools(seat, there)}
         known = {**own, **there}
         tools = {spec.name: tool for spec in specs if (tool := known.get(spec.name))}
         if missing := [name for name in own if name not in tools]:
@@ -154,24 +155,24 @@ class SessionBuilder:
         return tools
 
     def _note_news(self, specs: Sequence[ToolSpec], seat: EngineRunner) -> None:
-        for line in self._shared.plugins.loaded.take_news() if self._shared.plugins else ():
+        for line in self._app.plugin_parts.loaded.take_news() if self._app.plugin_parts else ():
             seat.note(line)
-        if self._shared.servers is not None:
-            self._shared.servers.enter(specs, seat)
+        if self._app.mcp is not None:
+            self._app.mcp.enter(specs, seat)
 
     def _row(self, start: SessionStart, specs: Sequence[ToolSpec], extras: SessionExtras) -> NewSession:
-        shared = self._shared
-        info = shared.models.provider.info
+        app = self._app
+        info = app.models.provider.info
         return NewSession(
-            id=extras.session_id or shared.clock.new_id(),
+            id=extras.session_id or app.clock.new_id(),
             conversation_id=start.conversation_id,
             parent_session_id=start.parent_id,
             kind=start.kind,
-            source=start.whose.source or shared.source,
+            source=start.whose.source or app.source,
             provider=info.provider,
             model=info.model,
-            workspace=str(start.whose.workspace or shared.workspace),
-            private=start.private or shared.settings.store.private,
+            workspace=str(start.whose.workspace or app.workspace),
+            private=start.private or app.settings.store.private,
             title=start.title,
             system_prompt=start.prompt,
             tools_json=msgspec.json.encode(specs).decode(),

@@ -1,31 +1,18 @@
-"""What sessions are made of: the parts that a process shares, and what each one is begun or opened with."""
+"""What a session is begun or opened with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from whet.agent.session import TurnObserver
-from whet.app.contexts import Contexts
-from whet.app.learning import LearningServices
-from whet.app.models import Models
-from whet.app.warmth import WarmStarts, WarmWish
-from whet.approval.gate import PolicyGate
-from whet.clock import Clock
-from whet.config.schema import Settings
+from whet.app.warmth import WarmWish
 from whet.contract.protocols import Person
 from whet.contract.tools import Buffers, Tool, ToolSpec
-from whet.store.database import StateDatabase
 from whet.store.sessions import SessionKind
 from whet.store.transcript import Transcript
-from whet.tools.todo import TodoLists
-
-if TYPE_CHECKING:
-    from whet.app.plugin_sessions import PluginParts
-    from whet.mcp.servers import Servers
 
 
 class Principal(msgspec.Struct, frozen=True):
@@ -81,24 +68,3 @@ class StoredPrefix(msgspec.Struct, frozen=True):
     log: Transcript
     prompt: str
     specs: Sequence[ToolSpec]
-
-
-class SharedParts(msgspec.Struct, frozen=True):
-    """What the sessions of one process have in common. `tools` gives those that are there now; None stands
-    for what only some homes have: plugins, MCP servers."""
-
-    settings: Settings
-    source: str
-    workspace: Path
-    database: StateDatabase
-    clock: Clock
-    person: Person
-    gate: PolicyGate
-    models: Models
-    tools: Callable[[], Mapping[str, Tool]]
-    contexts: Contexts
-    learning: LearningServices
-    warmth: WarmStarts
-    todo_lists: TodoLists
-    plugins: PluginParts | None
-    servers: Servers | None

@@ -1,19 +1,20 @@
 """The sessions of one process: begun, opened again, delegated to, looked at.
 
-Decides what a session begins with; `app/session_builder.py` puts it together. It does not know where the
-shared parts come from.
+Decides what a session begins with; `app/session_builder.py` puts it together. The parts are the program's
+(`app/build.py`), looked up at each use: its settings and tools change while it runs.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from whet.agent.session import Session
 from whet.app.learning import Outcomes
 from whet.app.session_builder import SessionBuilder
-from whet.app.session_parts import Principal, SessionExtras, SessionStart, SharedParts, StoredPrefix
+from whet.app.session_parts import Principal, SessionExtras, SessionStart, StoredPrefix
 from whet.app.warmth import OFF
 from whet.context.prompt import system_prompt
 from whet.contract.errors import ConfigError, NotFound
@@ -25,34 +26,37 @@ from whet.store.transcript import Transcript
 from whet.tools.declared import TODO
 from whet.tools.registry import read_specs
 
+if TYPE_CHECKING:
+    from whet.app.build import App
+
 
 class SessionOpener:
-    """Opens sessions on the shared parts of one process."""
+    """Opens sessions on the parts of one program."""
 
-    def __init__(self, shared: SharedParts) -> None:
-        self._shared = shared
-        self._builder = SessionBuilder(shared)
-        self.outcomes = Outcomes(shared.learning, shared.database, shared.settings.memory.holdout_share)
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._builder = SessionBuilder(app)
+        self.outcomes = Outcomes(app.learning, app.database, app.settings.memory.holdout_share)
 
     async def begin(
         self, start: SessionStart, extras: SessionExtras, leaving: Session | None, warm: str
     ) -> Session:
         """Begin a conversation of a person. `start` lacks its prompt, tools and warm start: they are chosen
         here. Raises WhetError."""
-        shared, whose = self._shared, start.whose
+        app, whose = self._app, start.whose
         if whose.profile and warm not in ("", OFF):
             raise ConfigError("warm starts are made of the owner's sessions; this one is not the owner's")
         left_out = {"owner"} if whose.profile else set[str]()
-        tools = {name: tool for name, tool in shared.tools().items() if not tool.tags & left_out}
+        tools = {name: tool for name, tool in app.tools.by_name.items() if not tool.tags & left_out}
         tools |= {tool.name: tool for tool in whose.tools}
         read = await self.outcomes.start(tools, whose.profile)
-        workspace = whose.workspace or shared.workspace
+        workspace = whose.workspace or app.workspace
         new = msgspec.structs.replace(
             start,
             prompt=self._prompt(workspace, read.part.text),
             tools=list(tools.values()),
             conversation_id=leaving.log.session.conversation_id if leaving else "",
-            warm=await shared.warmth.wanted(OFF if whose.profile else warm, str(workspace)),
+            warm=await app.warmth.wanted(OFF if whose.profile else warm, str(workspace)),
         )
         session = await self._builder.create(new, extras, leaving=leaving)
         await self.outcomes.record(session.id, read)
@@ -60,26 +64,26 @@ class SessionOpener:
 
     async def open(self, session_id: str, extras: SessionExtras, leaving: Session | None) -> Session:
         """Open a stored conversation."""
-        shared = self._shared
-        log = await Transcript.open(shared.database, session_id, shared.clock)
+        app = self._app
+        log = await Transcript.open(app.database, session_id, app.clock)
         seat = await self._builder.seat(leaving, foreground=True)
-        prompt, tools_json, done = await shared.database.read(
+        prompt, tools_json, done = await app.database.read(
             lambda db: (*sessions.prefix(db, session_id), arguments_of(db, session_id, TODO))
         )
         if not prompt and not tools_json:  # it was made by another program
-            there = shared.tools()
-            own = await shared.contexts.tools(seat, there)
+            there = app.tools.by_name
+            own = await app.contexts.tools(seat, there)
             specs = [tool.spec for tool in (*there.values(), *own)]
-            prompt, tools_json = self._prompt(shared.workspace), msgspec.json.encode(specs).decode()
-            await shared.database.write(lambda db: sessions.freeze_prefix(db, session_id, prompt, tools_json))
-        shared.todo_lists.restore(session_id, done)
+            prompt, tools_json = self._prompt(app.workspace), msgspec.json.encode(specs).decode()
+            await app.database.write(lambda db: sessions.freeze_prefix(db, session_id, prompt, tools_json))
+        app.todo_lists.restore(session_id, done)
         stored = StoredPrefix(log, prompt, read_specs(tools_json.encode()))
         return await self._builder.build(stored, seat, extras, leaving=leaving)
 
     async def latest(self) -> str:
         """Give the id of the latest conversation of this workspace. Raises NotFound."""
-        source, workspace = self._shared.source, str(self._shared.workspace)
-        found = await self._shared.database.read(
+        source, workspace = self._app.source, str(self._app.workspace)
+        found = await self._app.database.read(
             lambda db: sessions.latest(db, source=source, workspace=workspace)
         )
         if found is None:
@@ -90,35 +94,35 @@ class SessionOpener:
         """Run a delegated task in a child session under the same gate."""
         from whet.app.children import LEFT_OUT, run_child, title_of_task  # noqa: PLC0415 - few turns delegate
 
-        shared, parent_id = self._shared, parent.session_id
-        row, profile = await shared.database.read(
+        app, parent_id = self._app, parent.session_id
+        row, profile = await app.database.read(
             lambda db: (sessions.get(db, parent_id), sessions.profile_of(db, parent_id))
         )
-        workspace = Path(row.workspace) if row.workspace else shared.workspace
+        workspace = Path(row.workspace) if row.workspace else app.workspace
         new = SessionStart(
-            system_prompt(workspace, shared.settings.tools.toolsets, child=True),
-            [tool for tool in shared.tools().values() if not tool.tags & LEFT_OUT],
+            system_prompt(workspace, app.settings.tools.toolsets, child=True),
+            [tool for tool in app.tools.by_name.values() if not tool.tags & LEFT_OUT],
             title=title_of_task(task),
             parent_id=parent_id,
             kind="child",
             whose=Principal(profile, row.source, workspace),
-            steps=shared.settings.agent.delegate_max_steps,
+            steps=app.settings.agent.delegate_max_steps,
         )
         child = await self._builder.create(new, SessionExtras(buffers=parent.buffers))
-        shared.gate.adopt(child.id, parent_id)
-        watcher = shared.plugins.sessions if shared.plugins is not None else None
+        app.gate.adopt(child.id, parent_id)
+        watcher = app.plugin_parts.sessions if app.plugin_parts is not None else None
         return await run_child(child, parent, task, background, watcher)
 
     async def context_status(self, session_id: str) -> ContextStatus:
         """Say how full a stored conversation's window is, without opening it for its engine."""
-        shared = self._shared
-        log = await Transcript.open(shared.database, session_id, shared.clock)
-        prefix = await shared.database.read(
+        app = self._app
+        log = await Transcript.open(app.database, session_id, app.clock)
+        prefix = await app.database.read(
             lambda db: (*sessions.prefix(db, session_id), sessions.prime_of(db, session_id))
         )
-        return await shared.contexts.peek(log, shared.models.provider.info, prefix)
+        return await app.contexts.peek(log, app.models.provider.info, prefix)
 
     def _prompt(self, workspace: Path, learned: str = "") -> str:
-        settings = self._shared.settings
+        settings = self._app.settings
         toolsets, instructions = settings.tools.toolsets, settings.agent.instructions
         return system_prompt(workspace, toolsets, instructions=instructions, learned=learned)

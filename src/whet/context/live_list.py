@@ -194,8 +194,4 @@ class RepairedList:
 
 def repair(messages: Sequence[Message]) -> Sequence[Message]:
     """Give a list that every provider accepts; valid input comes back with the same objects."""
-    repairer = Repairer()
-    for message in messages:
-        repairer.feed(message)
-    repairer.close()
-    return finished(repairer.rows)
+    return RepairedList().of(messages)

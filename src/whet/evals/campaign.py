@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-import os
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from whet import __version__
-from whet.contract.errors import ConfigError
+from whet.evals import run_folder
 from whet.evals.arms import ARMS, Arm
 from whet.evals.play import play
 from whet.evals.records import WorldResult
@@ -48,8 +47,7 @@ class EvalCampaign:
         self.folder = folder
         self.settings: CampaignSettings = settings or CampaignSettings()
         self._wanted = [(arm.name, seed) for seed in range(seeds) for arm in arms]
-        (folder / "runs").mkdir(parents=True, exist_ok=True)
-        self._claim()
+        run_folder.claim(folder, self.settings, "runs with other settings or of another version")
 
     @property
     def missing(self) -> list[tuple[str, int]]:
@@ -83,15 +81,6 @@ class EvalCampaign:
         for done in _in_processes(self.folder, missing, self.settings, workers):
             there += len(done)
             tell(there, ", ".join(f"{arm} {seed}" for arm, seed in done))
-
-    def _claim(self) -> None:
-        path, mine = self.folder / "settings.json", msgspec.json.encode(self.settings)
-        if path.exists() and path.read_bytes() != mine:
-            raise ConfigError(
-                f"{self.folder} holds runs with other settings or of another version",
-                hint="name another folder with --out, or begin anew with --fresh",
-            )
-        path.write_bytes(mine)
 
     def _path(self, arm: str, seed: int) -> Path:
         return run_path(self.folder, arm, seed)
@@ -134,7 +123,4 @@ def _run(folder: Path, arm: str, seed: int, settings: CampaignSettings) -> None:
     with tempfile.TemporaryDirectory(prefix="whet-world-") as place:
         world = FactWorld(seed, settings.shape)
         run = asyncio.run(play(world, ARMS[arm], Path(place), settings.habits))
-    path = run_path(folder, arm, seed)
-    part = path.with_suffix(".part")
-    part.write_bytes(msgspec.json.encode(run))
-    os.replace(part, path)
+    run_folder.keep(run_path(folder, arm, seed), run)

@@ -123,21 +123,13 @@ def where_ours_loses(sums: Sequence[ArmSums]) -> list[str]:
                 lines.append(
                     f"{other.arm} is right at the first try more often in the {stage}: {b:.0%} to {a:.0%}"
                 )
+        ends = (-ours.in_the_end.estimate, -other.in_the_end.estimate)
+        reach = (-ours.reached.estimate, -other.reached.estimate)
         for what, a, b, form in (
-            (
-                "finishes more tasks in the end",
-                -ours.in_the_end.estimate,
-                -other.in_the_end.estimate,
-                "{:.1%}",
-            ),
+            ("finishes more tasks in the end", *ends, "{:.1%}"),
             ("spends fewer tokens on a task", ours.tokens_per_task, other.tokens_per_task, "{:,.0f}"),
             ("pays less for a success", ours.cost_per_success, other.cost_per_success, "{:,.0f}"),
-            (
-                "brings more facts to the point of use",
-                -ours.reached.estimate,
-                -other.reached.estimate,
-                "{:.1%}",
-            ),
+            ("brings more facts to the point of use", *reach, "{:.1%}"),
             ("keeps fewer false claims", ours.false_kept, other.false_kept, "{:,.0f}"),
         ):
             if b < a and not (what.startswith("pays") and not b):

@@ -20,12 +20,12 @@ from whet.app.build import App
 from whet.app.warm_desk import WarmTemplates
 from whet.config.paths import Home
 from whet.config.schema import Settings
-from whet.contract.errors import ConfigError, NotFound
+from whet.contract.errors import NotFound
 from whet.contract.events import EndReason
 from whet.contract.messages import Usage
 from whet.contract.origin import Origin
 from whet.contract.protocols import NobodyPresent
-from whet.evals import task_folder
+from whet.evals import run_folder, task_folder
 from whet.evals.own_tasks import OwnTask
 from whet.memory import notes
 from whet.memory.reader import PromptItem, entry_id
@@ -93,7 +93,6 @@ class OwnTaskSetup:
         self._origin = origin
         self._settings = settings
         self._secrets = secrets
-        (folder / "runs").mkdir(parents=True, exist_ok=True)
         self._claim()
 
     def outcomes(self) -> list[TaskOutcome]:
@@ -111,10 +110,7 @@ class OwnTaskSetup:
             path = self._path(label, task)
             if not path.exists():
                 tell(f"{label.name} {label.repeat}: {task.name}")
-                outcome = await self._one(task, home, label)
-                part = path.with_suffix(".part")
-                part.write_bytes(msgspec.json.encode(outcome))
-                part.replace(path)
+                run_folder.keep(path, await self._one(task, home, label))
         paths = [self._path(label, task) for task in self.tasks]
         return [msgspec.json.decode(path.read_bytes(), type=TaskOutcome) for path in paths]
 
@@ -217,13 +213,8 @@ class OwnTaskSetup:
 
     def _claim(self) -> None:
         model = (self._settings.model.provider, self._settings.model.model, self._settings.model.base_url)
-        path, mine = self.folder / "settings.json", msgspec.json.encode({"model": model, "tasks": self.tasks})
-        if path.exists() and path.read_bytes() != mine:
-            raise ConfigError(
-                f"{self.folder} holds outcomes of other tasks or another model",
-                hint="name another folder with --out, or begin anew with --fresh",
-            )
-        path.write_bytes(mine)
+        facts = {"model": model, "tasks": self.tasks}
+        run_folder.claim(self.folder, facts, "outcomes of other tasks or another model")
 
 
 def _reviewed(connection: apsw.Connection) -> Usage:

@@ -10,18 +10,16 @@ written by version 2 of the program.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
 from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall, Usage
 from whet.moving.lines import JsonLines
-from whet.moving.pairing import live_from, pair
-from whet.moving.results import ending_of
+from whet.moving.pairing import dicts_in, ms_of, pair, past_session, result_of, text_in
 from whet.store.bulk import PastMessage, PastSession
-from whet.store.sessions import NewSession, title_of
+from whet.store.sessions import NewSession
 
 ORIGIN = "claude-code"
 
@@ -91,22 +89,22 @@ class _Transcript:
 
     def add(self, line: _Line) -> None:
         if line.type == "summary":
-            self._title = self._title or _text(line.summary)
+            self._title = self._title or text_in(line.summary)
         if line.message is None or line.is_sidechain or line.is_meta:
             return
         if line.type == "assistant":
-            joined = bool(line.message.id) and _text(line.message.id) == self._last_id
+            joined = bool(line.message.id) and text_in(line.message.id) == self._last_id
             _add_answer(self._said, line, line.message, joined=joined)
-            self._last_id = _text(line.message.id)
+            self._last_id = text_in(line.message.id)
         elif line.type == "user":
             if line.is_compact_summary:
                 self._compacted_at = len(self._said)
                 self._summaries.add(len(self._said))
-            self._said.extend(_from_user(line.message, _ms(line.timestamp)))
+            self._said.extend(_from_user(line.message, ms_of(line.timestamp)))
             self._last_id = ""
         else:
             return
-        self._workspace = self._workspace or _text(line.cwd)
+        self._workspace = self._workspace or text_in(line.cwd)
 
     def session(self, session_id: str) -> PastSession | None:
         """Give the session, None where nobody said anything."""
@@ -114,22 +112,15 @@ class _Transcript:
         rows = paired.messages
         if not any(row.message.role == "user" for row in rows):
             return None
-        own = [
-            row.message.text
-            for row, source in zip(rows, paired.sources, strict=True)
-            if row.message.role == "user" and source not in self._summaries
-        ]
         about = NewSession(
             id=session_id,
             source=ORIGIN,
             provider="anthropic",
             model=next((row.model for row in rows if row.model), ""),
             workspace=self._workspace,
-            title=title_of(self._title or (own or [""])[0]),
+            title=self._title,
         )
-        times = [row.at_ms for row in rows if row.at_ms] or [0]
-        live = live_from(self._compacted_at, paired)
-        return PastSession(about, rows, min(times), max(times), "completed", live)
+        return past_session(about, paired, self._summaries, self._compacted_at)
 
 
 def _add_answer(said: list[PastMessage], line: _Line, given: _Said, *, joined: bool) -> None:
@@ -143,7 +134,7 @@ def _add_answer(said: list[PastMessage], line: _Line, given: _Said, *, joined: b
         reasoning = "\n\n".join(filter(None, (before.reasoning, reasoning)))
         said.pop()
     message = Message(role="assistant", content=text, tool_calls=calls, reasoning=reasoning)
-    said.append(PastMessage(message, _ms(line.timestamp), usage, _text(given.model)))
+    said.append(PastMessage(message, ms_of(line.timestamp), usage, text_in(given.model)))
 
 
 def _blocks(content: Any) -> tuple[str, tuple[ToolCall, ...], str]:
@@ -151,7 +142,7 @@ def _blocks(content: Any) -> tuple[str, tuple[ToolCall, ...], str]:
     if isinstance(content, str):
         return content, (), ""
     texts, calls, thoughts = list[str](), list[ToolCall](), list[str]()
-    for block in _dicts(content):
+    for block in dicts_in(content):
         match block.get("type"):
             case "text":
                 texts.append(str(block.get("text", "")))
@@ -172,7 +163,7 @@ def _from_user(said: _Said, at_ms: int) -> Iterator[PastMessage]:
             yield PastMessage(Message(role="user", content=said.content), at_ms)
         return
     parts: list[Part] = []
-    for block in _dicts(said.content):
+    for block in dicts_in(said.content):
         if block.get("type") == "tool_result":
             yield _result(block, at_ms)
         elif part := _part(block):
@@ -186,17 +177,15 @@ def _from_user(said: _Said, at_ms: int) -> Iterator[PastMessage]:
 
 def _result(block: dict[str, Any], at_ms: int) -> PastMessage:
     inner = block.get("content")
-    parts = [part for piece in _dicts(inner) if (part := _part(piece))]
+    parts = [part for piece in dicts_in(inner) if (part := _part(piece))]
     text = inner if isinstance(inner, str) else "\n".join(p.text for p in parts if isinstance(p, TextPart))
-    ending = ending_of(text, is_error=block.get("is_error") is True)
     images = [part for part in parts if isinstance(part, ImagePart)]
     message = Message(
         role="tool",
         content=(TextPart(text), *images) if images else text,
         tool_call_id=str(block.get("tool_use_id", "")),
-        is_error=bool(ending.error_kind),
     )
-    return PastMessage(message, at_ms, error_kind=ending.error_kind, exit_code=ending.exit_code)
+    return result_of(message, at_ms, is_error=block.get("is_error") is True)
 
 
 def _part(block: dict[str, Any]) -> Part | None:
@@ -208,11 +197,6 @@ def _part(block: dict[str, Any]) -> Part | None:
         if isinstance(kind, str) and isinstance(data, str):
             return ImagePart(kind, data)
     return None
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    items = cast(list[Any], value) if isinstance(value, list) else []
-    return [item for item in items if isinstance(item, dict)]
 
 
 def _usage(given: Any) -> Usage | None:
@@ -232,14 +216,3 @@ def _usage(given: Any) -> Usage | None:
         cache_write_tokens=wrote,
         cost_usd=None,
     )
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _ms(stamp: Any) -> int:
-    try:
-        return round(datetime.fromisoformat(_text(stamp)).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        return 0

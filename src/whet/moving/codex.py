@@ -9,18 +9,16 @@ came after it; all is kept. Source: rollout files as written since its version 0
 from __future__ import annotations
 
 import re
-from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall
 from whet.moving.lines import JsonLines
-from whet.moving.pairing import live_from, pair
-from whet.moving.results import ending_of
+from whet.moving.pairing import dicts_in, image_of, ms_of, pair, past_session, result_of, text_in
 from whet.store.bulk import PastMessage, PastSession
-from whet.store.sessions import NewSession, title_of
+from whet.store.sessions import NewSession
 
 ORIGIN = "codex"
 _OWN = re.compile(r"\s*<(environment_context|user_instructions|permissions instructions|INSTRUCTIONS)\b")
@@ -66,7 +64,7 @@ def read(path: Path) -> tuple[PastSession | None, int]:
     transcript, lines = _Transcript(path.stem.removeprefix("rollout-")), JsonLines(path, _lines)
     for line in lines:
         if line.payload is not None:
-            transcript.add(line.type, line.payload, _ms(line.timestamp))
+            transcript.add(line.type, line.payload, ms_of(line.timestamp))
     return transcript.session(), lines.bad
 
 
@@ -83,13 +81,13 @@ class _Transcript:
     def add(self, kind: str, payload: _Payload, at_ms: int) -> None:
         if kind == "session_meta" and not self._is_named:
             self._id, self._is_named = payload.id or self._id, True
-            self._workspace = _text(payload.cwd)
+            self._workspace = text_in(payload.cwd)
         elif kind == "turn_context":
-            self._model = _text(payload.model) or self._model
-            self._workspace = self._workspace or _text(payload.cwd)
+            self._model = text_in(payload.model) or self._model
+            self._workspace = self._workspace or text_in(payload.cwd)
         elif kind == "response_item":
             _add(self._said, payload, at_ms, self._model)
-        elif kind == "compacted" and (summary := _text(payload.message).strip()):
+        elif kind == "compacted" and (summary := text_in(payload.message).strip()):
             self._compacted_at = len(self._said)
             self._summaries.add(len(self._said))
             self._said.append(PastMessage(Message(role="user", content=summary), at_ms))
@@ -97,13 +95,7 @@ class _Transcript:
     def session(self) -> PastSession | None:
         """Give the session, None where nobody said anything."""
         paired = pair(self._said)
-        rows = paired.messages
-        own = [
-            row.message.text
-            for row, source in zip(rows, paired.sources, strict=True)
-            if row.message.role == "user" and source not in self._summaries
-        ]
-        if not own and not self._summaries:
+        if not any(row.message.role == "user" for row in paired.messages):
             return None
         about = NewSession(
             id=self._id,
@@ -111,11 +103,8 @@ class _Transcript:
             provider="openai",
             model=self._model,
             workspace=self._workspace,
-            title=title_of((own or [""])[0]),
         )
-        times = [row.at_ms for row in rows if row.at_ms] or [0]
-        live = live_from(self._compacted_at, paired)
-        return PastSession(about, rows, min(times), max(times), "completed", live)
+        return past_session(about, paired, self._summaries, self._compacted_at)
 
 
 def _add(said: list[PastMessage], item: _Payload, at_ms: int, model: str) -> None:
@@ -136,7 +125,7 @@ def _add(said: list[PastMessage], item: _Payload, at_ms: int, model: str) -> Non
 
 
 def _add_message(said: list[PastMessage], item: _Payload, at_ms: int, model: str) -> None:
-    parts = [part for block in _dicts(item.content) if (part := _part(block))]
+    parts = [part for block in dicts_in(item.content) if (part := _part(block))]
     text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
     images = [part for part in parts if isinstance(part, ImagePart)]
     if item.role == "user":
@@ -162,33 +151,9 @@ def _add_call(said: list[PastMessage], item: _Payload, given: Any, at_ms: int, m
 def _result(item: _Payload, at_ms: int) -> PastMessage:
     output = item.output
     text = output if isinstance(output, str) else msgspec.json.encode(output).decode()
-    ending = ending_of(text)
-    message = Message(
-        role="tool", content=text, tool_call_id=item.call_id or "", is_error=bool(ending.error_kind)
-    )
-    return PastMessage(message, at_ms, error_kind=ending.error_kind, exit_code=ending.exit_code)
+    return result_of(Message(role="tool", content=text, tool_call_id=item.call_id or ""), at_ms)
 
 
 def _part(block: dict[str, Any]) -> Part | None:
-    url = block.get("image_url")
-    if isinstance(url, str) and url.startswith("data:"):
-        head, _, data = url.partition(";base64,")
-        return ImagePart(head.removeprefix("data:"), data)
     text = block.get("text")
-    return TextPart(text) if isinstance(text, str) else None
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    items = cast(list[Any], value) if isinstance(value, list) else []
-    return [item for item in items if isinstance(item, dict)]
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _ms(stamp: Any) -> int:
-    try:
-        return round(datetime.fromisoformat(_text(stamp)).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        return 0
+    return image_of(block.get("image_url")) or (TextPart(text) if isinstance(text, str) else None)

@@ -9,15 +9,15 @@ that goes on in another after a compaction is its parent. Source: the table defi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import apsw
 import msgspec
 
 from whet.contract.errors import ConfigError
-from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall, Usage
+from whet.contract.messages import Message, Part, TextPart, ToolCall, Usage
 from whet.contract.texts import NOT_JSON
-from whet.moving.pairing import pair
+from whet.moving.pairing import image_of, pair
 from whet.moving.results import ending_of
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession, SessionKind, title_of
@@ -239,8 +239,7 @@ def _message(row: dict[str, Any]) -> PastMessage:
     at_ms = _ms(row["timestamp"])
     content = _content(row["content"])
     if row["role"] == "tool":
-        text = content if isinstance(content, str) else ""
-        ending = ending_of(text)
+        ending = ending_of(content if isinstance(content, str) else "")
         message = Message(
             role="tool",
             content=content,
@@ -270,10 +269,9 @@ def _part(part: dict[str, Any]) -> Part:
     url = part.get("image_url")
     if isinstance(url, dict):
         url = url.get("url")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] foreign JSON
-    if isinstance(url, str) and url.startswith("data:"):
-        head, _, data = url.partition(";base64,")
-        return ImagePart(head.removeprefix("data:"), data)
-    return TextPart(str(part.get("text") or (f"[image: {url}]" if url else "")))
+    return image_of(cast(object, url)) or TextPart(
+        str(part.get("text") or (f"[image: {url}]" if url else ""))
+    )
 
 
 def _tool_calls(text: str | None) -> tuple[ToolCall, ...]:

@@ -1,4 +1,5 @@
-"""Puts a foreign transcript into this store's order: each answer, then the results of its calls.
+"""Puts a foreign transcript into this store's order: each answer, then the results of its calls. Also what is
+read alike of every program's transcripts: JSON of unknown shape, times, the session that it comes to.
 
 Results may be missing, twice, before their call or of no call at all; whatever comes, what goes out has
 exactly one result for each call. It does not know where a transcript is from.
@@ -7,12 +8,16 @@ exactly one result for each call. It does not know where a transcript is from.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any, cast
 
 import msgspec
 
-from whet.contract.messages import Message, ToolCall
-from whet.store.bulk import PastMessage
+from whet.contract.messages import ImagePart, Message, ToolCall
+from whet.moving.results import ending_of
+from whet.store.bulk import PastMessage, PastSession
+from whet.store.sessions import NewSession, title_of
 
 MISSING = "No result of this call was recorded."
 
@@ -58,6 +63,56 @@ def live_from(first: int, paired: PairedMessages) -> tuple[int, ...] | None:
     while begin < len(paired.sources) and paired.messages[begin].message.role == "tool":
         begin += 1  # a result stands after its call, which was summarised away
     return tuple(range(begin, len(paired.sources)))
+
+
+def past_session(
+    about: NewSession, paired: PairedMessages, summaries: Collection[int], compacted_at: int
+) -> PastSession:
+    """Give the session that a transcript was. Without a title in `about` it gets its first words, of those
+    that are not among the `summaries` (indices, as in `sources`); from `compacted_at` on the model saw it."""
+    rows = paired.messages
+    own = (
+        row.message.text
+        for row, source in zip(rows, paired.sources, strict=True)
+        if row.message.role == "user" and source not in summaries
+    )
+    about = msgspec.structs.replace(about, title=title_of(about.title or next(own, "")))
+    times = [row.at_ms for row in rows if row.at_ms] or [0]
+    return PastSession(about, rows, min(times), max(times), "completed", live_from(compacted_at, paired))
+
+
+def result_of(message: Message, at_ms: int, *, is_error: bool = False) -> PastMessage:
+    """Give a tool's result with how its call ended, as far as its text says so, or `is_error`."""
+    ending = ending_of(message.text, is_error=is_error)
+    message = msgspec.structs.replace(message, is_error=bool(ending.error_kind))
+    return PastMessage(message, at_ms, error_kind=ending.error_kind, exit_code=ending.exit_code)
+
+
+def image_of(url: object) -> ImagePart | None:
+    """Give the image in a data URL; None for anything else."""
+    if not isinstance(url, str) or not url.startswith("data:"):
+        return None
+    head, _, data = url.partition(";base64,")
+    return ImagePart(head.removeprefix("data:"), data)
+
+
+def dicts_in(value: Any) -> list[dict[str, Any]]:
+    """Give the objects in a list; nothing for what is no list."""
+    items = cast(list[Any], value) if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, dict)]
+
+
+def text_in(value: Any) -> str:
+    """Give a text; empty for what is none."""
+    return value if isinstance(value, str) else ""
+
+
+def ms_of(stamp: Any) -> int:
+    """Give an ISO time's milliseconds; 0 for what is none."""
+    try:
+        return round(datetime.fromisoformat(text_in(stamp)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return 0
 
 
 def _missing(call: ToolCall, at_ms: int) -> PastMessage:

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import msgspec
-
 from whet.practice.ask import Json
 from whet.practice.strict import (
     NAME,
     Options,
     VendorRefusal,
+    check_arguments,
     check_openai_keys,
     check_openai_tools,
+    empty_array,
+    invalid_value,
     missing,
+    no_user,
+    unknown_parameter,
+    unsupported,
     wrong_type,
 )
 
@@ -59,13 +63,7 @@ def check(body: Json, options: Options) -> None:
     if not isinstance(messages, list):
         raise wrong_type("messages", "an array of objects", messages)
     if not messages:
-        raise VendorRefusal(
-            "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty "
-            "array "
-            "instead.",
-            param="messages",
-            code="empty_array",
-        )
+        raise empty_array("messages")
     tools = body.get("tools")
     check_openai_tools(tools, nested=True)
     for key in ("tool_choice", "parallel_tool_calls"):
@@ -84,7 +82,7 @@ class _Walk:
     """One pass over the messages; `open` are the ids that still wait for their tool message."""
 
     def __init__(self, options: Options) -> None:
-        self._json_arguments = options.require_json_arguments
+        self._options = options
         self._open: list[str] = []
         self._seen: set[str] = set()
         self._has_user = False
@@ -107,9 +105,7 @@ class _Walk:
         if self._open:
             raise self._unanswered(len(messages))
         if not self._has_user:
-            raise VendorRefusal(
-                "Invalid 'messages': at least one message with role 'user' is required.", param="messages"
-            )
+            raise no_user("messages")
 
     def _unanswered(self, index: int) -> VendorRefusal:
         return VendorRefusal(
@@ -125,9 +121,8 @@ class _Walk:
             raise missing(f"messages[{index}].tool_call_id")
         if call_id not in self._open:
             raise VendorRefusal(
-                "Invalid parameter: messages with role 'tool' must be a response to a preceeding message "
-                "with "
-                "'tool_calls'.",
+                "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with"
+                " 'tool_calls'.",
                 param=f"messages.[{index}].role",
             )
         self._open.remove(call_id)
@@ -135,13 +130,8 @@ class _Walk:
 
     def _said(self, index: int, role: Any, row: Json) -> None:
         if role not in ("system", "developer", "user"):
-            raise VendorRefusal(
-                f"Invalid value: '{role}'. Supported values are: 'system', 'assistant', 'user', "
-                f"'function', 'tool', "
-                "and 'developer'.",
-                param=f"messages[{index}].role",
-                code="invalid_value",
-            )
+            supported = "'system', 'assistant', 'user', 'function', 'tool', and 'developer'"
+            raise unsupported(f"messages[{index}].role", role, supported)
         self._has_user = self._has_user or role == "user"
         content = row.get("content")
         _check_content(index, content, images=role == "user")
@@ -165,13 +155,7 @@ class _Walk:
                     param=f"messages[{index}]",
                 )
         elif not isinstance(calls, list) or not calls:
-            raise VendorRefusal(
-                f"Invalid 'messages[{index}].tool_calls': empty array. Expected an array with minimum "
-                f"length 1, but "
-                "got an empty array instead.",
-                param=f"messages[{index}].tool_calls",
-                code="empty_array",
-            )
+            raise empty_array(f"messages[{index}].tool_calls")
         else:
             for number, call in enumerate(cast("list[Any]", calls)):
                 self._call(f"messages[{index}].tool_calls[{number}]", call)
@@ -196,33 +180,12 @@ class _Walk:
     def _function(self, path: str, function: Json) -> None:
         name, arguments = function.get("name"), function.get("arguments")
         if not isinstance(name, str) or not NAME.match(name):
-            raise VendorRefusal(
-                f"Invalid '{path}.function.name': string does not match pattern. Expected a string that "
-                f"matches the "
-                "pattern '^[a-zA-Z0-9_-]+$'.",
-                param=f"{path}.function.name",
-                code="invalid_value",
+            raise invalid_value(
+                f"{path}.function.name",
+                f"Invalid '{path}.function.name': string does not match pattern. Expected a string that"
+                " matches the pattern '^[a-zA-Z0-9_-]+$'.",
             )
-        if not isinstance(arguments, str):
-            raise wrong_type(f"{path}.function.arguments", "a string", arguments)
-        if self._json_arguments and not is_json_object(arguments):
-            raise VendorRefusal(
-                f"Invalid '{path}.function.arguments': the value is not a valid JSON object.",
-                param=f"{path}.function.arguments",
-                code="invalid_value",
-            )
-
-
-_ARGUMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
-def is_json_object(text: str) -> bool:
-    """Whether `text` is a JSON object."""
-    try:
-        _ARGUMENTS.decode(text)
-    except msgspec.DecodeError:
-        return False
-    return True
+        check_arguments(f"{path}.function.arguments", arguments, self._options)
 
 
 def _check_row_keys(index: int, row: Json) -> None:
@@ -230,8 +193,7 @@ def _check_row_keys(index: int, row: Json) -> None:
     if row.keys() <= allowed:
         return
     key = next(key for key in row if key not in allowed)
-    path = f"messages[{index}].{key}"
-    raise VendorRefusal(f"Unknown parameter: '{path}'.", param=path, code="unknown_parameter")
+    raise unknown_parameter(f"messages[{index}].{key}")
 
 
 def _check_content(index: int, content: Any, *, images: bool) -> None:
@@ -266,8 +228,4 @@ def _check_part(path: str, part: Any, images: bool) -> None:
             )
     else:
         supported = "'text' and 'image_url'" if images else "'text'"
-        raise VendorRefusal(
-            f"Invalid value: '{kind}'. Supported values are: {supported}.",
-            param=f"{path}.type",
-            code="invalid_value",
-        )
+        raise unsupported(f"{path}.type", kind, supported)

@@ -6,13 +6,13 @@ validate (chat_rules.py) and decides nothing.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from whet.practice.ask import HeardMessage, Json, Offer, PracticeCall, PracticeRequest
 from whet.practice.script import ScriptedReply
-from whet.practice.wire import AnswerEnvelope, pieces_of
+from whet.practice.wire import AnswerEnvelope, pieces_of, text_of
 
 _encode = msgspec.json.Encoder().encode
 
@@ -36,16 +36,6 @@ def read(body: Json) -> PracticeRequest:
     functions = [tool["function"] for tool in body.get("tools") or ()]
     offers = {f["name"]: Offer(f["name"], f.get("parameters") or {}) for f in functions}
     return PracticeRequest("chat_completions", body["model"], "\n".join(system), offers, tuple(heard))
-
-
-def text_of(content: Any) -> str:
-    """Join the text of a message's content, whichever of its forms it has."""
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    parts = cast("list[Json]", content)
-    return "\n".join(str(part["text"]) for part in parts if "text" in part)
 
 
 def blocks(body: Json) -> list[bytes]:

@@ -7,8 +7,10 @@ not a language model.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import msgspec
 
 from whet.contract.messages import WireFormat
 from whet.practice import (
@@ -28,207 +30,131 @@ from whet.practice.wire import AnswerEnvelope
 _THOUGHT_LIMIT = 10_000
 
 
-class PracticeDialect(Protocol):
-    """One wire format. `check` and `check_headers` raise Refusal."""
+class PracticeDialect(msgspec.Struct, frozen=True, kw_only=True):
+    """One wire format. What begins with `check` raises VendorRefusal."""
 
-    @property
-    def format(self) -> WireFormat:
-        """The format's name."""
-        ...
-
-    def check_headers(self, headers: Mapping[str, str], options: Options) -> None:
-        """Refuse a wrong key or a missing header."""
-        ...
-
-    def check(self, body: Json, options: Options) -> None:
-        """Refuse what the vendor refuses."""
-        ...
-
-    def read(self, body: Json) -> PracticeRequest:
-        """Take the conversation out of a valid body."""
-        ...
-
-    def count(self, body: Json, cache: PrefixCache) -> TokenTally:
-        """Count the prompt's tokens and remember its prefixes."""
-        ...
-
-    def check_window(self, prompt_tokens: int, body: Json, limit: int) -> None:
-        """Refuse a prompt that passes the window of `limit` tokens."""
-        ...
-
-    def whole(self, reply: ScriptedReply, envelope: AnswerEnvelope) -> Json:
-        """Write an answer in one piece."""
-        ...
-
-    def stream(self, reply: ScriptedReply, envelope: AnswerEnvelope) -> list[bytes]:
-        """Write an answer as events."""
-        ...
-
-    def error(self, refusal: VendorRefusal) -> Json:
-        """Write an error's body."""
-        ...
-
-    def error_event(self, error: Json) -> bytes:
-        """Write an error inside a stream."""
-        ...
+    format: WireFormat
+    check_headers: Callable[[Mapping[str, str], Options], None]
+    """Refuses a wrong key or a missing header."""
+    check: Callable[[Json, Options], None]
+    """Refuses a body that the vendor refuses."""
+    read: Callable[[Json], PracticeRequest]
+    """Takes the conversation out of a valid body."""
+    count: Callable[[Json, PrefixCache], TokenTally]
+    """Counts the prompt's tokens and remembers its prefixes."""
+    check_window: Callable[[int, Json, int], None]
+    """Refuses a prompt of so many tokens, with its body, that passes the window."""
+    whole: Callable[[ScriptedReply, AnswerEnvelope], Json]
+    """Writes an answer in one piece."""
+    stream: Callable[[ScriptedReply, AnswerEnvelope], list[bytes]]
+    """Writes an answer as events."""
+    error: Callable[[VendorRefusal], Json]
+    """Writes an error's body."""
+    error_event: Callable[[Json], bytes]
+    """Writes an error inside a stream."""
 
 
-class ChatCompletionsDialect:
-    """OpenAI Chat Completions."""
-
-    format: WireFormat = "chat_completions"
-
-    def check_headers(self, headers: Mapping[str, str], options: Options) -> None:
-        """Refuse a wrong key."""
-        check_openai_key(headers, options)
-
-    def check(self, body: Json, options: Options) -> None:
-        """Refuse what OpenAI refuses."""
-        chat_rules.check(body, options)
-
-    def read(self, body: Json) -> PracticeRequest:
-        """Take the conversation out."""
-        return chat_wire.read(body)
-
-    def count(self, body: Json, cache: PrefixCache) -> TokenTally:
-        """Count as an automatic prefix cache does."""
-        return cache.automatic(body["model"], chat_wire.blocks(body))
-
-    def check_window(self, prompt_tokens: int, body: Json, limit: int) -> None:
-        """Refuse with context_length_exceeded."""
-        if prompt_tokens > limit:
-            raise VendorRefusal(
-                f"This model's maximum context length is {limit} tokens. However, your messages resulted in "
-                f"{prompt_tokens} tokens. Please reduce the length of the messages.",
-                param="messages",
-                code="context_length_exceeded",
-            )
-
-    def whole(self, reply: ScriptedReply, envelope: AnswerEnvelope) -> Json:
-        """Write a chat.completion."""
-        return chat_wire.whole(reply, envelope)
-
-    def stream(self, reply: ScriptedReply, envelope: AnswerEnvelope) -> list[bytes]:
-        """Write chat.completion.chunk events."""
-        return chat_wire.stream(reply, envelope)
-
-    def error(self, refusal: VendorRefusal) -> Json:
-        """Write OpenAI's error object."""
-        return openai_error(refusal.status, refusal.message, param=refusal.param, code=refusal.code)
-
-    def error_event(self, error: Json) -> bytes:
-        """Write it as an event."""
-        return chat_wire.error_event(error)
+def chat_completions() -> PracticeDialect:
+    """Give OpenAI Chat Completions; its cache knows prefixes by itself."""
+    return PracticeDialect(
+        format="chat_completions",
+        check_headers=check_openai_key,
+        check=chat_rules.check,
+        read=chat_wire.read,
+        count=lambda body, cache: cache.automatic(body["model"], chat_wire.blocks(body)),
+        check_window=_check_chat_window,
+        whole=chat_wire.whole,
+        stream=chat_wire.stream,
+        error=_openai_error,
+        error_event=chat_wire.error_event,
+    )
 
 
-class Messages:
-    """Anthropic Messages. Remembers which calls were sent together with thinking, at most 10,000."""
+def responses(seed: int) -> PracticeDialect:
+    """Give OpenAI Responses; keys, counting and errors are Chat's. `seed` seals its reasoning."""
 
-    format: WireFormat = "anthropic_messages"
+    def is_sealed(item_id: str, sealed: str) -> bool:
+        return hmac.compare_digest(responses_wire.seal(item_id, seed), sealed)
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._thought: dict[str, None] = {}
+    return PracticeDialect(
+        format="responses",
+        check_headers=check_openai_key,
+        check=partial(responses_rules.check, verify=is_sealed),
+        read=responses_wire.read,
+        count=lambda body, cache: cache.automatic(body["model"], responses_wire.blocks(body)),
+        check_window=_check_responses_window,
+        whole=partial(responses_wire.whole, seed=seed),
+        stream=partial(responses_wire.stream, seed=seed),
+        error=_openai_error,
+        error_event=responses_wire.error_event,
+    )
 
-    def check_headers(self, headers: Mapping[str, str], options: Options) -> None:
-        """Refuse a wrong key or a missing version."""
-        messages_rules.check_headers(headers, options)
 
-    def check(self, body: Json, options: Options) -> None:
-        """Refuse what Anthropic refuses."""
-        messages_rules.check(body, options, self._is_signed)
-        messages_rules.check_thought(body, self._thought)
+def messages(seed: int) -> PracticeDialect:
+    """Give Anthropic Messages; its cache goes by marks. `seed` signs its thinking. It remembers which calls
+    were sent together with thinking, at most 10,000."""
+    thought: dict[str, None] = {}
 
-    def read(self, body: Json) -> PracticeRequest:
-        """Take the conversation out."""
-        return messages_wire.read(body)
+    def is_signed(thinking: str, signature: str) -> bool:
+        return hmac.compare_digest(messages_wire.sign(thinking, seed), signature)
 
-    def count(self, body: Json, cache: PrefixCache) -> TokenTally:
-        """Count as caching by marks does."""
-        return cache.marked(body["model"], messages_wire.blocks(body))
+    def check(body: Json, options: Options) -> None:
+        messages_rules.check(body, options, is_signed)
+        messages_rules.check_thought(body, thought)
 
-    def check_window(self, prompt_tokens: int, body: Json, limit: int) -> None:
-        """Refuse a prompt that is too long, alone or together with max_tokens."""
-        if prompt_tokens > limit:
-            raise VendorRefusal(f"prompt is too long: {prompt_tokens} tokens > {limit} maximum")
-        if prompt_tokens + body["max_tokens"] > limit:
-            raise VendorRefusal(
-                f"input length and `max_tokens` exceed context limit: {prompt_tokens} + "
-                f"{body['max_tokens']} > {limit}, "
-                "decrease input length or `max_tokens` and try again"
-            )
-
-    def whole(self, reply: ScriptedReply, envelope: AnswerEnvelope) -> Json:
-        """Write a message."""
-        self._remember(reply)
-        return messages_wire.whole(reply, envelope, self._seed)
-
-    def stream(self, reply: ScriptedReply, envelope: AnswerEnvelope) -> list[bytes]:
-        """Write message events."""
-        self._remember(reply)
-        return messages_wire.stream(reply, envelope, self._seed)
-
-    def error(self, refusal: VendorRefusal) -> Json:
-        """Write Anthropic's error object."""
-        return anthropic_error(refusal.status, refusal.message, kind=refusal.code or "")
-
-    def error_event(self, error: Json) -> bytes:
-        """Write it as an event."""
-        return messages_wire.error_event(error)
-
-    def _is_signed(self, thinking: str, signature: str) -> bool:
-        return hmac.compare_digest(messages_wire.sign(thinking, self._seed), signature)
-
-    def _remember(self, reply: ScriptedReply) -> None:
+    def remembered(reply: ScriptedReply) -> ScriptedReply:
         for call in reply.tool_calls:
-            self._thought.pop(call.id, None)
+            thought.pop(call.id, None)
             if reply.reasoning:
-                self._thought[call.id] = None
-        if len(self._thought) > _THOUGHT_LIMIT:
-            self._thought = dict.fromkeys(list(self._thought)[-_THOUGHT_LIMIT // 2 :])
+                thought[call.id] = None
+        if len(thought) > _THOUGHT_LIMIT:
+            for call_id in list(thought)[: -_THOUGHT_LIMIT // 2]:
+                del thought[call_id]
+        return reply
+
+    return PracticeDialect(
+        format="anthropic_messages",
+        check_headers=messages_rules.check_headers,
+        check=check,
+        read=messages_wire.read,
+        count=lambda body, cache: cache.marked(body["model"], messages_wire.blocks(body)),
+        check_window=_check_messages_window,
+        whole=lambda reply, envelope: messages_wire.whole(remembered(reply), envelope, seed),
+        stream=lambda reply, envelope: messages_wire.stream(remembered(reply), envelope, seed),
+        error=lambda refusal: anthropic_error(refusal.status, refusal.message, kind=refusal.code or ""),
+        error_event=messages_wire.error_event,
+    )
 
 
-class ResponsesDialect(ChatCompletionsDialect):
-    """OpenAI Responses; keys, counting and errors are Chat's."""
+def _openai_error(refusal: VendorRefusal) -> Json:
+    return openai_error(refusal.status, refusal.message, param=refusal.param, code=refusal.code)
 
-    format: WireFormat = "responses"
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
+def _check_chat_window(prompt_tokens: int, body: Json, limit: int) -> None:
+    if prompt_tokens > limit:
+        raise VendorRefusal(
+            f"This model's maximum context length is {limit} tokens. However, your messages resulted in "
+            f"{prompt_tokens} tokens. Please reduce the length of the messages.",
+            param="messages",
+            code="context_length_exceeded",
+        )
 
-    def check(self, body: Json, options: Options) -> None:
-        """Refuse what OpenAI refuses."""
-        responses_rules.check(body, options, self._is_sealed)
 
-    def read(self, body: Json) -> PracticeRequest:
-        """Take the conversation out."""
-        return responses_wire.read(body)
+def _check_responses_window(prompt_tokens: int, body: Json, limit: int) -> None:
+    if prompt_tokens > limit:
+        raise VendorRefusal(
+            "Your input exceeds the context window of this model. Please adjust your input and try again.",
+            param="input",
+            code="context_length_exceeded",
+        )
 
-    def count(self, body: Json, cache: PrefixCache) -> TokenTally:
-        """Count as an automatic prefix cache does."""
-        return cache.automatic(body["model"], responses_wire.blocks(body))
 
-    def check_window(self, prompt_tokens: int, body: Json, limit: int) -> None:
-        """Refuse with context_length_exceeded."""
-        if prompt_tokens > limit:
-            raise VendorRefusal(
-                "Your input exceeds the context window of this model. Please adjust your input and try "
-                "again.",
-                param="input",
-                code="context_length_exceeded",
-            )
-
-    def whole(self, reply: ScriptedReply, envelope: AnswerEnvelope) -> Json:
-        """Write a response."""
-        return responses_wire.whole(reply, envelope, self._seed)
-
-    def stream(self, reply: ScriptedReply, envelope: AnswerEnvelope) -> list[bytes]:
-        """Write response events."""
-        return responses_wire.stream(reply, envelope, self._seed)
-
-    def error_event(self, error: Json) -> bytes:
-        """Write it as an event."""
-        return responses_wire.error_event(error)
-
-    def _is_sealed(self, item_id: str, sealed: str) -> bool:
-        return hmac.compare_digest(responses_wire.seal(item_id, self._seed), sealed)
+def _check_messages_window(prompt_tokens: int, body: Json, limit: int) -> None:
+    """Refuse a prompt that is too long, alone or together with max_tokens."""
+    if prompt_tokens > limit:
+        raise VendorRefusal(f"prompt is too long: {prompt_tokens} tokens > {limit} maximum")
+    if prompt_tokens + body["max_tokens"] > limit:
+        raise VendorRefusal(
+            f"input length and `max_tokens` exceed context limit: {prompt_tokens} + {body['max_tokens']} >"
+            f" {limit}, decrease input length or `max_tokens` and try again"
+        )

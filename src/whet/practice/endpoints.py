@@ -20,11 +20,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from whet.practice import dialects
 from whet.practice.ask import Json, PracticeCall, PracticeRequest
 from whet.practice.brain import MODELS, is_offered
 from whet.practice.cache import PrefixCache
 from whet.practice.delivery import FaultyResponse, StallGate
-from whet.practice.dialects import ChatCompletionsDialect, Messages, PracticeDialect, ResponsesDialect
+from whet.practice.dialects import PracticeDialect
 from whet.practice.script import Fault, ReplyScript, ScriptedReply, parse_script
 from whet.practice.strict import Options, VendorRefusal, openai_error
 from whet.practice.wire import AnswerEnvelope, spent
@@ -69,9 +70,9 @@ class Practice:
         self._kept: deque[Recorded] = deque()
         self._kept_bytes = 0
         self._dialects: tuple[PracticeDialect, ...] = (
-            ChatCompletionsDialect(),
-            Messages(seed),
-            ResponsesDialect(seed),
+            dialects.chat_completions(),
+            dialects.messages(seed),
+            dialects.responses(seed),
         )
 
     @property

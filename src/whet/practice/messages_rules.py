@@ -79,9 +79,8 @@ def _check_thinking(thinking: Any, limit: int) -> None:
     row = cast("Json", thinking) if isinstance(thinking, dict) else {}
     if row.get("type") not in ("enabled", "disabled", "adaptive"):
         raise VendorRefusal(
-            f"thinking: Input tag '{row.get('type')}' found using 'type' does not match any of the "
-            f"expected tags: "
-            "'adaptive', 'disabled', 'enabled'"
+            f"thinking: Input tag '{row.get('type')}' found using 'type' does not match any of the expected"
+            " tags: 'adaptive', 'disabled', 'enabled'"
         )
     if row["type"] == "enabled":
         budget = row.get("budget_tokens")
@@ -194,9 +193,8 @@ class _Walk:
     def _unanswered(self, index: int) -> VendorRefusal:
         return VendorRefusal(
             f"messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after: "
-            f"{', '.join(self._open)}. Each `tool_use` block must have a corresponding `tool_result` block "
-            f"in the next "
-            "message."
+            f"{', '.join(self._open)}. Each `tool_use` block must have a corresponding `tool_result` block"
+            " in the next message."
         )
 
     def _content(self, index: int, role: str, content: Any) -> None:
@@ -242,9 +240,8 @@ class _Walk:
                     f"with id: {use}"
                 )
             raise VendorRefusal(
-                f"{path}: unexpected `tool_use_id` found in `tool_result` blocks: {use}. Each "
-                f"`tool_result` block must "
-                "have a corresponding `tool_use` block in the previous message."
+                f"{path}: unexpected `tool_use_id` found in `tool_result` blocks: {use}. Each `tool_result`"
+                " block must have a corresponding `tool_use` block in the previous message."
             )
         expected.remove(use)
         content = row.get("content")
@@ -304,9 +301,9 @@ def check_thought(body: Json, thought: Mapping[str, None]) -> None:
         lost = any(row["type"] == "tool_use" and row["id"] in thought for row in rows)
         if lost and first not in ("thinking", "redacted_thinking"):
             raise VendorRefusal(
-                f"messages.{index}.content.0.type: Expected `thinking` or `redacted_thinking`, but found "
-                f"`{first}`. "
-                "When `thinking` is enabled, a final `assistant` message must start with a thinking block."
+                f"messages.{index}.content.0.type: Expected `thinking` or `redacted_thinking`, but found"
+                f" `{first}`. When `thinking` is enabled, a final `assistant` message must start with a"
+                " thinking block."
             )
         return
 
@@ -314,9 +311,8 @@ def check_thought(body: Json, thought: Mapping[str, None]) -> None:
 def _role_complaint(index: int, role: Any) -> str:
     if role == "system":
         return (
-            'messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter, '
-            'not "system" '
-            "as an input message role."
+            'messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter,'
+            ' not "system" as an input message role.'
         )
     return f"messages.{index}.role: Input should be 'user' or 'assistant'"
 
@@ -345,8 +341,7 @@ def _check_block(path: str, row: Json, *, images: bool) -> None:
     elif kind != "document" or not images:
         raise VendorRefusal(
             f"{path}: Input tag '{kind}' found using 'type' does not match any of the expected tags: "
-            f"'document', "
-            "'image', 'text', 'thinking', 'tool_result', 'tool_use'"
+            "'document', 'image', 'text', 'thinking', 'tool_result', 'tool_use'"
         )
 
 
@@ -358,7 +353,6 @@ def _check_image(path: str, source: Any) -> None:
         raise VendorRefusal(f"{path}.image.source: Field required")
     if row.get("media_type") not in _MEDIA:
         raise VendorRefusal(
-            f"{path}.image.source.base64.media_type: Input should be 'image/jpeg', 'image/png', "
-            f"'image/gif' or "
-            "'image/webp'"
+            f"{path}.image.source.base64.media_type: Input should be 'image/jpeg', 'image/png', 'image/gif'"
+            " or 'image/webp'"
         )

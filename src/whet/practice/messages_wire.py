@@ -14,7 +14,7 @@ import msgspec
 
 from whet.practice.ask import HeardMessage, Json, Offer, PracticeCall, PracticeRequest
 from whet.practice.script import ScriptedReply
-from whet.practice.wire import AnswerEnvelope, pieces_of
+from whet.practice.wire import AnswerEnvelope, event, pieces_of
 
 _encode = msgspec.json.Encoder().encode
 
@@ -150,11 +150,6 @@ def stream(reply: ScriptedReply, envelope: AnswerEnvelope, seed: int) -> list[by
     return events
 
 
-def event(kind: str, data: Json) -> bytes:
-    """Write one event."""
-    return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode({"type": kind, **data}))
-
-
 def error_event(error: Json) -> bytes:
     """Give an error object inside a stream."""
     return b"event: error\ndata: %b\n\n" % _encode(error)
@@ -181,8 +176,8 @@ def _message(envelope: AnswerEnvelope, content: list[Json]) -> Json:
 
 
 def _input(arguments: str) -> object:
-    """Parse arguments; without streaming this wire can't carry broken ones, so they go as a string's "
-    "object."""
+    """Parse arguments; without streaming this wire can't carry broken ones: those go as an object that holds
+    the text."""
     try:
         return msgspec.json.decode(arguments)
     except msgspec.DecodeError:

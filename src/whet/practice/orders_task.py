@@ -133,9 +133,8 @@ def _summary(done: list[DoneCall]) -> ScriptedReply:
     stumbled = any(_lacks_setting(d) for d in runs)
     lesson = f" The tests only run with `{DATABASE_SETTING}`; {_PAGE} says so." if stumbled else ""
     return ScriptedReply(
-        f"Mended. `discounted` in `{_SOURCE}` cut fractions of a cent off; now it rounds to the nearest "
-        f"cent, halves "
-        f"up. The tests pass (`{command}`).{lesson}\n\n{_tail(runs[-1])}"
+        f"Mended. `discounted` in `{_SOURCE}` cut fractions of a cent off; now it rounds to the nearest cent,"
+        f" halves up. The tests pass (`{command}`).{lesson}\n\n{_tail(runs[-1])}"
     )
 
 

@@ -10,14 +10,18 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from whet.practice.ask import Json
-from whet.practice.chat_rules import is_json_object
 from whet.practice.strict import (
     NAME,
     Options,
     VendorRefusal,
+    check_arguments,
     check_openai_keys,
     check_openai_tools,
+    invalid_value,
     missing,
+    no_user,
+    unknown_parameter,
+    unsupported,
     wrong_type,
 )
 
@@ -75,7 +79,7 @@ class _Walk:
     """One pass over the input items."""
 
     def __init__(self, options: Options, verify: Verify) -> None:
-        self._json_arguments = options.require_json_arguments
+        self._options = options
         self._verify = verify
         self._open: dict[str, None] = {}
         self._seen: set[str] = set()
@@ -99,22 +103,20 @@ class _Walk:
             elif kind == "reasoning":
                 self._reason(path, row)
             else:
-                raise VendorRefusal(f"Invalid value: '{kind}'.", param=f"{path}.type", code="invalid_value")
+                raise invalid_value(f"{path}.type", f"Invalid value: '{kind}'.")
             _check_item(path, kind, row)
         self._follows("end", {})
         for call_id in self._open:
             raise VendorRefusal(f"No tool output found for function call {call_id}.", param="input")
         if not self._has_user:
-            raise VendorRefusal(
-                "Invalid 'input': at least one message with role 'user' is required.", param="input"
-            )
+            raise no_user("input")
 
     def _follows(self, kind: str, row: Json) -> None:
         own = kind in ("function_call", "reasoning") or (kind == "message" and row.get("role") == "assistant")
         if self._reasoning and not own:
             raise VendorRefusal(
-                f"Item '{self._reasoning}' of type 'reasoning' was provided without its required following "
-                f"item.",
+                f"Item '{self._reasoning}' of type 'reasoning' was provided without its required following"
+                " item.",
                 param="input",
             )
         if kind != "reasoning":
@@ -123,12 +125,7 @@ class _Walk:
     def _message(self, path: str, row: Json) -> None:
         role = row.get("role")
         if role not in _PARTS:
-            raise VendorRefusal(
-                f"Invalid value: '{role}'. Supported values are: 'assistant', 'system', 'developer', and "
-                f"'user'.",
-                param=f"{path}.role",
-                code="invalid_value",
-            )
+            raise unsupported(f"{path}.role", role, "'assistant', 'system', 'developer', and 'user'")
         self._has_user = self._has_user or role == "user"
         content = row.get("content")
         if content is None:
@@ -149,19 +146,8 @@ class _Walk:
         if not isinstance(call_id, str) or not call_id:
             raise missing(f"{path}.call_id")
         if not isinstance(name, str) or not NAME.match(name):
-            raise VendorRefusal(
-                f"Invalid '{path}.name': string does not match pattern.",
-                param=f"{path}.name",
-                code="invalid_value",
-            )
-        if not isinstance(arguments, str):
-            raise wrong_type(f"{path}.arguments", "a string", arguments)
-        if self._json_arguments and not is_json_object(arguments):
-            raise VendorRefusal(
-                f"Invalid '{path}.arguments': the value is not a valid JSON object.",
-                param=f"{path}.arguments",
-                code="invalid_value",
-            )
+            raise invalid_value(f"{path}.name", f"Invalid '{path}.name': string does not match pattern.")
+        check_arguments(f"{path}.arguments", arguments, self._options)
         if call_id in self._seen:
             raise VendorRefusal(f"Duplicate function call with call_id '{call_id}'.", param=f"{path}.call_id")
         self._seen.add(call_id)
@@ -188,9 +174,8 @@ class _Walk:
         sealed = row.get("encrypted_content")
         if not isinstance(sealed, str):
             raise VendorRefusal(
-                f"Item with id '{item_id}' not found. Items are not persisted when `store` is set to "
-                f"false. Try again "
-                "with `store` set to true, or remove this item from your input.",
+                f"Item with id '{item_id}' not found. Items are not persisted when `store` is set to false."
+                " Try again with `store` set to true, or remove this item from your input.",
                 status=404,
                 param="input",
             )
@@ -206,28 +191,18 @@ class _Walk:
 def _check_item(path: str, kind: str, row: Json) -> None:
     for key in row:
         if key not in _ITEM_KEYS[kind]:
-            raise VendorRefusal(
-                f"Unknown parameter: '{path}.{key}'.", param=f"{path}.{key}", code="unknown_parameter"
-            )
+            raise unknown_parameter(f"{path}.{key}")
     item_id, prefix = row.get("id"), _ID_PREFIX.get(kind)
     if item_id is not None and prefix and not str(item_id).startswith(prefix):
-        raise VendorRefusal(
-            f"Invalid '{path}.id': '{item_id}'. Expected an ID that begins with '{prefix}'.",
-            param=f"{path}.id",
-            code="invalid_value",
-        )
+        message = f"Invalid '{path}.id': '{item_id}'. Expected an ID that begins with '{prefix}'."
+        raise invalid_value(f"{path}.id", message)
 
 
 def _check_part(path: str, part: Any, allowed: tuple[str, ...]) -> None:
     row = cast("Json", part) if isinstance(part, dict) else {}
     kind = row.get("type")
     if kind not in allowed:
-        names = ", ".join(f"'{name}'" for name in allowed)
-        raise VendorRefusal(
-            f"Invalid value: '{kind}'. Supported values are: {names}.",
-            param=f"{path}.type",
-            code="invalid_value",
-        )
+        raise unsupported(f"{path}.type", kind, ", ".join(f"'{name}'" for name in allowed))
     needed = {"input_image": "image_url", "input_file": "file_data", "refusal": "refusal"}.get(
         str(kind), "text"
     )

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from whet.practice.ask import HeardMessage, Json, Offer, PracticeCall, PracticeRequest
 from whet.practice.script import ScriptedReply
-from whet.practice.wire import AnswerEnvelope, pieces_of
+from whet.practice.wire import AnswerEnvelope, event, pieces_of, text_of
 
 _encode = msgspec.json.Encoder().encode
 
@@ -33,7 +33,7 @@ def read(body: Json) -> PracticeRequest:
     for row in items:
         kind = row.get("type", "message")
         if kind == "message":
-            text = _text(row["content"])
+            text = text_of(row["content"])
             if row["role"] in ("system", "developer"):
                 system.append(text)
             else:
@@ -43,18 +43,12 @@ def read(body: Json) -> PracticeRequest:
                 HeardMessage("assistant", "", (PracticeCall(row["name"], row["arguments"], row["call_id"]),))
             )
         elif kind == "function_call_output":
-            heard.append(HeardMessage("tool", _text(row["output"]), call_id=row["call_id"]))
+            heard.append(HeardMessage("tool", text_of(row["output"]), call_id=row["call_id"]))
     offers = {t["name"]: Offer(t["name"], t.get("parameters") or {}) for t in body.get("tools") or ()}
     prompt = "\n".join(text for text in system if text)
     return PracticeRequest(
         "responses", body["model"], prompt, offers, tuple(heard), bool(body.get("reasoning"))
     )
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    return "\n".join(str(part["text"]) for part in cast("list[Json]", content) if "text" in part)
 
 
 def blocks(body: Json) -> list[bytes]:
@@ -99,13 +93,8 @@ def stream(reply: ScriptedReply, envelope: AnswerEnvelope, seed: int) -> list[by
 def error_event(error: Json) -> bytes:
     """Give an error object inside a stream."""
     inner = error["error"]
-    row = {
-        "type": "error",
-        "code": inner.get("code") or inner["type"],
-        "message": inner["message"],
-        "param": None,
-    }
-    return b"event: error\ndata: %b\n\n" % _encode({**row, "sequence_number": 0})
+    row = {"code": inner.get("code") or inner["type"], "message": inner["message"], "param": None}
+    return event("error", {**row, "sequence_number": 0})
 
 
 class _Writer:
@@ -115,8 +104,7 @@ class _Writer:
         self.events: list[bytes] = []
 
     def add(self, kind: str, data: Json) -> None:
-        row = {"type": kind, "sequence_number": len(self.events), **data}
-        self.events.append(b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode(row)))
+        self.events.append(event(kind, {"sequence_number": len(self.events), **data}))
 
     def item(self, index: int, item: Json, pieces: int) -> None:
         blank: dict[str, Json] = {

@@ -28,6 +28,7 @@ _ANTHROPIC_TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
+_ARGUMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _OPENAI_TYPES = {429: "requests", 402: "insufficient_quota"}
 
 
@@ -84,9 +85,8 @@ def check_openai_key(headers: Mapping[str, str], options: Options) -> None:
     given = headers.get("authorization", "").removeprefix("Bearer ").strip()
     if not given:
         raise VendorRefusal(
-            "You didn't provide an API key. You need to provide your API key in an Authorization header "
-            "using "
-            "Bearer auth (i.e. Authorization: Bearer YOUR_KEY).",
+            "You didn't provide an API key. You need to provide your API key in an Authorization header using"
+            " Bearer auth (i.e. Authorization: Bearer YOUR_KEY).",
             status=401,
         )
     if given != options.api_key:
@@ -98,7 +98,7 @@ def check_openai_keys(body: Json, allowed: frozenset[str], options: Options) -> 
     """Refuse unknown top-level keys and a missing model."""
     for key in body:
         if key not in allowed and key not in options.extra_keys:
-            raise VendorRefusal(f"Unknown parameter: '{key}'.", param=key, code="unknown_parameter")
+            raise unknown_parameter(key)
     if not isinstance(body.get("model"), str) or not body["model"]:
         raise VendorRefusal("you must provide a model parameter")
     for key in ("stream", "store", "parallel_tool_calls"):
@@ -126,6 +126,54 @@ def missing(path: str) -> VendorRefusal:
     )
 
 
+def unknown_parameter(path: str) -> VendorRefusal:
+    """Make OpenAI's complaint about a field that there is not."""
+    return VendorRefusal(f"Unknown parameter: '{path}'.", param=path, code="unknown_parameter")
+
+
+def invalid_value(path: str, message: str) -> VendorRefusal:
+    """Make OpenAI's complaint, in `message`, about a value."""
+    return VendorRefusal(message, param=path, code="invalid_value")
+
+
+def unsupported(path: str, value: object, supported: str) -> VendorRefusal:
+    """Make OpenAI's complaint about a value that is none of the `supported` ones."""
+    return invalid_value(path, f"Invalid value: '{value}'. Supported values are: {supported}.")
+
+
+def empty_array(path: str) -> VendorRefusal:
+    """Make OpenAI's complaint about a list that must hold something."""
+    return VendorRefusal(
+        f"Invalid '{path}': empty array. Expected an array with minimum length 1, but got an empty array"
+        " instead.",
+        param=path,
+        code="empty_array",
+    )
+
+
+def no_user(param: str) -> VendorRefusal:
+    """Make the complaint about a conversation in which nobody asks anything."""
+    return VendorRefusal(
+        f"Invalid '{param}': at least one message with role 'user' is required.", param=param
+    )
+
+
+def check_arguments(path: str, arguments: Any, options: Options) -> None:
+    """Refuse arguments of an earlier call that are no text, or where it is asked for no JSON object."""
+    if not isinstance(arguments, str):
+        raise wrong_type(path, "a string", arguments)
+    if options.require_json_arguments and not _is_json_object(arguments):
+        raise invalid_value(path, f"Invalid '{path}': the value is not a valid JSON object.")
+
+
+def _is_json_object(text: str) -> bool:
+    try:
+        _ARGUMENTS.decode(text)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
 def kind_of(value: object) -> str:
     """Name a JSON value's type as OpenAI does."""
     if value is None:
@@ -149,12 +197,7 @@ def check_openai_tools(tools: Any, *, nested: bool) -> None:
     if not isinstance(tools, list):
         raise wrong_type("tools", "an array of objects", tools)
     if not tools:
-        raise VendorRefusal(
-            "Invalid 'tools': empty array. Expected an array with minimum length 1, but got an empty array "
-            "instead.",
-            param="tools",
-            code="empty_array",
-        )
+        raise empty_array("tools")
     names: set[str] = set()
     for index, tool in enumerate(cast("list[Any]", tools)):
         path = f"tools[{index}]"
@@ -162,16 +205,10 @@ def check_openai_tools(tools: Any, *, nested: bool) -> None:
             raise wrong_type(path, "an object", tool)
         row = cast("Json", tool)
         if row.get("type") != "function":
-            raise VendorRefusal(
-                f"Invalid value: '{row.get('type')}'. Supported values are: 'function'.",
-                param=f"{path}.type",
-                code="invalid_value",
-            )
+            raise unsupported(f"{path}.type", row.get("type"), "'function'")
         name = _check_function(row.get("function") if nested else row, f"{path}.function" if nested else path)
         if name in names:
-            raise VendorRefusal(
-                f"Duplicate function name: '{name}'.", param=f"{path}.name", code="invalid_value"
-            )
+            raise invalid_value(f"{path}.name", f"Duplicate function name: '{name}'.")
         names.add(name)
 
 
@@ -183,12 +220,10 @@ def _check_function(function: Any, path: str) -> str:
     if name is None:
         raise missing(f"{path}.name")
     if not isinstance(name, str) or not NAME.match(name):
-        raise VendorRefusal(
-            f"Invalid '{path}.name': string does not match pattern. Expected a string that matches the "
-            f"pattern "
-            "'^[a-zA-Z0-9_-]+$' and has at most 64 characters.",
-            param=f"{path}.name",
-            code="invalid_value",
+        raise invalid_value(
+            f"{path}.name",
+            f"Invalid '{path}.name': string does not match pattern. Expected a string that matches the"
+            " pattern '^[a-zA-Z0-9_-]+$' and has at most 64 characters.",
         )
     fault = schema_fault(row.get("parameters", {"type": "object"}), strict=bool(row.get("strict")))
     if fault:

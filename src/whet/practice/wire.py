@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import msgspec
 
 from whet.practice.cache import TokenTally, tokens
 from whet.practice.script import ScriptedReply
+
+_encode = msgspec.json.Encoder().encode
 
 
 class AnswerEnvelope(msgspec.Struct, frozen=True):
@@ -26,6 +30,19 @@ def spent(reply: ScriptedReply) -> tuple[int, int]:
     reasoning = len(reply.reasoning)
     said = len(reply.text) + sum(len(call.name) + len(call.arguments) for call in reply.tool_calls)
     return tokens(said + reasoning), tokens(reasoning)
+
+
+def event(kind: str, data: dict[str, Any]) -> bytes:
+    """Write a server-sent event whose data says its kind first."""
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode({"type": kind, **data}))
+
+
+def text_of(content: Any) -> str:
+    """Join the text of a message's content, whichever of its forms it has."""
+    if not isinstance(content, list):
+        return content or ""
+    parts = cast("list[dict[str, Any]]", content)
+    return "\n".join(str(part["text"]) for part in parts if "text" in part)
 
 
 def pieces_of(text: str, count: int) -> list[str]:

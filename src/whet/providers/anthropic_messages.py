@@ -15,19 +15,23 @@ from typing import Any
 
 import msgspec
 
-from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, VendorReplay, sent_content
 from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.tools import ToolSpec
 from whet.providers.wire import (
+    ABSENT,
     Deltas,
     RequestOptions,
     count_usage,
     encode,
+    failed,
     object_or_empty,
     quote,
+    raise_error_in,
+    refused,
     unique_ids,
+    unreadable,
     wire_id,
     wire_name,
 )
@@ -207,10 +211,6 @@ def _replayed(message: Message) -> bytes:
     return blocks + b"," + _EMPTY if heads[-1].type in _THINKING else blocks
 
 
-# A union with Raw does not decode; a field that is absent is an empty Raw.
-_ABSENT = msgspec.Raw()
-
-
 class _Usage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -237,7 +237,7 @@ class _Event(msgspec.Struct):
     type: str = ""
     index: int = 0
     delta: _Piece | None = None
-    content_block: msgspec.Raw = _ABSENT
+    content_block: msgspec.Raw = ABSENT
     message: _Start | None = None
     usage: _Usage | None = None
 
@@ -249,7 +249,7 @@ class _Opening(msgspec.Struct):
     text: str | None = None
     thinking: str | None = None
     signature: str | None = None
-    input: msgspec.Raw = _ABSENT
+    input: msgspec.Raw = ABSENT
 
 
 _EVENT = msgspec.json.Decoder(_Event)
@@ -306,7 +306,7 @@ class AnthropicDecoder:
         try:
             event = _EVENT.decode(data)
         except (msgspec.DecodeError, UnicodeError) as error:
-            raise self._failure(data) from error
+            raise failed(self._info, data) from error
         if event.type == "content_block_delta" and event.delta is not None:
             return self._delta(event.index, event.delta)
         if event.type == "content_block_start" and bytes(event.content_block):
@@ -323,16 +323,16 @@ class AnthropicDecoder:
         elif event.type == "message_stop":
             self.is_done = self.is_ended = True
         elif event.type == "error":
-            raise self._failure(data)
+            raise failed(self._info, data)
         elif not event.type:
-            self._check(data)
+            raise_error_in(self._info, data)
         return ()
 
     def _open(self, index: int, raw: bytes) -> Deltas:
         try:
             block = self._blocks[index] = _Block(raw)
         except (msgspec.DecodeError, UnicodeError) as error:
-            raise self._unreadable(raw) from error
+            raise unreadable(self._info, raw) from error
         if not block.text or block.type not in ("text", "thinking"):
             return ()
         return (TextDelta(block.text) if block.type == "text" else ReasoningDelta(block.text),)
@@ -340,7 +340,7 @@ class AnthropicDecoder:
     def _delta(self, index: int, delta: _Piece) -> Deltas:
         block = self._blocks.get(index)
         if block is None:
-            raise self._unreadable(b"", f"a piece of block {index}, which it never opened")
+            raise unreadable(self._info, b"", f"a piece of block {index}, which it never opened")
         if delta.type == "text_delta" and delta.text:
             block.pieces.append(delta.text)
             return (TextDelta(delta.text),)
@@ -372,11 +372,9 @@ class AnthropicDecoder:
     def reply(self, taken: Iterable[str]) -> ModelReply:
         """Give the whole answer."""
         if self._stop == "refusal":
-            from whet.providers import failures  # noqa: PLC0415 read only where something failed
-
-            raise failures.refused(self._info)
+            raise refused(self._info)
         if not self._started:
-            raise self._unreadable(b"", "a stream without an answer in it")
+            raise unreadable(self._info, b"", "a stream without an answer in it")
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
         uses = [block for block in blocks if block.type == "tool_use"]
         ids = unique_ids([block.id for block in uses], taken)
@@ -392,23 +390,6 @@ class AnthropicDecoder:
             replay=_replay(blocks, ids, is_cut),
         )
         return ModelReply(message, self._usage(), self._model, "length" if is_cut else "end")
-
-    def _failure(self, data: bytes) -> ProviderError:
-        from whet.providers import failures  # noqa: PLC0415 read only where something failed
-
-        return failures.from_payload(self._info, data)
-
-    def _unreadable(self, data: bytes, what: str = "something that can't be read") -> ProviderError:
-        from whet.providers import failures  # noqa: PLC0415 read only where something failed
-
-        return failures.unreadable(self._info, data, what)
-
-    def _check(self, data: bytes) -> None:
-        """Raise the error that an event of no type may be."""
-        from whet.providers import failures  # noqa: PLC0415 read only where something failed
-
-        if failures.read_error(data) is not None:
-            raise self._failure(data)
 
     def _usage(self) -> Any:
         counts = self._counts

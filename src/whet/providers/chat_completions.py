@@ -14,32 +14,38 @@ from typing import Any
 
 import msgspec
 
-from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, VendorReplay
 from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.tools import ToolSpec
 from whet.providers.wire import (
+    ABSENT,
     Deltas,
+    OutputDetails,
+    PromptDetails,
     RequestOptions,
     ServerDialect,
     bearer_headers,
     content_json,
     count_usage,
+    data_url,
     encode,
+    failed,
     images_before,
     is_object,
     object_or_empty,
     quote,
+    raise_error_in,
+    refused,
     unique_ids,
+    unreadable,
     wire_id,
     wire_name,
 )
 
 _IDS = re.compile(r"[\x21-\x7e]{1,40}")
 _SHORT_IDS = re.compile(r"[A-Za-z0-9]{9}")
-_REPLAY: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_EXTRAS: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_FIELDS: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class ChatCompletions:
@@ -104,7 +110,7 @@ class ChatCompletions:
             quote(text) if text or not message.tool_calls else b"null",
         ]
         replay = self._replay(message)
-        extras = _EXTRAS.decode(replay["extra_content"]) if "extra_content" in replay else {}
+        extras = _FIELDS.decode(replay["extra_content"]) if "extra_content" in replay else {}
         for name in self._dialect.replay_fields:
             if name in replay and name != "extra_content":
                 pieces += [b",", quote(name), b":", bytes(replay[name])]
@@ -120,7 +126,7 @@ class ChatCompletions:
         if replay is None or replay.format != "chat_completions" or not self._dialect.replay_fields:
             return {}
         try:
-            return _REPLAY.decode(replay.blocks_json)
+            return _FIELDS.decode(replay.blocks_json)
         except (msgspec.DecodeError, UnicodeError):
             return {}
 
@@ -160,8 +166,7 @@ def _effort(dialect: ServerDialect, effort: str) -> dict[str, Any]:
 def _part(part: TextPart | ImagePart) -> bytes:
     if isinstance(part, TextPart):
         return b'{"type":"text","text":' + quote(part.text) + b"}"
-    url = f"data:{part.media_type};base64,{part.data_base64}"
-    return b'{"type":"image_url","image_url":{"url":' + quote(url) + b"}}"
+    return b'{"type":"image_url","image_url":{"url":' + data_url(part) + b"}}"
 
 
 def _image_message(messages: Sequence[Message], end: int) -> bytes:
@@ -170,10 +175,6 @@ def _image_message(messages: Sequence[Message], end: int) -> bytes:
         return b""
     parts = [_part(TextPart("Images from the tool results above:")), *map(_part, images)]
     return b',{"role":"user","content":[' + b",".join(parts) + b"]}"
-
-
-# A union with Raw does not decode; a field that is absent is an empty Raw.
-_ABSENT = msgspec.Raw()
 
 
 class _Piece(msgspec.Struct):
@@ -191,7 +192,7 @@ class _Call(msgspec.Struct):
     index: int | None = None
     id: str | None = None
     function: _Function | None = None
-    extra_content: msgspec.Raw = _ABSENT
+    extra_content: msgspec.Raw = ABSENT
 
 
 class _Delta(msgspec.Struct):
@@ -210,20 +211,11 @@ class _Choice(msgspec.Struct):
     index: int = 0
 
 
-class _PromptDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _OutputDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
-
-
 class _Usage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    prompt_tokens_details: _PromptDetails | None = None
-    completion_tokens_details: _OutputDetails | None = None
+    prompt_tokens_details: PromptDetails | None = None
+    completion_tokens_details: OutputDetails | None = None
     prompt_cache_hit_tokens: int | None = None
     cost: float | None = None
 
@@ -232,7 +224,7 @@ class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
     model: str | None = None
-    error: msgspec.Raw = _ABSENT
+    error: msgspec.Raw = ABSENT
 
 
 _CHUNK = msgspec.json.Decoder(_Chunk)
@@ -284,16 +276,16 @@ class ChatDecoder:
         try:
             chunk = _CHUNK.decode(data)
         except (msgspec.DecodeError, UnicodeError) as error:
-            raise self._failure(data) from error
+            raise failed(self._info, data) from error
         if bytes(chunk.error) not in (b"", b"null"):
-            raise self._failure(data)
+            raise failed(self._info, data)
         if chunk.usage is not None:
             self._usage = chunk.usage
         if chunk.model:
             self._model = chunk.model
         if not chunk.choices:
             if chunk.choices is None and chunk.usage is None:
-                self._check(data)
+                raise_error_in(self._info, data)
             return ()
         return self._choice(chunk.choices[0])
 
@@ -377,8 +369,10 @@ class ChatDecoder:
 
     def reply(self, taken: Iterable[str]) -> ModelReply:
         """Give the whole answer."""
-        if self._finish == "content_filter" or self._refusal or not self._saw_choice:
-            raise self._withheld()
+        if self._finish == "content_filter" or self._refusal:
+            raise refused(self._info, "".join(self._refusal))
+        if not self._saw_choice:
+            raise unreadable(self._info, b"", "a stream without an answer in it")
         slots = [slot for slot in self._slots if slot.name or slot.pieces]
         ids = unique_ids([slot.id for slot in slots], taken)
         calls = tuple(
@@ -395,26 +389,6 @@ class ChatDecoder:
         return ModelReply(
             message, self._count(), self._model, "length" if self._finish == "length" else "end"
         )
-
-    def _failure(self, data: bytes) -> ProviderError:
-        from whet.providers import failures  # noqa: PLC0415 read only where something failed
-
-        return failures.from_payload(self._info, data)
-
-    def _check(self, data: bytes) -> None:
-        """Raise the error that an event with no part of an answer in it may be."""
-        from whet.providers import failures  # noqa: PLC0415 read only where something failed
-
-        if failures.read_error(data) is not None:
-            raise self._failure(data)
-
-    def _withheld(self) -> ProviderError:
-        """Give the error for a stream that ended well and has no answer."""
-        from whet.providers import failures  # noqa: PLC0415 read only where something failed
-
-        if self._saw_choice or self._refusal:
-            return failures.refused(self._info, "".join(self._refusal))
-        return failures.unreadable(self._info, b"", "a stream without an answer in it")
 
     def _replay(self, ids: list[str], slots: list[_Slot]) -> VendorReplay | None:
         fields: dict[str, Any] = {}
@@ -433,8 +407,8 @@ class ChatDecoder:
 
     def _count(self) -> Any:
         usage = self._usage
-        details = usage.prompt_tokens_details or _PromptDetails()
-        output = usage.completion_tokens_details or _OutputDetails()
+        details = usage.prompt_tokens_details or PromptDetails()
+        output = usage.completion_tokens_details or OutputDetails()
         counted = count_usage(
             self._info,
             prompt=usage.prompt_tokens or 0,

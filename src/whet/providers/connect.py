@@ -156,11 +156,6 @@ async def learn_windows(provider: Provider) -> None:
         await learn_windows(provider.second)
 
 
-def providers_with_keys(secrets: Mapping[str, str]) -> list[str]:
-    """Give the known providers that `secrets` holds a key for, in the catalog's order."""
-    return [name for name, server in SERVERS.items() if find_keys(server.keys, secrets)]
-
-
 def _server(model: ModelSettings) -> tuple[str, KnownServer]:
     known = SERVERS.get(model.provider)
     if known is not None:

@@ -13,23 +13,29 @@ from typing import Any
 
 import msgspec
 
-from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, VendorReplay
 from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.tools import ToolSpec
 from whet.providers.wire import (
+    ABSENT,
     Deltas,
+    OutputDetails,
+    PromptDetails,
     RequestOptions,
     ServerDialect,
     bearer_headers,
     content_json,
     count_usage,
+    data_url,
     encode,
+    failed,
     is_object,
     object_or_empty,
     quote,
+    refused,
     unique_ids,
+    unreadable,
     wire_id,
     wire_name,
 )
@@ -106,8 +112,7 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 def _part(part: TextPart | ImagePart) -> bytes:
     if isinstance(part, TextPart):
         return b'{"type":"input_text","text":' + quote(part.text) + b"}"
-    url = f"data:{part.media_type};base64,{part.data_base64}"
-    return b'{"type":"input_image","detail":"auto","image_url":' + quote(url) + b"}"
+    return b'{"type":"input_image","detail":"auto","image_url":' + data_url(part) + b"}"
 
 
 def _assistant(message: Message) -> bytes:
@@ -162,24 +167,11 @@ def _replayed(message: Message) -> bytes:
     return replay.blocks_json.strip()[1:-1].encode("utf-8", "replace")
 
 
-# A union with Raw does not decode; a field that is absent is an empty Raw.
-_ABSENT = msgspec.Raw()
-
-
-class _InputDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _OutputDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
-
-
 class _Usage(msgspec.Struct):
     input_tokens: int = 0
     output_tokens: int = 0
-    input_tokens_details: _InputDetails | None = None
-    output_tokens_details: _OutputDetails | None = None
+    input_tokens_details: PromptDetails | None = None
+    output_tokens_details: OutputDetails | None = None
 
 
 class _Incomplete(msgspec.Struct):
@@ -197,7 +189,7 @@ class _Event(msgspec.Struct):
     delta: str | None = None
     refusal: str | None = None
     output_index: int = 0
-    item: msgspec.Raw = _ABSENT
+    item: msgspec.Raw = ABSENT
     response: _Response | None = None
 
 
@@ -224,7 +216,7 @@ class ResponsesDecoder:
         try:
             event = _EVENT.decode(data)
         except (msgspec.DecodeError, UnicodeError) as error:
-            raise self._failure(data) from error
+            raise failed(self._info, data) from error
         if event.type == "response.output_text.delta":
             self._text.append(event.delta or "")
             return (TextDelta(event.delta),) if event.delta else ()
@@ -243,16 +235,14 @@ class ResponsesDecoder:
         elif event.type == "response.refusal.done":
             self._refusal = event.refusal or "no reason given"
         elif event.type in ("response.failed", "error") or not event.type:
-            raise self._failure(data)
+            raise failed(self._info, data)
 
     def reply(self, taken: Iterable[str]) -> ModelReply:
         """Give the whole answer."""
         incomplete = self._response.incomplete_details
         reason = incomplete.reason if incomplete is not None else None
         if self._refusal or reason == "content_filter":
-            from whet.providers import failures  # noqa: PLC0415 read only where something failed
-
-            raise failures.refused(self._info, self._refusal)
+            raise refused(self._info, self._refusal)
         raws = [self._items[index] for index in sorted(self._items)]
         items = [self._read(raw) for raw in raws]
         calls = [item for item in items if item.type == "function_call"]
@@ -272,23 +262,16 @@ class ResponsesDecoder:
             message, self._count(), self._response.model or self._info.model, "length" if reason else "end"
         )
 
-    def _failure(self, data: bytes) -> ProviderError:
-        from whet.providers import failures  # noqa: PLC0415 read only where something failed
-
-        return failures.from_payload(self._info, data)
-
     def _read(self, raw: bytes) -> _Item:
         try:
             return _ITEM.decode(raw)
         except (msgspec.DecodeError, UnicodeError) as error:
-            from whet.providers import failures  # noqa: PLC0415 as above
-
-            raise failures.unreadable(self._info, raw) from error
+            raise unreadable(self._info, raw) from error
 
     def _count(self) -> Any:
         usage = self._response.usage or _Usage()
-        details = usage.input_tokens_details or _InputDetails()
-        output = usage.output_tokens_details or _OutputDetails()
+        details = usage.input_tokens_details or PromptDetails()
+        output = usage.output_tokens_details or OutputDetails()
         return count_usage(
             self._info,
             prompt=usage.input_tokens,

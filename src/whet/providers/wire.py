@@ -18,12 +18,15 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, Part, Usage, sent_content
 from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.tools import ToolSpec
 
 ENCODER = msgspec.json.Encoder()
+# A union with Raw does not decode; a field that is absent is an empty Raw.
+ABSENT = msgspec.Raw()
 _OBJECT: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_-]")
@@ -52,6 +55,19 @@ class RequestOptions(msgspec.Struct, frozen=True):
     session_id: str = ""
     max_output_tokens: int = 0
     reasoning_effort: Effort = ""
+
+
+class PromptDetails(msgspec.Struct):
+    """OpenAI's count of the prompt's tokens that the cache gave or took."""
+
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class OutputDetails(msgspec.Struct):
+    """OpenAI's count of the answer's tokens that were reasoning."""
+
+    reasoning_tokens: int | None = None
 
 
 class Decoder(Protocol):
@@ -171,6 +187,11 @@ def content_json(message: Message, part: Callable[[Part], bytes]) -> bytes:
     return b"[" + b",".join(map(part, content)) + b"]" if content else b'""'
 
 
+def data_url(part: ImagePart) -> bytes:
+    """Give an image as a quoted data URL."""
+    return quote(f"data:{part.media_type};base64,{part.data_base64}")
+
+
 def bearer_headers(key: str) -> dict[str, str]:
     """Give the headers of a JSON request with its key as most servers take it."""
     headers = {"content-type": "application/json"}
@@ -244,6 +265,35 @@ def unique_ids(ids: Sequence[str], taken: Iterable[str]) -> list[str]:
         seen.add(candidate)
         fresh.append(candidate)
     return fresh
+
+
+def failed(info: ModelInfo, data: bytes) -> ProviderError:
+    """Give the error for an event that says one, or that can't be read."""
+    from whet.providers import failures  # noqa: PLC0415 read only where something failed
+
+    return failures.from_payload(info, data)
+
+
+def unreadable(info: ModelInfo, data: bytes, what: str = "something that can't be read") -> ProviderError:
+    """Give the error for a part of an answer, `what`, that can't be one."""
+    from whet.providers import failures  # noqa: PLC0415 as above
+
+    return failures.unreadable(info, data, what)
+
+
+def refused(info: ModelInfo, why: str = "") -> ProviderError:
+    """Give the error for an answer that was withheld."""
+    from whet.providers import failures  # noqa: PLC0415 as above
+
+    return failures.refused(info, why)
+
+
+def raise_error_in(info: ModelInfo, data: bytes) -> None:
+    """Raise the error that an event without a part of an answer may be."""
+    from whet.providers import failures  # noqa: PLC0415 as above
+
+    if failures.read_error(data) is not None:
+        raise failures.from_payload(info, data)
 
 
 def _clean(value: Any) -> Any:

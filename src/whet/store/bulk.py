@@ -162,15 +162,9 @@ class _Turn:
 
     def row(self) -> tuple[Any, ...]:
         """Give number, id, started, ended, steps, usage."""
+        when = _iso(self._first_ms), _iso(self._last_ms)
         usage = msgspec.json.encode(self.usage).decode()
-        return (
-            self.number,
-            f"import-{self.number}",
-            _iso(self._first_ms),
-            _iso(self._last_ms),
-            self.steps,
-            usage,
-        )
+        return self.number, f"import-{self.number}", *when, self.steps, usage
 
 
 def _call_row(past: PastSession, key: int, seq: int, turn: _Turn) -> tuple[Any, ...]:

@@ -65,9 +65,7 @@ class Job(msgspec.Struct, frozen=True):
     subject: str
 
 
-_COLUMNS = (
-    "id, kind, payload, state, created, run_after, attempts, owner, lease_until, finished, error, subject"
-)
+_COLUMNS = ", ".join(Job.__struct_fields__)
 OPEN = "state <> 'done' AND state <> 'failed'"
 """What is open, in the words of its index: a query that says them passes over the jobs of months."""
 
@@ -203,24 +201,6 @@ def put_off(connection: apsw.Connection, job: Job, why: str, until: str) -> bool
     """Put the job back to run at `until` (ISO); False as in `complete`."""
     change = "state = 'waiting', error = ?, run_after = ?, owner = '', lease_until = ''"
     return _change(connection, job, change, (why, until))
-
-
-def list_jobs(
-    connection: apsw.Connection, *, kinds: Sequence[str] = (), state: JobState | None = None, limit: int = 50
-) -> list[Job]:
-    """Give jobs, newest first."""
-    where, values = ["1"], list[Any]()
-    if kinds:
-        where.append(f"kind IN ({', '.join('?' * len(kinds))})")
-        values += kinds
-    if state:
-        where.append("state = ?")
-        values.append(state)
-    rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM jobs WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT ?",
-        (*values, limit),
-    )
-    return [Job(*row) for row in rows]
 
 
 def _change(connection: apsw.Connection, job: Job, change: str, values: tuple[Any, ...]) -> bool:

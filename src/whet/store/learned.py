@@ -6,8 +6,6 @@ themselves are the memory layer's business.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import apsw
 import msgspec
 
@@ -46,6 +44,11 @@ class Use(msgspec.Struct, frozen=True):
     at: str = ""
 
 
+_USE = ", ".join(Use.__struct_fields__[:-1])
+_FILES = "SELECT path, wanted, written FROM learned_files WHERE profile = ?"
+_MARKS = "SELECT name, owner, pinned, source FROM skill_marks WHERE profile = ?"
+
+
 def keep_text(connection: apsw.Connection, content: bytes) -> str:
     """Keep a file's bytes under their hash, which is given."""
     key = digest(content)
@@ -65,27 +68,21 @@ def text(connection: apsw.Connection, key: str) -> bytes:
 
 def state(connection: apsw.Connection, profile: str, path: str) -> FileState:
     """Give a file's state; a file never heard of should not exist."""
-    row = connection.execute(
-        "SELECT path, wanted, written FROM learned_files WHERE profile = ? AND path = ?", (profile, path)
-    ).fetchone()
+    row = connection.execute(f"{_FILES} AND path = ?", (profile, path)).fetchone()
     return FileState(path, "", "") if row is None else FileState(*row)
 
 
 def states(connection: apsw.Connection, profile: str, under: str = "") -> list[FileState]:
     """Give the states of the files below a folder (with its slash), in order of their paths."""
     rows = connection.execute(
-        "SELECT path, wanted, written FROM learned_files WHERE profile = ? AND substr(path, 1, ?) = ?"
-        " ORDER BY path",
-        (profile, len(under), under),
+        f"{_FILES} AND substr(path, 1, ?) = ? ORDER BY path", (profile, len(under), under)
     )
     return [FileState(*row) for row in rows]
 
 
 def unapplied(connection: apsw.Connection, profile: str) -> list[FileState]:
     """Give the files that don't hold yet what they should."""
-    rows = connection.execute(
-        "SELECT path, wanted, written FROM learned_files WHERE profile = ? AND wanted <> written", (profile,)
-    )
+    rows = connection.execute(f"{_FILES} AND wanted <> written", (profile,))
     return [FileState(*row) for row in rows]
 
 
@@ -113,18 +110,17 @@ def saw(connection: apsw.Connection, profile: str, path: str, key: str) -> None:
 
 def mark(connection: apsw.Connection, profile: str, name: str) -> Mark:
     """Give a skill's mark; one without is a person's."""
-    row = connection.execute(
-        "SELECT name, owner, pinned, source FROM skill_marks WHERE profile = ? AND name = ?", (profile, name)
-    ).fetchone()
-    return Mark(name) if row is None else Mark(row[0], row[1], bool(row[2]), row[3])
+    row = connection.execute(f"{_MARKS} AND name = ?", (profile, name)).fetchone()
+    return Mark(name) if row is None else _mark(*row)
 
 
 def marks(connection: apsw.Connection, profile: str) -> dict[str, Mark]:
     """Give every mark by the skill's name."""
-    rows = connection.execute(
-        "SELECT name, owner, pinned, source FROM skill_marks WHERE profile = ?", (profile,)
-    )
-    return {row[0]: Mark(row[0], row[1], bool(row[2]), row[3]) for row in rows}
+    return {row[0]: _mark(*row) for row in connection.execute(_MARKS, (profile,))}
+
+
+def _mark(name: str, owner: Owner, pinned: int, source: str) -> Mark:
+    return Mark(name, owner, bool(pinned), source)
 
 
 def set_mark(connection: apsw.Connection, profile: str, new: Mark) -> None:
@@ -138,37 +134,16 @@ def set_mark(connection: apsw.Connection, profile: str, new: Mark) -> None:
 def add_use(connection: apsw.Connection, profile: str, use: Use, now: str) -> None:
     """Keep the receipt of a load."""
     connection.execute(
-        "INSERT INTO skill_uses (profile, at, session_id, turn_id, tool_call_id, name, file, hash, how)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            profile,
-            now,
-            use.session_id,
-            use.turn_id,
-            use.tool_call_id,
-            use.name,
-            use.file,
-            use.hash,
-            use.how,
-        ),
+        f"INSERT INTO skill_uses (profile, at, {_USE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (profile, now, *msgspec.structs.astuple(use)[:-1]),
     )
 
 
-def uses(
-    connection: apsw.Connection, *, name: str = "", session_ids: Sequence[str] = (), limit: int = 0
-) -> list[Use]:
-    """Give receipts, the newest first: of one skill, of these sessions, or all."""
-    where, values = ["1"], list[str]()
-    if name:
-        where.append("name = ?")
-        values.append(name)
-    if session_ids:
-        where.append(f"session_id IN ({', '.join('?' * len(session_ids))})")
-        values += session_ids
+def uses(connection: apsw.Connection, *, name: str = "", limit: int = 0) -> list[Use]:
+    """Give receipts, the newest first: of one skill, or all."""
+    where, values = ("WHERE name = ?", (name,)) if name else ("", ())
     rows = connection.execute(
-        "SELECT session_id, turn_id, tool_call_id, name, file, hash, how, at FROM skill_uses"
-        f" WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?",
-        (*values, limit or -1),
+        f"SELECT {_USE}, at FROM skill_uses {where} ORDER BY id DESC LIMIT ?", (*values, limit or -1)
     )
     return [Use(*row) for row in rows]
 

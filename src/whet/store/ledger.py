@@ -186,14 +186,6 @@ def set_state(
     )
 
 
-def rebase(connection: apsw.Connection, row_id: int, new: NewRow) -> None:
-    """Write anew what a row changes, when it comes into force on another base than it was made on."""
-    connection.execute(
-        "UPDATE ledger SET before = ?, after = ?, changes = ?, base_hash = ?, hash = ? WHERE id = ?",
-        (new.before, new.after, _json(new.changes), new.base_hash, new.hash, row_id),
-    )
-
-
 def counts(connection: apsw.Connection, profile: str = "") -> dict[str, int]:
     """Count a profile's rows by state."""
     rows = connection.execute(

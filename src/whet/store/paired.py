@@ -53,17 +53,9 @@ def offer(connection: apsw.Connection, waiting: PairingRequest, chat_id: int, co
     if row is not None and (row[1] or row[0] >= MOST_WAITING):
         return False
     connection.execute(
-        "INSERT INTO gateway_codes (channel, user, name, chat, digest, made_ms, expires_ms)"
+        "INSERT INTO gateway_codes (channel, user, name, made_ms, expires_ms, chat, digest)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (
-            waiting.channel,
-            waiting.user,
-            waiting.name,
-            chat_id,
-            _digest(code),
-            waiting.made_ms,
-            waiting.expires_ms,
-        ),
+        (*msgspec.structs.astuple(waiting), chat_id, _digest(code)),
     )
     return True
 
@@ -90,7 +82,7 @@ def let_in(connection: apsw.Connection, person: PairedPerson) -> bool:
     """Let a person in without a code, on the owner's word; False where they are in."""
     connection.execute(
         "INSERT OR IGNORE INTO gateway_people VALUES (?, ?, ?, ?)",
-        (person.channel, person.user, person.name, person.since),
+        msgspec.structs.astuple(person),
     )
     return bool(connection.changes())
 

@@ -82,17 +82,8 @@ def turns(connection: apsw.Connection, session_id: str, first: int, last: int) -
         (key, first, last),
     )
     return {
-        number: ReplayedTurn(
-            number,
-            started,
-            ended,
-            reason,
-            error,
-            steps,
-            _usage.decode(usage) if usage else Usage(),
-            bool(undone),
-        )
-        for number, started, ended, reason, error, steps, usage, undone in found
+        row[0]: ReplayedTurn(*row, usage=_usage.decode(usage) if usage else Usage(), is_undone=bool(undone))
+        for *row, usage, undone in found
     }
 
 

@@ -77,10 +77,7 @@ class ScheduleRun(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-_GIVEN = (
-    "id, name, created, expression, at, time_zone, prompt, session_id, workspace, target, toolsets,"
-    " timeout_s, paused"
-)
+_GIVEN = ", ".join(Schedule.__struct_fields__)
 _RUN = "job, schedule, due, by_hand, started, finished, begun, session_id, turns_before, result, note, text"
 _NOT_BEGUN = "kind = ? AND subject = ? AND state = 'waiting' AND id NOT IN (SELECT job FROM schedule_runs)"
 _firings = msgspec.json.Decoder(Firing)

@@ -146,26 +146,24 @@ def create(connection: apsw.Connection, new: NewSession, now: str) -> SessionRow
 
 def get(connection: apsw.Connection, session_id: str) -> SessionRow:
     """Give a session. Raises NotFound."""
-    row = connection.execute(f"SELECT {_COLUMNS} FROM sessions WHERE id = ?", (session_id,)).fetchone()
-    if row is None:
-        raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
-    return _session(row)
+    return _session(_cells(connection, _COLUMNS, session_id))
 
 
 def profile_of(connection: apsw.Connection, session_id: str) -> str:
     """Give whose memory a session reads and writes, empty for the owner's. Raises NotFound."""
-    row = connection.execute("SELECT profile FROM sessions WHERE id = ?", (session_id,)).fetchone()
-    if row is None:
-        raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
-    return row[0]
+    return _cells(connection, "profile", session_id)[0]
 
 
 def key_of(connection: apsw.Connection, session_id: str) -> int:
     """Give the number under which a session's rows are kept. Raises NotFound."""
-    row = connection.execute("SELECT key FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    return _cells(connection, "key", session_id)[0]
+
+
+def _cells(connection: apsw.Connection, columns: str, session_id: str) -> tuple[Any, ...]:
+    row = connection.execute(f"SELECT {columns} FROM sessions WHERE id = ?", (session_id,)).fetchone()
     if row is None:
         raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
-    return row[0]
+    return row
 
 
 def prefix(connection: apsw.Connection, session_id: str) -> tuple[str, str]:
