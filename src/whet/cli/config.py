@@ -11,7 +11,7 @@ import sys
 
 import click
 
-from whet.cli.output import Column, emit_json, styled, table, wrapped
+from whet.cli.output import Column, emit_json, json_option, styled, table, wrapped
 from whet.cli.wording import printable
 from whet.config import secrets
 from whet.config.edit import set_value, unset_value
@@ -20,8 +20,6 @@ from whet.config.load import LoadedSettings, known, load
 from whet.config.paths import Home
 from whet.config.redact import secrets_masked
 from whet.contract.errors import ConfigError
-
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
 
 @click.group(help="Read and change settings; say where a value comes from.")
@@ -51,7 +49,7 @@ def _load(home: Home) -> LoadedSettings:
 
 @config.command("get")
 @_key
-@_as_json
+@json_option
 @click.pass_obj
 def get(home: Home, key: str, as_json: bool) -> None:
     """Print a setting's value."""
@@ -82,7 +80,7 @@ def _secret_origin(home: Home, name: str) -> str:
 @config.command("set")
 @_key
 @click.argument("value", required=False)
-@_as_json
+@json_option
 @click.pass_obj
 def set_(home: Home, key: str, value: str | None, as_json: bool) -> None:
     """Write a setting to config.yaml; lists are comma-separated.
@@ -129,7 +127,7 @@ def _secret_value(name: str, value: str | None) -> str:
 
 @config.command("unset")
 @_key
-@_as_json
+@json_option
 @click.pass_obj
 def unset(home: Home, key: str, as_json: bool) -> None:
     """Take a setting out of config.yaml, so that its default counts."""
@@ -144,7 +142,7 @@ def unset(home: Home, key: str, as_json: bool) -> None:
 
 
 @config.command("path")
-@_as_json
+@json_option
 @click.pass_obj
 def path(home: Home, as_json: bool) -> None:
     """Print where config.yaml is."""
@@ -155,7 +153,7 @@ def path(home: Home, as_json: bool) -> None:
 
 @config.command("why")
 @_key
-@_as_json
+@json_option
 @click.pass_obj
 def why(home: Home, key: str, as_json: bool) -> None:
     """Say what a setting is, where its value comes from, and what that overrides."""
@@ -190,7 +188,7 @@ def _row(label: str, text: str) -> None:
 
 @config.command("list")
 @click.option("--changed", is_flag=True, help="Only what is not the default.")
-@_as_json
+@json_option
 @click.pass_obj
 def list_(home: Home, changed: bool, as_json: bool) -> None:
     """List every setting with its value and where that comes from."""
@@ -201,10 +199,12 @@ def list_(home: Home, changed: bool, as_json: bool) -> None:
         return emit_json({key: {"value": value, "origin": origin} for key, (value, origin) in rows.items()})
     if not keys:
         return click.echo("Every setting has its default. Change one: whet config set KEY VALUE")
-    shape = [Column("setting"), Column("value", grows=True, least=8), Column("from", rank=1)]
-    click.echo(
-        table(shape, [[key, show(_safe(key, loaded.value(key))) or "-", loaded.origins[key]] for key in keys])
-    )
+    shape: list[Column[str]] = [
+        Column("setting", str),
+        Column("value", lambda key: show(_safe(key, loaded.value(key))) or "-", grows=True, least=8),
+        Column("from", lambda key: loaded.origins[key], rank=1),
+    ]
+    click.echo(table(keys, shape))
 
 
 @config.command("edit")

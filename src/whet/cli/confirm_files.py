@@ -17,7 +17,7 @@ import click
 import msgspec
 
 from whet.cli import output
-from whet.cli.output import Column, ProgressLine, emit_json, styled
+from whet.cli.output import Column, ProgressLine, emit_json, json_option, styled
 from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -37,7 +37,6 @@ from whet.confirm.timeline import Timeline
 from whet.contract.errors import ConfigError, NotFound
 
 T = TypeVar("T")
-_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 _db = click.option(
     "--db-path", type=click.Path(path_type=Path, dir_okay=False), help="Else confirmations.db."
 )
@@ -96,7 +95,7 @@ def token() -> None:
     "--for", "valid_s", type=Age(), metavar="TIME", help="How long it holds, e.g. 30d; else until revoked."
 )
 @_db
-@_json
+@json_option
 @click.pass_obj
 def create(
     home: Home, role: str, name: str, valid_s: float | None, db_path: Path | None, as_json: bool
@@ -115,7 +114,7 @@ def create(
 
 @token.command("list")
 @_db
-@_json
+@json_option
 @click.pass_obj
 def list_tokens(home: Home, db_path: Path | None, as_json: bool) -> None:
     """List tokens; secrets are not stored, so they can't be shown."""
@@ -128,26 +127,15 @@ def list_tokens(home: Home, db_path: Path | None, as_json: bool) -> None:
     if not found:
         return click.echo("No tokens yet. Make one: whet confirm token create --role approve --name alice")
     now_s = time.time()
-    rows = [
-        [
-            row.id,
-            printable(row.name),
-            row.role,
-            _state(row, now_s),
-            "yes" if row.name in enrolled else "",
-            (iso(row.created_at) or "")[:10],
-        ]
-        for row in found
+    shape: list[Column[tokens.ConfirmTokenRow]] = [
+        Column("id", lambda row: row.id),
+        Column("name", lambda row: printable(row.name), grows=True),
+        Column("role", lambda row: row.role),
+        Column("state", lambda row: _state(row, now_s)),
+        Column("2nd factor", lambda row: "yes" if row.name in enrolled else "", rank=2),
+        Column("since", lambda row: (iso(row.created_at) or "")[:10], rank=1),
     ]
-    shape = (
-        Column("id"),
-        Column("name", grows=True),
-        Column("role"),
-        Column("state"),
-        Column("2nd factor", rank=2),
-        Column("since", rank=1),
-    )
-    click.echo(output.table(shape, rows))
+    click.echo(output.table(found, shape))
 
 
 @token.command()
@@ -167,7 +155,7 @@ def revoke(home: Home, token_id: str, db_path: Path | None) -> None:
     "--overlap", "overlap_s", type=Age(), default=0.0, help="How long the old one still holds, e.g. 1h."
 )
 @_db
-@_json
+@json_option
 @click.pass_obj
 def rotate(home: Home, token_id: str, overlap_s: float, db_path: Path | None, as_json: bool) -> None:
     """Make a new token of the same name and role in place of an old one."""
@@ -182,7 +170,7 @@ def rotate(home: Home, token_id: str, overlap_s: float, db_path: Path | None, as
 @click.option("--name", required=True, metavar="PRINCIPAL", help="Who gets it: the name of an approve token.")
 @click.option("--remove", is_flag=True, help="Take the second factor away instead.")
 @_db
-@_json
+@json_option
 @click.pass_obj
 def enrol(home: Home, name: str, remove: bool, db_path: Path | None, as_json: bool) -> None:
     """Give a person a second factor: six digits from an authenticator app (TOTP), printed once.
@@ -223,7 +211,7 @@ def policy() -> None:
 
 @policy.command()
 @click.argument("path", type=click.Path(path_type=Path))
-@_json
+@json_option
 def check(path: Path, as_json: bool) -> None:
     """Say whether a policy file is right; exit 1 with the place where it is not."""
     read = load_policy(path)
@@ -242,7 +230,7 @@ def check(path: Path, as_json: bool) -> None:
 @click.option("--requester", default="agent", show_default=True, help="The program that asks.")
 @click.option("--principal", default="agent", show_default=True, help="Whose token it has.")
 @click.option("--session", default="", help="The session it is in.")
-@_json
+@json_option
 def test(path: Path, action: str, details: str, as_json: bool, **who: str) -> None:
     """Try a policy out on a request that is not made.
 
@@ -265,7 +253,7 @@ def test(path: Path, action: str, details: str, as_json: bool, **who: str) -> No
 @click.argument("request_id", metavar="ID")
 @click.option("--policy", "path", type=click.Path(path_type=Path), help="Judge by this file; else by none.")
 @_db
-@_json
+@json_option
 @click.pass_obj
 def explain(home: Home, request_id: str, path: Path | None, db_path: Path | None, as_json: bool) -> None:
     """Say which rules fit a stored request, and what they make of it now."""
@@ -329,7 +317,7 @@ def audit() -> None:
     "--key", "key_path", type=click.Path(path_type=Path, exists=True), help="Public key kept elsewhere."
 )
 @_db
-@_json
+@json_option
 @click.pass_obj
 def verify(
     home: Home, checkpoint: Path | None, key_path: Path | None, db_path: Path | None, as_json: bool

@@ -17,7 +17,7 @@ from whet.app.build import App
 from whet.app.discover import is_needed
 from whet.cli.context_report import OUTCOMES, report
 from whet.cli.launch import ChatOptions, load_settings, start_app
-from whet.cli.output import Column, emit_json, table, terminal_width
+from whet.cli.output import Column, emit_json, json_option, table, terminal_width
 from whet.cli.wording import aside, printable
 from whet.config.load import load
 from whet.config.paths import Home
@@ -34,7 +34,6 @@ T = TypeVar("T")
 # Where no model is set yet, engines are listed all the same; nothing is sent to this address.
 _NO_MODEL = {"model.provider": "practice", "model.base_url": "http://127.0.0.1:9/v1"}
 
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 _session = click.option(
     "--session", "session_id", default="", metavar="ID", help="This session instead of the latest one."
 )
@@ -46,31 +45,27 @@ def context() -> None:
 
 
 @context.command("engines")
-@_as_json
+@json_option
 @click.pass_obj
 def engines(home: Home, as_json: bool) -> None:
     """List the engines that `context.engine` can name; * is the one in use."""
     rows, warning = _with_app(home, _engines, flags=_NO_MODEL if is_needed(_settings(home)) else None)
     if as_json:
         return emit_json({"engines": rows, "warning": warning})
-    shape = [
-        Column(""),
-        Column("engine"),
-        Column("from", rank=1),
-        Column("description", grows=True, least=20),
+    shape: list[Column[dict[str, Any]]] = [
+        Column("", lambda row: "*" if row["active"] else ""),
+        Column("engine", lambda row: row["name"]),
+        Column("from", lambda row: row["source"], rank=1),
+        Column("description", lambda row: printable(row["description"]), grows=True, least=20),
     ]
-    cells = [
-        ["*" if row["active"] else "", row["name"], row["source"], printable(row["description"])]
-        for row in rows
-    ]
-    click.echo(table(shape, cells))
+    click.echo(table(rows, shape))
     if warning:
         click.echo(f"warning: {printable(warning)}", err=True)
 
 
 @context.command("status")
 @_session
-@_as_json
+@json_option
 @click.pass_obj
 def status(home: Home, session_id: str, as_json: bool) -> None:
     """Say how full a session's window is and what compactions saved."""

@@ -18,12 +18,11 @@ from whet.cli.demo_facts import StoredSums, stored
 from whet.cli.demo_play import DemoRun, DemoTurn
 from whet.cli.demo_stage import DemoStage
 from whet.cli.demo_world import SeenRequest
-from whet.clock import SystemClock
+from whet.cli.stored import opened
 from whet.contract.events import Compaction, Event, TextDelta, ToolFinished, ToolStarted, TurnEnd
 from whet.practice.survey_task import page_of, path_of
 from whet.store import compactions, counts
 from whet.store.compactions import CompactionSums
-from whet.store.database import StateDatabase
 
 STATIONS, FACTS, WINDOW = 1_000, 20, 8_000
 _ASKED_AT_ONCE = 4
@@ -145,14 +144,11 @@ def _had_left(requests: Sequence[SeenRequest], words: dict[int, str]) -> bool:
 def _measure(play: DemoRun, session_id: str, words: dict[int, str], right: int, began_s: float) -> None:
     stage = play.stage
     stage.title("What was measured")
-    database = StateDatabase.open(play.world.home.database, SystemClock())
-    try:
+    with opened(play.world.home) as database:
         sums = database.read_now(lambda db: compactions.of_session(db, session_id))
         messages = database.read_now(lambda db: counts.messages(db, session_id))
         largest = database.read_now(lambda db: counts.largest_prompt(db, session_id))
         live = database.read_now(lambda db: counts.live_messages(db, session_id))
-    finally:
-        database.close()
     seen = play.world.requests()
     total, refused = stored(play.world), [one.refused for one in seen if one.refused]
     found = _found(sums, total, messages, live, largest, right)

@@ -16,7 +16,7 @@ import click
 from whet.cli.importing_home import PARTS as HOME_PARTS
 from whet.cli.importing_home import take_parts
 from whet.cli.importing_learned import PROGRAM, take_memory, take_skills
-from whet.cli.output import emit_json, styled, wrapped
+from whet.cli.output import emit_json, json_option, styled, wrapped
 from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -47,7 +47,6 @@ _COLOURS = {"left": "dim", "quarantined": "yellow"}
 _DONE = ("set", "copied", "saved", "installed", "let in", "added, paused", "quarantined")
 
 _dry = click.option("--dry-run", "dry", is_flag=True, help="Say what would be done; write nothing.")
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
 
 @click.group("import", help="Move in from Hermes Agent, Claude Code or Codex.")
@@ -62,7 +61,7 @@ def importing() -> None:
 @click.argument("path", type=click.Path(path_type=Path), default=Path("~/.hermes"))
 @click.option("--only", type=click.Choice(_PARTS), multiple=True, help="Take this part; may be repeated.")
 @_dry
-@_as_json
+@json_option
 @click.pass_obj
 def hermes(home: Home, path: Path, only: tuple[str, ...], dry: bool, as_json: bool) -> None:
     """Take over a Hermes Agent home: settings, keys, plugins, persona, MCP servers, chat platforms, schedules
@@ -113,7 +112,7 @@ def _sessions(home: Home, source: HermesSessions, dry: bool) -> dict[str, Any]:
 @importing.command("skills", epilog="Example: whet import skills ~/.agents/skills --dry-run")
 @click.argument("path", type=click.Path(path_type=Path))
 @_dry
-@_as_json
+@json_option
 @click.pass_obj
 def from_skills(home: Home, path: Path, dry: bool, as_json: bool) -> None:
     """Take over a folder of skills (agentskills: folders with a SKILL.md), at any depth.
@@ -144,7 +143,7 @@ def _skills(home: Home, root: Path, source: str, dry: bool) -> list[TakenOver]:
 @importing.command("claude-code")
 @click.argument("path", type=click.Path(path_type=Path), default=Path("~/.claude"))
 @_dry
-@_as_json
+@json_option
 @click.pass_obj
 def from_claude_code(home: Home, path: Path, dry: bool, as_json: bool) -> None:
     """Take over Claude Code's transcripts: a folder of them, or one file."""
@@ -154,7 +153,7 @@ def from_claude_code(home: Home, path: Path, dry: bool, as_json: bool) -> None:
 @importing.command("codex")
 @click.argument("path", type=click.Path(path_type=Path), default=Path("~/.codex"))
 @_dry
-@_as_json
+@json_option
 @click.pass_obj
 def from_codex(home: Home, path: Path, dry: bool, as_json: bool) -> None:
     """Take over Codex's transcripts: a folder of them, or one file."""

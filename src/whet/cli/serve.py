@@ -13,6 +13,7 @@ import apsw
 import click
 
 from whet import log
+from whet.cli import stored
 from whet.cli.launch import (
     ChatOptions,
     approvals_option,
@@ -21,21 +22,19 @@ from whet.cli.launch import (
     model_options,
     workspace_of,
 )
-from whet.cli.output import Column, age, emit_json, table
+from whet.cli.output import Column, age, emit_json, json_option, table
 from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, WhetError
 from whet.serve import tokens
-from whet.store.database import StateDatabase
 
 if TYPE_CHECKING:
     from whet.app.hosted import SessionHost
 
 T = TypeVar("T")
 _LOCAL = ("127.0.0.1", "::1", "localhost")
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
 
 @click.group(
@@ -91,7 +90,7 @@ def token() -> None:
     show_default=True,
     help="chat: its own sessions; guest: with a memory of its own too; owner: everything.",
 )
-@_as_json
+@json_option
 @click.pass_obj
 def create(home: Home, name: str, role: Any, as_json: bool) -> None:
     """Make a token for NAME (a program, a device) and print it, this once."""
@@ -102,7 +101,7 @@ def create(home: Home, name: str, role: Any, as_json: bool) -> None:
 
 
 @token.command("list")
-@_as_json
+@json_option
 @click.pass_obj
 def list_(home: Home, as_json: bool) -> None:
     """List tokens; their secrets are nowhere."""
@@ -114,23 +113,19 @@ def list_(home: Home, as_json: bool) -> None:
             "No token yet. The first start of `whet serve` makes one; or: whet serve token create NAME"
         )
     now = SystemClock().now()
-    shape = [
-        Column("id", rank=2),
-        Column("name", grows=True),
-        Column("role"),
-        Column("made", rank=1),
-        Column("state"),
+    shape: list[Column[tokens.ApiTokenRow]] = [
+        Column("id", lambda row: row.id, rank=2),
+        Column("name", lambda row: printable(row.name), grows=True),
+        Column("role", lambda row: row.role),
+        Column("made", lambda row: age(row.created, now), rank=1),
+        Column("state", lambda row: "revoked" if row.revoked else "in use"),
     ]
-    cells = [
-        [row.id, printable(row.name), row.role, age(row.created, now), "revoked" if row.revoked else "in use"]
-        for row in rows
-    ]
-    click.echo(table(shape, cells))
+    click.echo(table(rows, shape))
 
 
 @token.command("revoke")
 @click.argument("name")
-@_as_json
+@json_option
 @click.pass_obj
 def revoke(home: Home, name: str, as_json: bool) -> None:
     """Take the token NAME (or its id) back: calls end at once, streams within seconds."""
@@ -140,11 +135,7 @@ def revoke(home: Home, name: str, as_json: bool) -> None:
 
 def _change(home: Home, work: Callable[[apsw.Connection], T]) -> T:
     home.ensure()
-    database = StateDatabase.open(home.database, SystemClock())
-    try:
-        return database.write_now(work)
-    finally:
-        database.close()
+    return stored.write(home, work)
 
 
 def _serve(home: Home, options: dict[str, Any]) -> None:
