@@ -289,8 +289,8 @@ def allow(
             made = _change(database, where, lambda tx: whitelist.add(tx, wanted, _me()))
         except ValueError as error:
             raise ConfigError(str(error)) from error
-    until = iso(float(str(made["expires_at"])))
-    click.echo(f"{made['action']} of {principal} passes until {until} (entry {made['id']}).")
+    until = iso(made.expires_at)
+    click.echo(f"{made.action} of {principal} passes until {until} (entry {made.id}).")
 
 
 @policy.command()

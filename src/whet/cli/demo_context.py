@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from whet.cli.demo_facts import StoredSums, stored
-from whet.cli.demo_play import DemoRun, DemoTurn
+from whet.cli.demo_play import DemoRun
 from whet.cli.demo_stage import DemoStage
 from whet.cli.demo_world import SeenRequest
 from whet.cli.stored import opened
@@ -60,7 +60,7 @@ def play(play: DemoRun) -> None:
     survey = ["-q", f"Survey the {STATIONS} stations."]
     first = play.chat(survey, pace=0.0, shows=_some_of(stage), limit_s=_SURVEY_LIMIT_S)
     session_id = first.end.session_id if first.end else ""
-    _answered(play, "survey_ended", first)
+    play.answered("survey_ended", first)
     made = [event for event in first.events if isinstance(event, Compaction)]
     play.check("compacted_often", len(made) >= 10, f"{len(made)} compactions")
     play.conclude(
@@ -177,8 +177,3 @@ def _found(
     return Measured(
         messages, live, sums.count, sums.saved_tokens, largest, total.cache_hit_ratio, FACTS, right
     )
-
-
-def _answered(play: DemoRun, name: str, turn: DemoTurn) -> None:
-    ok = turn.end is not None and turn.end.reason == "answered" and turn.exit_code == 0
-    play.check(name, ok, turn.complaint if not ok else "")

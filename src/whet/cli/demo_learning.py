@@ -54,7 +54,7 @@ def _stumble(play: DemoRun) -> DemoTurn:
     turn = play.chat(["-q", _MEND])
     failed = [call for call in turn.calls if call.error_kind == "exit"]
     play.check("stumbled", any(f"set {DATABASE_SETTING}" in call.preview for call in failed))
-    _answered(play, "recovered", turn)
+    play.answered("recovered", turn)
     play.conclude(
         f"What you just saw: {len(failed)} calls failed before the work was done. A failure that was mended "
         "is worth a look back, so a review was queued, in the same transaction that ended the turn."
@@ -100,7 +100,7 @@ def _again(play: DemoRun, first: DemoTurn) -> DemoTurn:
     runs = [text for text in commands if "unittest" in text and "command" in text]
     play.check("right_at_once", bool(runs) and DATABASE_SETTING in runs[0], clip("; ".join(runs), 200))
     play.check("no_failure", not _failures(turn), f"{len(_failures(turn))} failed")
-    _answered(play, "tests_ran", turn)
+    play.answered("tests_ran", turn)
     play.conclude(
         "What you just saw: the tests ran rightly at the first try, without a failed call. In the first "
         f"session {len(_failures(first))} of {len(first.calls)} calls failed."
@@ -209,8 +209,3 @@ def _words(arguments: Sequence[str]) -> list[str]:
 
 def _failures(turn: DemoTurn) -> list[ToolFinished]:
     return [call for call in turn.calls if call.error_kind]
-
-
-def _answered(play: DemoRun, name: str, turn: DemoTurn) -> None:
-    ok = turn.end is not None and turn.end.reason == "answered" and turn.exit_code == 0
-    play.check(name, ok, turn.complaint if not ok else "")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from whet.cli.demo_facts import Prefixes, prefixes
 from whet.cli.demo_stage import DemoStage
 from whet.cli.demo_world import DemoWorld, signal_pid
 from whet.contract.events import Event, TextDelta, ToolFinished, ToolStarted, TurnEnd
@@ -66,6 +67,19 @@ class DemoRun:
         """Note whether something that was claimed holds."""
         self.checks.append(Check(name, ok, detail))
         return ok
+
+    def answered(self, name: str, turn: DemoTurn) -> None:
+        """Note whether a turn ended with an answer."""
+        ok = turn.end is not None and turn.end.reason == "answered" and turn.exit_code == 0
+        self.check(name, ok, turn.complaint if not ok else "")
+
+    def requests_hold(self) -> Prefixes:
+        """Note whether the server took every request and each began the next one; gives how many did."""
+        requests = self.world.requests()
+        refused, held = [one.refused for one in requests if one.refused], prefixes(requests)
+        self.check("every_request_valid", not refused, "; ".join(refused))
+        self.check("each_request_prefix_of_next", held.held == held.pairs > 0, f"{held.held} of {held.pairs}")
+        return held
 
     def conclude(self, text: str) -> None:
         """Say what was just seen; where a check since the last conclusion fails, say that instead."""

@@ -10,6 +10,7 @@ from typing import Any
 from whet.confirm.http import admin, decisions, reading, shapes, streams, submissions
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.wire import encode
+from whet.confirm.whitelist import AllowedEntry
 from whet.web.operations import EVENT_STREAM, Media, Operation, RequestParameter, Routes, document
 
 _SETTLED = {200: shapes.SettledAnswer}
@@ -145,7 +146,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "Let an action pass for a while",
         roles=("admin",),
         takes=shapes.AllowBody,
-        gives={201: shapes.AllowedEntry},
+        gives={201: AllowedEntry},
     ),
     Operation(
         "DELETE",
