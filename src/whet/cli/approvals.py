@@ -9,10 +9,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import click
-import msgspec
 
-from whet.cli import output, stored
-from whet.cli.output import Column, emit_json, json_option
+from whet.cli import stored
+from whet.cli.output import Column, emit, emit_rows, json_option
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound
@@ -33,10 +32,6 @@ def approvals() -> None:
 def list_(home: Home, as_json: bool) -> None:
     """List every answer \"always\" that still holds."""
     found = _use(home, lambda database: database.read_now(grants.all_grants)) or []
-    if as_json:
-        return emit_json({"grants": [msgspec.to_builtins(grant) for grant in found]})
-    if not found:
-        return click.echo("Nothing was allowed for good. Rules are in: whet config get approval.allow")
     shape: list[Column[grants.GrantRow]] = [
         Column("id", lambda grant: str(grant.id)),
         Column("tool", lambda grant: grant.tool),
@@ -44,7 +39,8 @@ def list_(home: Home, as_json: bool) -> None:
         Column("where", lambda grant: grant.workspace or "everywhere", grows=True, rank=1),
         Column("since", lambda grant: grant.created[:10], rank=2),
     ]
-    click.echo(output.table(found, shape))
+    none = "Nothing was allowed for good. Rules are in: whet config get approval.allow"
+    emit_rows(found, shape, {"grants": found}, none=none, as_json=as_json)
 
 
 @approvals.command("revoke")
@@ -55,10 +51,7 @@ def revoke(home: Home, grant_id: int, as_json: bool) -> None:
     """Take back the answer with this id; the next such call is asked about again."""
     if not _use(home, lambda database: database.write_now(lambda db: grants.remove(db, grant_id))):
         raise NotFound(f"there is no grant {grant_id}", hint="whet approvals list")
-    if as_json:
-        emit_json({"revoked": grant_id})
-    else:
-        click.echo(f"grant {grant_id} no longer holds")
+    emit({"revoked": grant_id}, f"grant {grant_id} no longer holds", as_json=as_json)
 
 
 def _use(home: Home, work: Callable[[StateDatabase], T]) -> T | None:

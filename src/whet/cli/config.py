@@ -11,7 +11,7 @@ import sys
 
 import click
 
-from whet.cli.output import Column, emit_json, json_option, styled, table, wrapped
+from whet.cli.output import Column, emit, emit_json, emit_rows, json_option, styled, wrapped
 from whet.cli.wording import printable
 from whet.config import secrets
 from whet.config.edit import set_value, unset_value
@@ -58,17 +58,15 @@ def get(home: Home, key: str, as_json: bool) -> None:
     known(key)
     loaded = _load(home)
     if as_json:
-        emit_json({"key": key, "value": _safe(key, loaded.value(key)), "origin": loaded.origins[key]})
-    else:
-        click.echo(printable(show(_safe(key, loaded.value(key)))))
+        return emit_json({"key": key, "value": _safe(key, loaded.value(key)), "origin": loaded.origins[key]})
+    click.echo(printable(show(_safe(key, loaded.value(key)))))
 
 
 def _get_secret(home: Home, name: str, as_json: bool) -> None:
     origin = _secret_origin(home, name)
     if as_json:
-        emit_json({"key": name, "is_set": bool(origin), "origin": origin})
-    else:
-        click.echo(f"{name} is set in {origin}" if origin else f"{name} is not set")
+        return emit_json({"key": name, "is_set": bool(origin), "origin": origin})
+    click.echo(f"{name} is set in {origin}" if origin else f"{name} is not set")
 
 
 def _secret_origin(home: Home, name: str) -> str:
@@ -194,17 +192,14 @@ def list_(home: Home, changed: bool, as_json: bool) -> None:
     """List every setting with its value and where that comes from."""
     loaded = _load(home)
     keys = [key for key in fields() if not changed or loaded.origins[key] != "default"]
-    if as_json:
-        rows = {key: (_safe(key, loaded.value(key)), loaded.origins[key]) for key in keys}
-        return emit_json({key: {"value": value, "origin": origin} for key, (value, origin) in rows.items()})
-    if not keys:
-        return click.echo("Every setting has its default. Change one: whet config set KEY VALUE")
     shape: list[Column[str]] = [
         Column("setting", str),
         Column("value", lambda key: show(_safe(key, loaded.value(key))) or "-", grows=True, least=8),
         Column("from", lambda key: loaded.origins[key], rank=1),
     ]
-    click.echo(table(keys, shape))
+    facts = {key: {"value": _safe(key, loaded.value(key)), "origin": loaded.origins[key]} for key in keys}
+    none = "Every setting has its default. Change one: whet config set KEY VALUE"
+    emit_rows(keys, shape, facts, none=none, as_json=as_json)
 
 
 @config.command("edit")
@@ -220,7 +215,4 @@ def edit(home: Home) -> None:
 
 
 def _say(facts: dict[str, object], text: str, as_json: bool) -> None:
-    if as_json:
-        emit_json(facts)
-    else:
-        click.echo(printable(text))
+    emit(facts, printable(text), as_json=as_json)

@@ -21,7 +21,7 @@ import click
 from whet import log
 from whet.cli import output
 from whet.cli.confirm_files import audit, policy, prune, token
-from whet.cli.output import Column, emit_json, json_option, styled
+from whet.cli.output import Column, emit, emit_json, emit_rows, json_option, styled
 from whet.cli.wording import cut, exact, printable
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
@@ -158,10 +158,6 @@ def list_(status: str, limit: int, url: str, as_json: bool) -> None:
             found = client.run(client.calls.list("" if status == "all" else status, limit))
         except Failed as error:
             raise _explained(error) from error
-    if as_json:
-        return emit_json({"requests": found})
-    if not found:
-        return click.echo(f"Nothing is {status}." if status != "all" else "Nothing was ever asked.")
     now_s = time.time()
     shape: list[Column[dict[str, Any]]] = [
         Column("id", lambda one: one["id"]),
@@ -170,7 +166,8 @@ def list_(status: str, limit: int, url: str, as_json: bool) -> None:
         Column("status", lambda one: _when(one, now_s), rank=1),
         Column("what", _line, grows=True, rank=2),
     ]
-    click.echo(output.table(found, shape))
+    none = f"Nothing is {status}." if status != "all" else "Nothing was ever asked."
+    emit_rows(found, shape, {"requests": found}, none=none, as_json=as_json)
 
 
 @confirm.command()
@@ -181,9 +178,7 @@ def show(request_id: str, url: str, as_json: bool) -> None:
     """Show a request whole: what exactly would run, who asked, what became of it."""
     with BlockingClient(url, role="approve") as client:
         record = _found(client, request_id)
-    if as_json:
-        return emit_json(record)
-    click.echo("\n".join(_described(record)))
+    emit(record, "\n".join(_described(record)), as_json=as_json)
 
 
 @confirm.command()

@@ -16,8 +16,7 @@ import apsw
 import click
 import msgspec
 
-from whet.cli import output
-from whet.cli.output import Column, ProgressLine, emit_json, json_option, styled
+from whet.cli.output import Column, ProgressLine, emit, emit_json, emit_rows, json_option, styled
 from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -121,11 +120,6 @@ def list_tokens(home: Home, db_path: Path | None, as_json: bool) -> None:
     with _opened(home, db_path) as (database, _):
         found = database.read(tokens.all_tokens)
         enrolled = database.read(factors.names)
-    if as_json:
-        shown = [{**msgspec.to_builtins(row), "second_factor": row.name in enrolled} for row in found]
-        return emit_json({"tokens": shown})
-    if not found:
-        return click.echo("No tokens yet. Make one: whet confirm token create --role approve --name alice")
     now_s = time.time()
     shape: list[Column[tokens.ConfirmTokenRow]] = [
         Column("id", lambda row: row.id),
@@ -135,7 +129,9 @@ def list_tokens(home: Home, db_path: Path | None, as_json: bool) -> None:
         Column("2nd factor", lambda row: "yes" if row.name in enrolled else "", rank=2),
         Column("since", lambda row: (iso(row.created_at) or "")[:10], rank=1),
     ]
-    click.echo(output.table(found, shape))
+    facts = [{**msgspec.to_builtins(row), "second_factor": row.name in enrolled} for row in found]
+    none = "No tokens yet. Make one: whet confirm token create --role approve --name alice"
+    emit_rows(found, shape, {"tokens": facts}, none=none, as_json=as_json)
 
 
 @token.command()
@@ -183,7 +179,7 @@ def enrol(home: Home, name: str, remove: bool, db_path: Path | None, as_json: bo
     with _opened(home, db_path) as (database, where):
         if remove:
             _change(database, where, lambda tx: factors.remove(tx, name, by=_me()))
-            return emit_json({"name": name}) if as_json else click.echo(f"{name} has no second factor now.")
+            return emit({"name": name}, f"{name} has no second factor now.", as_json=as_json)
         if not any(row.name == name and row.revoked_at is None for row in database.read(tokens.all_tokens)):
             raise NotFound(f"nobody holds a token as {name!r}", hint="whet confirm token list")
         made = _change(database, where, lambda tx: factors.enrol(tx, name, by=_me()))

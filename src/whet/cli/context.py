@@ -15,19 +15,19 @@ import msgspec
 
 from whet.app.build import App
 from whet.app.discover import is_needed
+from whet.cli import stored
 from whet.cli.context_report import OUTCOMES, report
 from whet.cli.launch import ChatOptions, load_settings, start_app
-from whet.cli.output import Column, emit_json, json_option, table, terminal_width
+from whet.cli.output import Column, emit, emit_json, json_option, table, terminal_width
 from whet.cli.wording import aside, printable
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.context.engines import choose
-from whet.contract.errors import NotFound
 from whet.contract.events import Event
 from whet.contract.protocols import NobodyPresent
 from whet.log import mask
-from whet.store import compactions, sessions
+from whet.store import compactions
 from whet.store.sessions import SessionRow
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ def engines(home: Home, as_json: bool) -> None:
 def status(home: Home, session_id: str, as_json: bool) -> None:
     """Say how full a session's window is and what compactions saved."""
     row, lines = _with_app(home, lambda app: _status(app, session_id))
-    emit_json(row) if as_json else click.echo("\n".join(lines))
+    emit(row, "\n".join(lines), as_json=as_json)
 
 
 @context.command("compact")
@@ -124,13 +124,7 @@ async def _compact(app: App, session_id: str, focus: str) -> list[str]:
 
 
 async def _find(app: App, session_id: str) -> SessionRow:
-    if session_id:
-        name = session_id
-        return await app.database.read(lambda db: sessions.get(db, sessions.resolve(db, name)))
-    latest = await app.database.read(sessions.latest)
-    if latest is None:
-        raise NotFound("there is no session yet", hint="begin one: whet")
-    return latest
+    return await app.database.read(lambda db: stored.named_or_latest(db, session_id))
 
 
 def _settings(home: Home) -> Settings:

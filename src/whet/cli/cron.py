@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from whet.cli import output, stored
-from whet.cli.output import Column, emit_json, json_option, styled
+from whet.cli.output import Column, emit_json, emit_rows, json_option, styled
 from whet.cli.wording import clip, printable
 from whet.clock import Clock, SystemClock, iso
 from whet.config.load import load
@@ -116,10 +116,6 @@ def list_(home: Home, as_json: bool) -> None:
         return [_state(db, schedule) for schedule in schedules.every(db)]
 
     found = _read(home, work) or []
-    if as_json:
-        return emit_json({"schedules": [_object(*row) for row in found]})
-    if not found:
-        return click.echo(_NONE_YET)
     now = SystemClock().now()
     shape: list[Column[_State]] = [
         Column("name", lambda row: printable(row[0].name), grows=True, least=10),
@@ -129,7 +125,8 @@ def list_(home: Home, as_json: bool) -> None:
         Column("result", lambda row: _result(row[2]) if row[2] else "-"),
         Column("to", lambda row: printable(row[0].target) or "-", grows=True, rank=4),
     ]
-    click.echo(output.table(found, shape))
+    facts = {"schedules": [_object(*row) for row in found]}
+    emit_rows(found, shape, facts, none=_NONE_YET, as_json=as_json)
 
 
 @cron.command("show")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +11,10 @@ import click
 import msgspec
 
 from whet.app.discover import by_keys, is_needed, nothing_set
-from whet.cli.output import Column, emit_json, json_option, table, wrapped
+from whet.cli.output import Column, ProgressLine, emit_json, json_option, table, wrapped
 from whet.cli.stored import opened
 from whet.cli.wording import count, printable
+from whet.clock import SystemClock
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, FallbackSettings, Settings
@@ -145,14 +145,11 @@ def _stored(home: Home, session_id: str) -> Story:
 
 
 def _progress() -> Callable[[str, int, int], None]:
-    """Show how far a replay is, on a terminal's standard error."""
-    if not sys.stderr.isatty():
-        return lambda engine, done, of: None
+    """Show how far a replay is."""
+    line = ProgressLine("replaying", SystemClock())
 
     def show(engine: str, done: int, of: int) -> None:
-        text = f"{engine}: {done:,} of {of:,} messages" if done < of else ""
-        sys.stderr.write(f"\r\x1b[K{text}")
-        sys.stderr.flush()
+        line.update(f"{engine}, {done:,} of {of:,} messages") if done < of else line.finish()
 
     return show
 

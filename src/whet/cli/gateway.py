@@ -17,7 +17,7 @@ from whet import log
 from whet.app.slash import SlashCommand
 from whet.cli import stored
 from whet.cli.commands import builtin_commands
-from whet.cli.output import Column, emit_json, json_option, table
+from whet.cli.output import Column, emit, emit_json, json_option, table
 from whet.cli.serve import served_beside
 from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
@@ -190,10 +190,7 @@ def pair_accept(home: Home, code: str, as_json: bool) -> None:
         return person
 
     person = stored.write(home, work)
-    if as_json:
-        emit_json(person)
-    else:
-        click.echo(f"{visible(person.name, 60)} ({person.channel} {person.user}) is let in.")
+    emit(person, f"{visible(person.name, 60)} ({person.channel} {person.user}) is let in.", as_json=as_json)
 
 
 @pair.command("remove")

@@ -13,10 +13,11 @@ from typing import Any
 
 import click
 
+from whet.cli import stored
 from whet.cli.importing_home import PARTS as HOME_PARTS
 from whet.cli.importing_home import take_parts
 from whet.cli.importing_learned import PROGRAM, take_memory, take_skills
-from whet.cli.output import emit_json, json_option, styled, wrapped
+from whet.cli.output import ProgressLine, emit_json, json_option, styled, wrapped
 from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -29,7 +30,6 @@ from whet.moving.hermes_home import HermesHome
 from whet.moving.hermes_sessions import HermesSessions
 from whet.moving.taken import TakenOver
 from whet.store.bulk import PastSession
-from whet.store.database import StateDatabase
 
 _PARTS = (*HOME_PARTS, "memory", "skills", "sessions")
 _NOUNS = {
@@ -103,8 +103,7 @@ def _sessions(home: Home, source: HermesSessions, dry: bool) -> dict[str, Any]:
     sessions, messages = source.count()
     if source.schema > hermes_sessions.KNOWN_SCHEMA:
         report["notice"] = f"its database is newer (schema {source.schema}); what is known was read"
-    bar = _Progress(sessions)
-    report["sessions"] = _carried(home, hermes_sessions.ORIGIN, source.sessions(), bar, dry)
+    report["sessions"] = _carried(home, hermes_sessions.ORIGIN, source.sessions(), sessions, dry)
     report["held"] = {"sessions": sessions, "messages": messages}
     return report
 
@@ -129,15 +128,13 @@ def from_skills(home: Home, path: Path, dry: bool, as_json: bool) -> None:
 
 
 def _skills(home: Home, root: Path, source: str, dry: bool) -> list[TakenOver]:
-    line = _Line()
-
-    def progress(done: int, of: int) -> None:
-        line.show(f"{done:,} of {of:,} skills")
-
+    line = ProgressLine("looking", SystemClock())
     try:
-        return take_skills(home, root, source, dry=dry, progress=progress)
+        return take_skills(
+            home, root, source, dry=dry, progress=lambda done, of: line.update(f"{done:,} of {of:,} skills")
+        )
     finally:
-        line.clear()
+        line.finish()
 
 
 @importing.command("claude-code")
@@ -187,63 +184,30 @@ def _transcripts(home: Home, path: Path, form: _Format, dry: bool, as_json: bool
             if past is not None:
                 yield past
 
-    carried = _carried(home, origin, sessions(), _Progress(len(found)), dry)
+    carried = _carried(home, origin, sessions(), len(found), dry)
     report: dict[str, Any] = {"source": str(folder), "dry_run": dry, "sessions": carried}
     troubles: dict[str, Any] = {"unreadable_lines": bad, "unreadable_files": unread}
     report |= {name: found for name, found in troubles.items() if found}
     _show(report, as_json)
 
 
-def _carried(
-    home: Home, origin: str, sessions: Iterable[PastSession], bar: _Progress, dry: bool
-) -> CarrySums:
-    clock = SystemClock()
-    if dry:
-        database = StateDatabase.open(home.database, clock) if home.database.exists() else None
-        try:
-            return look(database, origin, sessions, bar.count)
-        finally:
-            bar.clear()
-            if database is not None:
-                database.close()
-    home.ensure()
-    database = StateDatabase.open(home.database, clock)
+def _carried(home: Home, origin: str, sessions: Iterable[PastSession], total: int, dry: bool) -> CarrySums:
+    line = ProgressLine("reading", SystemClock())
+
+    def tell(done: int, messages: int) -> None:
+        line.update(f"{done:,} of {total:,} sessions, {messages:,} messages")
+
     try:
-        return carry(database, origin, sessions, clock, bar.count)
+        if dry and not home.database.exists():
+            return look(None, origin, sessions, tell)
+        if not dry:
+            home.ensure()
+        with stored.opened(home) as database:
+            if dry:
+                return look(database, origin, sessions, tell)
+            return carry(database, origin, sessions, SystemClock(), tell)
     finally:
-        bar.clear()
-        database.close()
-
-
-class _Line:
-    """One line on a terminal's standard error, written over."""
-
-    def __init__(self) -> None:
-        self._is_on = sys.stderr.isatty()
-
-    def show(self, text: str) -> None:
-        """Write the line anew."""
-        if self._is_on:
-            sys.stderr.write(f"\r{text}\x1b[K")
-            sys.stderr.flush()
-
-    def clear(self) -> None:
-        """Take the line away."""
-        if self._is_on:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-
-
-class _Progress(_Line):
-    """How far an import of sessions is."""
-
-    def __init__(self, total: int) -> None:
-        super().__init__()
-        self._total = total
-
-    def count(self, sessions: int, messages: int) -> None:
-        """Write how far it is."""
-        self.show(f"{sessions:,} of {self._total:,} sessions, {messages:,} messages")
+        line.finish()
 
 
 def _show(report: dict[str, Any], as_json: bool) -> None:

@@ -6,7 +6,7 @@ import click
 
 from whet.cli.learned import as_object, change_lines, changes_table, with_desk
 from whet.cli.learned_stats import memory_retire, memory_stats
-from whet.cli.output import emit_json, json_option, wrapped
+from whet.cli.output import emit, emit_json, json_option, wrapped
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
@@ -108,7 +108,7 @@ def log(home: Home, change: int | None, session_id: str, waiting: bool, limit: i
     """List changes to memory, the newest first; with a CHANGE's number, tell all of it."""
     if change is not None:
         row = with_desk(home, lambda desk: desk.change(change))
-        return emit_json(as_object(row)) if as_json else click.echo("\n".join(change_lines(row)))
+        return emit(as_object(row), "\n".join(change_lines(row)), as_json=as_json)
 
     async def read(desk: LearningService) -> list[LedgerRow]:
         await desk.reader.notes()

@@ -11,7 +11,7 @@ import click
 
 from whet.app.discover import by_keys, is_needed, nothing_set
 from whet.app.plugged import borrowed_provider
-from whet.cli.output import emit_json, json_option
+from whet.cli.output import emit, emit_json, json_option
 from whet.cli.wording import printable
 from whet.config.edit import set_value
 from whet.config.fields import fields
@@ -110,10 +110,11 @@ def set_(home: Home, name: str, provider: str, as_json: bool) -> None:
         set_value(home, "model.provider", provider)
     change = set_value(home, "model.model", name)
     info = describe(provider or loaded.settings.model.provider, name)
-    if as_json:
-        emit_json({"model": info, "before": change.before})
-    else:
-        click.echo(f"{name}: window {info.window_tokens:,} tokens, price {price(info)}")
+    emit(
+        {"model": info, "before": change.before},
+        f"{name}: window {info.window_tokens:,} tokens, price {price(info)}",
+        as_json=as_json,
+    )
     for key in ("model.model", "model.provider"):
         if fields()[key].variable in os.environ:
             click.echo(f"warning: {fields()[key].variable} in the environment overrides it", err=True)

@@ -47,6 +47,20 @@ def emit_json(value: object) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
+def emit(facts: object, text: str, *, as_json: bool) -> None:
+    """Print what a command has to say: `facts` as JSON, or `text`."""
+    emit_json(facts) if as_json else click.echo(text)
+
+
+def emit_rows(
+    rows: Sequence[R], shape: Sequence[Column[R]], facts: object, *, none: str, as_json: bool
+) -> None:
+    """Print what a list command found: `facts` as JSON, or a table, or `none` where there are no rows."""
+    if as_json:
+        return emit_json(facts)
+    click.echo(table(rows, shape) if rows else none)
+
+
 def terminal_width() -> int:
     """Give the terminal's width (or COLUMNS), 80 where there is none, at least 20."""
     return max(20, shutil.get_terminal_size((80, 24)).columns)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-import apsw
 import click
 
 from whet.app.slash import SlashCommand
@@ -17,8 +16,7 @@ from whet.cli import stored
 from whet.cli.output import emit_json, json_option
 from whet.clock import SystemClock, iso
 from whet.config.paths import Home
-from whet.contract.errors import NotFound
-from whet.store import outcomes, sessions
+from whet.store import outcomes
 from whet.store.outcomes import Rating
 
 if TYPE_CHECKING:
@@ -38,10 +36,9 @@ def rate(home: Home, rating: Rating, session_id: str, turn: int | None, as_json:
     whet rate good
     whet rate bad 01JD --turn 2
     """
-    if not home.database.exists():
-        raise NotFound("there is no session yet", hint="begin one: whet")
+    stored.must_exist(home, "there is no session yet")
     with stored.opened(home) as database:
-        named = database.read_now(lambda db: _session(db, session_id))
+        named = database.read_now(lambda db: stored.named_or_latest(db, session_id).id)
         now = iso(SystemClock().now())
         number = database.write_now(lambda db: outcomes.signal(db, named, rating, now, turn=turn))
     if as_json:
@@ -65,12 +62,3 @@ def _rating(rating: Rating) -> Callable[[ChatControl, str], Coroutine[Any, Any, 
         chat.say(f"turn {number} is noted as {rating}", "dim")
 
     return run
-
-
-def _session(connection: apsw.Connection, name: str) -> str:
-    if name:
-        return sessions.resolve(connection, name)
-    latest = sessions.latest(connection)
-    if latest is None:
-        raise NotFound("there is no session yet", hint="begin one: whet")
-    return latest.id

@@ -59,7 +59,7 @@ def review() -> None:
 @click.pass_obj
 def run(home: Home, name: str, focus: str, kinds: tuple[Kind, ...], as_json: bool) -> None:
     """Review a session now and say what was saved."""
-    _must_exist(home)
+    stored.must_exist(home)
 
     async def work(found: ReviewRunner) -> tuple[str, ReviewFinished | None]:
         session_id = await found.database.read(lambda db: sessions.resolve(db, name))
@@ -175,7 +175,7 @@ def _decide(
     *,
     as_json: bool,
 ) -> None:
-    _must_exist(home)
+    stored.must_exist(home)
 
     async def work(found: ReviewRunner) -> list[LedgerRow]:
         return [await decide(found, id_) for id_ in ids]
@@ -194,13 +194,8 @@ async def _with_reviews(home: Home, work: Callable[[ReviewRunner], Awaitable[T]]
         return await work(found)
 
 
-def _must_exist(home: Home) -> None:
-    if not home.database.exists():
-        raise NotFound("there are no sessions yet", hint="begin one: whet")
-
-
 def _find(home: Home, name: str) -> ReviewRow:
-    _must_exist(home)
+    stored.must_exist(home)
     found = stored.read(home, lambda db: reviews.list_reviews(db, 2, review_id=name)) if name else []
     if len(found) != 1:
         what = f"{name!r} fits several reviews" if found else f"there is no review {name!r}"

@@ -22,7 +22,7 @@ from whet.cli.launch import (
     model_options,
     workspace_of,
 )
-from whet.cli.output import Column, age, emit_json, json_option, table
+from whet.cli.output import Column, age, emit, emit_rows, json_option
 from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
 from whet.config.paths import Home
@@ -95,9 +95,7 @@ def token() -> None:
 def create(home: Home, name: str, role: Any, as_json: bool) -> None:
     """Make a token for NAME (a program, a device) and print it, this once."""
     row, secret = _change(home, lambda db: tokens.make(db, name, role, SystemClock()))
-    if as_json:
-        return emit_json({"id": row.id, "name": row.name, "role": row.role, "token": secret})
-    click.echo(secret)
+    emit({"id": row.id, "name": row.name, "role": row.role, "token": secret}, secret, as_json=as_json)
 
 
 @token.command("list")
@@ -106,12 +104,6 @@ def create(home: Home, name: str, role: Any, as_json: bool) -> None:
 def list_(home: Home, as_json: bool) -> None:
     """List tokens; their secrets are nowhere."""
     rows = _change(home, tokens.TOKENS.all)
-    if as_json:
-        return emit_json({"tokens": rows})
-    if not rows:
-        return click.echo(
-            "No token yet. The first start of `whet serve` makes one; or: whet serve token create NAME"
-        )
     now = SystemClock().now()
     shape: list[Column[tokens.ApiTokenRow]] = [
         Column("id", lambda row: row.id, rank=2),
@@ -120,7 +112,8 @@ def list_(home: Home, as_json: bool) -> None:
         Column("made", lambda row: age(row.created, now), rank=1),
         Column("state", lambda row: "revoked" if row.revoked else "in use"),
     ]
-    click.echo(table(rows, shape))
+    none = "No token yet. The first start of `whet serve` makes one; or: whet serve token create NAME"
+    emit_rows(rows, shape, {"tokens": rows}, none=none, as_json=as_json)
 
 
 @token.command("revoke")
@@ -130,7 +123,7 @@ def list_(home: Home, as_json: bool) -> None:
 def revoke(home: Home, name: str, as_json: bool) -> None:
     """Take the token NAME (or its id) back: calls end at once, streams within seconds."""
     row = _change(home, lambda db: tokens.revoke(db, name, iso(SystemClock().now())))
-    emit_json({"revoked": row}) if as_json else click.echo(f"revoked {printable(row.name)} ({row.role})")
+    emit({"revoked": row}, f"revoked {printable(row.name)} ({row.role})", as_json=as_json)
 
 
 def _change(home: Home, work: Callable[[apsw.Connection], T]) -> T:

@@ -17,7 +17,7 @@ import apsw
 import click
 
 from whet.cli import output, stored
-from whet.cli.output import Column, emit_json, json_option, styled
+from whet.cli.output import Column, emit, emit_json, json_option, styled
 from whet.cli.transcript import render
 from whet.cli.wording import count, cut, printable
 from whet.clock import SystemClock
@@ -62,8 +62,7 @@ _session = click.argument("session", shell_complete=complete_session)
 
 
 def _read(home: Home, work: Callable[[apsw.Connection], T]) -> T:
-    if not home.database.exists():
-        raise NotFound("there are no sessions yet", hint="begin one: whet")
+    stored.must_exist(home)
     return stored.read(home, work)
 
 
@@ -200,10 +199,10 @@ def export(home: Home, names: tuple[str, ...], everything: bool, **given: Any) -
 
     def work(db: apsw.Connection) -> list[str]:
         ids = _public(db) if everything else [store.resolve(db, name) for name in names]
-        with _writer(given["target"], force=given["force"]) as emit:
+        with _writer(given["target"], force=given["force"]) as put:
             for number, session_id in enumerate(ids, start=1):
                 for piece in write(db, session_id):
-                    emit(piece, f"session {number} of {len(ids)}")
+                    put(piece, f"session {number} of {len(ids)}")
         return ids
 
     ids = _read(home, work)
@@ -230,11 +229,11 @@ def _writer(target: str, *, force: bool) -> Generator[Callable[[str, str], None]
     try:
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
 
-            def emit(piece: str, done: str) -> None:
+            def put(piece: str, done: str) -> None:
                 file.write(piece)
                 progress.update(done)
 
-            yield emit
+            yield put
         part.replace(path)
     except OSError as error:
         raise ConfigError(
@@ -274,17 +273,12 @@ def _change(home: Home, name: str, work: Callable[[apsw.Connection, str], None])
         work(db, session_id)
         return store.get(db, session_id)
 
-    if not home.database.exists():
-        raise NotFound("there are no sessions yet", hint="begin one: whet")
-    with stored.opened(home) as database:
-        return database.write_now(change)
+    stored.must_exist(home)
+    return stored.write(home, change)
 
 
 def _say(row: SessionRow, text: str, as_json: bool) -> None:
-    if as_json:
-        emit_json({"session": row})
-    else:
-        click.echo(printable(text))
+    emit({"session": row}, printable(text), as_json=as_json)
 
 
 @sessions.command("delete")
@@ -356,7 +350,7 @@ def _confirm(rows: list[SessionRow]) -> None:
 def stats(home: Home, as_json: bool) -> None:
     """Sum up what is stored."""
     if not home.database.exists():
-        return emit_json({"sessions": 0}) if as_json else click.echo(_NONE_YET)
+        return emit({"sessions": 0}, _NONE_YET, as_json=as_json)
     found = _read(home, store.stats)
     if as_json:
         return emit_json(found)

@@ -12,7 +12,7 @@ import click
 
 from whet.cli.learned import as_object, change_lines, changes_table, with_desk
 from whet.cli.learned_stats import skills_retire, skills_stats
-from whet.cli.output import Column, emit_json, json_option, print_long, table, wrapped
+from whet.cli.output import Column, emit, emit_json, json_option, print_long, table, wrapped
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
@@ -116,7 +116,7 @@ def log(home: Home, name: str | None, waiting: bool, limit: int, as_json: bool) 
     if name is not None and name.isdigit():
         number = int(name)
         row = with_desk(home, lambda desk: desk.change(number))
-        return emit_json(as_object(row)) if as_json else click.echo("\n".join(change_lines(row)))
+        return emit(as_object(row), "\n".join(change_lines(row)), as_json=as_json)
 
     async def read(desk: LearningService) -> tuple[list[LedgerRow], list[Use]]:
         def work(db: apsw.Connection) -> tuple[list[LedgerRow], list[Use]]:

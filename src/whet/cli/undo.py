@@ -8,7 +8,7 @@ import click
 
 from whet.cli.learned import as_object, change_lines, with_desk
 from whet.cli.memory import require_home
-from whet.cli.output import emit_json, json_option, wrapped
+from whet.cli.output import emit, emit_json, json_option, wrapped
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
@@ -31,9 +31,7 @@ def undo(home: Home, change: int, as_json: bool) -> None:
     """Take back CHANGE, as `whet memory log` and `whet skills log` number it: whet undo 12"""
     require_home(home)
     row = with_desk(home, lambda desk: desk.undo(change, _BY_HAND))
-    if as_json:
-        return emit_json(as_object(row))
-    click.echo("\n".join(change_lines(row)))
+    emit(as_object(row), "\n".join(change_lines(row)), as_json=as_json)
 
 
 @click.command(help="Take back all that was learned from a session.")

@@ -15,6 +15,7 @@ from whet.cli.output import emit_json, json_option
 def version(as_json: bool = False) -> None:
     """Print the version."""
     if as_json:
-        emit_json({"whet": __version__, "python": platform.python_version(), "system": platform.platform()})
-    else:
-        click.echo(f"whet {__version__}")
+        return emit_json(
+            {"whet": __version__, "python": platform.python_version(), "system": platform.platform()}
+        )
+    click.echo(f"whet {__version__}")

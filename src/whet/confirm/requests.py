@@ -12,15 +12,13 @@ import msgspec
 from whet.confirm.ledger import Tx
 from whet.confirm.records import BY_TIMEOUT, ApprovalPlan, Caller, ConfirmRequest, Status, Verdict, Vote
 
-_COLUMNS = (
-    "seq, id, action, description, details, requester, session_key, principal, status, created_at,"
-    " expires_at, timeout_seconds, resolved_at, resolved_by, reason, digest, plan, policy_version,"
-    " is_high_risk, accepts_edits, original, edited_by, callback_url, escalated_at, consumed_at, consumed_by,"
-    " consume_key, executed_at, execution, execution_note"
-)
+_FIELDS = ConfirmRequest.__struct_fields__
+_COLUMNS = ", ".join(name.removesuffix("_json") for name in _FIELDS)
 ONE = f"SELECT {_COLUMNS} FROM requests WHERE id = ?"
-_STATUS, _EXPIRES, _RESOLVED, _RESOLVED_BY, _PLAN = 8, 10, 12, 13, 16
-_RISK, _EDITS = 18, 19
+_STATUS, _EXPIRES, _RESOLVED, _RESOLVED_BY, _PLAN, _RISK, _EDITS = map(
+    _FIELDS.index,
+    ("status", "expires_at", "resolved_at", "resolved_by", "plan", "is_high_risk", "accepts_edits"),
+)
 _decode_plan = msgspec.json.Decoder(ApprovalPlan).decode
 _encode_plan = msgspec.json.Encoder(order="deterministic").encode
 
@@ -71,37 +69,16 @@ def insert(tx: Tx, request: ConfirmRequest, keys: RequestKeys) -> None:
         if plan.escalate_to and request.status == "pending"
         else None
     )
+    stored = (name for name in _FIELDS if name not in ("seq", "plan"))
+    cells = {name.removesuffix("_json"): getattr(request, name) for name in stored} | {
+        "action_key": keys.action,
+        "plan": plan_text(plan),
+        "escalates_at": escalates_at,
+        "rate_number": keys.rate_number,
+    }
+    marks = ",".join("?" * len(cells))
     tx.connection.execute(
-        "INSERT INTO requests (id, action, action_key, description, details, requester, session_key,"
-        " principal, status, created_at, expires_at, timeout_seconds, resolved_at, resolved_by, reason,"
-        " digest, plan,"
-        " policy_version, is_high_risk, accepts_edits, callback_url, escalates_at, rate_number)"
-        " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-        (
-            request.id,
-            request.action,
-            keys.action,
-            request.description,
-            request.details_json,
-            request.requester,
-            request.session_key,
-            request.principal,
-            request.status,
-            at_s,
-            request.expires_at,
-            request.timeout_seconds,
-            request.resolved_at,
-            request.resolved_by,
-            request.reason,
-            request.digest,
-            plan_text(plan),
-            request.policy_version,
-            int(request.is_high_risk),
-            int(request.accepts_edits),
-            request.callback_url,
-            escalates_at,
-            keys.rate_number,
-        ),
+        f"INSERT INTO requests ({', '.join(cells)}) VALUES ({marks})", tuple(cells.values())
     )
     _record_new(tx, request)
     if keys.idempotency:
