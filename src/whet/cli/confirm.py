@@ -104,16 +104,11 @@ def serve(home: Home, **options: Any) -> None:
     from whet.confirm.serve import serve as run  # noqa: PLC0415
     from whet.confirm.service import CallerLimits  # noqa: PLC0415
 
+    named = ("host", "port", "web_port", "hosts", "allow_private_callbacks", "public_url", "channels")
     settings = ListenSettings(
-        host=options["host"],
-        port=options["port"],
-        web_port=options["web_port"],
-        hosts=options["hosts"],
         is_open=options["insecure_no_auth"],
-        allow_private_callbacks=options["allow_private_callbacks"],
-        public_url=options["public_url"],
-        channels=options["channels"],
         secrets=load_secrets(home, os.environ),
+        **{name: options[name] for name in named},
     )
     check(settings)
     home.ensure()

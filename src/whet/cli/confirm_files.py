@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -60,15 +60,20 @@ class Age(click.ParamType[float]):
 
 
 @contextmanager
-def _opened(home: Home, db_path: Path | None) -> Generator[tuple[ConfirmDatabase, Places]]:
+def _opened(
+    home: Home, db_path: Path | None, *, may_make: bool = False
+) -> Generator[tuple[ConfirmDatabase, Places]]:
+    """Open the files; `may_make`: made where they are not there, as tokens may be before the first start."""
     where = places(home, db_path)
-    if not where.database.exists():
+    is_new = not where.database.exists()
+    if may_make:
+        home.ensure()
+    elif is_new:
         raise NotFound(f"there is no {where.database} yet", hint="whet confirm serve makes it")
-    database = ConfirmDatabase.open(where.database)
-    try:
+    with closing(ConfirmDatabase.open(where.database)) as database:
+        if may_make:
+            load_key(where.key, may_make=is_new)
         yield database, where
-    finally:
-        database.close()
 
 
 def _change(database: ConfirmDatabase, where: Places, work: Callable[[Tx], T]) -> T:
@@ -104,7 +109,7 @@ def create(
     \b
     whet confirm token create --role approve --name alice
     """
-    with _opened_or_new(home, db_path) as (database, where):
+    with _opened(home, db_path, may_make=True) as (database, where):
         token_id, secret = _change(
             database, where, lambda tx: tokens.create(tx, name, role, by=_me(), valid_s=valid_s)
         )
@@ -118,7 +123,7 @@ def create(
 def list_tokens(home: Home, db_path: Path | None, as_json: bool) -> None:
     """List tokens; secrets are not stored, so they can't be shown."""
     with _opened(home, db_path) as (database, _):
-        found = database.read(tokens.all_tokens)
+        found = database.read(tokens.TOKENS.all)
         enrolled = database.read(factors.names)
     now_s = time.time()
     shape: list[Column[tokens.ConfirmTokenRow]] = [
@@ -180,7 +185,7 @@ def enrol(home: Home, name: str, remove: bool, db_path: Path | None, as_json: bo
         if remove:
             _change(database, where, lambda tx: factors.remove(tx, name, by=_me()))
             return emit({"name": name}, f"{name} has no second factor now.", as_json=as_json)
-        if not any(row.name == name and row.revoked_at is None for row in database.read(tokens.all_tokens)):
+        if not any(row.name == name and row.revoked_at is None for row in database.read(tokens.TOKENS.all)):
             raise NotFound(f"nobody holds a token as {name!r}", hint="whet confirm token list")
         made = _change(database, where, lambda tx: factors.enrol(tx, name, by=_me()))
     if as_json:
@@ -395,20 +400,6 @@ def prune(home: Home, age_s: float, archive: Path | None, dry_run: bool, db_path
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-@contextmanager
-def _opened_or_new(home: Home, db_path: Path | None) -> Generator[tuple[ConfirmDatabase, Places]]:
-    """Open the files, made where they are not there: tokens may be made before the first start."""
-    home.ensure()
-    where = places(home, db_path)
-    is_new = not where.database.exists()
-    database = ConfirmDatabase.open(where.database)
-    try:
-        load_key(where.key, may_make=is_new)
-        yield database, where
-    finally:
-        database.close()
 
 
 def _show_secret(token_id: str, secret: str, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from whet.cli.demo_facts import StoredSums, stored
+from whet.cli.demo_facts import stored
 from whet.cli.demo_play import DemoRun
 from whet.cli.demo_stage import DemoStage
 from whet.cli.demo_world import SeenRequest
@@ -22,7 +22,6 @@ from whet.cli.stored import opened
 from whet.contract.events import Compaction, Event, TextDelta, ToolFinished, ToolStarted, TurnEnd
 from whet.practice.survey_task import page_of, path_of
 from whet.store import compactions, counts
-from whet.store.compactions import CompactionSums
 
 STATIONS, FACTS, WINDOW = 1_000, 20, 8_000
 _ASKED_AT_ONCE = 4
@@ -151,7 +150,8 @@ def _measure(play: DemoRun, session_id: str, words: dict[int, str], right: int, 
         live = database.read_now(lambda db: counts.live_messages(db, session_id))
     seen = play.world.requests()
     total, refused = stored(play.world), [one.refused for one in seen if one.refused]
-    found = _found(sums, total, messages, live, largest, right)
+    saved, hits = sums.saved_tokens, total.cache_hit_ratio
+    found = Measured(messages, live, sums.count, saved, largest, hits, FACTS, right)
     play.check("two_thousand_messages", messages >= 2 * STATIONS, f"{messages:,}")
     play.check("every_request_in_the_window", 0 < largest <= WINDOW, f"{largest:,} tokens")
     play.check("every_request_valid", not refused, "; ".join(refused[:3]))
@@ -169,11 +169,3 @@ def _measure(play: DemoRun, session_id: str, words: dict[int, str], right: int, 
             ("wall time", f"{play.measured['wall_s']:.0f} s"),
         ]
     )  # fmt: skip
-
-
-def _found(
-    sums: CompactionSums, total: StoredSums, messages: int, live: int, largest: int, right: int
-) -> Measured:
-    return Measured(
-        messages, live, sums.count, sums.saved_tokens, largest, total.cache_hit_ratio, FACTS, right
-    )

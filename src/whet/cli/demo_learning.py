@@ -6,9 +6,6 @@ recorded requests what it then claims.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-
 from whet.cli import demo_lessons
 from whet.cli.demo_play import DemoRun, DemoTurn
 from whet.cli.wording import clip
@@ -195,16 +192,10 @@ def _show(play: DemoRun, one: LedgerRow) -> None:
 
 
 def _whet(play: DemoRun, *arguments: str) -> str:
-    play.stage.command("whet " + " ".join(arguments))
-    code, said = play.world.run([sys.executable, "-P", "-m", "whet", *arguments])
-    for line in said.splitlines():
-        play.stage.write(f"{line}\n")
-    play.check(f"whet_{'_'.join(_words(arguments))}", code == 0, clip(said, 200))
+    code, said = play.whet(*arguments)
+    words = [word for word in arguments[:2] if word.isalpha()]
+    play.check(f"whet_{'_'.join(words)}", code == 0, clip(said, 200))
     return said
-
-
-def _words(arguments: Sequence[str]) -> list[str]:
-    return [word for word in arguments[:2] if word.isalpha()]
 
 
 def _failures(turn: DemoTurn) -> list[ToolFinished]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -80,6 +81,14 @@ class DemoRun:
         self.check("every_request_valid", not refused, "; ".join(refused))
         self.check("each_request_prefix_of_next", held.held == held.pairs > 0, f"{held.held} of {held.pairs}")
         return held
+
+    def whet(self, *arguments: str) -> tuple[int, str]:
+        """Show a command of ours as typed, run it and show what it says; gives its exit code too."""
+        self.stage.command("whet " + " ".join(arguments))
+        code, said = self.world.run([sys.executable, "-P", "-m", "whet", *arguments])
+        for line in said.splitlines():
+            self.stage.write(f"{line}\n")
+        return code, said
 
     def conclude(self, text: str) -> None:
         """Say what was just seen; where a check since the last conclusion fails, say that instead."""

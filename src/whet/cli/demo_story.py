@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import re
 import signal
-import sys
 import time
 from pathlib import Path
 
@@ -156,10 +155,7 @@ def _find(play: DemoRun, session_id: str) -> None:
     stage.title("4  Found again")
     stage.say("Everything that was said or printed can be searched, the error of part 1 as well:")
     arguments = ["sessions", "search", "RuntimeError", "--limit", "1"]
-    stage.command("whet " + " ".join(arguments))
-    code, said = play.world.run([sys.executable, "-P", "-m", "whet", *arguments])
-    for line in said.splitlines():
-        stage.write(f"{line}\n")
+    code, said = play.whet(*arguments)
     play.check("found_by_search", code == 0 and bool(session_id) and session_id in said, clip(said, 200))
     play.conclude(
         "What you just saw: the hit is the error itself, in its session. The agent has the same search."

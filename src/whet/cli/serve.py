@@ -141,14 +141,8 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
     from whet.serve.run import serve as run  # noqa: PLC0415
     from whet.serve.site import SiteTimings  # noqa: PLC0415
 
-    listening = ServeOptions(
-        host=options["host"],
-        port=options["port"],
-        hosts=options["hosts"],
-        public_url=options["public_url"],
-        has_web=options["web"],
-        drain_s=options["drain_s"],
-    )
+    named = ("host", "port", "hosts", "public_url", "drain_s")
+    listening = ServeOptions(has_web=options["web"], **{name: options[name] for name in named})
     flags = model_flags(options) | {
         "approval.mode": options["approvals"],
         "tools.workspace": options["workspace"] or None,

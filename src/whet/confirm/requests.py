@@ -89,24 +89,17 @@ def insert(tx: Tx, request: ConfirmRequest, keys: RequestKeys) -> None:
 
 
 def _record_new(tx: Tx, request: ConfirmRequest) -> None:
-    data: dict[str, object] = {
-        "action": request.action,
-        "digest": request.digest,
-        "created_at": request.created_at,
-        "expires_at": request.expires_at,
-        "policy_version": request.policy_version,
-    }
+    data = _named(request, "action", "digest", "created_at", "expires_at", "policy_version")
     if request.plan.rule:
         data["rule"] = request.plan.rule
     tx.record("submitted", request.id, request.principal, request.principal, data)
     if request.status != "pending":
-        settled: dict[str, object] = {
-            "status": request.status,
-            "digest": request.digest,
-            "resolved_at": request.resolved_at,
-            "reason": request.reason,
-        }
+        settled = _named(request, "status", "digest", "resolved_at", "reason")
         tx.record("decided", request.id, request.resolved_by, request.principal, settled)
+
+
+def _named(request: ConfirmRequest, *names: str) -> dict[str, object]:
+    return {name: getattr(request, name) for name in names}
 
 
 def settle(tx: Tx, request: ConfirmRequest, status: Status, by: str, reason: str = "") -> ConfirmRequest:
@@ -138,15 +131,9 @@ def _queue_callback(tx: Tx, request: ConfirmRequest) -> None:
         {
             "type": f"confirmation.{request.status}",
             "timestamp": tx.now_s,
-            "data": {
-                "id": request.id,
-                "action": request.action,
-                "status": request.status,
-                "resolved_by": request.resolved_by,
-                "resolved_at": request.resolved_at,
-                "reason": request.reason,
-                "digest": request.digest,
-            },
+            "data": _named(
+                request, "id", "action", "status", "resolved_by", "resolved_at", "reason", "digest"
+            ),
         }
     )
     tx.connection.execute(

@@ -54,35 +54,6 @@ _EVENT_WORDS = {
 }
 
 
-class VoteView(msgspec.Struct, frozen=True):
-    """A vote as it is shown."""
-
-    name: str
-    verdict: str
-    at: str
-    reason: str
-
-
-class DeliveryView(msgspec.Struct, frozen=True):
-    """How far a channel is."""
-
-    channel: str
-    kind: str
-    status: str
-    word: str
-    error: str
-    attempts: int
-    at: str
-
-
-class EventView(msgspec.Struct, frozen=True):
-    """One event of the record."""
-
-    at: str
-    word: str
-    who: str
-
-
 class Viewer(msgspec.Struct, frozen=True):
     """Who looks, under which policy, when, and since when they have had it before them."""
 
@@ -190,34 +161,23 @@ def duration(seconds: float) -> str:
     return f"{whole // 86400} d"
 
 
-def _ballot(vote: Vote) -> VoteView:
+def _ballot(vote: Vote) -> dict[str, Any]:
     word = "approved" if vote.verdict == "approve" else "denied"
-    return VoteView(one_line(vote.principal, 60)[0], word, moment(vote.at), visible(vote.reason, 500))
+    name, reason = one_line(vote.principal, 60)[0], visible(vote.reason, 500)
+    return dict(name=name, verdict=word, at=moment(vote.at), reason=reason)
 
 
-def _told(row: NotifyDelivery) -> DeliveryView:
+def _told(row: NotifyDelivery) -> dict[str, Any]:
+    """Say how far a channel is."""
+    found: dict[str, Any] = dict(channel=row.channel, kind=row.kind, at=moment(row.updated_at))
     if row.channel == LOG:
-        return DeliveryView(
-            "log",
-            row.kind,
-            "dead",
-            "no channel reached a person; only the log has it",
-            "",
-            1,
-            moment(row.updated_at),
-        )
-    return DeliveryView(
-        row.channel,
-        row.kind,
-        row.status,
-        _DELIVERY_WORDS.get(row.status, row.status),
-        visible(row.error, 300),
-        row.attempts,
-        moment(row.updated_at),
-    )
+        word = "no channel reached a person; only the log has it"
+        return found | dict(status="dead", word=word, error="", attempts=1)
+    word = _DELIVERY_WORDS.get(row.status, row.status)
+    return found | dict(status=row.status, word=word, error=visible(row.error, 300), attempts=row.attempts)
 
 
-def happened(event: AuditEvent) -> EventView:
+def happened(event: AuditEvent) -> dict[str, Any]:
     """Write an event as a line for a person."""
     word = _EVENT_WORDS.get(event.kind, event.kind.replace("_", " "))
     data: dict[str, Any] = msgspec.json.decode(event.data)
@@ -227,7 +187,7 @@ def happened(event: AuditEvent) -> EventView:
         if data.get(name)
     ]
     said = f"{word} ({visible(', '.join(extra), 300)})" if extra else word
-    return EventView(moment(event.at), said, one_line(event.principal, 60)[0])
+    return dict(at=moment(event.at), word=said, who=one_line(event.principal, 60)[0])
 
 
 def _outcome(request: ConfirmRequest) -> str:
