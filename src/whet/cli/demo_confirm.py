@@ -174,7 +174,7 @@ def _alter(play: DemoRun, service: DemoConfirmService) -> None:
 def _measure(play: DemoRun, service: DemoConfirmService, run: tuple[float, DemoTurn]) -> None:
     began_s, turn = run
     requests = play.world.requests()
-    held = play.requests_hold()
+    held = play.requests_hold(requests)
     play.measured |= {
         "requests": len(requests),
         "tool_calls": len(turn.calls),

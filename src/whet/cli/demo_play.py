@@ -14,7 +14,7 @@ import msgspec
 
 from whet.cli.demo_facts import Prefixes, prefixes
 from whet.cli.demo_stage import DemoStage
-from whet.cli.demo_world import DemoWorld, signal_pid
+from whet.cli.demo_world import DemoWorld, SeenRequest, signal_pid
 from whet.contract.events import Event, TextDelta, ToolFinished, ToolStarted, TurnEnd
 
 _TURN_LIMIT_S = 60.0
@@ -74,9 +74,8 @@ class DemoRun:
         ok = turn.end is not None and turn.end.reason == "answered" and turn.exit_code == 0
         self.check(name, ok, turn.complaint if not ok else "")
 
-    def requests_hold(self) -> Prefixes:
+    def requests_hold(self, requests: Sequence[SeenRequest]) -> Prefixes:
         """Note whether the server took every request and each began the next one; gives how many did."""
-        requests = self.world.requests()
         refused, held = [one.refused for one in requests if one.refused], prefixes(requests)
         self.check("every_request_valid", not refused, "; ".join(refused))
         self.check("each_request_prefix_of_next", held.held == held.pairs > 0, f"{held.held} of {held.pairs}")

@@ -170,7 +170,7 @@ def _measure(play: DemoRun, began_s: float) -> None:
     cost = demo_facts.overhead(play.world)
     wall_s = time.monotonic() - began_s
     play.check("no_call_without_result", sums.calls_without_result == 0, str(sums.calls_without_result))
-    held = play.requests_hold()
+    held = play.requests_hold(requests)
     play.measured |= {
         "requests": len(requests),
         "stored": sums,
