@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from operator import itemgetter
 
 import pytest
 
@@ -11,11 +12,11 @@ from whet.cli.output import Column, ProgressLine, age, cost, size, table, wrappe
 from whet.cli.wording import columns
 from whet.clock import iso
 
-SHAPE = [
-    Column("id"),
-    Column("when", rank=1),
-    Column("cost", right=True, rank=2),
-    Column("title", grows=True, least=10),
+SHAPE: list[Column[list[str]]] = [
+    Column("id", itemgetter(0)),
+    Column("when", itemgetter(1), rank=1),
+    Column("cost", itemgetter(2), right=True, rank=2),
+    Column("title", itemgetter(3), grows=True, least=10),
 ]
 ROWS = [
     ["0123456789abcdef", "5 m ago", "$0.10", "A short one"],
@@ -26,19 +27,19 @@ ROWS = [
 
 @pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 200])
 def test_a_table_fits_its_width(width: int) -> None:
-    lines = table(SHAPE, ROWS, width=width).splitlines()
+    lines = table(ROWS, SHAPE, width=width).splitlines()
     assert len(lines) == 4
     assert all(columns(line) <= max(width, 28) for line in lines)
     assert all(line.startswith(("id", "0123456789abcde")) for line in lines)
 
 
 def test_columns_leave_by_rank_and_stay_aligned() -> None:
-    wide = table(SHAPE, ROWS, width=80).splitlines()
+    wide = table(ROWS, SHAPE, width=80).splitlines()
     assert wide[0].split() == ["id", "when", "cost", "title"]
     assert wide[1].index("A short") == wide[0].index("title")
     assert wide[1][: wide[1].index("A short")].endswith(" $0.10  ")
-    assert table(SHAPE, ROWS, width=40).splitlines()[0].split() == ["id", "when", "title"]
-    assert table(SHAPE, ROWS, width=30).splitlines()[0].split() == ["id", "title"]
+    assert table(ROWS, SHAPE, width=40).splitlines()[0].split() == ["id", "when", "title"]
+    assert table(ROWS, SHAPE, width=30).splitlines()[0].split() == ["id", "title"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ lines, the turns to begin and the wish for a new session is up to the interface.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container, Iterable
 from typing import Any
 
 from whet.agent.session import Session
@@ -16,6 +16,15 @@ from whet.app.slash import Commands, SlashCommand
 from whet.contract.errors import WhetError
 from whet.contract.events import Compaction, Emit, Event, Notice
 from whet.memory.desk import LearningService
+
+
+def remote_commands(shared: Iterable[SlashCommand[Any]], without: Container[str] = ()) -> Commands[Any]:
+    """Give those of the terminal's commands that reach nothing but their own conversation."""
+    commands: Commands[Any] = Commands()
+    for command in shared:
+        if command.remote and command.name not in without:
+            commands.add(command)
+    return commands
 
 
 class CommandReply:

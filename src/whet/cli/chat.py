@@ -68,15 +68,6 @@ def _options(home: Home, given: dict[str, Any]) -> ChatOptions:
     if given["yes"] and not given["approvals"]:
         flags["approval.mode"] = "auto"
     output: Output = "json" if given["as_json"] else "stream-json" if given["stream_json"] else "text"
-    return ChatOptions(
-        home=home,
-        flags=flags,
-        question=given["question"],
-        output=output,
-        session_id=given["session_id"],
-        go_on=given["go_on"],
-        images=tuple(Path(name) for name in given["images"]),
-        private=given["private"],
-        title=given["title"],
-        warm=given["warm"],
-    )
+    named = ("question", "session_id", "go_on", "private", "title", "warm")
+    images = tuple(Path(name) for name in given["images"])
+    return ChatOptions(home, flags, output=output, images=images, **{name: given[name] for name in named})

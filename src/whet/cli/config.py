@@ -11,7 +11,7 @@ import sys
 
 import click
 
-from whet.cli.output import Column, emit_json, styled, table, wrapped
+from whet.cli.output import Column, emit, emit_json, emit_rows, json_option, styled, wrapped
 from whet.cli.wording import printable
 from whet.config import secrets
 from whet.config.edit import set_value, unset_value
@@ -20,8 +20,6 @@ from whet.config.load import LoadedSettings, known, load
 from whet.config.paths import Home
 from whet.config.redact import secrets_masked
 from whet.contract.errors import ConfigError
-
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
 
 @click.group(help="Read and change settings; say where a value comes from.")
@@ -51,7 +49,7 @@ def _load(home: Home) -> LoadedSettings:
 
 @config.command("get")
 @_key
-@_as_json
+@json_option
 @click.pass_obj
 def get(home: Home, key: str, as_json: bool) -> None:
     """Print a setting's value."""
@@ -60,17 +58,15 @@ def get(home: Home, key: str, as_json: bool) -> None:
     known(key)
     loaded = _load(home)
     if as_json:
-        emit_json({"key": key, "value": _safe(key, loaded.value(key)), "origin": loaded.origins[key]})
-    else:
-        click.echo(printable(show(_safe(key, loaded.value(key)))))
+        return emit_json({"key": key, "value": _safe(key, loaded.value(key)), "origin": loaded.origins[key]})
+    click.echo(printable(show(_safe(key, loaded.value(key)))))
 
 
 def _get_secret(home: Home, name: str, as_json: bool) -> None:
     origin = _secret_origin(home, name)
     if as_json:
-        emit_json({"key": name, "is_set": bool(origin), "origin": origin})
-    else:
-        click.echo(f"{name} is set in {origin}" if origin else f"{name} is not set")
+        return emit_json({"key": name, "is_set": bool(origin), "origin": origin})
+    click.echo(f"{name} is set in {origin}" if origin else f"{name} is not set")
 
 
 def _secret_origin(home: Home, name: str) -> str:
@@ -82,7 +78,7 @@ def _secret_origin(home: Home, name: str) -> str:
 @config.command("set")
 @_key
 @click.argument("value", required=False)
-@_as_json
+@json_option
 @click.pass_obj
 def set_(home: Home, key: str, value: str | None, as_json: bool) -> None:
     """Write a setting to config.yaml; lists are comma-separated.
@@ -129,7 +125,7 @@ def _secret_value(name: str, value: str | None) -> str:
 
 @config.command("unset")
 @_key
-@_as_json
+@json_option
 @click.pass_obj
 def unset(home: Home, key: str, as_json: bool) -> None:
     """Take a setting out of config.yaml, so that its default counts."""
@@ -144,7 +140,7 @@ def unset(home: Home, key: str, as_json: bool) -> None:
 
 
 @config.command("path")
-@_as_json
+@json_option
 @click.pass_obj
 def path(home: Home, as_json: bool) -> None:
     """Print where config.yaml is."""
@@ -155,7 +151,7 @@ def path(home: Home, as_json: bool) -> None:
 
 @config.command("why")
 @_key
-@_as_json
+@json_option
 @click.pass_obj
 def why(home: Home, key: str, as_json: bool) -> None:
     """Say what a setting is, where its value comes from, and what that overrides."""
@@ -190,21 +186,20 @@ def _row(label: str, text: str) -> None:
 
 @config.command("list")
 @click.option("--changed", is_flag=True, help="Only what is not the default.")
-@_as_json
+@json_option
 @click.pass_obj
 def list_(home: Home, changed: bool, as_json: bool) -> None:
     """List every setting with its value and where that comes from."""
     loaded = _load(home)
     keys = [key for key in fields() if not changed or loaded.origins[key] != "default"]
-    if as_json:
-        rows = {key: (_safe(key, loaded.value(key)), loaded.origins[key]) for key in keys}
-        return emit_json({key: {"value": value, "origin": origin} for key, (value, origin) in rows.items()})
-    if not keys:
-        return click.echo("Every setting has its default. Change one: whet config set KEY VALUE")
-    shape = [Column("setting"), Column("value", grows=True, least=8), Column("from", rank=1)]
-    click.echo(
-        table(shape, [[key, show(_safe(key, loaded.value(key))) or "-", loaded.origins[key]] for key in keys])
-    )
+    shape: list[Column[str]] = [
+        Column("setting", str),
+        Column("value", lambda key: show(_safe(key, loaded.value(key))) or "-", grows=True, least=8),
+        Column("from", lambda key: loaded.origins[key], rank=1),
+    ]
+    facts = {key: {"value": _safe(key, loaded.value(key)), "origin": loaded.origins[key]} for key in keys}
+    none = "Every setting has its default. Change one: whet config set KEY VALUE"
+    emit_rows(keys, shape, facts, none=none, as_json=as_json)
 
 
 @config.command("edit")
@@ -220,7 +215,4 @@ def edit(home: Home) -> None:
 
 
 def _say(facts: dict[str, object], text: str, as_json: bool) -> None:
-    if as_json:
-        emit_json(facts)
-    else:
-        click.echo(printable(text))
+    emit(facts, printable(text), as_json=as_json)

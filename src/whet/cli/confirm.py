@@ -21,14 +21,13 @@ import click
 from whet import log
 from whet.cli import output
 from whet.cli.confirm_files import audit, policy, prune, token
-from whet.cli.output import Column, emit_json, styled
+from whet.cli.output import Column, emit, emit_json, emit_rows, json_option, styled
 from whet.cli.wording import cut, exact, printable
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.confirm.client import BlockingClient, ConfirmClient, Failed
 from whet.contract.errors import ConfigError, NotFound, WhetError
 
-_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 _url = click.option(
     "--url", default="", metavar="URL", help="The service; else WHET_CONFIRM_URL or port 6000."
 )
@@ -105,16 +104,11 @@ def serve(home: Home, **options: Any) -> None:
     from whet.confirm.serve import serve as run  # noqa: PLC0415
     from whet.confirm.service import CallerLimits  # noqa: PLC0415
 
+    named = ("host", "port", "web_port", "hosts", "allow_private_callbacks", "public_url", "channels")
     settings = ListenSettings(
-        host=options["host"],
-        port=options["port"],
-        web_port=options["web_port"],
-        hosts=options["hosts"],
         is_open=options["insecure_no_auth"],
-        allow_private_callbacks=options["allow_private_callbacks"],
-        public_url=options["public_url"],
-        channels=options["channels"],
         secrets=load_secrets(home, os.environ),
+        **{name: options[name] for name in named},
     )
     check(settings)
     home.ensure()
@@ -151,7 +145,7 @@ def serve(home: Home, **options: Any) -> None:
 )
 @click.option("-n", "--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="How many.")
 @_url
-@_json
+@json_option
 def list_(status: str, limit: int, url: str, as_json: bool) -> None:
     """List requests, newest first."""
     with BlockingClient(url, role="approve") as client:
@@ -159,36 +153,27 @@ def list_(status: str, limit: int, url: str, as_json: bool) -> None:
             found = client.run(client.calls.list("" if status == "all" else status, limit))
         except Failed as error:
             raise _explained(error) from error
-    if as_json:
-        return emit_json({"requests": found})
-    if not found:
-        return click.echo(f"Nothing is {status}." if status != "all" else "Nothing was ever asked.")
     now_s = time.time()
-    rows = [
-        [one["id"], printable(one["action"]), printable(one["requester"]), _when(one, now_s), _line(one)]
-        for one in found
+    shape: list[Column[dict[str, Any]]] = [
+        Column("id", lambda one: one["id"]),
+        Column("action", lambda one: printable(one["action"]), grows=True),
+        Column("from", lambda one: printable(one["requester"]), rank=3),
+        Column("status", lambda one: _when(one, now_s), rank=1),
+        Column("what", _line, grows=True, rank=2),
     ]
-    shape = (
-        Column("id"),
-        Column("action", grows=True),
-        Column("from", rank=3),
-        Column("status", rank=1),
-        Column("what", grows=True, rank=2),
-    )
-    click.echo(output.table(shape, rows))
+    none = f"Nothing is {status}." if status != "all" else "Nothing was ever asked."
+    emit_rows(found, shape, {"requests": found}, none=none, as_json=as_json)
 
 
 @confirm.command()
 @click.argument("request_id", metavar="ID")
 @_url
-@_json
+@json_option
 def show(request_id: str, url: str, as_json: bool) -> None:
     """Show a request whole: what exactly would run, who asked, what became of it."""
     with BlockingClient(url, role="approve") as client:
         record = _found(client, request_id)
-    if as_json:
-        return emit_json(record)
-    click.echo("\n".join(_described(record)))
+    emit(record, "\n".join(_described(record)), as_json=as_json)
 
 
 @confirm.command()
@@ -197,7 +182,7 @@ def show(request_id: str, url: str, as_json: bool) -> None:
 @click.option("--digest", default="", help="Refuse if the request is not the one with this digest.")
 @click.option("--code", default="", help="Six digits of your second factor, where the policy wants them.")
 @_url
-@_json
+@json_option
 def approve(request_id: str, url: str, as_json: bool, **given: str) -> None:
     """Approve a request.
 
@@ -212,7 +197,7 @@ def approve(request_id: str, url: str, as_json: bool, **given: str) -> None:
 @click.option("-r", "--reason", default="", help="The agent gets to read it.")
 @click.option("--digest", default="", help="Refuse if the request is not the one with this digest.")
 @_url
-@_json
+@json_option
 def deny(request_id: str, url: str, as_json: bool, **given: str) -> None:
     """Deny a request."""
     _decide(request_id, "deny", given, (url, as_json))
@@ -220,7 +205,7 @@ def deny(request_id: str, url: str, as_json: bool, **given: str) -> None:
 
 @confirm.command()
 @_url
-@_json
+@json_option
 def watch(url: str, as_json: bool) -> None:
     """Follow what is asked and decided, live; --json prints one event a line. Ends with Ctrl-C."""
     try:

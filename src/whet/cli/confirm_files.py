@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -16,8 +16,7 @@ import apsw
 import click
 import msgspec
 
-from whet.cli import output
-from whet.cli.output import Column, ProgressLine, emit_json, styled
+from whet.cli.output import Column, ProgressLine, emit, emit_json, emit_rows, json_option, styled
 from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -37,7 +36,6 @@ from whet.confirm.timeline import Timeline
 from whet.contract.errors import ConfigError, NotFound
 
 T = TypeVar("T")
-_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 _db = click.option(
     "--db-path", type=click.Path(path_type=Path, dir_okay=False), help="Else confirmations.db."
 )
@@ -62,15 +60,20 @@ class Age(click.ParamType[float]):
 
 
 @contextmanager
-def _opened(home: Home, db_path: Path | None) -> Generator[tuple[ConfirmDatabase, Places]]:
+def _opened(
+    home: Home, db_path: Path | None, *, may_make: bool = False
+) -> Generator[tuple[ConfirmDatabase, Places]]:
+    """Open the files; `may_make`: made where they are not there, as tokens may be before the first start."""
     where = places(home, db_path)
-    if not where.database.exists():
+    is_new = not where.database.exists()
+    if may_make:
+        home.ensure()
+    elif is_new:
         raise NotFound(f"there is no {where.database} yet", hint="whet confirm serve makes it")
-    database = ConfirmDatabase.open(where.database)
-    try:
+    with closing(ConfirmDatabase.open(where.database)) as database:
+        if may_make:
+            load_key(where.key, may_make=is_new)
         yield database, where
-    finally:
-        database.close()
 
 
 def _change(database: ConfirmDatabase, where: Places, work: Callable[[Tx], T]) -> T:
@@ -96,7 +99,7 @@ def token() -> None:
     "--for", "valid_s", type=Age(), metavar="TIME", help="How long it holds, e.g. 30d; else until revoked."
 )
 @_db
-@_json
+@json_option
 @click.pass_obj
 def create(
     home: Home, role: str, name: str, valid_s: float | None, db_path: Path | None, as_json: bool
@@ -106,7 +109,7 @@ def create(
     \b
     whet confirm token create --role approve --name alice
     """
-    with _opened_or_new(home, db_path) as (database, where):
+    with _opened(home, db_path, may_make=True) as (database, where):
         token_id, secret = _change(
             database, where, lambda tx: tokens.create(tx, name, role, by=_me(), valid_s=valid_s)
         )
@@ -115,39 +118,25 @@ def create(
 
 @token.command("list")
 @_db
-@_json
+@json_option
 @click.pass_obj
 def list_tokens(home: Home, db_path: Path | None, as_json: bool) -> None:
     """List tokens; secrets are not stored, so they can't be shown."""
     with _opened(home, db_path) as (database, _):
-        found = database.read(tokens.all_tokens)
+        found = database.read(tokens.TOKENS.all)
         enrolled = database.read(factors.names)
-    if as_json:
-        shown = [{**msgspec.to_builtins(row), "second_factor": row.name in enrolled} for row in found]
-        return emit_json({"tokens": shown})
-    if not found:
-        return click.echo("No tokens yet. Make one: whet confirm token create --role approve --name alice")
     now_s = time.time()
-    rows = [
-        [
-            row.id,
-            printable(row.name),
-            row.role,
-            _state(row, now_s),
-            "yes" if row.name in enrolled else "",
-            (iso(row.created_at) or "")[:10],
-        ]
-        for row in found
+    shape: list[Column[tokens.ConfirmTokenRow]] = [
+        Column("id", lambda row: row.id),
+        Column("name", lambda row: printable(row.name), grows=True),
+        Column("role", lambda row: row.role),
+        Column("state", lambda row: _state(row, now_s)),
+        Column("2nd factor", lambda row: "yes" if row.name in enrolled else "", rank=2),
+        Column("since", lambda row: (iso(row.created_at) or "")[:10], rank=1),
     ]
-    shape = (
-        Column("id"),
-        Column("name", grows=True),
-        Column("role"),
-        Column("state"),
-        Column("2nd factor", rank=2),
-        Column("since", rank=1),
-    )
-    click.echo(output.table(shape, rows))
+    facts = [{**msgspec.to_builtins(row), "second_factor": row.name in enrolled} for row in found]
+    none = "No tokens yet. Make one: whet confirm token create --role approve --name alice"
+    emit_rows(found, shape, {"tokens": facts}, none=none, as_json=as_json)
 
 
 @token.command()
@@ -167,7 +156,7 @@ def revoke(home: Home, token_id: str, db_path: Path | None) -> None:
     "--overlap", "overlap_s", type=Age(), default=0.0, help="How long the old one still holds, e.g. 1h."
 )
 @_db
-@_json
+@json_option
 @click.pass_obj
 def rotate(home: Home, token_id: str, overlap_s: float, db_path: Path | None, as_json: bool) -> None:
     """Make a new token of the same name and role in place of an old one."""
@@ -182,7 +171,7 @@ def rotate(home: Home, token_id: str, overlap_s: float, db_path: Path | None, as
 @click.option("--name", required=True, metavar="PRINCIPAL", help="Who gets it: the name of an approve token.")
 @click.option("--remove", is_flag=True, help="Take the second factor away instead.")
 @_db
-@_json
+@json_option
 @click.pass_obj
 def enrol(home: Home, name: str, remove: bool, db_path: Path | None, as_json: bool) -> None:
     """Give a person a second factor: six digits from an authenticator app (TOTP), printed once.
@@ -195,8 +184,8 @@ def enrol(home: Home, name: str, remove: bool, db_path: Path | None, as_json: bo
     with _opened(home, db_path) as (database, where):
         if remove:
             _change(database, where, lambda tx: factors.remove(tx, name, by=_me()))
-            return emit_json({"name": name}) if as_json else click.echo(f"{name} has no second factor now.")
-        if not any(row.name == name and row.revoked_at is None for row in database.read(tokens.all_tokens)):
+            return emit({"name": name}, f"{name} has no second factor now.", as_json=as_json)
+        if not any(row.name == name and row.revoked_at is None for row in database.read(tokens.TOKENS.all)):
             raise NotFound(f"nobody holds a token as {name!r}", hint="whet confirm token list")
         made = _change(database, where, lambda tx: factors.enrol(tx, name, by=_me()))
     if as_json:
@@ -223,7 +212,7 @@ def policy() -> None:
 
 @policy.command()
 @click.argument("path", type=click.Path(path_type=Path))
-@_json
+@json_option
 def check(path: Path, as_json: bool) -> None:
     """Say whether a policy file is right; exit 1 with the place where it is not."""
     read = load_policy(path)
@@ -242,7 +231,7 @@ def check(path: Path, as_json: bool) -> None:
 @click.option("--requester", default="agent", show_default=True, help="The program that asks.")
 @click.option("--principal", default="agent", show_default=True, help="Whose token it has.")
 @click.option("--session", default="", help="The session it is in.")
-@_json
+@json_option
 def test(path: Path, action: str, details: str, as_json: bool, **who: str) -> None:
     """Try a policy out on a request that is not made.
 
@@ -265,7 +254,7 @@ def test(path: Path, action: str, details: str, as_json: bool, **who: str) -> No
 @click.argument("request_id", metavar="ID")
 @click.option("--policy", "path", type=click.Path(path_type=Path), help="Judge by this file; else by none.")
 @_db
-@_json
+@json_option
 @click.pass_obj
 def explain(home: Home, request_id: str, path: Path | None, db_path: Path | None, as_json: bool) -> None:
     """Say which rules fit a stored request, and what they make of it now."""
@@ -301,8 +290,8 @@ def allow(
             made = _change(database, where, lambda tx: whitelist.add(tx, wanted, _me()))
         except ValueError as error:
             raise ConfigError(str(error)) from error
-    until = iso(float(str(made["expires_at"])))
-    click.echo(f"{made['action']} of {principal} passes until {until} (entry {made['id']}).")
+    until = iso(made.expires_at)
+    click.echo(f"{made.action} of {principal} passes until {until} (entry {made.id}).")
 
 
 @policy.command()
@@ -329,7 +318,7 @@ def audit() -> None:
     "--key", "key_path", type=click.Path(path_type=Path, exists=True), help="Public key kept elsewhere."
 )
 @_db
-@_json
+@json_option
 @click.pass_obj
 def verify(
     home: Home, checkpoint: Path | None, key_path: Path | None, db_path: Path | None, as_json: bool
@@ -411,20 +400,6 @@ def prune(home: Home, age_s: float, archive: Path | None, dry_run: bool, db_path
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-@contextmanager
-def _opened_or_new(home: Home, db_path: Path | None) -> Generator[tuple[ConfirmDatabase, Places]]:
-    """Open the files, made where they are not there: tokens may be made before the first start."""
-    home.ensure()
-    where = places(home, db_path)
-    is_new = not where.database.exists()
-    database = ConfirmDatabase.open(where.database)
-    try:
-        load_key(where.key, may_make=is_new)
-        yield database, where
-    finally:
-        database.close()
 
 
 def _show_secret(token_id: str, secret: str, as_json: bool) -> None:

@@ -15,26 +15,25 @@ import msgspec
 
 from whet.app.build import App
 from whet.app.discover import is_needed
+from whet.cli import stored
 from whet.cli.context_report import OUTCOMES, report
 from whet.cli.launch import ChatOptions, load_settings, start_app
-from whet.cli.output import Column, emit_json, table, terminal_width
+from whet.cli.output import Column, emit, emit_json, json_option, table, terminal_width
 from whet.cli.wording import aside, printable
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.context.engines import choose
-from whet.contract.errors import NotFound
 from whet.contract.events import Event
 from whet.contract.protocols import NobodyPresent
 from whet.log import mask
-from whet.store import compactions, sessions
+from whet.store import compactions
 from whet.store.sessions import SessionRow
 
 T = TypeVar("T")
 # Where no model is set yet, engines are listed all the same; nothing is sent to this address.
 _NO_MODEL = {"model.provider": "practice", "model.base_url": "http://127.0.0.1:9/v1"}
 
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 _session = click.option(
     "--session", "session_id", default="", metavar="ID", help="This session instead of the latest one."
 )
@@ -46,36 +45,32 @@ def context() -> None:
 
 
 @context.command("engines")
-@_as_json
+@json_option
 @click.pass_obj
 def engines(home: Home, as_json: bool) -> None:
     """List the engines that `context.engine` can name; * is the one in use."""
     rows, warning = _with_app(home, _engines, flags=_NO_MODEL if is_needed(_settings(home)) else None)
     if as_json:
         return emit_json({"engines": rows, "warning": warning})
-    shape = [
-        Column(""),
-        Column("engine"),
-        Column("from", rank=1),
-        Column("description", grows=True, least=20),
+    shape: list[Column[dict[str, Any]]] = [
+        Column("", lambda row: "*" if row["active"] else ""),
+        Column("engine", lambda row: row["name"]),
+        Column("from", lambda row: row["source"], rank=1),
+        Column("description", lambda row: printable(row["description"]), grows=True, least=20),
     ]
-    cells = [
-        ["*" if row["active"] else "", row["name"], row["source"], printable(row["description"])]
-        for row in rows
-    ]
-    click.echo(table(shape, cells))
+    click.echo(table(rows, shape))
     if warning:
         click.echo(f"warning: {printable(warning)}", err=True)
 
 
 @context.command("status")
 @_session
-@_as_json
+@json_option
 @click.pass_obj
 def status(home: Home, session_id: str, as_json: bool) -> None:
     """Say how full a session's window is and what compactions saved."""
     row, lines = _with_app(home, lambda app: _status(app, session_id))
-    emit_json(row) if as_json else click.echo("\n".join(lines))
+    emit(row, "\n".join(lines), as_json=as_json)
 
 
 @context.command("compact")
@@ -129,13 +124,7 @@ async def _compact(app: App, session_id: str, focus: str) -> list[str]:
 
 
 async def _find(app: App, session_id: str) -> SessionRow:
-    if session_id:
-        name = session_id
-        return await app.database.read(lambda db: sessions.get(db, sessions.resolve(db, name)))
-    latest = await app.database.read(sessions.latest)
-    if latest is None:
-        raise NotFound("there is no session yet", hint="begin one: whet")
-    return latest
+    return await app.database.read(lambda db: stored.named_or_latest(db, session_id))
 
 
 def _settings(home: Home) -> Settings:

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import apsw
 import click
 import msgspec
 
-from whet.cli import output
-from whet.cli.output import Column, emit_json, styled
+from whet.cli import output, stored
+from whet.cli.output import Column, emit_json, emit_rows, json_option, styled
 from whet.cli.wording import clip, printable
 from whet.clock import Clock, SystemClock, iso
 from whet.config.load import load
@@ -33,7 +33,7 @@ from whet.store.schedules import Schedule, ScheduleRun
 from whet.tools.registry import TOOLSETS
 
 T = TypeVar("T")
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+_State: TypeAlias = tuple[Schedule, str, ScheduleRun | None]
 _NONE_YET = 'There are no schedules yet. One for each workday: whet cron add "0 9 * * 1-5" --prompt "..."'
 _NEW = "new"
 
@@ -76,7 +76,7 @@ def cron() -> None:
 )
 @click.option("--toolsets", default="", metavar="A,B", help="Only these groups of tools.")
 @click.option("--timeout", "timeout_s", type=_SECONDS, metavar="SECONDS", help="A run's limit.")
-@_as_json
+@json_option
 @click.pass_obj
 def add(home: Home, expression: str | None, at: str | None, as_json: bool, **given: Any) -> None:
     """Add a schedule: a cron EXPRESSION of five fields, or one time with --at.
@@ -88,7 +88,7 @@ def add(home: Home, expression: str | None, at: str | None, as_json: bool, **giv
         raise click.UsageError("give a cron expression or --at TIME, one of them")
     clock = SystemClock()
     made, due = _made(home, (expression or "", at or ""), given, clock)
-    with _opened(home, clock) as database:
+    with _opened(home) as database:
         database.read_now(lambda db: channel.check(db, made.target))
         if made.session_id:
             found = database.read_now(lambda db: sessions.resolve(db, made.session_id))
@@ -107,29 +107,26 @@ def add(home: Home, expression: str | None, at: str | None, as_json: bool, **giv
 
 
 @cron.command("list")
-@_as_json
+@json_option
 @click.pass_obj
 def list_(home: Home, as_json: bool) -> None:
     """List schedules with their next and last run."""
 
-    def work(db: apsw.Connection) -> list[tuple[Schedule, str, ScheduleRun | None]]:
+    def work(db: apsw.Connection) -> list[_State]:
         return [_state(db, schedule) for schedule in schedules.every(db)]
 
     found = _read(home, work) or []
-    if as_json:
-        return emit_json({"schedules": [_object(*row) for row in found]})
-    if not found:
-        return click.echo(_NONE_YET)
-    shape = [
-        Column("name", grows=True, least=10),
-        Column("when", rank=2),
-        Column("next", rank=1),
-        Column("last", rank=3),
-        Column("result"),
-        Column("to", grows=True, rank=4),
-    ]
     now = SystemClock().now()
-    click.echo(output.table(shape, [_cells(row, now) for row in found]))
+    shape: list[Column[_State]] = [
+        Column("name", lambda row: printable(row[0].name), grows=True, least=10),
+        Column("when", lambda row: row[0].expression or "once", rank=2),
+        Column("next", lambda row: _next(row[0], row[1]), rank=1),
+        Column("last", lambda row: output.age(row[2].started, now) if row[2] else "-", rank=3),
+        Column("result", lambda row: _result(row[2]) if row[2] else "-"),
+        Column("to", lambda row: printable(row[0].target) or "-", grows=True, rank=4),
+    ]
+    facts = {"schedules": [_object(*row) for row in found]}
+    emit_rows(found, shape, facts, none=_NONE_YET, as_json=as_json)
 
 
 @cron.command("show")
@@ -137,12 +134,12 @@ def list_(home: Home, as_json: bool) -> None:
 @click.option(
     "--limit", type=click.IntRange(1), default=10, show_default=True, help="The latest so many runs."
 )
-@_as_json
+@json_option
 @click.pass_obj
 def show(home: Home, name: str, limit: int, as_json: bool) -> None:
     """Show a schedule, its next time and its latest runs."""
 
-    def work(db: apsw.Connection) -> tuple[tuple[Schedule, str, ScheduleRun | None], list[ScheduleRun]]:
+    def work(db: apsw.Connection) -> tuple[_State, list[ScheduleRun]]:
         schedule = schedules.find(db, name)
         return _state(db, schedule), schedules.runs(db, schedule.id, limit)
 
@@ -162,7 +159,7 @@ def show(home: Home, name: str, limit: int, as_json: bool) -> None:
 
 @cron.command("run")
 @click.argument("name")
-@_as_json
+@json_option
 @click.pass_context
 def run(ctx: click.Context, name: str, as_json: bool) -> None:
     """Run a schedule now and print its answer; its next time stays."""
@@ -222,7 +219,7 @@ def resume(home: Home, name: str) -> None:
 async def _run_now(home: Home, name: str) -> Finished:
     clock = SystemClock()
     settings = load(home, {}, environ=os.environ).settings
-    with _opened(home, clock) as database:
+    with _opened(home) as database:
 
         def work(db: apsw.Connection) -> tuple[Schedule, str]:
             found = schedules.find(db, name)
@@ -314,25 +311,13 @@ def _free_name(db: apsw.Connection, prompt: str) -> str:
     return name
 
 
-def _state(db: apsw.Connection, schedule: Schedule) -> tuple[Schedule, str, ScheduleRun | None]:
+def _state(db: apsw.Connection, schedule: Schedule) -> _State:
     runs = schedules.runs(db, schedule.id, 1)
     return schedule, schedules.next_due(db, schedule.id), runs[0] if runs else None
 
 
 def _object(schedule: Schedule, due: str, last: ScheduleRun | None) -> dict[str, Any]:
     return msgspec.to_builtins(schedule) | {"next": due, "last": last}
-
-
-def _cells(row: tuple[Schedule, str, ScheduleRun | None], now: datetime) -> list[str]:
-    schedule, due, last = row
-    return [
-        printable(schedule.name),
-        schedule.expression or "once",
-        _next(schedule, due),
-        output.age(last.started, now) if last else "-",
-        _result(last) if last else "-",
-        printable(schedule.target) or "-",
-    ]
 
 
 def _next(schedule: Schedule, due: str) -> str:
@@ -381,7 +366,7 @@ def _change(home: Home, name: str, work: Callable[[apsw.Connection, Schedule, Cl
         work(db, found, clock)
         return found
 
-    with _opened(home, clock) as database:
+    with _opened(home) as database:
         return database.write_now(change)
 
 
@@ -389,10 +374,10 @@ def _read(home: Home, work: Callable[[apsw.Connection], T]) -> T | None:
     """Read the store; None where there is none yet."""
     if not home.database.exists():
         return None
-    with _opened(home, SystemClock()) as database:
+    with _opened(home) as database:
         return database.read_now(work)
 
 
-def _opened(home: Home, clock: Clock) -> closing[StateDatabase]:
+def _opened(home: Home) -> closing[StateDatabase]:
     home.ensure()
-    return closing(StateDatabase.open(home.database, clock))
+    return stored.opened(home)

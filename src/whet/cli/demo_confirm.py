@@ -13,7 +13,6 @@ from typing import Any
 import apsw
 import msgspec
 
-from whet.cli import demo_facts
 from whet.cli.demo_play import DemoRun, DemoTurn
 from whet.cli.demo_service import APPROVER, DemoConfirmService
 from whet.cli.wording import clip
@@ -80,8 +79,7 @@ def _ask(play: DemoRun, service: DemoConfirmService) -> tuple[DemoTurn, list[See
             _decide(play, service, seen)
 
     turn = play.chat(["-q", _TIDY], meanwhile=decide, limit_s=_LIMIT_S)
-    ok = turn.end is not None and turn.end.reason == "answered" and turn.exit_code == 0
-    play.check("tidied", ok, turn.complaint if not ok else "")
+    play.answered("tidied", turn)
     wanted = [WIPE, delete_command(str(_DAYS))]
     play.check("wipe_asked_then_narrower", [one.asked.subject for one in seen] == wanted)
     play.check("page_shows_each_request", all(one.asked.subject in one.page for one in seen))
@@ -176,10 +174,7 @@ def _alter(play: DemoRun, service: DemoConfirmService) -> None:
 def _measure(play: DemoRun, service: DemoConfirmService, run: tuple[float, DemoTurn]) -> None:
     began_s, turn = run
     requests = play.world.requests()
-    held = demo_facts.prefixes(requests)
-    refused = [request.refused for request in requests if request.refused]
-    play.check("every_request_valid", not refused, "; ".join(refused))
-    play.check("each_request_prefix_of_next", held.held == held.pairs > 0, f"{held.held} of {held.pairs}")
+    held = play.requests_hold(requests)
     play.measured |= {
         "requests": len(requests),
         "tool_calls": len(turn.calls),

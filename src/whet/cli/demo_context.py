@@ -14,16 +14,14 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from whet.cli.demo_facts import StoredSums, stored
-from whet.cli.demo_play import DemoRun, DemoTurn
+from whet.cli.demo_facts import stored
+from whet.cli.demo_play import DemoRun
 from whet.cli.demo_stage import DemoStage
 from whet.cli.demo_world import SeenRequest
-from whet.clock import SystemClock
+from whet.cli.stored import opened
 from whet.contract.events import Compaction, Event, TextDelta, ToolFinished, ToolStarted, TurnEnd
 from whet.practice.survey_task import page_of, path_of
 from whet.store import compactions, counts
-from whet.store.compactions import CompactionSums
-from whet.store.database import StateDatabase
 
 STATIONS, FACTS, WINDOW = 1_000, 20, 8_000
 _ASKED_AT_ONCE = 4
@@ -61,7 +59,7 @@ def play(play: DemoRun) -> None:
     survey = ["-q", f"Survey the {STATIONS} stations."]
     first = play.chat(survey, pace=0.0, shows=_some_of(stage), limit_s=_SURVEY_LIMIT_S)
     session_id = first.end.session_id if first.end else ""
-    _answered(play, "survey_ended", first)
+    play.answered("survey_ended", first)
     made = [event for event in first.events if isinstance(event, Compaction)]
     play.check("compacted_often", len(made) >= 10, f"{len(made)} compactions")
     play.conclude(
@@ -145,17 +143,15 @@ def _had_left(requests: Sequence[SeenRequest], words: dict[int, str]) -> bool:
 def _measure(play: DemoRun, session_id: str, words: dict[int, str], right: int, began_s: float) -> None:
     stage = play.stage
     stage.title("What was measured")
-    database = StateDatabase.open(play.world.home.database, SystemClock())
-    try:
+    with opened(play.world.home) as database:
         sums = database.read_now(lambda db: compactions.of_session(db, session_id))
         messages = database.read_now(lambda db: counts.messages(db, session_id))
         largest = database.read_now(lambda db: counts.largest_prompt(db, session_id))
         live = database.read_now(lambda db: counts.live_messages(db, session_id))
-    finally:
-        database.close()
     seen = play.world.requests()
     total, refused = stored(play.world), [one.refused for one in seen if one.refused]
-    found = _found(sums, total, messages, live, largest, right)
+    saved, hits = sums.saved_tokens, total.cache_hit_ratio
+    found = Measured(messages, live, sums.count, saved, largest, hits, FACTS, right)
     play.check("two_thousand_messages", messages >= 2 * STATIONS, f"{messages:,}")
     play.check("every_request_in_the_window", 0 < largest <= WINDOW, f"{largest:,} tokens")
     play.check("every_request_valid", not refused, "; ".join(refused[:3]))
@@ -173,16 +169,3 @@ def _measure(play: DemoRun, session_id: str, words: dict[int, str], right: int, 
             ("wall time", f"{play.measured['wall_s']:.0f} s"),
         ]
     )  # fmt: skip
-
-
-def _found(
-    sums: CompactionSums, total: StoredSums, messages: int, live: int, largest: int, right: int
-) -> Measured:
-    return Measured(
-        messages, live, sums.count, sums.saved_tokens, largest, total.cache_hit_ratio, FACTS, right
-    )
-
-
-def _answered(play: DemoRun, name: str, turn: DemoTurn) -> None:
-    ok = turn.end is not None and turn.end.reason == "answered" and turn.exit_code == 0
-    play.check(name, ok, turn.complaint if not ok else "")

@@ -17,13 +17,12 @@ import msgspec
 from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.cli.demo_world import DemoWorld, SeenRequest
-from whet.clock import SystemClock
+from whet.cli.stored import opened
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import Unavailable
 from whet.contract.protocols import NobodyPresent
 from whet.store import counts, sessions
-from whet.store.database import StateDatabase
 
 _OVERHEAD_STEPS = 20
 
@@ -62,14 +61,11 @@ class Prefixes(msgspec.Struct, frozen=True):
 
 def stored(world: DemoWorld) -> StoredSums:
     """Read the sums."""
-    database = StateDatabase.open(world.home.database, SystemClock())
-    try:
+    with opened(world.home) as database:
         total = database.read_now(sessions.stats)
         outcomes = database.read_now(counts.calls_by_outcome)
         steps = database.read_now(counts.steps)
         unfinished = database.read_now(counts.unfinished_calls)
-    finally:
-        database.close()
     special = {kind: outcomes.get(kind, 0) for kind in ("", "denied", "interrupted")}
     return StoredSums(
         sessions=total.sessions,

@@ -6,9 +6,6 @@ recorded requests what it then claims.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-
 from whet.cli import demo_lessons
 from whet.cli.demo_play import DemoRun, DemoTurn
 from whet.cli.wording import clip
@@ -54,7 +51,7 @@ def _stumble(play: DemoRun) -> DemoTurn:
     turn = play.chat(["-q", _MEND])
     failed = [call for call in turn.calls if call.error_kind == "exit"]
     play.check("stumbled", any(f"set {DATABASE_SETTING}" in call.preview for call in failed))
-    _answered(play, "recovered", turn)
+    play.answered("recovered", turn)
     play.conclude(
         f"What you just saw: {len(failed)} calls failed before the work was done. A failure that was mended "
         "is worth a look back, so a review was queued, in the same transaction that ended the turn."
@@ -100,7 +97,7 @@ def _again(play: DemoRun, first: DemoTurn) -> DemoTurn:
     runs = [text for text in commands if "unittest" in text and "command" in text]
     play.check("right_at_once", bool(runs) and DATABASE_SETTING in runs[0], clip("; ".join(runs), 200))
     play.check("no_failure", not _failures(turn), f"{len(_failures(turn))} failed")
-    _answered(play, "tests_ran", turn)
+    play.answered("tests_ran", turn)
     play.conclude(
         "What you just saw: the tests ran rightly at the first try, without a failed call. In the first "
         f"session {len(_failures(first))} of {len(first.calls)} calls failed."
@@ -195,22 +192,11 @@ def _show(play: DemoRun, one: LedgerRow) -> None:
 
 
 def _whet(play: DemoRun, *arguments: str) -> str:
-    play.stage.command("whet " + " ".join(arguments))
-    code, said = play.world.run([sys.executable, "-P", "-m", "whet", *arguments])
-    for line in said.splitlines():
-        play.stage.write(f"{line}\n")
-    play.check(f"whet_{'_'.join(_words(arguments))}", code == 0, clip(said, 200))
+    code, said = play.whet(*arguments)
+    words = [word for word in arguments[:2] if word.isalpha()]
+    play.check(f"whet_{'_'.join(words)}", code == 0, clip(said, 200))
     return said
-
-
-def _words(arguments: Sequence[str]) -> list[str]:
-    return [word for word in arguments[:2] if word.isalpha()]
 
 
 def _failures(turn: DemoTurn) -> list[ToolFinished]:
     return [call for call in turn.calls if call.error_kind]
-
-
-def _answered(play: DemoRun, name: str, turn: DemoTurn) -> None:
-    ok = turn.end is not None and turn.end.reason == "answered" and turn.exit_code == 0
-    play.check(name, ok, turn.complaint if not ok else "")

@@ -12,14 +12,13 @@ from typing import TypeVar
 
 import msgspec
 
+from whet.cli import stored
 from whet.cli.demo_facts import messages_of
 from whet.cli.demo_world import DemoWorld, SeenRequest
-from whet.clock import SystemClock
 from whet.memory import notes as note_files
 from whet.practice.review import OPENING
 from whet.store import learned as receipts
 from whet.store import ledger, live, outcomes, sessions, starts
-from whet.store.database import StateDatabase, Work
 from whet.store.ledger import LedgerRow
 
 T = TypeVar("T")
@@ -50,7 +49,7 @@ class PrefixShare(msgspec.Struct, frozen=True):
 
 def changes(world: DemoWorld) -> list[LedgerRow]:
     """Give every change, the oldest first."""
-    return _read(world, lambda db: ledger.select(db))[::-1]
+    return stored.read(world.home, lambda db: ledger.select(db))[::-1]
 
 
 def notes(world: DemoWorld) -> str:
@@ -62,7 +61,7 @@ def notes(world: DemoWorld) -> str:
 def quotes_stand(world: DemoWorld, session_id: str, rows: Sequence[LedgerRow]) -> bool:
     """Whether every quote of every change stands in that session, word for word but for white space."""
     quotes = [quote.quote for row in rows for quote in row.evidence]
-    session = _read(world, lambda db: live.load(db, session_id))
+    session = stored.read(world.home, lambda db: live.load(db, session_id))
     said = [_fold(message.text) for message in session.messages]
     return bool(quotes) and all(any(_fold(quote) in text for text in said) for quote in quotes)
 
@@ -80,9 +79,9 @@ def review_prefix(requests: Sequence[SeenRequest]) -> PrefixShare:
 def learned(world: DemoWorld) -> Learned:
     """Read the sums."""
     rows = changes(world)
-    total = _read(world, sessions.stats).usage
-    reviews = _read(world, lambda db: sessions.list_sessions(db, _ALL, kinds=("review",)))
-    uses = _read(world, lambda db: outcomes.item_uses(db, _KINDS))
+    total = stored.read(world.home, sessions.stats).usage
+    reviews = stored.read(world.home, lambda db: sessions.list_sessions(db, _ALL, kinds=("review",)))
+    uses = stored.read(world.home, lambda db: outcomes.item_uses(db, _KINDS))
     states = [row.state for row in rows]
     return Learned(
         reviews=len(reviews),
@@ -91,17 +90,9 @@ def learned(world: DemoWorld) -> Learned:
         changes=len(rows),
         by_state={state: states.count(state) for state in dict.fromkeys(states)},
         quotes=sum(len(row.evidence) for row in rows),
-        skill_loads=len(_read(world, lambda db: receipts.uses(db))),
+        skill_loads=len(stored.read(world.home, lambda db: receipts.uses(db))),
         sessions_with_items=len({use.session_id for use in uses}),
     )
-
-
-def _read(world: DemoWorld, work: Work[T]) -> T:
-    database = StateDatabase.open(world.home.database, SystemClock())
-    try:
-        return database.read_now(work)
-    finally:
-        database.close()
 
 
 def _fold(text: str) -> str:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import shlex
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
+from whet.cli.demo_facts import Prefixes, prefixes
 from whet.cli.demo_stage import DemoStage
-from whet.cli.demo_world import DemoWorld, signal_pid
+from whet.cli.demo_world import DemoWorld, SeenRequest, signal_pid
 from whet.contract.events import Event, TextDelta, ToolFinished, ToolStarted, TurnEnd
 
 _TURN_LIMIT_S = 60.0
@@ -66,6 +68,26 @@ class DemoRun:
         """Note whether something that was claimed holds."""
         self.checks.append(Check(name, ok, detail))
         return ok
+
+    def answered(self, name: str, turn: DemoTurn) -> None:
+        """Note whether a turn ended with an answer."""
+        ok = turn.end is not None and turn.end.reason == "answered" and turn.exit_code == 0
+        self.check(name, ok, turn.complaint if not ok else "")
+
+    def requests_hold(self, requests: Sequence[SeenRequest]) -> Prefixes:
+        """Note whether the server took every request and each began the next one; gives how many did."""
+        refused, held = [one.refused for one in requests if one.refused], prefixes(requests)
+        self.check("every_request_valid", not refused, "; ".join(refused))
+        self.check("each_request_prefix_of_next", held.held == held.pairs > 0, f"{held.held} of {held.pairs}")
+        return held
+
+    def whet(self, *arguments: str) -> tuple[int, str]:
+        """Show a command of ours as typed, run it and show what it says; gives its exit code too."""
+        self.stage.command("whet " + " ".join(arguments))
+        code, said = self.world.run([sys.executable, "-P", "-m", "whet", *arguments])
+        for line in said.splitlines():
+            self.stage.write(f"{line}\n")
+        return code, said
 
     def conclude(self, text: str) -> None:
         """Say what was just seen; where a check since the last conclusion fails, say that instead."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 import difflib
 import re
 import signal
-import sys
 import time
 from pathlib import Path
 
 from whet.cli import demo_facts, output
-from whet.cli.demo_play import DemoRun, DemoTurn, started
+from whet.cli.demo_play import DemoRun, started
 from whet.cli.demo_world import SeenRequest
 from whet.cli.wording import clip
 from whet.contract.events import ApprovalDecided, Event, TextDelta
@@ -70,7 +69,7 @@ def _mend(play: DemoRun) -> str:
     stage.say("And the demo runs the tests itself, without the agent:")
     stage.block("\n".join(line for line in said.splitlines() if line.strip("- "))[-200:])
     failed = [call for call in turn.calls if call.error_kind == "exit"]
-    _answered(play, "mended", turn)
+    play.answered("mended", turn)
     play.check("error_seen", bool(failed) and "set ORDERS_DB=memory" in failed[0].preview)
     play.check("file_changed", before != after, _SOURCE)
     play.check("tests_pass", code == 0 and "OK" in said, clip(said, 200))
@@ -95,7 +94,7 @@ def _clean(play: DemoRun) -> None:
         event for event in turn.events if isinstance(event, ApprovalDecided) and event.verdict == "deny"
     ]
     told = any("Nobody was there to ask" in request.body for request in play.world.requests())
-    _answered(play, "cleaned", turn)
+    play.answered("cleaned", turn)
     play.check("danger_denied", [denial.decided_by for denial in denials] == ["nobody"])
     play.check("model_told_the_truth", told)
     play.check(
@@ -125,7 +124,7 @@ def _kill(play: DemoRun) -> None:
     stage.say(f"The agent is dead (exit {first.exit_code}). steps.log has {len(_lines(log))} lines. Go on:")
     asked = len(play.world.requests())
     second = play.chat(["--continue", "-q", "go on"], pace=0.3, shows=_not_each)
-    _answered(play, "went_on", second)
+    play.answered("went_on", second)
     in_the_middle = first.exit_code == -signal.SIGKILL and _KILL_IN - 1 <= len(finished) < CHAPTERS
     play.check("killed_in_mid_step", in_the_middle, f"exit {first.exit_code}, {len(finished)} steps finished")
     told = [text for request in play.world.requests()[asked : asked + 1] for text in _results(request)]
@@ -156,10 +155,7 @@ def _find(play: DemoRun, session_id: str) -> None:
     stage.title("4  Found again")
     stage.say("Everything that was said or printed can be searched, the error of part 1 as well:")
     arguments = ["sessions", "search", "RuntimeError", "--limit", "1"]
-    stage.command("whet " + " ".join(arguments))
-    code, said = play.world.run([sys.executable, "-P", "-m", "whet", *arguments])
-    for line in said.splitlines():
-        stage.write(f"{line}\n")
+    code, said = play.whet(*arguments)
     play.check("found_by_search", code == 0 and bool(session_id) and session_id in said, clip(said, 200))
     play.conclude(
         "What you just saw: the hit is the error itself, in its session. The agent has the same search."
@@ -170,13 +166,11 @@ def _measure(play: DemoRun, began_s: float) -> None:
     stage = play.stage
     stage.title("5  What was measured")
     requests = play.world.requests()
-    sums, held = demo_facts.stored(play.world), demo_facts.prefixes(requests)
-    refused = [request.refused for request in requests if request.refused]
+    sums = demo_facts.stored(play.world)
     cost = demo_facts.overhead(play.world)
     wall_s = time.monotonic() - began_s
     play.check("no_call_without_result", sums.calls_without_result == 0, str(sums.calls_without_result))
-    play.check("every_request_valid", not refused, "; ".join(refused))
-    play.check("each_request_prefix_of_next", held.held == held.pairs > 0, f"{held.held} of {held.pairs}")
+    held = play.requests_hold(requests)
     play.measured |= {
         "requests": len(requests),
         "stored": sums,
@@ -201,11 +195,6 @@ def _measure(play: DemoRun, began_s: float) -> None:
             ("wall time", f"{wall_s:.0f} s, pauses for reading included"),
         ]
     )  # fmt: skip
-
-
-def _answered(play: DemoRun, name: str, turn: DemoTurn) -> None:
-    ok = turn.end is not None and turn.end.reason == "answered" and turn.exit_code == 0
-    play.check(name, ok, turn.complaint if not ok else "")
 
 
 def _not_each(event: Event) -> bool:

@@ -11,6 +11,7 @@ import time
 
 import msgspec
 
+from whet.cli import stored
 from whet.cli.demo_play import DemoRun
 from whet.cli.warm import interval
 from whet.clock import SystemClock
@@ -22,7 +23,6 @@ from whet.evals.warm_world import NAME, Depot, furnish, live, templates
 from whet.practice.depot import question
 from whet.stats import Interval, wilson
 from whet.store import sessions
-from whet.store.database import StateDatabase
 
 _SEED = 4
 _SESSIONS = 30
@@ -55,11 +55,7 @@ def _live(play: DemoRun, depot: Depot, settings: Settings) -> None:
     )
     began_s = time.monotonic()
     asyncio.run(live(depot, settings, _SESSIONS))
-    database = StateDatabase.open(play.world.home.database, SystemClock())
-    try:
-        total = database.read_now(sessions.stats)
-    finally:
-        database.close()
+    total = stored.read(play.world.home, sessions.stats)
     play.measured |= {
         "sessions": total.sessions,
         "calls": total.tool_calls,

@@ -13,7 +13,7 @@ import click
 
 from whet.cli import checks
 from whet.cli.checks import DoctorFinding
-from whet.cli.output import emit_json, styled, terminal_width, wrapped
+from whet.cli.output import emit_json, json_option, styled, terminal_width, wrapped
 from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -26,7 +26,7 @@ _LABEL = 11
 
 @click.command("doctor")
 @click.option("--online", is_flag=True, help="Also ask the model's server.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@json_option
 @click.pass_context
 def doctor(ctx: click.Context, online: bool, as_json: bool) -> None:
     """Check that everything works, and say how to fix what does not."""

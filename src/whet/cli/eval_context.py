@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +11,8 @@ import click
 import msgspec
 
 from whet.app.discover import by_keys, is_needed, nothing_set
-from whet.cli.output import Column, emit_json, table, wrapped
+from whet.cli.output import Column, ProgressLine, emit_json, json_option, table, wrapped
+from whet.cli.stored import opened
 from whet.cli.wording import count, printable
 from whet.clock import SystemClock
 from whet.config.load import load
@@ -27,7 +27,6 @@ from whet.evals.context_story import Story
 from whet.practice.server import PracticeServer
 from whet.providers.connect import connect
 from whet.store import sessions
-from whet.store.database import StateDatabase
 from whet.store.rows import SEQ_LIMIT
 from whet.store.search import span
 
@@ -50,7 +49,7 @@ _LEGEND = (
 )
 @click.option("--judge", default=0, metavar="N", help="With --live: also ask your model for N of the facts.")
 @click.option("--chart", type=click.Path(dir_okay=False, path_type=Path), help="Write a chart (SVG) here.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@json_option
 @click.pass_obj
 def context(  # noqa: PLR0913 one parameter an option
     home: Home,
@@ -135,13 +134,10 @@ def _for_replay(settings: Settings, window: int) -> Settings:
 
 
 def _stored(home: Home, session_id: str) -> Story:
-    database = StateDatabase.open(home.database, SystemClock())
-    try:
+    with opened(home) as database:
         found = database.read_now(lambda db: sessions.resolve(db, session_id))
         rows = database.read_now(lambda db: span(db, found, 1, SEQ_LIMIT - 1, _MOST_MESSAGES))
         row = database.read_now(lambda db: sessions.get(db, found))
-    finally:
-        database.close()
     story = context_story.of_messages(f"session {row.title or found}", [message for _, message in rows])
     if not story.messages or not story.facts:
         raise NotFound("that session is too short to ask anything of", hint="whet sessions list")
@@ -149,14 +145,11 @@ def _stored(home: Home, session_id: str) -> Story:
 
 
 def _progress() -> Callable[[str, int, int], None]:
-    """Show how far a replay is, on a terminal's standard error."""
-    if not sys.stderr.isatty():
-        return lambda engine, done, of: None
+    """Show how far a replay is."""
+    line = ProgressLine("replaying", SystemClock())
 
     def show(engine: str, done: int, of: int) -> None:
-        text = f"{engine}: {done:,} of {of:,} messages" if done < of else ""
-        sys.stderr.write(f"\r\x1b[K{text}")
-        sys.stderr.flush()
+        line.update(f"{engine}, {done:,} of {of:,} messages") if done < of else line.finish()
 
     return show
 
@@ -181,12 +174,19 @@ def _report(results: list[EngineResult]) -> list[str]:
     ]
     if any(one.judged is not None for one in results):
         measures.append(("judged", lambda one: "-" if one.judged is None else f"{one.judged:.0%}"))
-    shape = [Column(""), *(Column(printable(one.engine), right=True) for one in results)]
-    lines = [table(shape, [[name, *map(value, results)] for name, value in measures]), ""]
+    shape: list[Column[tuple[str, Callable[[EngineResult], str]]]] = [
+        Column("", lambda measure: measure[0]),
+        *(_engine_column(one) for one in results),
+    ]
+    lines = [table(measures, shape), ""]
     lines.append(wrapped(_LEGEND))
     for one in results:
         lines += [wrapped(printable(f"{one.engine}: {notice}")) for notice in one.notices[:3]]
     return lines
+
+
+def _engine_column(one: EngineResult) -> Column[tuple[str, Callable[[EngineResult], str]]]:
+    return Column(printable(one.engine), lambda measure: measure[1](one), right=True)
 
 
 def _chart(story: Story, window: int, results: list[EngineResult]) -> str:

@@ -12,7 +12,7 @@ import msgspec
 
 from whet.cli import eval_own
 from whet.cli.eval_own import OwnOptions
-from whet.cli.output import Column, ProgressLine, emit_json, table, wrapped
+from whet.cli.output import Column, ProgressLine, emit_json, json_option, table, wrapped
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.evals import world_report
@@ -54,7 +54,7 @@ _LEAST_SESSIONS = 12
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for runs and report.")
 @click.option("--fresh", is_flag=True, help="Forget the runs that are there.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@json_option
 @click.pass_obj
 def learning(home: Home, /, **given: Any) -> None:
     """Measure learning: what reaches the point of use, at what harm and cost.
@@ -123,32 +123,20 @@ def _run(campaign: EvalCampaign, workers: int) -> None:
 
 
 def _show(sums: list[ArmSums], folder: Path) -> None:
-    shape = [
-        Column("arm"),
-        Column("first try", right=True),
-        Column("gain over off", rank=2),
-        Column("facts reached", right=True),
-        Column("harm", right=True, rank=3),
-        Column("poisoned", right=True, rank=5),
-        Column("leaks", right=True, rank=5),
-        Column("tokens a task", right=True, rank=4),
-        Column("cost a success", right=True, rank=1),
+    shape: list[Column[ArmSums]] = [
+        Column("arm", lambda one: one.arm),
+        Column("first try", lambda one: f"{one.first_try.estimate:.1%}", right=True),
+        Column("gain over off", lambda one: world_report.gain(one.gain), rank=2),
+        Column("facts reached", lambda one: f"{one.reached.estimate:.1%}", right=True),
+        Column(
+            "harm", lambda one: f"{one.harm_end.estimate:.1%}" if one.harm_end else "-", right=True, rank=3
+        ),
+        Column("poisoned", lambda one: str(one.poisoned), right=True, rank=5),
+        Column("leaks", lambda one: str(one.leaks), right=True, rank=5),
+        Column("tokens a task", lambda one: f"{one.tokens_per_task:,.0f}", right=True, rank=4),
+        Column("cost a success", lambda one: f"{one.cost_per_success:,.0f}", right=True, rank=1),
     ]
-    rows = [
-        [
-            one.arm,
-            f"{one.first_try.estimate:.1%}",
-            world_report.gain(one.gain),
-            f"{one.reached.estimate:.1%}",
-            f"{one.harm_end.estimate:.1%}" if one.harm_end else "-",
-            str(one.poisoned),
-            str(one.leaks),
-            f"{one.tokens_per_task:,.0f}",
-            f"{one.cost_per_success:,.0f}",
-        ]
-        for one in sums
-    ]
-    click.echo(table(shape, rows))
+    click.echo(table(sums, shape))
     for goal, met, found in world_report.goals(sums):
         click.echo(f"{'ok  ' if met else 'MISS'} {goal}: {found}")
     losses = where_ours_loses(sums)

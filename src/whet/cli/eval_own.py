@@ -22,6 +22,7 @@ from whet.evals import own_report
 from whet.evals.own_report import ArmResult, ItemUplift
 from whet.evals.own_run import ARMS, Label, OwnTaskSetup, TaskOutcome
 from whet.evals.own_tasks import read_tasks
+from whet.stats import Interval
 
 _MOST_ITEMS = 20
 
@@ -118,33 +119,25 @@ async def _frozen(
 
 
 def _show(arms: list[ArmResult], uplifts: list[ItemUplift], folder: Path) -> None:
-    shape = [
-        Column("arm"),
-        Column("success", right=True),
-        Column("gain over off", rank=1),
-        Column("p", right=True, rank=4),
-        Column("finding"),
-        Column("tokens a task", right=True, rank=2),
-        Column("cost a success", right=True, rank=3),
-        Column("leaks", right=True, rank=5),
+    shape: list[Column[ArmResult]] = [
+        Column("arm", lambda one: one.arm),
+        Column("success", lambda one: f"{one.succeeded} of {one.tasks}", right=True),
+        Column("gain over off", lambda one: _gap(one.gain), rank=1),
+        Column("p", lambda one: "-" if one.p_value is None else f"{one.p_value:.3f}", right=True, rank=4),
+        Column("finding", lambda one: one.finding),
+        Column("tokens a task", lambda one: f"{one.tokens_per_task:,.0f}", right=True, rank=2),
+        Column("cost a success", _success_cost, right=True, rank=3),
+        Column("leaks", lambda one: str(one.leaks), right=True, rank=5),
     ]
-    click.echo(table(shape, [_cells(one) for one in arms]))
+    click.echo(table(arms, shape))
     for one in uplifts:
-        gap = one.gain
-        text = f"{gap.estimate:+.0%} [{gap.low:+.0%}, {gap.high:+.0%}]"
-        click.echo(f"{one.finding:<12} {text:<20} {printable(one.item.label or one.item.id)}")
+        click.echo(f"{one.finding:<12} {_gap(one.gain):<20} {printable(one.item.label or one.item.id)}")
     click.echo(f"\nreport: {folder / 'report.md'}")
 
 
-def _cells(one: ArmResult) -> list[str]:
-    gap = one.gain
-    return [
-        one.arm,
-        f"{one.succeeded} of {one.tasks}",
-        "-" if gap is None else f"{gap.estimate:+.0%} [{gap.low:+.0%}, {gap.high:+.0%}]",
-        "-" if one.p_value is None else f"{one.p_value:.3f}",
-        one.finding,
-        f"{one.tokens_per_task:,.0f}",
-        "-" if one.cost_per_success is None else f"{one.cost_per_success:,.0f}",
-        str(one.leaks),
-    ]
+def _gap(gap: Interval | None) -> str:
+    return "-" if gap is None else f"{gap.estimate:+.0%} [{gap.low:+.0%}, {gap.high:+.0%}]"
+
+
+def _success_cost(one: ArmResult) -> str:
+    return "-" if one.cost_per_success is None else f"{one.cost_per_success:,.0f}"

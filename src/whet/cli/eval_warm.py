@@ -11,16 +11,25 @@ import click
 import msgspec
 
 from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options
-from whet.cli.output import Column, ProgressLine, cost, emit_json, table, wrapped
+from whet.cli.output import Column, ProgressLine, cost, emit_json, json_option, table, wrapped
+from whet.cli.stored import opened
 from whet.cli.warm import interval
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import NotFound
 from whet.evals.own_tasks import read_tasks
-from whet.evals.warm_trials import Comparison, Trial, TrialArm, TrialReport, WarmTrialSetup, report, run_all
-from whet.store import warm as stored
-from whet.store.database import StateDatabase
+from whet.evals.warm_trials import (
+    ArmSum,
+    Comparison,
+    Trial,
+    TrialArm,
+    TrialReport,
+    WarmTrialSetup,
+    report,
+    run_all,
+)
+from whet.store.warm import hidden_sources
 from whet.warm.compose import BuildOptions, placebo
 from whet.warm.mine import MiningScope, mine
 from whet.warm.template import Template, load
@@ -40,7 +49,7 @@ from whet.warm.template import Template, load
 )
 @model_options
 @click.option("--seed", default=0, show_default=True, help="Which placebo is drawn.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@json_option
 @click.pass_obj
 def warm(home: Home, name: str, file: Path, repeats: int, as_json: bool, **given: str | int | None) -> None:
     """Run tasks cold, warm and with a placebo, paired, and compare errors, success, tokens and cost.
@@ -62,15 +71,12 @@ def warm(home: Home, name: str, file: Path, repeats: int, as_json: bool, **given
 
 def _templates(home: Home, template: Template, seed: int) -> dict[TrialArm, Template]:
     clock = SystemClock()
-    database = StateDatabase.open(home.database, clock)
-    try:
+    with opened(home) as database:
         mined = database.read_now(lambda db: mine(db, MiningScope(min_messages=1), lambda done, total: None))
         sources = list(template.source_session_ids)
-        private, _ = database.read_now(lambda db: stored.hidden_sources(db, sources))
+        private, _ = database.read_now(lambda db: hidden_sources(db, sources))
         options = BuildOptions(name="placebo")
         drawn = database.read_now(lambda db: placebo(db, mined, template, options, clock.now(), seed))
-    finally:
-        database.close()
     if not drawn.examples:
         raise NotFound(
             "the store has no calls to draw a placebo from", hint="it needs finished sessions with tool calls"
@@ -84,26 +90,15 @@ def _row(name: str, found: TrialReport, trials: list[Trial]) -> dict[str, object
 
 
 def _say(name: str, found: TrialReport) -> None:
-    shape = [
-        Column("arm"),
-        Column("done", right=True),
-        Column("errors, first 10", right=True),
-        Column("prompt tokens", right=True, rank=1),
-        Column("cached", right=True, rank=2),
-        Column("cost", right=True, rank=3),
+    shape: list[Column[ArmSum]] = [
+        Column("arm", lambda arm: arm.arm),
+        Column("done", lambda arm: f"{arm.succeeded}/{arm.trials}", right=True),
+        Column("errors, first 10", lambda arm: f"{arm.failed}/{arm.calls}", right=True),
+        Column("prompt tokens", lambda arm: f"{arm.usage.prompt_tokens:,}", right=True, rank=1),
+        Column("cached", lambda arm: f"{arm.usage.cache_hit_ratio:.0%}", right=True, rank=2),
+        Column("cost", lambda arm: cost(arm.usage.cost_usd), right=True, rank=3),
     ]
-    rows = [
-        [
-            arm.arm,
-            f"{arm.succeeded}/{arm.trials}",
-            f"{arm.failed}/{arm.calls}",
-            f"{arm.usage.prompt_tokens:,}",
-            f"{arm.usage.cache_hit_ratio:.0%}",
-            cost(arm.usage.cost_usd),
-        ]
-        for arm in found.arms
-    ]
-    click.echo(table(shape, rows) + "\n")
+    click.echo(table(found.arms, shape) + "\n")
     for one in found.comparisons:
         click.echo(wrapped(comparison(name, one)))
 

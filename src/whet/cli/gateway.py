@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,8 +15,9 @@ import msgspec
 
 from whet import log
 from whet.app.slash import SlashCommand
+from whet.cli import stored
 from whet.cli.commands import builtin_commands
-from whet.cli.output import Column, emit_json, table
+from whet.cli.output import Column, emit, emit_json, json_option, table
 from whet.cli.serve import served_beside
 from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
@@ -28,11 +30,9 @@ from whet.gateway.lock import holder
 from whet.gateway.server import Setup, serve
 from whet.gateway.settings import GatewayText, open_channels, read_gateway
 from whet.store import chats, paired
-from whet.store.database import StateDatabase
 from whet.visible import visible
 
 _SHOWN = ("chats", "waiting", "begun", "queued", "sending", "unknown", "failed")
-_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
 
 @click.group()
@@ -71,7 +71,7 @@ def run(home: Home, workspace: Path | None, web: bool, web_port: int) -> None:
 
 
 @gateway.command()
-@_json
+@json_option
 @click.pass_obj
 def status(home: Home, as_json: bool) -> None:
     """Show each channel: whether it runs, what waits, and what nobody knows the fate of."""
@@ -88,9 +88,12 @@ def status(home: Home, as_json: bool) -> None:
             }
         )
         return
-    shown = [(row["channel"], _state(row), *(str(row[name]) for name in _SHOWN)) for row in rows]
-    titles = [Column("channel"), Column("process"), *(Column(name, right=True, rank=1) for name in _SHOWN)]
-    click.echo(table(titles, shown))
+    shape: list[Column[dict[str, Any]]] = [
+        Column("channel", lambda row: row["channel"]),
+        Column("process", _state),
+        *(Column(name, _number(name), right=True, rank=1) for name in _SHOWN),
+    ]
+    click.echo(table(rows, shape))
     people = ", ".join(sorted(text.people)) or "none in gateway.toml"
     click.echo(f"people: {people}; {len(stored.people)} paired")
     if stored.waiting:
@@ -114,16 +117,12 @@ class _Stored:
 def _stored(home: Home) -> _Stored:
     if not home.database.exists():
         return _Stored({}, [], [])
-    clock = SystemClock()
-    database = StateDatabase.open(home.database, clock)
-    try:
+    with stored.opened(home) as database:
         return _Stored(
             {one.channel: one for one in database.read_now(chats.counts)},
             database.read_now(paired.everybody),
-            database.read_now(lambda db: paired.all_waiting(db, clock.unix_ms())),
+            database.read_now(lambda db: paired.all_waiting(db, SystemClock().unix_ms())),
         )
-    finally:
-        database.close()
 
 
 def _rows(home: Home, text: GatewayText, stored: _Stored) -> list[dict[str, Any]]:
@@ -145,45 +144,44 @@ def _state(row: dict[str, Any]) -> str:
     return str(row["process"] or ("not running" if row["kind"] else "not in gateway.toml"))
 
 
+def _number(name: str) -> Callable[[dict[str, Any]], str]:
+    return lambda row: str(row[name])
+
+
 @gateway.group()
 def pair() -> None:
     """Let people in by the code that they were given, and out again."""
 
 
 @pair.command("list")
-@_json
+@json_option
 @click.pass_obj
 def pair_list(home: Home, as_json: bool) -> None:
     """Show who was let in and who waits."""
-    database = StateDatabase.open(_database(home), SystemClock())
-    try:
-        people = database.read_now(paired.everybody)
-        now_ms = SystemClock().unix_ms()
-        waiting = database.read_now(lambda db: paired.all_waiting(db, now_ms))
-    finally:
-        database.close()
+    _must_exist(home)
+    found = _stored(home)
     if as_json:
-        emit_json({"paired": people, "waiting": waiting})
+        emit_json({"paired": found.people, "waiting": found.waiting})
         return
-    for one in people:
+    for one in found.people:
         click.echo(f"{one.channel}  {one.user}  {visible(one.name, 60)}  since {one.since[:10]}")
-    for one in waiting:
+    for one in found.waiting:
         until = datetime.fromtimestamp(one.expires_ms / 1000, UTC).strftime("%H:%M UTC")
         click.echo(
             f"{one.channel}  {one.user}  {visible(one.name, 60)}  waits, its code is good until {until}"
         )
-    if not people and not waiting:
+    if not found.people and not found.waiting:
         click.echo("Nobody was let in by a code, and nobody waits.")
 
 
 @pair.command("accept")
 @click.argument("code")
-@_json
+@json_option
 @click.pass_obj
 def pair_accept(home: Home, code: str, as_json: bool) -> None:
     """Let in whoever has this code. They get a memory of their own and may approve nothing."""
     clock = SystemClock()
-    database = StateDatabase.open(_database(home), clock)
+    _must_exist(home)
     now_ms, now = clock.unix_ms(), iso(clock.now())
 
     def work(connection: Any) -> paired.PairedPerson:
@@ -191,14 +189,8 @@ def pair_accept(home: Home, code: str, as_json: bool) -> None:
         chats.post(connection, chat_id, ['{"text":"You are in. What can I do for you?"}'], now_ms)
         return person
 
-    try:
-        person = database.write_now(work)
-    finally:
-        database.close()
-    if as_json:
-        emit_json(person)
-    else:
-        click.echo(f"{visible(person.name, 60)} ({person.channel} {person.user}) is let in.")
+    person = stored.write(home, work)
+    emit(person, f"{visible(person.name, 60)} ({person.channel} {person.user}) is let in.", as_json=as_json)
 
 
 @pair.command("remove")
@@ -207,15 +199,11 @@ def pair_accept(home: Home, code: str, as_json: bool) -> None:
 @click.pass_obj
 def pair_remove(home: Home, channel: str, user: str) -> None:
     """Let somebody in no more; their memory stays in people/."""
-    database = StateDatabase.open(_database(home), SystemClock())
-    try:
-        database.write_now(lambda db: paired.remove(db, channel, user))
-    finally:
-        database.close()
+    _must_exist(home)
+    stored.write(home, lambda db: paired.remove(db, channel, user))
     click.echo(f"{printable(user)} is not let in on {printable(channel)} any more.")
 
 
-def _database(home: Home) -> Path:
+def _must_exist(home: Home) -> None:
     if not home.database.exists():
         raise NotFound("nobody has talked to the gateway yet", hint="whet gateway run")
-    return home.database

@@ -13,10 +13,11 @@ from typing import Any
 
 import click
 
+from whet.cli import stored
 from whet.cli.importing_home import PARTS as HOME_PARTS
 from whet.cli.importing_home import take_parts
 from whet.cli.importing_learned import PROGRAM, take_memory, take_skills
-from whet.cli.output import emit_json, styled, wrapped
+from whet.cli.output import ProgressLine, emit_json, json_option, styled, wrapped
 from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -29,7 +30,6 @@ from whet.moving.hermes_home import HermesHome
 from whet.moving.hermes_sessions import HermesSessions
 from whet.moving.taken import TakenOver
 from whet.store.bulk import PastSession
-from whet.store.database import StateDatabase
 
 _PARTS = (*HOME_PARTS, "memory", "skills", "sessions")
 _NOUNS = {
@@ -47,7 +47,6 @@ _COLOURS = {"left": "dim", "quarantined": "yellow"}
 _DONE = ("set", "copied", "saved", "installed", "let in", "added, paused", "quarantined")
 
 _dry = click.option("--dry-run", "dry", is_flag=True, help="Say what would be done; write nothing.")
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
 
 @click.group("import", help="Move in from Hermes Agent, Claude Code or Codex.")
@@ -62,7 +61,7 @@ def importing() -> None:
 @click.argument("path", type=click.Path(path_type=Path), default=Path("~/.hermes"))
 @click.option("--only", type=click.Choice(_PARTS), multiple=True, help="Take this part; may be repeated.")
 @_dry
-@_as_json
+@json_option
 @click.pass_obj
 def hermes(home: Home, path: Path, only: tuple[str, ...], dry: bool, as_json: bool) -> None:
     """Take over a Hermes Agent home: settings, keys, plugins, persona, MCP servers, chat platforms, schedules
@@ -104,8 +103,7 @@ def _sessions(home: Home, source: HermesSessions, dry: bool) -> dict[str, Any]:
     sessions, messages = source.count()
     if source.schema > hermes_sessions.KNOWN_SCHEMA:
         report["notice"] = f"its database is newer (schema {source.schema}); what is known was read"
-    bar = _Progress(sessions)
-    report["sessions"] = _carried(home, hermes_sessions.ORIGIN, source.sessions(), bar, dry)
+    report["sessions"] = _carried(home, hermes_sessions.ORIGIN, source.sessions(), sessions, dry)
     report["held"] = {"sessions": sessions, "messages": messages}
     return report
 
@@ -113,7 +111,7 @@ def _sessions(home: Home, source: HermesSessions, dry: bool) -> dict[str, Any]:
 @importing.command("skills", epilog="Example: whet import skills ~/.agents/skills --dry-run")
 @click.argument("path", type=click.Path(path_type=Path))
 @_dry
-@_as_json
+@json_option
 @click.pass_obj
 def from_skills(home: Home, path: Path, dry: bool, as_json: bool) -> None:
     """Take over a folder of skills (agentskills: folders with a SKILL.md), at any depth.
@@ -130,21 +128,19 @@ def from_skills(home: Home, path: Path, dry: bool, as_json: bool) -> None:
 
 
 def _skills(home: Home, root: Path, source: str, dry: bool) -> list[TakenOver]:
-    line = _Line()
-
-    def progress(done: int, of: int) -> None:
-        line.show(f"{done:,} of {of:,} skills")
-
+    line = ProgressLine("looking", SystemClock())
     try:
-        return take_skills(home, root, source, dry=dry, progress=progress)
+        return take_skills(
+            home, root, source, dry=dry, progress=lambda done, of: line.update(f"{done:,} of {of:,} skills")
+        )
     finally:
-        line.clear()
+        line.finish()
 
 
 @importing.command("claude-code")
 @click.argument("path", type=click.Path(path_type=Path), default=Path("~/.claude"))
 @_dry
-@_as_json
+@json_option
 @click.pass_obj
 def from_claude_code(home: Home, path: Path, dry: bool, as_json: bool) -> None:
     """Take over Claude Code's transcripts: a folder of them, or one file."""
@@ -154,7 +150,7 @@ def from_claude_code(home: Home, path: Path, dry: bool, as_json: bool) -> None:
 @importing.command("codex")
 @click.argument("path", type=click.Path(path_type=Path), default=Path("~/.codex"))
 @_dry
-@_as_json
+@json_option
 @click.pass_obj
 def from_codex(home: Home, path: Path, dry: bool, as_json: bool) -> None:
     """Take over Codex's transcripts: a folder of them, or one file."""
@@ -188,63 +184,30 @@ def _transcripts(home: Home, path: Path, form: _Format, dry: bool, as_json: bool
             if past is not None:
                 yield past
 
-    carried = _carried(home, origin, sessions(), _Progress(len(found)), dry)
+    carried = _carried(home, origin, sessions(), len(found), dry)
     report: dict[str, Any] = {"source": str(folder), "dry_run": dry, "sessions": carried}
     troubles: dict[str, Any] = {"unreadable_lines": bad, "unreadable_files": unread}
     report |= {name: found for name, found in troubles.items() if found}
     _show(report, as_json)
 
 
-def _carried(
-    home: Home, origin: str, sessions: Iterable[PastSession], bar: _Progress, dry: bool
-) -> CarrySums:
-    clock = SystemClock()
-    if dry:
-        database = StateDatabase.open(home.database, clock) if home.database.exists() else None
-        try:
-            return look(database, origin, sessions, bar.count)
-        finally:
-            bar.clear()
-            if database is not None:
-                database.close()
-    home.ensure()
-    database = StateDatabase.open(home.database, clock)
+def _carried(home: Home, origin: str, sessions: Iterable[PastSession], total: int, dry: bool) -> CarrySums:
+    line = ProgressLine("reading", SystemClock())
+
+    def tell(done: int, messages: int) -> None:
+        line.update(f"{done:,} of {total:,} sessions, {messages:,} messages")
+
     try:
-        return carry(database, origin, sessions, clock, bar.count)
+        if dry and not home.database.exists():
+            return look(None, origin, sessions, tell)
+        if not dry:
+            home.ensure()
+        with stored.opened(home) as database:
+            if dry:
+                return look(database, origin, sessions, tell)
+            return carry(database, origin, sessions, SystemClock(), tell)
     finally:
-        bar.clear()
-        database.close()
-
-
-class _Line:
-    """One line on a terminal's standard error, written over."""
-
-    def __init__(self) -> None:
-        self._is_on = sys.stderr.isatty()
-
-    def show(self, text: str) -> None:
-        """Write the line anew."""
-        if self._is_on:
-            sys.stderr.write(f"\r{text}\x1b[K")
-            sys.stderr.flush()
-
-    def clear(self) -> None:
-        """Take the line away."""
-        if self._is_on:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-
-
-class _Progress(_Line):
-    """How far an import of sessions is."""
-
-    def __init__(self, total: int) -> None:
-        super().__init__()
-        self._total = total
-
-    def count(self, sessions: int, messages: int) -> None:
-        """Write how far it is."""
-        self.show(f"{sessions:,} of {self._total:,} sessions, {messages:,} messages")
+        line.finish()
 
 
 def _show(report: dict[str, Any], as_json: bool) -> None:

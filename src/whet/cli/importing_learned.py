@@ -8,8 +8,8 @@ from pathlib import Path
 
 import apsw
 
+from whet.cli import stored
 from whet.cli.learned import with_desk
-from whet.clock import SystemClock
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.memory import disk
@@ -22,7 +22,6 @@ from whet.moving import notes, skills
 from whet.moving.hermes_home import HermesHome
 from whet.moving.notes import Note
 from whet.moving.taken import TakenOver
-from whet.store.database import StateDatabase
 
 PROGRAM = "Hermes Agent"
 
@@ -70,8 +69,4 @@ def _looked(home: Home, look: Callable[[apsw.Connection | None], list[TakenOver]
     """Look with the store where there is one; none is made."""
     if not home.database.exists():
         return look(None)
-    database = StateDatabase.open(home.database, SystemClock())
-    try:
-        return database.read_now(look)
-    finally:
-        database.close()
+    return stored.read(home, look)

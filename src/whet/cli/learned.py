@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from whet.cli import stored
 from whet.cli.output import Column, age, table, wrapped
 from whet.cli.wording import cut, printable
 from whet.clock import SystemClock
@@ -21,7 +22,6 @@ from whet.config.secrets import load_secrets
 from whet.memory.desk import LearningService
 from whet.memory.reader import MemoryReader
 from whet.memory.wording import summary
-from whet.store.database import StateDatabase
 from whet.store.ledger import LedgerRow
 
 T = TypeVar("T")
@@ -35,8 +35,7 @@ def with_desk(home: Home, work: Callable[[LearningService], Awaitable[T]]) -> T:
     load_secrets(home, os.environ)  # from here on they are masked wherever they turn up
     home.ensure()
     clock = SystemClock()
-    database = StateDatabase.open(home.database, clock)
-    try:
+    with stored.opened(home) as database:
         desk = LearningService(MemoryReader(database, clock, home.root, (settings.memory, settings.review)))
         desk.library.offer_built_in()
 
@@ -50,35 +49,21 @@ def with_desk(home: Home, work: Callable[[LearningService], Awaitable[T]]) -> T:
                 return await work(desk)
 
         return asyncio.run(run())
-    finally:
-        database.close()
 
 
 def changes_table(rows: Sequence[LedgerRow]) -> str:
     """Lay changes out as a table."""
     now = SystemClock().now()
-    shape = [
-        Column("id", right=True),
-        Column("when", rank=2),
-        Column("who", rank=3),
-        Column("item", rank=4),
-        Column("change"),
-        Column("state", rank=1),
-        Column("text", grows=True, least=16),
+    shape: list[Column[LedgerRow]] = [
+        Column("id", lambda row: str(row.id), right=True),
+        Column("when", lambda row: age(row.at, now), rank=2),
+        Column("who", lambda row: _WHO[row.origin.write_origin], rank=3),
+        Column("item", lambda row: row.item, rank=4),
+        Column("change", lambda row: row.action.replace("_", " ")),
+        Column("state", lambda row: row.state, rank=1),
+        Column("text", lambda row: printable(" ".join(_gist(row).split())), grows=True, least=16),
     ]
-    cells = [
-        [
-            str(row.id),
-            age(row.at, now),
-            _WHO[row.origin.write_origin],
-            row.item,
-            row.action.replace("_", " "),
-            row.state,
-            printable(" ".join((_gist(row)).split())),
-        ]
-        for row in rows
-    ]
-    return table(shape, cells)
+    return table(rows, shape)
 
 
 def change_lines(row: LedgerRow) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import click
 
 from whet.cli.learned import with_desk
-from whet.cli.output import Column, emit_json, table, wrapped
+from whet.cli.output import Column, emit_json, json_option, table, wrapped
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
@@ -23,13 +23,12 @@ from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
 from whet.stats import Interval
 
 _BY_HAND = Origin("user", execution_context="command line")
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 _all = click.option("--all", "with_gone", is_flag=True, help="Earlier versions and removed ones too.")
 
 
 @click.command("stats")
 @_all
-@_as_json
+@json_option
 @click.pass_obj
 def memory_stats(home: Home, with_gone: bool, as_json: bool) -> None:
     """Say how sessions went with each note and without it; what hurts is proposed for retirement."""
@@ -39,7 +38,7 @@ def memory_stats(home: Home, with_gone: bool, as_json: bool) -> None:
 
 @click.command("stats")
 @_all
-@_as_json
+@json_option
 @click.pass_obj
 def skills_stats(home: Home, with_gone: bool, as_json: bool) -> None:
     """Say how sessions went with each skill and without it; what hurts is proposed for retirement."""
@@ -49,7 +48,7 @@ def skills_stats(home: Home, with_gone: bool, as_json: bool) -> None:
 
 @click.command("retire")
 @click.argument("item_id", metavar="ID")
-@_as_json
+@json_option
 @click.pass_obj
 def memory_retire(home: Home, item_id: str, as_json: bool) -> None:
     """Take a note out, by its id in `whet memory stats`; `whet undo` brings it back."""
@@ -58,7 +57,7 @@ def memory_retire(home: Home, item_id: str, as_json: bool) -> None:
 
 @click.command("retire")
 @click.argument("name")
-@_as_json
+@json_option
 @click.pass_obj
 def skills_retire(home: Home, name: str, as_json: bool) -> None:
     """Take a skill out; the ledger keeps it, and `whet undo` brings it back."""
@@ -102,18 +101,18 @@ def _show(found: Sequence[Effect], with_gone: bool, as_json: bool, retire: str) 
     if not shown:
         click.echo("no session has begun with a learned item yet; this fills up as you work")
         return
-    shape = [
-        Column("id"),
-        Column("item", grows=True, least=16),
-        Column("sessions", right=True),
-        Column("opened", right=True, rank=4),
-        Column("trouble", rank=2),
-        Column("failed calls", right=True, rank=5),
-        Column("compared with", rank=3),
-        Column("difference", rank=1),
-        Column("finding"),
+    shape: list[Column[Effect]] = [
+        Column("id", lambda one: one.item.name),
+        Column("item", lambda one: printable(one.item.label) or one.item.name, grows=True, least=16),
+        Column("sessions", lambda one: str(one.shown.sessions), right=True),
+        Column("opened", _opened, right=True, rank=4),
+        Column("trouble", lambda one: _share(one.shown.trouble), rank=2),
+        Column("failed calls", lambda one: _rate(one.shown), right=True, rank=5),
+        Column("compared with", _basis, rank=3),
+        Column("difference", _gap, rank=1),
+        Column("finding", lambda one: one.finding),
     ]
-    click.echo(table(shape, [_cells(one) for one in shown]))
+    click.echo(table(shown, shape))
     for one in worst:
         where = f"{retire} {one.item.name}"
         click.echo(f"proposed for retirement ({one.basis}): {printable(one.item.label)}\n  {where}")
@@ -125,18 +124,12 @@ def _show(found: Sequence[Effect], with_gone: bool, as_json: bool, retire: str) 
         click.echo(f"\n{wrapped(text)}")
 
 
-def _cells(one: Effect) -> list[str]:
-    return [
-        one.item.name,
-        printable(one.item.label) or one.item.name,
-        str(one.shown.sessions),
-        str(one.loaded or "") if one.item.kind == "skill" else "",
-        _share(one.shown.trouble),
-        _rate(one.shown),
-        f"{one.basis}: {one.compared.sessions}" if one.compared.sessions else "nothing",
-        _gap(one),
-        one.finding,
-    ]
+def _opened(one: Effect) -> str:
+    return str(one.loaded or "") if one.item.kind == "skill" else ""
+
+
+def _basis(one: Effect) -> str:
+    return f"{one.basis}: {one.compared.sessions}" if one.compared.sessions else "nothing"
 
 
 def _share(found: Interval) -> str:

@@ -17,7 +17,7 @@ import click
 import msgspec
 
 from whet.cli.mcp_report import reach_all, show
-from whet.cli.output import Column, age, emit_json, table, wrapped
+from whet.cli.output import Column, age, emit_json, json_option, table, wrapped
 from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
 from whet.config.edit import put_part, remove_part
@@ -33,7 +33,6 @@ from whet.mcp.remote import check_server, holds_key
 
 _KEY = "mcp.servers"
 _SECONDS = click.FloatRange(0, min_open=True)
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
 
 class _Row(msgspec.Struct, frozen=True):
@@ -80,7 +79,7 @@ def _one(home: Home, name: str) -> McpServerSettings:
 
 
 @mcp.command("list", short_help="List the servers and what is known of them.")
-@_as_json
+@json_option
 @click.pass_obj
 def list_servers(home: Home, as_json: bool) -> None:
     """List the configured servers and what is known of their tools; reaches none."""
@@ -89,25 +88,15 @@ def list_servers(home: Home, as_json: bool) -> None:
         return emit_json({"servers": rows})
     if not rows:
         return click.echo("no MCP servers; whet mcp add NAME -- COMMAND ARGS, or whet mcp add NAME --url URL")
-    shape = (
-        Column("server"),
-        Column("state"),
-        Column("tools", right=True),
-        Column("known", rank=1),
-        Column("command or url", grows=True, rank=2),
-    )
     now = SystemClock().now()
-    cells = [
-        (
-            row.name,
-            row.state,
-            "?" if row.tools is None else str(row.tools),
-            age(row.known_since, now) if row.known_since else "-",
-            printable(row.target),
-        )
-        for row in rows
+    shape: list[Column[_Row]] = [
+        Column("server", lambda row: row.name),
+        Column("state", lambda row: row.state),
+        Column("tools", lambda row: "?" if row.tools is None else str(row.tools), right=True),
+        Column("known", lambda row: age(row.known_since, now) if row.known_since else "-", rank=1),
+        Column("command or url", lambda row: printable(row.target), grows=True, rank=2),
     ]
-    click.echo(table(shape, cells))
+    click.echo(table(rows, shape))
     for row in rows:
         if row.problem:
             click.echo(wrapped(printable(mask(f"{row.name}: {row.problem}"))))
@@ -170,7 +159,7 @@ class _Add(click.Command):
 @click.option("--allow", multiple=True, metavar="TOOL", help="Only these tools (a name or pattern).")
 @click.option("--deny", multiple=True, metavar="TOOL", help="Not these tools (a name or pattern).")
 @click.option("--no-test", is_flag=True, help="Do not reach it now.")
-@_as_json
+@json_option
 @click.pass_obj
 def add(home: Home, name: str, command: tuple[str, ...], no_test: bool, as_json: bool, **given: Any) -> None:
     """Add a server to config.yaml, or replace it, and see what it offers.
@@ -254,7 +243,7 @@ def _warn_of_secrets(server: McpServerSettings) -> None:
 
 @mcp.command("remove")
 @_name
-@_as_json
+@json_option
 @click.pass_obj
 def remove(home: Home, name: str, as_json: bool) -> None:
     """Take a server out of config.yaml, with its login."""
@@ -269,7 +258,7 @@ def remove(home: Home, name: str, as_json: bool) -> None:
 
 @mcp.command("test", short_help="Reach servers and show their tools.")
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_server)
-@_as_json
+@json_option
 @click.pass_obj
 def test(home: Home, names: tuple[str, ...], as_json: bool) -> None:
     """Reach servers (all enabled ones where none is named) and show their tools; exit code 1 on a failure."""
@@ -294,7 +283,7 @@ def test(home: Home, names: tuple[str, ...], as_json: bool) -> None:
 @click.option("--client-secret-env", default="", metavar="NAME", help="The variable with its secret.")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @click.option("--wait", "wait_s", default=300.0, show_default=True, help="Seconds to wait for you.")
-@_as_json
+@json_option
 @click.pass_obj
 def login(
     home: Home, name: str, client_id: str, client_secret_env: str, no_browser: bool, **rest: Any
@@ -331,7 +320,7 @@ def login(
 
 @mcp.command("logout")
 @_name
-@_as_json
+@json_option
 @click.pass_obj
 def logout(home: Home, name: str, as_json: bool) -> None:
     """Forget the login at a server."""

@@ -6,7 +6,7 @@ import click
 
 from whet.cli.learned import as_object, change_lines, changes_table, with_desk
 from whet.cli.learned_stats import memory_retire, memory_stats
-from whet.cli.output import emit_json, wrapped
+from whet.cli.output import emit, emit_json, json_option, wrapped
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
@@ -18,7 +18,6 @@ from whet.memory.requests import MemoryRequest, Target
 from whet.store import ledger
 from whet.store.ledger import LedgerRow
 
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 _TARGET = click.Choice(["memory", "user"])
 
 
@@ -32,7 +31,7 @@ for _command in (memory_stats, memory_retire):
 
 
 @memory.command("show")
-@_as_json
+@json_option
 @click.pass_obj
 def show(home: Home, as_json: bool) -> None:
     """Show MEMORY.md and USER.md as every new session reads them."""
@@ -103,13 +102,13 @@ def add(home: Home, text: tuple[str, ...], user: bool) -> None:
 @click.option("--session", "session_id", default="", metavar="ID", help="Only what rests on this session.")
 @click.option("--waiting", is_flag=True, help="Only what waits for your yes.")
 @click.option("--limit", type=click.IntRange(1), default=30, show_default=True, help="How many.")
-@_as_json
+@json_option
 @click.pass_obj
 def log(home: Home, change: int | None, session_id: str, waiting: bool, limit: int, as_json: bool) -> None:
     """List changes to memory, the newest first; with a CHANGE's number, tell all of it."""
     if change is not None:
         row = with_desk(home, lambda desk: desk.change(change))
-        return emit_json(as_object(row)) if as_json else click.echo("\n".join(change_lines(row)))
+        return emit(as_object(row), "\n".join(change_lines(row)), as_json=as_json)
 
     async def read(desk: LearningService) -> list[LedgerRow]:
         await desk.reader.notes()

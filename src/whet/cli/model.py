@@ -11,7 +11,7 @@ import click
 
 from whet.app.discover import by_keys, is_needed, nothing_set
 from whet.app.plugged import borrowed_provider
-from whet.cli.output import emit_json
+from whet.cli.output import emit, emit_json, json_option
 from whet.cli.wording import printable
 from whet.config.edit import set_value
 from whet.config.fields import fields
@@ -23,8 +23,6 @@ from whet.contract.protocols import ModelInfo, Provider
 from whet.log import mask
 from whet.providers.catalog import SERVERS, describe
 
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-
 
 @click.group(help="Show, list and choose the model.")
 def model() -> None:
@@ -32,7 +30,7 @@ def model() -> None:
 
 
 @model.command("show")
-@_as_json
+@json_option
 @click.pass_obj
 def show(home: Home, as_json: bool) -> None:
     """Say which model answers, from where that comes, its window and its prices."""
@@ -73,7 +71,7 @@ def price(info: ModelInfo) -> str:
 
 
 @model.command("list")
-@_as_json
+@json_option
 @click.pass_obj
 def list_(home: Home, as_json: bool) -> None:
     """Ask the server which models it serves."""
@@ -99,7 +97,7 @@ async def _ask(provider: Provider) -> list[str]:
 @model.command("set")
 @click.argument("name")
 @click.option("--provider", default="", help="Switch the provider too.")
-@_as_json
+@json_option
 @click.pass_obj
 def set_(home: Home, name: str, provider: str, as_json: bool) -> None:
     """Choose the model for new requests; NAME as the server knows it."""
@@ -112,10 +110,11 @@ def set_(home: Home, name: str, provider: str, as_json: bool) -> None:
         set_value(home, "model.provider", provider)
     change = set_value(home, "model.model", name)
     info = describe(provider or loaded.settings.model.provider, name)
-    if as_json:
-        emit_json({"model": info, "before": change.before})
-    else:
-        click.echo(f"{name}: window {info.window_tokens:,} tokens, price {price(info)}")
+    emit(
+        {"model": info, "before": change.before},
+        f"{name}: window {info.window_tokens:,} tokens, price {price(info)}",
+        as_json=as_json,
+    )
     for key in ("model.model", "model.provider"):
         if fields()[key].variable in os.environ:
             click.echo(f"warning: {fields()[key].variable} in the environment overrides it", err=True)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any, Generic, TypeVar
 
 import click
 import msgspec
@@ -24,12 +25,17 @@ _GAP = 2
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
+R = TypeVar("R")
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+
+
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A table's column: `grows` takes the width that is left; `least` is its narrowest; columns with a
-    higher `rank` are left out first on a narrow terminal."""
+class Column(Generic[R]):
+    """A table's column: `cell` writes what a row has in it; `grows` takes the width that is left; `least` is
+    its narrowest; columns with a higher `rank` are left out first on a narrow terminal."""
 
     title: str
+    cell: Callable[[R], str]
     grows: bool = False
     right: bool = False
     rank: int = 0
@@ -39,6 +45,20 @@ class Column:
 def emit_json(value: object) -> None:
     """Print one JSON document and nothing else."""
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def emit(facts: object, text: str, *, as_json: bool) -> None:
+    """Print what a command has to say: `facts` as JSON, or `text`."""
+    emit_json(facts) if as_json else click.echo(text)
+
+
+def emit_rows(
+    rows: Sequence[R], shape: Sequence[Column[R]], facts: object, *, none: str, as_json: bool
+) -> None:
+    """Print what a list command found: `facts` as JSON, or a table, or `none` where there are no rows."""
+    if as_json:
+        return emit_json(facts)
+    click.echo(table(rows, shape) if rows else none)
 
 
 def terminal_width() -> int:
@@ -56,9 +76,10 @@ def styled(text: str, style: str) -> str:
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if has_colour() else text
 
 
-def table(shape: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int = 0) -> str:
-    """Lay out `rows` under their titles in at most `width` columns (the terminal's where 0)."""
+def table(found: Sequence[R], shape: Sequence[Column[R]], *, width: int = 0) -> str:
+    """Lay out a line for each of `found` in at most `width` columns (the terminal's where 0)."""
     width = width or terminal_width()
+    rows = [[column.cell(one) for column in shape] for one in found]
     kept = _fitting(shape, rows, width)
     widths = {index: _natural(shape, rows, index) for index in kept}
     spare = width - sum(widths.values()) - _GAP * (len(kept) - 1)
@@ -72,11 +93,11 @@ def table(shape: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int 
     return "\n".join(lines)
 
 
-def _natural(shape: Sequence[Column], rows: Sequence[Sequence[str]], index: int) -> int:
+def _natural(shape: Sequence[Column[Any]], rows: Sequence[Sequence[str]], index: int) -> int:
     return max(columns(text) for text in [shape[index].title, *(row[index] for row in rows)])
 
 
-def _fitting(shape: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+def _fitting(shape: Sequence[Column[Any]], rows: Sequence[Sequence[str]], width: int) -> list[int]:
     kept = list(range(len(shape)))
 
     def narrowest(index: int) -> int:
@@ -91,7 +112,7 @@ def _fitting(shape: Sequence[Column], rows: Sequence[Sequence[str]], width: int)
     return kept
 
 
-def _line(shape: Sequence[Column], row: Sequence[str], widths: dict[int, int]) -> str:
+def _line(shape: Sequence[Column[Any]], row: Sequence[str], widths: dict[int, int]) -> str:
     cells: list[str] = []
     for index, width in widths.items():
         text = clip(row[index], width)

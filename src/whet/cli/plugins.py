@@ -79,8 +79,13 @@ def list_plugins(home: Home, as_json: bool) -> None:
         emit_json({"plugins": rows, "problems": [{"plugin": p.plugin, "reason": p.reason} for p in problems]})
         return
     if rows:
-        shape = (Column("plugin"), Column("version"), Column("state"), Column("kind", grows=True))
-        click.echo(table(shape, [_cells(row) for row in rows]))
+        shape: list[Column[_Row]] = [
+            Column("plugin", lambda row: row.name),
+            Column("version", lambda row: printable(row.version) or "-"),
+            Column("state", lambda row: "off" if not row.enabled else "on" if row.loaded else "broken"),
+            Column("kind", lambda row: printable(_kinds(row.has)) or "-", grows=True),
+        ]
+        click.echo(table(rows, shape))
     else:
         click.echo(wrapped("no plugins; whet plugins install FOLDER_OR_GIT_URL brings one"))
     for row in rows:
@@ -111,11 +116,6 @@ def _row(found: FoundPlugin, looked: PluginProbe | None) -> _Row:
         problems=looked.problems if looked else [],
         description=found.manifest.description,
     )
-
-
-def _cells(row: _Row) -> tuple[str, ...]:
-    state = "off" if not row.enabled else ("on" if row.loaded else "broken")
-    return (row.name, printable(row.version) or "-", state, printable(_kinds(row.has)) or "-")
 
 
 def _kinds(has: dict[str, list[str]]) -> str:

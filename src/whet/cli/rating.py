@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-import apsw
 import click
 
 from whet.app.slash import SlashCommand
-from whet.cli.output import emit_json
+from whet.cli import stored
+from whet.cli.output import emit_json, json_option
 from whet.clock import SystemClock, iso
 from whet.config.paths import Home
-from whet.contract.errors import NotFound
-from whet.store import outcomes, sessions
-from whet.store.database import StateDatabase
+from whet.store import outcomes
 from whet.store.outcomes import Rating
 
 if TYPE_CHECKING:
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 @click.argument("rating", type=click.Choice(["good", "bad"]))
 @click.argument("session_id", metavar="[SESSION]", required=False, default="")
 @click.option("--turn", type=click.IntRange(1), help="This turn instead of the last one.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@json_option
 @click.pass_obj
 def rate(home: Home, rating: Rating, session_id: str, turn: int | None, as_json: bool) -> None:
     """Say that a turn went well or badly; the latest session's last one where none is named.
@@ -38,16 +36,11 @@ def rate(home: Home, rating: Rating, session_id: str, turn: int | None, as_json:
     whet rate good
     whet rate bad 01JD --turn 2
     """
-    clock = SystemClock()
-    if not home.database.exists():
-        raise NotFound("there is no session yet", hint="begin one: whet")
-    database = StateDatabase.open(home.database, clock)
-    try:
-        named = database.read_now(lambda db: _session(db, session_id))
-        now = iso(clock.now())
+    stored.must_exist(home, "there is no session yet")
+    with stored.opened(home) as database:
+        named = database.read_now(lambda db: stored.named_or_latest(db, session_id).id)
+        now = iso(SystemClock().now())
         number = database.write_now(lambda db: outcomes.signal(db, named, rating, now, turn=turn))
-    finally:
-        database.close()
     if as_json:
         return emit_json({"session_id": named, "turn": number, "rating": rating})
     click.echo(f"turn {number} of {named} is noted as {rating}")
@@ -69,12 +62,3 @@ def _rating(rating: Rating) -> Callable[[ChatControl, str], Coroutine[Any, Any, 
         chat.say(f"turn {number} is noted as {rating}", "dim")
 
     return run
-
-
-def _session(connection: apsw.Connection, name: str) -> str:
-    if name:
-        return sessions.resolve(connection, name)
-    latest = sessions.latest(connection)
-    if latest is None:
-        raise NotFound("there is no session yet", hint="begin one: whet")
-    return latest.id

@@ -18,8 +18,8 @@ import msgspec
 
 from whet.app.review_worker import open_reviews
 from whet.app.reviews import ReviewRunner
-from whet.cli import output
-from whet.cli.output import Column, emit_json
+from whet.cli import output, stored
+from whet.cli.output import Column, emit_json, json_option
 from whet.cli.transcript import render
 from whet.cli.wording import count, printable, review_line
 from whet.clock import SystemClock
@@ -32,7 +32,6 @@ from whet.contract.messages import Message
 from whet.review.order import KINDS, Kind, read_order
 from whet.review.triggers import day_start
 from whet.store import ledger, reviews, search, sessions
-from whet.store.database import StateDatabase
 from whet.store.ledger import LedgerRow
 from whet.store.reviews import DaySpending, ReviewRow
 
@@ -40,7 +39,6 @@ T = TypeVar("T")
 _EVERYTHING = 1 << 30
 _WAITING: tuple[ledger.State, ...] = ("inbox", "quarantined")
 _NONE_YET = "No reviews yet. They come by themselves; by hand: whet review run --session ID"
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
 
 @click.group(
@@ -57,11 +55,11 @@ def review() -> None:
 )
 @click.option("--focus", default="", metavar="TEXT", help="What to look at above all.")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only memory, or only skills.")
-@_as_json
+@json_option
 @click.pass_obj
 def run(home: Home, name: str, focus: str, kinds: tuple[Kind, ...], as_json: bool) -> None:
     """Review a session now and say what was saved."""
-    _must_exist(home)
+    stored.must_exist(home)
 
     async def work(found: ReviewRunner) -> tuple[str, ReviewFinished | None]:
         session_id = await found.database.read(lambda db: sessions.resolve(db, name))
@@ -84,7 +82,7 @@ def run(home: Home, name: str, focus: str, kinds: tuple[Kind, ...], as_json: boo
 @review.command("list")
 @click.option("--session", "name", default="", metavar="ID", help="Only of this session.")
 @click.option("-n", "--limit", default=20, type=click.IntRange(1), show_default=True, help="How many.")
-@_as_json
+@json_option
 @click.pass_obj
 def list_(home: Home, name: str, limit: int, as_json: bool) -> None:
     """List reviews with their tokens, cached share and cost, and what today's came to."""
@@ -94,7 +92,7 @@ def list_(home: Home, name: str, limit: int, as_json: bool) -> None:
         session_id = sessions.resolve(db, name) if name else ""
         return reviews.list_reviews(db, limit, session_id=session_id), reviews.spent_since(db, since)
 
-    rows, spent = _read(home, read) if home.database.exists() else ([], DaySpending(0, 0, 0.0))
+    rows, spent = stored.read(home, read) if home.database.exists() else ([], DaySpending(0, 0, 0.0))
     if as_json:
         return emit_json({"reviews": [_facts(row) for row in rows], "today": spent})
     if not rows:
@@ -106,7 +104,7 @@ def list_(home: Home, name: str, limit: int, as_json: bool) -> None:
 @review.command("show")
 @click.argument("name", metavar="REVIEW")
 @click.option("--full", is_flag=True, help="Tool calls with their arguments and results in full.")
-@_as_json
+@json_option
 @click.pass_obj
 def show(home: Home, name: str, full: bool, as_json: bool) -> None:
     """Show one review: why it ran, what it cost, what it saved, and all that was said in it."""
@@ -117,23 +115,23 @@ def show(home: Home, name: str, full: bool, as_json: bool) -> None:
         said = search.around(db, child, 0, 0, _EVERYTHING) if child else []
         return ledger.of_task(db, row.id), said
 
-    written, said = _read(home, read)
+    written, said = stored.read(home, read)
     if as_json:
         messages = [{"seq": seq, **msgspec.to_builtins(message)} for seq, message in said]
         return emit_json({**_facts(row), "writes": written, "messages": messages})
     lines = [*_head(row), *(_written(one) for one in written), ""]
     if row.review_session_id:
-        session = _read(home, lambda db: sessions.get(db, row.review_session_id))
+        session = stored.read(home, lambda db: sessions.get(db, row.review_session_id))
         lines.append(render(session, [message for _, message in said], full=full))
     output.print_long("\n".join(lines))
 
 
 @review.command("inbox")
-@_as_json
+@json_option
 @click.pass_obj
 def inbox(home: Home, as_json: bool) -> None:
     """List what waits for your word: asked for by review.writes, or resting on text that is not trusted."""
-    rows = _read(home, lambda db: ledger.select(db, states=_WAITING)) if home.database.exists() else []
+    rows = stored.read(home, lambda db: ledger.select(db, states=_WAITING)) if home.database.exists() else []
     if as_json:
         return emit_json({"inbox": rows})
     if not rows:
@@ -153,7 +151,7 @@ def inbox(home: Home, as_json: bool) -> None:
 
 @review.command("accept")
 @click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
-@_as_json
+@json_option
 @click.pass_obj
 def accept(home: Home, ids: tuple[int, ...], as_json: bool) -> None:
     """Let changes that wait come into force."""
@@ -162,7 +160,7 @@ def accept(home: Home, ids: tuple[int, ...], as_json: bool) -> None:
 
 @review.command("reject")
 @click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
-@_as_json
+@json_option
 @click.pass_obj
 def reject(home: Home, ids: tuple[int, ...], as_json: bool) -> None:
     """Drop changes that wait; the ledger keeps that they were made and dropped."""
@@ -177,7 +175,7 @@ def _decide(
     *,
     as_json: bool,
 ) -> None:
-    _must_exist(home)
+    stored.must_exist(home)
 
     async def work(found: ReviewRunner) -> list[LedgerRow]:
         return [await decide(found, id_) for id_ in ids]
@@ -196,22 +194,9 @@ async def _with_reviews(home: Home, work: Callable[[ReviewRunner], Awaitable[T]]
         return await work(found)
 
 
-def _read(home: Home, work: Callable[[apsw.Connection], T]) -> T:
-    database = StateDatabase.open(home.database, SystemClock())
-    try:
-        return database.read_now(work)
-    finally:
-        database.close()
-
-
-def _must_exist(home: Home) -> None:
-    if not home.database.exists():
-        raise NotFound("there are no sessions yet", hint="begin one: whet")
-
-
 def _find(home: Home, name: str) -> ReviewRow:
-    _must_exist(home)
-    found = _read(home, lambda db: reviews.list_reviews(db, 2, review_id=name)) if name else []
+    stored.must_exist(home)
+    found = stored.read(home, lambda db: reviews.list_reviews(db, 2, review_id=name)) if name else []
     if len(found) != 1:
         what = f"{name!r} fits several reviews" if found else f"there is no review {name!r}"
         raise NotFound(what, hint="whet review list")
@@ -231,30 +216,21 @@ def _facts(row: ReviewRow) -> dict[str, Any]:
 
 def _table(rows: list[ReviewRow]) -> str:
     now = SystemClock().now()
-    shape = [
-        Column("id"),
-        Column("when", rank=2),
-        Column("session", rank=4),
-        Column("state"),
-        Column("tokens", right=True, rank=3),
-        Column("cached", right=True, rank=3),
-        Column("cost", right=True, rank=3),
-        Column("what came of it", grows=True, least=14),
+    shape: list[Column[ReviewRow]] = [
+        Column("id", lambda row: row.id),
+        Column("when", lambda row: output.age(row.finished or row.created, now), rank=2),
+        Column("session", lambda row: row.session_id, rank=4),
+        Column("state", lambda row: row.state),
+        Column("tokens", lambda row: count(row.usage.total_tokens), right=True, rank=3),
+        Column("cached", _cached, right=True, rank=3),
+        Column("cost", lambda row: output.cost(row.usage.cost_usd), right=True, rank=3),
+        Column("what came of it", _outcome, grows=True, least=14),
     ]
-    cells = [
-        [
-            row.id,
-            output.age(row.finished or row.created, now),
-            row.session_id,
-            row.state,
-            count(row.usage.total_tokens),
-            f"{row.usage.cache_hit_ratio:.0%}" if row.usage.prompt_tokens else "",
-            output.cost(row.usage.cost_usd),
-            _outcome(row),
-        ]
-        for row in rows
-    ]
-    return output.table(shape, cells)
+    return output.table(rows, shape)
+
+
+def _cached(row: ReviewRow) -> str:
+    return f"{row.usage.cache_hit_ratio:.0%}" if row.usage.prompt_tokens else ""
 
 
 def _outcome(row: ReviewRow) -> str:

@@ -13,6 +13,7 @@ import apsw
 import click
 
 from whet import log
+from whet.cli import stored
 from whet.cli.launch import (
     ChatOptions,
     approvals_option,
@@ -21,21 +22,19 @@ from whet.cli.launch import (
     model_options,
     workspace_of,
 )
-from whet.cli.output import Column, age, emit_json, table
+from whet.cli.output import Column, age, emit, emit_rows, json_option
 from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, WhetError
 from whet.serve import tokens
-from whet.store.database import StateDatabase
 
 if TYPE_CHECKING:
     from whet.app.hosted import SessionHost
 
 T = TypeVar("T")
 _LOCAL = ("127.0.0.1", "::1", "localhost")
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
 
 @click.group(
@@ -91,60 +90,45 @@ def token() -> None:
     show_default=True,
     help="chat: its own sessions; guest: with a memory of its own too; owner: everything.",
 )
-@_as_json
+@json_option
 @click.pass_obj
 def create(home: Home, name: str, role: Any, as_json: bool) -> None:
     """Make a token for NAME (a program, a device) and print it, this once."""
     row, secret = _change(home, lambda db: tokens.make(db, name, role, SystemClock()))
-    if as_json:
-        return emit_json({"id": row.id, "name": row.name, "role": row.role, "token": secret})
-    click.echo(secret)
+    emit({"id": row.id, "name": row.name, "role": row.role, "token": secret}, secret, as_json=as_json)
 
 
 @token.command("list")
-@_as_json
+@json_option
 @click.pass_obj
 def list_(home: Home, as_json: bool) -> None:
     """List tokens; their secrets are nowhere."""
     rows = _change(home, tokens.TOKENS.all)
-    if as_json:
-        return emit_json({"tokens": rows})
-    if not rows:
-        return click.echo(
-            "No token yet. The first start of `whet serve` makes one; or: whet serve token create NAME"
-        )
     now = SystemClock().now()
-    shape = [
-        Column("id", rank=2),
-        Column("name", grows=True),
-        Column("role"),
-        Column("made", rank=1),
-        Column("state"),
+    shape: list[Column[tokens.ApiTokenRow]] = [
+        Column("id", lambda row: row.id, rank=2),
+        Column("name", lambda row: printable(row.name), grows=True),
+        Column("role", lambda row: row.role),
+        Column("made", lambda row: age(row.created, now), rank=1),
+        Column("state", lambda row: "revoked" if row.revoked else "in use"),
     ]
-    cells = [
-        [row.id, printable(row.name), row.role, age(row.created, now), "revoked" if row.revoked else "in use"]
-        for row in rows
-    ]
-    click.echo(table(shape, cells))
+    none = "No token yet. The first start of `whet serve` makes one; or: whet serve token create NAME"
+    emit_rows(rows, shape, {"tokens": rows}, none=none, as_json=as_json)
 
 
 @token.command("revoke")
 @click.argument("name")
-@_as_json
+@json_option
 @click.pass_obj
 def revoke(home: Home, name: str, as_json: bool) -> None:
     """Take the token NAME (or its id) back: calls end at once, streams within seconds."""
     row = _change(home, lambda db: tokens.revoke(db, name, iso(SystemClock().now())))
-    emit_json({"revoked": row}) if as_json else click.echo(f"revoked {printable(row.name)} ({row.role})")
+    emit({"revoked": row}, f"revoked {printable(row.name)} ({row.role})", as_json=as_json)
 
 
 def _change(home: Home, work: Callable[[apsw.Connection], T]) -> T:
     home.ensure()
-    database = StateDatabase.open(home.database, SystemClock())
-    try:
-        return database.write_now(work)
-    finally:
-        database.close()
+    return stored.write(home, work)
 
 
 def _serve(home: Home, options: dict[str, Any]) -> None:
@@ -157,14 +141,8 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
     from whet.serve.run import serve as run  # noqa: PLC0415
     from whet.serve.site import SiteTimings  # noqa: PLC0415
 
-    listening = ServeOptions(
-        host=options["host"],
-        port=options["port"],
-        hosts=options["hosts"],
-        public_url=options["public_url"],
-        has_web=options["web"],
-        drain_s=options["drain_s"],
-    )
+    named = ("host", "port", "hosts", "public_url", "drain_s")
+    listening = ServeOptions(has_web=options["web"], **{name: options[name] for name in named})
     flags = model_flags(options) | {
         "approval.mode": options["approvals"],
         "tools.workspace": options["workspace"] or None,

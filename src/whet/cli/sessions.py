@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import apsw
 import click
 
-from whet.cli import output
-from whet.cli.output import Column, emit_json, styled
+from whet.cli import output, stored
+from whet.cli.output import Column, emit, emit_json, json_option, styled
 from whet.cli.transcript import render
 from whet.cli.wording import count, cut, printable
 from whet.clock import SystemClock
@@ -41,8 +41,6 @@ _FORMATS: dict[str, Callable[[apsw.Connection, str], Iterable[str]]] = {
 }
 _NONE_YET = "No sessions yet. Begin one: whet"
 
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-
 
 @click.group(help="List, show, search, export and delete conversations.")
 def sessions() -> None:
@@ -63,20 +61,9 @@ def complete_session(ctx: click.Context, param: click.Parameter, incomplete: str
 _session = click.argument("session", shell_complete=complete_session)
 
 
-@contextmanager
-def _opened(home: Home) -> Generator[StateDatabase]:
-    database = StateDatabase.open(home.database, SystemClock())
-    try:
-        yield database
-    finally:
-        database.close()
-
-
 def _read(home: Home, work: Callable[[apsw.Connection], T]) -> T:
-    if not home.database.exists():
-        raise NotFound("there are no sessions yet", hint="begin one: whet")
-    with _opened(home) as database:
-        return database.read_now(work)
+    stored.must_exist(home)
+    return stored.read(home, work)
 
 
 @sessions.command("list")
@@ -84,7 +71,7 @@ def _read(home: Home, work: Callable[[apsw.Connection], T]) -> T:
 @click.option("-n", "--limit", default=20, type=click.IntRange(1), show_default=True, help="How many.")
 @click.option("--here", is_flag=True, help="Only those of this folder.")
 @click.option("--all-kinds", is_flag=True, help="Delegated tasks and reviews too.")
-@_as_json
+@json_option
 @click.pass_obj
 def list_(home: Home, words: tuple[str, ...], limit: int, here: bool, all_kinds: bool, as_json: bool) -> None:
     """List the latest sessions; WORDS narrow them down by title or id."""
@@ -96,7 +83,7 @@ def list_(home: Home, words: tuple[str, ...], limit: int, here: bool, all_kinds:
     rows: list[SessionRow] = []
     total = 0
     if home.database.exists():
-        with _opened(home) as database:
+        with stored.opened(home) as database:
             rows = database.read_now(lambda db: store.list_sessions(db, limit, **filters))
             total = database.read_now(store.count)
     if as_json:
@@ -110,32 +97,27 @@ def list_(home: Home, words: tuple[str, ...], limit: int, here: bool, all_kinds:
 
 def _table(rows: list[SessionRow]) -> str:
     now = SystemClock().now()
-    shape = [
-        Column("id"),
-        Column("last active", rank=2),
-        Column("turns", right=True, rank=3),
-        Column("tokens", right=True, rank=5),
-        Column("cost", right=True, rank=4),
-        Column("title", grows=True, least=16),
-    ]
-    cells = [
+    return output.table(
+        rows,
         [
-            row.id,
-            output.age(row.last_active, now),
-            str(row.turns),
-            count(row.usage.total_tokens),
-            output.cost(row.usage.cost_usd),
-            ("[private] " if row.private else "") + (row.title or "(untitled)"),
-        ]
-        for row in rows
-    ]
-    return output.table(shape, cells)
+            Column("id", lambda row: row.id),
+            Column("last active", lambda row: output.age(row.last_active, now), rank=2),
+            Column("turns", lambda row: str(row.turns), right=True, rank=3),
+            Column("tokens", lambda row: count(row.usage.total_tokens), right=True, rank=5),
+            Column("cost", lambda row: output.cost(row.usage.cost_usd), right=True, rank=4),
+            Column("title", _titled, grows=True, least=16),
+        ],
+    )
+
+
+def _titled(row: SessionRow) -> str:
+    return ("[private] " if row.private else "") + (row.title or "(untitled)")
 
 
 @sessions.command("show")
 @_session
 @click.option("--full", is_flag=True, help="Tool calls with their arguments and results in full.")
-@_as_json
+@json_option
 @click.pass_obj
 def show(home: Home, session: str, full: bool, as_json: bool) -> None:
     """Show what was said in a session."""
@@ -158,13 +140,13 @@ def show(home: Home, session: str, full: bool, as_json: bool) -> None:
 @click.option("--role", type=click.Choice(["user", "assistant", "tool"]), help="Only what this role said.")
 @click.option("--since", metavar="DATE", help="Only since this date, e.g. 2026-11-01.")
 @click.option("--private", is_flag=True, help="Private sessions too.")
-@_as_json
+@json_option
 @click.pass_obj
 def search(home: Home, words: tuple[str, ...], limit: int, **given: Any) -> None:
     """Search everything that was said; "quoted words" stand together."""
     hits: list[Hit] = []
     if home.database.exists():
-        with _opened(home) as database:
+        with stored.opened(home) as database:
             scope = index.SearchScope(
                 role=given["role"], since=given["since"], include_private=given["private"]
             )
@@ -217,10 +199,10 @@ def export(home: Home, names: tuple[str, ...], everything: bool, **given: Any) -
 
     def work(db: apsw.Connection) -> list[str]:
         ids = _public(db) if everything else [store.resolve(db, name) for name in names]
-        with _writer(given["target"], force=given["force"]) as emit:
+        with _writer(given["target"], force=given["force"]) as put:
             for number, session_id in enumerate(ids, start=1):
                 for piece in write(db, session_id):
-                    emit(piece, f"session {number} of {len(ids)}")
+                    put(piece, f"session {number} of {len(ids)}")
         return ids
 
     ids = _read(home, work)
@@ -247,11 +229,11 @@ def _writer(target: str, *, force: bool) -> Generator[Callable[[str, str], None]
     try:
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
 
-            def emit(piece: str, done: str) -> None:
+            def put(piece: str, done: str) -> None:
                 file.write(piece)
                 progress.update(done)
 
-            yield emit
+            yield put
         part.replace(path)
     except OSError as error:
         raise ConfigError(
@@ -265,7 +247,7 @@ def _writer(target: str, *, force: bool) -> Generator[Callable[[str, str], None]
 @sessions.command("rename")
 @_session
 @click.argument("title", nargs=-1, required=True)
-@_as_json
+@json_option
 @click.pass_obj
 def rename(home: Home, session: str, title: tuple[str, ...], as_json: bool) -> None:
     """Give a session another title."""
@@ -277,7 +259,7 @@ def rename(home: Home, session: str, title: tuple[str, ...], as_json: bool) -> N
 @sessions.command("private")
 @_session
 @click.option("--off", is_flag=True, help="Show it again.")
-@_as_json
+@json_option
 @click.pass_obj
 def private(home: Home, session: str, off: bool, as_json: bool) -> None:
     """Keep a session out of search, bulk export and learning."""
@@ -291,24 +273,19 @@ def _change(home: Home, name: str, work: Callable[[apsw.Connection, str], None])
         work(db, session_id)
         return store.get(db, session_id)
 
-    if not home.database.exists():
-        raise NotFound("there are no sessions yet", hint="begin one: whet")
-    with _opened(home) as database:
-        return database.write_now(change)
+    stored.must_exist(home)
+    return stored.write(home, change)
 
 
 def _say(row: SessionRow, text: str, as_json: bool) -> None:
-    if as_json:
-        emit_json({"session": row})
-    else:
-        click.echo(printable(text))
+    emit({"session": row}, printable(text), as_json=as_json)
 
 
 @sessions.command("delete")
 @click.argument("names", metavar="SESSION...", nargs=-1, shell_complete=complete_session)
 @click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 @click.option("--remains", is_flag=True, help="Only take what was deleted before out of the file.")
-@_as_json
+@json_option
 @click.pass_obj
 def delete(home: Home, names: tuple[str, ...], yes: bool, remains: bool, as_json: bool) -> None:
     """Delete sessions and all that was said in them, for good.
@@ -320,7 +297,7 @@ def delete(home: Home, names: tuple[str, ...], yes: bool, remains: bool, as_json
     rows = _read(home, lambda db: [store.get(db, store.resolve(db, name)) for name in names])
     if not yes and rows:
         _confirm(rows)
-    with _opened(home) as database:
+    with stored.opened(home) as database:
         gone = database.write_now(lambda db: _delete_all(db, rows))
         write_anew(database, gone)
     if as_json:
@@ -368,12 +345,12 @@ def _confirm(rows: list[SessionRow]) -> None:
 
 
 @sessions.command("stats")
-@_as_json
+@json_option
 @click.pass_obj
 def stats(home: Home, as_json: bool) -> None:
     """Sum up what is stored."""
     if not home.database.exists():
-        return emit_json({"sessions": 0}) if as_json else click.echo(_NONE_YET)
+        return emit({"sessions": 0}, _NONE_YET, as_json=as_json)
     found = _read(home, store.stats)
     if as_json:
         return emit_json(found)

@@ -12,7 +12,7 @@ import click
 
 from whet.cli.learned import as_object, change_lines, changes_table, with_desk
 from whet.cli.learned_stats import skills_retire, skills_stats
-from whet.cli.output import Column, emit_json, print_long, table, wrapped
+from whet.cli.output import Column, emit, emit_json, json_option, print_long, table, wrapped
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
@@ -24,8 +24,6 @@ from whet.plugins.install import clone, is_git
 from whet.store import learned, ledger
 from whet.store.learned import Mark, Use
 from whet.store.ledger import LedgerRow
-
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
 
 @click.group(help="List, read, install, check and pin skills.")
@@ -39,7 +37,7 @@ for _command in (skills_stats, skills_retire):
 
 @skills.command("list")
 @click.argument("words", nargs=-1)
-@_as_json
+@json_option
 @click.pass_obj
 def list_(home: Home, words: tuple[str, ...], as_json: bool) -> None:
     """List skills, or those that fit WORDS."""
@@ -72,26 +70,28 @@ def list_(home: Home, words: tuple[str, ...], as_json: bool) -> None:
         return click.echo(
             "No skill fits. All of them: whet skills list" if query else "There are no skills yet."
         )
-    shape = [
-        Column("name"),
-        Column("from", rank=2),
-        Column("uses", right=True, rank=3),
-        Column("description", grows=True, least=20),
+    shape: list[Column[SkillInfo]] = [
+        Column("name", lambda info: info.name),
+        Column("from", lambda info: _source(info, marks.get(info.name)), rank=2),
+        Column("uses", lambda info: str(uses.get(info.name, 0)), right=True, rank=3),
+        Column("description", _about, grows=True, least=20),
     ]
-    click.echo(table(shape, [_cells(info, marks.get(info.name), uses.get(info.name, 0)) for info in shown]))
+    click.echo(table(shown, shape))
 
 
-def _cells(info: SkillInfo, mark: Mark | None, uses: int) -> list[str]:
+def _source(info: SkillInfo, mark: Mark | None) -> str:
     pinned = " (pinned)" if mark is not None and mark.pinned else ""
-    source = "installed" if mark is not None and mark.source else info.source
-    about = f"can't be used: {info.problem}" if info.problem else info.description
-    return [info.name, source + pinned, str(uses), printable(about)]
+    return ("installed" if mark is not None and mark.source else info.source) + pinned
+
+
+def _about(info: SkillInfo) -> str:
+    return printable(f"can't be used: {info.problem}" if info.problem else info.description)
 
 
 @skills.command("show")
 @click.argument("name")
 @click.argument("file", default="")
-@_as_json
+@json_option
 @click.pass_obj
 def show(home: Home, name: str, file: str, as_json: bool) -> None:
     """Show a skill as the agent reads it, or one of its files."""
@@ -109,14 +109,14 @@ def show(home: Home, name: str, file: str, as_json: bool) -> None:
 @click.argument("name", required=False)
 @click.option("--waiting", is_flag=True, help="Only what waits for your yes.")
 @click.option("--limit", type=click.IntRange(1), default=30, show_default=True, help="How many.")
-@_as_json
+@json_option
 @click.pass_obj
 def log(home: Home, name: str | None, waiting: bool, limit: int, as_json: bool) -> None:
     """List changes to skills, or to the skill NAME; a change's number instead tells all of it."""
     if name is not None and name.isdigit():
         number = int(name)
         row = with_desk(home, lambda desk: desk.change(number))
-        return emit_json(as_object(row)) if as_json else click.echo("\n".join(change_lines(row)))
+        return emit(as_object(row), "\n".join(change_lines(row)), as_json=as_json)
 
     async def read(desk: LearningService) -> tuple[list[LedgerRow], list[Use]]:
         def work(db: apsw.Connection) -> tuple[list[LedgerRow], list[Use]]:
@@ -138,7 +138,7 @@ def log(home: Home, name: str | None, waiting: bool, limit: int, as_json: bool) 
 
 @skills.command("validate")
 @click.argument("path", type=click.Path(path_type=Path))
-@_as_json
+@json_option
 @click.pass_obj
 def validate(home: Home, path: Path, as_json: bool) -> None:
     """Check a skill's folder: front matter, size, paths, and what its text might do."""
@@ -163,7 +163,7 @@ def validate(home: Home, path: Path, as_json: bool) -> None:
 @skills.command("install")
 @click.argument("source")
 @click.option("--yes", is_flag=True, help="Don't ask.")
-@_as_json
+@json_option
 @click.pass_obj
 def install(home: Home, source: str, yes: bool, as_json: bool) -> None:
     """Install the skills of a folder or of a git repository; nothing of them is run.

@@ -8,7 +8,7 @@ import click
 
 from whet.cli.learned import as_object, change_lines, with_desk
 from whet.cli.memory import require_home
-from whet.cli.output import emit_json, wrapped
+from whet.cli.output import emit, emit_json, json_option, wrapped
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
@@ -19,22 +19,19 @@ from whet.memory.purge import Purged
 from whet.memory.wording import summary
 from whet.store import ledger, sessions
 
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 _BY_HAND = Origin("user", execution_context="command line")
 _WOULD = {"take back": "would take back", "drop": "would drop", "keep": "would keep"}
 
 
 @click.command(help="Take a learned change back; an undo can be undone too.")
 @click.argument("change", type=int)
-@_as_json
+@json_option
 @click.pass_obj
 def undo(home: Home, change: int, as_json: bool) -> None:
     """Take back CHANGE, as `whet memory log` and `whet skills log` number it: whet undo 12"""
     require_home(home)
     row = with_desk(home, lambda desk: desk.undo(change, _BY_HAND))
-    if as_json:
-        return emit_json(as_object(row))
-    click.echo("\n".join(change_lines(row)))
+    emit(as_object(row), "\n".join(change_lines(row)), as_json=as_json)
 
 
 @click.command(help="Take back all that was learned from a session.")
@@ -42,7 +39,7 @@ def undo(home: Home, change: int, as_json: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Only say what would be taken back.")
 @click.option("--purge", is_flag=True, help="Take the words out of the ledger too, for good.")
 @click.option("-y", "--yes", is_flag=True, help="With --purge: don't ask.")
-@_as_json
+@json_option
 @click.pass_obj
 def forget(home: Home, session_id: str, dry_run: bool, purge: bool, yes: bool, as_json: bool) -> None:
     """Take back what rests on a session, skills compiled from it included.

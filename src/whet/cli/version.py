@@ -7,14 +7,15 @@ import platform
 import click
 
 from whet import __version__
-from whet.cli.output import emit_json
+from whet.cli.output import emit_json, json_option
 
 
 @click.command(help="Print the version; with --json also Python's and the system's.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@json_option
 def version(as_json: bool = False) -> None:
     """Print the version."""
     if as_json:
-        emit_json({"whet": __version__, "python": platform.python_version(), "system": platform.platform()})
-    else:
-        click.echo(f"whet {__version__}")
+        return emit_json(
+            {"whet": __version__, "python": platform.python_version(), "system": platform.platform()}
+        )
+    click.echo(f"whet {__version__}")

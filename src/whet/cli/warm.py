@@ -15,7 +15,8 @@ import click
 import msgspec
 
 from whet.app.warm_desk import Built, Listed, WarmTemplates
-from whet.cli.output import Column, ProgressLine, emit_json, styled, table, wrapped
+from whet.cli import stored
+from whet.cli.output import Column, ProgressLine, emit_json, json_option, styled, table, wrapped
 from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -30,8 +31,6 @@ from whet.warm.compose import BuildOptions
 from whet.warm.mine import MiningScope
 from whet.warm.rates import Rate, Rates
 from whet.warm.template import Template, encode
-
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
 
 @click.group(
@@ -62,7 +61,7 @@ def warm() -> None:
     help="Tokens.",
 )
 @click.option("--with-changes", is_flag=True, help="Take calls that run programs or change files too.")
-@_as_json
+@json_option
 @click.pass_obj
 def build(home: Home, name: str, as_json: bool, **given: Any) -> None:
     """Mine the store for calls that worked and save them as template NAME."""
@@ -90,7 +89,7 @@ def build(home: Home, name: str, as_json: bool, **given: Any) -> None:
 
 
 @warm.command("list")
-@_as_json
+@json_option
 @click.pass_obj
 def list_(home: Home, as_json: bool) -> None:
     """List templates and what they were seen to do: held out minus warm, error rate of the first 10 calls."""
@@ -101,15 +100,17 @@ def list_(home: Home, as_json: bool) -> None:
     if not rows:
         click.echo("No template yet. Build one from your sessions: whet warm build NAME")
         return
-    shape = [
-        Column("name", grows=True),
-        Column("examples", right=True, rank=2),
-        Column("warm", right=True, rank=1),
-        Column("held out", right=True, rank=1),
-        Column("fewer errors", rank=0),
-        Column("state", grows=True, least=6, rank=3),
+    shape: list[Column[Listed]] = [
+        Column("name", lambda row: printable(row.name), grows=True),
+        Column(
+            "examples", lambda row: "" if row.state == "broken" else str(row.examples), right=True, rank=2
+        ),
+        Column("warm", lambda row: str(row.warm_sessions), right=True, rank=1),
+        Column("held out", lambda row: str(row.held_out_sessions), right=True, rank=1),
+        Column("fewer errors", _gap, rank=0),
+        Column("state", _verdict, grows=True, least=6, rank=3),
     ]
-    click.echo(table(shape, [_cells(row) for row in rows]))
+    click.echo(table(rows, shape))
     for row in rows:
         if row.problem:
             click.echo(wrapped(f"{printable(row.name)}: {printable(row.problem)}"), err=True)
@@ -118,7 +119,7 @@ def list_(home: Home, as_json: bool) -> None:
 @warm.command("show")
 @click.argument("name")
 @click.option("--why", is_flag=True, help="Say of each example why it was chosen and where it is from.")
-@_as_json
+@json_option
 @click.pass_obj
 def show(home: Home, name: str, why: bool, as_json: bool) -> None:
     """Show a template's examples, and which of them are stale."""
@@ -143,7 +144,7 @@ def delete(home: Home, name: str) -> None:
 
 
 @warm.command("stats")
-@_as_json
+@json_option
 @click.pass_obj
 def stats(home: Home, as_json: bool) -> None:
     """Show error rates by tool, position and session length, and whether long sessions err less."""
@@ -154,7 +155,7 @@ def stats(home: Home, as_json: bool) -> None:
 
 @warm.command("label")
 @click.option("--again", is_flag=True, help="Judge calls anew that have an outcome.")
-@_as_json
+@json_option
 @click.pass_obj
 def label(home: Home, again: bool, as_json: bool) -> None:
     """Judge how the calls of old sessions went; new sessions are judged as they go."""
@@ -193,12 +194,8 @@ def export(home: Home, name: str, file: Path | None) -> None:
 def _desk(home: Home) -> Generator[WarmTemplates]:
     home.ensure()
     load_secrets(home, os.environ)  # so that their values are known to the redaction
-    clock = SystemClock()
-    database = StateDatabase.open(home.database, clock)
-    try:
-        yield WarmTemplates(home, database, clock)
-    finally:
-        database.close()
+    with stored.opened(home) as database:
+        yield WarmTemplates(home, database, SystemClock())
 
 
 @contextmanager
@@ -246,16 +243,12 @@ def _say_built(built: Built) -> None:
     click.echo(f"see it: whet warm show {template.name} --why")
 
 
-def _cells(row: Listed) -> list[str]:
-    gap = interval(row.uplift) if row.uplift else ("too few" if row.verdict == "too few" else "")
-    return [
-        printable(row.name),
-        str(row.examples) if row.state != "broken" else "",
-        str(row.warm_sessions),
-        str(row.held_out_sessions),
-        gap,
-        row.state if row.verdict in ("", "too few") else f"{row.state}, {row.verdict}",
-    ]
+def _gap(row: Listed) -> str:
+    return interval(row.uplift) if row.uplift else ("too few" if row.verdict == "too few" else "")
+
+
+def _verdict(row: Listed) -> str:
+    return row.state if row.verdict in ("", "too few") else f"{row.state}, {row.verdict}"
 
 
 def interval(found: Interval) -> str:
@@ -308,13 +301,13 @@ def _say_rates(rates: Rates) -> None:
         ("position in the session", rates.by_position),
         ("calls of the session", rates.by_length),
     ):
-        shape = [
-            Column(title, grows=True),
-            Column("calls", right=True, rank=1),
-            Column("errors", right=True, rank=2),
-            Column("rate", right=True),
+        shape: list[Column[Rate]] = [
+            Column(title, lambda row: printable(row.label), grows=True),
+            Column("calls", lambda row: f"{row.calls:,}", right=True, rank=1),
+            Column("errors", lambda row: f"{row.failed:,}", right=True, rank=2),
+            Column("rate", _rate, right=True),
         ]
-        click.echo(table(shape, [_rate_cells(row) for row in rows]) + "\n")
+        click.echo(table(rows, shape) + "\n")
     if rates.compared:
         click.echo(
             f"Later half minus earlier half of the same session and tool: {interval(rates.within)} points"
@@ -322,6 +315,5 @@ def _say_rates(rates: Rates) -> None:
     click.echo(wrapped(rates.verdict))
 
 
-def _rate_cells(row: Rate) -> list[str]:
-    text = f"{row.rate.estimate:.1%} ({row.rate.low:.1%} to {row.rate.high:.1%})"
-    return [printable(row.label), f"{row.calls:,}", f"{row.failed:,}", text]
+def _rate(row: Rate) -> str:
+    return f"{row.rate.estimate:.1%} ({row.rate.low:.1%} to {row.rate.high:.1%})"

@@ -27,7 +27,7 @@ from whet.contract.events import (
     ToolFinished,
     TurnEnd,
 )
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, subject_of
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\)|[@-Z\\-_])", re.DOTALL)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -36,8 +36,6 @@ _TELLING = re.compile(r"error|fail|fatal|exception|not found|no such|denied|cann
 _STATUS = re.compile(r"\[exit -?\d+[^\]]*\]")
 _EXCEPTION = re.compile(r"[\w.]+(?:Error|Exception|Warning)\b.*\S")
 _ABOUT_COLUMNS = 120
-# What a tool's call is about, in the order of telling most.
-_SUBJECTS = ("command", "path", "file_path", "url", "pattern", "query", "question", "name", "action", "goal")
 
 
 def printable(text: str) -> str:
@@ -127,10 +125,7 @@ def subject(arguments: str) -> str:
     if not isinstance(parsed, Mapping):
         return arguments
     values: dict[str, object] = dict(parsed)  # pyright: ignore[reportUnknownArgumentType]  JSON from a model
-    for key in _SUBJECTS:
-        if isinstance(value := values.get(key), str) and value:
-            return value
-    return next((value for value in values.values() if isinstance(value, str)), "")
+    return subject_of(values) or next((value for value in values.values() if isinstance(value, str)), "")
 
 
 def call_line(name: str, about: str, width: int, *, mark: str, tail: str) -> str:

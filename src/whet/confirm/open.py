@@ -82,12 +82,12 @@ def open_service(
 
 def make_first_tokens(service: ConfirmService, where: Places) -> list[Path]:
     """Where no token was ever made, make one that submits and one that approves; gives their files (0600)."""
-    if service.database.read(tokens.all_tokens):
+    if service.database.read(tokens.TOKENS.all):
         return []
 
     def make(db: apsw.Connection) -> dict[str, str]:
         tx = Tx(db, service.timeline.now_s(), service.key)
-        if tokens.all_tokens(db):
+        if tokens.TOKENS.all(db):
             return {}
         made = {"submit": "agent", "approve": "owner"}
         return {role: tokens.create(tx, name, role, by=BY_START)[1] for role, name in made.items()}

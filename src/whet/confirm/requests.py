@@ -12,15 +12,13 @@ import msgspec
 from whet.confirm.ledger import Tx
 from whet.confirm.records import BY_TIMEOUT, ApprovalPlan, Caller, ConfirmRequest, Status, Verdict, Vote
 
-_COLUMNS = (
-    "seq, id, action, description, details, requester, session_key, principal, status, created_at,"
-    " expires_at, timeout_seconds, resolved_at, resolved_by, reason, digest, plan, policy_version,"
-    " is_high_risk, accepts_edits, original, edited_by, callback_url, escalated_at, consumed_at, consumed_by,"
-    " consume_key, executed_at, execution, execution_note"
-)
+_FIELDS = ConfirmRequest.__struct_fields__
+_COLUMNS = ", ".join(name.removesuffix("_json") for name in _FIELDS)
 ONE = f"SELECT {_COLUMNS} FROM requests WHERE id = ?"
-_STATUS, _EXPIRES, _RESOLVED, _RESOLVED_BY, _PLAN = 8, 10, 12, 13, 16
-_RISK, _EDITS = 18, 19
+_STATUS, _EXPIRES, _RESOLVED, _RESOLVED_BY, _PLAN, _RISK, _EDITS = map(
+    _FIELDS.index,
+    ("status", "expires_at", "resolved_at", "resolved_by", "plan", "is_high_risk", "accepts_edits"),
+)
 _decode_plan = msgspec.json.Decoder(ApprovalPlan).decode
 _encode_plan = msgspec.json.Encoder(order="deterministic").encode
 
@@ -71,37 +69,16 @@ def insert(tx: Tx, request: ConfirmRequest, keys: RequestKeys) -> None:
         if plan.escalate_to and request.status == "pending"
         else None
     )
+    stored = (name for name in _FIELDS if name not in ("seq", "plan"))
+    cells = {name.removesuffix("_json"): getattr(request, name) for name in stored} | {
+        "action_key": keys.action,
+        "plan": plan_text(plan),
+        "escalates_at": escalates_at,
+        "rate_number": keys.rate_number,
+    }
+    marks = ",".join("?" * len(cells))
     tx.connection.execute(
-        "INSERT INTO requests (id, action, action_key, description, details, requester, session_key,"
-        " principal, status, created_at, expires_at, timeout_seconds, resolved_at, resolved_by, reason,"
-        " digest, plan,"
-        " policy_version, is_high_risk, accepts_edits, callback_url, escalates_at, rate_number)"
-        " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-        (
-            request.id,
-            request.action,
-            keys.action,
-            request.description,
-            request.details_json,
-            request.requester,
-            request.session_key,
-            request.principal,
-            request.status,
-            at_s,
-            request.expires_at,
-            request.timeout_seconds,
-            request.resolved_at,
-            request.resolved_by,
-            request.reason,
-            request.digest,
-            plan_text(plan),
-            request.policy_version,
-            int(request.is_high_risk),
-            int(request.accepts_edits),
-            request.callback_url,
-            escalates_at,
-            keys.rate_number,
-        ),
+        f"INSERT INTO requests ({', '.join(cells)}) VALUES ({marks})", tuple(cells.values())
     )
     _record_new(tx, request)
     if keys.idempotency:
@@ -112,24 +89,17 @@ def insert(tx: Tx, request: ConfirmRequest, keys: RequestKeys) -> None:
 
 
 def _record_new(tx: Tx, request: ConfirmRequest) -> None:
-    data: dict[str, object] = {
-        "action": request.action,
-        "digest": request.digest,
-        "created_at": request.created_at,
-        "expires_at": request.expires_at,
-        "policy_version": request.policy_version,
-    }
+    data = _named(request, "action", "digest", "created_at", "expires_at", "policy_version")
     if request.plan.rule:
         data["rule"] = request.plan.rule
     tx.record("submitted", request.id, request.principal, request.principal, data)
     if request.status != "pending":
-        settled: dict[str, object] = {
-            "status": request.status,
-            "digest": request.digest,
-            "resolved_at": request.resolved_at,
-            "reason": request.reason,
-        }
+        settled = _named(request, "status", "digest", "resolved_at", "reason")
         tx.record("decided", request.id, request.resolved_by, request.principal, settled)
+
+
+def _named(request: ConfirmRequest, *names: str) -> dict[str, object]:
+    return {name: getattr(request, name) for name in names}
 
 
 def settle(tx: Tx, request: ConfirmRequest, status: Status, by: str, reason: str = "") -> ConfirmRequest:
@@ -161,15 +131,9 @@ def _queue_callback(tx: Tx, request: ConfirmRequest) -> None:
         {
             "type": f"confirmation.{request.status}",
             "timestamp": tx.now_s,
-            "data": {
-                "id": request.id,
-                "action": request.action,
-                "status": request.status,
-                "resolved_by": request.resolved_by,
-                "resolved_at": request.resolved_at,
-                "reason": request.reason,
-                "digest": request.digest,
-            },
+            "data": _named(
+                request, "id", "action", "status", "resolved_by", "resolved_at", "reason", "digest"
+            ),
         }
     )
     tx.connection.execute(

@@ -10,7 +10,6 @@ import re
 import secrets
 from typing import Any
 
-import apsw
 import msgspec
 
 from whet.confirm.ledger import Tx
@@ -83,8 +82,3 @@ def rotate(tx: Tx, token_id: str, *, by: str, overlap_s: float = 0.0) -> tuple[s
     else:
         revoke(tx, token_id, by=by)
     return made
-
-
-def all_tokens(db: apsw.Connection) -> list[ConfirmTokenRow]:
-    """Give every token ever made, oldest first."""
-    return TOKENS.all(db)

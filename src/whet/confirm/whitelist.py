@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import apsw
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from whet.confirm.ledger import Tx
 from whet.confirm.names import action_key, is_high_risk
@@ -23,7 +22,20 @@ class WhitelistRequest(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def add(tx: Tx, wanted: WhitelistRequest, by: str) -> dict[str, object]:
+class AllowedEntry(msgspec.Struct, frozen=True):
+    """A whitelist entry; who made it and when is told of in the list."""
+
+    id: int
+    action: str
+    principal: str
+    session_key: str
+    expires_at: float
+    created_by: str | UnsetType = UNSET
+    created_at: float | UnsetType = UNSET
+    revoked_at: float | UnsetType | None = UNSET
+
+
+def add(tx: Tx, wanted: WhitelistRequest, by: str) -> AllowedEntry:
     """Add an entry and give it. Raises ValueError for one that may not be."""
     key = action_key(wanted.action)
     if not key or not wanted.principal:
@@ -38,14 +50,10 @@ def add(tx: Tx, wanted: WhitelistRequest, by: str) -> dict[str, object]:
         " VALUES (?, ?, ?, ?, ?, ?)",
         (key, wanted.principal, wanted.session_key, by, tx.now_s, expires_at),
     )
-    entry: dict[str, object] = {
-        "id": tx.connection.last_insert_rowid(),
-        "action": key,
-        "principal": wanted.principal,
-        "session_key": wanted.session_key,
-        "expires_at": expires_at,
-    }
-    tx.record("whitelist_added", principal=by, data=entry)
+    entry = AllowedEntry(
+        tx.connection.last_insert_rowid(), key, wanted.principal, wanted.session_key, expires_at
+    )
+    tx.record("whitelist_added", principal=by, data=msgspec.to_builtins(entry))
     return entry
 
 
@@ -59,19 +67,8 @@ def remove(tx: Tx, entry_id: int, by: str) -> None:
     tx.record("whitelist_removed", principal=by, data={"id": entry_id})
 
 
-def entries(db: apsw.Connection) -> list[dict[str, Any]]:
+def entries(db: apsw.Connection) -> list[AllowedEntry]:
     """Give every entry, newest first."""
-    names = (
-        "id",
-        "action",
-        "principal",
-        "session_key",
-        "created_by",
-        "created_at",
-        "expires_at",
-        "revoked_at",
-    )
-    sql = (
-        f"SELECT {', '.join(names).replace('action', 'action_key')} FROM whitelist ORDER BY id DESC LIMIT 500"
-    )
-    return [dict(zip(names, row, strict=True)) for row in db.execute(sql)]
+    columns = ", ".join(AllowedEntry.__struct_fields__).replace("action", "action_key")
+    sql = f"SELECT {columns} FROM whitelist ORDER BY id DESC LIMIT 500"
+    return [AllowedEntry(*row) for row in db.execute(sql)]

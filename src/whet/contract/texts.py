@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
 NOT_JSON = (msgspec.DecodeError, UnicodeError, RecursionError)
 """What reading a stranger's JSON may raise: it is none, its bytes are no text, it is nested too deep."""
+
+# In the order of telling most.
+_SUBJECTS = "command path file_path url pattern query question name action goal task".split()  # noqa: SIM905
+
+
+def subject_of(arguments: Mapping[str, object]) -> str:
+    """Say what a tool's call is about: the text among its arguments that tells most; "" for none."""
+    return next((value for key in _SUBJECTS if isinstance(value := arguments.get(key), str) and value), "")
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:

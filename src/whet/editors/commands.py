@@ -10,9 +10,9 @@ from typing import Any
 
 from acp.schema import AvailableCommand, AvailableCommandInput, UnstructuredCommandInput
 
-from whet.app.collected import CommandReply
+from whet.app.collected import CommandReply, remote_commands
 from whet.app.hosted import SessionHost
-from whet.app.slash import Commands, SlashCommand, parse
+from whet.app.slash import SlashCommand, parse
 from whet.contract.errors import WhetError
 from whet.contract.events import Emit
 
@@ -24,10 +24,7 @@ class EditorCommands:
     """The commands of every session. `shared` are the terminal's."""
 
     def __init__(self, shared: Sequence[SlashCommand[Any]]) -> None:
-        self._commands: Commands[Any] = Commands()
-        for command in shared:
-            if command.remote and command.name not in _EDITORS:
-                self._commands.add(command)
+        self._commands = remote_commands(shared, without=_EDITORS)
 
     def parse(self, text: str) -> tuple[str, str] | None:
         """Give a prompt's command and the rest; None for a message."""

@@ -22,6 +22,7 @@ from acp.schema import (
 )
 
 from whet.contract.errors import ToolError
+from whet.contract.texts import NOT_JSON, subject_of
 from whet.contract.tools import Buffers, Tag
 from whet.tools import diffs
 from whet.tools.declared import tags_of
@@ -44,7 +45,6 @@ _KINDS: dict[Tag, ToolKind] = {
     "delegates": "think",
     "looks": "read",
 }
-_SUBJECTS = ("command", "path", "url", "pattern", "query", "question", "name", "action", "goal", "task")
 _LARGEST_BYTES = 1_000_000
 _TITLE_CHARS = 120
 _PLAN: dict[str, Literal["pending", "in_progress", "completed"]] = {
@@ -58,7 +58,7 @@ def arguments_of(text: str) -> dict[str, Any]:
     """Read a call's arguments; empty where they are no JSON object."""
     try:
         found: object = msgspec.json.decode(text or "{}")
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+    except NOT_JSON:
         return {}
     return cast(dict[str, Any], found) if isinstance(found, dict) else {}
 
@@ -74,8 +74,7 @@ def kind_of(name: str) -> ToolKind:
 
 def title_of(name: str, arguments: Mapping[str, Any]) -> str:
     """Give one line: the tool and what it is about."""
-    about = next((value for key in _SUBJECTS if isinstance(value := arguments.get(key), str) and value), "")
-    line = visible(" ".join(f"{name} {about}".split()))
+    line = visible(" ".join(f"{name} {subject_of(arguments)}".split()))
     return line if len(line) <= _TITLE_CHARS else line[: _TITLE_CHARS - 1] + "…"
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from whet.app.collected import CommandReply
-from whet.app.slash import Commands, SlashCommand, parse
+from whet.app.collected import CommandReply, remote_commands
+from whet.app.slash import SlashCommand, parse
 from whet.contract.channels import Incoming
 from whet.contract.errors import WhetError
 from whet.gateway.conversations import Conversation
@@ -24,11 +24,8 @@ class ChatCommands:
     """The commands of every conversation. `shared` are the terminal's."""
 
     def __init__(self, shared: Sequence[SlashCommand[Any]]) -> None:
-        self._commands: Commands[Any] = Commands()
+        self._commands = remote_commands(shared)
         self._own = {"stop": self._stop, "approve": self._approve, "deny": self._deny}
-        for command in shared:
-            if command.remote:
-                self._commands.add(command)
         for name, text, argument in (
             ("stop", "Stop what is being done, and drop what waits.", ""),
             ("approve", "Allow what waits for a decision.", "[once|session|always]"),

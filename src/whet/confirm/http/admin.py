@@ -32,7 +32,7 @@ async def checkpoint(call: Exchange) -> Answer:
 
 async def allowed(call: Exchange) -> Answer:
     """List the whitelist."""
-    return 200, {"entries": call.service.database.read(whitelist.entries)}
+    return 200, shapes.AllowedEntries(call.service.database.read(whitelist.entries))
 
 
 async def allow(call: Exchange, asked: shapes.AllowBody) -> Answer:

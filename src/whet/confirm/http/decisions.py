@@ -21,6 +21,7 @@ from whet.confirm.http.shapes import (
     ReportBody,
     ReportedAnswer,
     SettledAnswer,
+    made_of,
 )
 from whet.confirm.http.submissions import idempotency_key
 from whet.confirm.http.wire import HttpRefusal
@@ -59,16 +60,10 @@ async def _vote(call: Exchange, ballot: DecisionInput, name: str) -> Answer:
     outcome = await call.service.decide(ballot, who)
     request = _request_of(outcome)
     if outcome.kind == "voted":
-        counted = CountedAnswer(
-            id=request.id,
-            action=request.action,
-            status="pending",
-            message=outcome.message,
-            approvals=outcome.approvals,
-            denials=outcome.denials,
-            quorum=describe(request.plan.quorum),
+        quorum = describe(request.plan.quorum)
+        return 202, made_of(
+            CountedAnswer, outcome, id=request.id, action=request.action, status="pending", quorum=quorum
         )
-        return 202, counted
     return 200, _settled(request, ballot.reason)
 
 
@@ -79,8 +74,7 @@ async def amend(call: Exchange, asked: AmendBody) -> Answer:
     except ValueError as error:
         raise HttpRefusal(400, f"details can't be encoded: {error}") from error
     request = _request_of(outcome)
-    details = msgspec.Raw(request.details_json.encode())
-    return 200, AmendedAnswer(request.id, request.status, request.digest, details)
+    return 200, made_of(AmendedAnswer, request, details=msgspec.Raw(request.details_json.encode()))
 
 
 async def cancel(call: Exchange, asked: CancelBody) -> Answer:
@@ -94,22 +88,15 @@ async def consume(call: Exchange, asked: ConsumeBody) -> Answer:
     Idempotency-Key gets the same answer again: a caller that crashed after this may ask what it had got."""
     key = idempotency_key(call)
     request = _request_of(await call.service.consume(call.request_id, call.who, asked.digest, key))
-    consumed = ConsumedAnswer(
-        id=request.id,
-        action=request.action,
-        status="consumed",
-        digest=request.digest,
-        consumed_at=request.consumed_at,
-        grant=grant_of(call.service, request),
-    )
-    return 200, consumed
+    grant = grant_of(call.service, request)
+    return 200, made_of(ConsumedAnswer, request, status="consumed", grant=grant)
 
 
 async def report(call: Exchange, asked: ReportBody) -> Answer:
     """Close the record with what came of it."""
     outcome = await call.service.report(call.request_id, call.who, asked.result, asked.note)
     request = _request_of(outcome)
-    return 200, ReportedAnswer(request.id, request.status, request.execution)
+    return 200, made_of(ReportedAnswer, request)
 
 
 def grant_of(service: ConfirmService, request: ConfirmRequest) -> str:
@@ -118,15 +105,7 @@ def grant_of(service: ConfirmService, request: ConfirmRequest) -> str:
 
 
 def _settled(request: ConfirmRequest, reason: str = "") -> SettledAnswer:
-    return SettledAnswer(
-        id=request.id,
-        action=request.action,
-        status=request.status,
-        resolved_by=request.resolved_by,
-        resolved_at=request.resolved_at,
-        digest=request.digest,
-        reason=reason or UNSET,
-    )
+    return made_of(SettledAnswer, request, reason=reason or UNSET)
 
 
 def _request_of(outcome: RequestOutcome) -> ConfirmRequest:

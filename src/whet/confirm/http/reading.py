@@ -33,7 +33,7 @@ async def grant(call: Exchange) -> Answer:
     request = _visible(call)
     if request.status not in ("approved", "auto_approved"):
         raise HttpRefusal(409, f"it is {request.status}, not approved", more={"status": request.status})
-    return 200, shapes.GrantAnswer(request.id, request.digest, grant_of(call.service, request))
+    return 200, shapes.made_of(shapes.GrantAnswer, request, grant=grant_of(call.service, request))
 
 
 async def listing(call: Exchange) -> Answer:

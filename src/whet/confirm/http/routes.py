@@ -10,12 +10,17 @@ from typing import Any
 from whet.confirm.http import admin, decisions, reading, shapes, streams, submissions
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.wire import encode
+from whet.confirm.whitelist import AllowedEntry
 from whet.web.operations import EVENT_STREAM, Media, Operation, RequestParameter, Routes, document
 
 _SETTLED = {200: shapes.SettledAnswer}
 _VOTED = {200: shapes.SettledAnswer, 202: shapes.CountedAnswer}
 _KEY = RequestParameter("Idempotency-Key", place="header")
-_LIMIT, _BEFORE = RequestParameter("limit", int), RequestParameter("before", int)
+_STATUS, _LIMIT, _BEFORE = (
+    RequestParameter("status"),
+    RequestParameter("limit", int),
+    RequestParameter("before", int),
+)
 _AFTER = RequestParameter("after", int)
 
 
@@ -39,6 +44,13 @@ def _verb(
     )
 
 
+def _get(
+    path: str, handler: Callable[..., Awaitable[Answer | None]], summary: str, gives: Any, **more: Any
+) -> Operation:
+    """Give a call that only reads."""
+    return Operation("GET", path, handler, summary, gives={200: gives}, **more)
+
+
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "POST",
@@ -51,20 +63,18 @@ OPERATIONS: tuple[Operation, ...] = (
         parameters=(_KEY,),
         failures=(422,),
     ),
-    Operation(
-        "GET",
+    _get(
         "/confirm",
         reading.listing,
         "List requests",
-        gives={200: shapes.RequestList},
-        parameters=(RequestParameter("status"), _LIMIT, _BEFORE),
+        shapes.RequestList,
+        parameters=(_STATUS, _LIMIT, _BEFORE),
     ),
-    Operation(
-        "GET",
+    _get(
         "/confirm/{id}",
         reading.status,
         "Show a request; ?wait=SECONDS waits for its end",
-        gives={200: shapes.RequestRecord},
+        shapes.RequestRecord,
         parameters=(RequestParameter("wait", float),),
         failures=(404,),
     ),
@@ -83,61 +93,45 @@ OPERATIONS: tuple[Operation, ...] = (
         parameters=(_KEY,),
     ),
     _verb(decisions.report, "Say what came of it", "submit", shapes.ReportBody, {200: shapes.ReportedAnswer}),
-    Operation(
-        "GET",
+    _get(
         "/confirm/{id}/grant",
         reading.grant,
         "The signed grant of an approved request",
+        shapes.GrantAnswer,
         roles=("submit", "audit"),
-        gives={200: shapes.GrantAnswer},
         failures=(404, 409),
     ),
-    Operation(
-        "GET",
+    _get(
         "/audit",
         reading.audit,
         "Requests, newest first",
+        shapes.AuditPage,
         roles=("audit", "approve"),
-        gives={200: shapes.AuditPage},
         parameters=(_LIMIT, _BEFORE),
     ),
-    Operation(
-        "GET",
+    _get(
         "/audit/events",
         admin.audit_events,
         "The hash-chained log",
+        shapes.EventPage,
         roles=("audit",),
-        gives={200: shapes.EventPage},
         parameters=(_AFTER,),
     ),
-    Operation(
-        "GET",
+    _get(
         "/audit/checkpoint",
         admin.checkpoint,
         "The newest signed checkpoint",
+        shapes.CheckpointAnswer,
         roles=("audit", "approve"),
-        gives={200: shapes.CheckpointAnswer},
     ),
-    Operation(
-        "GET",
+    _get(
         "/events",
         streams.stream,
         "Server-sent events; Last-Event-ID goes on where a client left off",
-        gives={200: EVENT_STREAM},
-        parameters=(
-            _AFTER,
-            RequestParameter("request"),
-            RequestParameter("Last-Event-ID", place="header"),
-        ),
+        EVENT_STREAM,
+        parameters=(_AFTER, RequestParameter("request"), RequestParameter("Last-Event-ID", place="header")),
     ),
-    Operation(
-        "GET",
-        "/whitelist",
-        admin.allowed,
-        "Whitelist entries",
-        roles=("audit",),
-        gives={200: shapes.AllowedEntries},
-    ),
+    _get("/whitelist", admin.allowed, "Whitelist entries", shapes.AllowedEntries, roles=("audit",)),
     Operation(
         "POST",
         "/whitelist",
@@ -145,7 +139,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "Let an action pass for a while",
         roles=("admin",),
         takes=shapes.AllowBody,
-        gives={201: shapes.AllowedEntry},
+        gives={201: AllowedEntry},
     ),
     Operation(
         "DELETE",
@@ -157,13 +151,12 @@ OPERATIONS: tuple[Operation, ...] = (
         parameters=(RequestParameter("entry", int, "path"),),
         failures=(404,),
     ),
-    Operation(
-        "GET",
+    _get(
         "/callbacks",
         admin.dead_letters,
         "Webhooks that have not arrived",
+        shapes.DeadLetters,
         roles=("audit",),
-        gives={200: shapes.DeadLetters},
     ),
     Operation(
         "POST",
@@ -175,13 +168,9 @@ OPERATIONS: tuple[Operation, ...] = (
         parameters=(RequestParameter("number", int, "path"),),
         failures=(404,),
     ),
-    Operation(
-        "GET", "/keys", admin.keys, "Public keys (JWK set)", roles=None, gives={200: shapes.JsonWebKeys}
-    ),
-    Operation("GET", "/health", reading.health, "Health", roles=None, gives={200: shapes.HealthAnswer}),
-    Operation(
-        "GET", "/metrics", reading.metrics, "Prometheus metrics", roles=None, gives={200: Media("text/plain")}
-    ),
+    _get("/keys", admin.keys, "Public keys (JWK set)", shapes.JsonWebKeys, roles=None),
+    _get("/health", reading.health, "Health", shapes.HealthAnswer, roles=None),
+    _get("/metrics", reading.metrics, "Prometheus metrics", Media("text/plain"), roles=None),
     Operation("GET", "/openapi.json", describe, "This document", roles=None),
 )
 ROUTES = Routes(OPERATIONS)

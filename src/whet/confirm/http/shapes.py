@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from functools import lru_cache
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -15,8 +16,10 @@ from msgspec import UNSET, Meta, UnsetType
 from whet.confirm.quorum import describe
 from whet.confirm.records import ApprovalPlan, AuditEvent, ConfirmRequest, Status
 from whet.confirm.submit import DEFAULT_TIMEOUT_S
+from whet.confirm.whitelist import AllowedEntry
 
 _ONE_PERSON = ApprovalPlan().quorum
+A = TypeVar("A", bound=msgspec.Struct)
 RequestId = Annotated[str, Meta(pattern="^[0-9A-Za-z]{22}$")]
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 JsonObject = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
@@ -288,19 +291,6 @@ class CheckpointAnswer(msgspec.Struct, frozen=True):
     signature: str | UnsetType = UNSET
 
 
-class AllowedEntry(msgspec.Struct, frozen=True):
-    """A whitelist entry; who made it and when is told of in the list."""
-
-    id: int
-    action: str
-    principal: str
-    session_key: str
-    expires_at: float
-    created_by: str | UnsetType = UNSET
-    created_at: float | UnsetType = UNSET
-    revoked_at: float | UnsetType | None = UNSET
-
-
 class AllowedEntries(msgspec.Struct, frozen=True):
     """The whitelist, newest first."""
 
@@ -362,16 +352,27 @@ def iso(at_s: float | None) -> str | None:
     return None if at_s is None else datetime.fromtimestamp(at_s, UTC).isoformat()
 
 
+@lru_cache(maxsize=64)
+def _shared(shape: type[msgspec.Struct], source: type[msgspec.Struct]) -> tuple[str, ...]:
+    """Give the names of the fields that both have."""
+    return tuple(name for name in shape.__struct_fields__ if name in source.__struct_fields__)
+
+
+def made_of(shape: type[A], source: msgspec.Struct, **more: object) -> A:
+    """Make an answer: what `source` has under the same names, and `more`, which goes before it."""
+    fields = {name: getattr(source, name) for name in _shared(shape, type(source))}
+    return shape(**(fields | more))
+
+
 def record(request: ConfirmRequest) -> RequestRecord:
     """Give the whole record."""
     plan = request.plan
     is_quorum = plan.quorum != _ONE_PERSON or plan.deny_threshold != 1
     was_consumed, was_executed = request.consumed_at is not None, request.executed_at is not None
-    return RequestRecord(
-        **_summary(request),
+    return _summary(
+        RequestRecord,
+        request,
         details=msgspec.Raw(request.details_json.encode()),
-        principal=request.principal,
-        policy_version=request.policy_version,
         high_risk=request.is_high_risk,
         rule=plan.rule or UNSET,
         quorum=describe(plan.quorum) if is_quorum else UNSET,
@@ -389,41 +390,17 @@ def record(request: ConfirmRequest) -> RequestRecord:
 
 def audit_entry(request: ConfirmRequest) -> AuditEntry:
     """Give a row of GET /audit."""
-    return AuditEntry(**_summary(request), details=request.details_json)
+    return _summary(AuditEntry, request, details=request.details_json)
 
 
-def _summary(request: ConfirmRequest) -> dict[str, Any]:
-    return {
-        "id": request.id,
-        "action": request.action,
-        "description": request.description,
-        "requester": request.requester,
-        "session_key": request.session_key,
-        "status": request.status,
-        "resolved_by": request.resolved_by,
-        "resolved_at": request.resolved_at,
-        "created_at": request.created_at,
-        "timeout_seconds": request.timeout_seconds,
-        "created_at_iso": iso(request.created_at),
-        "resolved_at_iso": iso(request.resolved_at),
-        "reason": request.reason,
-        "expires_at": request.expires_at,
-        "digest": request.digest,
-    }
+def _summary(shape: type[A], request: ConfirmRequest, **more: object) -> A:
+    times = {"created_at_iso": iso(request.created_at), "resolved_at_iso": iso(request.resolved_at)}
+    return made_of(shape, request, **times, **more)
 
 
 def event(found: AuditEvent) -> EventRecord:
     """Give an event of the audit log."""
-    return EventRecord(
-        found.id,
-        found.at,
-        found.kind,
-        found.request_id,
-        found.principal,
-        found.owner,
-        msgspec.Raw(found.data.encode()),
-        found.hash.hex(),
-    )
+    return made_of(EventRecord, found, data=msgspec.Raw(found.data.encode()), hash=found.hash.hex())
 
 
 def stream_chunk(found: AuditEvent) -> bytes:

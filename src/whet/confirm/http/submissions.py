@@ -11,7 +11,7 @@ from msgspec import UNSET
 from whet.confirm.canonical import canonical
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.guard import retry_after
-from whet.confirm.http.shapes import AllowedAnswer, PendingAnswer, SubmitBody
+from whet.confirm.http.shapes import AllowedAnswer, PendingAnswer, SubmitBody, made_of
 from whet.confirm.http.wire import HttpRefusal
 from whet.confirm.submit import DEFAULT_TIMEOUT_S, WINDOW_S, Submission, Submitted
 
@@ -89,22 +89,12 @@ def _answer(done: Submitted, page_url: str) -> Answer:
         more = {"id": request.id, "action": request.action, "digest": request.digest, "status": "denied"}
         raise HttpRefusal(403, f"denied: {request.reason}", more=more, headers=replayed)
     if done.kind == "auto_approved":
-        allowed = AllowedAnswer(
-            id=request.id,
-            action=request.action,
-            digest=request.digest,
-            status="auto_approved",
-            message=request.reason or "whitelisted",
-        )
-        return 200, allowed, replayed
-    pending = PendingAnswer(
-        id=request.id,
-        action=request.action,
-        digest=request.digest,
+        return 200, made_of(AllowedAnswer, request, message=request.reason or "whitelisted"), replayed
+    pending = made_of(
+        PendingAnswer,
+        request,
         status="pending",
         message="waiting for a person to decide",
-        timeout_seconds=request.timeout_seconds,
-        expires_at=request.expires_at,
         approve_url=f"/confirm/{request.id}/approve",
         deny_url=f"/confirm/{request.id}/deny",
         page_url=f"{page_url}/r/{request.id}" if page_url else UNSET,

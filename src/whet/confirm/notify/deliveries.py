@@ -8,7 +8,6 @@ where the channel's message is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import apsw
 import msgspec
@@ -192,8 +191,4 @@ def where_sent(db: apsw.Connection, request_id: str, channel: str) -> list[str]:
 def of_request(db: apsw.Connection, request_id: str) -> list[NotifyDelivery]:
     """Give a request's deliveries, oldest first."""
     rows = db.execute(f"SELECT {_COLUMNS} FROM deliveries WHERE request_id = ? ORDER BY id", (request_id,))
-    return [_row(row) for row in rows]
-
-
-def _row(row: tuple[Any, ...]) -> NotifyDelivery:
-    return NotifyDelivery(*row)
+    return [NotifyDelivery(*row) for row in rows]

@@ -125,7 +125,7 @@ class RequestPages:
         }
         return self._page("desk.html", visit, values, status)
 
-    def _detail(self, request: ConfirmRequest, who: Caller) -> view.Detail:
+    def _detail(self, request: ConfirmRequest, who: Caller) -> dict[str, Any]:
         service = self._service
         seen_at = service.database.read(lambda db: viewed_at(db, request.id, who.name))
         viewer = view.Viewer(who, service.policy_file.policy, service.timeline.now_s(), seen_at)

@@ -13,7 +13,7 @@ from whet.confirm.policy import ConfirmPolicy
 from whet.confirm.quorum import counts_for, describe
 from whet.confirm.records import BY_TIMEOUT, AuditEvent, Caller, ConfirmRequest, Vote
 from whet.confirm.shown import one_line
-from whet.confirm.web.arguments import ArgumentDiffLine, ArgumentRow, changes, document, rows
+from whet.confirm.web.arguments import ArgumentDiffLine, changes, document, rows
 from whet.visible import visible
 
 _STATUS_WORDS = {
@@ -54,84 +54,6 @@ _EVENT_WORDS = {
 }
 
 
-class Card(msgspec.Struct, frozen=True):
-    """A request in a list. Times are Unix seconds."""
-
-    id: str
-    action: str
-    requester: str
-    principal: str
-    summary: str
-    status: str
-    status_word: str
-    is_pending: bool
-    is_high_risk: bool
-    created_s: float
-    expires_s: float
-    timeout_s: float
-    left_s: float
-    resolved: str
-    resolved_by: str
-    created: str
-
-
-class VoteView(msgspec.Struct, frozen=True):
-    """A vote as it is shown."""
-
-    name: str
-    verdict: str
-    at: str
-    reason: str
-
-
-class DeliveryView(msgspec.Struct, frozen=True):
-    """How far a channel is."""
-
-    channel: str
-    kind: str
-    status: str
-    word: str
-    error: str
-    attempts: int
-    at: str
-
-
-class EventView(msgspec.Struct, frozen=True):
-    """One event of the record."""
-
-    at: str
-    word: str
-    who: str
-
-
-class Detail(msgspec.Struct, frozen=True):
-    """Everything on a request's own page."""
-
-    card: Card
-    description: str
-    rows: list[ArgumentRow]
-    json_text: str
-    digest: str
-    session_key: str
-    rule: str
-    needs: str
-    is_quorum: bool
-    votes: list[VoteView]
-    my_vote: str
-    barrier: str
-    min_review_s: float
-    review_left_s: float
-    needs_code: bool
-    accepts_edits: bool
-    edits: tuple[ArgumentDiffLine, ...]
-    edited_by: str
-    reason: str
-    outcome: str
-    execution: str
-    told: list[DeliveryView]
-    events: list[EventView]
-
-
 class Viewer(msgspec.Struct, frozen=True):
     """Who looks, under which policy, when, and since when they have had it before them."""
 
@@ -141,10 +63,10 @@ class Viewer(msgspec.Struct, frozen=True):
     seen_at: float | None = None
 
 
-def card(request: ConfirmRequest, now_s: float) -> Card:
-    """Give a request as it stands in a list."""
+def card(request: ConfirmRequest, now_s: float) -> dict[str, Any]:
+    """Give a request as it stands in a list. Times whose names end in `_s` are Unix seconds."""
     by = request.resolved_by
-    return Card(
+    return dict(
         id=request.id,
         action=one_line(request.action, 120)[0],
         requester=one_line(request.requester, 60)[0],
@@ -170,8 +92,8 @@ def detail(
     votes: Sequence[Vote],
     told: Sequence[NotifyDelivery],
     events: Sequence[AuditEvent],
-) -> Detail:
-    """Give a request as it stands on its own page."""
+) -> dict[str, Any]:
+    """Give everything on a request's own page."""
     details: dict[str, Any] = msgspec.json.decode(request.details_json)
     redacted = viewer.policy.redact
     plan = request.plan
@@ -179,7 +101,7 @@ def detail(
     if request.original_json and request.original_json != request.details_json:
         original: dict[str, Any] = msgspec.json.decode(request.original_json)
         edits = changes(document(original, redacted), document(details, redacted))
-    return Detail(
+    return dict(
         card=card(request, viewer.now_s),
         description=visible(request.description, 20_000),
         rows=rows(details, redacted),
@@ -239,34 +161,23 @@ def duration(seconds: float) -> str:
     return f"{whole // 86400} d"
 
 
-def _ballot(vote: Vote) -> VoteView:
+def _ballot(vote: Vote) -> dict[str, Any]:
     word = "approved" if vote.verdict == "approve" else "denied"
-    return VoteView(one_line(vote.principal, 60)[0], word, moment(vote.at), visible(vote.reason, 500))
+    name, reason = one_line(vote.principal, 60)[0], visible(vote.reason, 500)
+    return dict(name=name, verdict=word, at=moment(vote.at), reason=reason)
 
 
-def _told(row: NotifyDelivery) -> DeliveryView:
+def _told(row: NotifyDelivery) -> dict[str, Any]:
+    """Say how far a channel is."""
+    found: dict[str, Any] = dict(channel=row.channel, kind=row.kind, at=moment(row.updated_at))
     if row.channel == LOG:
-        return DeliveryView(
-            "log",
-            row.kind,
-            "dead",
-            "no channel reached a person; only the log has it",
-            "",
-            1,
-            moment(row.updated_at),
-        )
-    return DeliveryView(
-        row.channel,
-        row.kind,
-        row.status,
-        _DELIVERY_WORDS.get(row.status, row.status),
-        visible(row.error, 300),
-        row.attempts,
-        moment(row.updated_at),
-    )
+        word = "no channel reached a person; only the log has it"
+        return found | dict(status="dead", word=word, error="", attempts=1)
+    word = _DELIVERY_WORDS.get(row.status, row.status)
+    return found | dict(status=row.status, word=word, error=visible(row.error, 300), attempts=row.attempts)
 
 
-def happened(event: AuditEvent) -> EventView:
+def happened(event: AuditEvent) -> dict[str, Any]:
     """Write an event as a line for a person."""
     word = _EVENT_WORDS.get(event.kind, event.kind.replace("_", " "))
     data: dict[str, Any] = msgspec.json.decode(event.data)
@@ -276,7 +187,7 @@ def happened(event: AuditEvent) -> EventView:
         if data.get(name)
     ]
     said = f"{word} ({visible(', '.join(extra), 300)})" if extra else word
-    return EventView(moment(event.at), said, one_line(event.principal, 60)[0])
+    return dict(at=moment(event.at), word=said, who=one_line(event.principal, 60)[0])
 
 
 def _outcome(request: ConfirmRequest) -> str:
