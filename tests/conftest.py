@@ -26,10 +26,13 @@ sys.dont_write_bytecode = False
 # Examples are the same in each run and may take their time; the soak's are new ones.
 settings.load_profile("ci")
 
+
 # Started in the background or under nohup, the suite has these ignored, and so has every process of a test.
-for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-    if signal.getsignal(_number) is signal.SIG_IGN:
-        signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
+def pytest_runtest_setup() -> None:
+    """Let the processes of a test hear their signals, whatever ignored them."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def pytest_collection_finish() -> None:

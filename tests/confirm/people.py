@@ -67,7 +67,7 @@ class Desk:
         return await self.service.decide(DecisionInput(request.id, verdict, reason, request.digest), who)
 
     def deliveries(self, request: ConfirmRequest) -> list[NotifyDelivery]:
-        return self.service.database.read(lambda db: deliveries.of_request(db, request.id))
+        return self.service.database.read_now(lambda db: deliveries.of_request(db, request.id))
 
     def events(self, request: ConfirmRequest) -> list[str]:
         return [event.kind for event in self.service.log.history(request_id=request.id)]

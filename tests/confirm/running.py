@@ -108,7 +108,7 @@ class Running:
             return b"".join(parts)
 
     def rows(self, sql: str, *values: apsw.SQLiteValue) -> list[tuple[Any, ...]]:
-        return self.service.database.read(lambda db: db.execute(sql, values).fetchall())
+        return self.service.database.read_now(lambda db: db.execute(sql, values).fetchall())
 
     def __enter__(self) -> Running:
         self._thread.start()

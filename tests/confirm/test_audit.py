@@ -194,10 +194,10 @@ def test_pruning_keeps_the_log_verifiable(tmp_path):
     places = fill(tmp_path, 120)
     service = open_service(places, policy=None, limits=CallerLimits())
     db = service.database
-    ((before_s,),) = db.read(lambda c: c.execute("SELECT at FROM events WHERE id = 250").fetchall())
-    cut = db.read(lambda c: retention.plan(c, before_s))
+    ((before_s,),) = db.read_now(lambda c: c.execute("SELECT at FROM events WHERE id = 250").fetchall())
+    cut = db.read_now(lambda c: retention.plan(c, before_s))
     assert cut.size == 200 and cut.requests > 40
-    archive = list(db.read(lambda c: [*audit.export(c, 0, cut.size)]))
+    archive = list(db.read_now(lambda c: [*audit.export(c, 0, cut.size)]))
     assert len(archive) == 200
     db.write_now(lambda c: retention.note(Tx(c, service.timeline.now_s(), service.key), cut, "test"))
     while db.write_now(lambda c: retention.take(c, cut)):

@@ -309,7 +309,7 @@ def test_19_the_database_is_private_and_a_change_behind_its_back_is_found(tmp_pa
     db.close()
     with Running(tmp_path) as server:
         keys = audit.read_keys(server.places.public_key)
-        report = server.service.database.read(lambda db: audit.verify(db, keys))
+        report = server.service.database.read_now(lambda db: audit.verify(db, keys))
     assert report.problems == (f"request {made['id']}: its status says denied, the log says approved",)
 
 
@@ -434,7 +434,7 @@ def test_28_a_limit_of_fifty_thousand_costs_two_index_lookups(tmp_path):
             finally:
                 db.set_progress_handler(None, 10)
 
-        number, earlier_at = server.service.database.read(counted)
+        number, earlier_at = server.service.database.read_now(counted)
         assert number == 50_001 and earlier_at > 0 and len(steps) < 20
         assert server.client("submit", "agent").post("/confirm", json=SUBMIT).status_code == 429
 

@@ -71,7 +71,7 @@ def test_memory_stays_flat_over_a_million_and_old_ones_can_be_taken_away(tmp_pat
     service = open_service(
         Places(tmp_path / "c.db", tmp_path / "confirm"), policy=None, limits=CallerLimits(10**9, 10**9)
     )
-    cut = service.database.read(lambda db: retention.plan(db, service.timeline.now_s()))
+    cut = service.database.read_now(lambda db: retention.plan(db, service.timeline.now_s()))
     assert cut.requests >= 1_000_000
     while service.database.write_now(lambda db: retention.take(db, cut)):
         pass

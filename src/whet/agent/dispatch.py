@@ -24,7 +24,7 @@ from whet.contract.texts import NOT_JSON
 from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
 from whet.store.transcript import OpenCall, TurnRecord
 
-log = logging.getLogger("whet.dispatch")
+log: logging.Logger = logging.getLogger("whet.dispatch")
 _REPEATS_ALLOWED = 3
 
 INTERRUPTED = (

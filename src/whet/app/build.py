@@ -37,9 +37,12 @@ from whet.tools.registry import read_specs
 from whet.tools.todo import TodoLists
 
 if TYPE_CHECKING:
+    from whet.app.plugin_sessions import PluginParts
     from whet.app.reviews import ReviewRunner
     from whet.app.schedule_watch import ScheduleWatch
+    from whet.mcp.servers import Servers
     from whet.plugins.load import LoadedPlugins
+    from whet.tools.registry import Registry
 
 
 class App:
@@ -59,33 +62,33 @@ class App:
         self.workspace = workspace
         self.source = source
         self.clock: Clock = SystemClock()
-        self.database = StateDatabase.open(home.database, self.clock)
-        self.warmth = WarmStarts(home, settings.warm, self.database, self.clock)
+        self.database: StateDatabase = StateDatabase.open(home.database, self.clock)
+        self.warmth: WarmStarts = WarmStarts(home, settings.warm, self.database, self.clock)
         self._dialer = Dialer(settings, secrets)
-        self.processes = SharedProcesses()
-        self.pool = ToolPool()
-        self.todo_lists = TodoLists()
-        self.learning = LearningServices(self.database, self.clock, home, settings)
+        self.processes: SharedProcesses = SharedProcesses()
+        self.pool: ToolPool = ToolPool()
+        self.todo_lists: TodoLists = TodoLists()
+        self.learning: LearningServices = LearningServices(self.database, self.clock, home, settings)
         self.learning.platform = source
         built_in = parts.built_in(self)
-        self.plugin_parts = parts.load_plugins(self, built_in, self._dialer)
-        self.person = person if self.plugin_parts is None else self.plugin_parts.heard_by(person)
+        self.plugin_parts: PluginParts | None = parts.load_plugins(self, built_in, self._dialer)
+        self.person: Person = person if self.plugin_parts is None else self.plugin_parts.heard_by(person)
         self._grants = GrantRepository(self.database, self.clock)
-        self.gate = PolicyGate(settings.approval, self.person, self._grants, home.root)
+        self.gate: PolicyGate = PolicyGate(settings.approval, self.person, self._grants, home.root)
         self._confirmations = parts.attach_confirmations(self.gate, settings, secrets, home, self.clock)
         try:
-            self.models = Models(settings, self._dialer)
+            self.models: Models = Models(settings, self._dialer)
         except WhetError:
             self._let_go()
             raise
-        self.mcp = parts.open_servers(home, settings, secrets, self.clock)
-        self.tools = parts.chosen(built_in, settings, self.plugins)
+        self.mcp: Servers | None = parts.open_servers(home, settings, secrets, self.clock)
+        self.tools: Registry = parts.chosen(built_in, settings, self.plugins)
         self.learning.trust(self.tools.by_name.values())
         engines = [engine.offer for engine in self.plugins.engines.values()] if self.plugins else []
         compressor = self.models.compressor(self.clock, can_recall=RECALL in self.tools.by_name)
-        self.contexts = Contexts(home, settings, [compressor, *engines])
+        self.contexts: Contexts = Contexts(home, settings, [compressor, *engines])
         self.contexts.broken.update(self.plugins.broken if self.plugins else {})
-        self.sessions = SessionOpener(self)
+        self.sessions: SessionOpener = SessionOpener(self)
 
     @classmethod
     async def start(
@@ -150,7 +153,7 @@ class App:
         """Let another model of the same provider answer from the next request on, "" for the configured one;
         the prefix stays."""
         await self.models.switch(model)
-        self.settings = msgspec.structs.replace(self.settings, model=self.models.settings)
+        self.settings: Settings = msgspec.structs.replace(self.settings, model=self.models.settings)
         await self._answer_by(self.models.provider, session)
 
     async def answer_with(self, session: Session, model: str) -> None:

@@ -42,7 +42,7 @@ class Contexts:
     """The context hosts of one process."""
 
     def __init__(self, home: Home, settings: Settings, engines: Iterable[EngineOffer] = ()) -> None:
-        self.engines = offers(engines)
+        self.engines: dict[str, EngineOffer] = offers(engines)
         self.broken: dict[str, str] = {}
         self._home = home
         self._settings = settings

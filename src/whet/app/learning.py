@@ -34,7 +34,9 @@ class LearningServices:
     """The desks of one process."""
 
     def __init__(self, database: StateDatabase, clock: Clock, home: Home, settings: Settings) -> None:
-        self.reader = MemoryReader(database, clock, home.root, (settings.memory, settings.review))
+        self.reader: MemoryReader = MemoryReader(
+            database, clock, home.root, (settings.memory, settings.review)
+        )
         self.reader.library.offer_built_in()
         self._people = home.people
         self._desks: WeakValueDictionary[str, LearningService] = WeakValueDictionary()

@@ -81,7 +81,7 @@ class OwnMcpServer:
     def __init__(self, hosted: SessionHost, *, asks: bool = True) -> None:
         self._hosted = hosted
         self._app = hosted.app
-        self.tools = [*_READING, *([_ASKING] if asks else [])]
+        self.tools: list[dict[str, Any]] = [*_READING, *([_ASKING] if asks else [])]
         self._names = {str(tool["name"]) for tool in self.tools}
 
     async def answer(self, call: RpcCall) -> dict[str, Any]:

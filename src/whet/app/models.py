@@ -154,7 +154,7 @@ class Models:
         wanted = msgspec.structs.replace(self.settings, model=model or self._configured)
         provider = self._dialer.connect(wanted)
         await self.provider.aclose()
-        self.provider = provider
+        self.provider: Provider = provider
         self._settings = msgspec.structs.replace(self._settings, model=wanted)
 
     async def choose(self, session_id: str, model: str) -> Provider:

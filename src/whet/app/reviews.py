@@ -25,7 +25,7 @@ from whet.app.models import Dialer
 from whet.approval.gate import GrantStore
 from whet.clock import Clock
 from whet.config.paths import Home
-from whet.config.schema import Settings
+from whet.config.schema import ReviewSettings, Settings
 from whet.contract.errors import ConfigError, NotFound, StoreError
 from whet.contract.events import ReviewFinished
 from whet.lanes import ToolPool
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from whet.memory.desk import LearningService
     from whet.review.worker import ReviewWorker
 
-log = logging.getLogger("whet.review")
+log: logging.Logger = logging.getLogger("whet.review")
 _JOBS = (reviews.KIND,)
 # The prompt is ready and drawn before a review takes any of the process's time.
 _PAUSE_S = 0.25
@@ -66,7 +66,7 @@ class ReviewRunner:
 
     def __init__(self, needs: ReviewParts) -> None:
         self._needs = needs
-        self.settings = needs.settings.review
+        self.settings: ReviewSettings = needs.settings.review
         self.listeners: list[Callable[[ReviewFinished], None]] = []
         self._worker: ReviewWorker | None = None
         self._wake = asyncio.Event()

@@ -16,7 +16,7 @@ from whet.config.schema import ScheduleSettings
 from whet.contract.errors import StoreError
 from whet.store.database import StateDatabase
 
-log = logging.getLogger("whet.schedules")
+log: logging.Logger = logging.getLogger("whet.schedules")
 _POLL_S = 20.0
 
 

@@ -36,7 +36,7 @@ class SessionOpener:
     def __init__(self, app: App) -> None:
         self._app = app
         self._builder = SessionBuilder(app)
-        self.outcomes = Outcomes(app.learning, app.database, app.settings.memory.holdout_share)
+        self.outcomes: Outcomes = Outcomes(app.learning, app.database, app.settings.memory.holdout_share)
 
     async def begin(
         self, start: SessionStart, extras: SessionExtras, leaving: Session | None, warm: str

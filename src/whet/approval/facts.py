@@ -74,8 +74,8 @@ class ProgramOptions:
         words = text.split()
         if strange := [word for word in words if not word.startswith("-")]:
             raise ValueError(f"{strange} are no options")
-        self.long = tuple(word[2:] for word in words if word.startswith("--"))
-        self.short = "".join(word[1:] for word in words if not word.startswith("--"))
+        self.long: tuple[str, ...] = tuple(word[2:] for word in words if word.startswith("--"))
+        self.short: str = "".join(word[1:] for word in words if not word.startswith("--"))
 
 
 class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

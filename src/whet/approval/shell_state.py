@@ -75,7 +75,7 @@ class ShellState:
         self.source = source
         self.home = home
         self.cwd = cwd
-        self.script = ShellScript()
+        self.script: ShellScript = ShellScript()
         self.assigned: set[str] = set()
         self.piped: tuple[Invocation, ...] = ()
         self.stdin: Word | None = literal(stdin) if stdin else None

@@ -85,7 +85,7 @@ class _Ready(msgspec.Struct):
 class Discord:
     """One bot."""
 
-    limits = PlatformLimits(
+    limits: PlatformLimits = PlatformLimits(
         1_900, edit_every_s=1.3, group_edit_every_s=1.5, idempotent_s=120.0, shows_cards=True
     )
 

@@ -166,7 +166,9 @@ class IsolatedChannel:
 
     def __init__(self, name: str, channel: Channel | str) -> None:
         self.name = name
-        self.limits = PlatformLimits(4_000, 1.0, 1.0) if isinstance(channel, str) else channel.limits
+        self.limits: PlatformLimits = (
+            PlatformLimits(4_000, 1.0, 1.0) if isinstance(channel, str) else channel.limits
+        )
         self._opened = channel
 
     @property

@@ -84,7 +84,9 @@ class _Slash(msgspec.Struct):
 class Slack:
     """One app: a bot token (xoxb-) to speak, an app token (xapp-) to hear."""
 
-    limits = PlatformLimits(_SECTION_CHARS, edit_every_s=1.3, group_edit_every_s=1.5, shows_cards=True)
+    limits: PlatformLimits = PlatformLimits(
+        _SECTION_CHARS, edit_every_s=1.3, group_edit_every_s=1.5, shows_cards=True
+    )
 
     def __init__(self, name: str, tokens: tuple[str, ...], base_url: str = "") -> None:
         self.name = name

@@ -127,7 +127,9 @@ class _Path(msgspec.Struct):
 class Telegram:
     """One bot."""
 
-    limits = PlatformLimits(_MOST_CHARS, edit_every_s=1.2, group_edit_every_s=3.5, shows_cards=True)
+    limits: PlatformLimits = PlatformLimits(
+        _MOST_CHARS, edit_every_s=1.2, group_edit_every_s=3.5, shows_cards=True
+    )
 
     def __init__(self, name: str, token: str, base_url: str = "") -> None:
         self.name = name
@@ -319,8 +321,8 @@ class TelegramApi:
     def __init__(self, name: str, token: str, base_url: str = "") -> None:
         root = (base_url or _BASE_URL).rstrip("/")
         self._name = name
-        self.http = VendorHttp("Telegram", f"{root}/bot{token}")
-        self.files_url = f"{root}/file/bot{token}"
+        self.http: VendorHttp = VendorHttp("Telegram", f"{root}/bot{token}")
+        self.files_url: str = f"{root}/file/bot{token}"
 
     async def call(self, method: str, body: dict[str, Any], *, timeout_s: float = 15.0) -> bytes:
         """Call a method and give its result. Raises SendFailed."""

@@ -88,7 +88,7 @@ class _Quiet(SiteServer):
 class Webhook:
     """One program at the other end."""
 
-    limits = PlatformLimits(
+    limits: PlatformLimits = PlatformLimits(
         60_000, edit_every_s=1.0, group_edit_every_s=1.0, idempotent_s=86_400.0, can_edit=False
     )
 

@@ -49,8 +49,8 @@ def confirm() -> None:
     """
 
 
-for command in (token, policy, audit, prune):
-    confirm.add_command(command)
+for _command in (token, policy, audit, prune):
+    confirm.add_command(_command)
 
 
 @confirm.command()

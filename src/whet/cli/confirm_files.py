@@ -79,7 +79,7 @@ def _opened(
 def _change(database: ConfirmDatabase, where: Places, work: Callable[[Tx], T]) -> T:
     """Run a change in one transaction, with its events in the audit log."""
     key = load_key(where.key, may_make=False)
-    timeline = Timeline(database.read(newest_time))
+    timeline = Timeline(database.read_now(newest_time))
     return database.write_now(lambda db: work(Tx(db, timeline.now_s(), key)))
 
 
@@ -123,8 +123,8 @@ def create(
 def list_tokens(home: Home, db_path: Path | None, as_json: bool) -> None:
     """List tokens; secrets are not stored, so they can't be shown."""
     with _opened(home, db_path) as (database, _):
-        found = database.read(tokens.TOKENS.all)
-        enrolled = database.read(factors.names)
+        found = database.read_now(tokens.TOKENS.all)
+        enrolled = database.read_now(factors.names)
     now_s = time.time()
     shape: list[Column[tokens.ConfirmTokenRow]] = [
         Column("id", lambda row: row.id),
@@ -185,7 +185,9 @@ def enrol(home: Home, name: str, remove: bool, db_path: Path | None, as_json: bo
         if remove:
             _change(database, where, lambda tx: factors.remove(tx, name, by=_me()))
             return emit({"name": name}, f"{name} has no second factor now.", as_json=as_json)
-        if not any(row.name == name and row.revoked_at is None for row in database.read(tokens.TOKENS.all)):
+        if not any(
+            row.name == name and row.revoked_at is None for row in database.read_now(tokens.TOKENS.all)
+        ):
             raise NotFound(f"nobody holds a token as {name!r}", hint="whet confirm token list")
         made = _change(database, where, lambda tx: factors.enrol(tx, name, by=_me()))
     if as_json:
@@ -262,7 +264,7 @@ def explain(home: Home, request_id: str, path: Path | None, db_path: Path | None
         "SELECT action, details, principal, requester, session_key, policy_version FROM requests WHERE id = ?"
     )
     with _opened(home, db_path) as (database, _):
-        row = database.read(lambda db: db.execute(sql, (request_id,)).fetchone())
+        row = database.read_now(lambda db: db.execute(sql, (request_id,)).fetchone())
     if row is None:
         raise NotFound(f"there is no request {request_id!r}", hint="whet confirm list --status all")
     facts = _facts(row[0], json.loads(row[1]), (row[2], row[3], row[4]))
@@ -334,7 +336,7 @@ def verify(
         keys = checks.read_keys(key_path or where.public_key)
         outside = checks.read_checkpoints(where.checkpoints) if where.checkpoints.exists() else []
         outside += checks.read_checkpoints(checkpoint) if checkpoint else []
-        report = database.read(
+        report = database.read_now(
             lambda db: checks.verify(db, keys, outside, lambda done: progress.update(f"{done} events"))
         )
     progress.finish()
@@ -368,7 +370,7 @@ def export(home: Home, after: int, db_path: Path | None) -> None:
                 sys.stdout.buffer.write(line)
 
         sys.stdout.flush()
-        database.read(write)
+        database.read_now(write)
 
 
 @click.command()
@@ -385,13 +387,13 @@ def prune(home: Home, age_s: float, archive: Path | None, dry_run: bool, db_path
     The log still verifies: it then begins at a signed checkpoint.
     """
     with _opened(home, db_path) as (database, where):
-        cut = database.read(lambda db: retention.plan(db, time.time() - age_s))
+        cut = database.read_now(lambda db: retention.plan(db, time.time() - age_s))
         what = f"{_count(cut.requests, 'request')} and {_count(cut.events, 'event')}"
         if dry_run:
             return click.echo(f"Would take {what}.")
         if archive is not None:
             with archive.open("ab") as file:
-                database.read(lambda db: file.writelines(checks.export(db, 0, cut.size)))
+                database.read_now(lambda db: file.writelines(checks.export(db, 0, cut.size)))
         _change(database, where, lambda tx: retention.note(tx, cut, _me()))
         while database.write_now(lambda db: retention.take(db, cut)):
             pass

@@ -46,7 +46,7 @@ _OPTIONS = (
     click.option("--api-key-env", metavar="NAME", help="The variable that holds the key."),
     click.option("--format", metavar="FORMAT", help="chat_completions, anthropic_messages or responses."),
 )
-approvals_option = click.option(
+approvals_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--approvals", type=click.Choice(["ask", "auto", "deny"]), help="What runs without a question."
 )
 

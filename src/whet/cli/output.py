@@ -26,7 +26,9 @@ _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
 R = TypeVar("R")
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object."
+)
 
 
 @dataclass(frozen=True, slots=True)

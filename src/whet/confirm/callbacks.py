@@ -94,7 +94,7 @@ class Callbacks:
             " WHERE status = 'waiting' AND run_after <= ? ORDER BY run_after LIMIT ?"
         )
         now_s = self._service.timeline.now_s()
-        rows = self._service.database.read(lambda db: db.execute(sql, (now_s, _AT_ONCE)).fetchall())
+        rows = self._service.database.read_now(lambda db: db.execute(sql, (now_s, _AT_ONCE)).fetchall())
         return [item for row in rows if (item := DueCallback(*row)).id not in self._busy][:room]
 
     async def _send(self, client: httpx2.AsyncClient, item: DueCallback) -> None:

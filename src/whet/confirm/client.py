@@ -91,7 +91,7 @@ class ConfirmClient:
     without `url`, WHET_CONFIRM_URL or port 6000 on this machine."""
 
     def __init__(self, url: str = "", token: str = "", *, role: str = "submit") -> None:
-        self.url = (url or os.environ.get("WHET_CONFIRM_URL") or DEFAULT_URL).rstrip("/")
+        self.url: str = (url or os.environ.get("WHET_CONFIRM_URL") or DEFAULT_URL).rstrip("/")
         token = token or os.environ.get("CONFIRMATION_TOKEN") or _stored_token(role)
         headers = {"authorization": f"Bearer {token}"} if token else {}
         local = self.url.partition("://")[2].partition(":")[0] in ("127.0.0.1", "localhost")
@@ -304,7 +304,7 @@ class BlockingClient:
     three that most programs need as plain methods."""
 
     def __init__(self, url: str = "", token: str = "", *, role: str = "submit") -> None:
-        self.calls = ConfirmClient(url, token, role=role)
+        self.calls: ConfirmClient = ConfirmClient(url, token, role=role)
         self._runner = asyncio.Runner()
 
     def __enter__(self) -> Self:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import apsw
 
@@ -28,7 +28,7 @@ _HINT = "check the folder's permissions, or name another file with --db-path"
 class ConfirmDatabase(DatabaseFile):
     """An open confirmations.db. Reads on the loop's thread are for what an index answers at once."""
 
-    layout = Layout(
+    layout: ClassVar[Layout] = Layout(
         steps=STEPS,
         newer_hint="name another file with --db-path",
         access_hint=_HINT,
@@ -38,8 +38,6 @@ class ConfirmDatabase(DatabaseFile):
         read_patience_s=1.0,
         many_writers=True,
     )
-    write = DatabaseFile.append
-    read = DatabaseFile.read_now
     _watcher: apsw.Connection | None = None
 
     @classmethod

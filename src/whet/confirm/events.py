@@ -25,10 +25,10 @@ class EventLog:
 
     def __init__(self, database: ConfirmDatabase) -> None:
         self._database = database
-        self.hub = Hub(database.read(_last_id), self._between)
+        self.hub: Hub = Hub(database.read_now(_last_id), self._between)
         self.event_counts: Counter[str] = Counter()
         sql = "SELECT principal, count(*) FROM requests WHERE status = 'pending' GROUP BY principal"
-        self.pending_by: dict[str, int] = database.read(lambda db: dict(db.execute(sql).fetchall()))
+        self.pending_by: dict[str, int] = database.read_now(lambda db: dict(db.execute(sql).fetchall()))
 
     def newer(self, after_id: int) -> Sequence[AuditEvent]:
         """Give the next events after `after_id`: from memory while they are there, else from the database."""
@@ -40,7 +40,7 @@ class EventLog:
         where = "request_id = ? AND request_id != '' AND id > ?" if request_id else "id > ?"
         values = (request_id, after_id, limit) if request_id else (after_id, limit)
         sql = f"SELECT {_COLUMNS} FROM events WHERE {where} ORDER BY id LIMIT ?"
-        return self._database.read(lambda db: [AuditEvent(*row) for row in db.execute(sql, values)])
+        return self._database.read_now(lambda db: [AuditEvent(*row) for row in db.execute(sql, values)])
 
     def state(self) -> AuditState:
         """How far the log and its signed checkpoints go."""
@@ -52,13 +52,13 @@ class EventLog:
             marked, marked_at = mark or (0, None)
             return AuditState(size, head, marked, marked_at)
 
-        return self._database.read(look)
+        return self._database.read_now(look)
 
     def checkpoints_after(self, size: int) -> Sequence[dict[str, object]]:
         """Give the signed checkpoints of more than `size` events, oldest first."""
         names = ("size", "head", "at", "key_id", "signature")
         sql = f"SELECT {', '.join(names)} FROM checkpoints WHERE size > ? ORDER BY size LIMIT 1000"
-        return self._database.read(
+        return self._database.read_now(
             lambda db: [dict(zip(names, row, strict=True)) for row in db.execute(sql, (size,))]
         )
 
@@ -91,7 +91,7 @@ class EventLog:
 
     def _between(self, after_id: int, before_id: int) -> list[AuditEvent]:
         sql = f"SELECT {_COLUMNS} FROM events WHERE id > ? AND id < ? ORDER BY id"
-        return self._database.read(
+        return self._database.read_now(
             lambda db: [AuditEvent(*row) for row in db.execute(sql, (after_id, before_id))]
         )
 

@@ -51,7 +51,7 @@ class Hub:
                 self.last_id = event.id - 1
             if event.id > self.last_id:
                 new.append(event)
-                self.last_id = event.id
+                self.last_id: int = event.id
         for event in new:
             self._add(event)
         if new:
@@ -122,7 +122,7 @@ class Hub:
 
     def close(self) -> None:
         """Wake everybody: the service stops."""
-        self.is_closed = True
+        self.is_closed: bool = True
         for group in self._waiters.values():
             wake(group)
         wake((*self._streams, *self._background))

@@ -25,7 +25,7 @@ class PublicKey:
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
-        self.id = hashlib.sha256(raw).hexdigest()[:16]
+        self.id: str = hashlib.sha256(raw).hexdigest()[:16]
         self._key = Ed25519PublicKey.from_public_bytes(raw)
 
     @classmethod
@@ -55,8 +55,8 @@ class SigningKey:
 
     def __init__(self, seed: bytes) -> None:
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
-        self.public = PublicKey(self._key.public_key().public_bytes_raw())
-        self.id = self.public.id
+        self.public: PublicKey = PublicKey(self._key.public_key().public_bytes_raw())
+        self.id: str = self.public.id
 
     def sign(self, message: bytes) -> bytes:
         """Give the 64 bytes of the signature."""

@@ -39,9 +39,9 @@ class Tx:
     __slots__ = ("_head", "_size", "connection", "events", "key", "now_s")
 
     def __init__(self, connection: apsw.Connection, now_s: float, key: SigningKey) -> None:
-        self.connection = connection
-        self.now_s = now_s
-        self.key = key
+        self.connection: apsw.Connection = connection
+        self.now_s: float = now_s
+        self.key: SigningKey = key
         self.events: list[AuditEvent] = []
         row = connection.execute("SELECT id, hash FROM events ORDER BY id DESC LIMIT 1").fetchone()
         self._size: int = row[0] if row else 0

@@ -67,10 +67,10 @@ def open_service(
     try:
         if new_key and where.key.exists():
             where.key.rename(where.key.with_suffix(".old"))
-        signed_before = database.read(_has_checkpoints)
+        signed_before = database.read_now(_has_checkpoints)
         key = load_key(where.key, may_make=new_key or not signed_before)
         _publish(where.public_key, key)
-        timeline = Timeline(database.read(newest_time))
+        timeline = Timeline(database.read_now(newest_time))
         service = ConfirmService(database, key, policy_file, limits=limits, timeline=timeline)
         database.write_now(lambda db: _note_start(Tx(db, timeline.now_s(), key), service))
         service.hub.last_id = service.log.state().size
@@ -82,7 +82,7 @@ def open_service(
 
 def make_first_tokens(service: ConfirmService, where: Places) -> list[Path]:
     """Where no token was ever made, make one that submits and one that approves; gives their files (0600)."""
-    if service.database.read(tokens.TOKENS.all):
+    if service.database.read_now(tokens.TOKENS.all):
         return []
 
     def make(db: apsw.Connection) -> dict[str, str]:

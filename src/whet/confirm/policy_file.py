@@ -209,9 +209,9 @@ class PolicyFile:
         except ConfigError as error:
             self.error = error.message
             return False
-        self.error = ""
+        self.error: str = ""
         changed = policy.version != self.policy.version
-        self.policy = policy
+        self.policy: ConfirmPolicy = policy
         return changed
 
     def _look(self) -> tuple[int, int, int] | None:

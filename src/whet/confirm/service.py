@@ -17,7 +17,7 @@ from whet.confirm import decide, requests, submit, tokens
 from whet.confirm.database import ConfirmDatabase
 from whet.confirm.decide import DecisionInput
 from whet.confirm.events import EventLog
-from whet.confirm.hub import wake
+from whet.confirm.hub import Hub, wake
 from whet.confirm.keys import SigningKey
 from whet.confirm.ledger import Tx
 from whet.confirm.policy_file import PolicyFile
@@ -61,8 +61,8 @@ class ConfirmService:
         self.policy_file = policy_file
         self.limits = limits
         self.timeline = timeline
-        self.log = EventLog(database)
-        self.hub = self.log.hub
+        self.log: EventLog = EventLog(database)
+        self.hub: Hub = self.log.hub
         self._last_end: tuple[AuditEvent, ConfirmRequest | None] | None = None
 
     def authenticate(self, secret: str) -> Caller | None:
@@ -83,17 +83,17 @@ class ConfirmService:
 
     def votes(self, request_id: str) -> list[Vote]:
         """Give the votes on a request, oldest first."""
-        return self.database.read(lambda db: requests.votes_of(db, request_id))
+        return self.database.read_now(lambda db: requests.votes_of(db, request_id))
 
     def list(self, wanted: RequestFilter) -> list[ConfirmRequest]:
         """Give requests, newest first; go on with `before_seq` of the last one."""
         now_s = self.timeline.now_s()
-        return self.database.read(lambda db: [*requests.select(db, wanted, now_s)])
+        return self.database.read_now(lambda db: [*requests.select(db, wanted, now_s)])
 
     def count_pending(self) -> int:
         """How many requests can be decided now."""
         now_s = self.timeline.now_s()
-        return self.database.read(lambda db: requests.count_pending(db, now_s))
+        return self.database.read_now(lambda db: requests.count_pending(db, now_s))
 
     async def decide(self, ballot: DecisionInput, who: Caller) -> RequestOutcome:
         """Approve or deny. `who` must hold the role approve; the caller has checked that."""
@@ -120,7 +120,7 @@ class ConfirmService:
 
     async def mark_viewed(self, request_id: str, who: Caller) -> None:
         """Note that somebody who may decide has looked at it; the first look counts."""
-        seen = self.database.read(lambda db: requests.viewed_at(db, request_id, who.name))
+        seen = self.database.read_now(lambda db: requests.viewed_at(db, request_id, who.name))
         if seen is None:
             await self.change(lambda tx: decide.view(tx, request_id, who))
 
@@ -173,5 +173,5 @@ class ConfirmService:
             tx = Tx(connection, self.timeline.now_s(), self.key)
             return work(tx), tx.events
 
-        result, _ = await self.database.write(run, self.log.publish)
+        result, _ = await self.database.append(run, self.log.publish)
         return result

@@ -90,7 +90,7 @@ class CircuitBreaker:
         self._strikes += 1
         first = not self.stopped and self._strikes >= _STRIKES
         if self._strikes >= _STRIKES:
-            self.stopped = why
+            self.stopped: str = why
         return first
 
 

@@ -62,7 +62,7 @@ class Compressor(ContextEngine):
         self._awaits_verdict = False
         self._last_rough = 0
         self._rough_at_real = 0
-        self.saved_tokens = 0
+        self.saved_tokens: int = 0
         self._last_summary_error: str | None = None
         self._last_compress_aborted = False
         self._last_compression_made_progress = False
@@ -99,7 +99,9 @@ class Compressor(ContextEngine):
             threshold = min(threshold, context_length - output)
         if context_length != self.context_length:
             self._forgive()
-        self.threshold_percent, self.context_length, self.threshold_tokens = share, context_length, threshold
+        self.threshold_percent: float = share
+        self.context_length: int = context_length
+        self.threshold_tokens: int = threshold
 
     def on_session_reset(self) -> None:
         """Forget counters, strikes and waits."""
@@ -114,7 +116,7 @@ class Compressor(ContextEngine):
             return
         self.last_prompt_tokens = prompt
         self.last_completion_tokens = int(usage.get("completion_tokens") or 0)
-        self.last_total_tokens = int(usage.get("total_tokens") or 0)
+        self.last_total_tokens: int = int(usage.get("total_tokens") or 0)
         self._rough_at_real = self._last_rough
         if prompt < self.threshold_tokens:
             self._strikes = 0
@@ -179,7 +181,7 @@ class Compressor(ContextEngine):
         if after >= plan.before:
             return self._nothing_gained(messages, force=force)
         self.saved_tokens += plan.before - after
-        self.compression_count += 1
+        self.compression_count: int = self.compression_count + 1
         self.last_compression_rough_tokens = max(current_tokens or plan.before, 0) - plan.before + after
         self._last_rough = self.last_compression_rough_tokens
         self._awaits_verdict = self._last_compression_made_progress = True
@@ -188,8 +190,9 @@ class Compressor(ContextEngine):
     def recorded(self, tokens: int) -> None:
         """The host has stored the last compaction; a request has about `tokens` from now on, until the server
         counts it."""
-        self.last_prompt_tokens, self.last_completion_tokens = -1, 0
-        self.last_compression_rough_tokens = tokens
+        self.last_prompt_tokens: int = -1
+        self.last_completion_tokens: int = 0
+        self.last_compression_rough_tokens: int = tokens
 
     def get_status(self) -> dict[str, Any]:
         """Give the contract's numbers, and why nothing is compacted where that is so."""

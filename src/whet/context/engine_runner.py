@@ -28,7 +28,7 @@ from whet.log import mask
 T = TypeVar("T")
 Scope = Callable[[str, str], AbstractContextManager[object]]
 """Marks, while it is entered, which session (id, conversation) is served."""
-log = logging.getLogger("whet.context")
+log: logging.Logger = logging.getLogger("whet.context")
 EngineOrigin = Literal["clone", "copy", "fresh", "shared"]
 
 

@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 class NoEngine(ContextEngine):
     """Shows the model the whole conversation, always."""
 
-    threshold_percent = 0.0
+    threshold_percent: float = 0.0
 
     @property
     def name(self) -> str:
@@ -37,9 +37,9 @@ class NoEngine(ContextEngine):
 
     def update_from_response(self, usage: dict[str, Any]) -> None:
         """Keep the counts for status displays."""
-        self.last_prompt_tokens = int(usage.get("prompt_tokens") or 0)
-        self.last_completion_tokens = int(usage.get("completion_tokens") or 0)
-        self.last_total_tokens = int(usage.get("total_tokens") or 0)
+        self.last_prompt_tokens: int = int(usage.get("prompt_tokens") or 0)
+        self.last_completion_tokens: int = int(usage.get("completion_tokens") or 0)
+        self.last_total_tokens: int = int(usage.get("total_tokens") or 0)
 
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
         """Never."""

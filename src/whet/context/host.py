@@ -148,7 +148,7 @@ class SessionEngines:
     def _unhook(self) -> None:
         """Forget the ways back to the session and its parts: they would keep each other in memory."""
         info = self.facts.info()
-        self.facts = msgspec.structs.replace(self.facts, info=lambda: info)
+        self.facts: HostFacts = msgspec.structs.replace(self.facts, info=lambda: info)
         self._make_spare = None
 
     async def _end(self, seat: EngineRunner, rows: list[ChatRow]) -> None:

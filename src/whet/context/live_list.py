@@ -30,7 +30,7 @@ class LiveList:
     """Follows a transcript; `fixed_tokens` stand before its messages in every request."""
 
     def __init__(self, log: Transcript, fixed_tokens: int) -> None:
-        self.rows = EngineRows()
+        self.rows: EngineRows = EngineRows()
         self._log = log
         self._fixed = fixed_tokens
         self._wire = RepairedList()

@@ -206,7 +206,7 @@ class EngineRows:
         self.sources: list[Message] = []
         self.rows: list[ChatRow] = []
         self.sizes: list[int] = []
-        self.tokens = 0
+        self.tokens: int = 0
 
     def sync(self, messages: Sequence[Message], seqs: Sequence[int] = ()) -> bool:
         """Follow the transcript; rows of the common beginning stay. True where known ones are gone.

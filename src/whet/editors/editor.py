@@ -14,9 +14,9 @@ class Editor:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.outbox = Outbox(client)
-        self.reads = False
-        self.writes = False
+        self.outbox: Outbox = Outbox(client)
+        self.reads: bool = False
+        self.writes: bool = False
         self.forms = False
 
     def learn(self, said: object) -> None:
@@ -25,6 +25,7 @@ class Editor:
             return
         files: object = said.fs
         if isinstance(files, FileSystemCapabilities):
-            self.reads, self.writes = files.read_text_file is True, files.write_text_file is True
+            self.reads = files.read_text_file is True
+            self.writes = files.write_text_file is True
         questions: object = said.elicitation
-        self.forms = isinstance(questions, ElicitationCapabilities) and questions.form is not None
+        self.forms: bool = isinstance(questions, ElicitationCapabilities) and questions.form is not None

@@ -16,6 +16,7 @@ from whet.editors.brought import EditorServers
 from whet.editors.buffers import EditorBuffers
 from whet.editors.editor import Editor
 from whet.editors.options import Mode
+from whet.editors.outbox import Outbox
 
 
 class OpenedSession:
@@ -32,8 +33,8 @@ class OpenedSession:
         self.title = ""
         self.works: set[asyncio.Task[Any]] = set()
         self.brought = brought
-        self.buffers = EditorBuffers(editor, session_id, brought.notices.append)
-        self.outbox = editor.outbox
+        self.buffers: EditorBuffers = EditorBuffers(editor, session_id, brought.notices.append)
+        self.outbox: Outbox = editor.outbox
         self._answers = ""
 
     def extras(self) -> SessionExtras:

@@ -94,7 +94,7 @@ class ConversationRows:
             leaving=self.chat.session_id if leaving is None else leaving,
         )
         await parts.database.append(lambda db: chats.set_session(db, self.chat.id, session_id))
-        self.chat = msgspec.structs.replace(self.chat, session_id=session_id)
+        self.chat: ChatRecord = msgspec.structs.replace(self.chat, session_id=session_id)
         return session_id
 
     async def post(self, messages: Sequence[Outgoing]) -> None:

@@ -24,7 +24,7 @@ from whet.store.chats import InRow
 from whet.store.jobs import AtEnd, Queued
 from whet.store.transcript import TurnRecord
 
-log = logging.getLogger("whet.gateway")
+log: logging.Logger = logging.getLogger("whet.gateway")
 BROKE = "something went wrong; the log has it"
 
 

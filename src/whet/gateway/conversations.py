@@ -20,7 +20,7 @@ from whet.gateway.chat_turn import BROKE, ChatTurn, line_of, steer
 from whet.store import chats
 from whet.store.chats import InRow
 
-log = logging.getLogger("whet.gateway")
+log: logging.Logger = logging.getLogger("whet.gateway")
 _AGAIN_S = 5.0
 _MOST_TEXT = 100_000
 
@@ -102,7 +102,7 @@ class Conversation:
     ) -> None:
         self.parts = parts
         self.chat_id = chat_id
-        self.wake = asyncio.Event()
+        self.wake: asyncio.Event = asyncio.Event()
         self.closing = False
         self.record: ConversationRows
         self._commands = commands

@@ -24,7 +24,7 @@ from whet.store import chats
 from whet.store.chats import ChatRecord, OutRow
 from whet.store.database import StateDatabase
 
-log = logging.getLogger("whet.gateway")
+log: logging.Logger = logging.getLogger("whet.gateway")
 DRAFT = "?"
 """As what a message edits: the draft of its conversation, where there is one."""
 _MOST_TRIES = 12

@@ -23,7 +23,7 @@ from whet.store import chats
 from whet.store.chats import ChatRecord
 from whet.store.database import StateDatabase
 
-log = logging.getLogger("whet.gateway")
+log: logging.Logger = logging.getLogger("whet.gateway")
 MARK = " …"
 _TYPING_EVERY_S = 4.5
 _LEAST_CHARS = 40
@@ -133,7 +133,7 @@ class MessageDraft:
         if not ref:
             if not await self._is_free():
                 return ""
-            self.is_shown = True
+            self.is_shown: bool = True
             # With nothing left to be sent, a draft that is known was this turn's before a restart.
             ref = self._database.read_now(lambda db: chats.chat(db, self.chat.id)).draft
         if ref and ref != chats.SENDING:

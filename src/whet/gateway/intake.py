@@ -19,7 +19,7 @@ from whet.gateway.router import CODE_S, Verdict, new_code
 from whet.store import chats
 from whet.visible import visible
 
-log = logging.getLogger("whet.gateway")
+log: logging.Logger = logging.getLogger("whet.gateway")
 _EDITED = "An edited message is read only while it waits; that one was read already. Send it again."
 
 

@@ -42,7 +42,7 @@ from whet.log import mask
 from whet.store import chats
 from whet.store.database import StateDatabase
 
-log = logging.getLogger("whet.gateway")
+log: logging.Logger = logging.getLogger("whet.gateway")
 _KEEP_S = 14 * 86_400
 _PRUNE_EVERY_S = 3600.0
 _SEND_S = 5.0
@@ -88,7 +88,7 @@ class GatewayServer:
             {seat.channel.name: seat.text for seat in seats}, text.people, settings.flood_per_minute
         )
         files = ChatFiles(app.home.people, app.workspace, settings.file_bytes)
-        self.parts = ConversationParts(
+        self.parts: ConversationParts = ConversationParts(
             app=app,
             hosted=hosted,
             database=app.database,

@@ -33,7 +33,7 @@ class Listener:
 
     async def __aenter__(self) -> Listener:
         self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0, limit=32_768)
-        self.address = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
+        self.address: str = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -20,7 +20,7 @@ from whet.mcp.server_requests import ServerRequests
 from whet.mcp.transport import VERSION_HEADER, ServerFailed, Transport
 from whet.rpc import STATELESS_VERSION, VERSIONS
 
-log = logging.getLogger("whet.mcp")
+log: logging.Logger = logging.getLogger("whet.mcp")
 _PAGES = 50
 _MOST_LISTED = 2_000
 _MOST_LISTED_BYTES = 4_000_000
@@ -96,7 +96,7 @@ class Connection:
     async def _discover(self, refusal: RpcFailed) -> None:
         """Begin without a handshake, as the newer protocol has it; any refusal may mean that. Raises
         ServerFailed."""
-        self.version = STATELESS_VERSION
+        self.version: str = STATELESS_VERSION
         try:
             answer = await self.request("server/discover", {})
         except RpcFailed as error:

@@ -18,7 +18,7 @@ class ChildExit:
     """Sees a child's end and leaves it unreaped: so its group's number can't mean another group meanwhile."""
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:
-        self.happened = asyncio.Event()
+        self.happened: asyncio.Event = asyncio.Event()
         self._popen = popen
         self._loop = asyncio.get_running_loop()
         try:

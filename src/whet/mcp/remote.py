@@ -32,7 +32,7 @@ from whet.mcp.transport import ServerFailed, SessionLost, Transport
 from whet.rpc import METHOD_NOT_FOUND
 from whet.tools.guardian import Guardian
 
-log = logging.getLogger("whet.mcp")
+log: logging.Logger = logging.getLogger("whet.mcp")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _LONGEST_PAUSE_S = 60.0
 _WAITED_FOR_S = 4.0
@@ -76,7 +76,7 @@ class Remote:
         self._renewed = renewed
         self._catalogue: Catalogue | None = None
         self._lock = asyncio.Lock()
-        self.failures = 0
+        self.failures: int = 0
         self._failed_s = 0.0
         self._news = 0
         self._tasks: set[asyncio.Task[None]] = set()

@@ -165,7 +165,7 @@ class Servers:
         if before is None or before == listing:
             return
         self.listings[name] = listing
-        self.is_stale = True
+        self.is_stale: bool = True
         now = {one.spec.name: one.spec for one in listing.offered}
         changed = _difference({one.spec.name: one.spec for one in before.offered}, now)
         if changed and name in self._known:

@@ -23,7 +23,7 @@ from whet.mcp.transport import LARGEST_MESSAGE_BYTES, Dropped, Ended, Received, 
 from whet.rpc import read_message
 from whet.tools.guardian import Guardian
 
-log = logging.getLogger("whet.mcp")
+log: logging.Logger = logging.getLogger("whet.mcp")
 _PASSED = ("HOME", "LOGNAME", "PATH", "SHELL", "USER", "TMPDIR", "TZ", "LANG", "LANGUAGE", "XDG_RUNTIME_DIR")
 _STDERR_BYTES = 4_000
 _EXIT_S = 1.0

@@ -21,7 +21,7 @@ from whet.contract.errors import ToolError, WireError
 from whet.mcp.transport import LARGEST_MESSAGE_BYTES, ServerFailed
 from whet.providers.sse import SseParser
 
-log = logging.getLogger("whet.mcp")
+log: logging.Logger = logging.getLogger("whet.mcp")
 EVENTS = "text/event-stream"
 _RESUMES = 3
 _PAUSE_S = 0.5

@@ -22,6 +22,7 @@ from whet.memory import forget, notes, overlay, purge, undo
 from whet.memory.changes import Judge, NoteChanges, SkillChanges
 from whet.memory.claim import Claim, GateVerdict
 from whet.memory.forget import ForgetStep
+from whet.memory.library import Library
 from whet.memory.purge import Purged
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import MemoryRequest, NeedsYes, Refused, SkillRequest, Target, WriteOutcome
@@ -70,11 +71,11 @@ class LearningService:
 
     def __init__(self, reader: MemoryReader) -> None:
         self.reader = reader
-        self.database = reader.database
-        self.library = reader.library
-        self.profile = reader.profile
-        self.shelf = SkillShelf(reader)
-        self.judging = ClaimGate(reader.database)
+        self.database: StateDatabase = reader.database
+        self.library: Library = reader.library
+        self.profile: str = reader.profile
+        self.shelf: SkillShelf = SkillShelf(reader)
+        self.judging: ClaimGate = ClaimGate(reader.database)
         self.listeners: list[Callable[[LedgerRow], None]] = []
         self._settling = Settling(reader.profile, reader.limits, reader.review)
         self._notes = NoteChanges(reader, self.judging)

@@ -81,8 +81,9 @@ class MemoryReader:
         self.clock = clock
         self.folder = folder
         self.profile = profile
-        self.limits, self.review = settings
-        self.library = Library(folder / "skills")
+        self.limits: MemorySettings = settings[0]
+        self.review: ReviewSettings = settings[1]
+        self.library: Library = Library(folder / "skills")
         self.troubles: dict[str, str] = {}
 
     @cached_property

@@ -35,8 +35,8 @@ class QuotableTranscript:
 
     def __init__(self, session_id: str, found: Sequence[SourceText]) -> None:
         self.session_id = session_id
-        self.sources = list(found)
-        self.turn = max((source.turn for source in found), default=0)
+        self.sources: list[SourceText] = list(found)
+        self.turn: int = max((source.turn for source in found), default=0)
 
     def locate(self, quote: str) -> QuotePlace | None:
         """Give where a quote counts most: the person's words, then what was observed; None where it stands

@@ -30,7 +30,7 @@ class JsonLines(Generic[T]):
         self._path = path
         self._decoder = decoder
         self._longest_bytes = longest_bytes
-        self.bad = 0
+        self.bad: int = 0
 
     def __iter__(self) -> Iterator[T]:
         with open(self._path, "rb", opener=_plain) as file:

@@ -20,7 +20,7 @@ from typing import Any, cast
 from whet.contract.errors import PluginError, WhetError
 from whet.log import mask
 
-log = logging.getLogger("whet.plugins")
+log: logging.Logger = logging.getLogger("whet.plugins")
 
 
 @contextmanager

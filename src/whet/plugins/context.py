@@ -78,10 +78,10 @@ class PluginContext:
         self, manifest: Manifest, folder: Path | None, home: Path, taken: TakenNames, offered: frozenset[str]
     ) -> None:
         self.manifest = manifest
-        self.name = manifest.name
+        self.name: str = manifest.name
         self.folder = folder
         self.home = home
-        self.registered = Registered()
+        self.registered: Registered = Registered()
         self._taken = taken
         self._offered = offered
 

@@ -97,7 +97,7 @@ class Names:
     def __init__(self, home: Path, ask_model: AskModel | None) -> None:
         self.home = home
         self.ask_model = ask_model
-        self.hooks = HookTable()
+        self.hooks: HookTable = HookTable()
         self._is_open = False
 
     def open(self) -> None:

@@ -106,8 +106,8 @@ class LoadedPlugins:
         }
         self._shown = 0
         self._on_close: list[Callable[[], None]] = []
-        self.memories = Memories(self.memory_providers.values(), problems)
-        self.hooks = Hooks([hook for part in parts for hook in part.hooks], problems)
+        self.memories: Memories = Memories(self.memory_providers.values(), problems)
+        self.hooks: Hooks = Hooks([hook for part in parts for hook in part.hooks], problems)
 
     @property
     def toolsets(self) -> list[str]:

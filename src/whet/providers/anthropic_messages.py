@@ -298,8 +298,8 @@ class AnthropicDecoder:
         self._counts: dict[str, int] = {}
         self._stop = ""
         self._started = False
-        self.is_done = False
-        self.is_ended = False
+        self.is_done: bool = False
+        self.is_ended: bool = False
 
     def feed(self, data: bytes) -> Deltas:
         """Take one event's data."""

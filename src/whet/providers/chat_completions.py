@@ -265,8 +265,8 @@ class ChatDecoder:
         self._finish = ""
         self._model = info.model
         self._saw_choice = False
-        self.is_done = False
-        self.is_ended = False
+        self.is_done: bool = False
+        self.is_ended: bool = False
 
     def feed(self, data: bytes) -> Deltas:
         """Take one event's data."""
@@ -293,7 +293,7 @@ class ChatDecoder:
         self._saw_choice = True
         if choice.finish_reason:
             self._finish = choice.finish_reason
-            self.is_done = True
+            self.is_done: bool = True
         delta = choice.delta or choice.message
         if delta is None:
             return ()

@@ -42,12 +42,12 @@ class HttpAnswer:
 
     def __init__(self, response: httpcore2.Response) -> None:
         self._response = response
-        self.status = response.status
-        self.headers = {
+        self.status: int = response.status
+        self.headers: dict[str, str] = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
         }
-        self.content_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
-        self.request_id = self.headers.get("x-request-id") or self.headers.get("request-id") or ""
+        self.content_type: str = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        self.request_id: str = self.headers.get("x-request-id") or self.headers.get("request-id") or ""
 
     def chunks(self) -> AsyncIterator[bytes]:
         """Give the body as it comes."""
@@ -69,7 +69,7 @@ class Http:
     """A client for one base URL. Raises ConfigError for a URL that is none."""
 
     def __init__(self, base_url: str, *, timeout_s: float) -> None:
-        self.base_url = base_url.rstrip("/")
+        self.base_url: str = base_url.rstrip("/")
         parts = parts_of(self.base_url)
         if parts is None:
             raise ConfigError(
@@ -78,7 +78,7 @@ class Http:
             )
         if parts.password:
             log.protect((parts.password, unquote(parts.password)))
-        self.where = parts.netloc.rpartition("@")[2]
+        self.where: str = parts.netloc.rpartition("@")[2]
         self._parts = parts
         self._timeout_s = timeout_s
         self._pool: httpcore2.AsyncConnectionPool | None = None

@@ -33,8 +33,8 @@ class _Wire(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
-        self.came = bytearray()
-        self.is_over = False
+        self.came: bytearray = bytearray()
+        self.is_over: bool = False
         self.error: Exception | None = None
         self._is_held = False
         self._is_full = False

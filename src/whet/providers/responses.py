@@ -206,8 +206,8 @@ class ResponsesDecoder:
         self._items: dict[int, bytes] = {}
         self._refusal = ""
         self._response = _Response()
-        self.is_done = False
-        self.is_ended = False
+        self.is_done: bool = False
+        self.is_ended: bool = False
 
     def feed(self, data: bytes) -> Deltas:
         """Take one event's data."""

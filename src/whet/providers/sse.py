@@ -73,9 +73,9 @@ class SseParser:
                 if self._data:
                     events.append((self._name, b"\n".join(self._data)))
                     self._data = []
-                    self.has_events = True
+                    self.has_events: bool = True
                 self._name = b""
-                self.last_id = self._id
+                self.last_id: str = self._id
             elif line.startswith(b"data:"):
                 self._data.append(line[6:] if line[5:6] == b" " else line[5:])
             elif line.startswith(b"event:"):

@@ -46,7 +46,7 @@ from whet.store.jobs import Job
 from whet.store.leases import LEASE_S, LeaseLost, run_leased
 from whet.store.ledger import LedgerRow
 
-log = logging.getLogger("whet.review")
+log: logging.Logger = logging.getLogger("whet.review")
 KINDS = (reviews.KIND,)
 _TRIES = 5
 _LEASES = 40

@@ -30,7 +30,7 @@ from whet.store.leases import LEASE_S, LeaseLost, run_leased
 from whet.store.schedules import Schedule, ScheduleRun
 
 T = TypeVar("T")
-log = logging.getLogger("whet.schedules")
+log: logging.Logger = logging.getLogger("whet.schedules")
 KINDS = (schedules.KIND,)
 LANES = 3
 _POLL_S = 15.0

@@ -30,7 +30,7 @@ class Feed:
         self._name = name
         self._tell = tell
         self._pieces: deque[bytes] = deque()
-        self.size_bytes = 0
+        self.size_bytes: int = 0
         self._next = 1
         self._news = asyncio.Event()
         self.listeners = 0
@@ -140,7 +140,7 @@ class Feeds:
 
     def close(self) -> None:
         """End every stream."""
-        self.is_closed = True
+        self.is_closed: bool = True
         for feed in self._by_session.values():
             feed.wake()
 

@@ -31,6 +31,7 @@ from whet.serve.talks import SessionTurns
 from whet.serve.turns import Turns
 from whet.serve.wire import ApiError, ErrorAnswer, JsonAnswer, as_api_error, error_object, refusal
 from whet.web.guard import SiteAddress, SiteGuard
+from whet.web.operations import Operation
 
 _API = ("/v1/", "/api/", "/mcp", "/health", "/openapi.json")
 
@@ -50,12 +51,12 @@ class Site:
     def __init__(self, hosted: SessionHost, clock: Clock, pace: SiteTimings) -> None:
         app = hosted.app
         self.app = app
-        self.door = ApiAuth(app.database, clock)
-        self.feeds = Feeds(clock.new_id(), pace.beat_s)
-        self.questions = Questions(clock, pace.answer_wait_s)
-        self.turns = Turns(hosted, self.feeds, self.questions, clock)
-        self.talks = SessionTurns(app.database, self.turns)
-        self.operations = (
+        self.door: ApiAuth = ApiAuth(app.database, clock)
+        self.feeds: Feeds = Feeds(clock.new_id(), pace.beat_s)
+        self.questions: Questions = Questions(clock, pace.answer_wait_s)
+        self.turns: Turns = Turns(hosted, self.feeds, self.questions, clock)
+        self.talks: SessionTurns = SessionTurns(app.database, self.turns)
+        self.operations: tuple[Operation, ...] = (
             *openai_calls(Compat(app, self.door, self.talks, TurnResponder(pace.beat_s, pace.head_wait_s))),
             *session_calls(Native(app, self.door, self.talks, self.turns)),
             mcp_call(Hosts(hosted, pace.beat_s)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -22,7 +22,7 @@ from whet.web.bodies import BodyTooLarge, CallerGone, read_bounded
 T = TypeVar("T")
 BODY_LIMIT_BYTES = 32 * 1024 * 1024
 _DRAIN_LIMIT_BYTES = 64 * 1024 * 1024
-encode = msgspec.json.Encoder().encode
+encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
 
 class ApiError(WhetError):

@@ -265,6 +265,6 @@ class WriterLane:
     def _checkpoint(self) -> None:
         """Move the log into the file; a failure costs nothing, a later one moves what it left."""
         self._checkpointed_pages = self._pages_written()
-        self.log_pages = 0
+        self.log_pages: int = 0
         with _Capture():
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import apsw
 
@@ -23,7 +23,7 @@ _READERS = 4
 class StateDatabase(DatabaseFile):
     """An open state.db. Safe to use from any thread and event loop."""
 
-    layout = Layout(
+    layout: ClassVar[Layout] = Layout(
         steps=tuple(STEPS.values()),
         step_names=tuple(STEPS),
         newer_hint="set WHET_HOME to another folder",

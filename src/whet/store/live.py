@@ -26,7 +26,7 @@ from whet.store.sessions import SessionRow
 T = TypeVar("T")
 LiveList = list[int | Message]
 """A live list as it is stored, in JSON: a number stands for the stored message with that number."""
-list_decoder = msgspec.json.Decoder(LiveList)
+list_decoder: msgspec.json.Decoder[LiveList] = msgspec.json.Decoder(LiveList)
 
 
 class StaleTranscript(Exception):

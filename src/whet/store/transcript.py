@@ -40,8 +40,8 @@ class Transcript:
 
     def __init__(self, db: StateDatabase, clock: Clock, state: LiveState) -> None:
         self.live = state
-        self.writer = SessionWriter(db, clock, state)
-        self.details = SessionDetails(self.writer, state)
+        self.writer: SessionWriter = SessionWriter(db, clock, state)
+        self.details: SessionDetails = SessionDetails(self.writer, state)
         self._clock = clock
 
     @classmethod

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import subprocess
 
-log = logging.getLogger("whet.guardian")
+log: logging.Logger = logging.getLogger("whet.guardian")
 
 _SCRIPT = """
 groups=

@@ -58,7 +58,7 @@ class Output:
     """The first 40 % and the last 60 % of `cap_bytes` of a stream; what lies between is only counted."""
 
     def __init__(self, cap_bytes: int) -> None:
-        self.total_bytes = 0
+        self.total_bytes: int = 0
         self._head_cap = cap_bytes * 2 // 5
         self._tail_cap = cap_bytes - self._head_cap
         self._head = bytearray()
@@ -94,13 +94,13 @@ class Process:
         """Take over both descriptors; `in_fd` is -1 where there is no input."""
         self.id = ""
         self.command = command
-        self.pid = popen.pid
-        self.output = Output(command.output_cap_bytes)
+        self.pid: int = popen.pid
+        self.output: Output = Output(command.output_cap_bytes)
         self.read_offset = 0
-        self.started_s = time.monotonic()
+        self.started_s: float = time.monotonic()
         self.ended_s: float | None = None
-        self.exited = asyncio.Event()
-        self.output_ended = asyncio.Event()
+        self.exited: asyncio.Event = asyncio.Event()
+        self.output_ended: asyncio.Event = asyncio.Event()
         self.on_output: Callable[[bytes], None] | None = None
         self._popen = popen
         self._out_fd = out_fd

@@ -101,7 +101,7 @@ class DiscordApi:
 
     def __init__(self, token: str, base_url: str = "") -> None:
         self.token = token
-        self.http = VendorHttp("Discord", base_url or BASE_URL, {"authorization": f"Bot {token}"})
+        self.http: VendorHttp = VendorHttp("Discord", base_url or BASE_URL, {"authorization": f"Bot {token}"})
 
     async def call(self, method: str, path: str, body: object = None) -> bytes:
         """Make a call with a JSON body and give the answer. Raises SendFailed."""

@@ -106,8 +106,8 @@ class SlackApi:
     def __init__(self, name: str, tokens: tuple[str, ...], base_url: str = "") -> None:
         root = base_url or BASE_URL
         self._name = name
-        self.bearer = f"Bearer {tokens[0]}"
-        self.bot = VendorHttp("Slack", root, {"authorization": self.bearer})
+        self.bearer: str = f"Bearer {tokens[0]}"
+        self.bot: VendorHttp = VendorHttp("Slack", root, {"authorization": self.bearer})
         self._app = VendorHttp("Slack", root, {"authorization": f"Bearer {tokens[1]}"})
 
     async def call(self, method: str, body: dict[str, Any]) -> SlackAnswer:

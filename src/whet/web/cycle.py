@@ -33,9 +33,10 @@ class Cycle(RequestResponseCycle):
         head, self._head = self._head, None
         if head is None:
             if self._ends_with_connection:
-                self.expected_content_length = len(message.get("body", b""))
+                self.expected_content_length: int = len(message.get("body", b""))
             elif not self.response_started and cast("Any", self.scope)["http_version"] == "1.0":
-                self._ends_with_connection, self.chunked_encoding = True, False
+                self._ends_with_connection = True
+                self.chunked_encoding: bool | None = False
             await super().send(message)
         elif message.get("more_body", False) or head["status"] in _NO_BODY or self.flow.write_paused:
             await super().send(head)
@@ -63,7 +64,7 @@ class Cycle(RequestResponseCycle):
             parts.append(body)
         self.response_started = self.response_complete = True
         self.waiting_for_100_continue = False
-        self.keep_alive = keep_alive
+        self.keep_alive: bool = keep_alive
         self.transport.write(b"".join(parts))
         self.message_event.set()
         if not keep_alive:

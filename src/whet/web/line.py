@@ -24,6 +24,6 @@ class WebConnection:
 
     def cut(self) -> None:
         """The caller has hung up."""
-        self.is_cut = True
+        self.is_cut: bool = True
         for ring in tuple(self._rings):
             ring()

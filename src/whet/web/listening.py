@@ -41,7 +41,7 @@ class SiteServer(uvicorn.Server):
         self._on_ready = on_ready
         self._on_stop = on_stop
         self._takes_signals = takes_signals
-        self.stopping = asyncio.Event()
+        self.stopping: asyncio.Event = asyncio.Event()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -72,7 +72,7 @@ class SiteServer(uvicorn.Server):
 
     def stop(self) -> None:
         """Answer what is under way and end; called again, end at once."""
-        self.force_exit = self.should_exit
+        self.force_exit: bool = self.should_exit
         self.should_exit = True
         self.stopping.set()
         self._on_stop()

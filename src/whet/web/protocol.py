@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
 from uvicorn._types import ASGI3Application
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from whet.web.cycle import Cycle
 from whet.web.line import WebConnection
@@ -25,8 +25,8 @@ _JSON = "content-type: application/json\r\nconnection: close\r\n"
 class LimitedProtocol(HttpToolsProtocol):
     """One connection. A timer runs only while a request has not come whole."""
 
-    head_time_s = 10.0
-    request_time_s = 30.0
+    head_time_s: float = 10.0
+    request_time_s: float = 30.0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -98,7 +98,7 @@ class LimitedProtocol(HttpToolsProtocol):
             extensions=self._extensions,
         )
         before = cast("Cycle | None", self.cycle)
-        self.cycle = Cycle(
+        self.cycle: RequestResponseCycle = Cycle(
             scope=self.scope,
             transport=self.transport,
             flow=self.flow,

@@ -37,9 +37,9 @@ class TokenTable(Generic[R]):
         self._insert = f"INSERT INTO {table} ({columns}, hash) VALUES ({marks}, ?)"
         self._revoke = f"UPDATE {table} SET {names[-1]} = ? WHERE id = ? AND {in_use}"
         self._all = f"SELECT {columns} FROM {table} ORDER BY {names[3]}, id"
-        self.by_hash = f"SELECT {columns} FROM {table} WHERE hash = ? AND {in_use}"
-        self.by_id = f"SELECT {columns} FROM {table} WHERE id = ? AND {in_use}"
-        self.by_name = f"SELECT {columns} FROM {table} WHERE name = ? AND {in_use}"
+        self.by_hash: str = f"SELECT {columns} FROM {table} WHERE hash = ? AND {in_use}"
+        self.by_id: str = f"SELECT {columns} FROM {table} WHERE id = ? AND {in_use}"
+        self.by_name: str = f"SELECT {columns} FROM {table} WHERE name = ? AND {in_use}"
 
     def add(self, db: apsw.Connection, row: R) -> str:
         """Keep a new token and give its secret, which is shown this once."""
@@ -70,7 +70,7 @@ class LoginTable:
         self._forget = f"DELETE FROM {table} WHERE {expires} < ?"
         self._insert = f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?)"
         self._delete = f"DELETE FROM {table} WHERE id_hash = ?"
-        self.by_hash = f"SELECT * FROM {table} WHERE id_hash = ?"
+        self.by_hash: str = f"SELECT * FROM {table} WHERE id_hash = ?"
 
     def save(self, db: apsw.Connection, row: LoginSession) -> None:
         """Keep a sign-in."""

@@ -32,7 +32,7 @@ async def checkpoint(call: Exchange) -> Answer:
 
 async def allowed(call: Exchange) -> Answer:
     """List the whitelist."""
-    return 200, shapes.AllowedEntries(call.service.database.read(whitelist.entries))
+    return 200, shapes.AllowedEntries(call.service.database.read_now(whitelist.entries))
 
 
 async def allow(call: Exchange, asked: shapes.AllowBody) -> Answer:
@@ -63,7 +63,7 @@ async def dead_letters(call: Exchange) -> Answer:
         sql = f"SELECT {columns} FROM callbacks WHERE status != 'delivered' ORDER BY id DESC LIMIT ?"
         return [shapes.DeadLetter(*row) for row in db.execute(sql, (_LISTED,))]
 
-    return 200, shapes.DeadLetters(call.service.database.read(read))
+    return 200, shapes.DeadLetters(call.service.database.read_now(read))
 
 
 async def retry(call: Exchange) -> Answer:
@@ -80,4 +80,4 @@ async def keys(call: Exchange) -> Answer:
         sql = "SELECT substr(name, 5), value FROM facts WHERE name LIKE 'key:%'"
         return [shapes.JsonWebKey(*row) for row in db.execute(sql)]
 
-    return 200, shapes.JsonWebKeys(call.service.database.read(read))
+    return 200, shapes.JsonWebKeys(call.service.database.read_now(read))

@@ -23,7 +23,7 @@ class Backend:
         self.service = service
         self.guard = guard
         self.page_url = page_url
-        self.metrics = Metrics()
+        self.metrics: Metrics = Metrics()
         self._encoded: tuple[ConfirmRequest, bytes] | None = None
 
     def record(self, request: ConfirmRequest) -> bytes:
@@ -39,11 +39,11 @@ class Exchange:
     __slots__ = ("_value", "backend", "fields", "scope", "send", "service", "who")
 
     def __init__(self, backend: Backend, scope: Scope, send: Send, value: bytes) -> None:
-        self.backend = backend
-        self.service = backend.service
-        self.scope = scope
-        self.send = send
-        self.who = NOBODY
+        self.backend: Backend = backend
+        self.service: ConfirmService = backend.service
+        self.scope: Scope = scope
+        self.send: Send = send
+        self.who: Caller = NOBODY
         self.fields: dict[str, Any] = {}
         self._value = value
 

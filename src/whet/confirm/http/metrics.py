@@ -30,7 +30,7 @@ class Metrics:
         gauges = {
             "pending_requests": service.count_pending(),
             "waiting_clients": service.hub.waiting,
-            "untold_news": service.database.read(deliveries.untold),
+            "untold_news": service.database.read_now(deliveries.untold),
             "audit_events": state.size,
             "audit_checkpoint_size": state.checkpoint_size,
             "policy_is_broken": int(bool(service.policy_file.error)),

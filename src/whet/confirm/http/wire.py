@@ -28,7 +28,7 @@ BODY_LIMIT_BYTES = 1024 * 1024
 DRAIN_LIMIT_BYTES = 16 * 1024 * 1024
 DEPTH_LIMIT = 64
 _JSON = (b"content-type", b"application/json")
-encode = msgspec.json.Encoder().encode
+encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
 
 class HttpRefusal(WhetError):
@@ -39,7 +39,7 @@ class HttpRefusal(WhetError):
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.more = more or {}
+        self.more: dict[str, object] = more or {}
         self.headers = headers
 
 

@@ -33,11 +33,11 @@ class Breaker:
     def failed(self, now_s: float, reason: str, retry_after_s: float | None = None) -> None:
         """A call failed; `retry_after_s` is the vendor's own wish and is followed."""
         self._failures += 1
-        self.reason = reason
+        self.reason: str = reason
         if retry_after_s is not None:
             self.open_until_s = max(self.open_until_s, now_s + min(retry_after_s, 3600.0))
         if self._failures >= _THRESHOLD:
-            self.open_until_s = max(self.open_until_s, now_s + self._pause_s)
+            self.open_until_s: float = max(self.open_until_s, now_s + self._pause_s)
             self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
 
     @property

@@ -51,8 +51,8 @@ class ChatNotices:
     """One chat of a platform."""
 
     def __init__(self, channel: Channel, chat: str, buttons: Buttons) -> None:
-        self.name = channel.name
-        self.can_update = channel.limits.can_edit
+        self.name: str = channel.name
+        self.can_update: bool = channel.limits.can_edit
         self._channel = channel
         self._chat = chat
         self._buttons = buttons

@@ -70,7 +70,7 @@ class ConfirmNotifier:
         self._breakers = {name: Breaker() for name in (*names, deliveries.LOG)}
         self._deaf: dict[str, str] = {}
         self._wakes = {name: asyncio.Event() for name in self._breakers}
-        self._seen = service.database.read(deliveries.told_to)
+        self._seen = service.database.read_now(deliveries.told_to)
 
     async def run(self) -> None:
         """Work until cancelled; then close every connection."""
@@ -120,7 +120,9 @@ class ConfirmNotifier:
         """Spread the next news; True where there may be more at once."""
         service = self._service
         newest = service.hub.last_id
-        if newest <= self._seen or not service.database.read(lambda db: deliveries.has_news(db, self._seen)):
+        if newest <= self._seen or not service.database.read_now(
+            lambda db: deliveries.has_news(db, self._seen)
+        ):
             self._seen = max(self._seen, newest)
             return False
         done = await service.change(
@@ -166,7 +168,7 @@ class ConfirmNotifier:
                 await asyncio.sleep(_POLL_S)
 
     async def _take(self, name: str) -> NotifyDelivery | None:
-        due_s = self._service.database.read(lambda db: deliveries.next_due(db, name))
+        due_s = self._service.database.read_now(lambda db: deliveries.next_due(db, name))
         if due_s is None or due_s > self._service.timeline.now_s():
             return None
         return await self._service.change(lambda tx: deliveries.take(tx.connection, name, tx.now_s))
@@ -178,7 +180,7 @@ class ConfirmNotifier:
             await asyncio.sleep(min(pause_s, _POLL_S))
             return
         wake.clear()
-        due_s = self._service.database.read(lambda db: deliveries.next_due(db, name))
+        due_s = self._service.database.read_now(lambda db: deliveries.next_due(db, name))
         wait_s = in_step(_POLL_S) if due_s is None else due_s - self._service.timeline.now_s()
         try:
             async with asyncio.timeout(min(max(wait_s, 0.001), _POLL_S)):
@@ -189,7 +191,7 @@ class ConfirmNotifier:
     async def _deliver(self, channel: NoticeChannel, delivery: NotifyDelivery) -> None:
         service = self._service
         request = service.get(delivery.request_id)
-        places = service.database.read(
+        places = service.database.read_now(
             lambda db: deliveries.where_sent(db, delivery.request_id, channel.name)
         )
         if request is None or not _is_news(delivery, request, places, channel):

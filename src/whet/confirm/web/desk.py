@@ -127,9 +127,9 @@ class RequestPages:
 
     def _detail(self, request: ConfirmRequest, who: Caller) -> dict[str, Any]:
         service = self._service
-        seen_at = service.database.read(lambda db: viewed_at(db, request.id, who.name))
+        seen_at = service.database.read_now(lambda db: viewed_at(db, request.id, who.name))
         viewer = view.Viewer(who, service.policy_file.policy, service.timeline.now_s(), seen_at)
-        told = service.database.read(lambda db: deliveries.of_request(db, request.id))
+        told = service.database.read_now(lambda db: deliveries.of_request(db, request.id))
         events = service.log.history(request_id=request.id)
         return view.detail(request, viewer, service.votes(request.id), told, events)
 

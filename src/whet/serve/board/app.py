@@ -51,9 +51,9 @@ class Dashboard:
     def __init__(self, site: Site, where: SiteAddress, port: int) -> None:
         app = site.app
         assets = Assets(files(_PACKAGE) / "static")
-        self.pages = SiteTemplates(_PACKAGE, assets, _FILTERS)
+        self.pages: SiteTemplates = SiteTemplates(_PACKAGE, assets, _FILTERS)
         sessions = Sessions(OwnerAccounts(site.door), Logins(app.database), app.clock, where, f"whet_{port}")
-        self.door = SiteLogin(sessions, self.pages, _WORDS)
+        self.door: SiteLogin = SiteLogin(sessions, self.pages, _WORDS)
         frame = Frame(app, site.turns, self.pages)
         self._home, self._past = HomePages(frame), HistoryPages(frame)
         self._learning, self._proof = LearningPages(frame), Proof(frame)
