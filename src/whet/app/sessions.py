@@ -23,7 +23,7 @@ from whet.contract.tools import ToolContext, ToolOutput
 from whet.store import sessions
 from whet.store.trail import arguments_of
 from whet.store.transcript import Transcript
-from whet.tools.declared import TODO
+from whet.tools.declared import TASK_LIST
 from whet.tools.registry import read_specs
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class SessionOpener:
         log = await Transcript.open(app.database, session_id, app.clock)
         seat = await self._builder.seat(leaving, foreground=True)
         prompt, tools_json, done = await app.database.read(
-            lambda db: (*sessions.prefix(db, session_id), arguments_of(db, session_id, TODO))
+            lambda db: (*sessions.prefix(db, session_id), arguments_of(db, session_id, TASK_LIST))
         )
         if not prompt and not tools_json:  # it was made by another program
             there = app.tools.by_name

@@ -46,7 +46,7 @@ from whet.editors.sessions import EditorSessions, Furnish, Program
 from whet.store import replay as stored
 from whet.store import sessions
 from whet.store.trail import arguments_of
-from whet.tools.declared import TODO
+from whet.tools.declared import TASK_LIST
 
 _PAGE = 50
 _EVERYTHING = 1_000_000
@@ -114,7 +114,7 @@ class EditorAgent:
         program = await self._sessions.program()
         with told():
             said, todo = await program.hosted.app.database.read(
-                lambda db: (_said(db, session_id), arguments_of(db, session_id, TODO))
+                lambda db: (_said(db, session_id), arguments_of(db, session_id, TASK_LIST))
             )
         for update in (*replay.updates(said), *replay.plan(todo)):
             self._sessions.editor.outbox.put(session_id, update)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     WarmAct: TypeAlias = Callable[[ToolContext, WarmRequest], Awaitable[dict[str, Any]]]
 
 
-CLARIFY, RECALL, SKILL_VIEW, TODO = "clarify", "recall", "skill_view", "todo"
+CLARIFY, RECALL, SKILL_VIEW, TASK_LIST = "clarify", "recall", "skill_view", "todo"
 _READ_FILE = declare("read_file", "path", "looks", "local", "probe")
 _WRITE_FILE = declare("write_file", "path", "edits", "whole", "local")
 _PATCH = declare("patch", "path", "edits", "local")
@@ -46,7 +46,7 @@ _SEARCH_FILES = declare("search_files", "path", "looks", "search", "local", "pro
 _TERMINAL = declare("terminal", "command", "local")
 _PROCESS = declare("process", "background", "local", "aside")
 _WEB_FETCH = declare("web_fetch", "url", "looks", "untrusted")
-_TODO = declare(TODO, "tasks", "own", "aside")
+_TASK_LIST = declare(TASK_LIST, "tasks", "own", "aside")
 _CLARIFY = declare(CLARIFY, "asks", "aside")
 _MEMORY = declare("memory", "notes", "own", "aside")
 _SKILLS_LIST = declare("skills_list", "looks", "search", "own", "probe", "aside")
@@ -260,7 +260,7 @@ def web_tools(
 def todo_tools(lists: TodoLists) -> list[Tool]:
     """Make `todo` over `lists`."""
 
-    @tool(toolset="planning", effects={"read"}, repeatable=True, tags=_TODO)
+    @tool(toolset="planning", effects={"read"}, repeatable=True, tags=_TASK_LIST)
     async def todo(
         ctx: ToolContext,
         items: list[TodoItem] | None = None,
