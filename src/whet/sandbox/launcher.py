@@ -1,7 +1,7 @@
 """Runs inside the jail: forks commands on request and takes all of them with it when it ends.
 
 Whet sends this file to a bare interpreter (`python -I -S -`), so that it imports the standard library only and
-little of it. Descriptor 3 is a socket to Whet. The first message says how to shut the door behind oneself
+little of it. Its argument is the descriptor of a socket to Whet. The first message says how to shut the door behind oneself
 (namespaces, Landlock, seccomp, limits); each further one brings a command and four descriptors: its input, its
 two outputs, and a socket on which its pid and its end are reported. Messages are four bytes of length, then
 JSON. When the socket ends, or this process does, whatever still runs is killed.
@@ -29,6 +29,7 @@ NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 4096, 16384, 1 << 18
 PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 4, 22, 24, 36, 38
 PR_CAP_AMBIENT = 47
+CONTROL = int(sys.argv[1])
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -75,7 +76,7 @@ def enter_namespaces(plan):
     raise_loopback()
     child = os.fork()
     if child:
-        os.close(3)
+        os.close(CONTROL)
         mirror(child)
     mount("none", "/", None, MS_REC | MS_PRIVATE)
     for source, target in plan["binds"]:
@@ -173,7 +174,7 @@ def stand_watch():
     if not inner:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         return
-    os.close(3)
+    os.close(CONTROL)
     code = 0
     while True:
         try:
@@ -332,8 +333,8 @@ def main():
     """Shut the door, say so, and serve."""
     os.close(0)
     os.open("/dev/null", os.O_RDWR)
-    os.set_inheritable(3, False)
-    control = socket.socket(fileno=3)
+    os.set_inheritable(CONTROL, False)
+    control = socket.socket(fileno=CONTROL)
     setup, _ = receive(control)
     if setup is None:
         return

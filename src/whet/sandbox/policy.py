@@ -22,8 +22,6 @@ PROTECTED = (
     ".git/hooks",
     ".git/config",
     ".git/config.worktree",
-    ".git/info/attributes",
-    ".gitmodules",
     ".vscode",
     ".idea",
     ".zed",
@@ -69,7 +67,8 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
     """What may be read, written and reached; all paths are absolute and resolved.
 
     `absent` is what is not there although a granted folder holds it. `protected` are names below the workspace
-    that can't be written. `home` is Whet's own, which no opening reaches. `hosts` empty: no network.
+    (or paths of its own repository elsewhere) that can't be written. `aliases` are links that lead to what is
+    granted and must lead there inside, too. `home` is Whet's own, which no opening reaches. `hosts` empty: no network.
     """
 
     workspace: Path
@@ -78,6 +77,7 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
     read: tuple[Path, ...] = ()
     absent: tuple[Path, ...] = ()
     protected: tuple[str, ...] = PROTECTED
+    aliases: tuple[Path, ...] = ()
     hosts: tuple[str, ...] = ()
     limits: SandboxLimits = SandboxLimits()
 
