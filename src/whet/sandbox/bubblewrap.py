@@ -43,7 +43,9 @@ def bubblewrap_arguments(program: str, policy: SandboxPolicy, scratch: Scratch, 
         made += ["--ro-bind", str(path), str(path)]
     for alias in policy.aliases:
         target = os.path.realpath(alias)
-        made += [] if os.path.realpath(alias.parent) != str(alias.parent) else ["--symlink", target, str(alias)]
+        made += (
+            [] if os.path.realpath(alias.parent) != str(alias.parent) else ["--symlink", target, str(alias)]
+        )
     return [*made, "--remount-ro", "/", "--chdir", "/", "--"]
 
 

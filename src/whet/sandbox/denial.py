@@ -1,7 +1,7 @@
 """Why a command failed, where it was the sandbox's wall, and the one opening that would let it through.
 
-The kernel says only an error number to the program, so this reads what the program printed about it: a path or
-host beside the number's own words. A path counts where the policy really refuses it; a name nobody could
+The kernel says only an error number to the program, so this reads what the program printed about it: a path
+or host beside the number's own words. A path counts where the policy really refuses it; a name nobody could
 resolve where there is no network. What can't be tied to the wall is no denial.
 """
 
@@ -39,7 +39,9 @@ _NO_NETWORK = re.compile(
 _QUOTED = re.compile(r"['\"`‘“]([^'\"`’”\n]{1,400})['\"`’”]")
 _ABSOLUTE = re.compile(r"(?<![\w.])(~?/[^\s:'\"`’”,;()]+)")
 _BEFORE_COLON = re.compile(r"(?:^|\s)([^\s:'\"]+):\s")
-_HOST_IN_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://(?:[^/@\s]*@)?([A-Za-z0-9.-]+\.[A-Za-z]{2,}|\d+(?:\.\d+){3})")
+_HOST_IN_URL = re.compile(
+    r"\b[a-z][a-z0-9+.-]*://(?:[^/@\s]*@)?([A-Za-z0-9.-]+\.[A-Za-z]{2,}|\d+(?:\.\d+){3})"
+)
 _HOST_AFTER = re.compile(
     r"(?:host(?:name)?(?: address)?|lookup|resolve|getaddrinfo\s+\w+|connect to)[\s:'\"=(]+"
     r"([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+)",
@@ -70,10 +72,9 @@ def explain(policy: SandboxPolicy, command: str, output: str, cwd: Path) -> Deni
             paths[opening] = None
     if paths:
         found = tuple(paths)[:_MOST]
-        held = [one for one in found if _is_home(policy, one)]
-        if held:
-            return Denial("Whet's own home is out of reach")
-        return Denial("no permission to " + ", ".join(one.words for one in found), found)
+        offered = [opening for one in found if (opening := _offer(policy, one)) is not None]
+        what = "no permission to " + ", ".join(one.words for one in found)
+        return Denial(what, tuple(dict.fromkeys(offered)))
     if not policy.hosts or any("not an allowed host" in line for line in lines):
         return _network(policy, command, lines)
     return None
@@ -89,15 +90,23 @@ def _paths_refused(policy: SandboxPolicy, line: str, cwd: Path) -> Iterator[Open
             continue
         if not policy.may_read(path) and (refused or path.exists()):
             kind = "write" if _is_writing(line) else "read"
-            yield Opening(kind, str(_worth_opening(path)))
-        elif refused and not policy.may_write(path) and not os.path.isdir(path / ".."[:0]):
-            yield Opening("write", str(_worth_opening(path)))
+            yield Opening(kind, str(path))
         elif refused and not policy.may_write(path):
             yield Opening("write", str(path))
 
 
 def _is_writing(line: str) -> bool:
-    words = ("create", "mkdir", "write", "touch", "open for writing", "Read-only", "remove", "move", "mkstemp")
+    words = (
+        "create",
+        "mkdir",
+        "write",
+        "touch",
+        "open for writing",
+        "Read-only",
+        "remove",
+        "move",
+        "mkstemp",
+    )
     return any(word in line for word in words)
 
 
@@ -109,16 +118,15 @@ def _candidates(line: str) -> Iterator[str]:
                 yield text
 
 
-def _worth_opening(path: Path) -> Path:
-    """Give the nearest that exists: what is to be made needs its folder."""
-    while not path.exists() and path.parent != path:
+def _offer(policy: SandboxPolicy, wanted: Opening) -> Opening | None:
+    """Give what would have to be opened: what is to be made needs its folder. The home as a whole, what holds
+    it, and Whet's own are never offered."""
+    path = Path(wanted.target)
+    while not path.exists():
         path = path.parent
-    return path
-
-
-def _is_home(policy: SandboxPolicy, opening: Opening) -> bool:
-    path = Path(opening.target)
-    return path.is_relative_to(policy.home) or policy.home.is_relative_to(path)
+    person = Path(os.path.realpath(os.path.expanduser("~")))
+    holds = person.is_relative_to(path) or policy.home.is_relative_to(path)
+    return None if holds or path.is_relative_to(policy.home) else Opening(wanted.kind, str(path))
 
 
 def _network(policy: SandboxPolicy, command: str, lines: list[str]) -> Denial | None:

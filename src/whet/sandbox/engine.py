@@ -1,7 +1,7 @@
 """Which engine holds on this machine, found out by really running `true` in a jail, and why not a better one.
 
-Bubblewrap first; Landlock with namespaces of its own, Landlock alone; sandbox-exec on a Mac. The answer is kept
-for the process. Nothing is chosen in silence: `EngineStatus.line` says what holds and what it lacks.
+Bubblewrap first; Landlock with namespaces of its own, Landlock alone; sandbox-exec on a Mac. The answer is
+kept for the process. Nothing is chosen in silence: `EngineStatus.line` says what holds and what it lacks.
 """
 
 from __future__ import annotations
@@ -56,9 +56,13 @@ def _probe(only: EngineName | None) -> EngineStatus:
     if sys.platform == "darwin":
         return _probe_mac()
     if sys.platform != "linux":
-        return EngineStatus("none", f"no sandbox: there is none for {sys.platform}; only the gate's reading holds")
+        return EngineStatus(
+            "none", f"no sandbox: there is none for {sys.platform}; only the gate's reading holds"
+        )
     if not has_filter(platform.machine()):
-        return EngineStatus("none", f"no sandbox: none for {platform.machine()}; only the gate's reading holds")
+        return EngineStatus(
+            "none", f"no sandbox: none for {platform.machine()}; only the gate's reading holds"
+        )
     tried: list[tuple[str, str]] = []
     for name, engine, problem in _candidates():
         if only is not None and engine.name != only:
@@ -94,7 +98,9 @@ def _try(engine: Engine) -> str:
             jail = Jail(JailPlan(engine, policy, scratch, Path(os.path.expanduser("~")).resolve()))
             null = os.open(os.devnull, os.O_RDWR)
             try:
-                done = jail.spawn(JailedCommand(["true"], {"PATH": "/usr/bin:/bin"}, place), (null, null, null))
+                done = jail.spawn(
+                    JailedCommand(["true"], {"PATH": "/usr/bin:/bin"}, place), (null, null, null)
+                )
                 code = done.wait(20)
                 return "" if code == 0 else f"true exits {code} in it"
             finally:
@@ -112,7 +118,11 @@ def _line(engine: Engine, tried: list[tuple[str, str]]) -> str:
     holds = {
         "bubblewrap": "bubblewrap holds: own files, network, processes",
         "landlock": f"Landlock {engine.abi} and seccomp hold"
-        + (", with own mounts, network and processes" if engine.namespaces else ": files, and no sockets at all"),
+        + (
+            ", with own mounts, network and processes"
+            if engine.namespaces
+            else ": files, and no sockets at all"
+        ),
     }[engine.name]
     return holds + (f" (not {tried[0][0]}: {tried[0][1]})" if tried else "")
 

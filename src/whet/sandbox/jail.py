@@ -15,14 +15,15 @@ import socket
 import struct
 import subprocess
 import threading
-import time
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
 from whet.contract.errors import ToolError
-from whet.sandbox.policy import SandboxPolicy, shorten
+from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.setup import JailPlan
 
 _START_S = 20.0
@@ -44,9 +45,10 @@ class JailedCommand(msgspec.Struct, frozen=True):
 class JailedProcess:
     """A confined command: as much of Popen's face as its users need. `pid` is this side's number for it."""
 
-    stdin = None
-
     def __init__(self, report: socket.socket, pid: int, pidfd: int) -> None:
+        self.stdin: BinaryIO | None = None
+        self.stdout: BinaryIO | None = None
+        self.stderr: BinaryIO | None = None
         self.pid = pid
         self.returncode: int | None = None
         self._report = report
@@ -103,28 +105,61 @@ class Jail:
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
         self._launcher: subprocess.Popen[bytes] | None = None
+        self._commands: weakref.WeakSet[JailedProcess] = weakref.WeakSet()
 
     @property
     def policy(self) -> SandboxPolicy:
         """What holds inside."""
         return self.plan.policy
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether one of its commands still runs."""
+        return any(command.poll() is None for command in list(self._commands))
+
     def environment(self, source: Mapping[str, str]) -> dict[str, str]:
         """Give a command's environment inside: no way to sockets outside, the private folders' names."""
         return self.plan.environment(source)
+
+    def open(self) -> None:
+        """Start the launcher unless it runs. Raises ToolError where that can't be."""
+        with self._lock:
+            if self._launcher is None or self._launcher.poll() is not None:
+                self._shut()
+                self._open()
 
     def spawn(self, command: JailedCommand, handles: Handles) -> JailedProcess:
         """Run a command; the descriptors stay the caller's. Raises OSError as Popen does, and ToolError
         where the jail itself can't be started."""
         with self._lock:
-            if self._launcher is None or self._launcher.poll() is not None:
+            if self._launcher is None:
                 self._open()
             try:
-                return self._request(command, handles)
+                started = self._request(command, handles)
             except (BrokenPipeError, ConnectionResetError):
                 self._shut()
                 self._open()
-                return self._request(command, handles)
+                started = self._request(command, handles)
+            self._commands.add(started)
+            return started
+
+    def spawn_piped(self, command: JailedCommand) -> JailedProcess:
+        """Run a command with a pipe for each of its three descriptors, which are the process's files then."""
+        pipes = [os.pipe() for _ in range(3)]
+        inside = (pipes[0][0], pipes[1][1], pipes[2][1])
+        outside = (pipes[0][1], pipes[1][0], pipes[2][0])
+        try:
+            started = self.spawn(command, inside)
+        except BaseException:
+            for handle in outside:
+                os.close(handle)
+            raise
+        finally:
+            for handle in inside:
+                os.close(handle)
+        started.stdin = os.fdopen(outside[0], "wb", 0)
+        started.stdout, started.stderr = os.fdopen(outside[1], "rb", 0), os.fdopen(outside[2], "rb", 0)
+        return started
 
     def close(self) -> None:
         """End the launcher and every command in it."""
@@ -216,7 +251,9 @@ def _last_words(launcher: subprocess.Popen[bytes]) -> bytes:
 def _answered(ours: socket.socket, command: JailedCommand) -> JailedProcess:
     said, handles, _, _ = socket.recv_fds(ours, 64, 1)
     if said.startswith(b"P") and handles:
-        return JailedProcess(ours, _pid_of(handles[0]), handles[0])
+        pid = _pid_of(handles[0])
+        ours.send(b"+")
+        return JailedProcess(ours, pid, handles[0])
     if not said:
         raise BrokenPipeError(errno.EPIPE, "the launcher is gone")
     number = int(said[1:] or b"5")

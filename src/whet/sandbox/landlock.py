@@ -1,7 +1,7 @@
 """A policy as rules of Landlock, which only grants: nothing can be carved out of a granted folder.
 
-So a folder that holds something hidden is opened entry by entry: it can be listed, what is in it is granted one
-by one, and nothing new can be made right in it. Rights are the kernel's bits.
+So a folder that holds something hidden is opened entry by entry: it can be listed, what is in it is granted
+one by one, and nothing new can be made right in it. Rights are the kernel's bits.
 """
 
 from __future__ import annotations

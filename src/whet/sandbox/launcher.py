@@ -1,14 +1,15 @@
 """Runs inside the jail: forks commands on request and takes all of them with it when it ends.
 
-Whet sends this file to a bare interpreter (`python -I -S -`), so that it imports the standard library only and
-little of it. Its argument is the descriptor of a socket to Whet. The first message says how to shut the door behind oneself
-(namespaces, Landlock, seccomp, limits); each further one brings a command and four descriptors: its input, its
-two outputs, and a socket on which its pid and its end are reported. Messages are four bytes of length, then
-JSON. When the socket ends, or this process does, whatever still runs is killed.
+Whet sends this file to a bare interpreter (`python -I -S -`), so that it imports the standard library only
+and little of it. Its argument is the descriptor of a socket to Whet. The first message says how to shut the
+door behind oneself (namespaces, Landlock, seccomp, limits); each further one brings a command and four
+descriptors: its input, its two outputs, and a socket on which its pid and its end are reported. Messages are
+four bytes of length, then JSON. When the socket ends, or this process does, whatever still runs is killed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -24,10 +25,21 @@ import termios
 import time
 
 # These are checked by the launcher's own tests in a real jail; the kernel's numbers, equal on both machines.
-SYS = {"mount_setattr": 442, "landlock_create_ruleset": 444, "landlock_add_rule": 445, "landlock_restrict": 446}
+SYS = {
+    "mount_setattr": 442,
+    "landlock_create_ruleset": 444,
+    "landlock_add_rule": 445,
+    "landlock_restrict": 446,
+}
 NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 4096, 16384, 1 << 18
-PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 4, 22, 24, 36, 38
+PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = (
+    4,
+    22,
+    24,
+    36,
+    38,
+)
 PR_CAP_AMBIENT = 47
 CONTROL = int(sys.argv[1])
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -196,10 +208,8 @@ def kill_children():
     except OSError:
         children = own_children()
     for child in children:
-        try:
+        with contextlib.suppress(OSError):
             os.kill(child, signal.SIGKILL)
-        except OSError:
-            pass
 
 
 def own_children():
@@ -252,6 +262,7 @@ def start(command, handles):
         pidfd = os.pidfd_open(child)
         socket.send_fds(channel, [b"P%d\n" % child], [pidfd])
         os.close(pidfd)
+        channel.recv(1)  # until Whet has read its number there, which a reaped process has no more
     except OSError:
         pass
     finally:
@@ -293,10 +304,8 @@ def reap(running):
             return
         report = running.pop(child, None)
         if report is not None:
-            try:
+            with contextlib.suppress(OSError):
                 os.write(report, b"X%d\n" % os.waitstatus_to_exitcode(status))
-            except OSError:
-                pass
             os.close(report)
 
 

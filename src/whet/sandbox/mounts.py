@@ -1,4 +1,4 @@
-"""Where an engine with mounts of its own puts what: private folders, grants inside them, and what is guarded."""
+"""Where an engine with mounts of its own puts what: private folders, grants in them, what is guarded."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The folders that ordinary commands need, and those that no command gets, on this machine.
 
 The home is never granted as a whole: the toolchains and caches in it are granted one by one, so that keys,
-clouds, keyrings, browsers and histories are not there without being listed. What is below a granted folder and
-secret all the same is found by its rights: what other users can't read, root's commands can't either.
+clouds, keyrings, browsers and histories are not there without being listed. What is below a granted folder
+and secret all the same is found by its rights: what other users can't read, root's commands can't either.
 """
 
 from __future__ import annotations
@@ -93,7 +93,15 @@ _TOOLCHAINS = (
 # Only what is checked against a hash when it is used: whoever writes the others writes tomorrow's build.
 _CACHES = (".npm/_cacache", ".npm/_logs")
 _MIXED_PARENTS = frozenset({".local", ".cargo", ".config", ".npm"})
-_ENVIRONMENT_FOLDERS = ("VIRTUAL_ENV", "PYENV_ROOT", "RUSTUP_HOME", "CONDA_PREFIX", "NVM_DIR", "GOROOT", "JAVA_HOME")
+_ENVIRONMENT_FOLDERS = (
+    "VIRTUAL_ENV",
+    "PYENV_ROOT",
+    "RUSTUP_HOME",
+    "CONDA_PREFIX",
+    "NVM_DIR",
+    "GOROOT",
+    "JAVA_HOME",
+)
 
 
 class Wishes(msgspec.Struct, frozen=True):

@@ -56,7 +56,7 @@ class Opening(msgspec.Struct, frozen=True, order=True):
 
 
 class SandboxLimits(msgspec.Struct, frozen=True):
-    """What one jail may use; 0: no limit. Memory and file size are a process's, processes the whole jail's."""
+    """What one jail may use; 0: no limit. Memory and file size are a process's, processes the jail's."""
 
     memory_mb: int = 0
     processes: int = 4096
@@ -66,9 +66,10 @@ class SandboxLimits(msgspec.Struct, frozen=True):
 class SandboxPolicy(msgspec.Struct, frozen=True):
     """What may be read, written and reached; all paths are absolute and resolved.
 
-    `absent` is what is not there although a granted folder holds it. `protected` are names below the workspace
-    (or paths of its own repository elsewhere) that can't be written. `aliases` are links that lead to what is
-    granted and must lead there inside, too. `home` is Whet's own, which no opening reaches. `hosts` empty: no network.
+    `absent` is what is not there although a granted folder holds it. `protected` are names below the
+    workspace (or paths of its own repository elsewhere) that can't be written. `aliases` are links that lead to what is
+    granted and must lead there inside, too. `home` is Whet's own, which no opening reaches. `hosts` empty: no
+    network.
     """
 
     workspace: Path
@@ -158,10 +159,7 @@ def read_opening(text: str) -> Opening:
 def reaches(hosts: Iterable[str], host: str) -> bool:
     """Whether a list of hosts names this one; `*.example.com` stands for every name below example.com."""
     name = host.lower().rstrip(".")
-    for one in hosts:
-        if one in (ANY_HOST, name) or (one.startswith("*.") and name.endswith(one[1:])):
-            return True
-    return False
+    return any(one in (ANY_HOST, name) or (one.startswith("*.") and name.endswith(one[1:])) for one in hosts)
 
 
 def shorten(path: str) -> str:

@@ -48,8 +48,8 @@ _TEMPORARY = ("TMPDIR", "TMP", "TEMP")
 
 
 class Engine(msgspec.Struct, frozen=True):
-    """What holds: bubblewrap by its `program`; Landlock of version `abi`, with mounts, processes and a network
-    of its own where `namespaces`."""
+    """What holds: bubblewrap by its `program`; Landlock of version `abi`, with mounts, processes and a
+    network of its own where `namespaces`."""
 
     name: EngineName
     program: str = ""
