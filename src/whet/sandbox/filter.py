@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
-_EPERM, _ENOSYS, _EAFNOSUPPORT, _ENETUNREACH = 1, 38, 97, 101
+_EPERM, _ENOSYS, _ENOTSUP, _EAFNOSUPPORT, _ENETUNREACH = 1, 38, 95, 97, 101
 _LOAD, _JUMP_EQUAL, _JUMP_ABOVE, _JUMP_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
 _NEW_NAMESPACES = 0x7E020080  # CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID, NET and TIME
@@ -83,6 +83,8 @@ _OWNERS: tuple[tuple[int | None, int | None], ...] = (
     (93, 55),  # fchown
     (94, None),  # lchown
     (260, 54),  # fchownat
+)
+_ATTRIBUTES: tuple[tuple[int | None, int | None], ...] = (
     (188, 5),  # setxattr
     (189, 6),  # lsetxattr
     (190, 7),  # fsetxattr
@@ -116,6 +118,8 @@ def filter_program(machine: str, *, own_network: bool, own_mounts: bool) -> byte
     if not own_mounts:
         for pair in _OWNERS:
             program.refuse_call(pair[which], _EPERM)
+        for pair in _ATTRIBUTES:
+            program.refuse_call(pair[which], _ENOTSUP)
     program.refuse_call(_CLONE3[which], _ENOSYS)
     for pair in (_CLONE, _UNSHARE):
         program.refuse_bits(pair[which], 0, _NEW_NAMESPACES)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import select
 import signal
@@ -17,13 +18,14 @@ import subprocess
 import tempfile
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
 from whet.contract.errors import ToolError
+from whet.sandbox.guard import Guard
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.setup import JailPlan
 
@@ -45,9 +47,12 @@ class JailedCommand(msgspec.Struct, frozen=True):
 
 
 class JailedProcess:
-    """A confined command: as much of Popen's face as its users need. `pid` is this side's number for it."""
+    """A confined command: as much of Popen's face as its users need. `pid` is this side's number for it;
+    `taken_back` are the protected paths that it had changed, once it has ended."""
 
     def __init__(self, report: socket.socket, pid: int, pidfd: int) -> None:
+        self.taken_back: list[Path] = []
+        self.ended: Callable[[], list[Path]] | None = None
         self.stdin: BinaryIO | None = None
         self.stdout: BinaryIO | None = None
         self.stderr: BinaryIO | None = None
@@ -97,6 +102,8 @@ class JailedProcess:
         self.returncode = int(said[1:]) if said.startswith(b"X") else -signal.SIGKILL
         self._report.close()
         os.close(self._pidfd)
+        if self.ended is not None:
+            self.taken_back = self.ended()
 
 
 class Jail:
@@ -108,6 +115,8 @@ class Jail:
         self._control: socket.socket | None = None
         self._launcher: subprocess.Popen[bytes] | None = None
         self._commands: weakref.WeakSet[JailedProcess] = weakref.WeakSet()
+        self._guard = Guard(plan.policy, plan.scratch.root / "aside", mounted=plan.engine.own_network)
+        self._held: frozenset[Path] = frozenset()
 
     @property
     def policy(self) -> SandboxPolicy:
@@ -126,7 +135,7 @@ class Jail:
     def open(self) -> None:
         """Start the launcher unless it runs. Raises ToolError where that can't be."""
         with self._lock:
-            if self._launcher is None or self._launcher.poll() is not None:
+            if self._launcher is None or self._launcher.poll() is not None or self._has_news():
                 self._shut()
                 self._open()
 
@@ -134,14 +143,17 @@ class Jail:
         """Run a command; the descriptors stay the caller's. Raises OSError as Popen does, and ToolError
         where the jail itself can't be started."""
         with self._lock:
-            if self._launcher is None:
+            if self._launcher is None or self._has_news():
+                self._shut()
                 self._open()
+            before = self._guard.record()
             try:
                 started = self._request(command, handles)
             except (BrokenPipeError, ConnectionResetError):
                 self._shut()
                 self._open()
                 started = self._request(command, handles)
+            started.ended = functools.partial(self._guard.restore, before)
             self._commands.add(started)
             return started
 
@@ -208,6 +220,7 @@ class Jail:
     def _open(self) -> None:
         ours, theirs = socket.socketpair()
         ours.settimeout(_START_S)
+        self._held = self._there()
         setup = self.plan.setup()
         with open(_LAUNCHER, "rb") as script, theirs:
             self._launcher = _start(self.plan.command(), script.fileno(), theirs.fileno())
@@ -226,6 +239,14 @@ class Jail:
             )
         ours.settimeout(None)
         self._control = ours
+
+    def _has_news(self) -> bool:
+        """Whether a protected name has come to be since the mounts were made, and nothing runs that a new
+        launcher would end."""
+        return not self._there() <= self._held and not self.is_busy
+
+    def _there(self) -> frozenset[Path]:
+        return frozenset(path for path in self.policy.protected_paths() if os.path.lexists(path))
 
     def _shut(self) -> None:
         if self._control is not None:
