@@ -94,6 +94,18 @@ _ATTRIBUTES: tuple[tuple[int | None, int | None], ...] = (
     (463, 463),  # setxattrat
     (466, 466),  # removexattrat
 )
+# A process id that is not one's own (0) may be somebody else's where ids are shared: argument, numbers.
+_OF_OTHERS: tuple[tuple[int, tuple[int, int]], ...] = (
+    (0, (302, 261)),  # prlimit64
+    (1, (141, 140)),  # setpriority
+    (1, (251, 30)),  # ioprio_set
+    (0, (203, 122)),  # sched_setaffinity
+    (0, (144, 119)),  # sched_setscheduler
+    (0, (142, 118)),  # sched_setparam
+    (0, (314, 274)),  # sched_setattr
+    (0, (256, 238)),  # migrate_pages
+    (0, (279, 239)),  # move_pages
+)
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 
 
@@ -120,6 +132,8 @@ def filter_program(machine: str, *, own_network: bool, own_mounts: bool) -> byte
             program.refuse_call(pair[which], _EPERM)
         for pair in _ATTRIBUTES:
             program.refuse_call(pair[which], _ENOTSUP)
+        for argument, pair in _OF_OTHERS:
+            program.refuse_bits(pair[which], argument, 0xFFFFFFFF)
     program.refuse_call(_CLONE3[which], _ENOSYS)
     for pair in (_CLONE, _UNSHARE):
         program.refuse_bits(pair[which], 0, _NEW_NAMESPACES)

@@ -81,11 +81,12 @@ class Guard:
                     self._move(path.parent)
             elif shape is None:
                 changed += self._take(path)
-            elif _shape(path) != shape:
+            elif (now := _shape(path)) != shape:
                 changed.append(path)
-                if os.path.lexists(path):
-                    self._move(path)
-                _put(path, shape)
+                for name in sorted(now, key=len, reverse=True):
+                    if now[name] != shape.get(name) and os.path.lexists(path / name):
+                        self._move(path / name)
+                _put(path, {name: held for name, held in shape.items() if now.get(name) != held})
         return list(dict.fromkeys(changed))
 
     def _take(self, path: Path) -> list[Path]:

@@ -27,6 +27,7 @@ import msgspec
 from whet.contract.errors import ToolError
 from whet.sandbox.guard import Guard
 from whet.sandbox.policy import SandboxPolicy
+from whet.sandbox.proxy import Proxy
 from whet.sandbox.setup import JailPlan
 
 _START_S = 20.0
@@ -117,6 +118,7 @@ class Jail:
         self._commands: weakref.WeakSet[JailedProcess] = weakref.WeakSet()
         self._guard = Guard(plan.policy, plan.scratch.root / "aside", mounted=plan.engine.own_network)
         self._held: frozenset[Path] = frozenset()
+        self._proxy: Proxy | None = None
 
     @property
     def policy(self) -> SandboxPolicy:
@@ -130,7 +132,19 @@ class Jail:
 
     def environment(self, source: Mapping[str, str]) -> dict[str, str]:
         """Give a command's environment inside: no way to sockets outside, the private folders' names."""
-        return self.plan.environment(source)
+        if not self.plan.can_reach:
+            return self.plan.environment(source)
+        self.open()
+        proxy = self._proxy
+        return self.plan.environment(source, proxy.port if proxy is not None else 0)
+
+    def take_refused(self) -> list[str]:
+        """Give the hosts that its commands asked the proxy for in vain since the last look."""
+        if self._proxy is None:
+            return []
+        taken = list(self._proxy.refused)
+        del self._proxy.refused[: len(taken)]
+        return taken
 
     def open(self) -> None:
         """Start the launcher unless it runs. Raises ToolError where that can't be."""
@@ -226,7 +240,9 @@ class Jail:
             self._launcher = _start(self.plan.command(), script.fileno(), theirs.fileno())
         try:
             ours.sendall(struct.pack("!I", len(setup)) + setup)
-            said = ours.recv(1024)
+            said, handles, _, _ = socket.recv_fds(ours, 1024, 1)
+            if handles:
+                self._proxy = Proxy(socket.socket(fileno=handles[0]), self.policy.hosts)
         except OSError as error:
             said = b"!" + str(error).encode()
         if said != b"+":
@@ -252,6 +268,9 @@ class Jail:
         if self._control is not None:
             self._control.close()
             self._control = None
+        if self._proxy is not None:
+            self._proxy.close()
+            self._proxy = None
         launcher, self._launcher = self._launcher, None
         if launcher is None:
             return

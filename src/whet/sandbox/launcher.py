@@ -352,7 +352,12 @@ def main():
     except OSError as error:
         control.sendall(b"!" + str(error).encode())
         return
-    control.sendall(b"+")
+    if setup.get("proxy"):
+        # It belongs to this network for good; Whet takes its connections from outside.
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            socket.send_fds(control, [b"+"], [listener.fileno()])
+    else:
+        control.sendall(b"+")
     try:
         serve(control)
     finally:
