@@ -131,6 +131,21 @@ class World:
             scratch.close()
         return [*self._printed(outputs), *self._done()]
 
+    def attack_unconfined(self, attempts: Sequence[Attempt]) -> list[str]:
+        """Run attempts with all rights, to see that they are noticed."""
+        environment = {**os.environ, "HOME": str(self.home), **self._variables()}
+        place = self.workspace / "attempts.json"
+        place.write_text(json.dumps([one._asdict() for one in attempts]))
+        done = subprocess.run(
+            [sys.executable, "-c", _DRIVER, str(place)],
+            env=environment,
+            cwd=self.workspace,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return [*self._printed([json.loads(line) for line in done.stdout.splitlines()]), *self._done()]
+
     def _printed(self, outputs: Sequence[dict[str, str]]) -> list[str]:
         return [f"{one['name']} printed {one['out'][:200]!r}" for one in outputs if MARK in one["out"]]
 

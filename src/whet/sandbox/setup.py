@@ -17,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from whet.sandbox.bubblewrap import bubblewrap_arguments
-from whet.sandbox.filter import filter_program
+from whet.sandbox.filter import SUPERVISED, filter_program
 from whet.sandbox.landlock import landlock_rules
 from whet.sandbox.mounts import mount_plan
 from whet.sandbox.policy import SandboxPolicy
@@ -93,6 +93,14 @@ class JailPlan(msgspec.Struct, frozen=True):
                 self.policy, self.engine.abi, self._private(), own_network=self.engine.namespaces
             )
             told |= {"handled": rules.handled, "rules": rules.granted, "scoped": rules.scoped}
+        if self.engine.name == "landlock" and not self.engine.namespaces:
+            which = 0 if platform.machine() == "x86_64" else 1
+            told["supervised"] = {
+                "calls": {str(pair[which]): name for name, pair in SUPERVISED.items() if pair[which]},
+                "listen": (317, 277)[which],
+                "roots": [str(one) for one in (self.policy.workspace, *self.policy.write, *self._private())],
+                "not": [str(one) for one in (*self.policy.hidden(), *self.policy.protected_paths())],
+            }
         if self.can_reach:
             told["proxy"] = True
         if self.engine.namespaces:
