@@ -10,6 +10,7 @@ import contextlib
 import errno
 import functools
 import os
+import re
 import select
 import signal
 import socket
@@ -32,7 +33,7 @@ from whet.sandbox.setup import JailPlan
 
 _START_S = 20.0
 _RUN_CAP_BYTES = 4_000_000
-_LAUNCHER = Path(__file__).with_name("launcher.py")
+_NOT_INSIDE = re.compile(rb"^from (?:__future__|whet\.sandbox\.watch) import .*$", re.MULTILINE)
 Handles = tuple[int, int, int]
 """A command's input, output and error output, as descriptors of this process."""
 
@@ -236,7 +237,9 @@ class Jail:
         ours.settimeout(_START_S)
         self._held = self._there()
         setup = self.plan.setup()
-        with open(_LAUNCHER, "rb") as script, theirs:
+        with tempfile.TemporaryFile() as script, theirs:
+            script.write(_script())
+            script.seek(0)
             self._launcher = _start(self.plan.command(), script.fileno(), theirs.fileno())
         try:
             ours.sendall(struct.pack("!I", len(setup)) + setup)
@@ -281,6 +284,12 @@ class Jail:
             return
         launcher.kill()
         launcher.wait()
+
+
+def _script() -> bytes:
+    """Give watch and launcher as one script: there is no package inside."""
+    parts = [Path(__file__).with_name(f"{name}.py").read_bytes() for name in ("watch", "launcher")]
+    return b"from __future__ import annotations\n" + _NOT_INSIDE.sub(b"", b"".join(parts))
 
 
 def _start(command: Sequence[str], script: int, control: int) -> subprocess.Popen[bytes]:
