@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from tests.sandbox.engines import ENGINES, EngineCase
 from whet.sandbox.jail import Jail, JailedCommand
 from whet.sandbox.places import everyday
+from whet.sandbox.policy import read_opening
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
 from whet.tools.shell import command_environment
@@ -80,11 +82,43 @@ def test_a_killed_launcher_takes_its_commands_along_and_the_next_has_another(jai
         launcher = jail._launcher
         assert launcher is not None
         launcher.terminate()
-        assert slow.wait(20) != 0
         launcher.wait(20)
+        assert run(jail, "echo again") == (0, "again\n")
+        assert slow.wait(20) != 0
     finally:
         os.close(null)
-    assert run(jail, "echo again") == (0, "again\n")
+
+
+def test_a_killed_program_leaves_none_of_its_commands(jail: Jail, tmp_path: Path) -> None:
+    text = f"""
+import os, sys
+from pathlib import Path
+from whet.sandbox.jail import Jail, JailedCommand
+from whet.sandbox.places import everyday
+from whet.sandbox.scratch import Scratch
+from whet.sandbox.setup import Engine, JailPlan
+place = Path({str(jail.policy.workspace)!r})
+engine = Engine(*{(jail.plan.engine.name, jail.plan.engine.program)!r}, *{_rest(jail)!r})
+policy = everyday(place, place / "whet", os.environ)
+made = Jail(JailPlan(engine, policy, Scratch(), Path.home()))
+slow = made.spawn(JailedCommand(["sleep", "300"], made.environment(os.environ), place), (0, 1, 1))
+print(slow.pid, flush=True)
+sys.stdin.read()
+"""
+    program = subprocess.Popen(
+        [sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert program.stdout is not None
+    pid = int(program.stdout.readline())
+    handle = os.pidfd_open(pid)
+    program.kill()
+    program.communicate()
+    assert select.select([handle], [], [], 20)[0], "the command lives on"
+    os.close(handle)
+
+
+def _rest(jail: Jail) -> tuple[int, bool]:
+    return jail.plan.engine.abi, jail.plan.engine.namespaces
 
 
 def test_protected_names_stay_as_they_are(jail: Jail) -> None:
@@ -116,7 +150,7 @@ def test_an_opening_is_another_policy(jail: Jail, tmp_path: Path) -> None:
     outside = tmp_path / "more"
     outside.mkdir()
     assert run(jail, f"echo x > {outside}/f")[0] != 0 or not (outside / "f").exists()
-    policy = jail.policy.opened([_opening(f"write {outside}")])
+    policy = jail.policy.opened([read_opening(f"write {outside}")])
     other = Jail(JailPlan(jail.plan.engine, policy, jail.plan.scratch, jail.plan.home))
     try:
         assert run(other, f"echo x > {outside}/f") == (0, "")
@@ -137,12 +171,6 @@ def test_python_with_processes_and_a_terminal(jail: Jail) -> None:
     finally:
         os.close(here)
         os.close(there)
-
-
-def _opening(text: str):
-    from whet.sandbox.policy import read_opening
-
-    return read_opening(text)
 
 
 def _sleepers(workspace: Path) -> list[str]:

@@ -139,6 +139,11 @@ class Jail:
         proxy = self._proxy
         return self.plan.environment(source, proxy.port if proxy is not None else 0)
 
+    @property
+    def launcher_pid(self) -> int:
+        """The process that holds it all, 0 where none runs."""
+        return 0 if self._launcher is None else self._launcher.pid
+
     def take_refused(self) -> list[str]:
         """Give the hosts that its commands asked the proxy for in vain since the last look."""
         if self._proxy is None:
@@ -158,7 +163,7 @@ class Jail:
         """Run a command; the descriptors stay the caller's. Raises OSError as Popen does, and ToolError
         where the jail itself can't be started."""
         with self._lock:
-            if self._launcher is None or self._has_news():
+            if self._launcher is None or self._launcher.poll() is not None or self._has_news():
                 self._shut()
                 self._open()
             before = self._guard.record()
@@ -279,11 +284,14 @@ class Jail:
             return
         if launcher.stderr is not None:
             launcher.stderr.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        try:
             launcher.wait(3)
-            return
-        launcher.kill()
-        launcher.wait()
+        except subprocess.TimeoutExpired:
+            launcher.kill()
+            launcher.wait()
+        for command in list(self._commands):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                command.wait(1)
 
 
 def _script() -> bytes:

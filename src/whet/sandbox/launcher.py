@@ -20,6 +20,7 @@ import select
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -268,7 +269,41 @@ def receive(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
 
 
 def start(command: dict[str, Any], handles: list[int]) -> int:
-    """Fork and run one command; gives its pid, or reports why it can't be run."""
+    """Run one command; gives its pid, or 0 after reporting why it can't be run."""
+    with socket.socket(fileno=os.dup(handles[3])) as channel:
+        try:
+            child = on_terminal(command, handles) if command["tty"] else plain(command, handles)
+        except (OSError, ValueError) as error:
+            number = error.errno if isinstance(error, OSError) else errno.EINVAL
+            with contextlib.suppress(OSError):
+                channel.sendall(b"E%d" % (number or errno.EIO))
+            return 0
+        pidfd = os.pidfd_open(child)
+        with contextlib.suppress(OSError):
+            socket.send_fds(channel, [b"P%d\n" % child], [pidfd])
+            channel.recv(1)  # until Whet has read its number there, which a reaped process has no more
+        os.close(pidfd)
+    return child
+
+
+def plain(command: dict[str, Any], handles: list[int]) -> int:
+    """Start a command the cheap way: nothing of this process is copied for it."""
+    child = subprocess.Popen(
+        command["argv"],
+        stdin=handles[0],
+        stdout=handles[1],
+        stderr=handles[2],
+        cwd=command["cwd"],
+        env=command["env"],
+        close_fds=False,  # all others are closed by exec
+        start_new_session=True,
+    )
+    child.returncode = 0  # it is waited for with all the others, so this must not
+    return child.pid
+
+
+def on_terminal(command: dict[str, Any], handles: list[int]) -> int:
+    """Start a command that has a terminal as its own, which takes a step between fork and exec."""
     error_read, error_write = os.pipe()
     child = os.fork()
     if not child:
@@ -276,41 +311,23 @@ def start(command: dict[str, Any], handles: list[int]) -> int:
     os.close(error_write)
     said = os.read(error_read, 64)
     os.close(error_read)
-    report = handles[3]
-    channel = socket.socket(fileno=os.dup(report))
-    try:
-        if said:
-            os.waitpid(child, 0)
-            channel.sendall(b"E" + said)
-            return 0
-        pidfd = os.pidfd_open(child)
-        socket.send_fds(channel, [b"P%d\n" % child], [pidfd])
-        os.close(pidfd)
-        channel.recv(1)  # until Whet has read its number there, which a reaped process has no more
-    except OSError:
-        pass
-    finally:
-        channel.close()
+    if said:
+        os.waitpid(child, 0)
+        raise OSError(int(said), "exec")
     return child
 
 
 def become(command: dict[str, Any], handles: list[int], error_write: int) -> NoReturn:
     """Turn this fresh process into the command. Never returns."""
     try:
-        signal.pthread_sigmask(signal.SIG_SETMASK, [])
-        for number in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGPIPE, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
-        if command.get("tty"):
-            fcntl.ioctl(handles[1], termios.TIOCSCTTY, 0)
+        fcntl.ioctl(handles[1], termios.TIOCSCTTY, 0)
         for target in range(3):
             os.dup2(handles[target], target)
         os.chdir(command["cwd"])
-        environment = command["env"]
-        file = command["argv"][0]
-        if "/" in file:
-            os.execve(file, command["argv"], environment)
-        os.execvpe(file, command["argv"], environment)
+        os.execvpe(command["argv"][0], command["argv"], command["env"])
     except OSError as error:
         os.write(error_write, b"%d" % (error.errno or errno.EIO))
     finally:
