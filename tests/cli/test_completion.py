@@ -13,8 +13,7 @@ from click.testing import CliRunner
 
 from tests.cli.stored import Said, store
 from tests.support import FixedClock
-from whet.cli.completion import completion
-from whet.cli.group import run
+from whet.cli.group import completion, run
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,7 +11,7 @@ from acp import Client
 
 from whet.editors import buffers
 from whet.editors.buffers import EditorBuffers
-from whet.editors.editor import Editor
+from whet.editors.opened import Editor
 
 
 class Silent:
