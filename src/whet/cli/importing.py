@@ -55,8 +55,7 @@ def importing() -> None:
 
 
 @importing.command(
-    "hermes",
-    epilog="Examples: whet import hermes --dry-run  ·  whet import hermes ~/.hermes --only sessions",
+    "hermes", epilog="Examples: whet import hermes --dry-run  ·  whet import hermes ~/.hermes --only sessions"
 )
 @click.argument("path", type=click.Path(path_type=Path), default=Path("~/.hermes"))
 @click.option("--only", type=click.Choice(_PARTS), multiple=True, help="Take this part; may be repeated.")

@@ -92,10 +92,7 @@ def run_path(folder: Path, arm: str, seed: int) -> Path:
 
 
 def _in_processes(
-    folder: Path,
-    missing: Sequence[tuple[str, int]],
-    settings: CampaignSettings,
-    workers: int,
+    folder: Path, missing: Sequence[tuple[str, int]], settings: CampaignSettings, workers: int
 ) -> Iterator[list[tuple[str, int]]]:
     """Yield what was done since the last time, now and then also nothing."""
     # Spawned: a fork of a process with threads may deadlock.
