@@ -11,7 +11,7 @@ from acp import Client
 
 from whet.editors import buffers
 from whet.editors.buffers import EditorBuffers
-from whet.editors.opened import Editor
+from whet.editors.editor import Editor
 
 
 class Silent:

@@ -17,7 +17,8 @@ from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import EndReason, TurnEnd
 from whet.contract.messages import ImagePart, Message
 from whet.editors.commands import EditorCommands
-from whet.editors.opened import Editor, OpenedSession
+from whet.editors.editor import Editor
+from whet.editors.opened import OpenedSession
 from whet.editors.person import EditorPerson
 from whet.editors.view import EditorTurnView, Scene
 from whet.log import mask

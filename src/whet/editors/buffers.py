@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from acp import RequestError
 
-from whet.editors.opened import Editor
+from whet.editors.editor import Editor
 
 T = TypeVar("T")
 _ANSWER_S = 5.0

@@ -10,13 +10,11 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from acp import Client
-from acp.schema import ClientCapabilities, ElicitationCapabilities, FileSystemCapabilities
-
 from whet.agent.session import Session
 from whet.app.session_parts import SessionExtras
 from whet.editors.brought import EditorServers
 from whet.editors.buffers import EditorBuffers
+from whet.editors.editor import Editor
 from whet.editors.options import Mode
 from whet.editors.outbox import Outbox
 
@@ -67,26 +65,3 @@ class OpenedSession:
         if self.works:
             await asyncio.wait(self.works)
         await self.brought.aclose()
-
-
-class Editor:
-    """One editor. `reads` and `writes`: it has files open, and gives and takes their text; `forms`: it puts
-    questions with fields. Until `learn` it can do none of that."""
-
-    def __init__(self, client: Client) -> None:
-        self.client = client
-        self.outbox: Outbox = Outbox(client)
-        self.reads: bool = False
-        self.writes: bool = False
-        self.forms = False
-
-    def learn(self, said: object) -> None:
-        """Take what the editor said of itself. The SDK leaves what is malformed as it came: as not said."""
-        if not isinstance(said, ClientCapabilities):
-            return
-        files: object = said.fs
-        if isinstance(files, FileSystemCapabilities):
-            self.reads = files.read_text_file is True
-            self.writes = files.write_text_file is True
-        questions: object = said.elicitation
-        self.forms: bool = isinstance(questions, ElicitationCapabilities) and questions.form is not None

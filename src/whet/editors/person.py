@@ -22,7 +22,7 @@ from acp.schema import (
 
 from whet.contract.protocols import Answer, ApprovalRequest
 from whet.editors import tool_calls
-from whet.editors.opened import Editor
+from whet.editors.editor import Editor
 from whet.editors.options import Mode
 from whet.editors.tool_calls import Content
 from whet.editors.view import EditorTurnView, ShownCall

@@ -19,7 +19,8 @@ from whet.editors import options
 from whet.editors.answering import told
 from whet.editors.brought import Given, bring
 from whet.editors.commands import EditorCommands
-from whet.editors.opened import Editor, OpenedSession
+from whet.editors.editor import Editor
+from whet.editors.opened import OpenedSession
 from whet.editors.options import Mode
 from whet.store import sessions
 from whet.store.sessions import SessionRow

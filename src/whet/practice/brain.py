@@ -15,7 +15,7 @@ import msgspec
 from whet.practice import (
     chapters_task,
     cleanup_task,
-    depot_task,
+    depot,
     orders_task,
     plain,
     review,
@@ -37,7 +37,7 @@ _TASKS = (
     (orders_task.MATCH, orders_task.proceed),
     (cleanup_task.MATCH, cleanup_task.proceed),
     (chapters_task.MATCH, chapters_task.proceed),
-    (depot_task.MATCH, depot_task.proceed),
+    (depot.MATCH, depot.proceed),
     (shop.MATCH, shop.proceed),
     (summary_task.MATCH, summary_task.proceed),
     (survey_task.QUESTION, survey_task.answer),
