@@ -13,7 +13,8 @@ from click.testing import CliRunner
 
 from tests.cli.stored import Said, store
 from tests.support import FixedClock
-from whet.cli.group import completion, run
+from whet.cli.completion import completion
+from whet.cli.group import run
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 
 import click
-from click.shell_completion import BashComplete, CompletionItem, get_completion_class, shell_complete
+from click.shell_completion import CompletionItem
 
 from whet.cli.main import COMMANDS, DEFAULT_COMMAND
 from whet.cli.wording import printable
@@ -124,7 +123,7 @@ def active_home() -> Home:
 def run(arguments: list[str]) -> int:
     """Run one command line and give its exit code; a person's errors are printed, bugs go up."""
     if COMPLETION_VARIABLE in os.environ:
-        from whet.cli.group import answer  # noqa: PLC0415 - only a shell's Tab needs it
+        from whet.cli.completion import answer  # noqa: PLC0415 - only a shell's Tab needs it
 
         return answer(whet, COMPLETION_VARIABLE)
     try:
@@ -163,40 +162,3 @@ def fail(message: str, hint: str = "") -> int:
 def _usage(error: click.UsageError) -> int:
     fail(error.format_message(), f"{error.ctx.command_path if error.ctx else 'whet'} --help")
     return 2
-
-
-_VARIABLE = "_WHET_COMPLETE"
-_INSTALL = {
-    "bash": 'eval "$(whet completion bash)"   # in ~/.bashrc',
-    "zsh": 'eval "$(whet completion zsh)"   # in ~/.zshrc, after compinit',
-    "fish": "whet completion fish > ~/.config/fish/completions/whet.fish",
-}
-
-
-class _Bash(BashComplete):
-    # click starts a bash to ask for its version; the person who asks for the script knows theirs.
-    @staticmethod
-    def _check_version() -> None:
-        return None
-
-
-@click.command("completion")
-@click.argument("shell", type=click.Choice(list(_INSTALL)))
-def completion(shell: str) -> None:
-    """Print the completion script for SHELL.
-
-    \b
-    bash: eval "$(whet completion bash)"   in ~/.bashrc
-    zsh:  eval "$(whet completion zsh)"    in ~/.zshrc, after compinit
-    fish: whet completion fish > ~/.config/fish/completions/whet.fish
-    """
-    kind = _Bash if shell == "bash" else get_completion_class(shell)
-    assert kind is not None
-    click.echo(kind(click.Group("whet"), {}, "whet", _VARIABLE).source())
-    if sys.stdout.isatty():
-        click.echo(f"to install: {_INSTALL[shell]}", err=True)
-
-
-def answer(command: click.Command, variable: str) -> int:
-    """Answer the shell's question for completions; gives the exit code."""
-    return shell_complete(command, {}, "whet", variable, os.environ[variable])

@@ -24,11 +24,10 @@ from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound
 from whet.moving import claude_code, codex, hermes_sessions
-from whet.moving.carry import CarrySums, carry, look
+from whet.moving.carry import CarrySums, TakenOver, carry, look
 from whet.moving.copies import reading, refuse_broken
 from whet.moving.hermes_home import HermesHome
 from whet.moving.hermes_sessions import HermesSessions
-from whet.moving.taken import TakenOver
 from whet.store.bulk import PastSession
 
 _PARTS = (*HOME_PARTS, "memory", "skills", "sessions")

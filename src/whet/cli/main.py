@@ -44,7 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("whet.cli.doctor:doctor", "Check that everything works, and say how to fix what does not."),
     "demo": ("whet.cli.demo:demo", "Watch the whole loop on the practice model; no key needed."),
     "practice": ("whet.cli.practice:practice", "Run the practice model as a server."),
-    "completion": ("whet.cli.group:completion", "Print the completion script for bash, zsh or fish."),
+    "completion": ("whet.cli.completion:completion", "Print the completion script for bash, zsh or fish."),
     "version": ("whet.cli.version:version", "Print the version."),
 }
 DEFAULT_COMMAND = "chat"
