@@ -16,10 +16,12 @@ import msgspec
 from whet.channels.markup import fenced
 from whet.channels.pieces import pieces
 from whet.contract.channels import MessageButton, Outgoing, PlatformLimits
-from whet.contract.protocols import Answer, ApprovalRequest
+from whet.contract.protocols import Answer, ApprovalRequest, Reply
+from whet.question import worded
 from whet.visible import visible
 
 Post = Callable[[Sequence[Outgoing]], Awaitable[None]]
+_ROWS = 120  # of what would be written; the rest of a longer change is counted
 _DECIDED_CHARS = 120  # for how it was decided, and by whom
 _ANSWERS: dict[str, Answer] = {"once": "once", "session": "session", "always": "always", "no": "no"}
 _SAID = {
@@ -147,7 +149,7 @@ class ChatPerson:
         self._name = name
         self._find = find
 
-    async def approve(self, request: ApprovalRequest) -> Answer | None:
+    async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Show the exact action with buttons; None at once where nobody can be asked who may decide."""
         tool = f"`{visible(request.tool)}`"
         desk = self._desk if self._find is None else await self._find()
@@ -159,11 +161,16 @@ class ChatPerson:
         if desk.room != self._desk.room:
             asks = f"{visible(self._name, 60)} asks: may I run this?"
             await self._desk.post([Outgoing(f"{tool} needs permission; whoever may give it was asked.")])
-        lines = [f"**{asks}** {tool}", fenced(visible(request.subject, 2_500))]
-        lines += [f"• {visible(reason)}" for reason in request.reasons]
+        question = worded(request)
+        lines = [
+            f"**{asks}** {question.title}",
+            fenced("\n".join(row.text for row in question.folded(_ROWS))),
+        ]
+        lines += [f"• {row.text}" for row in question.notes if row.kind in ("reason", "note")]
         buttons = [_ONCE, _SESSION, _ALWAYS, _NO] if request.grant else [_ONCE, _SESSION, _NO]
-        if request.grant:
-            lines.append(f"Always: `{visible(request.grant, 200)}`")
+        if request.scopes:
+            lasts = "This conversation and always" if request.grant else "This conversation"
+            lines.append(f"{lasts}: `{visible(request.scopes[0].text, 200)}`")
         if not desk.limits.has_buttons:
             lines.append("Answer `/approve`, `/approve session`, `/approve always` or `/deny`.")
         texts = pieces("\n".join(lines), desk.limits.message_chars - _DECIDED_CHARS)
