@@ -142,7 +142,9 @@ def _rows(before: list[str], after: list[str], start: int, context: int) -> list
     for group in difflib.SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(context):
         first, last = group[0], group[-1]
         old, new = first[1] + start + 1, first[3] + start + 1
-        rows.append(Row("hunk", f"@@ -{old},{last[2] - first[1]} +{new},{last[4] - first[3]} @@"))
+        counts = last[2] - first[1], last[4] - first[3]
+        old, new = old - (not counts[0]), new - (not counts[1])  # an empty side stands before the line
+        rows.append(Row("hunk", f"@@ -{old},{counts[0]} +{new},{counts[1]} @@"))
         for tag, i1, i2, j1, j2 in group:
             if tag == "equal":
                 rows += [_row(" ", line) for line in before[i1:i2]]

@@ -130,10 +130,10 @@ async def _plan(
         session.id,
         call,
         tool,
-        arguments,
+        arguments,  # pyright: ignore[reportUnknownArgumentType]
         str(session.workspace),
         key,
-        _previewer(tool, context),  # pyright: ignore[reportUnknownArgumentType]
+        _previewer(tool, context),
     )
     if open_call.started and not tool.repeatable:
         return AnsweredCall(open_call, ToolOutput(INTERRUPTED, error_kind="interrupted"), question)

@@ -315,6 +315,7 @@ _SAID_NO = "The person said no, and nothing was run."
 _NOT_ANOTHER_WAY = (
     " Don't try to reach the same in another way; ask them what they want instead, or go on without it."
 )
+_WHY = "it changes something, and a rule or the mode has that asked"
 _NOBODY_TOLD = "denied: nobody was there to ask"
 
 
@@ -329,6 +330,7 @@ def _no(words: str) -> Decision:
 def _request(case: _Case, ruling: Ruling, changes: tuple[FileChange, ...]) -> ApprovalRequest:
     call, action = case.call, case.action
     reasons = action.reasons or ((ruling.reason,) if ruling.reason else ())
+    reasons = reasons or ((_WHY,) if action.level == "normal" else ())
     scopes = scopes_of(call.tool.name, action.pieces, lasting=ruling.lasting)
     workdir = call.arguments.get("workdir")
     return ApprovalRequest(

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
-from whet.question import Row, RowKind, row_of, worded
+from whet.question import FOLDED_ROWS, Row, RowKind, row_of, worded
 
 ANSWERS: dict[str, Answer] = {"o": "once", "s": "session", "a": "always", "n": "no"}
 _COLOURS: dict[RowKind, str] = {"added": "32", "removed": "31", "hunk": "36", "file": "1", "fold": "2"}
@@ -20,7 +20,8 @@ _BAR = "  | "
 class Deciding:
     """One question while it is answered."""
 
-    def __init__(self, request: ApprovalRequest) -> None:
+    def __init__(self, request: ApprovalRequest, most: int = FOLDED_ROWS) -> None:
+        self.most = most
         self.request = request
         self.question = worded(request)
         self.scope = 0
@@ -30,17 +31,17 @@ class Deciding:
         """The keys that answer, for the line where one is typed."""
         always = " [a]lways" if self.request.grant else ""
         more = " [v]iew all" if self.is_long else ""
-        which = f" [1-{len(self.request.scopes)}] for" if len(self.request.scopes) > 1 else ""
+        which = f" [1-{len(self.request.scopes)}] for what" if len(self.request.scopes) > 1 else ""
         return f"[o]nce [s]ession{always} [N]o [b]ecause [e]dit{more}{which} "
 
     @property
     def is_long(self) -> bool:
         """Whether some of the question is folded away."""
-        return self.question.folded() != self.question.body
+        return self.question.folded(self.most) != self.question.body
 
     def rows(self, *, whole: bool = False) -> list[tuple[str, Row]]:
         """Give the question's rows below its title, each with what stands before it."""
-        body = self.question.body if whole else self.question.folded()
+        body = self.question.body if whole else self.question.folded(self.most)
         shown = [(_BAR, row) for row in body]
         for row in self.question.notes:
             if row.kind == "scope":

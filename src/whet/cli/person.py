@@ -35,7 +35,7 @@ class LinePerson:
                 line = (await _line()).strip()
                 reply = await self._decided(deciding, line)
                 if reply is not None:
-                    return reply
+                    return reply.short
 
     async def _decided(self, deciding: Deciding, line: str) -> Reply | None:
         """Give what a line decides; None where the question stands."""

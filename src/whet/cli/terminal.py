@@ -179,6 +179,10 @@ class Terminal:
         """The columns of the terminal now."""
         return self._app.output.get_size().columns
 
+    def height(self) -> int:
+        """The rows of the terminal now."""
+        return self._app.output.get_size().rows
+
     def is_quiet(self) -> bool:
         """Whether nothing is half typed and nothing is asked."""
         return not self._prompt.default_buffer.text and self._question is None
@@ -364,7 +368,7 @@ class TerminalPerson:
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask with one key; Enter, Esc and Ctrl-C are a no. Other keys narrow, show all, edit, say why."""
-        deciding = Deciding(request)
+        deciding = Deciding(request, max(self._terminal.height() - 20, 8))
         while True:
             key = await self._terminal.ask(self._question(deciding)) or "n"
             if deciding.choose(key):
@@ -392,7 +396,7 @@ class TerminalPerson:
             return answer
         said = f"allowed {_GRANTS[answer]}: {deciding.covers() or deciding.request.subject}"
         self._terminal.write(wording.clip(wording.printable(said), self._terminal.width()) + "\n")
-        return deciding.reply(answer)
+        return deciding.reply(answer).short
 
     def _show_whole(self, deciding: Deciding) -> None:
         rows = [f"{prefix}{wording.exact(row.text)}" for prefix, row in deciding.rows(whole=True)]

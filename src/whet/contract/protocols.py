@@ -259,6 +259,11 @@ class Reply(msgspec.Struct, frozen=True):
     words: str = ""
     arguments: dict[str, object] | None = None
 
+    @property
+    def short(self) -> Answer | Reply:
+        """The bare answer where there is nothing else in it."""
+        return self if self.scope or self.words or self.arguments is not None else self.answer
+
 
 class Person(Protocol):
     """The human at an interface. An interface without one gives None, and that is a denial."""

@@ -59,6 +59,7 @@ class _Question:
         self.text = text
         self.answers = answers
         self.open_ended = open_ended
+        self.words = ""
         self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
 
@@ -96,8 +97,8 @@ class ChatQuestions:
         question.answer.set_result(question.answers[mark])
         return f"Noted: {question.answers[mark]}." if question.open_ended else f"{_SAID[mark]}."
 
-    def decide(self, room: tuple[str, str], mark: str, *, may: bool) -> str:
-        """Answer the latest decision that waits in a room, by a command."""
+    def decide(self, room: tuple[str, str], mark: str, *, may: bool, words: str = "") -> str:
+        """Answer the latest decision that waits in a room, by a command; `words` say why it is a no."""
         found = [
             (word, question.chat_id)
             for word, question in self._open.items()
@@ -106,6 +107,7 @@ class ChatQuestions:
         if not found:
             return "Nothing waits for a decision here."
         word, chat_id = found[-1]
+        self._open[word].words = words if may else ""
         return self.pressed(chat_id, f"{word}:{mark}", may=may)
 
     def replied(self, chat_id: int, text: str) -> bool:
@@ -134,7 +136,8 @@ class ChatQuestions:
         )
         try:
             await desk.post([*map(Outgoing, texts[:-1]), Outgoing(texts[-1], shown)])
-            return await question.answer
+            said = await question.answer
+            return f"{said}\n{question.words}" if question.words else said
         finally:
             del self._open[word]
 
@@ -166,7 +169,7 @@ class ChatPerson:
             f"**{asks}** {question.title}",
             fenced("\n".join(row.text for row in question.folded(_ROWS))),
         ]
-        lines += [f"• {row.text}" for row in question.notes if row.kind in ("reason", "note")]
+        lines += [f"• {row.text}" for row in question.notes if row.kind == "reason"]
         buttons = [_ONCE, _SESSION, _ALWAYS, _NO] if request.grant else [_ONCE, _SESSION, _NO]
         if request.scopes:
             lasts = "This conversation and always" if request.grant else "This conversation"
@@ -175,7 +178,8 @@ class ChatPerson:
             lines.append("Answer `/approve`, `/approve session`, `/approve always` or `/deny`.")
         texts = pieces("\n".join(lines), desk.limits.message_chars - _DECIDED_CHARS)
         said = await self._asking.put(desk, texts, buttons, open_ended=False)
-        return _ANSWERS.get(said)
+        answer, _, words = said.partition("\n")
+        return Reply(_ANSWERS[answer], words=words).short if answer in _ANSWERS else None
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Put the model's question; the answer is a button or the next message."""

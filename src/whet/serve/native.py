@@ -66,7 +66,7 @@ class QuestionAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     answer: str
     reason: str = ""
     scope: int = 0
-    arguments: dict[str, object] | None = None
+    arguments: dict[str, Any] | None = None
 
 
 class SessionFacts(SessionRow, frozen=True, kw_only=True):
@@ -189,8 +189,8 @@ class Native:
 
     async def answer(self, request: Request, caller: ApiCaller, wanted: QuestionAnswer) -> Response:
         """Answer one."""
-        given = Given(wanted.answer, wanted.reason, wanted.scope, wanted.arguments)
-        question = self._turns.questions.answer(request.path_params["id"], given)
+        given = Given("", wanted.reason, wanted.scope, wanted.arguments)
+        question = self._turns.questions.answer(request.path_params["id"], wanted.answer, given)
         return JsonAnswer({"answered": question.id, "answer": wanted.answer})
 
     def _listen(

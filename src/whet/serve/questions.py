@@ -51,7 +51,7 @@ class Given(msgspec.Struct, frozen=True):
     """An answer: the word, the words of a no, which scope a lasting yes is for, and the arguments to run
     instead of those that were shown."""
 
-    answer: str
+    answer: str = ""
     reason: str = ""
     scope: int = 0
     arguments: dict[str, object] | None = None
@@ -70,8 +70,10 @@ class Questions:
         """Give what waits, oldest first."""
         return [question for question, _ in self._waiting.values()]
 
-    def answer(self, question_id: str, given: Given) -> PendingQuestion:
-        """Answer a question. Raises NotFound where it does not wait, ApiError for a wrong answer."""
+    def answer(self, question_id: str, answer: str, more: Given | None = None) -> PendingQuestion:
+        """Answer a question, `more` is what was said beside the word. Raises NotFound where it does not wait,
+        ApiError for a wrong answer."""
+        given = msgspec.structs.replace(more or Given(), answer=answer)
         found = self._waiting.get(question_id)
         if found is None or found[1].done():  # an answer that came second must not seem to count
             raise NotFound("there is no such question, or it was answered", hint="GET /api/approvals")
@@ -87,8 +89,13 @@ class Questions:
         future.set_result(msgspec.structs.replace(given, answer=words[0], reason=words[1]))
         return question
 
-    async def ask(self, question: PendingQuestion) -> Given | None:
+    async def ask(self, question: PendingQuestion) -> str | None:
         """Wait for the answer; None where none came in time."""
+        given = await self.whole(question)
+        return None if given is None else given.answer
+
+    async def whole(self, question: PendingQuestion) -> Given | None:
+        """Wait for the answer and all that was said with it; None where none came in time."""
         future: asyncio.Future[Given | None] = asyncio.get_running_loop().create_future()
         self._waiting[question.id] = (question, future)
         self._tell()
@@ -140,10 +147,10 @@ class Asker:
             opening=request.opening,
             digest=request.digest,
         )
-        given = await self._questions.ask(question)
+        given = await self._questions.whole(question)
         for known in ("once", "session", "always", "no"):
             if given is not None and given.answer == known:
-                return Reply(known, given.scope, given.reason, given.arguments)
+                return Reply(known, given.scope, given.reason, given.arguments).short
         return None
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
@@ -151,5 +158,4 @@ class Asker:
         if not self._may_clarify:
             return None
         plain = self._questions.new(self._session_id, "question", question)
-        given = await self._questions.ask(msgspec.structs.replace(plain, choices=tuple(choices)))
-        return None if given is None else given.answer
+        return await self._questions.ask(msgspec.structs.replace(plain, choices=tuple(choices)))

@@ -41,7 +41,7 @@ class HomePages:
             if not scope.isdecimal():  # an answer in words may hold a colon
                 answer, scope = form.get("answer", "").strip(), "0"
             self._frame.turns.questions.answer(
-                request.path_params["id"], Given(answer, form.get("reason", "").strip(), int(scope[:3]))
+                request.path_params["id"], answer, Given("", form.get("reason", "").strip(), int(scope[:3]))
             )
         except WhetError as error:
             return await self._home(visit, as_api_error(error).status, f"Nothing was decided: {error}.")
