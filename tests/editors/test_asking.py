@@ -1,4 +1,4 @@
-"""What the editor is asked before a write: the diff of what will be written, scopes, and nothing for a wrong call."""
+"""What the editor is asked before a write: its diff, the scopes, and nothing for a wrong call."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Deciding:
         always = " [a]lways" if self.request.grant else ""
         more = " [v]iew all" if self.is_long else ""
         which = f" [1-{len(self.request.scopes)}] for what" if len(self.request.scopes) > 1 else ""
-        return f"[o]nce [s]ession{always} [N]o [b]ecause [e]dit{more}{which} "
+        return f"[e]dit{more}{which} no [b]ecause · [o]nce [s]ession{always} [N]o "
 
     @property
     def is_long(self) -> bool:

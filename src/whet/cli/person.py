@@ -31,7 +31,7 @@ class LinePerson:
             while True:
                 if len(request.scopes) > 1:
                     _say(f"session and always are for: {printable(deciding.covers())}\n")
-                _say(f"Allow it? {deciding.keys}: ")
+                _say(f"Allow it? {deciding.keys.strip()}: ")
                 line = (await _line()).strip()
                 reply = await self._decided(deciding, line)
                 if reply is not None:
