@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from whet.contract.changes import FileChange, call_digest, changes_digest
+from whet.contract.changes import TextChange, call_digest, changes_digest
 from whet.contract.protocols import ApprovalRequest, GrantScope
 from whet.question import change_rows, edits_of, row_of, totals, worded
 
 
-def change(old: str | None, new: str | None, path: str = "a.py") -> FileChange:
-    return FileChange(path, f"/w/{path}", old, new, "h" if old is not None else "")
+def change(old: str | None, new: str | None, path: str = "a.py") -> TextChange:
+    return TextChange(path, f"/w/{path}", old, new, "h" if old is not None else "")
 
 
 def texts(old: str | None, new: str | None) -> list[str]:
     return [row.text for row in change_rows(change(old, new))]
 
 
-def asked(*changes: FileChange, **more: object) -> ApprovalRequest:
+def asked(*changes: TextChange, **more: object) -> ApprovalRequest:
     return ApprovalRequest("s", "c", "patch", "patch a.py", ("why",), changes=changes, **more)  # type: ignore[arg-type]
 
 
@@ -78,7 +78,7 @@ def test_the_hash_changes_with_all_that_would_happen() -> None:
         call_digest("patch", {"path": "a"}, "/x", [one]),
         call_digest("patch", {"path": "a"}, "/w", [change("a\n", "c\n")]),
         call_digest("patch", {"path": "a"}, "/w", []),
-        call_digest("patch", {"path": "a"}, "/w", [FileChange("a.py", "/w/a.py", "a\n", "b\n", "other")]),
+        call_digest("patch", {"path": "a"}, "/w", [TextChange("a.py", "/w/a.py", "a\n", "b\n", "other")]),
     }
     assert len(hashes) == 7 and changes_digest([]) == ""
 

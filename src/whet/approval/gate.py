@@ -24,7 +24,7 @@ from whet.approval.policy import GatePolicy, PolicyGrant, Ruling
 from whet.approval.risk import Analyse, RiskScope, ShellRisk
 from whet.approval.scopes import scopes_of
 from whet.config.schema import ApprovalMode, ApprovalSettings
-from whet.contract.changes import FileChange, call_digest
+from whet.contract.changes import TextChange, call_digest
 from whet.contract.errors import StoreError, ToolError
 from whet.contract.events import ApprovalAsked, ApprovalDecided, Emit, Notice
 from whet.contract.protocols import (
@@ -327,7 +327,7 @@ def _no(words: str) -> Decision:
     return Decision("deny", "person", f"{_SAID_NO} Their words: {words}", f"you said no: {visible(words)}")
 
 
-def _request(case: _Case, ruling: Ruling, changes: tuple[FileChange, ...]) -> ApprovalRequest:
+def _request(case: _Case, ruling: Ruling, changes: tuple[TextChange, ...]) -> ApprovalRequest:
     call, action = case.call, case.action
     reasons = action.reasons or ((ruling.reason,) if ruling.reason else ())
     reasons = reasons or ((_WHY,) if action.level == "normal" else ())
@@ -348,12 +348,12 @@ def _request(case: _Case, ruling: Ruling, changes: tuple[FileChange, ...]) -> Ap
     )
 
 
-async def _preview(call: GateCall) -> tuple[FileChange, ...]:
+async def _preview(call: GateCall) -> tuple[TextChange, ...]:
     """Check the call's arguments and give what it would write. Raises ToolError: nobody is asked then."""
     return await call.preview(call.arguments) if call.preview is not None else ()
 
 
-def _digest(call: GateCall, changes: Sequence[FileChange]) -> str:
+def _digest(call: GateCall, changes: Sequence[TextChange]) -> str:
     return call_digest(call.tool.name, call.arguments, call.workspace, changes)
 
 

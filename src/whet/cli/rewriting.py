@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from whet.contract.changes import FileChange
+from whet.contract.changes import TextChange
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import ApprovalRequest
 from whet.contract.texts import NOT_JSON
@@ -44,7 +44,7 @@ def rewrite(request: ApprovalRequest, environ: Mapping[str, str]) -> dict[str, o
     return _as_json(request.arguments, environ)
 
 
-def _writing(arguments: Mapping[str, object], change: FileChange, text: str) -> dict[str, object]:
+def _writing(arguments: Mapping[str, object], change: TextChange, text: str) -> dict[str, object]:
     """Give the arguments that make the file what the person saved."""
     if "content" in arguments:
         return {**arguments, "content": text}
