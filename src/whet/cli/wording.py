@@ -50,11 +50,6 @@ def exact(text: str) -> str:
     return _HIDDEN.sub(_spelled, _CONTROLS.sub(_spelled, text))
 
 
-def quoted(text: str) -> str:
-    """Give `exact(text)` with a bar before each line, so that it can't pass for a line of ours."""
-    return "\n".join(f"  | {line}" for line in exact(text).split("\n"))
-
-
 def _spelled(match: re.Match[str]) -> str:
     code = ord(match[0])
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
