@@ -26,13 +26,14 @@ class Deciding:
         self.question = worded(request)
         self.scope = 0
 
-    @property
-    def keys(self) -> str:
-        """The keys that answer, for the line where one is typed."""
+    def keys(self, width: int) -> str:
+        """Give the keys that answer, for the line where one is typed; two lines where it is too narrow."""
         always = " [a]lways" if self.request.grant else ""
         more = " [v]iew all" if self.is_long else ""
         which = f" [1-{len(self.request.scopes)}] for what" if len(self.request.scopes) > 1 else ""
-        return f"[e]dit{more}{which} no [b]ecause · [o]nce [s]ession{always} [N]o "
+        aside, answers = f"[e]dit{more}{which} no [b]ecause", f"[o]nce [s]ession{always} [N]o "
+        fits = len(aside) + len(answers) + 3 <= width
+        return f"{aside} · {answers}" if fits else f"{aside}\n{answers}"
 
     @property
     def is_long(self) -> bool:

@@ -31,7 +31,7 @@ class LinePerson:
             while True:
                 if len(request.scopes) > 1:
                     _say(f"session and always are for: {printable(deciding.covers())}\n")
-                _say(f"Allow it? {deciding.keys.strip()}: ")
+                _say(f"Allow it? {deciding.keys(_ONE_LINE).strip()}: ")
                 line = (await _line()).strip()
                 reply = await self._decided(deciding, line)
                 if reply is not None:
@@ -84,6 +84,9 @@ def chosen(text: str, choices: Sequence[str]) -> str:
     if text.isdecimal() and 1 <= int(text) <= len(choices):
         return choices[int(text) - 1]
     return text
+
+
+_ONE_LINE = 1_000
 
 
 def _words(line: str) -> str:

@@ -389,7 +389,9 @@ class TerminalPerson:
         for prefix, row in deciding.rows():
             style = _ROW_STYLES.get(row.kind, "") if has_colour() else ""
             lines.append((prefix, wording.exact(row.text), style))
-        return TerminalQuestion(lines, keys=deciding.keys, accepts=deciding.accepts)
+        return TerminalQuestion(
+            lines, keys=deciding.keys(self._terminal.width() - 1), accepts=deciding.accepts
+        )
 
     def _said(self, deciding: Deciding, answer: Answer) -> Answer | Reply:
         if answer not in _GRANTS:
