@@ -15,6 +15,7 @@ from benchmarks import (
     context_host,
     gateway,
     growth,
+    keys,
     learning,
     learning_gate,
     mcp,
@@ -59,6 +60,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "mcp": mcp.run,
     "gateway": gateway.run,
     "gateway-kills": gateway.run_kills,
+    "keys": keys.run,
 }
 
 
