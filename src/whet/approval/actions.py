@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from whet.approval.paths import absolute, is_secret, within, writing, zone_of
+from whet.approval.paths import absolute, within, writing, zone_of
+from whet.approval.secrets import holds_secrets, is_secret
 from whet.approval.risk import Analyse, Level, Piece, RiskScope, worst
 from whet.contract.protocols import GateCall
 from whet.contract.tools import Tag
@@ -115,7 +116,10 @@ def _file_piece(path: str, place: RiskScope, writes: bool) -> Piece:
         level, reason = writing(zone_of(full, place.workspace, place))
         level = "normal" if level == "safe" else level
     else:
-        secret = is_secret(full) or is_secret(real)
+        secret = any(
+            is_secret(way, place) or (way != place.workspace and holds_secrets(way, place))
+            for way in (full, real)
+        )
         level, reason = ("dangerous", "reads a file that usually holds secrets") if secret else ("safe", "")
     # A grant or an allow rule must hold for where the path leads, so that name comes first.
     return Piece(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from whet.approval.danger_files import CommandPlace, Finding
+from whet.approval.risk import CommandPlace, Finding
 from whet.approval.facts import git_verb
 from whet.approval.readonly import has_any, has_option
 from whet.approval.shell_words import Word

@@ -28,6 +28,8 @@ Kind = Literal[
     "network",
     "database",  # a client whose words are queries
     "sql",  # a client whose statements may be high-risk
+    "names-only",  # looks at the files that it is given, or changes them, and shows nothing of what is in them
+    "makes-text",  # makes other text of what it is given, which may be a name that was hidden in it
     "verb-tells",  # its first operand says what is done, so a grant names it
 ]
 _KINDS = frozenset[str](get_args(Kind))
@@ -114,6 +116,7 @@ class ProgramFacts(_Strict, frozen=True):
     reads_if: Reading | None = None
     wraps: Wrapping | None = None
     code: Code | None = None
+    launch: str = ""
     danger: str = ""
     verbs: Phrases | None = None
     alone: bool = False
@@ -131,6 +134,18 @@ class GitVerb(_Strict, frozen=True):
     risky: ProgramOptions | None = None
     why: str = ""
     shows_from: int | None = None
+    shows_if: str = ""
+
+
+class SecretFacts(_Strict, frozen=True):
+    """What holds secrets; secrets.toml says what each list means."""
+
+    names: tuple[str, ...]
+    places: tuple[str, ...]
+    system: tuple[str, ...]
+    open: tuple[str, ...]
+    samples: tuple[str, ...]
+    plain: tuple[str, ...]
 
 
 def program(name: str) -> ProgramFacts:
@@ -147,6 +162,14 @@ def git_verb(name: str) -> GitVerb:
 def high_risk() -> Mapping[str, tuple[str, ...]]:
     """Give the patterns of high-risk commands by the name of their action, in the table's order."""
     return read_table(_text("high_risk"), Phrases)
+
+
+@cache
+def secret_facts() -> SecretFacts:
+    """Give what holds secrets."""
+    import tomllib  # noqa: PLC0415  2 ms of CPU, for a process that judges a command
+
+    return msgspec.convert(tomllib.loads(_text("secrets")), SecretFacts)
 
 
 @cache

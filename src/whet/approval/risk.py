@@ -30,12 +30,27 @@ def rank(level: Level) -> int:
 
 
 class RiskScope(msgspec.Struct, frozen=True):
-    """Where a command would run: all absolute. Files outside `workspace` and `temp` are out of bounds."""
+    """Where a command would run: all absolute. Files outside `workspace` and `temp` are out of bounds.
+
+    `own_ports`: where Whet's own servers listen on this machine. `downloads`: files that came from the network.
+    """
 
     workspace: str
     home: str
     whet_home: str
     temp: tuple[str, ...] = ("/tmp", "/var/tmp", "/dev/shm")
+    own_ports: tuple[int, ...] = ()
+    downloads: frozenset[str] = frozenset()
+
+
+class CommandPlace(msgspec.Struct, frozen=True):
+    """Where a simple command runs: its folder (None where unknown) and the place's borders."""
+
+    cwd: str | None
+    place: RiskScope
+
+
+Finding = tuple[Level, str]
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -56,7 +71,9 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class ShellRisk(msgspec.Struct, frozen=True):
-    """The risk of a shell command: the worst of its pieces. `network`: some program of it uses one."""
+    """The risk of a shell command: the worst of its pieces. `network`: some program of it uses one, and
+    `downloads` are the files that it writes from there.
+    """
 
     level: Level
     reasons: tuple[str, ...]
@@ -64,6 +81,7 @@ class ShellRisk(msgspec.Struct, frozen=True):
     reads: bool = False
     writes: bool = False
     network: bool = False
+    downloads: frozenset[str] = frozenset()
 
 
 Analyse = Callable[[str, str, RiskScope, str], ShellRisk]
