@@ -1,0 +1,269 @@
+"""A jail: one launcher that runs commands under one policy, and the commands as this side sees them.
+
+The launcher is started with the first command, costs its start once, and ends with `close` or with this
+process, taking its commands along. Where it died, the next command starts another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from whet.contract.errors import ToolError
+from whet.sandbox.policy import SandboxPolicy
+from whet.sandbox.setup import JailPlan
+
+_START_S = 20.0
+_LAUNCHER = Path(__file__).with_name("launcher.py")
+Handles = tuple[int, int, int]
+"""A command's input, output and error output, as descriptors of this process."""
+
+
+class JailedCommand(msgspec.Struct, frozen=True):
+    """What is run: `environment` is the whole one, `cwd` lies in what the policy grants. With `tty`, its
+    output is the terminal that it gets as its own."""
+
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+    cwd: Path
+    tty: bool = False
+
+
+class JailedProcess:
+    """A confined command: as much of Popen's face as its users need. `pid` is this side's number for it."""
+
+    def __init__(self, report: socket.socket, pid: int, pidfd: int) -> None:
+        self.stdin: BinaryIO | None = None
+        self.stdout: BinaryIO | None = None
+        self.stderr: BinaryIO | None = None
+        self.pid = pid
+        self.returncode: int | None = None
+        self._report = report
+        self._pidfd = pidfd
+        self._lock = threading.Lock()
+
+    def poll(self) -> int | None:
+        """Give the exit code, -n after signal n, None while it runs."""
+        return self._look(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end. Raises subprocess.TimeoutExpired."""
+        code = self._look(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired("a confined command", timeout or 0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Signal the command itself; one that ended is left alone."""
+        if self.poll() is None:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(self._pidfd, number)
+
+    def kill(self) -> None:
+        """Kill the command itself."""
+        self.send_signal(signal.SIGKILL)
+
+    def _look(self, timeout: float | None) -> int | None:
+        with self._lock:
+            if self.returncode is None:
+                ready, _, _ = select.select([self._report], [], [], timeout)
+                if ready:
+                    self._end(self._read())
+            return self.returncode
+
+    def _read(self) -> bytes:
+        try:
+            return self._report.recv(64)
+        except OSError:
+            return b""
+
+    def _end(self, said: bytes) -> None:
+        # Nothing said is a launcher that was killed, and all its commands with it.
+        self.returncode = int(said[1:]) if said.startswith(b"X") else -signal.SIGKILL
+        self._report.close()
+        os.close(self._pidfd)
+
+
+class Jail:
+    """Runs commands under one policy. Thread-safe."""
+
+    def __init__(self, plan: JailPlan) -> None:
+        self.plan: JailPlan = plan
+        self._lock = threading.Lock()
+        self._control: socket.socket | None = None
+        self._launcher: subprocess.Popen[bytes] | None = None
+        self._commands: weakref.WeakSet[JailedProcess] = weakref.WeakSet()
+
+    @property
+    def policy(self) -> SandboxPolicy:
+        """What holds inside."""
+        return self.plan.policy
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether one of its commands still runs."""
+        return any(command.poll() is None for command in list(self._commands))
+
+    def environment(self, source: Mapping[str, str]) -> dict[str, str]:
+        """Give a command's environment inside: no way to sockets outside, the private folders' names."""
+        return self.plan.environment(source)
+
+    def open(self) -> None:
+        """Start the launcher unless it runs. Raises ToolError where that can't be."""
+        with self._lock:
+            if self._launcher is None or self._launcher.poll() is not None:
+                self._shut()
+                self._open()
+
+    def spawn(self, command: JailedCommand, handles: Handles) -> JailedProcess:
+        """Run a command; the descriptors stay the caller's. Raises OSError as Popen does, and ToolError
+        where the jail itself can't be started."""
+        with self._lock:
+            if self._launcher is None:
+                self._open()
+            try:
+                started = self._request(command, handles)
+            except (BrokenPipeError, ConnectionResetError):
+                self._shut()
+                self._open()
+                started = self._request(command, handles)
+            self._commands.add(started)
+            return started
+
+    def spawn_piped(self, command: JailedCommand) -> JailedProcess:
+        """Run a command with a pipe for each of its three descriptors, which are the process's files then."""
+        pipes = [os.pipe() for _ in range(3)]
+        inside = (pipes[0][0], pipes[1][1], pipes[2][1])
+        outside = (pipes[0][1], pipes[1][0], pipes[2][0])
+        try:
+            started = self.spawn(command, inside)
+        except BaseException:
+            for handle in outside:
+                os.close(handle)
+            raise
+        finally:
+            for handle in inside:
+                os.close(handle)
+        started.stdin = os.fdopen(outside[0], "wb", 0)
+        started.stdout, started.stderr = os.fdopen(outside[1], "rb", 0), os.fdopen(outside[2], "rb", 0)
+        return started
+
+    def close(self) -> None:
+        """End the launcher and every command in it."""
+        with self._lock:
+            self._shut()
+
+    def _request(self, command: JailedCommand, handles: Handles) -> JailedProcess:
+        assert self._control is not None
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        body = msgspec.json.encode(
+            {
+                "argv": list(command.argv),
+                "env": dict(command.environment),
+                "cwd": str(command.cwd),
+                "tty": command.tty,
+            }
+        )
+        try:
+            with theirs:
+                head = struct.pack("!I", len(body))
+                socket.send_fds(self._control, [head], [*handles, theirs.fileno()])
+                self._control.sendall(body)
+            return _answered(ours, command)
+        except BaseException:
+            ours.close()
+            raise
+
+    def _open(self) -> None:
+        ours, theirs = socket.socketpair()
+        ours.settimeout(_START_S)
+        setup = self.plan.setup()
+        with open(_LAUNCHER, "rb") as script, theirs:
+            self._launcher = _start(self.plan.command(), script.fileno(), theirs.fileno())
+        try:
+            ours.sendall(struct.pack("!I", len(setup)) + setup)
+            said = ours.recv(1024)
+        except OSError as error:
+            said = b"!" + str(error).encode()
+        if said != b"+":
+            said = said[1:] or _last_words(self._launcher)
+            ours.close()
+            self._shut()
+            raise ToolError(
+                f"the sandbox can't be started: {said.decode(errors='replace').strip()}",
+                hint="whet sandbox status",
+            )
+        ours.settimeout(None)
+        self._control = ours
+
+    def _shut(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        launcher, self._launcher = self._launcher, None
+        if launcher is None:
+            return
+        if launcher.stderr is not None:
+            launcher.stderr.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            launcher.wait(3)
+            return
+        launcher.kill()
+        launcher.wait()
+
+
+def _start(command: Sequence[str], script: int, control: int) -> subprocess.Popen[bytes]:
+    """Start the launcher with its script as input and the socket's number as its argument."""
+    return subprocess.Popen(
+        [*command, str(control)],
+        stdin=script,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        cwd="/",
+        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+        pass_fds=(control,),
+        start_new_session=True,
+    )
+
+
+def _last_words(launcher: subprocess.Popen[bytes]) -> bytes:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        launcher.wait(2)
+    assert launcher.stderr is not None
+    os.set_blocking(launcher.stderr.fileno(), False)
+    lines = (launcher.stderr.read() or b"").strip().splitlines()
+    return lines[-1] if lines else b"it ended without a word"
+
+
+def _answered(ours: socket.socket, command: JailedCommand) -> JailedProcess:
+    said, handles, _, _ = socket.recv_fds(ours, 64, 1)
+    if said.startswith(b"P") and handles:
+        pid = _pid_of(handles[0])
+        ours.send(b"+")
+        return JailedProcess(ours, pid, handles[0])
+    if not said:
+        raise BrokenPipeError(errno.EPIPE, "the launcher is gone")
+    number = int(said[1:] or b"5")
+    raise OSError(number, os.strerror(number), str(command.argv[0]))
+
+
+def _pid_of(pidfd: int) -> int:
+    """Give the number that this side knows a process by; the launcher's own namespace has others."""
+    with open(f"/proc/self/fdinfo/{pidfd}") as file:
+        for line in file:
+            if line.startswith("Pid:"):
+                return int(line.split()[1])
+    raise ToolError("the kernel does not say which process a descriptor is")
