@@ -15,6 +15,7 @@ from benchmarks import (
     context_host,
     gateway,
     growth,
+    keys,
     learning,
     learning_gate,
     mcp,
@@ -57,6 +58,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "mcp": mcp.run,
     "gateway": gateway.run,
     "gateway-kills": gateway.run_kills,
+    "keys": keys.run,
 }
 
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from whet.approval.gate import PolicyGate, ServiceRoute
 from whet.approval.high_risk import HighRisk
 from whet.clock import Clock
+from whet.config.key_hosts import is_this_machine
 from whet.config.paths import Home, read_small
 from whet.config.schema import ConfirmSettings
 from whet.confirm.client import (
@@ -207,4 +208,6 @@ def _token(settings: ConfirmSettings, secrets: Mapping[str, str], home: Home) ->
     """Give the agent's token: the variable's, or the one that the service left in this home."""
     if token := secrets.get(settings.token_env):
         return token
+    if not is_this_machine(settings.url):
+        return ""  # the home's own token is for the service that made it, here
     return (read_small(home.root / "confirm" / "submit.token") or "").strip()

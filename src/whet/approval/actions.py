@@ -17,6 +17,7 @@ import msgspec
 from whet.approval.paths import absolute, within, writing, zone_of
 from whet.approval.secrets import holds_secrets, is_secret
 from whet.approval.risk import Analyse, Level, Piece, RiskScope, worst
+from whet.approval.scopes import exactly
 from whet.contract.protocols import GateCall
 from whet.contract.tools import Tag
 from whet.log import mask
@@ -83,7 +84,7 @@ def _terminal(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     if cwd != place.workspace:
         shown = f"{shown}\n(in {visible(_text(call, 'workdir'))})"
     if stdin:
-        shown = f"{shown}\n(input: {visible(stdin, 400)})"
+        shown = f"{shown}\n(input: {visible(stdin)})"
     pieces = risk.commands
     if worst(piece.level for piece in pieces) != risk.level:
         pieces = (*pieces, Piece(command, "", risk.level, risk.reasons))
@@ -122,8 +123,16 @@ def _file_piece(path: str, place: RiskScope, writes: bool) -> Piece:
         )
         level, reason = ("dangerous", "reads a file that usually holds secrets") if secret else ("safe", "")
     # A grant or an allow rule must hold for where the path leads, so that name comes first.
+    grant = exactly(names[-2]) if level == "normal" else ""
+    folder = exactly(os.path.dirname(names[-2])) if grant else ""
     return Piece(
-        names[-2], names[-2], level, (reason,) if reason else (), "*" if level == "normal" else "", names
+        names[-2],
+        names[-2],
+        level,
+        (reason,) if reason else (),
+        grant,
+        names,
+        f"{folder}/*" if folder else "",
     )
 
 

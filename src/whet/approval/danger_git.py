@@ -4,13 +4,16 @@ settings that make git run programs. Findings as in danger_files.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 
 from whet.approval.risk import CommandPlace, Finding
-from whet.approval.facts import git_verb
-from whet.approval.readonly import has_any, has_option
-from whet.approval.shell_words import Word
+from whet.approval.facts import ProgramWords, git_verb
+from whet.approval.paths import absolute
+from whet.approval.readonly import has_any, has_option, only_reads
+from whet.approval.repository import runs
+from whet.approval.shell_words import Word, literal
 
 
 def _git_push(rest: Sequence[Word]) -> str:
@@ -42,6 +45,7 @@ def git(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     if verb.dynamic:
         yield "dangerous", "can't tell what git does"
         return
+    yield from _by_repository(verb.text, rest, words[:at], setting)
     if _runs_another(verb.text, rest):
         yield "dangerous", "git is told to run another program"
     if verb.text == "push":
@@ -49,6 +53,30 @@ def git(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     else:
         yield from _by_table(verb.text, rest)
     yield from _git_undo(verb.text, [w.text for w in rest])
+
+
+_WITHOUT_REPOSITORY = ProgramWords("clone init version help --version --help credential")
+
+
+def _by_repository(
+    verb: str, rest: Sequence[Word], options: Sequence[Word], setting: CommandPlace
+) -> Iterator[Finding]:
+    """Judge by the settings of the repository that git would work on."""
+    folder, git_dir = setting.cwd, ""
+    for option, value in zip(options, [*options[1:], literal("")], strict=False):
+        if option.text == "-C":
+            folder = None if value.dynamic else absolute(value.text, folder)
+        elif option.text == "--git-dir" or option.text.startswith("--git-dir="):
+            git_dir = value.text if option.text == "--git-dir" else option.text.partition("=")[2]
+    if verb in _WITHOUT_REPOSITORY:
+        return
+    if folder is None:
+        yield "dangerous", "can't tell which repository's settings git follows"
+    elif os.path.isdir(folder):
+        named = absolute(git_dir, folder) if git_dir else ""
+        found = runs(folder, verb, reads=only_reads([literal("git"), literal(verb), *rest]), git_dir=named or "")
+        if found:
+            yield "dangerous", f"the repository's own settings make git run a program: {found}"
 
 
 def _by_table(verb: str, rest: Sequence[Word]) -> Iterator[Finding]:

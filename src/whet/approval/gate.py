@@ -22,19 +22,23 @@ from whet.approval.actions import ActionView, describe
 from whet.approval.high_risk import HighRisk
 from whet.approval.policy import GatePolicy, PolicyGrant, Ruling
 from whet.approval.risk import Analyse, RiskScope, ShellRisk
+from whet.approval.scopes import scopes_of
 from whet.config.schema import ApprovalMode, ApprovalSettings
-from whet.contract.errors import StoreError
+from whet.contract.changes import FileChange, call_digest
+from whet.contract.errors import StoreError, ToolError
 from whet.contract.events import ApprovalAsked, ApprovalDecided, Emit, Notice
 from whet.contract.protocols import (
-    Answer,
     ApprovalRequest,
     ConfirmCase,
     Confirmer,
     Decision,
     GateCall,
+    GrantScope,
     Person,
+    Reply,
 )
 from whet.contract.tools import ToolOutput
+from whet.question import edits_of
 from whet.visible import visible
 
 _MOST_SESSIONS = 5_000  # whose permissions for the session are kept at a time
@@ -166,7 +170,7 @@ class PolicyGate:
             reason = f"Denied by policy, nobody was asked and nothing was run: {ruling.reason}."
             return _decided(call, Decision("deny", "rule", visible(reason)), emit)
         if confirm is not None and self.service is not None:
-            return _decided(call, await self.service.confirmer.confirm(confirm, emit), emit)
+            return _decided(call, await self._at_service(self.service, confirm, emit), emit)
         if ruling.verdict == "allow":
             return Decision("allow", "rule")
         root = self.root_of(call.session_id)
@@ -209,37 +213,72 @@ class PolicyGate:
         held.extend(self._session_grants.get(self.root_of(case.call.session_id), ()))
         return self._policy.judge(case.action, held)
 
-    async def _ask(self, case: _Case, ruling: Ruling, emit: Emit) -> Decision:
-        call, action = case.call, case.action
-        reasons = action.reasons or ((ruling.reason,) if ruling.reason else ())
-        lasting = _lasting(action) if ruling.lasting else ()
-        request = ApprovalRequest(
-            call.session_id,
-            call.call.id,
-            call.tool.name,
-            action.subject,
-            tuple(visible(reason) for reason in reasons),
-            visible(", ".join(f"{call.tool.name}({pattern})" for pattern in lasting)),
-        )
-        emit(ApprovalAsked(request.call_id, request.tool, request.subject, request.reasons))
-        answer = await self._person.approve(request)
-        if answer is None:
-            return _decided(call, Decision("deny", "nobody", self._nobody(action, reasons)), emit)
-        if answer not in ("once", "session", "always"):
-            return _decided(call, Decision("deny", "person", _SAID_NO), emit)
-        await self._keep(case, answer, lasting, emit)
-        return _decided(call, Decision("allow", "person"), emit)
+    async def _at_service(self, service: ServiceRoute, confirm: ConfirmCase, emit: Emit) -> Decision:
+        """Have a human decide there on what will be written, and bind the yes to it."""
+        call = confirm.call
+        changes = await _preview(call)
+        decision = await service.confirmer.confirm(msgspec.structs.replace(confirm, changes=changes), emit)
+        return msgspec.structs.replace(decision, changes=changes, digest=_digest(call, changes))
 
-    async def _keep(self, case: _Case, answer: Answer, lasting: Sequence[str], emit: Emit) -> None:
-        """Remember a yes for as long as was said. What is dangerous lasts for the session at most, and only
-        for the very same text.
+    async def _ask(self, case: _Case, ruling: Ruling, emit: Emit) -> Decision:
+        """Ask until the person decides; an edit of theirs that can't run is told to them, and asked again."""
+        while True:
+            changes = await _preview(case.call)
+            request = _request(case, ruling, changes)
+            emit(
+                ApprovalAsked(
+                    request.call_id, request.tool, request.subject, request.reasons, edits_of(changes)
+                )
+            )
+            said = await self._person.approve(request)
+            reply = Reply(said) if isinstance(said, str) else said
+            if reply is None:
+                nobody = Decision("deny", "nobody", self._nobody(case.action, request.reasons), _NOBODY_TOLD)
+                return _decided(case.call, nobody, emit)
+            if reply.answer not in ("once", "session", "always"):
+                return _decided(case.call, _no(reply.words), emit)
+            if reply.arguments is None or reply.arguments == case.call.arguments:
+                await self._keep(case, reply, request.scopes, emit)
+                allowed = Decision("allow", "person", digest=request.digest, changes=changes)
+                return _decided(case.call, allowed, emit)
+            decision = await self._edited(case, reply.arguments, emit)
+            if decision is not None:
+                return _decided(case.call, decision, emit)
+
+    async def _edited(self, case: _Case, arguments: dict[str, object], emit: Emit) -> Decision | None:
+        """Decide on a call that the person changed: theirs is the yes, but rules and the service stand above
+        it. None where it can't run as they wrote it; they were told.
         """
-        if answer == "once":
+        call = msgspec.structs.replace(case.call, arguments=arguments)
+        try:
+            changes = await _preview(call)
+            edited = self._case(call)
+            ruling = await self._judge(edited)
+            confirm = self._confirm_case(edited)
+        except (ToolError, *_ANALYSIS_FAILS) as error:
+            emit(Notice(f"What you changed can't run: {getattr(error, 'message', error)}"))
+            return None
+        if ruling.verdict == "deny":
+            emit(Notice(f"What you changed is denied by policy: {ruling.reason}"))
+            return None
+        if confirm is not None and self.service is not None:
+            decision = await self._at_service(self.service, confirm, emit)
+            return msgspec.structs.replace(decision, arguments=arguments)
+        return Decision(
+            "allow", "person", digest=_digest(call, changes), changes=changes, arguments=arguments
+        )
+
+    async def _keep(self, case: _Case, reply: Reply, scopes: Sequence[GrantScope], emit: Emit) -> None:
+        """Remember a yes for as long as was said, and for the scope that was shown. What is dangerous lasts
+        for the session at most, and only for the very same text.
+        """
+        if reply.answer == "once":
             return
+        scope = scopes[reply.scope] if 0 <= reply.scope < len(scopes) else scopes[0]
         tool, workspace = case.call.tool.name, case.call.workspace
-        if answer == "always" and lasting:
+        if reply.answer == "always" and scope.always:
             try:
-                for pattern in lasting:
+                for pattern in scope.patterns:
                     await self._store.add(tool, pattern, workspace)
                 return
             except StoreError as error:
@@ -249,10 +288,7 @@ class PolicyGate:
         self._session_grants.move_to_end(root)
         while len(self._session_grants) > _MOST_SESSIONS:
             self._session_grants.popitem(last=False)  # they are asked again
-        patterns = lasting or tuple(
-            _exact(piece.text) for piece in case.action.pieces if piece.level != "safe"
-        )
-        kept.extend(PolicyGrant(tool, pattern, workspace) for pattern in patterns)
+        kept.extend(PolicyGrant(tool, pattern, workspace) for pattern in scope.patterns)
 
     def _nobody(self, action: ActionView, reasons: Sequence[str]) -> str:
         why = f" It needs one because: {'; '.join(reasons)}." if reasons else ""
@@ -275,25 +311,53 @@ class PolicyGate:
         return RiskScope(os.path.realpath(workspace), os.path.expanduser("~"), self._whet_home)
 
 
-_SAID_NO = (
-    "The person said no, and nothing was run. Don't try to reach the same in another way; ask them what they"
-    " want instead, or go on without it."
+_SAID_NO = "The person said no, and nothing was run."
+_NOT_ANOTHER_WAY = (
+    " Don't try to reach the same in another way; ask them what they want instead, or go on without it."
 )
+_NOBODY_TOLD = "denied: nobody was there to ask"
+
+
+def _no(words: str) -> Decision:
+    """Give a person's no; their words reach the model as theirs, and what is meant for the model not them."""
+    words = words.strip()
+    if not words:
+        return Decision("deny", "person", _SAID_NO + _NOT_ANOTHER_WAY, "you said no")
+    return Decision("deny", "person", f"{_SAID_NO} Their words: {words}", f"you said no: {visible(words)}")
+
+
+def _request(case: _Case, ruling: Ruling, changes: tuple[FileChange, ...]) -> ApprovalRequest:
+    call, action = case.call, case.action
+    reasons = action.reasons or ((ruling.reason,) if ruling.reason else ())
+    scopes = scopes_of(call.tool.name, action.pieces, lasting=ruling.lasting)
+    workdir = call.arguments.get("workdir")
+    return ApprovalRequest(
+        call.session_id,
+        call.call.id,
+        call.tool.name,
+        action.subject,
+        tuple(visible(reason) for reason in reasons),
+        visible(scopes[0].text) if scopes[0].always else "",
+        changes=changes,
+        scopes=scopes,
+        arguments=call.arguments,
+        folder=os.path.normpath(os.path.join(call.workspace, workdir if isinstance(workdir, str) else "")),
+        digest=_digest(call, changes),
+    )
+
+
+async def _preview(call: GateCall) -> tuple[FileChange, ...]:
+    """Check the call's arguments and give what it would write. Raises ToolError: nobody is asked then."""
+    return await call.preview(call.arguments) if call.preview is not None else ()
+
+
+def _digest(call: GateCall, changes: Sequence[FileChange]) -> str:
+    return call_digest(call.tool.name, call.arguments, call.workspace, changes)
 
 
 def _decided(call: GateCall, decision: Decision, emit: Emit) -> Decision:
     emit(ApprovalDecided(call.call.id, decision.verdict, decision.decided_by, decision.reason))
     return decision
-
-
-def _lasting(action: ActionView) -> tuple[str, ...]:
-    """Give the patterns that a lasting yes would store; none where some piece has no such pattern."""
-    risky = [piece for piece in action.pieces if piece.level != "safe"]
-    return tuple(dict.fromkeys(p.grant for p in risky)) if all(p.grant for p in risky) else ()
-
-
-def _exact(text: str) -> str:
-    return "".join("\\" + c if c in "*?\\" else c for c in text)
 
 
 def _analyse_shell(command: str, cwd: str, place: RiskScope, stdin: str) -> ShellRisk:

@@ -59,7 +59,8 @@ class Piece(msgspec.Struct, frozen=True):
     For a shell command: a simple command (`git push origin`), a file that a redirection writes
     (`> out.txt`), or a setting that changes what programs do (`PATH=...`). `program` is empty where the
     piece has no name to give a rule, as with what a whole pipeline adds up to. `also`: other ways to write it
-    that rules may use. `grant`: the pattern that a person's standing "yes" covers.
+    that rules may use. `grant`: the pattern that a person's standing "yes" covers, `wider` one that it may be
+    widened to.
     """
 
     text: str
@@ -68,6 +69,7 @@ class Piece(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     grant: str = ""
     also: tuple[str, ...] = ()
+    wider: str = ""
 
 
 class ShellRisk(msgspec.Struct, frozen=True):
