@@ -154,3 +154,26 @@ def _is_loopback(host: str) -> bool:
 def shown(path: Path) -> str:
     """Write a path as denials do."""
     return shorten(str(path))
+
+
+def needed(policy: SandboxPolicy, command: str, cwd: Path) -> tuple[Opening, ...]:
+    """Give what a command names that the policy does not grant, by its words alone: paths to be read or
+    written as far as that shows (`>` before it), hosts in addresses. It may do more than it names."""
+    found: dict[Opening, None] = {}
+    for match in _ABSOLUTE.finditer(command):
+        path = Path(os.path.realpath(os.path.expanduser(match.group(1))))
+        is_written = command[: match.start()].rstrip().endswith(">")
+        granted = policy.may_write(path) if is_written else policy.may_read(path)
+        is_private = any(path.is_relative_to(one) for one in _PRIVATE)
+        if not granted and not is_private and not command[: match.start()].endswith((":/", ":")):
+            offer = _offer(policy, Opening("write" if is_written else "read", str(path)))
+            found |= {offer: None} if offer is not None else {}
+    for pattern in (_HOST_IN_URL, _SCP):
+        for match in pattern.finditer(command):
+            opening = Opening("reach", match.group(1).lower())
+            if not policy.allows(opening) and not _is_loopback(opening.target):
+                found[opening] = None
+    return tuple(found)
+
+
+_PRIVATE = (Path("/tmp"), Path("/var/tmp"), Path("/dev"), Path("/proc"))

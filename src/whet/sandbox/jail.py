@@ -14,6 +14,7 @@ import signal
 import socket
 import struct
 import subprocess
+import tempfile
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.setup import JailPlan
 
 _START_S = 20.0
+_RUN_CAP_BYTES = 4_000_000
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 Handles = tuple[int, int, int]
 """A command's input, output and error output, as descriptors of this process."""
@@ -160,6 +162,22 @@ class Jail:
         started.stdin = os.fdopen(outside[0], "wb", 0)
         started.stdout, started.stderr = os.fdopen(outside[1], "rb", 0), os.fdopen(outside[2], "rb", 0)
         return started
+
+    def run(self, command: JailedCommand, timeout_s: float) -> tuple[int, str]:
+        """Run a command to its end without input; gives its exit code (124 past the limit, when it is killed
+        with its group) and what it printed. Blocks."""
+        with tempfile.TemporaryFile() as printed, open(os.devnull, "rb") as nothing:
+            out = printed.fileno()
+            started = self.spawn(command, (nothing.fileno(), out, out))
+            try:
+                code = started.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                code = 124
+            with contextlib.suppress(OSError):
+                os.killpg(started.pid, signal.SIGKILL)
+            printed.seek(0)
+            said = printed.read(_RUN_CAP_BYTES).decode("utf-8", "replace")
+            return (128 - code if code < 0 else code), said
 
     def close(self) -> None:
         """End the launcher and every command in it."""
