@@ -47,7 +47,7 @@ def reached(texts: Iterable[str], place: RiskScope) -> str:
             host, port = found[1].strip("[]").rstrip("."), found[2]
             if is_metadata(host):
                 return f"reaches a cloud's metadata service, which gives out keys: {host}"
-            if place.own_ports and port and int(port) in place.own_ports and _is_here(host):
+            if place.own_ports and port and int(port) in place.own_ports and is_here(host):
                 return f"reaches Whet's own server: {host}:{port}"
     return ""
 
@@ -59,7 +59,8 @@ def is_metadata(host: str) -> bool:
     return any(address in network for address in _addresses(host) for network in _METADATA)
 
 
-def _is_here(host: str) -> bool:
+def is_here(host: str) -> bool:
+    """Whether this host, a name or an address in any notation, is this machine."""
     return _LOOPBACK.match(host) is not None or any(
         address.is_loopback or address.is_unspecified for address in _addresses(host)
     )

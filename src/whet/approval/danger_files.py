@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from whet.approval.facts import by_name, program
 from whet.approval.paths import absolute, is_vital, within, writing, zone_of
 from whet.approval.readonly import has_option, operands
-from whet.approval.risk import CommandPlace, Finding
+from whet.approval.risk import CommandPlace, Finding, Lasting
 from whet.approval.shell_words import Word, literal, unknown
 
 Rule = Callable[[Sequence[Word], CommandPlace], Iterator[Finding]]
@@ -43,12 +43,12 @@ def deletes(word: Word, setting: CommandPlace, *, recursive: bool) -> Iterator[F
         yield "forbidden", f"destroys a disk: {word.plain}"
     elif zone not in ("workspace", "temp", "null"):
         reason = "can't tell what it deletes" if zone == "unknown" else "deletes outside the workspace"
-        yield "dangerous", f"{reason}: {word.plain}" if zone != "hooks" else "deletes from .git"
+        yield "dangerous", f"{reason}: {word.plain}" if zone != "hooks" else Lasting("deletes from .git")
     full = absolute(word.text, setting.cwd)
     if word.glob and re.fullmatch(r"(\./)?\.?\*(\.\*)?/?", word.text):
         yield "dangerous", "deletes everything in the folder"
     elif full is not None and within(place.workspace, full):
-        yield "dangerous", "deletes the workspace itself"
+        yield "dangerous", Lasting("deletes the workspace itself")
 
 
 def vital_target(word: Word, setting: CommandPlace) -> bool:

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
-from whet.approval.risk import CommandPlace, Finding
+from whet.approval.risk import CommandPlace, Finding, Lasting
 from whet.approval.facts import ProgramWords, git_verb
 from whet.approval.paths import absolute
 from whet.approval.readonly import has_any, has_option, only_reads
@@ -83,7 +83,8 @@ def _by_table(verb: str, rest: Sequence[Word]) -> Iterator[Finding]:
     known = git_verb(verb)
     only_shown = verb == "clean" and has_option(rest, "n", "dry-run")
     if known.why and (known.risky is None or has_any(rest, known.risky)) and not only_shown:
-        yield "dangerous", f"git {verb}: {known.why}"
+        said = f"git {verb}: {known.why}"
+        yield "dangerous", Lasting(said) if known.lasts else said
 
 
 def _runs_another(verb: str, rest: Sequence[Word]) -> bool:
@@ -116,9 +117,9 @@ def _git_undo(verb: str, rest: list[str]) -> Iterator[Finding]:
     elif verb == "restore" and not ({"--staged", "-S"} & set(rest) and not {"--worktree", "-W"} & set(rest)):
         yield "dangerous", f"git restore: {lost}"
     elif verb == "stash" and first in ("drop", "clear"):
-        yield "dangerous", f"git stash {first}: deletes stashed work"
+        yield "dangerous", Lasting(f"git stash {first}: deletes stashed work")
     elif verb == "reflog" and first in ("expire", "delete"):
-        yield "dangerous", "git reflog: deletes what could still be recovered"
+        yield "dangerous", Lasting("git reflog: deletes what could still be recovered")
     elif verb == "rebase" and not {"--abort", "--continue", "--skip", "--quit"} & set(rest):
         yield "dangerous", "git rebase: rewrites history"
     elif verb == "worktree" and first == "remove" and {"-f", "--force"} & set(rest):

@@ -15,7 +15,7 @@ from whet.approval.danger_reach import downloads
 from whet.approval.facts import git_verb, program
 from whet.approval.paths import absolute, within
 from whet.approval.readonly import operands
-from whet.approval.risk import CommandPlace, Finding, RiskScope
+from whet.approval.risk import CommandPlace, Finding, Lasting, RiskScope
 from whet.approval.secrets import in_code, is_secret, named
 from whet.approval.shell_state import Invocation, ShellScript
 from whet.approval.shell_words import Word, literal, unknown
@@ -64,7 +64,7 @@ class Exposure:
             found = setting.cwd if is_secret(setting.cwd, self._place) else ""
         if found:
             self.secret = True
-            yield "dangerous", f"reads a file that holds secrets: {found}"
+            yield "dangerous", Lasting(f"reads a file that holds secrets: {found}")
         self._shows_unknown = self._shows_unknown or any(word.dynamic for word in candidates)
 
     def code(self, text: str, setting: CommandPlace) -> Iterator[Finding]:
@@ -72,7 +72,7 @@ class Exposure:
         found = in_code(text, setting)
         if found:
             self.secret = True
-            yield "dangerous", f"its code names a file that holds secrets: {found}"
+            yield "dangerous", Lasting(f"its code names a file that holds secrets: {found}")
         yield from (("dangerous", said) for said in filter(None, [reached([text], self._place)]))
 
     def at_random(self, name: str, invocation: Invocation) -> bool:
@@ -121,7 +121,7 @@ class Exposure:
         """Judge what can only be told from the whole."""
         if self._shows_unknown and any(self._is_secret(word) for word in self._words):
             self.secret = True
-            yield "dangerous", "may read a file that holds secrets"
+            yield "dangerous", Lasting("may read a file that holds secrets")
         if self.network:
             said = reached((self._filled(word.text) for word in self._words), self._place)
             if said:

@@ -102,6 +102,11 @@ def writing(zone: Zone) -> tuple[Level, str]:
     return _WRITING[zone]
 
 
+def is_plain_device(full: str) -> bool:
+    """Whether it is /dev/null or another device that keeps nothing."""
+    return re.fullmatch(_NULL, full) is not None
+
+
 def _special(full: str) -> Zone | None:
     if full.startswith("/dev/"):
         if re.fullmatch(_NULL, full):

@@ -41,6 +41,15 @@ def runs(folder: str, verb: str = "", *, reads: bool = True, git_dir: str = "") 
         return f"settings that can't be read ({error})"
 
 
+def remote_urls(folder: str) -> list[str]:
+    """Give the addresses of the remotes of the repository at `folder`; none where that can't be read."""
+    try:
+        found = _settings(folder, "") if _repository(folder) else ()
+        return [value for key, value in found if key.startswith("remote.") and key.endswith("url")]
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return []
+
+
 def _found(folder: str, git_dir: str, verb: str, reads: bool, depth: int) -> Iterator[str]:
     place = git_dir or _repository(folder)
     if not place:

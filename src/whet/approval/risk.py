@@ -10,6 +10,8 @@ from typing import Literal
 
 import msgspec
 
+from whet.sandbox.policy import Opening
+
 Level = Literal["safe", "normal", "dangerous", "forbidden"]
 
 _RANK: dict[Level, int] = {"safe": 0, "normal": 1, "dangerous": 2, "forbidden": 3}
@@ -50,6 +52,12 @@ class CommandPlace(msgspec.Struct, frozen=True):
     place: RiskScope
 
 
+class Lasting(str):
+    """A reason that holds in a jail too: what is lost, or shown to the model, is so for good."""
+
+    __slots__ = ()
+
+
 Finding = tuple[Level, str]
 
 
@@ -74,7 +82,7 @@ class Piece(msgspec.Struct, frozen=True):
 
 class ShellRisk(msgspec.Struct, frozen=True):
     """The risk of a shell command: the worst of its pieces. `network`: some program of it uses one, and
-    `downloads` are the files that it writes from there.
+    `downloads` are the files that it writes from there. `needs`: what a jail would have to be opened for.
     """
 
     level: Level
@@ -84,6 +92,7 @@ class ShellRisk(msgspec.Struct, frozen=True):
     writes: bool = False
     network: bool = False
     downloads: frozenset[str] = frozenset()
+    needs: tuple[Opening, ...] = ()
 
 
 Analyse = Callable[[str, str, RiskScope, str], ShellRisk]

@@ -19,6 +19,7 @@ from whet.approval.danger_files import FILE_RULES, writes_to
 from whet.approval.exposure import Exposure
 from whet.approval.danger_reach import reach, writes_by_option
 from whet.approval.facts import ProgramWords, program
+from whet.approval.openings import Needs
 from whet.approval.readonly import only_reads
 from whet.approval.risk import CommandPlace, Finding, Level, Piece, RiskScope, ShellRisk, rank, worst
 from whet.approval.shell_grants import escape, grant_for
@@ -98,6 +99,7 @@ class _Judge:
         self.pieces: list[Piece] = []
         self.wholes: list[Finding] = []
         self.exposure: Exposure = Exposure(place)
+        self.needs: Needs = Needs(place)
         self.writes = False
         self.everyday = True
 
@@ -118,9 +120,7 @@ class _Judge:
             pieces.append(Piece(command, "", "normal"))
         ordered = sorted(pieces, key=lambda piece: -rank(piece.level))
         found = dict.fromkeys(reason for piece in ordered for reason in piece.reasons)
-        reasons = tuple(reason if len(reason) < 200 else reason[:197] + "..." for reason in found)[
-            :_MAX_REASONS
-        ]
+        reasons = tuple(map(_cut, found))[:_MAX_REASONS]
         return ShellRisk(
             level,
             reasons,
@@ -129,6 +129,7 @@ class _Judge:
             self.writes or level != "safe",
             self.exposure.network,
             frozenset(self.exposure.downloads - self.place.downloads),
+            self.needs.found,
         )
 
     def text(self, text: str, folders: Folders, stdin: str, nesting: int) -> None:
@@ -167,6 +168,7 @@ class _Judge:
                         self.whole(level, reason)
             else:
                 found = [writes_to(target, setting) for setting in self.places(redirect.folders)]
+                self.needs.written(target, CommandPlace(next(iter(redirect.folders), None), self.place))
                 level, reason = max(found, key=lambda finding: rank(finding[0]))
                 text = f"{redirect.operator} {target.shown}"
                 if level != "safe":
@@ -275,8 +277,10 @@ class _Judge:
             if name in FILE_RULES:
                 yield from FILE_RULES[name](rest, setting)
             yield from reach(name, rest, setting)
-            if not only_reads(words):
+            reads = only_reads(words)
+            if not reads:
                 yield from writes_by_option(name, rest, setting)
+            self.needs.command(name, rest, setting, reads=reads)
             yield from self.exposure.shown(name, rest, setting)
             yield from self.exposure.runs_download(name, words, setting)
         yield from self.exposure.reaches(name, rest)
@@ -289,6 +293,8 @@ class _Judge:
         text = " ".join((name, *(w.text for w in rest[:3])))
         if "network" in kinds or _NETWORK_VERBS.match(text):
             self.exposure.network = True
+            for setting in self.places(invocation.folders):
+                self.needs.network(name, rest, setting)
 
     def interpreter(self, name: str, rest: Sequence[Word], invocation: Invocation) -> Iterator[Finding]:
         """Judge code that a language or a database client is given on the line or as input."""
@@ -341,6 +347,10 @@ class _Judge:
         self.writes = self.writes or "writes" in program(name).kinds
         named = name if words[0].text == name or _standard(words[0].text) else words[0].text
         self.pieces.append(Piece(text, named, level, reasons, grant_for(named, words[1:], text, level)))
+
+
+def _cut(reason: str) -> str:
+    return reason if len(reason) < 200 else type(reason)(reason[:197] + "...")
 
 
 def normal_text(words: Sequence[Word]) -> str:
