@@ -17,7 +17,7 @@ from whet.sandbox.confinement import Confinement, ConfinementSettings
 from whet.sandbox.hosts import named_hosts
 from whet.sandbox.jail import Jail
 from whet.sandbox.places import Wishes
-from whet.sandbox.policy import SandboxLimits, read_opening
+from whet.sandbox.policy import Opening, SandboxLimits, read_opening
 
 
 def confine(
@@ -42,9 +42,25 @@ def whole_home(home: Home) -> Path:
 
 def server_jail(confinement: Confinement, workspace: Path, server: McpServerSettings) -> Jail | None:
     """Give the jail of an MCP server that is started, with the openings that its settings name; None where
-    it gets all rights. Raises BadInput for an opening that is none."""
+    it gets all rights. What its command line names may be read. Raises BadInput for an opening that is none."""
     if not server.confined:
         return None
     whose = "mcp " + msgspec.json.encode(server).decode()
-    confinement.open(whose, [read_opening(text) for text in server.openings])
+    confinement.open(whose, [*_named(server), *(read_opening(text) for text in server.openings)])
     return confinement.jail(workspace, whose)
+
+
+def _named(server: McpServerSettings) -> list[Opening]:
+    """Give what a server's command line names: a folder, or the folder of a program or script of its own."""
+    person = Path(os.path.expanduser("~")).resolve()
+    found: list[Opening] = []
+    for text in (server.command, *server.args, server.cwd):
+        path = Path(os.path.expanduser(text.rpartition("=")[2]))
+        if not path.is_absolute() or not path.exists():
+            continue
+        place = path.resolve()
+        folder = place if place.is_dir() else place.parent
+        holds_home = person.is_relative_to(folder)
+        if not (holds_home and place == folder):
+            found.append(Opening("read", str(place if holds_home else folder)))
+    return found

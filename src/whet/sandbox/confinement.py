@@ -110,7 +110,7 @@ class Confinement:
     def explain(self, call_id: str, jail: Jail, said: tuple[str, str, Path]) -> Denial | None:
         """Say how the wall stopped a failed command, from (command, output, cwd), and keep it."""
         command, output, cwd = said
-        found = explain(jail.policy, command, output, cwd)
+        found = explain(jail.policy, command, output, cwd, jail.take_refused())
         if found is not None:
             with self._lock:
                 self._denials[call_id] = found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -33,7 +33,7 @@ _NO_NETWORK = re.compile(
     r"Network is unreachable|ENETUNREACH|Could not resolve host|Temporary failure in name resolution"
     r"|Name or service not known|EAI_AGAIN|getaddrinfo|Failed to resolve|NameResolutionError"
     r"|Couldn't connect to server|unable to resolve host address|Could not resolve hostname"
-    r"|dns error|failed to lookup address|no such host|not an allowed host",
+    r"|dns error|failed to lookup address|no such host",
     re.IGNORECASE,
 )
 _QUOTED = re.compile(r"['\"`‘“]([^'\"`’”\n]{1,400})['\"`’”]")
@@ -63,8 +63,14 @@ class Denial(msgspec.Struct, frozen=True):
         return f"[the sandbox stopped this: {self.what}" + (f"; it would need {offer}]" if offer else "]")
 
 
-def explain(policy: SandboxPolicy, command: str, output: str, cwd: Path) -> Denial | None:
-    """Say how the wall stopped a command that failed, from what it printed; None where it did not."""
+def explain(
+    policy: SandboxPolicy, command: str, output: str, cwd: Path, refused: Sequence[str] = ()
+) -> Denial | None:
+    """Say how the wall stopped a command that failed, from what it printed and the hosts that the proxy
+    refused it; None where the wall did not."""
+    if refused:
+        hosts = tuple(Opening("reach", host) for host in dict.fromkeys(refused))[:_MOST]
+        return Denial("no network to " + ", ".join(one.target for one in hosts), hosts)
     lines = output[-_SAID_CHARS:].splitlines()
     paths: dict[Opening, None] = {}
     for line in lines:
@@ -75,9 +81,7 @@ def explain(policy: SandboxPolicy, command: str, output: str, cwd: Path) -> Deni
         offered = [opening for one in found if (opening := _offer(policy, one)) is not None]
         what = "no permission to " + ", ".join(one.words for one in found)
         return Denial(what, tuple(dict.fromkeys(offered)))
-    if not policy.hosts or any("not an allowed host" in line for line in lines):
-        return _network(policy, command, lines)
-    return None
+    return _network(policy, command, lines)
 
 
 def _paths_refused(policy: SandboxPolicy, line: str, cwd: Path) -> Iterator[Opening]:

@@ -64,10 +64,10 @@ def _probe(only: EngineName | None) -> EngineStatus:
             "none", f"no sandbox: none for {platform.machine()}; only the gate's reading holds"
         )
     tried: list[tuple[str, str]] = []
-    for name, engine, problem in _candidates():
+    for name, engine, problem in candidates():
         if only is not None and engine.name != only:
             continue
-        why = problem or _try(engine)
+        why = problem or works(engine)
         if not why:
             return EngineStatus(engine.name, _line(engine, tried), engine, tuple(tried))
         tried.append((name, why))
@@ -75,7 +75,7 @@ def _probe(only: EngineName | None) -> EngineStatus:
     return EngineStatus("none", f"no sandbox ({why}); only the gate's reading holds", tried=tuple(tried))
 
 
-def _candidates() -> list[tuple[str, Engine, str]]:
+def candidates() -> list[tuple[str, Engine, str]]:
     """Give (name for a person, engine, why it can't even be tried), best first."""
     program, abi = find_bubblewrap(Path.cwd()), landlock_abi()
     old = ""
@@ -88,7 +88,7 @@ def _candidates() -> list[tuple[str, Engine, str]]:
     ]
 
 
-def _try(engine: Engine) -> str:
+def works(engine: Engine) -> str:
     """Run `true` in a jail of this engine; gives why it does not work, or ""."""
     scratch = Scratch()
     try:
@@ -129,7 +129,7 @@ def _line(engine: Engine, tried: list[tuple[str, str]]) -> str:
 
 def _probe_mac() -> EngineStatus:
     engine = Engine("seatbelt", "/usr/bin/sandbox-exec")
-    why = _try(engine) if os.access(engine.program, os.X_OK) else "sandbox-exec is not there"
+    why = works(engine) if os.access(engine.program, os.X_OK) else "sandbox-exec is not there"
     if why:
         return EngineStatus("none", f"no sandbox ({why}); only the gate's reading holds")
     return EngineStatus("seatbelt", "sandbox-exec holds: files and network", engine)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
-_EPERM, _ENOSYS, _EAFNOSUPPORT, _ENETUNREACH = 1, 38, 97, 101
+_ALLOW, _ERRNO, _ASK = 0x7FFF0000, 0x00050000, 0x7FC00000
+_EPERM, _ENOSYS, _ENOTSUP, _EAFNOSUPPORT, _ENETUNREACH = 1, 38, 95, 97, 101
 _LOAD, _JUMP_EQUAL, _JUMP_ABOVE, _JUMP_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
 _NEW_NAMESPACES = 0x7E020080  # CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID, NET and TIME
@@ -78,11 +78,7 @@ _SOCKET = (41, 198)
 _SENDTO = (44, 206)
 _SENDMSG = (46, 211)
 _SENDMMSG = (307, 269)
-_OWNERS: tuple[tuple[int | None, int | None], ...] = (
-    (92, None),  # chown
-    (93, 55),  # fchown
-    (94, None),  # lchown
-    (260, 54),  # fchownat
+_ATTRIBUTES: tuple[tuple[int | None, int | None], ...] = (
     (188, 5),  # setxattr
     (189, 6),  # lsetxattr
     (190, 7),  # fsetxattr
@@ -91,6 +87,34 @@ _OWNERS: tuple[tuple[int | None, int | None], ...] = (
     (199, 16),  # fremovexattr
     (463, 463),  # setxattrat
     (466, 466),  # removexattrat
+)
+SUPERVISED: dict[str, tuple[int | None, int | None]] = {
+    "chmod": (90, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "utime": (132, None),
+    "utimes": (235, None),
+    "futimesat": (261, None),
+    "utimensat": (280, 88),
+    "chown": (92, None),
+    "fchown": (93, 55),
+    "lchown": (94, None),
+    "fchownat": (260, 54),
+}
+"""Changes of modes, times and owners, which Landlock does not look at: the launcher's watch makes those that the
+policy grants, and no others."""
+# A process id that is not one's own (0) may be somebody else's where ids are shared: argument, numbers.
+_OF_OTHERS: tuple[tuple[int, tuple[int, int]], ...] = (
+    (0, (302, 261)),  # prlimit64
+    (1, (141, 140)),  # setpriority
+    (1, (251, 30)),  # ioprio_set
+    (0, (203, 122)),  # sched_setaffinity
+    (0, (144, 119)),  # sched_setscheduler
+    (0, (142, 118)),  # sched_setparam
+    (0, (314, 274)),  # sched_setattr
+    (0, (256, 238)),  # migrate_pages
+    (0, (279, 239)),  # move_pages
 )
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 
@@ -102,8 +126,8 @@ def has_filter(machine: str) -> bool:
 
 def filter_program(machine: str, *, own_network: bool, own_mounts: bool) -> bytes:
     """Give the filter. With a network namespace of its own, a jail's internet and Unix sockets end in it;
-    without, no socket can be made at all but pairs. Without mounts of its own, owners and attributes of files
-    can't be changed, since Landlock does not look at that."""
+    without, no socket can be made at all but pairs. Without mounts of its own, attributes of files can't be
+    changed, and the launcher's watch is asked about modes, times and owners: Landlock does not look at them."""
     which = 0 if machine == "x86_64" else 1
     program = _Program()
     program.load(_ARCH_AT)
@@ -114,8 +138,12 @@ def filter_program(machine: str, *, own_network: bool, own_mounts: bool) -> byte
     for pair in _REFUSED.values():
         program.refuse_call(pair[which], _EPERM)
     if not own_mounts:
-        for pair in _OWNERS:
-            program.refuse_call(pair[which], _EPERM)
+        for pair in SUPERVISED.values():
+            program.ask_about(pair[which])
+        for pair in _ATTRIBUTES:
+            program.refuse_call(pair[which], _ENOTSUP)
+        for argument, pair in _OF_OTHERS:
+            program.refuse_bits(pair[which], argument, 0xFFFFFFFF)
     program.refuse_call(_CLONE3[which], _ENOSYS)
     for pair in (_CLONE, _UNSHARE):
         program.refuse_bits(pair[which], 0, _NEW_NAMESPACES)
@@ -148,6 +176,11 @@ class _Program:
     def unless_equal(self, value: int, error: int) -> None:
         self.add(_JUMP_EQUAL, value, 1, 0)
         self.add(_RETURN, _ERRNO | error)
+
+    def ask_about(self, number: int | None) -> None:
+        if number is not None:
+            self.add(_JUMP_EQUAL, number, 0, 1)
+            self.add(_RETURN, _ASK)
 
     def refuse_above(self, value: int, error: int) -> None:
         self.add(_JUMP_ABOVE, value, 0, 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import select
 import signal
@@ -17,14 +18,16 @@ import subprocess
 import tempfile
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
 from whet.contract.errors import ToolError
+from whet.sandbox.guard import Guard
 from whet.sandbox.policy import SandboxPolicy
+from whet.sandbox.proxy import Proxy
 from whet.sandbox.setup import JailPlan
 
 _START_S = 20.0
@@ -45,9 +48,12 @@ class JailedCommand(msgspec.Struct, frozen=True):
 
 
 class JailedProcess:
-    """A confined command: as much of Popen's face as its users need. `pid` is this side's number for it."""
+    """A confined command: as much of Popen's face as its users need. `pid` is this side's number for it;
+    `taken_back` are the protected paths that it had changed, once it has ended."""
 
     def __init__(self, report: socket.socket, pid: int, pidfd: int) -> None:
+        self.taken_back: list[Path] = []
+        self.ended: Callable[[], list[Path]] | None = None
         self.stdin: BinaryIO | None = None
         self.stdout: BinaryIO | None = None
         self.stderr: BinaryIO | None = None
@@ -97,6 +103,8 @@ class JailedProcess:
         self.returncode = int(said[1:]) if said.startswith(b"X") else -signal.SIGKILL
         self._report.close()
         os.close(self._pidfd)
+        if self.ended is not None:
+            self.taken_back = self.ended()
 
 
 class Jail:
@@ -108,6 +116,9 @@ class Jail:
         self._control: socket.socket | None = None
         self._launcher: subprocess.Popen[bytes] | None = None
         self._commands: weakref.WeakSet[JailedProcess] = weakref.WeakSet()
+        self._guard = Guard(plan.policy, plan.scratch.root / "aside", mounted=plan.engine.own_network)
+        self._held: frozenset[Path] = frozenset()
+        self._proxy: Proxy | None = None
 
     @property
     def policy(self) -> SandboxPolicy:
@@ -121,12 +132,24 @@ class Jail:
 
     def environment(self, source: Mapping[str, str]) -> dict[str, str]:
         """Give a command's environment inside: no way to sockets outside, the private folders' names."""
-        return self.plan.environment(source)
+        if not self.plan.can_reach:
+            return self.plan.environment(source)
+        self.open()
+        proxy = self._proxy
+        return self.plan.environment(source, proxy.port if proxy is not None else 0)
+
+    def take_refused(self) -> list[str]:
+        """Give the hosts that its commands asked the proxy for in vain since the last look."""
+        if self._proxy is None:
+            return []
+        taken = list(self._proxy.refused)
+        del self._proxy.refused[: len(taken)]
+        return taken
 
     def open(self) -> None:
         """Start the launcher unless it runs. Raises ToolError where that can't be."""
         with self._lock:
-            if self._launcher is None or self._launcher.poll() is not None:
+            if self._launcher is None or self._launcher.poll() is not None or self._has_news():
                 self._shut()
                 self._open()
 
@@ -134,14 +157,17 @@ class Jail:
         """Run a command; the descriptors stay the caller's. Raises OSError as Popen does, and ToolError
         where the jail itself can't be started."""
         with self._lock:
-            if self._launcher is None:
+            if self._launcher is None or self._has_news():
+                self._shut()
                 self._open()
+            before = self._guard.record()
             try:
                 started = self._request(command, handles)
             except (BrokenPipeError, ConnectionResetError):
                 self._shut()
                 self._open()
                 started = self._request(command, handles)
+            started.ended = functools.partial(self._guard.restore, before)
             self._commands.add(started)
             return started
 
@@ -208,12 +234,15 @@ class Jail:
     def _open(self) -> None:
         ours, theirs = socket.socketpair()
         ours.settimeout(_START_S)
+        self._held = self._there()
         setup = self.plan.setup()
         with open(_LAUNCHER, "rb") as script, theirs:
             self._launcher = _start(self.plan.command(), script.fileno(), theirs.fileno())
         try:
             ours.sendall(struct.pack("!I", len(setup)) + setup)
-            said = ours.recv(1024)
+            said, handles, _, _ = socket.recv_fds(ours, 1024, 1)
+            if handles:
+                self._proxy = Proxy(socket.socket(fileno=handles[0]), self.policy.hosts)
         except OSError as error:
             said = b"!" + str(error).encode()
         if said != b"+":
@@ -227,10 +256,21 @@ class Jail:
         ours.settimeout(None)
         self._control = ours
 
+    def _has_news(self) -> bool:
+        """Whether a protected name has come to be since the mounts were made, and nothing runs that a new
+        launcher would end."""
+        return not self._there() <= self._held and not self.is_busy
+
+    def _there(self) -> frozenset[Path]:
+        return frozenset(path for path in self.policy.protected_paths() if os.path.lexists(path))
+
     def _shut(self) -> None:
         if self._control is not None:
             self._control.close()
             self._control = None
+        if self._proxy is not None:
+            self._proxy.close()
+            self._proxy = None
         launcher, self._launcher = self._launcher, None
         if launcher is None:
             return

@@ -47,8 +47,11 @@ def landlock_abi() -> int:
         return 0
 
 
-def landlock_rules(policy: SandboxPolicy, abi: int, private: Iterable[Path]) -> LandlockRules:
-    """Give the rules. `private` are folders of the jail's own, granted whole."""
+def landlock_rules(
+    policy: SandboxPolicy, abi: int, private: Iterable[Path], *, own_network: bool
+) -> LandlockRules:
+    """Give the rules. `private` are folders of the jail's own, granted whole; with a network of its own, a
+    jail may use TCP there."""
     every = (1 << (_LAST_RIGHT_OF_ABI.get(min(abi, 5), 14) + 1)) - 1
     writing = every & ~_NODES & ~_DEVICE_REQUESTS
     hidden = policy.hidden()
@@ -71,7 +74,9 @@ def landlock_rules(policy: SandboxPolicy, abi: int, private: Iterable[Path]) -> 
     for name in _KERNEL_FACTS:
         grant(Path(name), _READ | _LIST)
     return LandlockRules(
-        (every, _TCP if abi >= 4 else 0, 0), tuple(granted.items()), _SCOPES if abi >= 6 else 0
+        (every, _TCP if abi >= 4 and not own_network else 0, 0),
+        tuple(granted.items()),
+        _SCOPES if abi >= 6 else 0,
     )
 
 

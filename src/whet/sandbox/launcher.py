@@ -148,15 +148,18 @@ def restrict_files(handled, rules):
     os.close(ruleset)
 
 
-def filter_calls(program):
-    """Have the kernel refuse the calls that the filter names."""
+def filter_calls(program, listen=0):
+    """Have the kernel refuse the calls that the filter names; with `listen`, the number of the call that does
+    so, gives a descriptor at which it asks about others."""
     code = ctypes.create_string_buffer(program, len(program))
 
     class Program(ctypes.Structure):
         _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
     whole = Program(len(program) // 8, ctypes.addressof(code))
-    prctl(PR_SET_SECCOMP, 2, ctypes.byref(whole))
+    if listen:
+        return check(LIBC.syscall(ctypes.c_long(listen), 1, ctypes.c_uint(8), ctypes.byref(whole)), "seccomp")
+    return prctl(PR_SET_SECCOMP, 2, ctypes.byref(whole))
 
 
 def shut(setup):
@@ -172,21 +175,34 @@ def shut(setup):
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     if setup.get("handled"):
         restrict_files(setup["handled"], setup["rules"])
-    stand_watch()
+    supervised = setup.get("supervised")
+    ours, theirs = socket.socketpair()
+    stand_watch(ours if supervised else None, supervised)
     if setup.get("scoped"):
         restrict_files((0, 0, setup["scoped"]), ())
-    filter_calls(bytes.fromhex(setup["filter"]))
+    listener = filter_calls(bytes.fromhex(setup["filter"]), supervised["listen"] if supervised else 0)
+    if supervised:
+        socket.send_fds(theirs, [b"+"], [listener])
+        os.close(listener)
+    ours.close()
+    theirs.close()
     prctl(PR_SET_DUMPABLE, 0)
 
 
-def stand_watch():
-    """Split in two: the outer one only waits for the inner one's end and then kills what is left. Commands
-    can't signal the outer one where the kernel scopes signals, or are gone with their process ids."""
+def stand_watch(channel, supervised):
+    """Split in two: the outer one waits for the inner one's end and then kills what is left, and makes the
+    changes that the kernel asks it about. Commands can't signal the outer one where the kernel scopes
+    signals, or are gone with their process ids."""
     inner = os.fork()
     if not inner:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         return
     os.close(CONTROL)
+    if channel is not None:
+        _, handles, _, _ = socket.recv_fds(channel, 1, 1)
+        if handles:
+            supervise(handles[0], supervised, inner)
+            os.close(handles[0])
     code = 0
     while True:
         try:
@@ -198,6 +214,118 @@ def stand_watch():
             inner = 0
         if not inner:
             kill_children()
+
+
+def supervise(listener, supervised, inner):
+    """Answer the kernel's questions until the inner launcher ends."""
+    ended = os.pidfd_open(inner)
+    poll = select.poll()
+    poll.register(listener, select.POLLIN)
+    poll.register(ended, select.POLLIN)
+    while True:
+        ready = [handle for handle, _ in poll.poll()]
+        if ended in ready:
+            os.close(ended)
+            return
+        while reap_other(inner):
+            pass
+        asked = bytearray(80)
+        try:
+            fcntl.ioctl(listener, 0xC0502100, asked)
+            ticket, pid, _, number, _, _, *arguments = struct.unpack("=QIIiIQ6Q", asked)
+            error = 0
+            try:
+                change(supervised, supervised["calls"][str(number)], pid, arguments, (listener, ticket))
+            except OSError as refused:
+                error = -(refused.errno or errno.EPERM)
+            fcntl.ioctl(listener, 0xC0182101, bytearray(struct.pack("=QqiI", ticket, 0, error, 0)))
+        except OSError:
+            continue  # whoever asked is gone
+
+
+def reap_other(inner):
+    """Take an ended child that is not the inner launcher, whose end is for the loop to see."""
+    try:
+        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    if found is None or found.si_pid in (0, inner):
+        return False
+    os.waitpid(found.si_pid, 0)
+    return True
+
+
+def change(supervised, name, pid, arguments, question):
+    """Change a file's mode or times as a command wanted, if the file is one that it may write. The file is
+    opened first and judged by where it really is, so that nothing can be swapped in between."""
+    if "chown" in name:
+        owners = {"fchownat": arguments[2:4]}.get(name, arguments[1:3])
+        if all(ctypes.c_int(one).value in (-1, own) for one, own in zip(owners, (os.getuid(), os.getgid()))):
+            return  # its owner already, as far as a command without privileges can be
+        raise OSError(errno.EPERM, "owner")
+    has_folder = name in ("fchmodat", "fchmodat2", "futimesat", "utimensat")
+    folder = ctypes.c_int(arguments[0]).value if has_folder or name == "fchmod" else -100
+    rest = arguments[1:] if has_folder or name == "fchmod" else arguments
+    path = b""
+    if name != "fchmod":
+        path = read_text(pid, rest[0]) if rest[0] else b""
+        rest = rest[1:]
+    flags = rest[1] if name in ("fchmodat2", "utimensat") else 0
+    times = read_times(name, pid, rest[0]) if "utime" in name or name == "futimesat" else None
+    base = f"/proc/{pid}/cwd" if folder == -100 else f"/proc/{pid}/fd/{folder}"
+    wanted = os.path.join(base.encode(), path) if path else base.encode()
+    handle = os.open(wanted, os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if path and flags & 0x100 else 0))
+    try:
+        fcntl.ioctl(question[0], 0x40082102, struct.pack("=Q", question[1]))  # it is still there
+        place = os.readlink(f"/proc/self/fd/{handle}")
+        if not below(place, supervised["roots"]) or below(place, supervised["not"]):
+            raise OSError(errno.EACCES, "outside")
+        if times is None:
+            os.chmod(f"/proc/self/fd/{handle}", rest[0] & 0o1777)
+        else:
+            set_times(f"/proc/self/fd/{handle}", times)
+    finally:
+        os.close(handle)
+
+
+def below(place, folders):
+    """Whether a path is one of these or in one of them."""
+    return any(place == one or place.startswith(one.rstrip("/") + "/") for one in folders)
+
+
+def read_memory(pid, address, size):
+    """Read what a command's argument points at."""
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        memory.seek(address)
+        return memory.read(size)
+
+
+def read_text(pid, address):
+    """Read a path from a command's memory; a page at a time, since the next may not be there."""
+    found = b""
+    while b"\0" not in found and len(found) < 4096:
+        found += read_memory(pid, address + len(found), 4096 - (address + len(found)) % 4096)
+    return found.partition(b"\0")[0]
+
+
+def read_times(name, pid, address):
+    """Read two times in nanoseconds; None for the present and -1 for unchanged."""
+    if not address:
+        return [None, None]
+    if name == "utime":
+        return [one * 10**9 for one in struct.unpack("qq", read_memory(pid, address, 16))]
+    parts = struct.unpack("qqqq", read_memory(pid, address, 32))
+    factor = 1 if name == "utimensat" else 1000
+    special = {0x3FFFFFFF: None, 0x3FFFFFFE: -1} if factor == 1 else {}
+    return [special.get(n, s * 10**9 + n * factor) for s, n in (parts[:2], parts[2:])]
+
+
+def set_times(path, times):
+    """Set what is not -1."""
+    old = os.stat(path)
+    now = time.time_ns()
+    kept = (old.st_atime_ns, old.st_mtime_ns)
+    os.utime(path, ns=tuple(now if t is None else k if t == -1 else t for t, k in zip(times, kept)))
 
 
 def kill_children():
@@ -352,7 +480,12 @@ def main():
     except OSError as error:
         control.sendall(b"!" + str(error).encode())
         return
-    control.sendall(b"+")
+    if setup.get("proxy"):
+        # It belongs to this network for good; Whet takes its connections from outside.
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            socket.send_fds(control, [b"+"], [listener.fileno()])
+    else:
+        control.sendall(b"+")
     try:
         serve(control)
     finally:

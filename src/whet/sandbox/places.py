@@ -175,7 +175,7 @@ def _toolchains(person: Path, environment: Mapping[str, str]) -> list[Path]:
         is_toolchain = folder.name == "shims" or (folder.name == "bin" and (above / "lib").is_dir())
         if is_toolchain and above != person and above.name not in _MIXED_PARENTS:
             found.append(above)
-    found += [Path(sys.base_prefix)]
+    found += [Path(sys.prefix), Path(sys.base_prefix)]
     home = _resolved(person)
     kept = [_resolved(path) for path in found if path.exists()]
     return [path for path in kept if not home.is_relative_to(path)]  # never the home itself or above it

@@ -67,9 +67,10 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
     """What may be read, written and reached; all paths are absolute and resolved.
 
     `absent` is what is not there although a granted folder holds it. `protected` are names below the
-    workspace (or paths of its own repository elsewhere) that can't be written. `aliases` are links that lead to what is
-    granted and must lead there inside, too. `home` is Whet's own, which no opening reaches. `hosts` empty: no
-    network.
+    workspace (or paths of its own repository elsewhere) that can't be written. `aliases` are links that lead
+    to what is granted and must lead there inside, too. `home` is Whet's own, which no opening reaches.
+    `hosts` empty:
+    no network.
     """
 
     workspace: Path

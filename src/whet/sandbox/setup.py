@@ -17,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from whet.sandbox.bubblewrap import bubblewrap_arguments
-from whet.sandbox.filter import filter_program
+from whet.sandbox.filter import SUPERVISED, filter_program
 from whet.sandbox.landlock import landlock_rules
 from whet.sandbox.mounts import mount_plan
 from whet.sandbox.policy import SandboxPolicy
@@ -44,6 +44,8 @@ _WAYS_OUT = (
     "SSH_CONNECTION",
     "SSH_TTY",
 )
+_PROXY = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy")
+_OWN = "localhost,127.0.0.1,::1"
 _TEMPORARY = ("TMPDIR", "TMP", "TEMP")
 
 
@@ -87,20 +89,42 @@ class JailPlan(msgspec.Struct, frozen=True):
             "limits": self._limits(),
         }
         if self.engine.name == "landlock":
-            rules = landlock_rules(self.policy, self.engine.abi, self._private())
+            rules = landlock_rules(
+                self.policy, self.engine.abi, self._private(), own_network=self.engine.namespaces
+            )
             told |= {"handled": rules.handled, "rules": rules.granted, "scoped": rules.scoped}
+        if self.engine.name == "landlock" and not self.engine.namespaces:
+            which = 0 if platform.machine() == "x86_64" else 1
+            told["supervised"] = {
+                "calls": {str(pair[which]): name for name, pair in SUPERVISED.items() if pair[which]},
+                "listen": (317, 277)[which],
+                "roots": [str(one) for one in (self.policy.workspace, *self.policy.write, *self._private())],
+                "not": [str(one) for one in (*self.policy.hidden(), *self.policy.protected_paths())],
+            }
+        if self.can_reach:
+            told["proxy"] = True
         if self.engine.namespaces:
             told["namespaces"] = mount_plan(self.policy, self.scratch, self.home)
         return msgspec.json.encode(told)
 
-    def environment(self, source: Mapping[str, str]) -> dict[str, str]:
+    @property
+    def can_reach(self) -> bool:
+        """Whether there is a proxy to hosts: some are allowed, and nothing but the proxy leads out."""
+        return bool(self.policy.hosts) and self.engine.own_network
+
+    def environment(self, source: Mapping[str, str], proxy_port: int = 0) -> dict[str, str]:
         """Give the environment of a command inside."""
         kept = {
             name: value
             for name, value in source.items()
             if name not in _WAYS_OUT and not value.startswith(("unix:", "unix://"))
         }
+        kept = {name: value for name, value in kept.items() if not name.lower().endswith("_proxy")}
         kept["WHET_SANDBOX"] = self.engine.name
+        if proxy_port:
+            address = f"http://127.0.0.1:{proxy_port}"
+            kept |= dict.fromkeys(_PROXY, address)
+            kept |= {"NO_PROXY": _OWN, "no_proxy": _OWN, "NODE_USE_ENV_PROXY": "1"}
         if self.engine.own_network:
             return {name: value for name, value in kept.items() if name not in _TEMPORARY}
         temporary = str(self.scratch.tmp)

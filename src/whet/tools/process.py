@@ -124,6 +124,11 @@ class Process:
         return 128 - code if code is not None and code < 0 else code
 
     @property
+    def taken_back(self) -> list[Path]:
+        """The protected paths that a confined command had changed, and that are as before again."""
+        return getattr(self._popen, "taken_back", [])
+
+    @property
     def is_stdin_open(self) -> bool:
         """Whether `write` can still reach the process."""
         return self._in_fd >= 0 and not self._stdin_ends
