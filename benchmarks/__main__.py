@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from benchmarks import (
     api,
+    approval,
     confirm,
     context,
     context_host,
@@ -54,6 +55,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "review": review.run,
     "review-kills": review.run_kills,
     "moving": moving.run,
+    "approval": approval.run,
     "api": api.run,
     "mcp": mcp.run,
     "gateway": gateway.run,
