@@ -35,9 +35,7 @@ def run(runs: int, full: bool) -> list[Row]:
 def _dangers(world: World, engines: list[EngineStatus]) -> list[Row]:
     aimed = [str(world.home / name) for name in SECRETS], [str(world.home / name) for name in WRITTEN]
     real = [
-        (kind, text)
-        for kind, text in dangerous.cases(world.places, aimed[1], aimed[0])
-        if _bare(world, text)
+        (kind, text) for kind, text in dangerous.cases(world.places, aimed[1], aimed[0]) if _bare(world, text)
     ]
     rows: list[Row] = []
     for engine in engines:

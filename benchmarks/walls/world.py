@@ -98,7 +98,9 @@ class World:
                 digest.update(f"{path} {stat.st_mode} {stat.st_size} ".encode())
                 if name in files:
                     digest.update(f"{stat.st_mtime_ns} ".encode())
-                    digest.update(os.readlink(path).encode() if os.path.islink(path) else Path(path).read_bytes())
+                    digest.update(
+                        os.readlink(path).encode() if os.path.islink(path) else Path(path).read_bytes()
+                    )
         return digest.hexdigest()
 
     def effect(self, before: str, output: bytes) -> str:

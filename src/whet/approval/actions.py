@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from whet.approval.paths import absolute, within, writing, zone_of
-from whet.approval.secrets import holds_secrets, is_secret
 from whet.approval.risk import Analyse, Lasting, Level, Piece, RiskScope, worst
 from whet.approval.scopes import exactly
+from whet.approval.secrets import holds_secrets, is_secret
 from whet.contract.protocols import GateCall
 from whet.contract.tools import Tag
 from whet.log import mask

@@ -61,7 +61,9 @@ class JailGate:
         self._told = False
         self._ran: OrderedDict[tuple[str, str], str] = OrderedDict()
 
-    async def look(self, call: GateCall, action: ActionView, grants: Iterable[PolicyGrant]) -> JailedCall | None:
+    async def look(
+        self, call: GateCall, action: ActionView, grants: Iterable[PolicyGrant]
+    ) -> JailedCall | None:
         """Say what `call` needs beyond its jail; None where it is no command, or runs in none."""
         if "command" not in tags_of(call.tool.name):
             return None

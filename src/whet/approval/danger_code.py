@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from whet.approval.risk import CommandPlace, Finding
 from whet.approval.facts import program
+from whet.approval.risk import CommandPlace, Finding
 from whet.approval.shell_words import Word
 
 _LONGEST_QUERY = 20_000

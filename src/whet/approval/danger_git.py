@@ -8,11 +8,11 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
-from whet.approval.risk import CommandPlace, Finding, Lasting
 from whet.approval.facts import ProgramWords, git_verb
 from whet.approval.paths import absolute
 from whet.approval.readonly import has_any, has_option, only_reads
 from whet.approval.repository import runs
+from whet.approval.risk import CommandPlace, Finding, Lasting
 from whet.approval.shell_words import Word, literal
 
 
@@ -74,7 +74,9 @@ def _by_repository(
         yield "dangerous", "can't tell which repository's settings git follows"
     elif os.path.isdir(folder):
         named = absolute(git_dir, folder) if git_dir else ""
-        found = runs(folder, verb, reads=only_reads([literal("git"), literal(verb), *rest]), git_dir=named or "")
+        found = runs(
+            folder, verb, reads=only_reads([literal("git"), literal(verb), *rest]), git_dir=named or ""
+        )
         if found:
             yield "dangerous", f"the repository's own settings make git run a program: {found}"
 

@@ -245,7 +245,9 @@ class PolicyGate:
             return first
         if first.verdict == "ask":
             inside = not jailed.wanted and not case.action.lasts
-            return Ruling("allow") if inside else msgspec.structs.replace(first, lasting=not case.action.lasts)
+            return (
+                Ruling("allow") if inside else msgspec.structs.replace(first, lasting=not case.action.lasts)
+            )
         # Nobody but the person lets what only reads out of its jail, or anything out of all of it.
         leaves = jailed.wanted and (case.action.level == "safe" or jailed.leaves)
         return Ruling("ask", lasting=True) if leaves else first

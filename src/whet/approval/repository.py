@@ -21,7 +21,9 @@ _RUNS = re.compile(
     r"|trailer\..+\.(command|cmd)|(difftool|mergetool|man|browser|guitool)\..+\.(cmd|path)|sequence\.editor|tar\..+\.command"
     r"|(remote|url)\..*\bext::.*|uploadpack\.packobjectshook|sendemail\..*cmd"
 )
-_HARMLESS = re.compile(r"|true|false|git-lfs .*|git lfs .*|checkout|rebase|merge|none|user|always|never|osxkeychain|cache|store")
+_HARMLESS = re.compile(
+    r"|true|false|git-lfs .*|git lfs .*|checkout|rebase|merge|none|user|always|never|osxkeychain|cache|store"
+)
 _HINTS = re.compile(
     rb"textconv|command|driver|clean|smudge|process|fsmonitor|external|proxy|askpass|program|helper|vcs|pack|allow"
     rb"|update|diffFilter|cmd|path\b|editor|alias|hooksPath|ext::|include",

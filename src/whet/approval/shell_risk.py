@@ -16,8 +16,8 @@ import msgspec
 
 from whet.approval.danger_code import code_text, database_text, interpreter_code
 from whet.approval.danger_files import FILE_RULES, writes_to
-from whet.approval.exposure import Exposure
 from whet.approval.danger_reach import reach, writes_by_option
+from whet.approval.exposure import Exposure
 from whet.approval.facts import ProgramWords, program
 from whet.approval.openings import Needs
 from whet.approval.readonly import only_reads

@@ -77,6 +77,8 @@ def _git_settings(kept: Mapping[str, str]) -> dict[str, str]:
 
 
 def _looks_secret(name: str) -> bool:
+    if name.startswith("GIT_CONFIG_KEY_"):
+        return False
     return name not in _NO_SECRETS and _SECRET_NAMES.search(name) is not None
 
 
