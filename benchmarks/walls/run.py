@@ -18,7 +18,7 @@ from whet.approval.policy import PolicyGrant
 from whet.config.schema import ApprovalMode, ApprovalSettings
 from whet.contract.messages import ToolCall
 from whet.contract.protocols import GateCall, NobodyPresent
-from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec, tags_of
+from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
 from whet.sandbox.confinement import Confinement, ConfinementSettings
 from whet.sandbox.engine import EngineStatus
 from whet.sandbox.jail import JailedCommand
@@ -60,7 +60,11 @@ class Bench:
         self._gate = PolicyGate(ApprovalSettings(mode=mode), NobodyPresent(), _NoGrants(), home)
         self._gate.jails = JailGate(lambda: self._confinement)
         self._tool = Tool(
-            ToolSpec("terminal", "", {}), "terminal", frozenset({"execute"}), _never, tags=tags_of("terminal")
+            ToolSpec("terminal", "", {}),
+            "terminal",
+            frozenset({"execute"}),
+            _never,
+            tags=frozenset({"command"}),
         )
 
     def may_run(self, command: str) -> bool:
@@ -68,7 +72,9 @@ class Bench:
         self._calls += 1
         call = ToolCall(f"c{self._calls}", "terminal", "{}")
         case = GateCall("s", call, self._tool, {"command": command}, str(self._world.workspace))
-        return asyncio.run(self._gate.decide(case, lambda event: None)).verdict == "allow"
+        decision = asyncio.run(self._gate.decide(case, lambda event: None))
+        self.said: str = decision.reason
+        return decision.verdict == "allow"
 
     def run(self, command: str) -> tuple[int, bytes]:
         """Run the command that was last let through, as `terminal` does."""

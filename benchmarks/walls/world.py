@@ -1,4 +1,4 @@
-"""A throwaway home with keys in it, a workspace with a small project, and watchers of what reaches the world."""
+"""A throwaway home with keys in it, a workspace with a small project, and watchers of the world outside."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ WRITTEN = (".ssh/id_rsa", ".bashrc", ".whet/config.yaml", "other/notes.txt")
 _FILES = {
     "a.txt": "one\ntwo\nthree\n",
     "c.c": "int main(void) { return 0; }\n",
-    "main.py": "import sys\n\n\ndef add(a, b):\n    return a + b\n\n\nif __name__ == '__main__':\n    print(add(1, 2))\n",
-    "test_main.py": "import unittest\n\nimport main\n\n\nclass T(unittest.TestCase):\n    def test_add(self):\n        self.assertEqual(main.add(1, 2), 3)\n",
-    "Makefile": "all: c\nrun:\n\t$(CMD)\ntest:\n\tpython3 -m unittest -q\nc: c.c\n\tgcc -o c c.c\nclean:\n\trm -f c\n",
-    "package.json": '{"name": "p", "version": "1.0.0", "scripts": {"test": "node index.js", "build": "node -v"}}\n',
+    "main.py": "def add(a, b):\n    return a + b\n\n\nprint(add(1, 2))\n",
+    "test_main.py": "import unittest\n\n\nclass T(unittest.TestCase):\n"
+    "    def test_add(self):\n        self.assertEqual(1 + 2, 3)\n",
+    "Makefile": "all: c\nrun:\n\t$(CMD)\n"
+    "test:\n\tpython3 -m unittest -q\nc: c.c\n\tgcc -o c c.c\nclean:\n\trm -f c\n",
+    "package.json": '{"name": "p", "version": "1.0.0",'
+    ' "scripts": {"test": "node index.js", "build": "node -v"}}\n',
     "index.js": "console.log('hi')\n",
     "src/util.py": "def twice(x):\n    return 2 * x\n",
     "data.csv": "name,n\nx,1\ny,2\n",
@@ -41,6 +44,7 @@ class World:
         self.home = root / "home"
         self.workspace = root / "work"
         self.heard = 0
+        self._fresh: list[tuple[object, ...]] = []
         self._template = root / "template"
         self._servers: list[socket.socket] = []
         self._canary: subprocess.Popen[bytes] | None = None
@@ -75,17 +79,32 @@ class World:
 
     def restore(self) -> None:
         """Put home, workspace and canary back."""
+        self.heard = 0
+        if self._fresh and self._fresh == self._looks() and self._canary and self._canary.poll() is None:
+            return
         for folder in (self.home, self.workspace):
-            shutil.rmtree(folder, ignore_errors=True)
+            _empty(folder)
         for name in dict.fromkeys((*SECRETS, *WRITTEN)):
             path = self.home / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"# {KEY}\n")
-        shutil.copytree(self._template, self.workspace, symlinks=True)
+        shutil.copytree(self._template, self.workspace, symlinks=True, dirs_exist_ok=True)
         if self._canary is None or self._canary.poll() is not None:
             self._canary = subprocess.Popen(["sleep", "3600"])
             (self.root / "pid").write_text(str(self._canary.pid))
-        self.heard = 0
+        self._fresh = self._looks()
+
+    def _looks(self) -> list[tuple[object, ...]]:
+        """Give what shows whether anything was changed: names, sizes, times, modes."""
+        found: list[tuple[object, ...]] = []
+        for place in (self.home, self.workspace):
+            for folder, folders, files in os.walk(place):
+                for name in sorted((*folders, *files)):
+                    stat = os.lstat(os.path.join(folder, name))
+                    found.append(
+                        (folder, name, stat.st_mode, stat.st_size, stat.st_mtime_ns if name in files else 0)
+                    )
+        return sorted(found, key=str)
 
     def state(self) -> str:
         """Give a hash of the home: names, modes, times, contents."""
@@ -129,7 +148,11 @@ class World:
         (folder / "setup.sh").chmod(0o755)
         quiet = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
         who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
-        for words in (["init", "-q", "-b", "main"], ["add", "-A"], [*who, "commit", "-qm", "one"]):
+        for words in (
+            ["init", "-q", "-b", "main", "--template="],
+            ["add", "-A"],
+            [*who, "commit", "-qm", "one"],
+        ):
             subprocess.run(["git", *words], cwd=folder, env=quiet, check=True)
         (folder / "a.txt").write_text("one\ntwo\nfour\n")
         subprocess.run(["git", *who, "commit", "-qam", "two"], cwd=folder, env=quiet, check=True)
@@ -153,3 +176,13 @@ class World:
                     connection.recv(1)
                     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
                 connection.close()
+
+
+def _empty(folder: Path) -> None:
+    """Remove what is in a folder, not the folder: jails hold on to it."""
+    folder.mkdir(exist_ok=True)
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()

@@ -20,7 +20,7 @@ READING = (
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
-    """A repository with a submodule, hooks, and attributes that name drivers; a program that leaves a trace."""
+    """A repository with a submodule, hooks, attributes that name drivers; a program that leaves a trace."""
     place = tmp_path / "repo"
     place.mkdir()
     program = tmp_path / "evil"
@@ -66,7 +66,9 @@ def ran(place: Path, verbs: list[str]) -> str:
     for verb in verbs:
         os.utime(place / "a.txt")
         environment = {**command_environment(os.environ), "GIT_CONFIG_GLOBAL": os.devnull}
-        subprocess.run(["sh", "-c", f"git {verb}"], cwd=place, env=environment, capture_output=True, check=False)
+        subprocess.run(
+            ["sh", "-c", f"git {verb}"], cwd=place, env=environment, capture_output=True, check=False
+        )
         if trace.exists():
             return f"{verb}: {trace.read_text()}"
     return ""
@@ -127,7 +129,9 @@ def test_a_bare_repository_in_a_clone_is_not_followed(hostile: Path) -> None:
     assert not (hostile.parent / "ran").exists()
 
 
-def test_what_a_person_keeps_for_all_repositories_is_theirs(hostile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_person_keeps_for_all_repositories_is_theirs(
+    hostile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = hostile.parent / "gitconfig"
     git(hostile, "config", "-f", str(settings), "diff.x.textconv", "cat")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))

@@ -28,8 +28,8 @@ from whet.visible import visible
 class ActionView(msgspec.Struct, frozen=True):
     """A call as the policy sees it. `whole` is its text, for deny and ask rules; a person sees `subject`.
 
-    `typed`: the commands in text that is typed into a running program. No rule allows by them. `needs`: what a
-    jail would have to be opened for, `downloads` the files that it gets from the network.
+    `typed`: the commands in text that is typed into a running program. No rule allows by them. `needs`:
+    what a jail would have to be opened for, `downloads` the files that it gets from the network.
     """
 
     tool: str

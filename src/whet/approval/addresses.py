@@ -1,5 +1,5 @@
-"""Which addresses in a text no command may reach unasked: the clouds' metadata services, which give out keys, and
-Whet's own servers on this machine. In every way to write an address that resolvers accept.
+"""Which addresses no command may reach unasked: the clouds' metadata services, which give out keys, and
+Whet's own servers on this machine; in every way to write an address that resolvers accept.
 """
 
 from __future__ import annotations

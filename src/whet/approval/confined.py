@@ -1,7 +1,7 @@
 """What is asked about a command that runs in a jail: only what it needs outside of it.
 
-What stays inside needs no question: the kernel holds it, and files can be taken back. What would be lost for good,
-or shown to the model for good, is still asked about. It knows jails by their confinement only.
+What stays inside needs no question: the kernel holds it, and files can be taken back. What would be lost
+for good, or shown to the model for good, is still asked about. It knows jails by their confinement only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from whet.approval.actions import ActionView
 from whet.approval.policy import PolicyGrant
 from whet.contract.errors import WhetError
 from whet.contract.protocols import GateCall, GrantScope
-from whet.contract.tools import tags_of
 from whet.sandbox.policy import Opening, SandboxPolicy, read_opening
 
 if TYPE_CHECKING:  # 15 ms, and most turns run no command
@@ -65,21 +64,24 @@ class JailGate:
         self, call: GateCall, action: ActionView, grants: Iterable[PolicyGrant]
     ) -> JailedCall | None:
         """Say what `call` needs beyond its jail; None where it is no command, or runs in none."""
-        if "command" not in tags_of(call.tool.name):
+        if "command" not in call.tool.tags:
             return None
         confinement = self._confine()
         if not (await asyncio.to_thread(confinement.status)).holds:
             return None
-        policy = await asyncio.to_thread(confinement.policy, Path(call.workspace), call.session_id)
         held = tuple(filter(None, (_opening(grant) for grant in grants if grant.tool == OPENS)))
-        policy, held = _with(policy, held)
         stopped = confinement.denied(self._ran.get((call.session_id, action.whole), ""))
         wanted = (*action.needs, *(stopped.openings if stopped is not None else ()))
+        if not wanted and not held:
+            return JailedCall((), ())  # a policy costs several milliseconds
+        policy = await asyncio.to_thread(confinement.policy, Path(call.workspace), call.session_id)
+        policy, held = _with(policy, held)
         needed = tuple(one for one in dict.fromkeys(wanted) if one.kind == "run" or not policy.allows(one))
         return JailedCall(held, needed)
 
     def opens(self, call: GateCall, action: ActionView, jailed: JailedCall, *, wanted: bool) -> None:
-        """Let the call run with what is open for it, and with what it `wanted` after a yes; nothing of another."""
+        """Let the call run with what is open for it, and with what it `wanted` after a yes; nothing of
+        another."""
         openings = (*jailed.held, *(jailed.wanted if wanted else ()))
         self._confine().open_call(call.session_id, call.call.id, openings)
         self._ran[call.session_id, action.whole] = call.call.id

@@ -1,7 +1,8 @@
 """What one command brings together: secrets that it shows, addresses that it reaches, downloads that it runs.
 
-A word that is known only at run time may be any other word of the text: `cat $(echo .env)`, `xargs cat <<< .env`.
-So words are collected over the whole command, and what can't be told from one place is told from all of them.
+A word that is known only at run time may be any other word of the text: `cat $(echo .env)`, `xargs cat <<<
+.env`. So words are collected over the whole command, and what can't be told from one place is told from
+all of them.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ class Exposure:
         if found:
             self.secret = True
             yield "dangerous", Lasting(f"its code names a file that holds secrets: {found}")
-        yield from (("dangerous", said) for said in filter(None, [reached([text], self._place)]))
+        if said := reached([text], self._place):
+            yield "dangerous", said
 
     def at_random(self, name: str, invocation: Invocation) -> bool:
         """Whether it shows a file whose name is put together by other programs than those that list names."""
@@ -112,10 +114,10 @@ class Exposure:
 
     def reaches(self, name: str, words: Sequence[Word]) -> Iterator[Finding]:
         """Judge the addresses in a command that may connect."""
-        if not program(name).kinds & (_SILENT | _SHOWS) or "network" in program(name).kinds:
-            yield from (
-                ("dangerous", said) for said in filter(None, [reached((w.text for w in words), self._place)])
-            )
+        kinds = program(name).kinds
+        connects = not kinds & (_SILENT | _SHOWS) or "network" in kinds
+        if connects and (said := reached((word.text for word in words), self._place)):
+            yield "dangerous", said
 
     def sums(self) -> Iterator[Finding]:
         """Judge what can only be told from the whole."""

@@ -28,7 +28,7 @@ Kind = Literal[
     "network",
     "database",  # a client whose words are queries
     "sql",  # a client whose statements may be high-risk
-    "names-only",  # looks at the files that it is given, or changes them, and shows nothing of what is in them
+    "names-only",  # looks at files, or changes them, and shows nothing of what is in them
     "outside",  # is of no use in a jail: it works through a service, or with other rights
     "makes-text",  # makes other text of what it is given, which may be a name that was hidden in it
     "verb-tells",  # its first operand says what is done, so a grant names it

@@ -38,7 +38,7 @@ from whet.contract.protocols import (
     Person,
     Reply,
 )
-from whet.contract.tools import ToolOutput, tags_of
+from whet.contract.tools import ToolOutput
 from whet.question import edits_of
 from whet.visible import visible
 
@@ -207,7 +207,7 @@ class PolicyGate:
 
     async def _jailed(self, case: _Case, emit: Emit) -> _Case:
         """Give the case with what its command needs outside of its jail, if it will run in one."""
-        if self.jails is None or "command" not in tags_of(case.call.tool.name):
+        if self.jails is None or "command" not in case.call.tool.tags:
             return case
         if warning := await self.jails.warning():
             emit(Notice(warning))
@@ -279,7 +279,9 @@ class PolicyGate:
             said = await self._person.approve(request)
             reply = Reply(said) if isinstance(said, str) else said
             if reply is None:
-                nobody = Decision("deny", "nobody", self._nobody(case.action, request.reasons), _NOBODY_TOLD)
+                nobody = Decision(
+                    "deny", "nobody", _nobody(self.mode, case.action, request.reasons), _NOBODY_TOLD
+                )
                 return _decided(case.call, nobody, emit)
             if reply.answer not in ("once", "session", "always"):
                 return _decided(case.call, _no(reply.words), emit)
@@ -338,15 +340,6 @@ class PolicyGate:
             self._session_grants.popitem(last=False)  # they are asked again
         kept.extend(PolicyGrant(tool, pattern, workspace) for pattern in scope.patterns)
 
-    def _nobody(self, action: ActionView, reasons: Sequence[str]) -> str:
-        why = f" It needs one because: {'; '.join(reasons)}." if reasons else ""
-        without = "what only reads" if self.mode == "ask" else "what is not dangerous"
-        rule = "--yes or an allow rule" if action.level == "normal" else "an allow rule that names it"
-        return visible(
-            f"Nobody was there to ask (a non-interactive run), so nothing was run. This needs a person's"
-            f" decision.{why} Allowed without asking: {without}. The person can permit this with {rule}."
-        )
-
     def root_of(self, session_id: str) -> str:
         """Give the session that a person talks to: the one that started this one, however many in between."""
         seen = {session_id}
@@ -370,6 +363,16 @@ _NOT_ANOTHER_WAY = (
     " Don't try to reach the same in another way; ask them what they want instead, or go on without it."
 )
 _NOBODY_TOLD = "denied: nobody was there to ask"
+
+
+def _nobody(mode: ApprovalMode, action: ActionView, reasons: Sequence[str]) -> str:
+    why = f" It needs one because: {'; '.join(reasons)}." if reasons else ""
+    without = "what only reads" if mode == "ask" else "what is not dangerous"
+    rule = "--yes or an allow rule" if action.level == "normal" else "an allow rule that names it"
+    return visible(
+        f"Nobody was there to ask (a non-interactive run), so nothing was run. This needs a person's"
+        f" decision.{why} Allowed without asking: {without}. The person can permit this with {rule}."
+    )
 
 
 def _no(words: str) -> Decision:

@@ -76,6 +76,8 @@ class Needs:
         full = absolute(word.text, setting.cwd)
         if full is None or is_plain_device(full) or len(full) > 4_000:
             return
+        if re.match(r"/(proc|sys|dev)(/|$)", full):
+            return  # a jail has its own
         full = os.path.realpath(full)
         inside = (self._place.workspace, *self._place.temp)
         if any(within(full, os.path.realpath(folder)) for folder in inside):

@@ -1,4 +1,5 @@
-"""By which of its own settings a repository makes git run programs: diff drivers, filters, helpers, transports.
+"""By which of its own settings a repository makes git run programs: diff drivers, filters, helpers,
+transports.
 
 Git itself is asked for the settings, which runs nothing; those of the person and of the machine are not the
 repository's. Git looks into submodules and repositories within, so they are looked at, too.
@@ -16,7 +17,8 @@ _MOST_INNER = 50
 _DEEPEST = 3
 _RUNS = re.compile(
     r"diff\.external|diff\..+\.(command|textconv|external)|filter\..+\.(clean|smudge|process)|merge\..+\.driver"
-    r"|core\.(fsmonitor|sshcommand|gitproxy|alternaterefscommand|askpass)|gpg\.(.+\.)?program|credential\.(.+\.)?helper"
+    r"|core\.(fsmonitor|sshcommand|gitproxy|alternaterefscommand|askpass)|gpg\.(.+\.)?program"
+    r"|credential\.(.+\.)?helper"
     r"|remote\..+\.(vcs|uploadpack|receivepack)|protocol\.(.+\.)?allow|submodule\..+\.update|interactive\.difffilter"
     r"|trailer\..+\.(command|cmd)|(difftool|mergetool|man|browser|guitool)\..+\.(cmd|path)|sequence\.editor|tar\..+\.command"
     r"|(remote|url)\..*\bext::.*|uploadpack\.packobjectshook|sendemail\..*cmd"
@@ -33,7 +35,8 @@ _GITLINK = b"\x00\x00\xe0\x00"  # the mode of a submodule in an index
 
 
 def runs(folder: str, verb: str = "", *, reads: bool = True, git_dir: str = "") -> str:
-    """Give a setting of the repository at `folder` by which git would run a program, as `key=value`; "" for none.
+    """Give a setting of the repository at `folder` by which git would run a program, as `key=value`; ""
+    for none.
 
     `verb` may be an alias; unless it only `reads`, hooks that the repository names count.
     """
@@ -76,7 +79,8 @@ def _is_run(key: str, value: str, verb: str, reads: bool) -> bool:
 
 
 def _repository(folder: str) -> str:
-    """Give the folder or file by which git finds the repository at or above `folder`; "" where there is none."""
+    """Give the folder or file by which git finds the repository at or above `folder`; "" where there is
+    none."""
     while True:
         dotted = os.path.join(folder, ".git")
         if os.path.lexists(dotted):

@@ -34,7 +34,8 @@ def rank(level: Level) -> int:
 class RiskScope(msgspec.Struct, frozen=True):
     """Where a command would run: all absolute. Files outside `workspace` and `temp` are out of bounds.
 
-    `own_ports`: where Whet's own servers listen on this machine. `downloads`: files that came from the network.
+    `own_ports`: where Whet's own servers listen on this machine. `downloads`: files that came from the
+    network.
     """
 
     workspace: str

@@ -1,5 +1,5 @@
-"""Which paths, words and pieces of code name what holds keys or passwords: from their text, the folder that they
-are read in, and, for patterns and links, the file system.
+"""Which paths, words and pieces of code name what holds keys or passwords: from their text, the folder
+that they are read in, and, for patterns and links, the file system.
 
 Names count, contents don't. Facts stand in tables/secrets.toml.
 """
@@ -48,7 +48,8 @@ def is_secret(path: str, place: RiskScope | None = None) -> bool:
 
 
 def holds_secrets(path: str, place: RiskScope) -> bool:
-    """Whether secrets lie somewhere below the folder at `path`, absolute: the home, and what the home is in."""
+    """Whether secrets lie somewhere below the folder at `path`, absolute: the home, and what the home is
+    in."""
     home = place.home
     if within(home, path):
         return True
@@ -64,7 +65,8 @@ def holds_secrets(path: str, place: RiskScope) -> bool:
 
 
 def named(word: Word, setting: CommandPlace) -> str:
-    """Give what of `word` names secrets, a folder above them, or a pattern for them; "" where nothing does."""
+    """Give what of `word` names secrets, a folder above them, or a pattern for them; "" where nothing
+    does."""
     parts = _PARTS.split(word.text)
     for text in dict.fromkeys((word.text, *parts, *(part.lstrip("-") for part in parts), _unhung(word.text))):
         if text and _is_named(text, word, setting):

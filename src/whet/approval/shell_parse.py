@@ -47,7 +47,8 @@ def _parser() -> Parser:
 
 
 def parse(text: str, folders: Folders, home: str, stdin: str = "") -> ShellScript:
-    """Parse `text` as bash would run it in one of `folders` with `stdin` as its input. Never raises for bad text."""
+    """Parse `text` as bash would run it in one of `folders` with `stdin` as its input. Never raises for
+    bad text."""
     state = ShellState(text, folders, home, stdin)
     root = _tree(text)
     if root is None:

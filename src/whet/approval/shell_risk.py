@@ -26,6 +26,7 @@ from whet.approval.shell_grants import escape, grant_for
 from whet.approval.shell_parse import parse
 from whet.approval.shell_state import Folders, Invocation, ShellScript
 from whet.approval.shell_words import Word, literal
+from whet.approval.variables import judged
 from whet.approval.wrappers import WrappedCommand, joined, name_of, unwrap
 
 _MAX_LENGTH = 100_000
@@ -42,35 +43,8 @@ _NETWORK_VERBS = re.compile(
     r"|apt-get|bundle|conda|docker|podman|bun) (\S+ )?"
     r"(install|add|sync|ci|pull|push|get|i|update|upgrade|publish|download|fetch|search|login))\b"
 )
-# Set for a program, these make it run something else or look elsewhere.
-_STEERING = re.compile(
-    r"PATH|(LD|DYLD|GIT|PYTHON(?!UNBUFFERED|DONTWRITE|HASHSEED|WARNINGS|UTF8|IOENCODING)|PERL5|RUBY"
-    r"|NODE_(?!ENV$)|JAVA_TOOL|BASH|XDG|SSH)\w*|\w+_(proxy|PROXY)"
-    r"|(npm_config|NPM_CONFIG|PNPM|YARN|PIP|UV|PDM|POETRY|CARGO|BUNDLE|GEM|GO|RUST)\w*|DOCKER_HOST|TAR_OPTIONS|ZIPOPT"
-    r"|\w*(PAGER|EDITOR|WRAPPER|LAUNCHER|RUNNER|LINKER|_RSH|MAKEFLAGS|MAKEFILES)|LD|AR|VISUAL|BROWSER|SHELL|SHELLOPTS|ENV|IFS|PS\d|PROMPT_COMMAND|CDPATH|HOME|CC|CXX|LESS\w*|GCONV_PATH"
-)
-# Of these, those that name a program, and the programs that they are usually set to.
-_PROGRAMS = re.compile(
-    r"\w*(PAGER|EDITOR|WRAPPER|LAUNCHER|RUNNER|LINKER|_RSH)|VISUAL|BROWSER|SHELL|CC|CXX|LESS|LESSEDIT|RUSTC|LD|AR"
-)
-_KNOWN_PROGRAMS = ProgramWords(
-    "cat less more most true false nano vi vim nvim code emacs micro ed gcc g++ cc c++ clang clang++ ccache sccache"
-    " bash sh zsh firefox ld lld mold ar delta bat -R -F -X -RFX -FRX FRX RFX R"
-)
-# Where programs, their options and their packages come from.
-_SOURCES = re.compile(
-    r"(npm_config|NPM_CONFIG|PNPM|YARN)_\w*(shell|SHELL|registry|REGISTRY|config|CONFIG|options|OPTIONS)\w*"
-    r"|(PIP|UV|PDM|POETRY|CARGO|BUNDLE|GEM|GO)_\w*(INDEX|CONFIG|TRUSTED|REGISTR|MIRROR|LINKS)\w*"
-    r"|\w*(MAKEFLAGS|MAKEFILES|RUSTFLAGS|TAR_OPTIONS|ZIPOPT|GOFLAGS|GOPROXY|CARGO_BUILD_\w+|CARGO_TARGET_\w+|DOCKER_HOST)"
-)
-_HIJACKING = re.compile(
-    r"LD_(PRELOAD|AUDIT|LIBRARY_PATH)|DYLD_\w+|IFS|BASH_ENV|ENV|PS4|PROMPT_COMMAND|SHELLOPTS|BASHOPTS|LESSOPEN|LESSCLOSE"
-    r"|GIT_(SSH|SSH_COMMAND|EXTERNAL_DIFF|PROXY_COMMAND|ASKPASS|EXEC_PATH|CONFIG\w*|TEMPLATE_DIR|DIR|COMMON_DIR|\w*OBJECT\w*|ATTR\w*)|PERL5(OPT|DB|LIB)|RUBYOPT"
-    r"|PYTHON(STARTUP|HOME|INSPECT)|BASH_FUNC\w*|GCONV_PATH|JAVA_TOOL_OPTIONS|NODE_REPL_EXTERNAL_MODULE"
-)
 # A name that a builtin is given may have a subscript, in which bash runs commands even if it is quoted.
 _SUBSCRIPT = re.compile(r"\w\[.*(\$\(|`)", re.DOTALL)
-_HARMLESS_SETTINGS = re.compile(r"LANG|LC_\w+|TZ|TERM|NO_COLOR|COLUMNS|LINES|FORCE_COLOR|CI|[a-z_][a-z0-9_]*")
 _SECRET_VARIABLE = re.compile(
     r"\$\{?\w*(SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|PRIVATE_?KEY|CREDENTIAL)\w*", re.IGNORECASE
 )
@@ -181,29 +155,10 @@ class _Judge:
 
     def setting(self, name: str, word: Word) -> None:
         """Judge a variable's assignment."""
-        text = f"{name}={word.shown}"
-        if _HIJACKING.fullmatch(name) or (_STEERING.fullmatch(name) and self.names_program(name, word)):
-            reason = f"{name} makes other programs run or load something else"
-            self.pieces.append(Piece(text, name, "dangerous", (reason,), escape(text)))
-        elif name == "PYTHONPATH" and not word.dynamic and not word.text.startswith("/"):
-            self.everyday = False
-        elif _STEERING.fullmatch(name):
-            self.pieces.append(Piece(text, name, "normal", (), escape(text)))
-        elif not _HARMLESS_SETTINGS.fullmatch(name):
-            self.everyday = False
-
-    def names_program(self, name: str, word: Word) -> bool:
-        """Whether a variable that names a program or where programs come from is set to something strange."""
-        if _SOURCES.fullmatch(name):
-            return True
-        if name == "NODE_OPTIONS":
-            return re.search(r"-(r|-require|-import|-loader|-experimental-loader)\b", word.text) is not None
-        if not _PROGRAMS.fullmatch(name) or word.text == "":
-            return False
-        if re.fullmatch(r"[\w+.-]+( -[\w-]+)*", word.text) and not word.dynamic:
-            first = word.text.split(" ")[0]
-            return first not in _KNOWN_PROGRAMS and not only_reads([literal(first)])
-        return True
+        piece, is_everyday = judged(name, word)
+        if piece is not None:
+            self.pieces.append(piece)
+        self.everyday = self.everyday and is_everyday
 
     def invocation(self, invocation: Invocation, nesting: int) -> None:
         """Judge one simple command and all that it runs inside."""
@@ -309,7 +264,11 @@ class _Judge:
                 [given] if given is not None else [w for i in invocation.piped_from for w in joined(i.words)]
             )
             yield from filter(None, (database_text(source.text) for source in sources))
-        codes = interpreter_code(name, rest)
+        yield from self.codes(interpreter_code(name, rest), invocation)
+
+    def codes(self, codes: list[Word] | None, invocation: Invocation) -> Iterator[Finding]:
+        """Judge an interpreter's code; none at all: it reads its input."""
+        given = invocation.stdin
         if codes is None:
             return
         if not codes and given is not None:

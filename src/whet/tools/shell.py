@@ -42,7 +42,7 @@ _QUIET = {
     "PYTHONUNBUFFERED": "1",
     "DEBIAN_FRONTEND": "noninteractive",
 }
-# What names no driver by a name of its own can be set here; the gate reads a repository's settings for the rest.
+# Drivers with names of their own can't be set here; for those the gate reads a repository's settings.
 _GIT_SETTINGS = (
     ("core.fsmonitor", "false"),
     ("safe.bareRepository", "explicit"),
@@ -67,7 +67,7 @@ def command_environment(
 
 
 def _git_settings(kept: Mapping[str, str]) -> dict[str, str]:
-    """Give the variables by which git runs nothing that a repository names, after those that are set already."""
+    """Give the variables by which git runs nothing that a repository names, after those that are set."""
     given = kept.get("GIT_CONFIG_COUNT", "")
     first = int(given) if given.isascii() and given.isdigit() else 0
     made = {"GIT_CONFIG_COUNT": str(first + len(_GIT_SETTINGS))}
