@@ -387,7 +387,8 @@ def _request(case: _Case, ruling: Ruling, changes: tuple[FileChange, ...]) -> Ap
     call, action = case.call, case.action
     reasons = action.reasons or ((ruling.reason,) if ruling.reason else ())
     opens = case.jailed.scopes if case.jailed is not None and not action.lasts else ()
-    lasting = ruling.lasting and action.level == "normal"
+    leaves = case.jailed is not None and case.jailed.leaves
+    lasting = ruling.lasting and action.level == "normal" and not leaves
     scopes = opens or scopes_of(call.tool.name, action.pieces, lasting=lasting)
     workdir = call.arguments.get("workdir")
     return ApprovalRequest(

@@ -79,8 +79,10 @@ class Needs:
         if re.match(r"/(proc|sys|dev)(/|$)", full):
             return  # a jail has its own
         full = os.path.realpath(full)
-        inside = (self._place.workspace, *self._place.temp)
-        if any(within(full, os.path.realpath(folder)) for folder in inside):
+        private = not within(full, self._place.home) and any(
+            within(full, os.path.realpath(folder)) for folder in self._place.temp
+        )
+        if private or within(full, self._place.workspace):
             if kind == "write" and re.search(r"/\.git/(hooks|config)", full):
                 yield Opening("write", full)
             return
