@@ -2,9 +2,11 @@
 
 They run in a jail whose world is `tests/sandbox/world.py`; what they find outside is in variables: OUT (a
 folder), SECRET (a file in it), HOME (with keys), WHET (Whet's home), SOCK and ABSTRACT (sockets that listen),
-PORT and UDP (ports that listen), VICTIM and PARENT (process ids), WS (the workspace). An attempt has got out when the
-world changed, heard of it, or its output holds the world's mark.
+PORT and UDP (ports that listen), VICTIM and PARENT (process ids), WS (the workspace). An attempt has got out
+when the world changed, heard of it, or its output holds the world's mark.
 """
+
+# ruff: noqa: E501 - an attempt a line reads better
 
 from __future__ import annotations
 

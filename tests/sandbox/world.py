@@ -1,7 +1,7 @@
 """A world outside a jail, which attempts try to reach, and a look at what they did to it.
 
-Files with a mark in them, sockets that listen, a process to be signalled, a home with keys, Whet's home. All of
-it is real and in a folder of the test's own.
+Files with a mark in them, sockets that listen, a process to be signalled, a home with keys, Whet's home.
+All of it is real and in a folder of the test's own.
 """
 
 from __future__ import annotations

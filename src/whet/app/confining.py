@@ -42,7 +42,7 @@ def whole_home(home: Home) -> Path:
 
 def server_jail(confinement: Confinement, workspace: Path, server: McpServerSettings) -> Jail | None:
     """Give the jail of an MCP server that is started, with the openings that its settings name; None where
-    it gets all rights. What its command line names may be read. Raises BadInput for an opening that is none."""
+    it gets all rights. What its command line names may be read. Raises BadInput for what opens nothing."""
     if not server.confined:
         return None
     whose = "mcp " + msgspec.json.encode(server).decode()

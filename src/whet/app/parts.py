@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from whet.mcp.servers import Servers
     from whet.plugins.load import LoadedPlugins
     from whet.sandbox.jail import Jail
-    from whet.tools.warm import WarmRequest
+    from whet.tools.learning import WarmRequest
 
 _REMOTE_PREFIX = "mcp__"
 

@@ -24,7 +24,7 @@ from whet.rpc import read_message
 from whet.tools.guardian import Guardian
 
 if TYPE_CHECKING:
-    from whet.sandbox.jail import Jail, JailedProcess
+    from whet.sandbox.jail import Jail, Started
 
 log: logging.Logger = logging.getLogger("whet.mcp")
 _PASSED = ("HOME", "LOGNAME", "PATH", "SHELL", "USER", "TMPDIR", "TZ", "LANG", "LANGUAGE", "XDG_RUNTIME_DIR")
@@ -51,7 +51,7 @@ def server_environment(source: Mapping[str, str], given: Mapping[str, str]) -> d
     return {**kept, **given}
 
 
-def _jailed(launch: Launch, jail: Jail) -> JailedProcess:
+def _jailed(launch: Launch, jail: Jail) -> Started:
     from whet.sandbox.jail import JailedCommand  # noqa: PLC0415 - only where servers are confined
 
     inside = jail.environment(launch.environment)
@@ -121,7 +121,7 @@ class StdioTransport:
         self._name = name
         self._launch = launch
         self._guardian = guardian
-        self._popen: subprocess.Popen[bytes] | JailedProcess | None = None
+        self._popen: Started | None = None
         self._exit: ChildExit | None = None
         self._out: _Pipe | None = None
         self._tail = _Tail()
@@ -152,7 +152,7 @@ class StdioTransport:
         self._writer = asyncio.StreamWriter(flow, protocol, None, loop)
         self._watch = asyncio.create_task(self._until_gone(out, exit_, ended))
 
-    def _spawn(self, jail: Jail | None) -> subprocess.Popen[bytes] | JailedProcess:
+    def _spawn(self, jail: Jail | None) -> Started:
         launch = self._launch
         try:
             if jail is not None:

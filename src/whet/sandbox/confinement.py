@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
@@ -26,6 +27,7 @@ from whet.sandbox.setup import JailPlan
 SandboxMode = Literal["auto", "strict", "off"]
 _MOST_IDLE_JAILS = 16
 _MOST_DENIALS = 200
+_KNOWN_S = 60.0  # looking for what a machine has takes 12 ms
 
 
 class ConfinementSettings(msgspec.Struct, frozen=True):
@@ -47,6 +49,7 @@ class Confinement:
         self._scratches: dict[str, Scratch] = {}
         self._opened: dict[str, tuple[Opening, ...]] = {}
         self._denials: dict[str, Denial] = {}
+        self._known: dict[tuple[Path, bool, bool], tuple[float, SandboxPolicy]] = {}
 
     @property
     def mode(self) -> SandboxMode:
@@ -78,8 +81,7 @@ class Confinement:
     def policy(self, workspace: Path, session_id: str = "", call_id: str = "") -> SandboxPolicy:
         """Give what a command of this call may do."""
         wanted = self._openings(session_id, call_id)
-        made = everyday(workspace, self._settings.home, self._environment, self._settings.wishes)
-        return made.opened(one for one in wanted if one.kind != "run")
+        return self._everyday(workspace).opened(one for one in wanted if one.kind != "run")
 
     def jail(self, workspace: Path, session_id: str = "", call_id: str = "") -> Jail | None:
         """Give the jail that a call's command runs in; None where it runs unconfined, because the settings
@@ -132,6 +134,19 @@ class Confinement:
                 scratch.close()
             self._jails.clear()
             self._scratches.clear()
+
+    def _everyday(self, workspace: Path) -> SandboxPolicy:
+        """Give the workspace's policy; what is installed meanwhile is noticed within a minute."""
+        git = workspace / ".git"
+        key = (workspace, git.is_dir(), git.is_file())
+        with self._lock:
+            known = self._known.get(key)
+        if known is not None and time.monotonic() < known[0]:
+            return known[1]
+        made = everyday(workspace, self._settings.home, self._environment, self._settings.wishes)
+        with self._lock:
+            self._known[key] = (time.monotonic() + _KNOWN_S, made)
+        return made
 
     def _openings(self, session_id: str, call_id: str) -> tuple[Opening, ...]:
         with self._lock:

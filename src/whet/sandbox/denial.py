@@ -38,7 +38,7 @@ _NO_NETWORK = re.compile(
 )
 _QUOTED = re.compile(r"['\"`‘“]([^'\"`’”\n]{1,400})['\"`’”]")
 _ABSOLUTE = re.compile(r"(?<![\w.])(~?/[^\s:'\"`’”,;()]+)")
-_BEFORE_COLON = re.compile(r"(?:^|\s)([^\s:'\"]+):\s")
+_BEFORE_COLON = re.compile(r"(?:^|\s)([^\s:'\"]+):(?=\s)")
 _HOST_IN_URL = re.compile(
     r"\b[a-z][a-z0-9+.-]*://(?:[^/@\s]*@)?([A-Za-z0-9.-]+\.[A-Za-z]{2,}|\d+(?:\.\d+){3})"
 )

@@ -22,6 +22,7 @@ from whet.sandbox.jail import Jail, JailedCommand
 from whet.sandbox.landlock import OLDEST_ABI, landlock_abi
 from whet.sandbox.places import everyday
 from whet.sandbox.scratch import Scratch
+from whet.sandbox.seatbelt import SANDBOX_EXEC
 from whet.sandbox.setup import Engine, EngineName, JailPlan
 
 _ORDER: tuple[EngineName, ...] = ("bubblewrap", "landlock")
@@ -128,8 +129,9 @@ def _line(engine: Engine, tried: list[tuple[str, str]]) -> str:
 
 
 def _probe_mac() -> EngineStatus:
-    engine = Engine("seatbelt", "/usr/bin/sandbox-exec")
+    engine = Engine("seatbelt", SANDBOX_EXEC)
     why = works(engine) if os.access(engine.program, os.X_OK) else "sandbox-exec is not there"
     if why:
         return EngineStatus("none", f"no sandbox ({why}); only the gate's reading holds")
-    return EngineStatus("seatbelt", "sandbox-exec holds: files and network", engine)
+    line = "sandbox-exec holds: files, and no network (untried by us on a real Mac)"
+    return EngineStatus("seatbelt", line, engine)

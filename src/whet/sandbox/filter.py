@@ -102,8 +102,8 @@ SUPERVISED: dict[str, tuple[int | None, int | None]] = {
     "lchown": (94, None),
     "fchownat": (260, 54),
 }
-"""Changes of modes, times and owners, which Landlock does not look at: the launcher's watch makes those that the
-policy grants, and no others."""
+"""Changes of modes, times and owners, which Landlock does not look at: the launcher's watch makes those
+that the policy grants, and no others."""
 # A process id that is not one's own (0) may be somebody else's where ids are shared: argument, numbers.
 _OF_OTHERS: tuple[tuple[int, tuple[int, int]], ...] = (
     (0, (302, 261)),  # prlimit64
@@ -127,7 +127,7 @@ def has_filter(machine: str) -> bool:
 def filter_program(machine: str, *, own_network: bool, own_mounts: bool) -> bytes:
     """Give the filter. With a network namespace of its own, a jail's internet and Unix sockets end in it;
     without, no socket can be made at all but pairs. Without mounts of its own, attributes of files can't be
-    changed, and the launcher's watch is asked about modes, times and owners: Landlock does not look at them."""
+    changed, and the launcher's watch is asked about modes, times and owners: Landlock is not."""
     which = 0 if machine == "x86_64" else 1
     program = _Program()
     program.load(_ARCH_AT)

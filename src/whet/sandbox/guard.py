@@ -59,6 +59,7 @@ class Guard:
         self._names = policy.protected_paths()
         self._aside = aside
         self._mounted = mounted
+        self._known: dict[Path, tuple[tuple[int, ...], Held]] = {}
 
     def record(self) -> dict[Path, Shape]:
         """Note how the names are before a command."""
@@ -67,7 +68,7 @@ class Guard:
             if not os.path.lexists(path):
                 found[path] = None
             elif not self._mounted:
-                found[path] = _shape(path)
+                found[path] = self._shape(path)
         return found
 
     def restore(self, before: Mapping[Path, Shape]) -> list[Path]:
@@ -81,7 +82,7 @@ class Guard:
                     self._move(path.parent)
             elif shape is None:
                 changed += self._take(path)
-            elif (now := _shape(path)) != shape:
+            elif (now := self._shape(path)) != shape:
                 changed.append(path)
                 for name in sorted(now, key=len, reverse=True):
                     if now[name] != shape.get(name) and os.path.lexists(path / name):
@@ -102,6 +103,32 @@ class Guard:
         for one in made:
             self._move(one)
         return made
+
+    def _shape(self, path: Path) -> dict[str, Held]:
+        found: dict[str, Held] = {}
+        left = _MOST_BYTES
+        for name, one in _walk(path):
+            try:
+                held = self._held(one, left)
+            except OSError:
+                continue
+            left -= len(held.data or b"")
+            found[name] = held
+            if len(found) >= _MOST_FILES:
+                break
+        return found
+
+    def _held(self, path: Path, most: int) -> Held:
+        """Give a file as it is; one whose stamp is the same as before is not read again. No program can set
+        the time of a change back."""
+        state = path.lstat()
+        stamp = (state.st_ino, state.st_ctime_ns, state.st_mtime_ns, state.st_size, state.st_mode)
+        known = self._known.get(path)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        held = Held(state.st_mode, _content(path, state.st_mode, most))
+        self._known[path] = (stamp, held)
+        return held
 
     def _move(self, path: Path) -> None:
         self._aside.mkdir(parents=True, exist_ok=True)
@@ -138,22 +165,6 @@ def _is_plain_line(line: str, section: str) -> bool:
     key = _KEY.match(line)
     goes_on = line.rstrip().endswith("\\")
     return key is not None and not goes_on and key.group(1).lower() in _PLAIN_CONFIG.get(section, ())
-
-
-def _shape(path: Path) -> dict[str, Held]:
-    found: dict[str, Held] = {}
-    left = _MOST_BYTES
-    for name, one in _walk(path):
-        try:
-            mode = one.lstat().st_mode
-            data = _content(one, mode, left)
-        except OSError:
-            continue
-        left -= len(data or b"")
-        found[name] = Held(mode, data)
-        if len(found) >= _MOST_FILES:
-            break
-    return found
 
 
 def _content(path: Path, mode: int, most: int) -> bytes | None:

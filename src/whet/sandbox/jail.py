@@ -10,6 +10,7 @@ import contextlib
 import errno
 import functools
 import os
+import re
 import select
 import signal
 import socket
@@ -28,11 +29,12 @@ from whet.contract.errors import ToolError
 from whet.sandbox.guard import Guard
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.proxy import Proxy
+from whet.sandbox.seatbelt import SANDBOX_EXEC, seatbelt_profile
 from whet.sandbox.setup import JailPlan
 
 _START_S = 20.0
 _RUN_CAP_BYTES = 4_000_000
-_LAUNCHER = Path(__file__).with_name("launcher.py")
+_NOT_INSIDE = re.compile(rb"^from (?:__future__|whet\.sandbox\.watch) import .*$", re.MULTILINE)
 Handles = tuple[int, int, int]
 """A command's input, output and error output, as descriptors of this process."""
 
@@ -107,6 +109,10 @@ class JailedProcess:
             self.taken_back = self.ended()
 
 
+Started = JailedProcess | subprocess.Popen[bytes]
+"""A confined command; a Popen where the system's own program confines it."""
+
+
 class Jail:
     """Runs commands under one policy. Thread-safe."""
 
@@ -138,6 +144,11 @@ class Jail:
         proxy = self._proxy
         return self.plan.environment(source, proxy.port if proxy is not None else 0)
 
+    @property
+    def launcher_pid(self) -> int:
+        """The process that holds it all, 0 where none runs."""
+        return 0 if self._launcher is None else self._launcher.pid
+
     def take_refused(self) -> list[str]:
         """Give the hosts that its commands asked the proxy for in vain since the last look."""
         if self._proxy is None:
@@ -148,16 +159,20 @@ class Jail:
 
     def open(self) -> None:
         """Start the launcher unless it runs. Raises ToolError where that can't be."""
+        if self.plan.engine.name == "seatbelt":
+            return
         with self._lock:
             if self._launcher is None or self._launcher.poll() is not None or self._has_news():
                 self._shut()
                 self._open()
 
-    def spawn(self, command: JailedCommand, handles: Handles) -> JailedProcess:
+    def spawn(self, command: JailedCommand, handles: Handles) -> Started:
         """Run a command; the descriptors stay the caller's. Raises OSError as Popen does, and ToolError
         where the jail itself can't be started."""
+        if self.plan.engine.name == "seatbelt":
+            return _under_sandbox_exec(self.plan, command, handles)
         with self._lock:
-            if self._launcher is None or self._has_news():
+            if self._launcher is None or self._launcher.poll() is not None or self._has_news():
                 self._shut()
                 self._open()
             before = self._guard.record()
@@ -171,7 +186,7 @@ class Jail:
             self._commands.add(started)
             return started
 
-    def spawn_piped(self, command: JailedCommand) -> JailedProcess:
+    def spawn_piped(self, command: JailedCommand) -> Started:
         """Run a command with a pipe for each of its three descriptors, which are the process's files then."""
         pipes = [os.pipe() for _ in range(3)]
         inside = (pipes[0][0], pipes[1][1], pipes[2][1])
@@ -236,7 +251,9 @@ class Jail:
         ours.settimeout(_START_S)
         self._held = self._there()
         setup = self.plan.setup()
-        with open(_LAUNCHER, "rb") as script, theirs:
+        with tempfile.TemporaryFile() as script, theirs:
+            script.write(_script())
+            script.seek(0)
             self._launcher = _start(self.plan.command(), script.fileno(), theirs.fileno())
         try:
             ours.sendall(struct.pack("!I", len(setup)) + setup)
@@ -276,11 +293,34 @@ class Jail:
             return
         if launcher.stderr is not None:
             launcher.stderr.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        try:
             launcher.wait(3)
-            return
-        launcher.kill()
-        launcher.wait()
+        except subprocess.TimeoutExpired:
+            launcher.kill()
+            launcher.wait()
+        for command in list(self._commands):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                command.wait(1)
+
+
+def _script() -> bytes:
+    """Give watch and launcher as one script: there is no package inside."""
+    parts = [Path(__file__).with_name(f"{name}.py").read_bytes() for name in ("watch", "launcher")]
+    return b"from __future__ import annotations\n" + _NOT_INSIDE.sub(b"", b"".join(parts))
+
+
+def _under_sandbox_exec(plan: JailPlan, command: JailedCommand, handles: Handles) -> Started:
+    """Run a command under macOS's own program, which needs no launcher: it starts in a millisecond."""
+    profile = seatbelt_profile(plan.policy, plan.scratch)
+    return subprocess.Popen(
+        [SANDBOX_EXEC, "-p", profile, *command.argv],
+        stdin=handles[0],
+        stdout=handles[1],
+        stderr=handles[2],
+        cwd=command.cwd,
+        env=dict(command.environment),
+        start_new_session=True,
+    )
 
 
 def _start(command: Sequence[str], script: int, control: int) -> subprocess.Popen[bytes]:

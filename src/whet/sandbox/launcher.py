@@ -20,9 +20,14 @@ import select
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import termios
 import time
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from whet.sandbox.watch import supervise
 
 # These are checked by the launcher's own tests in a real jail; the kernel's numbers, equal on both machines.
 SYS = {
@@ -45,7 +50,7 @@ CONTROL = int(sys.argv[1])
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def check(result, what):
+def check(result: int, what: str) -> int:
     """Raise OSError where a call of the C library failed."""
     if result < 0:
         code = ctypes.get_errno()
@@ -53,31 +58,31 @@ def check(result, what):
     return result
 
 
-def syscall(name, *arguments):
+def syscall(name: str, *arguments: Any) -> int:
     """Make one of the calls that Python has no name for."""
     return check(LIBC.syscall(ctypes.c_long(SYS[name]), *arguments), name)
 
 
-def prctl(option, *values):
+def prctl(option: int, *values: Any) -> int:
     """Change something of this process."""
     padded = [ctypes.c_ulong(one) if isinstance(one, int) else one for one in (*values, 0, 0, 0, 0)[:4]]
     return check(LIBC.prctl(option, *padded), f"prctl {option}")
 
 
-def mount(source, target, kind, flags):
+def mount(source: str, target: str, kind: str | None, flags: int) -> None:
     """Mount, or change a mount."""
     arguments = [one.encode() if one is not None else None for one in (source, target, kind)]
     check(LIBC.mount(*arguments, ctypes.c_ulong(flags), None), f"mount {target}")
 
 
-def set_read_only(path, *, recursive, wanted=True):
+def set_read_only(path: str, *, recursive: bool, wanted: bool = True) -> None:
     """Set or clear the read-only mark of a mount, and of those below it."""
     attributes = struct.pack("QQQQ", int(wanted), int(not wanted), 0, 0)
     flags = 0x8000 if recursive else 0
     syscall("mount_setattr", -100, path.encode(), ctypes.c_uint(flags), attributes, ctypes.c_size_t(32))
 
 
-def enter_namespaces(plan):
+def enter_namespaces(plan: dict[str, Any]) -> None:
     """Get a tree of mounts of its own with everything read-only but what the plan names, a network that is
     only a loopback, and process ids of its own; returns in the first process of those."""
     uid, gid = os.getuid(), os.getgid()
@@ -105,20 +110,24 @@ def enter_namespaces(plan):
     os.chdir("/")
 
 
-def mirror(child):
+def mirror(child: int) -> NoReturn:
     """Wait for the first process of the namespace and end as it ended; its end ends all that is in there."""
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGKILL))
+
+    def end(_number: int, _frame: Any) -> None:
+        os.kill(child, signal.SIGKILL)
+
+    signal.signal(signal.SIGTERM, end)
     _, status = os.waitpid(child, 0)
     os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 
-def raise_loopback():
+def raise_loopback() -> None:
     """Switch the namespace's own loopback on, so that servers and clients of one jail find each other."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
         fcntl.ioctl(handle, 0x8914, struct.pack("16sH14x", b"lo", 0x1 | 0x40))
 
 
-def drop_capabilities():
+def drop_capabilities() -> None:
     """Give up every capability, now and over exec, root's too."""
     for number in range(64):
         if LIBC.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(number), 0, 0, 0) < 0:
@@ -128,7 +137,7 @@ def drop_capabilities():
     check(LIBC.capset(header, struct.pack("6I", 0, 0, 0, 0, 0, 0)), "capset")
 
 
-def restrict_files(handled, rules):
+def restrict_files(handled: Sequence[int], rules: Sequence[tuple[str, int]]) -> None:
     """Let only the rules' paths be used from here on; `handled` are the rights that count, and the scopes."""
     files, net, scoped = handled
     attributes = struct.pack("QQQ", files, net, scoped)
@@ -148,7 +157,7 @@ def restrict_files(handled, rules):
     os.close(ruleset)
 
 
-def filter_calls(program, listen=0):
+def filter_calls(program: bytes, listen: int = 0) -> int:
     """Have the kernel refuse the calls that the filter names; with `listen`, the number of the call that does
     so, gives a descriptor at which it asks about others."""
     code = ctypes.create_string_buffer(program, len(program))
@@ -162,7 +171,7 @@ def filter_calls(program, listen=0):
     return prctl(PR_SET_SECCOMP, 2, ctypes.byref(whole))
 
 
-def shut(setup):
+def shut(setup: dict[str, Any]) -> None:
     """Give up everything that the policy does not grant. Raises OSError where the kernel can't hold it."""
     if setup.get("namespaces"):
         enter_namespaces(setup["namespaces"])
@@ -177,7 +186,7 @@ def shut(setup):
         restrict_files(setup["handled"], setup["rules"])
     supervised = setup.get("supervised")
     ours, theirs = socket.socketpair()
-    stand_watch(ours if supervised else None, supervised)
+    stand_watch(ours if supervised else None, supervised or {})
     if setup.get("scoped"):
         restrict_files((0, 0, setup["scoped"]), ())
     listener = filter_calls(bytes.fromhex(setup["filter"]), supervised["listen"] if supervised else 0)
@@ -189,7 +198,7 @@ def shut(setup):
     prctl(PR_SET_DUMPABLE, 0)
 
 
-def stand_watch(channel, supervised):
+def stand_watch(channel: socket.socket | None, supervised: dict[str, Any]) -> None:
     """Split in two: the outer one waits for the inner one's end and then kills what is left, and makes the
     changes that the kernel asks it about. Commands can't signal the outer one where the kernel scopes
     signals, or are gone with their process ids."""
@@ -216,119 +225,7 @@ def stand_watch(channel, supervised):
             kill_children()
 
 
-def supervise(listener, supervised, inner):
-    """Answer the kernel's questions until the inner launcher ends."""
-    ended = os.pidfd_open(inner)
-    poll = select.poll()
-    poll.register(listener, select.POLLIN)
-    poll.register(ended, select.POLLIN)
-    while True:
-        ready = [handle for handle, _ in poll.poll()]
-        if ended in ready:
-            os.close(ended)
-            return
-        while reap_other(inner):
-            pass
-        asked = bytearray(80)
-        try:
-            fcntl.ioctl(listener, 0xC0502100, asked)
-            ticket, pid, _, number, _, _, *arguments = struct.unpack("=QIIiIQ6Q", asked)
-            error = 0
-            try:
-                change(supervised, supervised["calls"][str(number)], pid, arguments, (listener, ticket))
-            except OSError as refused:
-                error = -(refused.errno or errno.EPERM)
-            fcntl.ioctl(listener, 0xC0182101, bytearray(struct.pack("=QqiI", ticket, 0, error, 0)))
-        except OSError:
-            continue  # whoever asked is gone
-
-
-def reap_other(inner):
-    """Take an ended child that is not the inner launcher, whose end is for the loop to see."""
-    try:
-        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    if found is None or found.si_pid in (0, inner):
-        return False
-    os.waitpid(found.si_pid, 0)
-    return True
-
-
-def change(supervised, name, pid, arguments, question):
-    """Change a file's mode or times as a command wanted, if the file is one that it may write. The file is
-    opened first and judged by where it really is, so that nothing can be swapped in between."""
-    if "chown" in name:
-        owners = {"fchownat": arguments[2:4]}.get(name, arguments[1:3])
-        if all(ctypes.c_int(one).value in (-1, own) for one, own in zip(owners, (os.getuid(), os.getgid()))):
-            return  # its owner already, as far as a command without privileges can be
-        raise OSError(errno.EPERM, "owner")
-    has_folder = name in ("fchmodat", "fchmodat2", "futimesat", "utimensat")
-    folder = ctypes.c_int(arguments[0]).value if has_folder or name == "fchmod" else -100
-    rest = arguments[1:] if has_folder or name == "fchmod" else arguments
-    path = b""
-    if name != "fchmod":
-        path = read_text(pid, rest[0]) if rest[0] else b""
-        rest = rest[1:]
-    flags = rest[1] if name in ("fchmodat2", "utimensat") else 0
-    times = read_times(name, pid, rest[0]) if "utime" in name or name == "futimesat" else None
-    base = f"/proc/{pid}/cwd" if folder == -100 else f"/proc/{pid}/fd/{folder}"
-    wanted = os.path.join(base.encode(), path) if path else base.encode()
-    handle = os.open(wanted, os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if path and flags & 0x100 else 0))
-    try:
-        fcntl.ioctl(question[0], 0x40082102, struct.pack("=Q", question[1]))  # it is still there
-        place = os.readlink(f"/proc/self/fd/{handle}")
-        if not below(place, supervised["roots"]) or below(place, supervised["not"]):
-            raise OSError(errno.EACCES, "outside")
-        if times is None:
-            os.chmod(f"/proc/self/fd/{handle}", rest[0] & 0o1777)
-        else:
-            set_times(f"/proc/self/fd/{handle}", times)
-    finally:
-        os.close(handle)
-
-
-def below(place, folders):
-    """Whether a path is one of these or in one of them."""
-    return any(place == one or place.startswith(one.rstrip("/") + "/") for one in folders)
-
-
-def read_memory(pid, address, size):
-    """Read what a command's argument points at."""
-    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
-        memory.seek(address)
-        return memory.read(size)
-
-
-def read_text(pid, address):
-    """Read a path from a command's memory; a page at a time, since the next may not be there."""
-    found = b""
-    while b"\0" not in found and len(found) < 4096:
-        found += read_memory(pid, address + len(found), 4096 - (address + len(found)) % 4096)
-    return found.partition(b"\0")[0]
-
-
-def read_times(name, pid, address):
-    """Read two times in nanoseconds; None for the present and -1 for unchanged."""
-    if not address:
-        return [None, None]
-    if name == "utime":
-        return [one * 10**9 for one in struct.unpack("qq", read_memory(pid, address, 16))]
-    parts = struct.unpack("qqqq", read_memory(pid, address, 32))
-    factor = 1 if name == "utimensat" else 1000
-    special = {0x3FFFFFFF: None, 0x3FFFFFFE: -1} if factor == 1 else {}
-    return [special.get(n, s * 10**9 + n * factor) for s, n in (parts[:2], parts[2:])]
-
-
-def set_times(path, times):
-    """Set what is not -1."""
-    old = os.stat(path)
-    now = time.time_ns()
-    kept = (old.st_atime_ns, old.st_mtime_ns)
-    os.utime(path, ns=tuple(now if t is None else k if t == -1 else t for t, k in zip(times, kept)))
-
-
-def kill_children():
+def kill_children() -> None:
     """Kill every child; their children come to this process as they die, and it is called again for them."""
     try:
         with open(f"/proc/self/task/{os.getpid()}/children") as file:
@@ -340,9 +237,9 @@ def kill_children():
             os.kill(child, signal.SIGKILL)
 
 
-def own_children():
+def own_children() -> list[int]:
     """Find the children by looking at every process, where the kernel keeps no list."""
-    found = []
+    found: list[int] = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
@@ -354,7 +251,7 @@ def own_children():
     return found
 
 
-def receive(control):
+def receive(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
     """Give the next message and its descriptors; None at the end."""
     data, handles, _, _ = socket.recv_fds(control, 4, 8)
     while data and len(data) < 4:
@@ -371,8 +268,42 @@ def receive(control):
     return json.loads(bytes(body)), handles
 
 
-def start(command, handles):
-    """Fork and run one command; gives its pid, or reports why it can't be run."""
+def start(command: dict[str, Any], handles: list[int]) -> int:
+    """Run one command; gives its pid, or 0 after reporting why it can't be run."""
+    with socket.socket(fileno=os.dup(handles[3])) as channel:
+        try:
+            child = on_terminal(command, handles) if command["tty"] else plain(command, handles)
+        except (OSError, ValueError) as error:
+            number = error.errno if isinstance(error, OSError) else errno.EINVAL
+            with contextlib.suppress(OSError):
+                channel.sendall(b"E%d" % (number or errno.EIO))
+            return 0
+        pidfd = os.pidfd_open(child)
+        with contextlib.suppress(OSError):
+            socket.send_fds(channel, [b"P%d\n" % child], [pidfd])
+            channel.recv(1)  # until Whet has read its number there, which a reaped process has no more
+        os.close(pidfd)
+    return child
+
+
+def plain(command: dict[str, Any], handles: list[int]) -> int:
+    """Start a command the cheap way: nothing of this process is copied for it."""
+    child = subprocess.Popen(
+        command["argv"],
+        stdin=handles[0],
+        stdout=handles[1],
+        stderr=handles[2],
+        cwd=command["cwd"],
+        env=command["env"],
+        close_fds=False,  # all others are closed by exec
+        start_new_session=True,
+    )
+    child.returncode = 0  # it is waited for with all the others, so this must not
+    return child.pid
+
+
+def on_terminal(command: dict[str, Any], handles: list[int]) -> int:
+    """Start a command that has a terminal as its own, which takes a step between fork and exec."""
     error_read, error_write = os.pipe()
     child = os.fork()
     if not child:
@@ -380,48 +311,30 @@ def start(command, handles):
     os.close(error_write)
     said = os.read(error_read, 64)
     os.close(error_read)
-    report = handles[3]
-    channel = socket.socket(fileno=os.dup(report))
-    try:
-        if said:
-            os.waitpid(child, 0)
-            channel.sendall(b"E" + said)
-            return 0
-        pidfd = os.pidfd_open(child)
-        socket.send_fds(channel, [b"P%d\n" % child], [pidfd])
-        os.close(pidfd)
-        channel.recv(1)  # until Whet has read its number there, which a reaped process has no more
-    except OSError:
-        pass
-    finally:
-        channel.close()
+    if said:
+        os.waitpid(child, 0)
+        raise OSError(int(said), "exec")
     return child
 
 
-def become(command, handles, error_write):
+def become(command: dict[str, Any], handles: list[int], error_write: int) -> NoReturn:
     """Turn this fresh process into the command. Never returns."""
     try:
-        signal.pthread_sigmask(signal.SIG_SETMASK, [])
-        for number in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGPIPE, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
-        if command.get("tty"):
-            fcntl.ioctl(handles[1], termios.TIOCSCTTY, 0)
+        fcntl.ioctl(handles[1], termios.TIOCSCTTY, 0)
         for target in range(3):
             os.dup2(handles[target], target)
         os.chdir(command["cwd"])
-        environment = command["env"]
-        file = command["argv"][0]
-        if "/" in file:
-            os.execve(file, command["argv"], environment)
-        os.execvpe(file, command["argv"], environment)
+        os.execvpe(command["argv"][0], command["argv"], command["env"])
     except OSError as error:
         os.write(error_write, b"%d" % (error.errno or errno.EIO))
     finally:
         os._exit(127)
 
 
-def reap(running):
+def reap(running: dict[int, int]) -> None:
     """Report the commands that ended."""
     while True:
         try:
@@ -437,14 +350,18 @@ def reap(running):
             os.close(report)
 
 
-def serve(control):
+def heard(_number: int, _frame: Any) -> None:
+    """Take a signal whose news comes through the wake-up descriptor."""
+
+
+def serve(control: socket.socket) -> None:
     """Take commands until the socket ends."""
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     os.set_blocking(wake_read, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGCHLD, heard)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    running = {}
+    running: dict[int, int] = {}
     poll = select.poll()
     poll.register(control.fileno(), select.POLLIN)
     poll.register(wake_read, select.POLLIN)
@@ -466,7 +383,7 @@ def serve(control):
         reap(running)
 
 
-def main():
+def main() -> None:
     """Shut the door, say so, and serve."""
     os.close(0)
     os.open("/dev/null", os.O_RDWR)

@@ -31,7 +31,7 @@ from whet.contract.errors import BadInput, ToolError
 from whet.tools.guardian import Guardian
 
 if TYPE_CHECKING:
-    from whet.sandbox.jail import Jail, JailedProcess
+    from whet.sandbox.jail import Jail, Started
 
 _CHUNK_BYTES = 65_536
 _STDIN_CAP_BYTES = 1_000_000
@@ -95,9 +95,7 @@ class Output:
 class Process:
     """One running or finished command with its group. Made by `Processes.start`, used on its loop only."""
 
-    def __init__(
-        self, command: ProcessSpec, popen: subprocess.Popen[bytes] | JailedProcess, out_fd: int, in_fd: int
-    ) -> None:
+    def __init__(self, command: ProcessSpec, popen: Started, out_fd: int, in_fd: int) -> None:
         """Take over both descriptors; `in_fd` is -1 where there is no input."""
         self.id = ""
         self.command = command
@@ -419,7 +417,7 @@ def _unconfined(
 
 def _jailed(
     command: ProcessSpec, jail: Jail, arguments: list[str], child_fd: int, wants_pipe: bool
-) -> tuple[JailedProcess, int]:
+) -> tuple[Started, int]:
     """Start a command in its jail; gives it and the other end of its input, -1 for none."""
     from whet.sandbox.jail import JailedCommand  # noqa: PLC0415 - only where commands are confined
 
