@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from whet.contract.changes import FileChange, FileEdit
+from whet.contract.changes import FileEdit, TextChange
 from whet.contract.protocols import ApprovalRequest
 from whet.visible import visible
 
@@ -67,7 +67,7 @@ def worded(request: ApprovalRequest) -> QuestionText:
     return QuestionText(title, body, tuple(_notes(request)))
 
 
-def change_rows(change: FileChange, context: int = _CONTEXT) -> list[Row]:
+def change_rows(change: TextChange, context: int = _CONTEXT) -> list[Row]:
     """Give a change as rows of a unified diff, whole; its first row names the file and counts the lines."""
     rows, added, removed = _compared(change, context)
     what = "new file, " if change.old is None and not change.note else ""
@@ -77,13 +77,13 @@ def change_rows(change: FileChange, context: int = _CONTEXT) -> list[Row]:
     return [head, *rows]
 
 
-def totals(changes: Sequence[FileChange]) -> tuple[int, int]:
+def totals(changes: Sequence[TextChange]) -> tuple[int, int]:
     """Count the lines that changes add and remove."""
     counts = [_compared(change, 0)[1:] for change in changes]
     return sum(count[0] for count in counts), sum(count[1] for count in counts)
 
 
-def edits_of(changes: Sequence[FileChange]) -> tuple[FileEdit, ...]:
+def edits_of(changes: Sequence[TextChange]) -> tuple[FileEdit, ...]:
     """Give changes for an event: counted, and with a diff that is cut where it is long."""
     found: list[FileEdit] = []
     for change in changes:
@@ -102,7 +102,7 @@ def row_of(line: str) -> Row:
     return Row(kinds.get(line[:1], "same"), line)
 
 
-def _files(changes: Sequence[FileChange]) -> str:
+def _files(changes: Sequence[TextChange]) -> str:
     return visible(changes[0].path) if len(changes) == 1 else f"{len(changes)} files"
 
 
@@ -117,7 +117,7 @@ def _notes(request: ApprovalRequest) -> list[Row]:
     return rows
 
 
-def _compared(change: FileChange, context: int) -> tuple[list[Row], int, int]:
+def _compared(change: TextChange, context: int) -> tuple[list[Row], int, int]:
     old, new = _lines(change.old), _lines(change.new)
     head = 0
     while head < min(len(old), len(new)) and old[head] == new[head]:
@@ -142,7 +142,9 @@ def _rows(before: list[str], after: list[str], start: int, context: int) -> list
     for group in difflib.SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(context):
         first, last = group[0], group[-1]
         old, new = first[1] + start + 1, first[3] + start + 1
-        rows.append(Row("hunk", f"@@ -{old},{last[2] - first[1]} +{new},{last[4] - first[3]} @@"))
+        counts = last[2] - first[1], last[4] - first[3]
+        old, new = old - (not counts[0]), new - (not counts[1])  # an empty side stands before the line
+        rows.append(Row("hunk", f"@@ -{old},{counts[0]} +{new},{counts[1]} @@"))
         for tag, i1, i2, j1, j2 in group:
             if tag == "equal":
                 rows += [_row(" ", line) for line in before[i1:i2]]

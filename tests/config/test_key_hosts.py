@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,9 +16,11 @@ from whet.app.models import Dialer
 from whet.config.key_hosts import HOMES, goes_home, is_theirs, is_this_machine
 from whet.config.load import LoadedSettings, load
 from whet.config.paths import Home
-from whet.contract.errors import AuthRejected, ConfigError, ProviderError
+from whet.confirm.client import ConfirmClient
+from whet.contract.errors import AuthRejected, ConfigError, ProviderError, WhetError
 from whet.providers.catalog import SERVERS
 from whet.providers.connect import connect_one
+from whet.vendors.http import VendorHttp
 
 KEYS = {name: f"value-of-{name}" for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "MY_KEY")}
 
@@ -248,3 +251,37 @@ def test_a_redirect_is_not_followed_and_a_refusal_without_a_key_says_how_to_pair
     (refused,) = _ask(loaded(tmp_path, "model:\n  provider: anthropic\n", {"model.base_url": url}))
     assert isinstance(refused, AuthRejected) and "no key was sent to 127.0.0.1" in refused.hint
     assert "value-of" not in kind.caught[-1]
+
+
+def test_a_platforms_token_does_not_go_to_another_host_with_a_file(catcher):
+    url, kind = catcher
+    kind.go_to = url  # an answer that is no refusal; it is not followed
+
+    async def fetch() -> None:
+        vendor = VendorHttp("Slack", url, {"authorization": "Bearer xoxb-secret"})
+        for place in (url, url.replace("127.0.0.1", "localhost")):
+            await vendor.client.get(f"{place}/file", headers={"authorization": "Bearer xoxb-secret"})
+        await vendor.aclose()
+
+    asyncio.run(fetch())
+    assert ["xoxb-secret" in said for said in kind.caught] == [True, False]
+
+
+def test_the_confirmation_token_of_this_home_stays_on_this_machine(tmp_path, monkeypatch, catcher):
+    monkeypatch.setenv("WHET_HOME", str(tmp_path))
+    monkeypatch.delenv("CONFIRMATION_TOKEN", raising=False)
+    (tmp_path / "confirm").mkdir()
+    (tmp_path / "confirm" / "submit.token").write_text("home-token")
+    url, kind = catcher
+
+    async def ask(client: ConfirmClient) -> str:
+        async with client:
+            with contextlib.suppress(WhetError):
+                await client.status("x")
+        return kind.caught.pop() if kind.caught else ""
+
+    assert "home-token" in asyncio.run(ask(ConfirmClient(url)))
+    for far in ("http://whet.example:6000", "https://127.0.0.1.example", "http://localhost@evil.example"):
+        client = ConfirmClient(far)
+        assert "authorization" not in client._http.headers
+        asyncio.run(client.close())

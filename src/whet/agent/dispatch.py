@@ -16,7 +16,7 @@ import msgspec
 
 from whet.agent.interruption import TurnClock
 from whet.agent.session import Session
-from whet.contract.changes import FileChange, call_digest, changes_digest
+from whet.contract.changes import TextChange, call_digest, changes_digest
 from whet.contract.errors import StoreError, ToolError
 from whet.contract.events import Emit, EndReason, ToolFinished, ToolProgress, ToolStarted
 from whet.contract.messages import Message, TextPart
@@ -130,10 +130,10 @@ async def _plan(
         session.id,
         call,
         tool,
-        arguments,
+        arguments,  # pyright: ignore[reportUnknownArgumentType]
         str(session.workspace),
         key,
-        _previewer(tool, context),  # pyright: ignore[reportUnknownArgumentType]
+        _previewer(tool, context),
     )
     if open_call.started and not tool.repeatable:
         return AnsweredCall(open_call, ToolOutput(INTERRUPTED, error_kind="interrupted"), question)
@@ -153,7 +153,7 @@ async def _plan(
 
 
 def _previewer(tool: Tool, context: ToolContext) -> CallPreview:
-    async def preview(arguments: dict[str, Any]) -> tuple[FileChange, ...]:
+    async def preview(arguments: dict[str, Any]) -> tuple[TextChange, ...]:
         if tool.check is not None:
             tool.check(arguments)
         return await tool.preview(context, arguments) if tool.preview is not None else ()

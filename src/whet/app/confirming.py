@@ -30,6 +30,7 @@ from whet.confirm.client import (
 from whet.contract.events import ConfirmationAsked, Emit, Notice
 from whet.contract.protocols import ConfirmCase, Decision
 from whet.contract.tools import ToolOutput
+from whet.question import change_rows
 from whet.visible import visible
 
 _SHOWN_CHARS = 20_000
@@ -155,8 +156,10 @@ def _details(case: ConfirmCase) -> dict[str, Any]:
     """Give what the human reads. Secrets are masked there; the arguments' hash binds the approval to them."""
     raw = json.dumps(case.call.arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     shown = {name: _shown(value) for name, value in case.call.arguments.items()}
+    written = "\n".join(row.text for change in case.changes for row in change_rows(change))
     return {
         "tool": case.call.tool.name,
+        **({"writes": visible(written, _SHOWN_CHARS)} if written else {}),
         "arguments": shown,
         "workspace": case.call.workspace,
         "reasons": list(case.reasons),

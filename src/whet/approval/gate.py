@@ -25,7 +25,7 @@ from whet.approval.policy import GatePolicy, PolicyGrant, Ruling
 from whet.approval.risk import Analyse, RiskScope, ShellRisk
 from whet.approval.scopes import scopes_of
 from whet.config.schema import ApprovalMode, ApprovalSettings
-from whet.contract.changes import FileChange, call_digest
+from whet.contract.changes import TextChange, call_digest
 from whet.contract.errors import StoreError, ToolError
 from whet.contract.events import ApprovalAsked, ApprovalDecided, Emit, Notice
 from whet.contract.protocols import (
@@ -362,6 +362,7 @@ _SAID_NO = "The person said no, and nothing was run."
 _NOT_ANOTHER_WAY = (
     " Don't try to reach the same in another way; ask them what they want instead, or go on without it."
 )
+_WHY = "it changes something, and a rule or the mode has that asked"
 _NOBODY_TOLD = "denied: nobody was there to ask"
 
 
@@ -383,9 +384,11 @@ def _no(words: str) -> Decision:
     return Decision("deny", "person", f"{_SAID_NO} Their words: {words}", f"you said no: {visible(words)}")
 
 
-def _request(case: _Case, ruling: Ruling, changes: tuple[FileChange, ...]) -> ApprovalRequest:
+def _request(case: _Case, ruling: Ruling, changes: tuple[TextChange, ...]) -> ApprovalRequest:
     call, action = case.call, case.action
     reasons = action.reasons or ((ruling.reason,) if ruling.reason else ())
+    opening = case.jailed.words if case.jailed is not None else ""
+    reasons = reasons or ((_WHY,) if action.level == "normal" and not opening else ())
     opens = case.jailed.scopes if case.jailed is not None and not action.lasts else ()
     leaves = case.jailed is not None and case.jailed.leaves
     lasting = ruling.lasting and action.level == "normal" and not leaves
@@ -402,17 +405,17 @@ def _request(case: _Case, ruling: Ruling, changes: tuple[FileChange, ...]) -> Ap
         scopes=scopes,
         arguments=call.arguments,
         folder=os.path.normpath(os.path.join(call.workspace, workdir if isinstance(workdir, str) else "")),
-        opening=case.jailed.words if case.jailed is not None else "",
+        opening=opening,
         digest=_digest(call, changes),
     )
 
 
-async def _preview(call: GateCall) -> tuple[FileChange, ...]:
+async def _preview(call: GateCall) -> tuple[TextChange, ...]:
     """Check the call's arguments and give what it would write. Raises ToolError: nobody is asked then."""
     return await call.preview(call.arguments) if call.preview is not None else ()
 
 
-def _digest(call: GateCall, changes: Sequence[FileChange]) -> str:
+def _digest(call: GateCall, changes: Sequence[TextChange]) -> str:
     return call_digest(call.tool.name, call.arguments, call.workspace, changes)
 
 

@@ -20,31 +20,31 @@ _PORTS = {"http": 80, "https": 443}
 _LOOPBACK = ("localhost", "::1")
 
 
-class Home(msgspec.Struct, frozen=True):
+class KeyHome(msgspec.Struct, frozen=True):
     """Where a provider is, and the variables that hold its keys; none are needed where there are none."""
 
     url: str
     keys: tuple[str, ...] = ()
 
 
-HOMES: dict[str, Home] = {
-    "openai": Home("https://api.openai.com/v1", ("OPENAI_API_KEY",)),
-    "anthropic": Home("https://api.anthropic.com/v1", ("ANTHROPIC_API_KEY",)),
-    "openrouter": Home("https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",)),
-    "groq": Home("https://api.groq.com/openai/v1", ("GROQ_API_KEY",)),
-    "deepseek": Home("https://api.deepseek.com/v1", ("DEEPSEEK_API_KEY",)),
-    "mistral": Home("https://api.mistral.ai/v1", ("MISTRAL_API_KEY",)),
-    "gemini": Home(
+HOMES: dict[str, KeyHome] = {
+    "openai": KeyHome("https://api.openai.com/v1", ("OPENAI_API_KEY",)),
+    "anthropic": KeyHome("https://api.anthropic.com/v1", ("ANTHROPIC_API_KEY",)),
+    "openrouter": KeyHome("https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",)),
+    "groq": KeyHome("https://api.groq.com/openai/v1", ("GROQ_API_KEY",)),
+    "deepseek": KeyHome("https://api.deepseek.com/v1", ("DEEPSEEK_API_KEY",)),
+    "mistral": KeyHome("https://api.mistral.ai/v1", ("MISTRAL_API_KEY",)),
+    "gemini": KeyHome(
         "https://generativelanguage.googleapis.com/v1beta/openai", ("GEMINI_API_KEY", "GOOGLE_API_KEY")
     ),
-    "xai": Home("https://api.x.ai/v1", ("XAI_API_KEY",)),
-    "together": Home("https://api.together.xyz/v1", ("TOGETHER_API_KEY",)),
-    "fireworks": Home("https://api.fireworks.ai/inference/v1", ("FIREWORKS_API_KEY",)),
-    "ollama": Home("http://localhost:11434/v1"),
-    "llamacpp": Home("http://localhost:8080/v1"),
-    "vllm": Home("http://localhost:8000/v1"),
-    "lmstudio": Home("http://localhost:1234/v1"),
-    "practice": Home("http://localhost:8765/v1"),
+    "xai": KeyHome("https://api.x.ai/v1", ("XAI_API_KEY",)),
+    "together": KeyHome("https://api.together.xyz/v1", ("TOGETHER_API_KEY",)),
+    "fireworks": KeyHome("https://api.fireworks.ai/inference/v1", ("FIREWORKS_API_KEY",)),
+    "ollama": KeyHome("http://localhost:11434/v1"),
+    "llamacpp": KeyHome("http://localhost:8080/v1"),
+    "vllm": KeyHome("http://localhost:8000/v1"),
+    "lmstudio": KeyHome("http://localhost:1234/v1"),
+    "practice": KeyHome("http://localhost:8765/v1"),
 }
 _OWNERS = {key: home.url for home in HOMES.values() for key in home.keys}
 
@@ -96,7 +96,7 @@ def key_names(model: ModelSettings) -> tuple[str, ...]:
 
     Where one block names both an address and keys, they are paired: `settle` and `beside` saw to that.
     """
-    home = HOMES.get(model.provider, Home(""))
+    home = HOMES.get(model.provider, KeyHome(""))
     named = split_names(model.api_key_env)
     if named and model.base_url:
         return named
@@ -107,7 +107,7 @@ def key_names(model: ModelSettings) -> tuple[str, ...]:
 def withheld(model: ModelSettings) -> tuple[str, ...]:
     """Give the variables that would hold the provider's keys but must not go to this address."""
     sent = key_names(model)
-    wanted = split_names(model.api_key_env) or HOMES.get(model.provider, Home("")).keys
+    wanted = split_names(model.api_key_env) or HOMES.get(model.provider, KeyHome("")).keys
     return tuple(name for name in wanted if name not in sent)
 
 
@@ -116,7 +116,7 @@ def beside(model: ModelSettings, other: FallbackSettings | ReviewSettings) -> Mo
     if other.provider or other.base_url:
         server = (other.provider, other.base_url, other.format, other.api_key_env)
     else:
-        address = model.base_url or HOMES.get(model.provider, Home("")).url
+        address = model.base_url or HOMES.get(model.provider, KeyHome("")).url
         own = ",".join(name for name in split_names(other.api_key_env) if goes_home(name, address))
         wire = other.format if other.format != "auto" else model.format
         server = (model.provider, model.base_url, wire, own or model.api_key_env)
@@ -149,7 +149,7 @@ class Named(msgspec.Struct, frozen=True):
     @property
     def address(self) -> str:
         """The server's address; empty where it is not known."""
-        return self.base_url[0] or HOMES.get(self.provider[0], Home("")).url
+        return self.base_url[0] or HOMES.get(self.provider[0], KeyHome("")).url
 
     @property
     def strength(self) -> int:
@@ -209,7 +209,7 @@ def _lost(named: Named, block: Named, names: Sequence[str]) -> tuple[str, ...]:
         return tuple(names)
     if block.api_key_env[0]:
         return ()
-    keys = HOMES.get(named.provider[0], Home("")).keys
+    keys = HOMES.get(named.provider[0], KeyHome("")).keys
     return tuple(key for key in keys if not goes_home(key, block.address)) if block.base_url[0] else ()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 
-class FileChange(msgspec.Struct, frozen=True):
+class TextChange(msgspec.Struct, frozen=True):
     """What becomes of one file. `old` and `new` are its text, None where there is no file, or no text.
 
     `path` is its name for a person, `place` the absolute one, `before` the hash of its bytes now (empty: no
@@ -38,14 +38,14 @@ def hash_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def changes_digest(changes: Sequence[FileChange]) -> str:
+def changes_digest(changes: Sequence[TextChange]) -> str:
     """Give one hash for what `changes` do to the bytes that are there now; empty for no change."""
     rows = [[change.place, change.before, change.new, change.note] for change in changes]
     return hash_of(json.dumps(rows).encode("utf-8", "surrogatepass")) if rows else ""
 
 
 def call_digest(
-    tool: str, arguments: Mapping[str, object], workspace: str, changes: Sequence[FileChange]
+    tool: str, arguments: Mapping[str, object], workspace: str, changes: Sequence[TextChange]
 ) -> str:
     """Give the hash of what a call will do as far as it is known before: what was shown is what may run."""
     row = [tool, arguments, workspace, changes_digest(changes)]

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from whet.contract.changes import FileChange
+from whet.contract.changes import TextChange
 from whet.contract.events import Emit, ReasoningDelta, Retry, StreamRestarted, TextDelta, Verdict
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
@@ -148,11 +148,11 @@ class Decision(msgspec.Struct, frozen=True):
     reason: str = ""
     told: str = ""
     digest: str = ""
-    changes: tuple[FileChange, ...] = ()
+    changes: tuple[TextChange, ...] = ()
     arguments: dict[str, object] | None = None
 
 
-CallPreview = Callable[[dict[str, object]], Awaitable[tuple[FileChange, ...]]]
+CallPreview = Callable[[dict[str, object]], Awaitable[tuple[TextChange, ...]]]
 """Checks a call's arguments, and gives what it would make of files. Raises ToolError where it would fail."""
 
 
@@ -178,7 +178,7 @@ class ConfirmCase(msgspec.Struct, frozen=True):
     subject: str
     reasons: tuple[str, ...]
     call: GateCall
-    changes: tuple[FileChange, ...] = ()
+    changes: tuple[TextChange, ...] = ()
 
 
 class Confirmer(Protocol):
@@ -242,7 +242,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
     subject: str
     reasons: tuple[str, ...]
     grant: str = ""
-    changes: tuple[FileChange, ...] = ()
+    changes: tuple[TextChange, ...] = ()
     scopes: tuple[GrantScope, ...] = ()
     arguments: dict[str, object] = {}
     folder: str = ""
@@ -258,6 +258,11 @@ class Reply(msgspec.Struct, frozen=True):
     scope: int = 0
     words: str = ""
     arguments: dict[str, object] | None = None
+
+    @property
+    def short(self) -> Answer | Reply:
+        """The bare answer where there is nothing else in it."""
+        return self if self.scope or self.words or self.arguments is not None else self.answer
 
 
 class Person(Protocol):

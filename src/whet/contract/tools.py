@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, get_args
 
 import msgspec
 
-from whet.contract.changes import FileChange
+from whet.contract.changes import TextChange
 from whet.contract.messages import ImagePart
 
 Effect = Literal["read", "write", "execute", "network", "send"]
@@ -88,7 +88,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
     error_kind: str = ""
     exit_code: int | None = None
     images: tuple[ImagePart, ...] = ()
-    changes: tuple[FileChange, ...] = ()
+    changes: tuple[TextChange, ...] = ()
 
     @property
     def is_error(self) -> bool:
@@ -132,7 +132,7 @@ class ToolContext(msgspec.Struct, frozen=True):
 Handler = Callable[[ToolContext, dict[str, Any]], Coroutine[Any, Any, ToolOutput]]
 Check = Callable[[dict[str, Any]], dict[str, Any]]
 """Reads a call's arguments as the function takes them; raises BadInput for wrong ones."""
-Preview = Callable[[ToolContext, dict[str, Any]], Coroutine[Any, Any, tuple[FileChange, ...]]]
+Preview = Callable[[ToolContext, dict[str, Any]], Coroutine[Any, Any, tuple[TextChange, ...]]]
 """Gives what a call would make of files, and changes nothing; raises ToolError where it would fail."""
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from whet.contract.changes import FileChange
+from whet.contract.changes import TextChange
 from whet.contract.protocols import Spawn
 from whet.contract.tools import Tool, ToolContext, ToolOutput, declare
 from whet.contract.tools import tags_of as tags_of  # from here it knows every built-in tool
@@ -162,7 +162,7 @@ def file_tools(
 def _previewed(edits: Tool, pool: ToolPool, allowed: Sequence[Path]) -> Tool:
     """Give one of our two edits with the way to see what it would write."""
 
-    def planned(ctx: ToolContext, given: dict[str, Any]) -> tuple[FileChange, ...]:
+    def planned(ctx: ToolContext, given: dict[str, Any]) -> tuple[TextChange, ...]:
         if "whole" in edits.tags:
             from whet.tools.files import replacement
 
@@ -174,7 +174,7 @@ def _previewed(edits: Tool, pool: ToolPool, allowed: Sequence[Path]) -> Tool:
         )
         return patch.planned(ctx, given.get("path", ""), strings, given.get("diff", ""), allowed)
 
-    async def preview(ctx: ToolContext, arguments: dict[str, Any]) -> tuple[FileChange, ...]:
+    async def preview(ctx: ToolContext, arguments: dict[str, Any]) -> tuple[TextChange, ...]:
         read = edits.check
         given = read(arguments) if read is not None else arguments
         return await pool.run(planned, ctx, given)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from whet.contract.changes import FileChange
+from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput
 from whet.contract.messages import ImagePart
 from whet.contract.tools import ToolContext, ToolOutput
@@ -58,7 +58,7 @@ def read(
     return ToolOutput(_page_text(page, place, encoding))
 
 
-def replacement(ctx: ToolContext, path: str, content: str, allowed: Sequence[Path]) -> FileChange:
+def replacement(ctx: ToolContext, path: str, content: str, allowed: Sequence[Path]) -> TextChange:
     """Give what writing a whole file would change. Raises ToolError where it can't be written."""
     place = resolve(path, ctx.workspace, allowed)
     _encoded(content)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from whet.contract.changes import FileChange
+from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput
 from whet.contract.tools import Buffers, ToolContext, ToolOutput, clip
 from whet.tools import atomic, diffs, edits, held
@@ -50,7 +50,7 @@ class Replacement(msgspec.Struct, frozen=True):
 
 def planned(
     ctx: ToolContext, path: str, strings: Replacement, diff: str, allowed: Sequence[Path]
-) -> tuple[FileChange, ...]:
+) -> tuple[TextChange, ...]:
     """Give what the changes would make of each file. Raises ToolError where they can't be made."""
     files = _planned(ctx, path, strings, diff, allowed)
     for file in files:
@@ -76,7 +76,7 @@ def edit(
     return ToolOutput("\n".join(_report(file) for file in files), changes=changes)
 
 
-def _changes(files: Sequence[_File]) -> tuple[FileChange, ...]:
+def _changes(files: Sequence[_File]) -> tuple[TextChange, ...]:
     return tuple(change_of(file.place, file.old, file.text) for file in files)
 
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from whet.contract.changes import FileChange, changes_digest, hash_of
+from whet.contract.changes import TextChange, changes_digest, hash_of
 from whet.contract.errors import ToolDenied, ToolError
 from whet.contract.tools import ToolContext
 from whet.tools.encoding import decode
@@ -20,12 +20,12 @@ from whet.tools.paths import ConfinedPath, kind, open_file, resolve
 _MOST_BYTES = 50_000_000
 
 
-def change_of(place: ConfinedPath, before: bytes | None, after: str | None) -> FileChange:
+def change_of(place: ConfinedPath, before: bytes | None, after: str | None) -> TextChange:
     """Give the change of a file that holds `before` now (None: it is not there)."""
     hashed = "" if before is None else hash_of(before)
     decoded = ("", None) if before is None else decode(before)
     if decoded is None:
-        return FileChange(
+        return TextChange(
             place.shown,
             str(place.path),
             None,
@@ -33,7 +33,7 @@ def change_of(place: ConfinedPath, before: bytes | None, after: str | None) -> F
             hashed,
             f"replaces {size(len(before or b''))} that are no text",
         )
-    return FileChange(place.shown, str(place.path), None if before is None else decoded[0], after, hashed)
+    return TextChange(place.shown, str(place.path), None if before is None else decoded[0], after, hashed)
 
 
 def held_now(place: ConfinedPath) -> bytes | None:
@@ -44,7 +44,7 @@ def held_now(place: ConfinedPath) -> bytes | None:
         return stream.read(_MOST_BYTES)
 
 
-def hold_to(changes: Sequence[FileChange], ctx: ToolContext) -> None:
+def hold_to(changes: Sequence[TextChange], ctx: ToolContext) -> None:
     """Raise ToolDenied where a person allowed other changes than these."""
     if ctx.shown and changes_digest(changes) != ctx.shown:
         raise ToolDenied(
@@ -53,7 +53,7 @@ def hold_to(changes: Sequence[FileChange], ctx: ToolContext) -> None:
         )
 
 
-def proposed(ctx: ToolContext, arguments: Mapping[str, object]) -> tuple[FileChange, ...]:
+def proposed(ctx: ToolContext, arguments: Mapping[str, object]) -> tuple[TextChange, ...]:
     """Give what a tool that is not ours would write, as far as its arguments say. Raises ToolError."""
     path, content, diff = (arguments.get(name) for name in ("path", "content", "diff"))
     if isinstance(diff, str) and diff:
@@ -67,7 +67,7 @@ def proposed(ctx: ToolContext, arguments: Mapping[str, object]) -> tuple[FileCha
     except ToolError:
         full = str(Path(ctx.workspace, path))
         return (
-            FileChange(
+            TextChange(
                 path, full, None, content if isinstance(content, str) else None, note="outside the workspace"
             ),
         )
@@ -80,7 +80,7 @@ def proposed(ctx: ToolContext, arguments: Mapping[str, object]) -> tuple[FileCha
         times = -1 if arguments.get("replace_all") is True else 1
         return (change_of(place, before, found.old.replace(old, new, times)),)
     return (
-        FileChange(
+        TextChange(
             place.shown, str(place.path), found.old, found.old, found.before, "what it writes is not said"
         ),
     )

@@ -30,7 +30,7 @@ from typing import (
 
 import msgspec
 
-from whet.contract.changes import FileChange
+from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput
 from whet.contract.texts import NOT_JSON
 from whet.contract.tools import Effect, Handler, Tool, ToolContext, ToolOutput, ToolSpec
@@ -114,7 +114,7 @@ def make_tool(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> T
     )
 
 
-async def _proposed(ctx: ToolContext, arguments: dict[str, Any]) -> tuple[FileChange, ...]:
+async def _proposed(ctx: ToolContext, arguments: dict[str, Any]) -> tuple[TextChange, ...]:
     from whet.tools.preview import proposed  # noqa: PLC0415 - most sessions ask no such tool
 
     return await asyncio.to_thread(proposed, ctx, arguments)
