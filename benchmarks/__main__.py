@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from benchmarks import (
     api,
+    approval,
     confirm,
     context,
     context_host,
@@ -56,6 +57,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "review-kills": review.run_kills,
     "sandbox": sandbox.run,
     "moving": moving.run,
+    "approval": approval.run,
     "api": api.run,
     "mcp": mcp.run,
     "gateway": gateway.run,

@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from whet.approval.actions import ActionView, describe
+from whet.approval.confined import JailedCall, JailGate
 from whet.approval.high_risk import HighRisk
 from whet.approval.policy import GatePolicy, PolicyGrant, Ruling
 from whet.approval.risk import Analyse, RiskScope, ShellRisk
@@ -95,6 +96,7 @@ class _Case(msgspec.Struct, frozen=True):
     call: GateCall
     action: ActionView
     place: RiskScope
+    jailed: JailedCall | None = None
 
 
 class ServiceRoute(msgspec.Struct, frozen=True):
@@ -120,6 +122,8 @@ class PolicyGate:
         analyse: Analyse | None = None,
     ) -> None:
         self.service: ServiceRoute | None = None
+        self.jails: JailGate | None = None
+        self.own_ports: tuple[int, ...] = ()
         self._settings = settings
         if settings.allow or settings.ask or settings.deny:
             _ = self._policy  # a rule that can't be read is told at once
@@ -128,6 +132,7 @@ class PolicyGate:
         self._whet_home = os.path.realpath(whet_home)
         self._analyse = analyse or _analyse_shell
         self._session_grants: OrderedDict[str, list[PolicyGrant]] = OrderedDict()
+        self._downloads: OrderedDict[str, frozenset[str]] = OrderedDict()
         self._parents: dict[str, str] = {}
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -160,7 +165,7 @@ class PolicyGate:
         ApprovalDecided for every denial. A cancel while a person is asked passes through.
         """
         try:
-            case = self._case(call)
+            case = await self._jailed(self._case(call), emit)
             ruling = await self._judge(case)
             confirm = self._confirm_case(case)
         except _ANALYSIS_FAILS as error:
@@ -170,17 +175,44 @@ class PolicyGate:
             reason = f"Denied by policy, nobody was asked and nothing was run: {ruling.reason}."
             return _decided(call, Decision("deny", "rule", visible(reason)), emit)
         if confirm is not None and self.service is not None:
-            return _decided(call, await self._at_service(self.service, confirm, emit), emit)
+            decision = await self._at_service(self.service, confirm, emit)
+            self._runs(case, wanted=True) if decision.verdict == "allow" else None
+            return _decided(call, decision, emit)
         if ruling.verdict == "allow":
-            return Decision("allow", "rule")
+            return self._allowed(case)
         root = self.root_of(call.session_id)
         asking = self._asking.setdefault(root, asyncio.Lock())
         async with asking:
             # The answer to an earlier question may have settled this one.
+            case = await self._jailed(case, emit)
             ruling = await self._judge(case)
             if ruling.verdict == "allow":
-                return Decision("allow", "rule")
+                return self._allowed(case)
             return await self._ask(case, ruling, emit)
+
+    def _allowed(self, case: _Case) -> Decision:
+        """Let a call run that nobody need be asked about; what only reads is opened nothing for."""
+        self._runs(case, wanted=case.action.level != "safe")
+        return Decision("allow", "rule")
+
+    def _runs(self, case: _Case, *, wanted: bool) -> None:
+        """Note that a call will run, and open its jail for what it is allowed."""
+        if self.jails is not None and case.jailed is not None:
+            self.jails.opens(case.call, case.action, case.jailed, wanted=wanted)
+        if case.action.downloads:
+            root = self.root_of(case.call.session_id)
+            self._downloads[root] = self._downloads.get(root, frozenset()) | case.action.downloads
+            while len(self._downloads) > _MOST_SESSIONS:
+                self._downloads.popitem(last=False)
+
+    async def _jailed(self, case: _Case, emit: Emit) -> _Case:
+        """Give the case with what its command needs outside of its jail, if it will run in one."""
+        if self.jails is None or "command" not in case.call.tool.tags:
+            return case
+        if warning := await self.jails.warning():
+            emit(Notice(warning))
+        found = await self.jails.look(case.call, case.action, await self._held(case.call))
+        return msgspec.structs.replace(case, jailed=found)
 
     async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
         """Tell the service how a call ended that it decided on; other calls are nothing to it."""
@@ -194,7 +226,7 @@ class PolicyGate:
             await self.service.confirmer.report(confirm, output, emit)
 
     def _case(self, call: GateCall) -> _Case:
-        place = self._place(call.workspace)
+        place = self._place(call)
         return _Case(call, describe(call, place, self._analyse), place)
 
     def _confirm_case(self, case: _Case) -> ConfirmCase | None:
@@ -206,12 +238,26 @@ class PolicyGate:
 
     async def _judge(self, case: _Case) -> Ruling:
         first = self._policy.judge(case.action, ())
-        if first.verdict != "ask":
+        if first.verdict == "ask":
+            first = self._policy.judge(case.action, await self._held(case.call))
+        jailed = case.jailed
+        if jailed is None or first.verdict == "deny" or first.by_rule or self.mode == "deny":
             return first
+        if first.verdict == "ask":
+            inside = not jailed.wanted and not case.action.lasts
+            return (
+                Ruling("allow") if inside else msgspec.structs.replace(first, lasting=not case.action.lasts)
+            )
+        # Nobody but the person lets what only reads out of its jail, or anything out of all of it.
+        leaves = jailed.wanted and (case.action.level == "safe" or jailed.leaves)
+        return Ruling("ask", lasting=True) if leaves else first
+
+    async def _held(self, call: GateCall) -> list[PolicyGrant]:
+        """Give the grants that hold for a call: kept ones, and those of its session."""
         kept = await self._store.all()
-        held = [PolicyGrant(g.tool, g.pattern) for g in kept if g.workspace in ("", case.call.workspace)]
-        held.extend(self._session_grants.get(self.root_of(case.call.session_id), ()))
-        return self._policy.judge(case.action, held)
+        held = [PolicyGrant(g.tool, g.pattern) for g in kept if g.workspace in ("", call.workspace)]
+        held.extend(self._session_grants.get(self.root_of(call.session_id), ()))
+        return held
 
     async def _at_service(self, service: ServiceRoute, confirm: ConfirmCase, emit: Emit) -> Decision:
         """Have a human decide there on what will be written, and bind the yes to it."""
@@ -233,12 +279,15 @@ class PolicyGate:
             said = await self._person.approve(request)
             reply = Reply(said) if isinstance(said, str) else said
             if reply is None:
-                nobody = Decision("deny", "nobody", self._nobody(case.action, request.reasons), _NOBODY_TOLD)
+                nobody = Decision(
+                    "deny", "nobody", _nobody(self.mode, case.action, request.reasons), _NOBODY_TOLD
+                )
                 return _decided(case.call, nobody, emit)
             if reply.answer not in ("once", "session", "always"):
                 return _decided(case.call, _no(reply.words), emit)
             if reply.arguments is None or reply.arguments == case.call.arguments:
                 await self._keep(case, reply, request.scopes, emit)
+                self._runs(case, wanted=True)
                 allowed = Decision("allow", "person", digest=request.digest, changes=changes)
                 return _decided(case.call, allowed, emit)
             decision = await self._edited(case, reply.arguments, emit)
@@ -252,7 +301,7 @@ class PolicyGate:
         call = msgspec.structs.replace(case.call, arguments=arguments)
         try:
             changes = await _preview(call)
-            edited = self._case(call)
+            edited = await self._jailed(self._case(call), emit)
             ruling = await self._judge(edited)
             confirm = self._confirm_case(edited)
         except (ToolError, *_ANALYSIS_FAILS) as error:
@@ -264,6 +313,7 @@ class PolicyGate:
         if confirm is not None and self.service is not None:
             decision = await self._at_service(self.service, confirm, emit)
             return msgspec.structs.replace(decision, arguments=arguments)
+        self._runs(edited, wanted=True)
         return Decision(
             "allow", "person", digest=_digest(call, changes), changes=changes, arguments=arguments
         )
@@ -275,7 +325,7 @@ class PolicyGate:
         if reply.answer == "once":
             return
         scope = scopes[reply.scope] if 0 <= reply.scope < len(scopes) else scopes[0]
-        tool, workspace = case.call.tool.name, case.call.workspace
+        tool, workspace = scope.tool, case.call.workspace
         if reply.answer == "always" and scope.always:
             try:
                 for pattern in scope.patterns:
@@ -290,15 +340,6 @@ class PolicyGate:
             self._session_grants.popitem(last=False)  # they are asked again
         kept.extend(PolicyGrant(tool, pattern, workspace) for pattern in scope.patterns)
 
-    def _nobody(self, action: ActionView, reasons: Sequence[str]) -> str:
-        why = f" It needs one because: {'; '.join(reasons)}." if reasons else ""
-        without = "what only reads" if self.mode == "ask" else "what is not dangerous"
-        rule = "--yes or an allow rule" if action.level == "normal" else "an allow rule that names it"
-        return visible(
-            f"Nobody was there to ask (a non-interactive run), so nothing was run. This needs a person's"
-            f" decision.{why} Allowed without asking: {without}. The person can permit this with {rule}."
-        )
-
     def root_of(self, session_id: str) -> str:
         """Give the session that a person talks to: the one that started this one, however many in between."""
         seen = {session_id}
@@ -307,8 +348,14 @@ class PolicyGate:
             session_id = parent
         return session_id
 
-    def _place(self, workspace: str) -> RiskScope:
-        return RiskScope(os.path.realpath(workspace), os.path.expanduser("~"), self._whet_home)
+    def _place(self, call: GateCall) -> RiskScope:
+        return RiskScope(
+            os.path.realpath(call.workspace),
+            os.path.expanduser("~"),
+            self._whet_home,
+            own_ports=self.own_ports,
+            downloads=self._downloads.get(self.root_of(call.session_id), frozenset()),
+        )
 
 
 _SAID_NO = "The person said no, and nothing was run."
@@ -317,6 +364,16 @@ _NOT_ANOTHER_WAY = (
 )
 _WHY = "it changes something, and a rule or the mode has that asked"
 _NOBODY_TOLD = "denied: nobody was there to ask"
+
+
+def _nobody(mode: ApprovalMode, action: ActionView, reasons: Sequence[str]) -> str:
+    why = f" It needs one because: {'; '.join(reasons)}." if reasons else ""
+    without = "what only reads" if mode == "ask" else "what is not dangerous"
+    rule = "--yes or an allow rule" if action.level == "normal" else "an allow rule that names it"
+    return visible(
+        f"Nobody was there to ask (a non-interactive run), so nothing was run. This needs a person's"
+        f" decision.{why} Allowed without asking: {without}. The person can permit this with {rule}."
+    )
 
 
 def _no(words: str) -> Decision:
@@ -330,8 +387,12 @@ def _no(words: str) -> Decision:
 def _request(case: _Case, ruling: Ruling, changes: tuple[TextChange, ...]) -> ApprovalRequest:
     call, action = case.call, case.action
     reasons = action.reasons or ((ruling.reason,) if ruling.reason else ())
-    reasons = reasons or ((_WHY,) if action.level == "normal" else ())
-    scopes = scopes_of(call.tool.name, action.pieces, lasting=ruling.lasting)
+    opening = case.jailed.words if case.jailed is not None else ""
+    reasons = reasons or ((_WHY,) if action.level == "normal" and not opening else ())
+    opens = case.jailed.scopes if case.jailed is not None and not action.lasts else ()
+    leaves = case.jailed is not None and case.jailed.leaves
+    lasting = ruling.lasting and action.level == "normal" and not leaves
+    scopes = opens or scopes_of(call.tool.name, action.pieces, lasting=lasting)
     workdir = call.arguments.get("workdir")
     return ApprovalRequest(
         call.session_id,
@@ -344,6 +405,7 @@ def _request(case: _Case, ruling: Ruling, changes: tuple[TextChange, ...]) -> Ap
         scopes=scopes,
         arguments=call.arguments,
         folder=os.path.normpath(os.path.join(call.workspace, workdir if isinstance(workdir, str) else "")),
+        opening=opening,
         digest=_digest(call, changes),
     )
 
