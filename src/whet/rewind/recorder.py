@@ -1,0 +1,229 @@
+"""Records a workspace: looks at it, stores what is new, and keeps in memory what the last look saw.
+
+One process records one workspace at a time, behind a file lock; others wait. What is stored becomes visible
+when the transaction that makes a version of it is on the disk.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from whet.clock import Clock
+from whet.contract.errors import NotFound, StoreBusy
+from whet.rewind import database
+from whet.rewind.contents import Contents
+from whet.rewind.database import Record, RecordFile, RecordKind
+from whet.rewind.folders import open_root
+from whet.rewind.look import Look, Looker
+from whet.rewind.pruning import prune
+from whet.rewind.states import Known, RecordLimits, Tree, split, why_left_out
+
+_PATIENCE_S = 60.0
+_POLL_S = 0.05
+_NAMED = 3
+_ROOM = 0.9
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """What is in the workspace and not recorded."""
+
+    path: str
+    why: str
+    size: int
+
+
+class Workspace:
+    """The record of one workspace. Used on any thread; every call is one look, or needs none."""
+
+    def __init__(self, root: Path, home: Path, limits: RecordLimits, clock: Clock) -> None:
+        """`home` is Whet's home, which is never a part of what is recorded."""
+        self.root: str = os.path.realpath(root)
+        self.limits = limits
+        self.clock = clock
+        self._folder = home / "rewind" / hashlib.sha256(os.fsencode(self.root)).hexdigest()[:24]
+        self._skipped = _inside(self.root, os.path.realpath(home))
+        self._lock = threading.Lock()
+        self._file: RecordFile | None = None
+        self._tree: Tree = {}
+        self._version = -1
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything was ever recorded here."""
+        return (self._folder / "files.db").exists()
+
+    @property
+    def file(self) -> RecordFile:
+        """The open file; it is made at the first use."""
+        if self._file is None:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path = self._folder / "files.db"
+            file = RecordFile.open_file(path, self.clock.now().isoformat(), 10.0)
+            if not file.read_now(lambda db: database.fact(db, "workspace")):
+                root = os.fsencode(self.root).decode("utf-8", "backslashreplace")
+                file.write_now(lambda db: database.set_fact(db, "workspace", root))
+            self._file = file
+        return self._file
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep every other thread and process from recording or changing this workspace meanwhile.
+
+        Raises StoreBusy where another one takes too long.
+        """
+        with self._lock:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                _wait_for(handle)
+                yield
+            finally:
+                os.close(handle)
+
+    def begin(self, session: str, turn: int, step: int) -> int:
+        """Record the workspace before a step; gives the record's number. Durable on return."""
+        with self.alone():
+            return self.note(session, turn, step, "step", self.look())
+
+    def end(self, record: int) -> None:
+        """Record the workspace after a step."""
+        with self.alone():
+            after = self.look()
+            self.file.write_now(lambda db: database.end_record(db, record, after))
+
+    def note(
+        self, session: str, turn: int, step: int, kind: RecordKind, before: int, plan: bytes = b""
+    ) -> int:
+        """Store the beginning of a step or a rewind."""
+        new = Record(0, session, turn, step, kind, before, before, self.clock.unix_ms())
+        return self.file.write_now(lambda db: database.begin_record(db, new, plan))
+
+    def look(self) -> int:
+        """Bring the record up to date, while `alone`; gives the version that holds now. Durable on return.
+
+        Raises WorkspaceTooLarge, NotFound without the workspace, StoreError.
+        """
+        self._refresh()
+        began_ns = time.time_ns()
+        try:
+            root_fd = open_root(self.root)
+        except OSError as error:
+            raise NotFound(f"the workspace {self.root} can't be opened: {error.strerror}") from error
+        try:
+            found = Looker(root_fd, self._tree, self._skipped, self.limits.paths).look()
+            if not (found.to_read or found.settled or found.gone):
+                return self._version
+            contents = Contents(self.file, root_fd, began_ns, self._budget())
+            seen = self._read(contents, found)
+            contents.flush()
+        finally:
+            os.close(root_fd)
+        return self._store(seen, found.gone)
+
+    def left_out(self) -> list[LeftOut]:
+        """Give what the last look left out."""
+        found = self.file.read_now(database.left_out_now)
+        return [LeftOut(path, why_left_out(state), state.size) for path, state in found]
+
+    def known(self, path: str) -> Known | None:
+        """Give what the last look knows of a path."""
+        folder, name = split(path)
+        return self._tree.get(folder, {}).get(name)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _refresh(self) -> None:
+        """Take in what another process recorded."""
+        if self._version != self.file.read_now(database.version):
+            self._version, self._tree = self.file.read_now(database.load)
+
+    def _budget(self) -> int:
+        """Give how much may be added; old records go where it is little."""
+        used = self.file.read_now(database.used_bytes)
+        if used > self.limits.total_bytes * _ROOM:
+            prune(self.file, self.limits, self.clock.unix_ms())
+            used = self.file.read_now(database.used_bytes)
+        return max(0, self.limits.total_bytes - used)
+
+    def _read(self, contents: Contents, found: Look) -> dict[str, Known]:
+        """Read what may have changed, small files first: what has no room are the largest."""
+        seen = {path: Known(state, None) for path, state in found.settled.items()}
+        for path, status in sorted(found.to_read, key=lambda item: item[1].st_size):
+            state = contents.read(path, status, self.limits.file_bytes, self.known(path))
+            if state is not None:
+                seen[path] = state
+            elif self.known(path) is not None:
+                found.gone.append(path)
+        return seen
+
+    def _store(self, seen: dict[str, Known], gone: Sequence[str]) -> int:
+        changed: list[tuple[str, Known]] = []
+        same: list[tuple[str, Known]] = []
+        for path, new in seen.items():
+            old = self.known(path)
+            if old is None or old.state != new.state:
+                changed.append((path, new))
+            elif old.stamp != new.stamp:
+                same.append((path, new))
+        gone = [path for path in dict.fromkeys(gone) if path not in seen and self.known(path) is not None]
+
+        def work(db: apsw.Connection) -> int:
+            if same:
+                database.restamp(db, [(path, new.stamp) for path, new in same])
+            return database.advance(db, changed, gone) if changed or gone else self._version
+
+        if not changed and not gone and not any(new.stamp for _, new in same):
+            return self._version
+        number = self.file.write_now(work)
+        for path in gone:
+            folder, name = split(path)
+            self._tree.get(folder, {}).pop(name, None)
+            self._tree.pop(path, None)
+        for path, new in (*changed, *same):
+            folder, name = split(path)
+            self._tree.setdefault(folder, {})[name] = new
+        self._version = number
+        return number
+
+
+def left_out_line(found: Sequence[LeftOut]) -> str:
+    """Say in a line what can't be taken back; empty where that is nothing."""
+    if not found:
+        return ""
+    largest = sorted(found, key=lambda one: -one.size)
+    named = ", ".join(f"{one.path} ({one.why})" for one in largest[:_NAMED])
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return f"left out of what a rewind brings back: {named}{more}"
+
+
+def _inside(root: str, home: str) -> frozenset[str]:
+    if home == root or not home.startswith(root.rstrip("/") + "/"):
+        return frozenset()
+    return frozenset({os.path.relpath(home, root)})
+
+
+def _wait_for(handle: int) -> None:
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise StoreBusy("another session is recording this workspace") from None
+            time.sleep(_POLL_S)
+        else:
+            return
