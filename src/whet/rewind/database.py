@@ -60,9 +60,11 @@ CREATE TABLE records (
   before INTEGER NOT NULL,
   after INTEGER,                           -- empty while it runs, or where a crash came
   at_ms INTEGER NOT NULL,
+  rewind TEXT NOT NULL DEFAULT '',         -- its number in the store of sessions
   plan BLOB NOT NULL DEFAULT x''           -- what a rewind under way does, MessagePack
 );
 CREATE INDEX records_by_session ON records (session, id);
+CREATE INDEX records_open ON records (id) WHERE kind = 'rewind' AND after IS NULL;
 """
 
 
@@ -88,12 +90,13 @@ class Record(msgspec.Struct, frozen=True):
     before: int
     after: int
     at_ms: int
+    rewind: str = ""
 
 
 _RECORD = (
     "SELECT id, session, turn, step, kind, before, coalesce(after,"
     " (SELECT min(n.before) FROM records n WHERE n.id > r.id), (SELECT value FROM facts WHERE name = 'version')),"
-    " at_ms FROM records r"
+    " at_ms, rewind FROM records r"
 )
 
 
@@ -212,8 +215,9 @@ def begin_record(connection: apsw.Connection, new: Record, plan: bytes = b"") ->
         if row is not None:
             return row[0]
     connection.execute(
-        "INSERT INTO records (session, turn, step, kind, before, at_ms, plan) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (new.session, new.turn, new.step, new.kind, new.before, new.at_ms, plan),
+        "INSERT INTO records (session, turn, step, kind, before, at_ms, rewind, plan)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (new.session, new.turn, new.step, new.kind, new.before, new.at_ms, new.rewind, plan),
     )
     return connection.last_insert_rowid()
 
@@ -238,7 +242,7 @@ def records_since(connection: apsw.Connection, first_version: int) -> list[Recor
 def unfinished(connection: apsw.Connection) -> tuple[Record, bytes] | None:
     """Give the rewind that was begun and not ended, with its plan; None without one."""
     row = connection.execute(
-        "SELECT id, plan FROM records WHERE kind = 'rewind' AND after IS NULL AND plan <> x'' ORDER BY id LIMIT 1"
+        "SELECT id, plan FROM records WHERE kind = 'rewind' AND after IS NULL ORDER BY id LIMIT 1"
     ).fetchone()
     if row is None:
         return None

@@ -22,7 +22,7 @@ from whet.clock import Clock
 from whet.contract.errors import NotFound, StoreBusy
 from whet.rewind import database
 from whet.rewind.contents import Contents
-from whet.rewind.database import Record, RecordFile, RecordKind
+from whet.rewind.database import Record, RecordFile
 from whet.rewind.folders import open_root
 from whet.rewind.look import Look, Looker
 from whet.rewind.pruning import prune
@@ -90,22 +90,8 @@ class Workspace:
             finally:
                 os.close(handle)
 
-    def begin(self, session: str, turn: int, step: int) -> int:
-        """Record the workspace before a step; gives the record's number. Durable on return."""
-        with self.alone():
-            return self.note(session, turn, step, "step", self.look())
-
-    def end(self, record: int) -> None:
-        """Record the workspace after a step."""
-        with self.alone():
-            after = self.look()
-            self.file.write_now(lambda db: database.end_record(db, record, after))
-
-    def note(
-        self, session: str, turn: int, step: int, kind: RecordKind, before: int, plan: bytes = b""
-    ) -> int:
-        """Store the beginning of a step or a rewind."""
-        new = Record(0, session, turn, step, kind, before, before, self.clock.unix_ms())
+    def note(self, new: Record, plan: bytes = b"") -> int:
+        """Store the beginning of a step or a rewind; gives the record's number. Durable on return."""
         return self.file.write_now(lambda db: database.begin_record(db, new, plan))
 
     def look(self) -> int:
