@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import difflib
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 
-from whet.agent.interruption import TurnClock
-from whet.agent.session import Session
+from whet.agent.interruption import TurnClock, shielded
+from whet.agent.session import CallRound, Session
 from whet.contract.errors import StoreError, ToolError
 from whet.contract.events import Emit, EndReason, ToolFinished, ToolProgress, ToolStarted
 from whet.contract.messages import Message, TextPart
@@ -61,14 +62,33 @@ async def dispatch(session: Session, turn: TurnRecord, emit: Emit, clock: TurnCl
     """
     open_calls = session.log.open_calls(turn)
     planned = [await _plan(session, turn, open_call, emit, clock) for open_call in open_calls]
-    for batch in _batches(planned):
-        try:
-            async with asyncio.TaskGroup() as group:
-                for item in batch:
-                    group.create_task(_run_one(session, turn, item, emit, clock))
-        except* StoreError as errors:
-            raise errors.exceptions[0] from None
+    tools = [item.question.tool for item in planned if isinstance(item, RunnableCall)]
+    async with _observed(session, turn, open_calls[0].step, tools, emit):
+        for batch in _batches(planned):
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for item in batch:
+                        group.create_task(_run_one(session, turn, item, emit, clock))
+            except* StoreError as errors:
+                raise errors.exceptions[0] from None
     session.log.live.fold_results()
+
+
+@asynccontextmanager
+async def _observed(
+    session: Session, turn: TurnRecord, step: int, tools: Sequence[Tool], emit: Emit
+) -> AsyncIterator[None]:
+    """Let the observers see a step's calls before they run and after they have ended."""
+    if not tools:
+        yield
+        return
+    calls = CallRound(turn.number, step, tools)
+    seen = [(observer, await observer.before_calls(session, calls, emit)) for observer in session.observers]
+    try:
+        yield
+    finally:
+        for observer, token in reversed(seen):
+            await shielded(observer.after_calls(session, token, emit))
 
 
 def _batches(planned: Sequence[PlannedCall]) -> list[list[PlannedCall]]:

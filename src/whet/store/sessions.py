@@ -96,6 +96,7 @@ _OF_SESSION = (
     "turns",
     "tool_calls",
     "compactions",
+    "rewinds",
     "claims",
     "imports",
     "reviews",
