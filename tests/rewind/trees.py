@@ -36,14 +36,20 @@ def fingerprint(root: Path) -> dict[bytes, tuple[object, ...]]:
                 stack.append(item.path)
             else:
                 with open(item.path, "rb") as file:
-                    found[path] = ("file", stat.S_IMODE(seen.st_mode), hashlib.sha256(file.read()).hexdigest())
+                    found[path] = (
+                        "file",
+                        stat.S_IMODE(seen.st_mode),
+                        hashlib.sha256(file.read()).hexdigest(),
+                    )
     return found
 
 
 def fill(root: Path, rng: random.Random) -> None:
     """Make a tree with everything that is awkward in it."""
     for index in range(rng.randrange(8, 25)):
-        folder = root / "/".join(rng.choice(["src", "lib", "a b", "ü", "deep"]) for _ in range(rng.randrange(3)))
+        folder = root / "/".join(
+            rng.choice(["src", "lib", "a b", "ü", "deep"]) for _ in range(rng.randrange(3))
+        )
         folder.mkdir(parents=True, exist_ok=True)
         name = rng.choice(["f%d.txt", "n\n%d", "ü %d.py", "-x%d", "$(x)%d", "q'%d\"", ".h%d"]) % index
         data = rng.choice([b"", b"line\n" * rng.randrange(1, 400), rng.randbytes(rng.randrange(5_000))])
@@ -84,7 +90,10 @@ ACTS = (
 
 def script(rng: random.Random) -> str:
     """Give a script that destroys much of a tree, in bash."""
-    acts = [rng.choice(ACTS).format(n=rng.randrange(1000), k=rng.randrange(1, 9)) for _ in range(rng.randrange(1, 6))]
+    acts = [
+        rng.choice(ACTS).format(n=rng.randrange(1000), k=rng.randrange(1, 9))
+        for _ in range(rng.randrange(1, 6))
+    ]
     return "\n".join(f"( {act} ) || true" for act in acts)
 
 

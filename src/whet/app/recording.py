@@ -93,9 +93,13 @@ class RecordingObserver(TurnObserver):
             number, line, finished = await self._recordings.pool.run(begin)
         except WorkspaceTooLarge as error:
             self._given_up = True
-            self._tell(emit, f"files are not recorded here, so that steps can't be taken back: {_said(error)}")
+            self._tell(
+                emit, f"files are not recorded here, so that steps can't be taken back: {_said(error)}"
+            )
         except (WhetError, OSError) as error:
-            self._tell(emit, f"this step can't be taken back, its files could not be recorded: {_said(error)}")
+            self._tell(
+                emit, f"this step can't be taken back, its files could not be recorded: {_said(error)}"
+            )
         else:
             if finished:
                 self._tell(emit, "a rewind that was cut off has been finished")
@@ -126,5 +130,3 @@ def _said(error: WhetError | OSError) -> str:
     if isinstance(error, WhetError):
         return f"{error.message} ({error.hint})" if error.hint else error.message
     return error.strerror or str(error)
-
-

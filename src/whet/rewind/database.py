@@ -130,9 +130,7 @@ def load(connection: apsw.Connection) -> tuple[int, Tree]:
     return version(connection), tree
 
 
-def advance(
-    connection: apsw.Connection, changed: Iterable[tuple[str, Known]], gone: Iterable[str]
-) -> int:
+def advance(connection: apsw.Connection, changed: Iterable[tuple[str, Known]], gone: Iterable[str]) -> int:
     """Begin a version in which these paths are so and those are gone; gives its number."""
     number = version(connection) + 1
     set_fact(connection, "version", number)
@@ -255,7 +253,8 @@ def has_blob(connection: apsw.Connection, hash_: bytes) -> bool:
     """Whether a content is stored, as one blob or in parts."""
     return (
         connection.execute(
-            "SELECT 1 FROM blobs WHERE hash = ?1 UNION ALL SELECT 1 FROM parts WHERE hash = ?1 LIMIT 1", (hash_,)
+            "SELECT 1 FROM blobs WHERE hash = ?1 UNION ALL SELECT 1 FROM parts WHERE hash = ?1 LIMIT 1",
+            (hash_,),
         ).fetchone()
         is not None
     )

@@ -13,7 +13,9 @@ def merged(base: bytes, mine: bytes, other: bytes) -> bytes | None:
         return mine
     if mine == base:
         return other
-    if max(len(base), len(mine), len(other)) > _LARGEST_BYTES or any(b"\0" in text for text in (base, mine, other)):
+    if max(len(base), len(mine), len(other)) > _LARGEST_BYTES or any(
+        b"\0" in text for text in (base, mine, other)
+    ):
         return None
     lines = base.splitlines(keepends=True)
     edits = sorted([*_edits(lines, mine), *_edits(lines, other)], key=lambda edit: (edit[0], edit[1]))

@@ -44,7 +44,9 @@ def _middle(connection: apsw.Connection) -> int | None:
 
 
 def _drop(connection: apsw.Connection, where: str, value: int | str) -> int:
-    connection.execute(f"DELETE FROM records WHERE {where} AND (after IS NOT NULL OR kind = 'step')", (value,))
+    connection.execute(
+        f"DELETE FROM records WHERE {where} AND (after IS NOT NULL OR kind = 'step')", (value,)
+    )
     count = connection.changes()
     if count:
         _collect(connection)

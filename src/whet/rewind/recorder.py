@@ -26,7 +26,7 @@ from whet.rewind.database import Record, RecordFile
 from whet.rewind.folders import open_root
 from whet.rewind.look import Look, Looker
 from whet.rewind.pruning import prune
-from whet.rewind.states import Known, RecordLimits, Tree, split, why_left_out
+from whet.rewind.states import Known, RecordLimits, Tree, shown, split, why_left_out
 
 _PATIENCE_S = 60.0
 _POLL_S = 0.05
@@ -119,7 +119,7 @@ class Workspace:
     def left_out(self) -> list[LeftOut]:
         """Give what the last look left out."""
         found = self.file.read_now(database.left_out_now)
-        return [LeftOut(path, why_left_out(state), state.size) for path, state in found]
+        return [LeftOut(shown(path), why_left_out(state), state.size) for path, state in found]
 
     def known(self, path: str) -> Known | None:
         """Give what the last look knows of a path."""

@@ -15,7 +15,6 @@ import apsw
 import msgspec
 
 from whet.contract.errors import StoreCorrupt, StoreFull, WhetError
-from whet.rewind import database
 from whet.rewind.contents import unpacked
 from whet.rewind.folders import open_folder, open_root, parent_of
 from whet.rewind.planning import Change
@@ -245,7 +244,10 @@ def _stays(change: Change) -> bool:
 def _only_mode(change: Change) -> bool:
     now, then = change.now, change.then
     return (
-        now is not None and then is not None and now.kind == then.kind == "file" and now.content == then.content
+        now is not None
+        and then is not None
+        and now.kind == then.kind == "file"
+        and now.content == then.content
     )
 
 

@@ -58,6 +58,11 @@ def split(path: str) -> tuple[str, str]:
     return folder, name
 
 
+def shown(path: str) -> str:
+    """Give a path as text that can be printed and sent: bytes that are no UTF-8 are spelled out."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
 def stamp_of(seen: os.stat_result) -> Stamp:
     """Give what tells this state of a file from others."""
     return seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino

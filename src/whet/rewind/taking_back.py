@@ -66,7 +66,9 @@ def finish(workspace: Workspace) -> TakenBack | None:
         return _finish(workspace)
 
 
-def plan(workspace: Workspace, first: int, session: str, family: Collection[str], *, force: bool) -> TakenBack:
+def plan(
+    workspace: Workspace, first: int, session: str, family: Collection[str], *, force: bool
+) -> TakenBack:
     """Say what taking back a session's records from number `first` on would do now."""
     with workspace.alone():
         _finish(workspace)
@@ -93,7 +95,9 @@ def take_back(
         if texts:
             workspace.file.write_now(lambda db: database.put_blobs(db, texts))
         begun = msgspec.structs.replace(new, kind="rewind", before=before, at_ms=workspace.clock.unix_ms())
-        journal = _Journal([_Entry(os.fsencode(c.path), c.now, c.then) for c in changes], _modes(workspace, changes))
+        journal = _Journal(
+            [_Entry(os.fsencode(c.path), c.now, c.then) for c in changes], _modes(workspace, changes)
+        )
         number = workspace.note(begun, msgspec.msgpack.encode(journal))
         failed = _carry_out(workspace, number, changes, dict(_decoded(journal)))
         return TakenBack(changes, list(made.conflicts.values()), failed, number)
@@ -149,7 +153,9 @@ def _finish(workspace: Workspace) -> TakenBack | None:
     try:
         journal = msgspec.msgpack.decode(raw, type=_Journal)
     except msgspec.DecodeError as error:
-        raise StoreCorrupt("the plan of a rewind that was cut off can't be read", hint="whet doctor") from error
+        raise StoreCorrupt(
+            "the plan of a rewind that was cut off can't be read", hint="whet doctor"
+        ) from error
     changes = [Change(os.fsdecode(one.path), one.now, one.then) for one in journal.entries]
     workspace.look()
     failed = _carry_out(workspace, record.id, changes, dict(_decoded(journal)))

@@ -16,16 +16,21 @@ from whet.contract.errors import NotFound
 from whet.store import rows, sessions
 from whet.store.transcript import Transcript
 
+Parts = Literal["files", "conversation", "both"]
+
 
 class RewindRow(msgspec.Struct, frozen=True):
-    """A rewind as it is stored; `before` is empty where the conversation was left as it is."""
+    """A rewind as it is stored: to before a turn, or a step of it (0: the turn). `undoes` is the rewind that it
+    takes back, `before` what the conversation was, empty where that was left as it is."""
 
     id: str
     at: str
     turn: int
     step: int
     state: Literal["begun", "done"]
-    before: str
+    undoes: str
+    parts: Parts
+    before: str = ""
 
 
 class _Counted(msgspec.Struct, frozen=True):
@@ -38,8 +43,9 @@ def begin(connection: apsw.Connection, session_id: str, new: RewindRow) -> None:
     """Store that a rewind is about to be done. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     connection.execute(
-        "INSERT INTO rewinds (id, session, at, turn, step, state, before) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (new.id, key, new.at, new.turn, new.step, new.state, new.before),
+        "INSERT INTO rewinds (id, session, at, turn, step, state, undoes, parts, told)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (new.id, key, new.at, new.turn, new.step, new.state, new.undoes, new.parts, new.parts != "files"),
     )
 
 
@@ -47,7 +53,8 @@ def of_session(connection: apsw.Connection, session_id: str) -> list[RewindRow]:
     """Give a session's rewinds, oldest first. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     found = connection.execute(
-        "SELECT id, at, turn, step, state, before FROM rewinds WHERE session = ? ORDER BY at, id", (key,)
+        "SELECT id, at, turn, step, state, undoes, parts, before FROM rewinds WHERE session = ? ORDER BY at, id",
+        (key,),
     )
     return [RewindRow(*row) for row in found]
 
@@ -93,9 +100,7 @@ async def rewind(log: Transcript, rewind_id: str, turn: int, step: int) -> str:
             (now, key, turn, turn, first),
         )
         _moved(connection, key)
-        connection.execute(
-            "UPDATE rewinds SET state = 'done', before = ? WHERE id = ?", (before, rewind_id)
-        )
+        connection.execute("UPDATE rewinds SET state = 'done', before = ? WHERE id = ?", (before, rewind_id))
         return said
 
     said = await log.writer.commit(work, lambda _: None)
@@ -129,19 +134,51 @@ async def take_back(log: Transcript, rewind_id: str, undone: RewindRow) -> None:
             (now, key),
         )
         _moved(connection, key)
-        connection.execute(
-            "UPDATE rewinds SET state = 'done', before = ? WHERE id = ?", (before, rewind_id)
-        )
+        connection.execute("UPDATE rewinds SET state = 'done', before = ? WHERE id = ?", (before, rewind_id))
 
     await log.writer.commit(work, lambda _: None)
     await log.writer.reload()
 
 
-def turn_exists(connection: apsw.Connection, session_id: str, turn: int) -> bool:
-    """Whether a session has a turn of that number. Raises NotFound for the session."""
+def untold(connection: apsw.Connection, key: int) -> list[int]:
+    """Give the turns before which files were taken back without the model's knowing."""
+    found = connection.execute(
+        "SELECT turn FROM rewinds WHERE session = ? AND told = 0 AND state = 'done'", (key,)
+    )
+    return [row[0] for row in found]
+
+
+def tell(connection: apsw.Connection, key: int) -> None:
+    """Note that the model is told of every rewind."""
+    connection.execute("UPDATE rewinds SET told = 1 WHERE session = ? AND told = 0", (key,))
+
+
+def family(connection: apsw.Connection, session_id: str) -> set[str]:
+    """Give a session, those that it works for, and those that work for them."""
+    root = session_id
+    while True:
+        row = connection.execute("SELECT parent_session_id FROM sessions WHERE id = ?", (root,)).fetchone()
+        if row is None or not row[0]:
+            break
+        root = row[0]
+    found = connection.execute(
+        "WITH RECURSIVE family(id) AS (SELECT ? UNION SELECT s.id FROM sessions s"
+        " JOIN family f ON s.parent_session_id = f.id) SELECT id FROM family",
+        (root,),
+    )
+    return {row[0] for row in found}
+
+
+def has_point(connection: apsw.Connection, session_id: str, turn: int, step: int) -> bool:
+    """Whether a session has this turn, and this step of it with calls (0: the turn alone counts)."""
     key = sessions.key_of(connection, session_id)
-    found = connection.execute("SELECT 1 FROM turns WHERE session = ? AND number = ?", (key, turn))
-    return found.fetchone() is not None
+    sql, values = "SELECT 1 FROM turns WHERE session = ? AND number = ?", (key, turn)
+    if step:
+        sql, values = (
+            "SELECT 1 FROM tool_calls WHERE session = ? AND turn = ? AND step = ?",
+            (key, turn, step),
+        )
+    return connection.execute(sql, values).fetchone() is not None
 
 
 def _moved(connection: apsw.Connection, key: int) -> None:
@@ -170,7 +207,9 @@ def _first_of_step(connection: apsw.Connection, key: int, turn: int, step: int) 
         (key, turn, step),
     ).fetchone()
     if row is None or row[0] is None:
-        raise NotFound(f"turn {turn} has no step {step} with calls", hint="whet rewind SESSION lists the points")
+        raise NotFound(
+            f"turn {turn} has no step {step} with calls", hint="whet rewind SESSION lists the points"
+        )
     return row[0]
 
 
@@ -181,5 +220,7 @@ def _said(connection: apsw.Connection, key: int, turn: int) -> str:
         (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, turn, rows.USER),
     ).fetchone()
     if row is None:
-        raise NotFound(f"there is no turn {turn} in this session", hint="whet rewind SESSION lists the points")
+        raise NotFound(
+            f"there is no turn {turn} in this session", hint="whet rewind SESSION lists the points"
+        )
     return rows.unpack(*row).text
