@@ -16,7 +16,7 @@ from whet.app.rewinding import Outcome, Rewinding, parse_target
 from whet.cli import rewind_report, stored
 from whet.cli.output import emit_json, json_option, print_long, styled
 from whet.cli.sessions import complete_session
-from whet.cli.wording import printable
+from whet.cli.wording import exact
 from whet.clock import SystemClock
 from whet.config.load import load
 from whet.config.paths import Home
@@ -37,15 +37,11 @@ T = TypeVar("T")
     "--both", "parts", flag_value="both", default=True, help="Files and conversation (the default)."
 )
 @click.option("--undo", is_flag=True, help="Take the last rewind of the session back.")
-@click.option(
-    "--force", "--theirs", "force", is_flag=True, help="Set back what others have changed since, too."
-)
+@click.option("--force", "--theirs", "force", is_flag=True, help="Set back what others changed since, too.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @json_option
 @click.pass_obj
-def rewind(
-    home: Home, target: str, parts: Parts, undo: bool, force: bool, dry_run: bool, as_json: bool
-) -> None:
+def rewind(home: Home, /, target: str, parts: Parts, **flags: bool) -> None:
     """Go back to before a turn, or a step of it. Without one: list the points that there are.
 
     What you changed yourself since is kept: merged where your lines and the agent's are apart, else left as it
@@ -56,6 +52,7 @@ def rewind(
     whet rewind 01JD:3          to before turn 3: files and conversation
     whet rewind 01JD:3.2 --files
     """
+    undo, force, dry_run, as_json = (flags[name] for name in ("undo", "force", "dry_run", "as_json"))
     name, point = parse_target(target)
     if undo and point is not None:
         raise click.UsageError("--undo and a point don't go together")
@@ -115,7 +112,7 @@ def _list(home: Home, name: str, *, as_json: bool) -> None:
         if as_json:
             emit_json({"finished": finished, "steps": steps, "left_out": left_out})
         return finished, rewind_report.points(steps) + [
-            f"  not recorded: {printable(one.path)} ({one.why})" for one in left_out
+            f"  not recorded: {rewind_report.named(one.path)} ({one.why})" for one in left_out
         ]
 
     finished, lines = _with(home, name, gather)
@@ -150,12 +147,12 @@ def _with(home: Home, name: str, work: Callable[[Rewinding], Awaitable[T]]) -> T
 def _ask(plan: Outcome) -> bool:
     click.echo("Changed since by others:", err=True)
     for one in plan.files.conflicts:
-        click.echo(f"  {printable(one.path)} ({one.why})", err=True)
+        click.echo(f"  {rewind_report.named(one.path)} ({one.why})", err=True)
     return click.confirm("Set these back, too, and lose what others made of them?", default=False, err=True)
 
 
 def _coloured(line: str) -> str:
-    text = printable(line)
+    text = exact(line)
     if line.startswith("+"):
         return styled(text, "green")
     if line.startswith("-"):

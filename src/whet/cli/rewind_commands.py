@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whet.app.slash import SlashCommand
+from whet.cli.wording import exact
 from whet.contract.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ async def _diff(chat: ChatControl, rest: str) -> None:
         return
     lines = [line for one in found for line in one.lines]
     for line in lines[:_SHOWN_LINES]:
-        chat.say(line, _STYLES.get(line[:1], ""))
+        chat.say(exact(line), _STYLES.get(line[:1], ""))
     if len(lines) > _SHOWN_LINES:
         chat.say(f"... {len(lines) - _SHOWN_LINES} lines more; `whet diff` shows them all", "dim")
     for line in rewind_report.summary(found):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from whet.app.rewinding import Outcome, StepChanges
-from whet.cli.wording import printable
+from whet.cli.wording import exact, printable
 from whet.rewind.differences import FileDiff
 from whet.rewind.states import shown
 
@@ -35,15 +35,15 @@ def outcome(found: Outcome, *, is_plan: bool) -> list[str]:
         for one in done[:_LISTED]:
             mark = "removed" if one.then is None else "brought back" if one.now is None else "set back"
             kept = ", later edits kept" if one.merged else ""
-            lines.append(f"  {printable(shown(one.path))} ({mark}{kept})")
+            lines.append(f"  {named(one.path)} ({mark}{kept})")
         if len(done) > _LISTED:
             lines.append(f"  ... and {len(done) - _LISTED} more")
     elif not files.conflicts:
         lines.append("no file is to be restored")
     for conflict in files.conflicts:
-        lines.append(f"  left as it is: {printable(shown(conflict.path))} ({conflict.why})")
+        lines.append(f"  left as it is: {named(conflict.path)} ({conflict.why})")
     for path, why in files.failed.items():
-        lines.append(f"  failed: {printable(shown(path))} ({why})")
+        lines.append(f"  failed: {named(path)} ({why})")
     if found.conversation:
         lines.append("the conversation, too" if is_plan else "the conversation goes on from there")
     if found.said:
@@ -77,9 +77,14 @@ def as_object(found: Outcome, *, is_plan: bool) -> dict[str, Any]:
 
 def summary(found: Sequence[FileDiff]) -> list[str]:
     """Give a line for each changed path, and one for all."""
-    lines = [f"  {printable(one.path)}  {_counts(one)}" for one in found]
+    lines = [f"  {named(one.path)}  {_counts(one)}" for one in found]
     added, removed = sum(one.added for one in found), sum(one.removed for one in found)
     return [*lines, f"{_paths(len(found))} changed, +{added} −{removed}"]
+
+
+def named(path: str) -> str:
+    """Give a path on one line, with what a terminal would hide or act on spelled out."""
+    return exact(shown(path)).replace("\n", "\\n")
 
 
 def _counts(one: FileDiff) -> str:

@@ -93,7 +93,7 @@ class Contents:
         if len(first) < _PART_BYTES:
             hash_ = hashlib.sha256(first).digest()
             return (hash_ if self._put(hash_, first) else None), len(first)
-        whole, size, number, piece = hashlib.sha256(), 0, 0, first
+        whole, size, piece = hashlib.sha256(), 0, first
         parts: list[bytes] = []
         while piece:
             whole.update(piece)

@@ -95,7 +95,8 @@ class Record(msgspec.Struct, frozen=True):
 
 _RECORD = (
     "SELECT id, session, turn, step, kind, before, coalesce(after,"
-    " (SELECT min(n.before) FROM records n WHERE n.id > r.id), (SELECT value FROM facts WHERE name = 'version')),"
+    " (SELECT min(n.before) FROM records n WHERE n.id > r.id),"
+    " (SELECT value FROM facts WHERE name = 'version')),"
     " at_ms, rewind FROM records r"
 )
 
@@ -143,8 +144,10 @@ def advance(connection: apsw.Connection, changed: Iterable[tuple[str, Known]], g
         "INSERT INTO entries (path, since, until, kind, mode, size, content, mtime_ns, ctime_ns, inode)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
-            (os.fsencode(path), number, OPEN, one.state.kind, one.state.mode, one.state.size)
-            + (one.state.content, *_stamp_columns(one.stamp))
+            (
+                *(os.fsencode(path), number, OPEN, one.state.kind, one.state.mode, one.state.size),
+                *(one.state.content, *_stamp_columns(one.stamp)),
+            )
             for path, one in changes
         ],
     )
@@ -266,11 +269,11 @@ def blob_rows(connection: apsw.Connection, hash_: bytes) -> Iterator[tuple[int, 
     if row is not None:
         yield row
         return
-    for codec, data in connection.execute(
-        "SELECT b.codec, b.data FROM parts p JOIN blobs b ON b.hash = p.part WHERE p.hash = ? ORDER BY p.number",
+    yield from connection.execute(
+        "SELECT b.codec, b.data FROM parts p JOIN blobs b ON b.hash = p.part"
+        " WHERE p.hash = ? ORDER BY p.number",
         (hash_,),
-    ):
-        yield codec, data
+    )
 
 
 def put_blobs(

@@ -1,4 +1,4 @@
-"""Opens folders below a workspace one name at a time, so that no link leads out of it, however deep they are."""
+"""Opens folders below a workspace one name at a time, so that no link leads out of it, at any depth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merges what two sides made of one text, line by line; where both changed the same lines there is no merge."""
+"""Merges what two sides made of one text, line by line; none where both changed the same lines."""
 
 from __future__ import annotations
 

@@ -153,12 +153,11 @@ class Planner:
 
     def _obstacle(self, path: str, change: Change) -> str:
         """Say why a path can't become what it was: something else is in its way that stays."""
-        if change.now is not None and change.now.kind == "folder":
-            if change.then is None or change.then.kind != "folder":
-                for below in database.below_now(self._db, path):
-                    planned = self._plan.changes.get(below)
-                    if planned is None or planned.then is not None:
-                        return "other files are in it"
+        if _leaves_folder(change):
+            for below in database.below_now(self._db, path):
+                planned = self._plan.changes.get(below)
+                if planned is None or planned.then is not None:
+                    return "other files are in it"
         if change.then is not None:
             folder = path
             while folder := split(folder)[0]:
@@ -167,6 +166,11 @@ class Planner:
                 if state is not None and state.kind != "folder":
                     return f"{folder} is no folder now"
         return ""
+
+
+def _leaves_folder(change: Change) -> bool:
+    is_folder = [side is not None and side.kind == "folder" for side in (change.now, change.then)]
+    return is_folder == [True, False]
 
 
 def packed_texts(plan: Plan) -> list[tuple[bytes, int, bytes]]:

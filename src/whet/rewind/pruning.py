@@ -1,4 +1,4 @@
-"""Takes old records away: those past their age, and the oldest where the file is full; then what only they held.
+"""Takes old records away: those past their age, the oldest where the file is full; then what only they held.
 
 What is there now and what the records that stay need is kept, whatever its age.
 """
@@ -6,6 +6,7 @@ What is there now and what the records that stay need is kept, whatever its age.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 
 import apsw
 
@@ -26,14 +27,13 @@ def prune(file: RecordFile, limits: RecordLimits, now_ms: int) -> int:
         middle = file.read_now(_middle)
         if middle is None:
             break
-        last = middle
-        gone += file.write_now(lambda db: _drop(db, "id <= ?", last))
+        gone += file.write_now(partial(_drop, where="id <= ?", value=middle))
     return gone
 
 
 def forget(file: RecordFile, sessions: Collection[str]) -> int:
     """Take away the records of sessions, and what only they held."""
-    return sum(file.write_now(lambda db, one=one: _drop(db, "session = ?", one)) for one in sessions)
+    return sum(file.write_now(partial(_drop, where="session = ?", value=one)) for one in sessions)
 
 
 def _middle(connection: apsw.Connection) -> int | None:

@@ -1,7 +1,7 @@
 """Makes files what a plan says. It may be killed anywhere and begun again with the same plan.
 
-A file is written beside its place, put on the disk, and moved there. Links are never followed. What is neither
-as it was when the plan was made nor as the plan wants it is left alone.
+A file is written beside its place, put on the disk, and moved there. Links are never followed. What is not
+as it was when the plan was made is left alone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Restored(msgspec.Struct):
 
 
 class Restorer:
-    """Carries out one plan in a workspace, while `Workspace.alone`. `number` names its temporary files."""
+    """Carries out one plan in a workspace, while `Workspace.alone`; `number` names its temporary files."""
 
     def __init__(self, workspace: Workspace, number: int, modes: Mapping[str, int]) -> None:
         """`modes` are those that folders have at the end, which an earlier run may have opened for its work."""
@@ -47,7 +47,7 @@ class Restorer:
         self._synced_one_by_one = True
 
     def restore(self, changes: Sequence[Change]) -> Restored:
-        """Carry out the changes that are not done yet. The record must be up to date: a look came before it."""
+        """Carry out the changes that are not done yet. A look has come before it."""
         self._root_fd = open_root(self._workspace.root)
         self._synced_one_by_one = len(changes) <= _SYNCED_ONE_BY_ONE
         try:
@@ -200,11 +200,13 @@ class Restorer:
 
     def _set_modes(self) -> None:
         for path, mode in sorted(self._modes.items(), key=lambda item: -_depth(item[0])):
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                with parent_of(self._root_fd, path) as (folder, name):
-                    seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                    if stat.S_ISDIR(seen.st_mode) and stat.S_IMODE(seen.st_mode) != mode:
-                        os.chmod(name, mode, dir_fd=folder)
+            with (
+                contextlib.suppress(FileNotFoundError, NotADirectoryError),
+                parent_of(self._root_fd, path) as (folder, name),
+            ):
+                seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if stat.S_ISDIR(seen.st_mode) and stat.S_IMODE(seen.st_mode) != mode:
+                    os.chmod(name, mode, dir_fd=folder)
 
     def _sync(self, folder: int) -> None:
         if self._synced_one_by_one:
@@ -252,8 +254,8 @@ def _only_mode(change: Change) -> bool:
 
 
 def _is_half_done(state: FileState | None, change: Change) -> bool:
-    """Whether a killed run can have left this: a folder whose mode was opened for the work, or nothing where a
-    folder gives way to a file or the reverse."""
+    """Whether a killed run can have left this: a folder whose mode was opened for the work, or nothing where
+    a folder gives way to a file or the reverse."""
     if state is None:
         return change.now is not None and change.then is not None and not _stays(change)
     return state.kind == "folder" and any(

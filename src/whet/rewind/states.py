@@ -38,8 +38,8 @@ Tree = dict[str, dict[str, Known]]
 
 
 class RecordLimits(msgspec.Struct, frozen=True):
-    """What is recorded at most: bytes of one file, bytes in all that one workspace takes, files and folders of
-    one workspace, days that a record is kept."""
+    """What is recorded at most: bytes of one file, bytes in all that one workspace takes, files and folders
+    of one workspace, days that a record is kept."""
 
     file_bytes: int = 50_000_000
     total_bytes: int = 2_000_000_000

@@ -1,7 +1,7 @@
 """Takes steps back in a workspace, and that back again: a look, a plan, a journal, the files, a look.
 
-The plan is on the disk before the first file changes. Whoever comes next after a kill, be it another rewind or
-the next step, carries the plan out to its end first.
+The plan is on the disk before the first file changes. Whoever comes next after a kill, be it another rewind
+or the next step, carries the plan out to its end first.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class TakenBack(msgspec.Struct, frozen=True):
 
 
 def begin_step(workspace: Workspace, session: str, turn: int, step: int) -> tuple[int, TakenBack | None]:
-    """Record the workspace before a step; gives the record's number, and what came of a rewind that was cut off
-    before, which is finished first."""
+    """Record the workspace before a step; gives the record's number, and what came of a rewind that was cut
+    off before, which is finished first."""
     with workspace.alone():
         finished = _finish(workspace)
         before = workspace.look()
@@ -79,7 +79,7 @@ def plan(
 def take_back(
     workspace: Workspace, first: int, new: Record, family: Collection[str], *, force: bool
 ) -> TakenBack:
-    """Take back a session's records from number `first` on, as a record of its own: `new` without its versions.
+    """Take back a session's records from number `first` on, as a record of its own: `new` without versions.
 
     Conflicts are left as they are; with `force` the records' side counts. Raises StoreFull in the middle, and
     StoreError; the plan is carried out by whoever comes next then.

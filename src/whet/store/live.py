@@ -339,7 +339,7 @@ def open_turn(connection: apsw.Connection, key: int) -> OpenTurn | None:
 
 
 class TakenBackParts(msgspec.Struct, frozen=True):
-    """What of a session was taken back: `first` is the first number, by turn, that is out of the live list."""
+    """What of a session was taken back: `first` is the first number, by turn, that is not live."""
 
     first: dict[int, int] = {}
 

@@ -20,8 +20,8 @@ Parts = Literal["files", "conversation", "both"]
 
 
 class RewindRow(msgspec.Struct, frozen=True):
-    """A rewind as it is stored: to before a turn, or a step of it (0: the turn). `undoes` is the rewind that it
-    takes back, `before` what the conversation was, empty where that was left as it is."""
+    """A rewind as it is stored: to before a turn, or a step of it (0: the turn). `undoes` is the rewind that
+    it takes back, `before` what the conversation was, empty where that was left as it is."""
 
     id: str
     at: str
@@ -53,7 +53,8 @@ def of_session(connection: apsw.Connection, session_id: str) -> list[RewindRow]:
     """Give a session's rewinds, oldest first. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     found = connection.execute(
-        "SELECT id, at, turn, step, state, undoes, parts, before FROM rewinds WHERE session = ? ORDER BY at, id",
+        "SELECT id, at, turn, step, state, undoes, parts, before FROM rewinds WHERE session = ?"
+        " ORDER BY at, id",
         (key,),
     )
     return [RewindRow(*row) for row in found]
