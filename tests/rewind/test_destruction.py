@@ -1,4 +1,4 @@
-"""Random scripts destroy a tree through the real shell tool; a rewind makes it what it was, and what it became."""
+"""Random scripts destroy a tree through the real shell tool; a rewind brings it back, its undo the wreck."""
 
 from __future__ import annotations
 

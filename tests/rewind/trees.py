@@ -67,7 +67,7 @@ def fill(root: Path, rng: random.Random) -> None:
 
 
 ACTS = (
-    "find . -mindepth 1 -maxdepth 1 | shuf -n 1 --random-source=<(yes {n}) | tr '\\n' '\\0' | xargs -0 rm -rf --",
+    "find . -mindepth 1 -maxdepth 1 -print0 | shuf -z -n 1 --random-source=<(yes {n}) | xargs -0 rm -rf --",
     "rm -rf src lib",
     "rm -rf -- * .h* 2>/dev/null",
     "find . -type f -print0 | head -z -n {k} | xargs -0 sed -i 's/line/LINE {n}/'",
@@ -84,7 +84,7 @@ ACTS = (
     "mkdir -p p{n}/q/r; touch p{n}/q/r/s; chmod 0 p{n}/q",
     "for i in $(seq 30); do mkdir deeper$i && cd deeper$i; done; echo bottom > file",
     "printf 'a\\0b' > nul{n}; touch -d @0 nul{n}; cp -a nul{n} $'\\xff{n}'",
-    "git init -q . 2>/dev/null; git add -A 2>/dev/null; git -c user.name=x -c user.email=x@x commit -qm x; rm -rf .git/objects/??",
+    "git init -q .; git add -A; git -c user.name=x -c user.email=x@x commit -qm x; rm -rf .git/objects/??",
 )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -77,7 +77,7 @@ async def dispatch(session: Session, turn: TurnRecord, emit: Emit, clock: TurnCl
 @asynccontextmanager
 async def _observed(
     session: Session, turn: TurnRecord, step: int, tools: Sequence[Tool], emit: Emit
-) -> AsyncIterator[None]:
+) -> AsyncGenerator[None]:
     """Let the observers see a step's calls before they run and after they have ended."""
     if not tools:
         yield

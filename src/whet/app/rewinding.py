@@ -21,7 +21,7 @@ from whet.contract.errors import NotFound
 from whet.rewind import database
 from whet.rewind.database import Record
 from whet.rewind.differences import FileDiff, differences
-from whet.rewind.recorder import LeftOut, Workspace
+from whet.rewind.recorder import Unrecorded, Workspace
 from whet.rewind.taking_back import TakenBack, finish, plan, take_back
 from whet.sqlite.database import Work
 from whet.store import rewinds
@@ -103,7 +103,7 @@ class Rewinding:
 
         return await self._read(work, [])
 
-    async def left_out(self) -> list[LeftOut]:
+    async def left_out(self) -> list[Unrecorded]:
         """Give what the last look at the workspace left out."""
         if not self._workspace.exists:
             return []

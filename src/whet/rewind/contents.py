@@ -17,7 +17,7 @@ import apsw
 from whet.rewind import database
 from whet.rewind.database import RecordFile
 from whet.rewind.folders import parent_of
-from whet.rewind.states import FileState, Known, left_out, mode_of, stamp_of
+from whet.rewind.states import Known, PathState, left_out, mode_of, stamp_of
 
 _PART_BYTES = 4_000_000
 _BATCH_BYTES = 16_000_000
@@ -46,7 +46,7 @@ class Contents:
             with parent_of(self._root_fd, path) as (folder, name):
                 if stat.S_ISLNK(seen.st_mode):
                     target = os.fsencode(os.readlink(name, dir_fd=folder))
-                    return Known(FileState("link", 0, len(target), target), self._stamp(seen))
+                    return Known(PathState("link", 0, len(target), target), self._stamp(seen))
                 return self._file_state(folder, name, seen, most_bytes, old)
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -70,6 +70,7 @@ class Contents:
             return Known(left_out("too large", seen), stamp_of(seen))
         handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         try:
+            state: PathState | None = None
             for _ in range(_TRIES):
                 before = os.fstat(handle)
                 if not stat.S_ISREG(before.st_mode):
@@ -80,10 +81,11 @@ class Contents:
                 if hash_ is None:
                     return Known(left_out("no room in the record", before), None)
                 after = os.fstat(handle)
+                state = PathState("file", mode_of(after), size, hash_)
                 if stamp_of(after) == stamp_of(before) and size == after.st_size:
-                    return Known(FileState("file", mode_of(after), size, hash_), self._stamp(after))
+                    return Known(state, self._stamp(after))
                 os.lseek(handle, 0, os.SEEK_SET)
-            return Known(FileState("file", mode_of(after), size, hash_), None)
+            return None if state is None else Known(state, None)
         finally:
             os.close(handle)
 
@@ -135,7 +137,7 @@ def _unreadable(seen: os.stat_result, old: Known | None) -> Known:
     if old is not None and old.state.kind == "file" and old.stamp is not None:
         size, mtime_ns, _, inode = old.stamp
         if (size, mtime_ns, inode) == (seen.st_size, seen.st_mtime_ns, seen.st_ino):
-            return Known(FileState("file", mode_of(seen), size, old.state.content), stamp_of(seen))
+            return Known(PathState("file", mode_of(seen), size, old.state.content), stamp_of(seen))
     return Known(left_out("unreadable", seen), stamp_of(seen))
 
 
@@ -164,7 +166,7 @@ def unpacked(connection: apsw.Connection, hash_: bytes) -> Iterator[bytes]:
         yield zlib.decompress(data) if codec else data
 
 
-def content_of(connection: apsw.Connection, state: FileState) -> bytes | None:
+def content_of(connection: apsw.Connection, state: PathState) -> bytes | None:
     """Give a file's whole content; None where it is not stored, or something else than what its hash says."""
     data = b"".join(unpacked(connection, state.content))
     return data if hashlib.sha256(data).digest() == state.content else None

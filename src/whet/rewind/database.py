@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 import apsw
 import msgspec
 
-from whet.rewind.states import FileState, Known, Stamp, Tree, split
+from whet.rewind.states import Known, PathState, Stamp, Tree, split
 from whet.sqlite.database import DatabaseFile, Layout
 
 OPEN = 1 << 62
@@ -127,7 +127,7 @@ def load(connection: apsw.Connection) -> tuple[int, Tree]:
     ):
         folder, name = split(os.fsdecode(path))
         stamp = (size, mtime_ns, ctime_ns, inode) if ctime_ns else None
-        tree.setdefault(folder, {})[name] = Known(FileState(kind, mode, size, content), stamp)
+        tree.setdefault(folder, {})[name] = Known(PathState(kind, mode, size, content), stamp)
     return version(connection), tree
 
 
@@ -166,13 +166,13 @@ def _stamp_columns(stamp: Stamp | None) -> tuple[int, int, int]:
     return (0, 0, 0) if stamp is None else stamp[1:]
 
 
-def state_at(connection: apsw.Connection, path: str, number: int) -> FileState | None:
+def state_at(connection: apsw.Connection, path: str, number: int) -> PathState | None:
     """Give what a path was in a version; None where it was not there."""
     row = connection.execute(
         "SELECT kind, mode, size, content FROM entries WHERE path = ? AND since <= ? AND until > ?",
         (os.fsencode(path), number, number),
     ).fetchone()
-    return FileState(*row) if row else None
+    return PathState(*row) if row else None
 
 
 def between(connection: apsw.Connection, first: int, last: int) -> set[str]:
@@ -197,12 +197,12 @@ def below_now(connection: apsw.Connection, folder: str) -> list[str]:
     return [os.fsdecode(path) for (path,) in found]
 
 
-def left_out_now(connection: apsw.Connection) -> list[tuple[str, FileState]]:
+def left_out_now(connection: apsw.Connection) -> list[tuple[str, PathState]]:
     """Give what is there now and not recorded."""
     found = connection.execute(
         "SELECT path, kind, mode, size, content FROM entries WHERE until = ? AND kind = 'left_out'", (OPEN,)
     )
-    return [(os.fsdecode(row[0]), FileState(*row[1:])) for row in found]
+    return [(os.fsdecode(row[0]), PathState(*row[1:])) for row in found]
 
 
 def begin_record(connection: apsw.Connection, new: Record, plan: bytes = b"") -> int:

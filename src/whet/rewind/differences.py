@@ -12,7 +12,7 @@ import msgspec
 from whet.rewind import database
 from whet.rewind.contents import content_of
 from whet.rewind.database import Record
-from whet.rewind.states import FileState, shown, why_left_out
+from whet.rewind.states import PathState, shown, why_left_out
 
 _LARGEST_BYTES = 1_000_000
 
@@ -48,7 +48,7 @@ def differences(connection: apsw.Connection, records: Sequence[Record]) -> list[
 
 
 def difference(
-    connection: apsw.Connection, path: str, old: FileState | None, new: FileState | None
+    connection: apsw.Connection, path: str, old: PathState | None, new: PathState | None
 ) -> FileDiff:
     """Give how a path differs."""
     what: Literal["added", "removed", "changed"] = (
@@ -74,7 +74,7 @@ def difference(
     )
 
 
-def _note(old: FileState | None, new: FileState | None) -> str:
+def _note(old: PathState | None, new: PathState | None) -> str:
     for state in (new, old):
         if state is not None and state.kind == "left_out":
             return f"not recorded: {why_left_out(state)}"
@@ -90,13 +90,13 @@ def _note(old: FileState | None, new: FileState | None) -> str:
     return "folder" if kind == "folder" else ""
 
 
-def _mode_note(old: FileState | None, new: FileState | None) -> str:
+def _mode_note(old: PathState | None, new: PathState | None) -> str:
     if old is None or new is None or old.mode == new.mode:
         return ""
     return f"mode {old.mode:o} → {new.mode:o}"
 
 
-def _text(connection: apsw.Connection, state: FileState | None) -> list[str] | None:
+def _text(connection: apsw.Connection, state: PathState | None) -> list[str] | None:
     if state is None:
         return []
     data = content_of(connection, state) if state.size <= _LARGEST_BYTES else None

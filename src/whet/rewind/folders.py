@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from whet.rewind.states import split
@@ -30,7 +30,7 @@ def open_folder(root_fd: int, folder: str) -> int:
 
 
 @contextmanager
-def parent_of(root_fd: int, path: str) -> Iterator[tuple[int, str]]:
+def parent_of(root_fd: int, path: str) -> Generator[tuple[int, str]]:
     """Give the open folder that a path is in, and its name there. Raises OSError."""
     folder, name = split(path)
     handle = open_folder(root_fd, folder)

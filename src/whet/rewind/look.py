@@ -13,7 +13,7 @@ import msgspec
 
 from whet.contract.errors import WhetError
 from whet.rewind.folders import open_for_listing
-from whet.rewind.states import FileState, Known, Tree, joined, left_out, mode_of, split
+from whet.rewind.states import Known, PathState, Tree, joined, left_out, mode_of, split
 
 _KIND_BITS = 0o170000
 _FOLDER_BITS = stat.S_IFDIR
@@ -28,7 +28,7 @@ class Look(msgspec.Struct):
     no reading; what is gone."""
 
     to_read: list[tuple[str, os.stat_result]] = []
-    settled: dict[str, FileState] = {}
+    settled: dict[str, PathState] = {}
     gone: list[str] = []
     paths: int = 0
 
@@ -101,7 +101,7 @@ class Looker:
         if seen.st_dev != self._device:
             state = left_out("another file system", seen)
         else:
-            state = FileState("folder", mode_of(seen), 0, b"")
+            state = PathState("folder", mode_of(seen), 0, b"")
             self._pending.append(path)
         if old is None or old.state != state:
             self._found.settled[path] = state
@@ -130,7 +130,7 @@ class Looker:
         state = self._found.settled.get(folder)
         if state is not None and (old is None or old.state.kind != "folder"):
             told = b"unreadable|" + oct(state.mode).encode()
-            self._found.settled[folder] = FileState("left_out", state.mode, 0, told)
+            self._found.settled[folder] = PathState("left_out", state.mode, 0, told)
 
 
 def below(tree: Tree, folder: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ from whet.rewind import database
 from whet.rewind.contents import content_of, pack
 from whet.rewind.database import Record
 from whet.rewind.merging import merged
-from whet.rewind.states import FileState, split
+from whet.rewind.states import PathState, split
 
 SINCE = "changed since by someone else"
 AT_ONCE = "also changed by another session at the same time"
@@ -29,8 +29,8 @@ class Change(msgspec.Struct, frozen=True):
     """What becomes of one path: None is not there. `merged`: somebody's later change is kept in it."""
 
     path: str
-    now: FileState | None
-    then: FileState | None
+    now: PathState | None
+    then: PathState | None
     merged: bool = False
 
 
@@ -62,7 +62,7 @@ class Planner:
         self._family = frozenset(family)
         self._force = force
         self._plan = Plan()
-        self._reached: dict[str, FileState | None] = {}
+        self._reached: dict[str, PathState | None] = {}
         self._is_merged: set[str] = set()
 
     def plan(self, records: Sequence[Record]) -> Plan:
@@ -107,8 +107,8 @@ class Planner:
             self._refuse(path, SINCE)
 
     def _merge(
-        self, base: FileState | None, mine: FileState | None, other: FileState | None
-    ) -> FileState | None:
+        self, base: PathState | None, mine: PathState | None, other: PathState | None
+    ) -> PathState | None:
         if base is None or mine is None or other is None:
             return None
         if not base.kind == mine.kind == other.kind:
@@ -117,7 +117,7 @@ class Planner:
         if base.content == mine.content or base.content == other.content or mine.content == other.content:
             content = other.content if base.content == mine.content else mine.content
             size = other.size if base.content == mine.content else mine.size
-            return FileState(mine.kind, mode, size, content)
+            return PathState(mine.kind, mode, size, content)
         if base.kind != "file":
             return None
         texts = [self._text(state) for state in (base, mine, other)]
@@ -128,9 +128,9 @@ class Planner:
             return None
         hash_ = hashlib.sha256(joint).digest()
         self._plan.texts[hash_] = joint
-        return FileState("file", mode, len(joint), hash_)
+        return PathState("file", mode, len(joint), hash_)
 
-    def _text(self, state: FileState) -> bytes | None:
+    def _text(self, state: PathState) -> bytes | None:
         return self._plan.texts.get(state.content) or content_of(self._db, state)
 
     def _refuse(self, path: str, why: str, *, can_force: bool = True) -> None:

@@ -11,7 +11,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,7 +34,7 @@ _NAMED = 3
 _ROOM = 0.9
 
 
-class LeftOut(msgspec.Struct, frozen=True):
+class Unrecorded(msgspec.Struct, frozen=True):
     """What is in the workspace and not recorded."""
 
     path: str
@@ -76,7 +76,7 @@ class Workspace:
         return self._file
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> Generator[None]:
         """Keep every other thread and process from recording or changing this workspace meanwhile.
 
         Raises StoreBusy where another one takes too long.
@@ -116,10 +116,10 @@ class Workspace:
             os.close(root_fd)
         return self._store(seen, found.gone)
 
-    def left_out(self) -> list[LeftOut]:
+    def left_out(self) -> list[Unrecorded]:
         """Give what the last look left out."""
         found = self.file.read_now(database.left_out_now)
-        return [LeftOut(shown(path), why_left_out(state), state.size) for path, state in found]
+        return [Unrecorded(shown(path), why_left_out(state), state.size) for path, state in found]
 
     def known(self, path: str) -> Known | None:
         """Give what the last look knows of a path."""
@@ -186,7 +186,7 @@ class Workspace:
         return number
 
 
-def left_out_line(found: Sequence[LeftOut]) -> str:
+def left_out_line(found: Sequence[Unrecorded]) -> str:
     """Say in a line what can't be taken back; empty where that is nothing."""
     if not found:
         return ""

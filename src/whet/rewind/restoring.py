@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 import apsw
 import msgspec
@@ -19,7 +19,7 @@ from whet.rewind.contents import unpacked
 from whet.rewind.folders import open_folder, open_root, parent_of
 from whet.rewind.planning import Change
 from whet.rewind.recorder import Workspace
-from whet.rewind.states import FileState, Known, joined, split
+from whet.rewind.states import Known, PathState, joined, split
 from whet.sqlite.faults import DISK_FULL
 
 _SYNCED_ONE_BY_ONE = 200
@@ -37,7 +37,7 @@ class Restorer:
     """Carries out one plan in a workspace, while `Workspace.alone`; `number` names its temporary files."""
 
     def __init__(self, workspace: Workspace, number: int, modes: Mapping[str, int]) -> None:
-        """`modes` are those that folders have at the end, which an earlier run may have opened for its work."""
+        """`modes` are what folders have at the end; an earlier run may have opened them for its work."""
         self._workspace = workspace
         self._number = number
         self._root_fd = -1
@@ -178,7 +178,7 @@ class Restorer:
         if (seen.st_size, seen.st_mtime_ns, seen.st_ino) != (size, mtime_ns, inode):
             raise WhetError("changed while the rewind was under way")
 
-    def _write(self, folder: int, name: str, then: FileState) -> None:
+    def _write(self, folder: int, name: str, then: PathState) -> None:
         temporary = self._temporary
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=folder)
@@ -214,7 +214,7 @@ class Restorer:
 
 
 @contextlib.contextmanager
-def _opened(root_fd: int, folder: str) -> Iterator[int]:
+def _opened(root_fd: int, folder: str) -> Generator[int]:
     handle = open_folder(root_fd, folder)
     try:
         yield handle
@@ -222,7 +222,7 @@ def _opened(root_fd: int, folder: str) -> Iterator[int]:
         os.close(handle)
 
 
-def _copy(connection: apsw.Connection, state: FileState, handle: int) -> int:
+def _copy(connection: apsw.Connection, state: PathState, handle: int) -> int:
     size = 0
     for piece in unpacked(connection, state.content):
         view = memoryview(piece)
@@ -253,7 +253,7 @@ def _only_mode(change: Change) -> bool:
     )
 
 
-def _is_half_done(state: FileState | None, change: Change) -> bool:
+def _is_half_done(state: PathState | None, change: Change) -> bool:
     """Whether a killed run can have left this: a folder whose mode was opened for the work, or nothing where
     a folder gives way to a file or the reverse."""
     if state is None:

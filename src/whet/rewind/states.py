@@ -16,7 +16,7 @@ Stamp = tuple[int, int, int, int]
 """Size, mtime and ctime in nanoseconds, inode: while they are the same, so is a file's content."""
 
 
-class FileState(msgspec.Struct, frozen=True, gc=False):
+class PathState(msgspec.Struct, frozen=True, gc=False):
     """What one path is. `content` is a file's SHA-256, where a link points to, or why it was left out; a link
     has no mode and a folder no size."""
 
@@ -29,7 +29,7 @@ class FileState(msgspec.Struct, frozen=True, gc=False):
 class Known(msgspec.Struct, frozen=True, gc=False):
     """A state and what told it from others when it was read; None where the next look must read again."""
 
-    state: FileState
+    state: PathState
     stamp: Stamp | None
 
 
@@ -73,12 +73,12 @@ def mode_of(seen: os.stat_result) -> int:
     return stat.S_IMODE(seen.st_mode)
 
 
-def left_out(why: str, seen: os.stat_result) -> FileState:
+def left_out(why: str, seen: os.stat_result) -> PathState:
     """Give the state of what is there and not recorded; a change of it is still seen."""
     told = f"{why}|{seen.st_ino}.{seen.st_size}.{seen.st_mtime_ns}"
-    return FileState("left_out", mode_of(seen), seen.st_size, os.fsencode(told))
+    return PathState("left_out", mode_of(seen), seen.st_size, os.fsencode(told))
 
 
-def why_left_out(state: FileState) -> str:
+def why_left_out(state: PathState) -> str:
     """Give the reason in words."""
     return os.fsdecode(state.content).partition("|")[0]

@@ -18,15 +18,15 @@ from whet.rewind.database import Record
 from whet.rewind.planning import Change, Conflict, Plan, Planner, packed_texts
 from whet.rewind.recorder import Workspace
 from whet.rewind.restoring import Restorer
-from whet.rewind.states import FileState, split
+from whet.rewind.states import PathState, split
 
 _OWNER = 0o700
 
 
 class _Entry(msgspec.Struct, frozen=True, array_like=True):
     path: bytes
-    now: FileState | None
-    then: FileState | None
+    now: PathState | None
+    then: PathState | None
 
 
 class _Journal(msgspec.Struct, frozen=True):
