@@ -18,6 +18,8 @@ def test_a_turn_of_shell_commands_is_taken_back_and_brought_again(tmp_path: Path
             ANSWER,
             shell("echo more >> new; chmod 600 new"),
             ANSWER,
+            ANSWER,
+            ANSWER,
         ]
         async with running(tmp_path, script) as r:
             work = r.app.workspace
@@ -43,6 +45,10 @@ def test_a_turn_of_shell_commands_is_taken_back_and_brought_again(tmp_path: Path
             await r.rewinding.rewind(Point(2), "files", force=False)
             assert fingerprint(work) == middle
             assert len([m for m in r.session.log.messages if m.role == "user"]) == 2
+            await r.turn("third")
+            await r.turn("fourth")
+            notes = [m.note for m in r.session.log.messages if m.role == "user"]
+            assert ["set the workspace's files back" in note for note in notes] == [False, False, True, False]
 
     asyncio.run(main())
 

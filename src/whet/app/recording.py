@@ -9,14 +9,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from whet.agent.session import CallRound, Session, TurnObserver
 from whet.clock import Clock
 from whet.config.paths import Home
 from whet.config.schema import RewindSettings
 from whet.contract.errors import WhetError
 from whet.contract.events import Emit, Notice
+from whet.contract.messages import Message
 from whet.contract.tools import Tool
 from whet.lanes import ToolPool
+from whet.store import rewinds, sessions
+from whet.store.database import StateDatabase
 
 if TYPE_CHECKING:
     from whet.rewind.recorder import Workspace
@@ -24,6 +29,10 @@ if TYPE_CHECKING:
 _CHANGING = {"write", "execute"}
 _ELSEWHERE = {"notes", "skills", "templates"}
 """Tags of tools that write in Whet's home and nowhere else."""
+_SET_BACK = (
+    "The person has set the workspace's files back since: what calls changed from turn {turn} on may be gone."
+    " Read files again before you rely on them."
+)
 _MB = 1_000_000
 _MOST_OPEN = 16
 
@@ -76,6 +85,16 @@ class RecordingObserver(TurnObserver):
         self._told: set[str] = set()
         self._given_up = False
 
+    async def before(self, session: Session, message: Message) -> Message:
+        """Tell the model that files were taken back without its conversation: what it read of them is old."""
+        db, key = session.log.writer.db, session.log.live.key
+        turns = db.read_now(lambda connection: rewinds.untold(connection, key))
+        if not turns:
+            return message
+        await db.write(lambda connection: rewinds.tell(connection, key))
+        told = _SET_BACK.format(turn=min(turns))
+        return msgspec.structs.replace(message, note=f"{message.note}\n{told}".strip())
+
     async def before_calls(self, session: Session, step: CallRound, emit: Emit) -> object:
         """Record what is there; gives the record's number, None where nothing is recorded."""
         if self._given_up or not any(may_change_files(tool) for tool in step.tools):
@@ -124,6 +143,21 @@ class RecordingObserver(TurnObserver):
         if text not in self._told:
             self._told.add(text)
             emit(Notice(text))
+
+
+def forget_deleted(home: Home, database: StateDatabase, clock: Clock) -> int:
+    """Take away what was recorded for sessions that are deleted; gives how many steps that were.
+
+    Raises StoreError.
+    """
+    if not home.rewind.is_dir():
+        return 0
+    from whet.rewind.forgetting import forget_all_but  # noqa: PLC0415 - few homes delete, and seldom
+
+    def existing(ids: set[str]) -> set[str]:
+        return database.read_now(lambda db: sessions.existing(db, ids))
+
+    return forget_all_but(home.rewind, existing, clock)
 
 
 def _said(error: WhetError | OSError) -> str:

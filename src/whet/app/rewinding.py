@@ -70,8 +70,8 @@ def parse_point(text: str) -> Point | None:
 
 def parse_target(text: str) -> tuple[str, Point | None]:
     """Split SESSION[:TURN[.STEP]]; a title may hold a colon."""
-    name, _, rest = text.rpartition(":")
-    point = parse_point(rest) if name else None
+    name, colon, rest = text.rpartition(":")
+    point = parse_point(rest) if colon else None
     return (name, point) if point is not None else (text, None)
 
 

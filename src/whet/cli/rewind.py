@@ -37,15 +37,15 @@ T = TypeVar("T")
     "--both", "parts", flag_value="both", default=True, help="Files and conversation (the default)."
 )
 @click.option("--undo", is_flag=True, help="Take the last rewind of the session back.")
-@click.option("--force", "--theirs", "force", is_flag=True, help="Also set back what others changed since.")
+@click.option("--force", "--theirs", "force", is_flag=True, help="Also set back what others changed.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @json_option
 @click.pass_obj
 def rewind(home: Home, target: str, parts: Parts, **flags: bool) -> None:
     """Go back to before a turn, or a step of it. Without one: list the points that there are.
 
-    What you changed yourself since is kept: merged where your lines and the agent's are apart, else left as it
-    is and listed. A rewind is a step of its own: --undo takes it back.
+    What you changed yourself since is kept: merged where your lines and the agent's are apart, else left as
+    it is and listed. A rewind is a step of its own: --undo takes it back.
 
     \b
     whet rewind 01JD            the points of a session

@@ -78,6 +78,17 @@ class RecordFile(DatabaseFile):
         wal_limit_bytes=64_000_000,
     )
 
+    def compact(self) -> None:
+        """Write the file anew without what was deleted; where somebody else uses it, SQLite does so later."""
+        connection = self._connect()
+        try:
+            connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except apsw.BusyError:
+            pass
+        finally:
+            connection.close()
+
 
 class Record(msgspec.Struct, frozen=True):
     """One step, or one rewind: the versions before and after it."""
@@ -232,6 +243,11 @@ def records(connection: apsw.Connection, session: str, first: int = 0) -> list[R
     """Give a session's steps and rewinds from number `first` on, oldest first."""
     found = connection.execute(f"{_RECORD} WHERE session = ? AND id >= ? ORDER BY id", (session, first))
     return [Record(*row) for row in found]
+
+
+def sessions(connection: apsw.Connection) -> set[str]:
+    """Give the sessions that have records here."""
+    return {row[0] for row in connection.execute("SELECT DISTINCT session FROM records")}
 
 
 def records_since(connection: apsw.Connection, first_version: int) -> list[Record]:

@@ -32,8 +32,15 @@ def prune(file: RecordFile, limits: RecordLimits, now_ms: int) -> int:
 
 
 def forget(file: RecordFile, sessions: Collection[str]) -> int:
-    """Take away the records of sessions, and what only they held."""
-    return sum(file.write_now(partial(_drop, where="session = ?", value=one)) for one in sessions)
+    """Take away the records of sessions, and what only they held; where no record is left, everything.
+
+    The file is written anew, so that nothing of it is left in it. Hold the workspace's lock meanwhile.
+    """
+    gone = sum(file.write_now(partial(_drop, where="session = ?", value=one)) for one in sessions)
+    if gone:
+        file.write_now(_empty_if_unused)
+        file.compact()
+    return gone
 
 
 def _middle(connection: apsw.Connection) -> int | None:
@@ -51,6 +58,13 @@ def _drop(connection: apsw.Connection, where: str, value: int | str) -> int:
     if count:
         _collect(connection)
     return count
+
+
+def _empty_if_unused(connection: apsw.Connection) -> None:
+    if connection.execute("SELECT 1 FROM records LIMIT 1").fetchone() is None:
+        for table in ("entries", "parts", "blobs"):
+            connection.execute(f"DELETE FROM {table}")
+        database.set_fact(connection, "version", database.version(connection) + 1)
 
 
 def _collect(connection: apsw.Connection) -> None:

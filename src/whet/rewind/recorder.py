@@ -81,14 +81,8 @@ class Workspace:
 
         Raises StoreBusy where another one takes too long.
         """
-        with self._lock:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                _wait_for(handle)
-                yield
-            finally:
-                os.close(handle)
+        with self._lock, locked(self._folder):
+            yield
 
     def note(self, new: Record, plan: bytes = b"") -> int:
         """Store the beginning of a step or a rewind; gives the record's number. Durable on return."""
@@ -184,6 +178,18 @@ class Workspace:
             self._tree.setdefault(folder, {})[name] = new
         self._version = number
         return number
+
+
+@contextmanager
+def locked(folder: Path) -> Generator[None]:
+    """Hold the lock of one workspace's record. Raises StoreBusy where another process holds it too long."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _wait_for(handle)
+        yield
+    finally:
+        os.close(handle)
 
 
 def left_out_line(found: Sequence[Unrecorded]) -> str:

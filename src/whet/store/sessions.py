@@ -395,6 +395,13 @@ def _freeze(connection: apsw.Connection, text: str) -> int:
     return connection.last_insert_rowid()
 
 
+def existing(connection: apsw.Connection, ids: set[str]) -> set[str]:
+    """Give those of `ids` that are sessions."""
+    return {
+        id_ for id_ in ids if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (id_,)).fetchone()
+    }
+
+
 def _family(connection: apsw.Connection, session_id: str) -> list[int]:
     """Give the keys of a session and of everything that was started from it."""
     found = connection.execute(
