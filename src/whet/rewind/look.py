@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from whet.contract.errors import WhetError
 from whet.rewind.folders import open_for_listing
 from whet.rewind.states import Known, PathState, Tree, joined, left_out, mode_of, split
+from whet.rewind.watching import FolderWatch
 
 _KIND_BITS = 0o170000
 _FOLDER_BITS = stat.S_IFDIR
@@ -21,6 +22,10 @@ _FOLDER_BITS = stat.S_IFDIR
 
 class WorkspaceTooLarge(WhetError):
     """The workspace has more paths than are recorded."""
+
+
+class LookIsShort(Exception):
+    """A short look met what only a whole one can judge."""
 
 
 class Look(msgspec.Struct):
@@ -36,8 +41,12 @@ class Look(msgspec.Struct):
 class Looker:
     """Looks at one workspace. `skipped` are folders that are not a part of it, by path: Whet's home."""
 
-    def __init__(self, root_fd: int, tree: Tree, skipped: frozenset[str], most_paths: int) -> None:
+    def __init__(
+        self, root_fd: int, tree: Tree, skipped: frozenset[str], most_paths: int, watch: FolderWatch
+    ) -> None:
         self._root_fd = root_fd
+        self._watch = watch
+        self._is_short = False
         self._device = os.fstat(root_fd).st_dev
         self._tree = tree
         self._skipped = skipped
@@ -47,6 +56,7 @@ class Looker:
 
     def look(self) -> Look:
         """Give what differs. Raises WorkspaceTooLarge, and OSError where the workspace itself is gone."""
+        self._watch.begin()
         self._list("")
         while self._pending:
             folder = self._pending.pop()
@@ -58,11 +68,23 @@ class Looker:
                 self._assume(folder)
         return self._found
 
+    def look_in(self, folders: Iterable[str]) -> Look:
+        """Give what differs in these folders, whose own folders are as they were.
+
+        Raises LookIsShort, and OSError where one can't be listed.
+        """
+        self._is_short = True
+        for folder in folders:
+            self._list(folder)
+        return self._found
+
     def _list(self, folder: str) -> None:
         known, found = self._tree.get(folder, {}), self._found
         handle = open_for_listing(self._root_fd, folder)
         names: list[str] = []
         try:
+            if not self._is_short:
+                self._watch.add(folder, handle)
             with os.scandir(handle) as listing:
                 for item in listing:
                     name = item.name
@@ -102,11 +124,16 @@ class Looker:
             state = left_out("another file system", seen)
         else:
             state = PathState("folder", mode_of(seen), 0, b"")
-            self._pending.append(path)
+            if not self._is_short:
+                self._pending.append(path)
         if old is None or old.state != state:
+            if self._is_short:
+                raise LookIsShort
             self._found.settled[path] = state
 
     def _changed(self, path: str, seen: os.stat_result, old: Known | None) -> None:
+        if self._is_short and (seen.st_nlink > 1 or (old is not None and old.state.kind == "folder")):
+            raise LookIsShort  # it has changed under its other names, too
         if old is not None and old.state.kind == "folder":
             self._forget_below(path)
         if stat.S_ISREG(seen.st_mode) or stat.S_ISLNK(seen.st_mode):

@@ -24,13 +24,15 @@ from whet.rewind import database
 from whet.rewind.contents import Contents
 from whet.rewind.database import Record, RecordFile
 from whet.rewind.folders import open_root
-from whet.rewind.look import Look, Looker
+from whet.rewind.look import Look, Looker, LookIsShort
 from whet.rewind.pruning import prune
-from whet.rewind.states import Known, RecordLimits, Tree, shown, split, why_left_out
+from whet.rewind.states import Known, RecordLimits, Tree, joined, shown, split, why_left_out
+from whet.rewind.watching import FolderWatch
 
 _PATIENCE_S = 60.0
 _POLL_S = 0.05
 _NAMED = 3
+_WHOLE_AFTER_S = 60.0
 _ROOM = 0.9
 
 
@@ -56,6 +58,9 @@ class Workspace:
         self._file: RecordFile | None = None
         self._tree: Tree = {}
         self._version = -1
+        self._watch = FolderWatch(self.root)
+        self._looked_s = -_WHOLE_AFTER_S
+        self._turn = ("", 0)
 
     @property
     def exists(self) -> bool:
@@ -84,31 +89,26 @@ class Workspace:
         with self._lock, locked(self._folder):
             yield
 
+    def enter(self, session: str, turn: int) -> bool:
+        """Note whose step begins; gives whether the last one was of the same turn."""
+        before, self._turn = self._turn, (session, turn)
+        return before == self._turn
+
     def note(self, new: Record, plan: bytes = b"") -> int:
         """Store the beginning of a step or a rewind; gives the record's number. Durable on return."""
         return self.file.write_now(lambda db: database.begin_record(db, new, plan))
 
-    def look(self) -> int:
+    def look(self, *, short: bool = False) -> int:
         """Bring the record up to date, while `alone`; gives the version that holds now. Durable on return.
 
-        Raises WorkspaceTooLarge, NotFound without the workspace, StoreError.
+        `short`: where the kernel has told what changed since the last look, look only there. Raises
+        WorkspaceTooLarge, NotFound without the workspace, StoreError.
         """
-        self._refresh()
-        began_ns = time.time_ns()
         try:
-            root_fd = open_root(self.root)
-        except OSError as error:
-            raise NotFound(f"the workspace {self.root} can't be opened: {error.strerror}") from error
-        try:
-            found = Looker(root_fd, self._tree, self._skipped, self.limits.paths).look()
-            if not (found.to_read or found.settled or found.gone):
-                return self._version
-            contents = Contents(self.file, root_fd, began_ns, self._budget())
-            seen = self._read(contents, found)
-            contents.flush()
-        finally:
-            os.close(root_fd)
-        return self._store(seen, found.gone)
+            return self._look_and_store(short=short)
+        except BaseException:
+            self._watch.close()  # what it has told is not stored
+            raise
 
     def left_out(self) -> list[Unrecorded]:
         """Give what the last look left out."""
@@ -120,16 +120,55 @@ class Workspace:
         folder, name = split(path)
         return self._tree.get(folder, {}).get(name)
 
+    def paths_in(self, folder: str) -> list[str]:
+        """Give the paths that the last look found in a folder."""
+        return [joined(folder, name) for name in self._tree.get(folder, {})]
+
     def close(self) -> None:
         """Close the file."""
+        self._watch.close()
         if self._file is not None:
             self._file.close()
             self._file = None
 
-    def _refresh(self) -> None:
-        """Take in what another process recorded."""
-        if self._version != self.file.read_now(database.version):
-            self._version, self._tree = self.file.read_now(database.load)
+    def _look_and_store(self, *, short: bool) -> int:
+        is_known = self._refresh()
+        began_ns = time.time_ns()
+        try:
+            root_fd = open_root(self.root)
+        except OSError as error:
+            raise NotFound(f"the workspace {self.root} can't be opened: {error.strerror}") from error
+        try:
+            found = self._look(root_fd, short=short and is_known)
+            if not (found.to_read or found.settled or found.gone):
+                return self._version
+            contents = Contents(self.file, root_fd, began_ns, self._budget())
+            seen = self._read(contents, found)
+            contents.flush()
+        finally:
+            os.close(root_fd)
+        return self._store(seen, found.gone)
+
+    def _refresh(self) -> bool:
+        """Take in what another process recorded; gives whether there was nothing."""
+        if self._version == self.file.read_now(database.version):
+            return True
+        self._version, self._tree = self.file.read_now(database.load)
+        return False
+
+    def _look(self, root_fd: int, *, short: bool) -> Look:
+        now_s = self.clock.monotonic_s()
+        changed = self._watch.changed()
+        if short and changed is not None and now_s - self._looked_s < _WHOLE_AFTER_S:
+            try:
+                return self._looker(root_fd).look_in(changed)
+            except (LookIsShort, OSError):
+                pass  # a whole look knows
+        self._looked_s = now_s
+        return self._looker(root_fd).look()
+
+    def _looker(self, root_fd: int) -> Looker:
+        return Looker(root_fd, self._tree, self._skipped, self.limits.paths, self._watch)
 
     def _budget(self) -> int:
         """Give how much may be added; old records go where it is little."""
@@ -167,7 +206,7 @@ class Workspace:
             return database.advance(db, changed, gone) if changed or gone else self._version
 
         if not changed and not gone and not any(new.stamp for _, new in same):
-            return self._version
+            return self._version  # only files that are too new to be sure of
         number = self.file.write_now(work)
         for path in gone:
             folder, name = split(path)

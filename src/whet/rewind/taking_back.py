@@ -48,7 +48,8 @@ def begin_step(workspace: Workspace, session: str, turn: int, step: int) -> tupl
     off before, which is finished first."""
     with workspace.alone():
         finished = _finish(workspace)
-        before = workspace.look()
+        is_same = workspace.enter(session, turn)
+        before = workspace.look(short=is_same)
         new = Record(0, session, turn, step, "step", before, before, workspace.clock.unix_ms())
         return workspace.note(new), finished
 
@@ -56,7 +57,7 @@ def begin_step(workspace: Workspace, session: str, turn: int, step: int) -> tupl
 def end_step(workspace: Workspace, record: int) -> None:
     """Record the workspace after a step."""
     with workspace.alone():
-        after = workspace.look()
+        after = workspace.look(short=True)
         workspace.file.write_now(lambda db: database.end_record(db, record, after))
 
 
