@@ -44,6 +44,7 @@ class Restorer:
         self._done = Restored()
         self._modes: dict[str, int] = dict(modes)
         self._entered: set[str] = set()
+        self._touched: set[str] = set()
         self._synced_one_by_one = True
 
     def restore(self, changes: Sequence[Change]) -> Restored:
@@ -63,9 +64,8 @@ class Restorer:
             )
             for change in made:
                 self._try(change, self._make)
+            self._sync()
             self._set_modes()
-            if not self._synced_one_by_one:
-                os.sync()
         finally:
             os.close(self._root_fd)
         self._done.paths = len({one.path for one in todo} - self._done.failed.keys())
@@ -143,7 +143,7 @@ class Restorer:
                     os.unlink(name, dir_fd=folder)
             except FileNotFoundError:
                 return
-            self._sync(folder)
+            self._touched.add(split(change.path)[0])
 
     def _make(self, change: Change) -> None:
         then = change.then
@@ -163,7 +163,7 @@ class Restorer:
                     os.chmod(name, then.mode, dir_fd=folder)
                 else:
                     self._write(folder, name, then)
-            self._sync(folder)
+            self._touched.add(split(change.path)[0])
 
     def _refuse_if_moved(self, folder: int, name: str, change: Change) -> None:
         """Raise WhetError where a file is not the one that the look saw a moment ago."""
@@ -208,9 +208,17 @@ class Restorer:
                 if stat.S_ISDIR(seen.st_mode) and stat.S_IMODE(seen.st_mode) != mode:
                     os.chmod(name, mode, dir_fd=folder)
 
-    def _sync(self, folder: int) -> None:
-        if self._synced_one_by_one:
-            os.fsync(folder)
+    def _sync(self) -> None:
+        """Put the names on the disk; the contents are there, where they are few."""
+        if not self._synced_one_by_one:
+            os.sync()
+            return
+        for path in self._touched:
+            with (
+                contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError),
+                _opened(self._root_fd, path) as handle,
+            ):
+                os.fsync(handle)
 
 
 @contextlib.contextmanager
