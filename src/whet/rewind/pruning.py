@@ -18,11 +18,14 @@ _DAY_MS = 86_400_000
 _KEPT = 0.7
 
 
+def prune_old(file: RecordFile, limits: RecordLimits, now_ms: int) -> int:
+    """Take away what is older than the limits allow; gives how many records went."""
+    return file.write_now(partial(_drop, where="at_ms < ?", value=now_ms - limits.days * _DAY_MS))
+
+
 def prune(file: RecordFile, limits: RecordLimits, now_ms: int) -> int:
-    """Take away what is older than the limits allow; then the older half, until there is room. Gives how many
-    records went."""
-    oldest_ms = now_ms - limits.days * _DAY_MS
-    gone = file.write_now(lambda db: _drop(db, "at_ms < ?", oldest_ms))
+    """Take away what is too old; then the older half, until there is room. Gives how many records went."""
+    gone = prune_old(file, limits, now_ms)
     while file.read_now(database.used_bytes) > limits.total_bytes * _KEPT:
         middle = file.read_now(_middle)
         if middle is None:

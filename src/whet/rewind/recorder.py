@@ -25,7 +25,7 @@ from whet.rewind.contents import Contents
 from whet.rewind.database import Record, RecordFile
 from whet.rewind.folders import open_root
 from whet.rewind.look import Look, Looker, LookIsShort
-from whet.rewind.pruning import prune
+from whet.rewind.pruning import prune, prune_old
 from whet.rewind.states import Known, RecordLimits, Tree, joined, shown, split, why_left_out
 from whet.rewind.watching import FolderWatch
 
@@ -61,6 +61,7 @@ class Workspace:
         self._watch = FolderWatch(self.root)
         self._looked_s = -_WHOLE_AFTER_S
         self._turn = ("", 0)
+        self._is_pruned = False
 
     @property
     def exists(self) -> bool:
@@ -171,7 +172,10 @@ class Workspace:
         return Looker(root_fd, self._tree, self._skipped, self.limits.paths, self._watch)
 
     def _budget(self) -> int:
-        """Give how much may be added; old records go where it is little."""
+        """Give how much may be added; records past their age go, and more where there is little room."""
+        if not self._is_pruned:
+            self._is_pruned = True
+            prune_old(self.file, self.limits, self.clock.unix_ms())
         used = self.file.read_now(database.used_bytes)
         if used > self.limits.total_bytes * _ROOM:
             prune(self.file, self.limits, self.clock.unix_ms())
