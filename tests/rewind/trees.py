@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import random
@@ -21,27 +22,34 @@ def workspace(folder: Path, limits: RecordLimits | None = None) -> Workspace:
 
 
 def fingerprint(root: Path) -> dict[bytes, tuple[object, ...]]:
-    """Give everything that a rewind promises of a tree: kinds, modes, contents, targets of links."""
+    """Give everything that a rewind promises of a tree: kinds, modes, contents, targets of links.
+
+    What is locked for who runs this is told by its mode alone.
+    """
     found: dict[bytes, tuple[object, ...]] = {}
     stack = [os.fsencode(root)]
     while stack:
-        folder = stack.pop()
-        for item in os.scandir(folder):
-            seen = item.stat(follow_symlinks=False)
-            path = os.path.relpath(item.path, os.fsencode(root))
-            if item.is_symlink():
-                found[path] = ("link", os.readlink(item.path))
-            elif item.is_dir(follow_symlinks=False):
-                found[path] = ("folder", stat.S_IMODE(seen.st_mode))
-                stack.append(item.path)
-            else:
-                with open(item.path, "rb") as file:
-                    found[path] = (
-                        "file",
-                        stat.S_IMODE(seen.st_mode),
-                        hashlib.sha256(file.read()).hexdigest(),
-                    )
+        with contextlib.suppress(PermissionError):
+            for item in os.scandir(stack.pop()):
+                path = os.path.relpath(item.path, os.fsencode(root))
+                seen = item.stat(follow_symlinks=False)
+                mode = stat.S_IMODE(seen.st_mode)
+                if item.is_symlink():
+                    found[path] = ("link", os.readlink(item.path))
+                elif item.is_dir(follow_symlinks=False):
+                    found[path] = ("folder", mode)
+                    stack.append(item.path)
+                else:
+                    found[path] = ("file", mode, _digest(item.path))
     return found
+
+
+def _digest(path: bytes) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except PermissionError:
+        return "locked"
 
 
 def fill(root: Path, rng: random.Random) -> None:

@@ -13,10 +13,11 @@ import zlib
 from collections.abc import Iterator
 
 import apsw
+import msgspec
 
 from whet.rewind import database
 from whet.rewind.database import RecordFile
-from whet.rewind.folders import parent_of
+from whet.rewind.folders import lock, parent_of, unlock
 from whet.rewind.states import Known, PathState, left_out, mode_of, stamp_of
 
 _PART_BYTES = 4_000_000
@@ -51,9 +52,24 @@ class Contents:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except PermissionError:
-            return _unreadable(seen, old)
+            return self._read_locked(path, seen, most_bytes, old)
         except OSError as error:
             return Known(left_out(f"can't be read: {error.strerror}", seen), stamp_of(seen))
+
+    def _read_locked(
+        self, path: str, seen: os.stat_result, most_bytes: int, old: Known | None
+    ) -> Known | None:
+        """Read a file that keeps its owner out."""
+        mode = unlock(self._root_fd, path, stat.S_IRUSR)
+        if mode is None:
+            return _unreadable(seen, old)
+        try:
+            found = self.read(path, seen, most_bytes, old)
+        finally:
+            lock(self._root_fd, path, mode)
+        if found is None or found.state.kind != "file":
+            return found
+        return Known(msgspec.structs.replace(found.state, mode=mode), None)
 
     def flush(self) -> None:
         """Store what was read; durable on return."""

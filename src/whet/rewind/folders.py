@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from whet.rewind.states import split
 
@@ -38,6 +39,28 @@ def parent_of(root_fd: int, path: str) -> Generator[tuple[int, str]]:
         yield handle, name
     finally:
         os.close(handle)
+
+
+def unlock(root_fd: int, path: str, bits: int) -> int | None:
+    """Let the owner of a file or folder, who we are, in with `bits`; gives the mode to set again, None where
+    that is not ours to do."""
+    try:
+        with parent_of(root_fd, path) as (folder, name):
+            seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            mode = stat.S_IMODE(seen.st_mode)
+            is_plain = stat.S_ISREG(seen.st_mode) or stat.S_ISDIR(seen.st_mode)
+            if seen.st_uid != os.geteuid() or not is_plain or mode & bits == bits:
+                return None
+            os.chmod(name, mode | bits, dir_fd=folder)
+            return mode
+    except OSError:
+        return None
+
+
+def lock(root_fd: int, path: str, mode: int) -> None:
+    """Set a mode again that `unlock` gave."""
+    with suppress(OSError), parent_of(root_fd, path) as (folder, name):
+        os.chmod(name, mode, dir_fd=folder)
 
 
 def open_for_listing(root_fd: int, folder: str) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from whet.contract.errors import WhetError
-from whet.rewind.folders import open_for_listing
+from whet.rewind.folders import open_for_listing, unlock
 from whet.rewind.states import Known, PathState, Tree, joined, left_out, mode_of, split
 from whet.rewind.watching import FolderWatch
 
@@ -47,6 +47,7 @@ class Looker:
         self._root_fd = root_fd
         self._watch = watch
         self._is_short = False
+        self.unlocked: dict[str, int] = {}
         self._device = os.fstat(root_fd).st_dev
         self._tree = tree
         self._skipped = skipped
@@ -65,8 +66,24 @@ class Looker:
             except (FileNotFoundError, NotADirectoryError):
                 self._forget(folder)  # it went while we looked; it will be seen to be gone
             except OSError:
-                self._assume(folder)
+                self._list_locked(folder)
         return self._found
+
+    def _list_locked(self, folder: str) -> None:
+        """List a folder that keeps its owner out; it stays open until the look's contents are read."""
+        mode = unlock(self._root_fd, folder, stat.S_IRWXU)
+        if mode is None:
+            return self._assume(folder)
+        self.unlocked[folder] = mode
+        try:
+            self._list(folder)
+        except OSError:
+            self._assume(folder)
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._found, self._is_short = Look(), False
+        self._pending.clear()
 
     def look_in(self, folders: Iterable[str]) -> Look:
         """Give what differs in these folders, whose own folders are as they were.

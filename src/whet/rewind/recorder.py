@@ -23,7 +23,7 @@ from whet.contract.errors import NotFound, StoreBusy
 from whet.rewind import database
 from whet.rewind.contents import Contents
 from whet.rewind.database import Record, RecordFile
-from whet.rewind.folders import open_root
+from whet.rewind.folders import lock, open_root
 from whet.rewind.look import Look, Looker, LookIsShort
 from whet.rewind.pruning import prune, prune_old
 from whet.rewind.states import Known, RecordLimits, Tree, joined, shown, split, why_left_out
@@ -139,14 +139,17 @@ class Workspace:
             root_fd = open_root(self.root)
         except OSError as error:
             raise NotFound(f"the workspace {self.root} can't be opened: {error.strerror}") from error
+        looker = self._looker(root_fd)
         try:
-            found = self._look(root_fd, short=short and is_known)
+            found = self._look(looker, short=short and is_known)
             if not (found.to_read or found.settled or found.gone):
                 return self._version
             contents = Contents(self.file, root_fd, began_ns, self._budget())
             seen = self._read(contents, found)
             contents.flush()
         finally:
+            for path, mode in reversed(looker.unlocked.items()):
+                lock(root_fd, path, mode)
             os.close(root_fd)
         return self._store(seen, found.gone)
 
@@ -157,16 +160,16 @@ class Workspace:
         self._version, self._tree = self.file.read_now(database.load)
         return False
 
-    def _look(self, root_fd: int, *, short: bool) -> Look:
+    def _look(self, looker: Looker, *, short: bool) -> Look:
         now_s = self.clock.monotonic_s()
         changed = self._watch.changed()
         if short and changed is not None and now_s - self._looked_s < _WHOLE_AFTER_S:
             try:
-                return self._looker(root_fd).look_in(changed)
+                return looker.look_in(changed)
             except (LookIsShort, OSError):
-                pass  # a whole look knows
+                looker.forget()  # a whole look knows
         self._looked_s = now_s
-        return self._looker(root_fd).look()
+        return looker.look()
 
     def _looker(self, root_fd: int) -> Looker:
         return Looker(root_fd, self._tree, self._skipped, self.limits.paths, self._watch)
