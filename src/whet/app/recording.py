@@ -6,6 +6,7 @@ person reads that it can't be taken back.
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ _SET_BACK = (
     "The person has set the workspace's files back since: what calls changed from turn {turn} on may be gone."
     " Read files again before you rely on them."
 )
+_SILENT_S = 2.0
 _MB = 1_000_000
 _MOST_OPEN = 16
 
@@ -109,7 +111,10 @@ class RecordingObserver(TurnObserver):
             return number, left_out_line(workspace.left_out()), finished is not None
 
         try:
-            number, line, finished = await self._recordings.pool.run(begin)
+            recording = asyncio.ensure_future(self._recordings.pool.run(begin))
+            if not (await asyncio.wait({recording}, timeout=_SILENT_S))[0]:
+                self._tell(emit, "recording the workspace, so that what this step does can be taken back ...")
+            number, line, finished = await recording
         except WorkspaceTooLarge as error:
             self._given_up = True
             self._tell(

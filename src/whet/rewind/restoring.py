@@ -79,7 +79,7 @@ class Restorer:
         except OSError as error:
             if error.errno in DISK_FULL:
                 raise StoreFull(
-                    "no space is left to restore the files", hint="free some, then: whet rewind --finish"
+                    "no space is left to restore the files", hint="free some, then: whet rewind"
                 ) from error
             self._done.failed[change.path] = error.strerror or str(error)
         except WhetError as error:
