@@ -97,7 +97,7 @@ def run(runs: int, full: bool) -> list[Row]:
                 f"rewind-{files}",
                 f"recording a step before and after it, {files:,} files, nothing changed, CPU",
                 f"≤ {goal_ms:.0f} ms",
-                f"{found['step']:.1f} ms ({found['whole']:.0f} ms for a turn's first)",
+                f"{found['step']:.1f} ms",
                 git,
                 found["step"] <= goal_ms,
                 "python -m benchmarks rewind",
@@ -111,6 +111,17 @@ def run(runs: int, full: bool) -> list[Row]:
                     f" a rewind of {files // 10:,} deleted files {found['restore']:,.0f} ms",
                     "a turn's first step looks at every file, later ones where the kernel heard of changes",
                 ],
+            )
+        )
+        rows.append(
+            Row(
+                f"rewind-first-{files}",
+                f"the same for the first step of a turn, which looks at every file, {files:,} files, CPU",
+                f"≤ {goal_ms:.0f} ms",
+                f"{found['whole']:.0f} ms",
+                git,
+                found["whole"] <= goal_ms,
+                "python -m benchmarks rewind",
             )
         )
     return rows
