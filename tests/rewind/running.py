@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -71,7 +71,7 @@ class Running:
 @asynccontextmanager
 async def running(
     folder: Path, script: Sequence[ScriptedReply], rewind: RewindSettings | None = None
-) -> AsyncIterator[Running]:
+) -> AsyncGenerator[Running]:
     """Give a session in `folder`/work with its home in `folder`/home, where every call is allowed."""
     (folder / "work").mkdir(exist_ok=True)
     with PracticeServer(script=list(script)) as server:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import random
 import stat
+import subprocess
 from pathlib import Path
 
 from whet.clock import SystemClock
@@ -107,4 +108,4 @@ def script(rng: random.Random) -> str:
 
 def unlock(root: Path) -> None:
     """Make a tree removable again."""
-    os.system(f"chmod -R u+rwX {root} 2>/dev/null")
+    subprocess.run(["chmod", "-R", "u+rwX", str(root)], capture_output=True, check=False)
