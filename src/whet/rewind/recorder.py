@@ -212,6 +212,11 @@ class Workspace:
                 database.restamp(db, [(path, new.stamp) for path, new in same])
             return database.advance(db, changed, gone) if changed or gone else self._version
 
+        for path, new in same:
+            folder, name = split(path)
+            self._tree[folder][name] = (
+                new  # also where nothing is stored: what is compared must be what is there
+            )
         if not changed and not gone and not any(new.stamp for _, new in same):
             return self._version  # only files that are too new to be sure of
         number = self.file.write_now(work)
