@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import difflib
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 
-from whet.agent.interruption import TurnClock
-from whet.agent.session import Session
+from whet.agent.interruption import TurnClock, shielded
+from whet.agent.session import CallRound, Session
 from whet.contract.changes import TextChange, call_digest, changes_digest
 from whet.contract.errors import StoreError, ToolError
 from whet.contract.events import Emit, EndReason, ToolFinished, ToolProgress, ToolStarted
@@ -85,13 +86,32 @@ async def dispatch(session: Session, turn: TurnRecord, emit: Emit, clock: TurnCl
 async def _run_all(
     session: Session, turn: TurnRecord, planned: Sequence[PlannedCall], emit: Emit, clock: TurnClock
 ) -> None:
-    for batch in _batches(planned):
-        try:
-            async with asyncio.TaskGroup() as group:
-                for item in batch:
-                    group.create_task(_run_one(session, turn, item, emit, clock))
-        except* StoreError as errors:
-            raise errors.exceptions[0] from None
+    async with _observed(session, turn, planned, emit):
+        for batch in _batches(planned):
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for item in batch:
+                        group.create_task(_run_one(session, turn, item, emit, clock))
+            except* StoreError as errors:
+                raise errors.exceptions[0] from None
+
+
+@asynccontextmanager
+async def _observed(
+    session: Session, turn: TurnRecord, planned: Sequence[PlannedCall], emit: Emit
+) -> AsyncGenerator[None]:
+    """Let the observers see calls of a step before they run and after they have ended."""
+    running = [item for item in planned if isinstance(item, RunnableCall)]
+    if not running:
+        yield
+        return
+    calls = CallRound(turn.number, running[0].open_call.step, [item.question.tool for item in running])
+    seen = [(observer, await observer.before_calls(session, calls, emit)) for observer in session.observers]
+    try:
+        yield
+    finally:
+        for observer, token in reversed(seen):
+            await shielded(observer.after_calls(session, token, emit))
 
 
 def _batches(planned: Sequence[PlannedCall]) -> list[list[PlannedCall]]:

@@ -15,7 +15,7 @@ import apsw
 import msgspec
 
 from whet.clock import Clock
-from whet.contract.events import EndReason, TurnEnd
+from whet.contract.events import Emit, EndReason, TurnEnd
 from whet.contract.messages import ImagePart, Message, Part, TextPart, Usage
 from whet.contract.protocols import Context, Gate, ModelInfo, ModelLink, Person
 from whet.contract.tools import Buffers, Tool
@@ -62,6 +62,14 @@ class Inbox:
         return left
 
 
+class CallRound(msgspec.Struct, frozen=True):
+    """The calls of one step that are about to run, by their tools."""
+
+    turn: int
+    step: int
+    tools: Sequence[Tool]
+
+
 class TurnObserver:
     """Takes part in the turns of sessions; every hook does nothing unless it is overridden, and none raises.
 
@@ -76,6 +84,14 @@ class TurnObserver:
     def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
         """Give what the transaction that ends the turn does besides; it can store rows and queue jobs."""
         return nothing
+
+    async def before_calls(self, session: Session, step: CallRound, emit: Emit) -> object:
+        """See which calls of a step the gate allowed, before the first of them runs; what is given comes back
+        in `after_calls`."""
+        return None
+
+    async def after_calls(self, session: Session, token: object, emit: Emit) -> None:
+        """See that the calls have ended, also where they were cancelled. Not called after a crash."""
 
     async def ended(self, session: Session, end: TurnEnd) -> None:
         """See a turn's end; it is stored by now, and not shown yet."""

@@ -19,6 +19,7 @@ from whet.app import parts
 from whet.app.contexts import Contexts
 from whet.app.learning import LearningServices
 from whet.app.models import Dialer, Models, SwitchableLink
+from whet.app.recording import Recordings
 from whet.app.session_parts import NO_EXTRAS, OWNERS, Principal, SessionExtras, SessionStart
 from whet.app.sessions import SessionOpener
 from whet.app.warmth import WarmStarts
@@ -70,6 +71,7 @@ class App:
         self.processes: SharedProcesses = SharedProcesses(confine=lambda: self.confinement)
         self.pool: ToolPool = ToolPool()
         self.todo_lists: TodoLists = TodoLists()
+        self.recordings: Recordings = Recordings(home, settings.rewind, self.clock, self.pool)
         self.learning: LearningServices = LearningServices(self.database, self.clock, home, settings)
         self.learning.platform = source
         built_in = parts.built_in(self)
@@ -198,6 +200,7 @@ class App:
         if "confinement" in self.__dict__:
             self.confinement.close()
         self.pool.close()
+        self.recordings.close()
         await self.models.aclose()
         self._let_go()
 

@@ -14,6 +14,7 @@ import msgspec
 from whet.agent.session import Session, TurnLimits, TurnObserver
 from whet.app.contexts import EngineObserver
 from whet.app.models import SwitchableLink
+from whet.app.recording import RecordingObserver
 from whet.app.session_parts import SessionExtras, SessionStart, StoredPrefix
 from whet.app.warmth import OFF, SessionOpening, WarmLabelObserver, WarmStartObserver
 from whet.context.engine_runner import EngineRunner, no_scope
@@ -122,6 +123,8 @@ class SessionBuilder:
             memories = None if profile or session.private else plugins.memories
             found += [one for one in (plugins.bell, hooks.observer, memories) if one is not None]
         found.append(WarmLabelObserver(app.warmth, session.tool_calls))
+        if app.settings.rewind.record:
+            found.append(RecordingObserver(app.recordings))
         return found
 
     def _warm_start(

@@ -18,6 +18,7 @@ from whet.cli.context_report import OUTCOMES, report
 from whet.cli.learning_commands import learning_commands, typed
 from whet.cli.output import age
 from whet.cli.rating import rating_commands
+from whet.cli.rewind_commands import files_line, rewind_commands
 from whet.cli.transcripts import as_jsonl, as_markdown
 from whet.clock import iso
 from whet.config.schema import ApprovalMode
@@ -196,8 +197,10 @@ async def _refine(chat: ChatControl, rest: str) -> None:
 
 
 async def _undo(chat: ChatControl, rest: str) -> None:
+    turn = chat.session.log.live.last_turn
     text = await _take_back(chat)
     chat.say(wording.clip(f"taken back: {typed(text)}", chat.width()), "dim")
+    chat.say(await files_line(chat, turn), "dim")
 
 
 async def _retry(chat: ChatControl, rest: str) -> None:
@@ -310,7 +313,8 @@ def builtin_commands() -> list[SlashCommand[ChatControl]]:
         ),
         *learning_commands(),
         SlashCommand("retry", "Take the last turn back and ask again.", _retry, remote=True),
-        SlashCommand("undo", "Take the last turn back.", _undo, remote=True),
+        SlashCommand("undo", "Take the last turn back, its files aside.", _undo, remote=True),
+        *rewind_commands(),
         SlashCommand("title", "Show or set the title.", _title, "[text]", anytime=True, remote=True),
         SlashCommand(
             "private", "Keep this session out of search and learning.", _private, "[on|off]", remote=True

@@ -22,6 +22,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sessions": ("whet.cli.sessions:sessions", "List, show, search, export and delete conversations."),
     "memory": ("whet.cli.memory:memory", "Show, edit and explain what is remembered."),
     "skills": ("whet.cli.skills:skills", "List, read, install, check and pin skills."),
+    "rewind": (
+        "whet.cli.rewind:rewind",
+        "Take files and conversation back to a turn; that, too, can be undone.",
+    ),
+    "diff": ("whet.cli.rewind:diff", "Show what a turn changed in the files, the shell included."),
     "undo": ("whet.cli.undo:undo", "Take a learned change back; an undo can be undone too."),
     "forget": ("whet.cli.undo:forget", "Take back all that was learned from a session."),
     "review": ("whet.cli.review:review", "What reviews of finished turns did and cost; accept or reject."),

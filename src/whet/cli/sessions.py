@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import apsw
 import click
 
+from whet.app.recording import forget_deleted
 from whet.cli import output, stored
 from whet.cli.output import Column, emit, emit_json, json_option, styled
 from whet.cli.transcript import render
@@ -298,6 +299,7 @@ def delete(home: Home, names: tuple[str, ...], yes: bool, remains: bool, as_json
     with stored.opened(home) as database:
         gone = database.write_now(lambda db: _delete_all(db, rows))
         write_anew(database, gone)
+        forget_deleted(home, database, SystemClock())
     if as_json:
         emit_json({"deleted": [row.id for row in rows], "sessions": gone})
     elif remains:

@@ -60,6 +60,11 @@ class Home(msgspec.Struct, frozen=True):
         return self.root / "warm"
 
     @property
+    def rewind(self) -> Path:
+        """What workspaces were before and after steps, a folder for each."""
+        return self.root / "rewind"
+
+    @property
     def gateway(self) -> Path:
         """Chat platforms, and who is who on them."""
         return self.root / "gateway.toml"

@@ -232,6 +232,21 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether new sessions are private: never searched, exported in bulk or learned from."""
 
 
+class RewindSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is recorded of a workspace, so that what a step did to its files can be taken back."""
+
+    record: bool = True
+    """Whether steps that may change files are recorded."""
+    file_mb: Count = 50
+    """The largest file that is recorded; larger ones are named and left out."""
+    total_mb: Count = 2_000
+    """The most that the record of one workspace takes; past it old records go, then the largest files."""
+    max_files: Count = 200_000
+    """A workspace with more files and folders is not recorded: a home folder, say."""
+    keep_days: Count = 30
+    """How long a record is kept."""
+
+
 class PluginSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which plugins run, by the names that `whet plugins list` shows. Their code may do all that you may."""
 
@@ -339,6 +354,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     review: ReviewSettings = ReviewSettings()
     store: StoreSettings = StoreSettings()
     warm: WarmSettings = WarmSettings()
+    rewind: RewindSettings = RewindSettings()
     plugins: PluginSettings = PluginSettings()
     mcp: McpSettings = McpSettings()
     notify: NotifySettings = NotifySettings()

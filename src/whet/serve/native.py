@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from whet.app.build import App
+from whet.app.recording import forget_deleted
 from whet.contract.messages import ImagePart, Message, to_dict
 from whet.log import mask
 from whet.serve import content
@@ -130,6 +131,7 @@ class Native:
         async with self._turns.hosted.using(row.id) as session:
             session.log.close()  # a turn that was cancelled at its very beginning may still hold the session
             gone = await self._app.database.write(lambda db: sessions.delete(db, row.id))
+            await self._app.pool.run(forget_deleted, self._app.home, self._app.database, self._app.clock)
         return JsonAnswer({"deleted": row.id, "sessions": gone})
 
     async def messages(self, request: Request, caller: ApiCaller) -> Response:

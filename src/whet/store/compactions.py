@@ -10,7 +10,7 @@ import msgspec
 from whet.clock import iso
 from whet.contract.messages import Message
 from whet.store import rows, sessions
-from whet.store.live import LiveList, list_decoder, read_list, undone_turns
+from whet.store.live import LiveList, TakenBackParts, list_decoder, read_list, taken_back
 from whet.store.rows import ASSISTANT, SEQ_BITS, SEQ_LIMIT, unpack_with_usage
 from whet.store.transcript import Transcript, TurnRecord
 
@@ -137,14 +137,14 @@ def view_after(connection: apsw.Connection, key: int, turn: int) -> str:
 
     A compaction made by hand afterwards is not in it: no request has shown that list yet.
     """
-    undone, last = undone_turns(connection, key), 0
+    hidden, last = taken_back(connection, key), 0
     first, end = key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS
     said: list[tuple[int, int]] = []
     for id_, number, role in connection.execute(
         "SELECT id, turn, role FROM messages WHERE id > ? AND id < ? AND turn <= ? ORDER BY id",
         (first, end, turn),
     ):
-        if number not in undone:
+        if not hidden.has(number, id_ & (rows.SEQ_LIMIT - 1)):
             said.append((id_ & (rows.SEQ_LIMIT - 1), role))
             last = said[-1][0] if role == rows.ASSISTANT else last
     found = connection.execute(
@@ -158,7 +158,7 @@ def view_after(connection: apsw.Connection, key: int, turn: int) -> str:
 
 def read_view(connection: apsw.Connection, key: int, text: str) -> list[Message]:
     """Give the messages of a list that `view_after` has written."""
-    return read_list(connection, key, text, set(), {})[0]
+    return read_list(connection, key, text, TakenBackParts(), {})[0]
 
 
 def _encode(live: LiveList) -> str:

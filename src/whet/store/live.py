@@ -249,8 +249,8 @@ def load(connection: apsw.Connection, session_id: str, known: dict[int, Message]
     session = sessions.get(connection, session_id)
     key = sessions.key_of(connection, session_id)
     epoch = _one(connection, "SELECT epoch FROM sessions WHERE key = ?", key)
-    undone = undone_turns(connection, key)
-    messages, seqs, after = _compacted(connection, key, undone, known or {})
+    hidden = taken_back(connection, key)
+    messages, seqs, after = _compacted(connection, key, hidden, known or {})
     unfinished = open_turn(connection, key)
     step: OpenStep | None = None
     next_seq = after + 1
@@ -261,7 +261,7 @@ def load(connection: apsw.Connection, session_id: str, known: dict[int, Message]
         seq = id_ & (rows.SEQ_LIMIT - 1)
         message = (known or {}).get(seq) or rows.unpack(role, content, extra)
         next_seq = max(next_seq, seq + 1 + len(message.tool_calls))
-        if turn in undone:
+        if hidden.has(turn, seq):
             continue
         messages.append(message)
         seqs.append(seq)
@@ -288,20 +288,20 @@ def last_turn(connection: apsw.Connection, key: int) -> int:
 
 
 def _compacted(
-    connection: apsw.Connection, key: int, undone: set[int], known: dict[int, Message]
+    connection: apsw.Connection, key: int, hidden: TakenBackParts, known: dict[int, Message]
 ) -> tuple[list[Message], list[int], int]:
     """Give the list that the last compaction left, the numbers in it, and the number it covers."""
     row = connection.execute(
         "SELECT live, after_seq FROM compactions WHERE session = ? AND undone = '' ORDER BY id DESC LIMIT 1",
         (key,),
     ).fetchone()
-    return ([], [], 0) if row is None else (*read_list(connection, key, row[0], undone, known), row[1])
+    return ([], [], 0) if row is None else (*read_list(connection, key, row[0], hidden, known), row[1])
 
 
 def read_list(
-    connection: apsw.Connection, key: int, text: str, undone: set[int], known: dict[int, Message]
+    connection: apsw.Connection, key: int, text: str, hidden: TakenBackParts, known: dict[int, Message]
 ) -> tuple[list[Message], list[int]]:
-    """Give the messages of a stored live list, without those of `undone` turns, and their numbers."""
+    """Give the messages of a stored live list, without those that were taken back, and their numbers."""
     messages: list[Message] = []
     seqs: list[int] = []
     for item in list_decoder.decode(text):
@@ -312,7 +312,7 @@ def read_list(
         stored = connection.execute(
             "SELECT turn, role, content, extra FROM messages WHERE id = ?", (rows.row_id(key, item),)
         ).fetchone()
-        if stored is not None and stored[0] not in undone:
+        if stored is not None and not hidden.has(stored[0], item):
             messages.append(known.get(item) or rows.unpack(*stored[1:]))
             seqs.append(item)
     return messages, seqs
@@ -338,10 +338,25 @@ def open_turn(connection: apsw.Connection, key: int) -> OpenTurn | None:
     return turn
 
 
-def undone_turns(connection: apsw.Connection, key: int) -> set[int]:
-    """Give the numbers of the turns that were undone."""
-    found = connection.execute("SELECT number FROM turns WHERE session = ? AND undone <> ''", (key,))
-    return {row[0] for row in found}
+class TakenBackParts(msgspec.Struct, frozen=True):
+    """What of a session was taken back: `first` is the first number, by turn, that is not live."""
+
+    first: dict[int, int] = {}
+
+    def has(self, turn: int, seq: int) -> bool:
+        """Whether a message is taken back."""
+        first = self.first.get(turn)
+        return first is not None and seq >= first
+
+
+def taken_back(connection: apsw.Connection, key: int) -> TakenBackParts:
+    """Give what was undone, turns and ends of turns."""
+    found = connection.execute(
+        "SELECT number, CASE undone WHEN '' THEN cut ELSE 0 END FROM turns"
+        " WHERE session = ? AND (undone <> '' OR cut > 0)",
+        (key,),
+    )
+    return TakenBackParts({number: first for number, first in found})
 
 
 def _read_starts(connection: apsw.Connection, key: int, step: OpenStep) -> None:

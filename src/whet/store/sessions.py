@@ -96,6 +96,7 @@ _OF_SESSION = (
     "turns",
     "tool_calls",
     "compactions",
+    "rewinds",
     "claims",
     "imports",
     "reviews",
@@ -392,6 +393,13 @@ def _freeze(connection: apsw.Connection, text: str) -> int:
         return row[0]
     connection.execute("INSERT INTO frozen_texts (hash, text) VALUES (?, ?)", (digest, text))
     return connection.last_insert_rowid()
+
+
+def existing(connection: apsw.Connection, ids: set[str]) -> set[str]:
+    """Give those of `ids` that are sessions."""
+    return {
+        id_ for id_ in ids if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (id_,)).fetchone()
+    }
 
 
 def _family(connection: apsw.Connection, session_id: str) -> list[int]:

@@ -1,0 +1,171 @@
+"""Records workspaces around the steps that may change files: an observer of every session's turns.
+
+What records is imported at the first such step. A step that can't be recorded runs all the same, and the
+person reads that it can't be taken back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from whet.agent.session import CallRound, Session, TurnObserver
+from whet.clock import Clock
+from whet.config.paths import Home
+from whet.config.schema import RewindSettings
+from whet.contract.errors import WhetError
+from whet.contract.events import Emit, Notice
+from whet.contract.messages import Message
+from whet.contract.tools import Tool
+from whet.lanes import ToolPool
+from whet.store import rewinds, sessions
+from whet.store.database import StateDatabase
+
+if TYPE_CHECKING:
+    from whet.rewind.recorder import Workspace
+
+_CHANGING = {"write", "execute"}
+_ELSEWHERE = {"notes", "skills", "templates"}
+"""Tags of tools that write in Whet's home and nowhere else."""
+_SET_BACK = (
+    "The person has set the workspace's files back since: what calls changed from turn {turn} on may be gone."
+    " Read files again before you rely on them."
+)
+_SILENT_S = 2.0
+_MB = 1_000_000
+_MOST_OPEN = 16
+
+
+def may_change_files(tool: Tool) -> bool:
+    """Whether a call of `tool` may change files of the workspace, by what the tool says of itself."""
+    if tool.tags & {"mcp", "delegates"}:
+        return True
+    return bool(tool.effects & _CHANGING) and not tool.tags & _ELSEWHERE
+
+
+class Recordings:
+    """The records of the workspaces that one process works in."""
+
+    def __init__(self, home: Home, settings: RewindSettings, clock: Clock, pool: ToolPool) -> None:
+        self.home = home
+        self.settings = settings
+        self.pool = pool
+        self._clock = clock
+        self._open: dict[Path, Workspace] = {}
+
+    def of(self, folder: Path) -> Workspace:
+        """Give the record of a workspace."""
+        found = self._open.pop(folder, None)
+        if found is None:
+            # Nothing that only reads comes here; it costs some 5 ms.
+            from whet.rewind.recorder import Workspace  # noqa: PLC0415
+            from whet.rewind.states import RecordLimits  # noqa: PLC0415
+
+            own = self.settings
+            limits = RecordLimits(own.file_mb * _MB, own.total_mb * _MB, own.max_files, own.keep_days)
+            found = Workspace(folder, self.home.root, limits, self._clock)
+        self._open[folder] = found
+        for oldest in list(self._open)[:-_MOST_OPEN]:
+            self._open.pop(oldest).close()
+        return found
+
+    def close(self) -> None:
+        """Close every file."""
+        for workspace in self._open.values():
+            workspace.close()
+        self._open.clear()
+
+
+class RecordingObserver(TurnObserver):
+    """Records the workspace of one session before and after each step that may change files."""
+
+    def __init__(self, recordings: Recordings) -> None:
+        self._recordings = recordings
+        self._told: set[str] = set()
+        self._given_up = False
+
+    async def before(self, session: Session, message: Message) -> Message:
+        """Tell the model that files were taken back without its conversation: what it read of them is old."""
+        db, key = session.log.writer.db, session.log.live.key
+        turns = db.read_now(lambda connection: rewinds.untold(connection, key))
+        if not turns:
+            return message
+        await db.write(lambda connection: rewinds.tell(connection, key))
+        told = _SET_BACK.format(turn=min(turns))
+        return msgspec.structs.replace(message, note=f"{message.note}\n{told}".strip())
+
+    async def before_calls(self, session: Session, step: CallRound, emit: Emit) -> object:
+        """Record what is there; gives the record's number, None where nothing is recorded."""
+        if self._given_up or not any(may_change_files(tool) for tool in step.tools):
+            return None
+        workspace = self._recordings.of(session.workspace)
+        from whet.rewind.look import WorkspaceTooLarge  # noqa: PLC0415 - imported by now
+        from whet.rewind.recorder import left_out_line  # noqa: PLC0415
+        from whet.rewind.taking_back import begin_step  # noqa: PLC0415
+
+        def begin() -> tuple[int, str, bool]:
+            number, finished = begin_step(workspace, session.id, step.turn, step.step)
+            return number, left_out_line(workspace.left_out()), finished is not None
+
+        try:
+            recording = asyncio.ensure_future(self._recordings.pool.run(begin))
+            if not (await asyncio.wait({recording}, timeout=_SILENT_S))[0]:
+                self._tell(emit, "recording the workspace, so that what this step does can be taken back ...")
+            number, line, finished = await recording
+        except WorkspaceTooLarge as error:
+            self._given_up = True
+            self._tell(
+                emit, f"files are not recorded here, so that steps can't be taken back: {_said(error)}"
+            )
+        except (WhetError, OSError) as error:
+            self._tell(
+                emit, f"this step can't be taken back, its files could not be recorded: {_said(error)}"
+            )
+        else:
+            if finished:
+                self._tell(emit, "a rewind that was cut off has been finished")
+            if line:
+                self._tell(emit, line)
+            return number
+        return None
+
+    async def after_calls(self, session: Session, token: object, emit: Emit) -> None:
+        """Record what the step made."""
+        if not isinstance(token, int):
+            return
+        workspace = self._recordings.of(session.workspace)
+        from whet.rewind.taking_back import end_step  # noqa: PLC0415 - imported by now
+
+        try:
+            await self._recordings.pool.run(end_step, workspace, token)
+        except (WhetError, OSError) as error:
+            self._tell(emit, f"what this step changed could not be recorded: {_said(error)}")
+
+    def _tell(self, emit: Emit, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            emit(Notice(text))
+
+
+def forget_deleted(home: Home, database: StateDatabase, clock: Clock) -> int:
+    """Take away what was recorded for sessions that are deleted; gives how many steps that were.
+
+    Raises StoreError.
+    """
+    if not home.rewind.is_dir():
+        return 0
+    from whet.rewind.forgetting import forget_all_but  # noqa: PLC0415 - few homes delete, and seldom
+
+    def existing(ids: set[str]) -> set[str]:
+        return database.read_now(lambda db: sessions.existing(db, ids))
+
+    return forget_all_but(home.rewind, existing, clock)
+
+
+def _said(error: WhetError | OSError) -> str:
+    if isinstance(error, WhetError):
+        return f"{error.message} ({error.hint})" if error.hint else error.message
+    return error.strerror or str(error)

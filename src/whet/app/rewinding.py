@@ -1,0 +1,236 @@
+"""Takes a session back to a point: its files, its conversation, or both; and that back again.
+
+The intent is in the store first, then the files are done by their own journal, then the conversation together
+with the end of the intent. What a kill leaves of that is finished, or dropped where nothing was done, before
+anything else is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+import msgspec
+
+from whet.app.recording import Recordings
+from whet.clock import iso
+from whet.contract.errors import NotFound
+from whet.rewind import database
+from whet.rewind.database import Record
+from whet.rewind.differences import FileDiff, differences
+from whet.rewind.recorder import Unrecorded, Workspace
+from whet.rewind.taking_back import TakenBack, finish, plan, take_back
+from whet.sqlite.database import Work
+from whet.store import rewinds
+from whet.store.rewinds import Parts, RewindRow
+from whet.store.transcript import Transcript
+
+T = TypeVar("T")
+_POINT = re.compile(r"(\d{1,9})(?:\.(\d{1,9}))?")
+_NOTHING = TakenBack((), (), {})
+
+
+class Point(msgspec.Struct, frozen=True):
+    """Where one can go back to: before a turn, or before a step of it (0: the turn)."""
+
+    turn: int
+    step: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.turn}.{self.step}" if self.step else str(self.turn)
+
+
+class StepChanges(msgspec.Struct, frozen=True):
+    """A recorded step or rewind: how many paths it changed."""
+
+    turn: int
+    step: int
+    kind: database.RecordKind
+    at_ms: int
+    paths: int
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a rewind did, or would do. `said` is the message that was taken back with the conversation."""
+
+    files: TakenBack
+    conversation: bool
+    said: str
+    finished: bool = False
+
+
+def parse_point(text: str) -> Point | None:
+    """Read TURN or TURN.STEP; None for anything else."""
+    match = _POINT.fullmatch(text)
+    return Point(int(match[1]), int(match[2] or 0)) if match else None
+
+
+def parse_target(text: str) -> tuple[str, Point | None]:
+    """Split SESSION[:TURN[.STEP]]; a title may hold a colon."""
+    name, colon, rest = text.rpartition(":")
+    point = parse_point(rest) if colon else None
+    return (name, point) if point is not None else (text, None)
+
+
+class Rewinding:
+    """The ways back of one open session."""
+
+    def __init__(self, recordings: Recordings, log: Transcript, fallback: Path) -> None:
+        """`fallback` is the workspace of a session that names none."""
+        self._recordings = recordings
+        self._log = log
+        self._db = log.writer.db
+        folder = Path(log.session.workspace) if log.session.workspace else fallback
+        self._workspace: Workspace = recordings.of(folder)
+
+    async def steps(self) -> list[StepChanges]:
+        """Give what was recorded of the session, oldest first."""
+
+        def work(connection: apsw.Connection) -> list[StepChanges]:
+            return [
+                StepChanges(
+                    one.turn,
+                    one.step,
+                    one.kind,
+                    one.at_ms,
+                    len(database.between(connection, one.before, one.after)),
+                )
+                for one in database.records(connection, self._log.session.id)
+            ]
+
+        return await self._read(work, [])
+
+    async def left_out(self) -> list[Unrecorded]:
+        """Give what the last look at the workspace left out."""
+        if not self._workspace.exists:
+            return []
+        return await self._recordings.pool.run(self._workspace.left_out)
+
+    async def diff(self, turn: int = 0) -> list[FileDiff]:
+        """Give what a turn changed, or the whole session (0)."""
+
+        def work(connection: apsw.Connection) -> list[FileDiff]:
+            found = database.records(connection, self._log.session.id)
+            chosen = [one for one in found if one.kind == "step" and turn in (0, one.turn)]
+            return differences(connection, chosen)
+
+        return await self._read(work, [])
+
+    async def last_changed_turn(self) -> int:
+        """Give the last turn that changed files; 0 without one."""
+        turns = [one.turn for one in await self.steps() if one.kind == "step" and one.paths]
+        return turns[-1] if turns else 0
+
+    async def preview(self, point: Point | None, parts: Parts, *, force: bool) -> Outcome:
+        """Say what going back to `point` would do; None: taking the last rewind back. Raises NotFound."""
+        row = await self._row(point, parts)
+        undone = await self._undone(row)
+        files = _NOTHING
+        first = await self._first(row)
+        if first and row.parts != "conversation":
+            family = await self._family()
+            files = await self._recordings.pool.run(
+                plan, self._workspace, first, self._log.session.id, family, force=force
+            )
+        conversation = row.parts != "files" and (undone is None or bool(undone.before))
+        return Outcome(files, conversation, "")
+
+    async def rewind(self, point: Point | None, parts: Parts, *, force: bool) -> Outcome:
+        """Go back to before `point`; None: take the last rewind back. Conflicts stay as they are without
+        `force`. Raises NotFound, StoreBusy while a turn runs, StoreError."""
+        finished = await self.recover()
+        row = await self._row(point, parts)
+        session_id = self._log.session.id
+        await self._db.read(lambda db: self._log.writer.refuse_if_held(db))
+        await self._db.write(lambda db: rewinds.begin(db, session_id, row))
+        files = _NOTHING
+        if row.parts != "conversation" and (first := await self._first(row)):
+            new = Record(0, session_id, row.turn, row.step, "rewind", 0, 0, 0, row.id)
+            family = await self._family()
+            files = await self._recordings.pool.run(
+                take_back, self._workspace, first, new, family, force=force
+            )
+        conversation, said = await self._end(row)
+        return Outcome(files, conversation, said, finished)
+
+    async def recover(self) -> bool:
+        """Finish what a kill cut off; gives whether there was anything."""
+        finished = False
+        if self._workspace.exists:
+            finished = await self._recordings.pool.run(finish, self._workspace) is not None
+        session_id = self._log.session.id
+        for row in await self._db.read(lambda db: rewinds.of_session(db, session_id)):
+            if row.state == "begun":
+                if await self._record_of(row.id) is None:
+                    await self._db.write(lambda db, id_=row.id: rewinds.drop(db, id_))
+                else:
+                    await self._end(row)
+                    finished = True
+        return finished
+
+    async def _end(self, row: RewindRow) -> tuple[bool, str]:
+        """Do the conversation's half, where there is one, together with the end of the rewind."""
+        undone = await self._undone(row)
+        if row.parts != "files" and undone is None:
+            return True, await rewinds.rewind(self._log, row.id, row.turn, row.step)
+        if row.parts != "files" and undone is not None and undone.before:
+            await rewinds.take_back(self._log, row.id, undone)
+            return True, ""
+        await self._db.write(lambda db: rewinds.done(db, row.id))
+        return False, ""
+
+    async def _row(self, point: Point | None, parts: Parts) -> RewindRow:
+        clock, session_id = self._log.writer.clock, self._log.session.id
+        new = RewindRow(clock.new_id(), iso(clock.now()), 0, 0, "begun", "", parts)
+        if point is None:
+            done = await self._db.read(lambda db: rewinds.of_session(db, session_id))
+            last = next((row for row in reversed(done) if row.state == "done"), None)
+            if last is None:
+                raise NotFound(
+                    "nothing was taken back in this session", hint="whet rewind SESSION lists the points"
+                )
+            return msgspec.structs.replace(new, turn=last.turn, step=last.step, undoes=last.id)
+        if not await self._db.read(lambda db: rewinds.has_point(db, session_id, point.turn, point.step)):
+            raise NotFound(
+                f"there is no point {point} in this session", hint="without a point, rewind lists them"
+            )
+        return msgspec.structs.replace(new, turn=point.turn, step=point.step)
+
+    async def _undone(self, row: RewindRow) -> RewindRow | None:
+        if not row.undoes:
+            return None
+        session_id = self._log.session.id
+        done = await self._db.read(lambda db: rewinds.of_session(db, session_id))
+        return next((one for one in done if one.id == row.undoes), None)
+
+    async def _first(self, row: RewindRow) -> int:
+        """Give the first record that a rewind takes back; 0 where there is none."""
+        if row.undoes:
+            found = await self._record_of(row.undoes)
+            return found.id if found else 0
+        return next(
+            (
+                one.id
+                for one in await self._records()
+                if one.kind == "step" and (one.turn, one.step) >= (row.turn, row.step)
+            ),
+            0,
+        )
+
+    async def _record_of(self, rewind_id: str) -> Record | None:
+        return next((one for one in await self._records() if one.rewind == rewind_id), None)
+
+    async def _records(self) -> Sequence[Record]:
+        return await self._read(lambda db: database.records(db, self._log.session.id), [])
+
+    async def _family(self) -> set[str]:
+        session_id = self._log.session.id
+        return await self._db.read(lambda db: rewinds.family(db, session_id))
+
+    async def _read(self, work: Work[T], otherwise: T) -> T:
+        if not self._workspace.exists:
+            return otherwise
+        return await self._recordings.pool.run(lambda: self._workspace.file.read_now(work))

@@ -1,0 +1,171 @@
+"""`whet rewind` and `whet diff`: what steps did to the files, and the way back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from whet.app.recording import Recordings
+from whet.app.rewinding import Outcome, Rewinding, parse_target
+from whet.cli import rewind_report, stored
+from whet.cli.output import emit_json, json_option, print_long, styled
+from whet.cli.sessions import complete_session
+from whet.cli.wording import exact
+from whet.clock import SystemClock
+from whet.config.load import load
+from whet.config.paths import Home
+from whet.contract.errors import NotFound
+from whet.lanes import ToolPool
+from whet.rewind.differences import FileDiff
+from whet.store.rewinds import Parts
+from whet.store.transcript import Transcript
+
+T = TypeVar("T")
+
+
+@click.command("rewind")
+@click.argument("target", metavar="[SESSION][:TURN[.STEP]]", default="", shell_complete=complete_session)
+@click.option("--files", "parts", flag_value="files", help="Only the files.")
+@click.option("--conversation", "parts", flag_value="conversation", help="Only the conversation.")
+@click.option(
+    "--both", "parts", flag_value="both", default=True, help="Files and conversation (the default)."
+)
+@click.option("--undo", is_flag=True, help="Take the last rewind of the session back.")
+@click.option("--force", "--theirs", "force", is_flag=True, help="Also set back what others changed.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@json_option
+@click.pass_obj
+def rewind(home: Home, target: str, parts: Parts, **flags: bool) -> None:
+    """Go back to before a turn, or a step of it. Without one: list the points that there are.
+
+    What you changed yourself since is kept: merged where your lines and the agent's are apart, else left as
+    it is and listed. A rewind is a step of its own: --undo takes it back.
+
+    \b
+    whet rewind 01JD            the points of a session
+    whet rewind 01JD:3          to before turn 3: files and conversation
+    whet rewind 01JD:3.2 --files
+    """
+    undo, force, dry_run, as_json = (flags[name] for name in ("undo", "force", "dry_run", "as_json"))
+    name, point = parse_target(target)
+    if undo and point is not None:
+        raise click.UsageError("--undo and a point don't go together")
+    if point is None and not undo:
+        return _list(home, name, as_json=as_json)
+
+    async def work(found: Rewinding) -> Outcome:
+        if dry_run:
+            return await found.preview(point, parts, force=force)
+        is_forced = force
+        if not force and not as_json and sys.stdin.isatty():
+            plan = await found.preview(point, parts, force=False)
+            is_forced = rewind_report.can_force(plan) and _ask(plan)
+        return await found.rewind(point, parts, force=is_forced)
+
+    done = _with(home, name, work)
+    if as_json:
+        emit_json(rewind_report.as_object(done, is_plan=dry_run))
+    else:
+        click.echo("\n".join(rewind_report.outcome(done, is_plan=dry_run)))
+        if rewind_report.can_force(done) and not force:
+            click.echo("--force sets those back, too")
+    if done.files.failed:
+        raise click.exceptions.Exit(1)
+
+
+@click.command("diff")
+@click.argument("target", metavar="[SESSION][:TURN]", default="", shell_complete=complete_session)
+@click.option("--stat", is_flag=True, help="Only names and counts.")
+@json_option
+@click.pass_obj
+def diff(home: Home, target: str, stat: bool, as_json: bool) -> None:
+    """Show what a turn changed in the files, whoever did it: a tool, a shell command, a program of its.
+
+    Without a turn: all that the session changed.
+
+    \b
+    whet diff 01JD:3
+    whet diff 01JD --stat
+    """
+    name, point = parse_target(target)
+    if point is not None and point.step:
+        raise click.UsageError("whet diff takes a turn, not a step")
+    found = _with(home, name, lambda one: one.diff(point.turn if point else 0))
+    if as_json:
+        return emit_json({"files": [_as_object(one) for one in found]})
+    if not found:
+        return click.echo("No file was changed.")
+    lines = [] if stat else [_coloured(line) for one in found for line in one.lines]
+    print_long("\n".join([*lines, *rewind_report.summary(found)]))
+
+
+def _list(home: Home, name: str, *, as_json: bool) -> None:
+    async def gather(found: Rewinding) -> tuple[bool, list[str]]:
+        finished = await found.recover()
+        steps, left_out = await found.steps(), await found.left_out()
+        if as_json:
+            emit_json({"finished": finished, "steps": steps, "left_out": left_out})
+        return finished, rewind_report.points(steps) + [
+            f"  not recorded: {rewind_report.named(one.path)} ({one.why})" for one in left_out
+        ]
+
+    finished, lines = _with(home, name, gather)
+    if as_json:
+        return
+    if finished:
+        click.echo("A rewind that was cut off has been finished.")
+    click.echo("\n".join(lines) if lines else "No step of this session has changed files.")
+
+
+def _with(home: Home, name: str, work: Callable[[Rewinding], Awaitable[T]]) -> T:
+    stored.must_exist(home)
+    settings = load(home, environ=os.environ).settings
+    clock, pool = SystemClock(), ToolPool(1)
+    recordings = Recordings(home, settings.rewind, clock, pool)
+
+    async def run() -> T:
+        with stored.opened(home) as database:
+            session = database.read_now(lambda db: stored.named_or_latest(db, name))
+            if not session.workspace:
+                raise NotFound(f"session {session.id} has no workspace")
+            log = await Transcript.open(database, session.id, clock)
+            return await work(Rewinding(recordings, log, Path(session.workspace)))
+
+    try:
+        return asyncio.run(run())
+    finally:
+        pool.close()
+        recordings.close()
+
+
+def _ask(plan: Outcome) -> bool:
+    click.echo("Changed since by others:", err=True)
+    for one in plan.files.conflicts:
+        click.echo(f"  {rewind_report.named(one.path)} ({one.why})", err=True)
+    return click.confirm("Set these back, too, and lose what others made of them?", default=False, err=True)
+
+
+def _coloured(line: str) -> str:
+    text = exact(line)
+    if line.startswith("+"):
+        return styled(text, "green")
+    if line.startswith("-"):
+        return styled(text, "red")
+    return styled(text, "bold") if line.startswith("@@") else text
+
+
+def _as_object(one: FileDiff) -> dict[str, object]:
+    return {
+        "path": one.path,
+        "what": one.what,
+        "added": one.added,
+        "removed": one.removed,
+        "note": one.note,
+        "diff": "\n".join(one.lines),
+    }

@@ -1,0 +1,113 @@
+"""/rewind and /diff, wherever slash commands are taken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whet.app.slash import SlashCommand
+from whet.cli.wording import exact
+from whet.contract.errors import ConfigError
+
+if TYPE_CHECKING:
+    from whet.app.rewinding import Point, Rewinding
+    from whet.cli.commands import ChatControl
+    from whet.store.rewinds import Parts
+
+_PARTS: dict[str, Parts] = {"files": "files", "conversation": "conversation", "both": "both"}
+_USAGE = "/rewind TURN[.STEP] [files|conversation|both] [force] [dry-run], or /rewind undo"
+_SHOWN_LINES = 200
+
+
+def rewind_commands() -> list[SlashCommand[ChatControl]]:
+    """Give /rewind and /diff."""
+    return [
+        SlashCommand(
+            "rewind",
+            "List the points, or go back to one: files and conversation.",
+            _rewind,
+            "[turn[.step]|undo]",
+            remote=True,
+        ),
+        SlashCommand("diff", "Show what a turn changed in the files.", _diff, "[turn]", remote=True),
+    ]
+
+
+async def files_line(chat: ChatControl, turn: int) -> str:
+    """Say what has become of the files of a turn that was taken back."""
+    if not chat.app.recordings.settings.record:
+        return "its files were not restored: nothing is recorded (rewind.record is off)"
+    steps = [one for one in await _rewinding(chat).steps() if one.kind == "step" and one.turn == turn]
+    paths = sum(one.paths for one in steps)
+    if not paths:
+        return "it changed no files"
+    return f"its files were not restored; /rewind {turn} files does that, /diff {turn} shows them"
+
+
+async def _rewind(chat: ChatControl, rest: str) -> None:
+    from whet.cli import rewind_report  # noqa: PLC0415 - with all that rewinding needs
+
+    rewinding = _rewinding(chat)
+    words = [word.removeprefix("--") for word in rest.split()]
+    if not words:
+        lines = rewind_report.points(await rewinding.steps())
+        for line in lines or ["no step of this session has changed files"]:
+            chat.say(line)
+        chat.say(_USAGE, "dim")
+        return
+    point, parts, flags = _asked(words)
+    is_plan, force = "dry-run" in flags, "force" in flags
+    act = rewinding.preview if is_plan else rewinding.rewind
+    found = await act(point, parts, force=force)
+    for line in rewind_report.outcome(found, is_plan=is_plan):
+        chat.say(line)
+    if not force and rewind_report.can_force(found):
+        chat.say(f"to set those back, too: /rewind {' '.join([*words, 'force'])}", "dim")
+    elif not is_plan:
+        chat.say("/rewind undo takes this back", "dim")
+
+
+async def _diff(chat: ChatControl, rest: str) -> None:
+    from whet.cli import rewind_report  # noqa: PLC0415
+
+    if rest and not rest.isdigit():
+        raise ConfigError(f"{rest!r} is no turn", hint="/diff, or /diff 3")
+    rewinding = _rewinding(chat)
+    turn = int(rest) if rest else await rewinding.last_changed_turn()
+    found = await rewinding.diff(turn) if turn else []
+    if not found:
+        chat.say("no file was changed" if turn else "no turn of this session has changed files", "dim")
+        return
+    lines = [line for one in found for line in one.lines]
+    for line in lines[:_SHOWN_LINES]:
+        chat.say(exact(line), _STYLES.get(line[:1], ""))
+    if len(lines) > _SHOWN_LINES:
+        chat.say(f"... {len(lines) - _SHOWN_LINES} lines more; `whet diff` shows them all", "dim")
+    for line in rewind_report.summary(found):
+        chat.say(line)
+
+
+_STYLES = {"+": "green", "-": "red"}
+
+
+def _rewinding(chat: ChatControl) -> Rewinding:
+    from whet.app.rewinding import Rewinding  # noqa: PLC0415 - the chat starts without it
+
+    return Rewinding(chat.app.recordings, chat.session.log, chat.app.workspace)
+
+
+def _asked(words: list[str]) -> tuple[Point | None, Parts, set[str]]:
+    from whet.app.rewinding import parse_point  # noqa: PLC0415
+
+    point = parse_point(words[0])
+    if point is None and words[0] != "undo":
+        raise ConfigError(f"{words[0]!r} is no point", hint=_USAGE)
+    parts: Parts = "both"
+    flags: set[str] = set()
+    for word in words[1:]:
+        if word in _PARTS:
+            parts = _PARTS[word]
+        elif word in ("force", "dry-run"):
+            flags.add(word)
+        else:
+            raise ConfigError(f"{word!r} is not understood", hint=_USAGE)
+    return point, parts, flags

@@ -1,0 +1,308 @@
+"""What is recorded of one workspace, in a SQLite file of its own: contents by hash, every path's states by
+version, the steps between which they changed, and a rewind under way.
+
+A version is a number that grows with every look that found a change. An entry holds from the version `since`
+until before the version `until`. Every function takes a connection inside a transaction.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar, Literal
+
+import apsw
+import msgspec
+
+from whet.rewind.states import Known, PathState, Stamp, Tree, split
+from whet.sqlite.database import DatabaseFile, Layout
+
+OPEN = 1 << 62
+"""The `until` of what holds now."""
+RecordKind = Literal["step", "rewind"]
+
+_SCHEMA = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+INSERT INTO facts VALUES ('version', 0);
+CREATE TABLE entries (
+  path BLOB NOT NULL,
+  since INTEGER NOT NULL,
+  until INTEGER NOT NULL,
+  kind TEXT NOT NULL,                      -- file | folder | link | left_out
+  mode INTEGER NOT NULL,
+  size INTEGER NOT NULL,
+  content BLOB NOT NULL,                   -- a file's SHA-256, a link's target, why it is left out
+  mtime_ns INTEGER NOT NULL,
+  ctime_ns INTEGER NOT NULL,               -- 0: read it again
+  inode INTEGER NOT NULL,
+  PRIMARY KEY (path, since)
+) WITHOUT ROWID;
+CREATE INDEX entries_by_until ON entries (until);
+CREATE INDEX entries_by_since ON entries (since);
+CREATE TABLE blobs (
+  id INTEGER PRIMARY KEY,
+  hash BLOB NOT NULL UNIQUE,
+  codec INTEGER NOT NULL,                  -- 0 as it is, 1 zlib
+  data BLOB NOT NULL
+);
+CREATE TABLE parts (                       -- a large file is a row of blobs
+  hash BLOB NOT NULL,
+  number INTEGER NOT NULL,
+  part BLOB NOT NULL,
+  PRIMARY KEY (hash, number)
+) WITHOUT ROWID;
+CREATE TABLE records (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  session TEXT NOT NULL,
+  turn INTEGER NOT NULL,
+  step INTEGER NOT NULL,
+  kind TEXT NOT NULL,                      -- step | rewind
+  before INTEGER NOT NULL,
+  after INTEGER,                           -- empty while it runs, or where a crash came
+  at_ms INTEGER NOT NULL,
+  rewind TEXT NOT NULL DEFAULT '',         -- its number in the store of sessions
+  plan BLOB NOT NULL DEFAULT x''           -- what a rewind under way does, MessagePack
+);
+CREATE INDEX records_by_session ON records (session, id);
+CREATE INDEX records_open ON records (id) WHERE kind = 'rewind' AND after IS NULL;
+"""
+
+
+class RecordFile(DatabaseFile):
+    """The records of one workspace."""
+
+    layout: ClassVar[Layout] = Layout(
+        steps=(_SCHEMA,),
+        newer_hint="set WHET_HOME to another folder",
+        access_hint="check the folder's permissions",
+        wal_limit_bytes=64_000_000,
+    )
+
+    def compact(self) -> None:
+        """Write the file anew without what was deleted; where somebody else uses it, SQLite does so later."""
+        connection = self._connect()
+        try:
+            connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except apsw.BusyError:
+            pass
+        finally:
+            connection.close()
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One step, or one rewind: the versions before and after it."""
+
+    id: int
+    session: str
+    turn: int
+    step: int
+    kind: RecordKind
+    before: int
+    after: int
+    at_ms: int
+    rewind: str = ""
+
+
+_RECORD = (
+    "SELECT id, session, turn, step, kind, before, coalesce(after,"
+    " (SELECT min(n.before) FROM records n WHERE n.id > r.id),"
+    " (SELECT value FROM facts WHERE name = 'version')),"
+    " at_ms, rewind FROM records r"
+)
+
+
+def version(connection: apsw.Connection) -> int:
+    """Give the number of the last version."""
+    row = connection.execute("SELECT value FROM facts WHERE name = 'version'").fetchone()
+    return row[0] if row else 0
+
+
+def fact(connection: apsw.Connection, name: str) -> str:
+    """Give a fact about the file, empty without it."""
+    row = connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    return str(row[0]) if row else ""
+
+
+def set_fact(connection: apsw.Connection, name: str, value: str | int) -> None:
+    """Store a fact about the file."""
+    connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+
+def load(connection: apsw.Connection) -> tuple[int, Tree]:
+    """Give the last version and the whole tree of it."""
+    tree: Tree = {}
+    for path, kind, mode, size, content, mtime_ns, ctime_ns, inode in connection.execute(
+        "SELECT path, kind, mode, size, content, mtime_ns, ctime_ns, inode FROM entries WHERE until = ?",
+        (OPEN,),
+    ):
+        folder, name = split(os.fsdecode(path))
+        stamp = (size, mtime_ns, ctime_ns, inode) if ctime_ns else None
+        tree.setdefault(folder, {})[name] = Known(PathState(kind, mode, size, content), stamp)
+    return version(connection), tree
+
+
+def advance(connection: apsw.Connection, changed: Iterable[tuple[str, Known]], gone: Iterable[str]) -> int:
+    """Begin a version in which these paths are so and those are gone; gives its number."""
+    number = version(connection) + 1
+    set_fact(connection, "version", number)
+    changes = list(changed)
+    ended = [os.fsencode(path) for path in (*(path for path, _ in changes), *gone)]
+    connection.executemany(
+        "UPDATE entries SET until = ? WHERE path = ? AND until = ?", [(number, path, OPEN) for path in ended]
+    )
+    connection.executemany(
+        "INSERT INTO entries (path, since, until, kind, mode, size, content, mtime_ns, ctime_ns, inode)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                *(os.fsencode(path), number, OPEN, one.state.kind, one.state.mode, one.state.size),
+                *(one.state.content, *_stamp_columns(one.stamp)),
+            )
+            for path, one in changes
+        ],
+    )
+    return number
+
+
+def restamp(connection: apsw.Connection, seen: Iterable[tuple[str, Stamp | None]]) -> None:
+    """Note that files with other times are still the same."""
+    connection.executemany(
+        "UPDATE entries SET mtime_ns = ?, ctime_ns = ?, inode = ? WHERE path = ? AND until = ?",
+        [(*_stamp_columns(stamp), os.fsencode(path), OPEN) for path, stamp in seen],
+    )
+
+
+def _stamp_columns(stamp: Stamp | None) -> tuple[int, int, int]:
+    return (0, 0, 0) if stamp is None else stamp[1:]
+
+
+def state_at(connection: apsw.Connection, path: str, number: int) -> PathState | None:
+    """Give what a path was in a version; None where it was not there."""
+    row = connection.execute(
+        "SELECT kind, mode, size, content FROM entries WHERE path = ? AND since <= ? AND until > ?",
+        (os.fsencode(path), number, number),
+    ).fetchone()
+    return PathState(*row) if row else None
+
+
+def between(connection: apsw.Connection, first: int, last: int) -> set[str]:
+    """Give the paths that differ between two versions."""
+    if first == last:
+        return set()
+    found = connection.execute(
+        "SELECT path FROM entries WHERE since > ?1 AND since <= ?2"
+        " UNION SELECT path FROM entries WHERE until > ?1 AND until <= ?2",
+        (first, last),
+    )
+    paths = [os.fsdecode(path) for (path,) in found]
+    return {path for path in paths if state_at(connection, path, first) != state_at(connection, path, last)}
+
+
+def below_now(connection: apsw.Connection, folder: str) -> list[str]:
+    """Give the paths that are below a folder now."""
+    low = os.fsencode(folder) + b"/"
+    found = connection.execute(
+        "SELECT path FROM entries WHERE path > ? AND path < ? AND until = ?", (low, low[:-1] + b"0", OPEN)
+    )
+    return [os.fsdecode(path) for (path,) in found]
+
+
+def left_out_now(connection: apsw.Connection) -> list[tuple[str, PathState]]:
+    """Give what is there now and not recorded."""
+    found = connection.execute(
+        "SELECT path, kind, mode, size, content FROM entries WHERE until = ? AND kind = 'left_out'", (OPEN,)
+    )
+    return [(os.fsdecode(row[0]), PathState(*row[1:])) for row in found]
+
+
+def begin_record(connection: apsw.Connection, new: Record, plan: bytes = b"") -> int:
+    """Store the beginning of a step or a rewind. A step that is there stays as it was begun first; gives its
+    number."""
+    if new.kind == "step":
+        row = connection.execute(
+            "SELECT id FROM records WHERE session = ? AND turn = ? AND step = ? AND kind = 'step'",
+            (new.session, new.turn, new.step),
+        ).fetchone()
+        if row is not None:
+            return row[0]
+    connection.execute(
+        "INSERT INTO records (session, turn, step, kind, before, at_ms, rewind, plan)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (new.session, new.turn, new.step, new.kind, new.before, new.at_ms, new.rewind, plan),
+    )
+    return connection.last_insert_rowid()
+
+
+def end_record(connection: apsw.Connection, number: int, after: int) -> None:
+    """Store what a step or a rewind led to."""
+    connection.execute("UPDATE records SET after = ?, plan = x'' WHERE id = ?", (after, number))
+
+
+def records(connection: apsw.Connection, session: str, first: int = 0) -> list[Record]:
+    """Give a session's steps and rewinds from number `first` on, oldest first."""
+    found = connection.execute(f"{_RECORD} WHERE session = ? AND id >= ? ORDER BY id", (session, first))
+    return [Record(*row) for row in found]
+
+
+def sessions(connection: apsw.Connection) -> set[str]:
+    """Give the sessions that have records here."""
+    return {row[0] for row in connection.execute("SELECT DISTINCT session FROM records")}
+
+
+def records_since(connection: apsw.Connection, first_version: int) -> list[Record]:
+    """Give all sessions' records that ended after a version."""
+    found = [Record(*row) for row in connection.execute(f"{_RECORD} ORDER BY id")]
+    return [one for one in found if one.after > first_version and one.after > one.before]
+
+
+def unfinished(connection: apsw.Connection) -> tuple[Record, bytes] | None:
+    """Give the rewind that was begun and not ended, with its plan; None without one."""
+    row = connection.execute(
+        "SELECT id, plan FROM records WHERE kind = 'rewind' AND after IS NULL ORDER BY id LIMIT 1"
+    ).fetchone()
+    if row is None:
+        return None
+    found = connection.execute(f"{_RECORD} WHERE id = ?", (row[0],)).fetchone()
+    assert found is not None  # it was there a moment ago
+    return Record(*found), row[1]
+
+
+def has_blob(connection: apsw.Connection, hash_: bytes) -> bool:
+    """Whether a content is stored, as one blob or in parts."""
+    return (
+        connection.execute(
+            "SELECT 1 FROM blobs WHERE hash = ?1 UNION ALL SELECT 1 FROM parts WHERE hash = ?1 LIMIT 1",
+            (hash_,),
+        ).fetchone()
+        is not None
+    )
+
+
+def blob_rows(connection: apsw.Connection, hash_: bytes) -> Iterator[tuple[int, bytes]]:
+    """Give the packed pieces of a content, in order; none where it is not stored."""
+    row = connection.execute("SELECT codec, data FROM blobs WHERE hash = ?", (hash_,)).fetchone()
+    if row is not None:
+        yield row
+        return
+    yield from connection.execute(
+        "SELECT b.codec, b.data FROM parts p JOIN blobs b ON b.hash = p.part"
+        " WHERE p.hash = ? ORDER BY p.number",
+        (hash_,),
+    )
+
+
+def put_blobs(
+    connection: apsw.Connection,
+    blobs: Sequence[tuple[bytes, int, bytes]],
+    parts: Sequence[tuple[bytes, int, bytes]] = (),
+) -> None:
+    """Store contents: (hash, codec, data), and which are parts of a larger one: (whole, number, part)."""
+    connection.executemany("INSERT OR IGNORE INTO blobs (hash, codec, data) VALUES (?, ?, ?)", blobs)
+    connection.executemany("INSERT OR IGNORE INTO parts VALUES (?, ?, ?)", parts)
+
+
+def used_bytes(connection: apsw.Connection) -> int:
+    """Give how much of the file is in use."""
+    pages = connection.pragma("page_count") - connection.pragma("freelist_count")
+    return int(pages) * int(connection.pragma("page_size"))

@@ -1,0 +1,105 @@
+"""What changed between two versions, as unified diffs with counts; what is no text is only named."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Literal
+
+import apsw
+import msgspec
+
+from whet.rewind import database
+from whet.rewind.contents import content_of
+from whet.rewind.database import Record
+from whet.rewind.states import PathState, shown, why_left_out
+
+_LARGEST_BYTES = 1_000_000
+
+
+class FileDiff(msgspec.Struct, frozen=True):
+    """How one path differs. `lines` is a unified diff without line ends, empty where `note` says instead what
+    happened: a binary file, a folder, a mode."""
+
+    path: str
+    what: Literal["added", "removed", "changed"]
+    added: int = 0
+    removed: int = 0
+    note: str = ""
+    lines: list[str] = []
+
+
+def differences(connection: apsw.Connection, records: Sequence[Record]) -> list[FileDiff]:
+    """Give what `records`, oldest first, changed, by path: from before the first that touched a path to after
+    the last that did."""
+    spans: dict[str, tuple[int, int]] = {}
+    for record in records:
+        for path in database.between(connection, record.before, record.after):
+            first = spans[path][0] if path in spans else record.before
+            spans[path] = (first, record.after)
+    found: list[FileDiff] = []
+    for path in sorted(spans):
+        first, last = spans[path]
+        old = database.state_at(connection, path, first)
+        new = database.state_at(connection, path, last)
+        if old != new:
+            found.append(difference(connection, path, old, new))
+    return found
+
+
+def difference(
+    connection: apsw.Connection, path: str, old: PathState | None, new: PathState | None
+) -> FileDiff:
+    """Give how a path differs."""
+    what: Literal["added", "removed", "changed"] = (
+        "added" if old is None else "removed" if new is None else "changed"
+    )
+    name = shown(path)
+    if note := _note(old, new):
+        return FileDiff(name, what, note=note)
+    before, after = _text(connection, old), _text(connection, new)
+    if before is None or after is None:
+        size = f"{old.size if old else 0:,} → {new.size if new else 0:,} bytes"
+        return FileDiff(name, what, note=f"binary or large file, {size}")
+    names = (f"a/{name}" if old else "/dev/null", f"b/{name}" if new else "/dev/null")
+    lines = list(difflib.unified_diff(before, after, *names, lineterm=""))
+    body = lines[2:]
+    return FileDiff(
+        name,
+        what,
+        sum(line.startswith("+") for line in body),
+        sum(line.startswith("-") for line in body),
+        _mode_note(old, new),
+        lines,
+    )
+
+
+def _note(old: PathState | None, new: PathState | None) -> str:
+    for state in (new, old):
+        if state is not None and state.kind == "left_out":
+            return f"not recorded: {why_left_out(state)}"
+    kinds = [state.kind if state else "" for state in (old, new)]
+    if kinds[0] and kinds[1] and kinds[0] != kinds[1]:
+        return f"a {kinds[0]} became a {kinds[1]}"
+    kind = kinds[0] or kinds[1]
+    if kind == "link":
+        targets = [state.content.decode("utf-8", "backslashreplace") if state else "" for state in (old, new)]
+        return "link " + " → ".join(f"to {target}" for target in targets if target)
+    if old is not None and new is not None and old.content == new.content:
+        return _mode_note(old, new)
+    return "folder" if kind == "folder" else ""
+
+
+def _mode_note(old: PathState | None, new: PathState | None) -> str:
+    if old is None or new is None or old.mode == new.mode:
+        return ""
+    return f"mode {old.mode:o} → {new.mode:o}"
+
+
+def _text(connection: apsw.Connection, state: PathState | None) -> list[str] | None:
+    if state is None:
+        return []
+    data = content_of(connection, state) if state.size <= _LARGEST_BYTES else None
+    if data is None or b"\0" in data:
+        return None
+    return data.decode("utf-8", "backslashreplace").splitlines()

@@ -1,0 +1,23 @@
+"""Takes away what was recorded for sessions that are gone, in every workspace of a home."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from whet.clock import Clock
+from whet.rewind import database
+from whet.rewind.database import RecordFile
+from whet.rewind.pruning import forget
+from whet.rewind.recorder import locked
+
+
+def forget_all_but(folder: Path, existing: Callable[[set[str]], set[str]], clock: Clock) -> int:
+    """Take away the records of sessions that `existing` does not give back; gives how many there were."""
+    count = 0
+    for path in sorted(folder.glob("*/files.db")):
+        with locked(path.parent), closing(RecordFile.open_file(path, clock.now().isoformat(), 10.0)) as file:
+            there = file.read_now(database.sessions)
+            count += forget(file, there - existing(there))
+    return count

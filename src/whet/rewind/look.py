@@ -1,0 +1,191 @@
+"""One look at a workspace: which paths differ from what is known, by a stat of every one of them.
+
+Nothing is read here but folders. A folder that can't be entered keeps what is known of it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from whet.contract.errors import WhetError
+from whet.rewind.folders import open_for_listing, unlock
+from whet.rewind.states import Known, PathState, Tree, joined, left_out, mode_of, split
+from whet.rewind.watching import FolderWatch
+
+_KIND_BITS = 0o170000
+_FOLDER_BITS = stat.S_IFDIR
+
+
+class WorkspaceTooLarge(WhetError):
+    """The workspace has more paths than are recorded."""
+
+
+class LookIsShort(Exception):
+    """A short look met what only a whole one can judge."""
+
+
+class Look(msgspec.Struct):
+    """What a look found: paths to read, with what stat said of them; folders and what is left out, which need
+    no reading; what is gone."""
+
+    to_read: list[tuple[str, os.stat_result]] = []
+    settled: dict[str, PathState] = {}
+    gone: list[str] = []
+    paths: int = 0
+
+
+class Looker:
+    """Looks at one workspace. `skipped` are folders that are not a part of it, by path: Whet's home."""
+
+    def __init__(
+        self, root_fd: int, tree: Tree, skipped: frozenset[str], most_paths: int, watch: FolderWatch
+    ) -> None:
+        self._root_fd = root_fd
+        self._watch = watch
+        self._is_short = False
+        self.unlocked: dict[str, int] = {}
+        self._device = os.fstat(root_fd).st_dev
+        self._tree = tree
+        self._skipped = skipped
+        self._most_paths = most_paths
+        self._pending: list[str] = []
+        self._found = Look()
+
+    def look(self) -> Look:
+        """Give what differs. Raises WorkspaceTooLarge, and OSError where the workspace itself is gone."""
+        self._watch.begin()
+        self._list("")
+        while self._pending:
+            folder = self._pending.pop()
+            try:
+                self._list(folder)
+            except (FileNotFoundError, NotADirectoryError):
+                self._forget(folder)  # it went while we looked; it will be seen to be gone
+            except OSError:
+                self._list_locked(folder)
+        return self._found
+
+    def _list_locked(self, folder: str) -> None:
+        """List a folder that keeps its owner out; it stays open until the look's contents are read."""
+        mode = unlock(self._root_fd, folder, stat.S_IRWXU)
+        if mode is None:
+            return self._assume(folder)
+        self.unlocked[folder] = mode
+        try:
+            self._list(folder)
+        except OSError:
+            self._assume(folder)
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._found, self._is_short = Look(), False
+        self._pending.clear()
+
+    def look_in(self, folders: Iterable[str]) -> Look:
+        """Give what differs in these folders, whose own folders are as they were.
+
+        Raises LookIsShort, and OSError where one can't be listed.
+        """
+        self._is_short = True
+        for folder in folders:
+            self._list(folder)
+        return self._found
+
+    def _list(self, folder: str) -> None:
+        known, found = self._tree.get(folder, {}), self._found
+        handle = open_for_listing(self._root_fd, folder)
+        names: list[str] = []
+        try:
+            if not self._is_short:
+                self._watch.add(folder, handle)
+            with os.scandir(handle) as listing:
+                for item in listing:
+                    name = item.name
+                    try:
+                        seen = item.stat(follow_symlinks=False)
+                    except FileNotFoundError:
+                        continue
+                    names.append(name)
+                    old = known.get(name)
+                    if seen.st_mode & _KIND_BITS == _FOLDER_BITS:
+                        self._folder(joined(folder, name), seen, old)
+                    elif old is None or old.stamp != (
+                        seen.st_size,
+                        seen.st_mtime_ns,
+                        seen.st_ctime_ns,
+                        seen.st_ino,
+                    ):
+                        self._changed(joined(folder, name), seen, old)
+        finally:
+            os.close(handle)
+        found.paths += len(names)
+        if found.paths > self._most_paths:
+            raise WorkspaceTooLarge(
+                f"this workspace has more than {self._most_paths:,} files and folders",
+                hint="start in a smaller folder, or raise rewind.max_files",
+            )
+        if len(known) != len(names) or not known.keys() <= set(names):
+            for name in known.keys() - set(names):
+                self._forget(joined(folder, name))
+
+    def _folder(self, path: str, seen: os.stat_result, old: Known | None) -> None:
+        if path in self._skipped:
+            if old is not None:
+                self._forget(path)
+            return
+        if seen.st_dev != self._device:
+            state = left_out("another file system", seen)
+        else:
+            state = PathState("folder", mode_of(seen), 0, b"")
+            if not self._is_short:
+                self._pending.append(path)
+        if old is None or old.state != state:
+            if self._is_short:
+                raise LookIsShort
+            self._found.settled[path] = state
+
+    def _changed(self, path: str, seen: os.stat_result, old: Known | None) -> None:
+        if self._is_short and (seen.st_nlink > 1 or (old is not None and old.state.kind == "folder")):
+            raise LookIsShort  # it has changed under its other names, too
+        if old is not None and old.state.kind == "folder":
+            self._forget_below(path)
+        if stat.S_ISREG(seen.st_mode) or stat.S_ISLNK(seen.st_mode):
+            self._found.to_read.append((path, seen))
+            return
+        state = left_out(_special(seen.st_mode), seen)
+        if old is None or old.state != state:
+            self._found.settled[path] = state
+
+    def _forget(self, path: str) -> None:
+        self._found.gone.append(path)
+        self._forget_below(path)
+
+    def _forget_below(self, path: str) -> None:
+        self._found.gone += below(self._tree, path)
+
+    def _assume(self, folder: str) -> None:
+        """Keep what is known of a folder that can't be entered; where nothing is, say that it is left out."""
+        parent, name = split(folder)
+        old = self._tree.get(parent, {}).get(name)
+        state = self._found.settled.get(folder)
+        if state is not None and (old is None or old.state.kind != "folder"):
+            told = b"unreadable|" + oct(state.mode).encode()
+            self._found.settled[folder] = PathState("left_out", state.mode, 0, told)
+
+
+def below(tree: Tree, folder: str) -> Iterator[str]:
+    """Give every path that is known below a folder."""
+    for name in tree.get(folder, ()):
+        path = joined(folder, name)
+        yield path
+        yield from below(tree, path)
+
+
+def _special(mode: int) -> str:
+    if stat.S_ISFIFO(mode):
+        return "a named pipe"
+    return "a socket" if stat.S_ISSOCK(mode) else "a device"

@@ -1,0 +1,178 @@
+"""Works out what taking steps back comes to, path by path, without touching a file.
+
+Each record is undone from the last to the first. A path that is as the record left it becomes what it was
+before. One that somebody changed since is merged where both changes are apart, and is a conflict otherwise:
+a conflict is left as it is, unless the person says that the record's side counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+
+import apsw
+import msgspec
+
+from whet.rewind import database
+from whet.rewind.contents import content_of, pack
+from whet.rewind.database import Record
+from whet.rewind.merging import merged
+from whet.rewind.states import PathState, split
+
+SINCE = "changed since by someone else"
+AT_ONCE = "also changed by another session at the same time"
+UNRECORDED_NOW = "what is there now is not recorded, so this could not be taken back again"
+UNRECORDED_THEN = "what was there is not recorded"
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What becomes of one path: None is not there. `merged`: somebody's later change is kept in it."""
+
+    path: str
+    now: PathState | None
+    then: PathState | None
+    merged: bool = False
+
+
+class Conflict(msgspec.Struct, frozen=True):
+    """A path that is left as it is, and why. `can_force`: it can be set back all the same."""
+
+    path: str
+    why: str
+    can_force: bool = True
+
+
+class Plan(msgspec.Struct):
+    """What a rewind would do. `texts` are contents that only a merge made, by hash."""
+
+    changes: dict[str, Change] = {}
+    conflicts: dict[str, Conflict] = {}
+    texts: dict[bytes, bytes] = {}
+
+
+class Planner:
+    """Plans on one connection, inside a transaction. `now` is the version of a look just made."""
+
+    def __init__(
+        self, connection: apsw.Connection, now: int, family: Collection[str], *, force: bool = False
+    ) -> None:
+        """`family` are the sessions whose records may overlap: those that work for each other."""
+        self._db = connection
+        self._now = now
+        self._family = frozenset(family)
+        self._force = force
+        self._plan = Plan()
+        self._reached: dict[str, PathState | None] = {}
+        self._is_merged: set[str] = set()
+
+    def plan(self, records: Sequence[Record]) -> Plan:
+        """Give the plan that takes `records` back; they are a session's last ones, oldest first."""
+        others = self._others(records)
+        for record in reversed(records):
+            at_once = set[str]()
+            for other in others:
+                if other.before < record.after and other.after > record.before:
+                    at_once |= database.between(self._db, other.before, other.after)
+            for path in database.between(self._db, record.before, record.after):
+                self._take_back(record, path, is_shared=path in at_once)
+        for path, then in self._reached.items():
+            now = database.state_at(self._db, path, self._now)
+            if now != then and path not in self._plan.conflicts:
+                self._plan.changes[path] = Change(path, now, then, path in self._is_merged)
+        self._settle()
+        return self._plan
+
+    def _others(self, records: Sequence[Record]) -> list[Record]:
+        if not records:
+            return []
+        found = database.records_since(self._db, min(record.before for record in records))
+        return [one for one in found if one.session not in self._family and one.kind == "step"]
+
+    def _take_back(self, record: Record, path: str, *, is_shared: bool) -> None:
+        if path in self._plan.conflicts:
+            return
+        before = database.state_at(self._db, path, record.before)
+        after = database.state_at(self._db, path, record.after)
+        current = (
+            self._reached[path] if path in self._reached else database.state_at(self._db, path, self._now)
+        )
+        if is_shared and not self._force:
+            self._refuse(path, AT_ONCE)
+        elif current in (after, before) or self._force:
+            self._reached[path] = before
+        elif (joint := self._merge(after, current, before)) is not None:
+            self._reached[path] = joint
+            self._is_merged.add(path)
+        else:
+            self._refuse(path, SINCE)
+
+    def _merge(
+        self, base: PathState | None, mine: PathState | None, other: PathState | None
+    ) -> PathState | None:
+        if base is None or mine is None or other is None:
+            return None
+        if not base.kind == mine.kind == other.kind:
+            return None
+        mode = other.mode if mine.mode == base.mode else mine.mode
+        if base.content == mine.content or base.content == other.content or mine.content == other.content:
+            content = other.content if base.content == mine.content else mine.content
+            size = other.size if base.content == mine.content else mine.size
+            return PathState(mine.kind, mode, size, content)
+        if base.kind != "file":
+            return None
+        texts = [self._text(state) for state in (base, mine, other)]
+        if texts[0] is None or texts[1] is None or texts[2] is None:
+            return None
+        joint = merged(texts[0], texts[1], texts[2])
+        if joint is None:
+            return None
+        hash_ = hashlib.sha256(joint).digest()
+        self._plan.texts[hash_] = joint
+        return PathState("file", mode, len(joint), hash_)
+
+    def _text(self, state: PathState) -> bytes | None:
+        return self._plan.texts.get(state.content) or content_of(self._db, state)
+
+    def _refuse(self, path: str, why: str, *, can_force: bool = True) -> None:
+        self._plan.conflicts[path] = Conflict(path, why, can_force)
+        self._plan.changes.pop(path, None)
+
+    def _settle(self) -> None:
+        """Refuse what can't be done, until nothing more follows from it."""
+        for path, change in list(self._plan.changes.items()):
+            if change.then is not None and change.then.kind == "left_out":
+                self._refuse(path, UNRECORDED_THEN, can_force=False)
+            elif change.now is not None and change.now.kind == "left_out" and not self._force:
+                self._refuse(path, UNRECORDED_NOW)
+        before = -1
+        while before != len(self._plan.changes):
+            before = len(self._plan.changes)
+            for path, change in list(self._plan.changes.items()):
+                if why := self._obstacle(path, change):
+                    self._refuse(path, why, can_force=False)
+
+    def _obstacle(self, path: str, change: Change) -> str:
+        """Say why a path can't become what it was: something else is in its way that stays."""
+        if _leaves_folder(change):
+            for below in database.below_now(self._db, path):
+                planned = self._plan.changes.get(below)
+                if planned is None or planned.then is not None:
+                    return "other files are in it"
+        if change.then is not None:
+            folder = path
+            while folder := split(folder)[0]:
+                planned = self._plan.changes.get(folder)
+                state = planned.then if planned else database.state_at(self._db, folder, self._now)
+                if state is not None and state.kind != "folder":
+                    return f"{folder} is no folder now"
+        return ""
+
+
+def _leaves_folder(change: Change) -> bool:
+    is_folder = [side is not None and side.kind == "folder" for side in (change.now, change.then)]
+    return is_folder == [True, False]
+
+
+def packed_texts(plan: Plan) -> list[tuple[bytes, int, bytes]]:
+    """Give what merges made, as it is stored."""
+    return [(hash_, *pack(text)) for hash_, text in plan.texts.items()]

@@ -1,0 +1,84 @@
+"""Takes old records away: those past their age, the oldest where the file is full; then what only they held.
+
+What is there now and what the records that stay need is kept, whatever its age.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+
+import apsw
+
+from whet.rewind import database
+from whet.rewind.database import OPEN, RecordFile
+from whet.rewind.states import RecordLimits
+
+_DAY_MS = 86_400_000
+_KEPT = 0.7
+
+
+def prune_old(file: RecordFile, limits: RecordLimits, now_ms: int) -> int:
+    """Take away what is older than the limits allow; gives how many records went."""
+    return file.write_now(partial(_drop, where="at_ms < ?", value=now_ms - limits.days * _DAY_MS))
+
+
+def prune(file: RecordFile, limits: RecordLimits, now_ms: int) -> int:
+    """Take away what is too old; then the older half, until there is room. Gives how many records went."""
+    gone = prune_old(file, limits, now_ms)
+    while file.read_now(database.used_bytes) > limits.total_bytes * _KEPT:
+        middle = file.read_now(_middle)
+        if middle is None:
+            break
+        gone += file.write_now(partial(_drop, where="id <= ?", value=middle))
+    return gone
+
+
+def forget(file: RecordFile, sessions: Collection[str]) -> int:
+    """Take away the records of sessions, and what only they held; where no record is left, everything.
+
+    The file is written anew, so that nothing of it is left in it. Hold the workspace's lock meanwhile.
+    """
+    gone = sum(file.write_now(partial(_drop, where="session = ?", value=one)) for one in sessions)
+    if gone:
+        file.write_now(_empty_if_unused)
+        file.compact()
+    return gone
+
+
+def _middle(connection: apsw.Connection) -> int | None:
+    row = connection.execute(
+        "SELECT id FROM records ORDER BY id LIMIT 1 OFFSET (SELECT (count(*) - 1) / 2 FROM records)"
+    ).fetchone()
+    return row[0] if row else None
+
+
+def _drop(connection: apsw.Connection, where: str, value: int | str) -> int:
+    connection.execute(
+        f"DELETE FROM records WHERE {where} AND (after IS NOT NULL OR kind = 'step')", (value,)
+    )
+    count = connection.changes()
+    if count:
+        _collect(connection)
+    return count
+
+
+def _empty_if_unused(connection: apsw.Connection) -> None:
+    if connection.execute("SELECT 1 FROM records LIMIT 1").fetchone() is None:
+        for table in ("entries", "parts", "blobs"):
+            connection.execute(f"DELETE FROM {table}")
+        database.set_fact(connection, "version", database.version(connection) + 1)
+
+
+def _collect(connection: apsw.Connection) -> None:
+    """Take away the states that no record and no present needs, then the contents that no state needs."""
+    row = connection.execute("SELECT min(before) FROM records").fetchone()
+    oldest = row[0] if row and row[0] is not None else OPEN
+    connection.execute("DELETE FROM entries WHERE until <= ? AND until < ?", (oldest, OPEN))
+    connection.execute(
+        "DELETE FROM parts WHERE hash NOT IN (SELECT content FROM entries WHERE kind = 'file')"
+    )
+    connection.execute(
+        "DELETE FROM blobs WHERE hash NOT IN (SELECT content FROM entries WHERE kind = 'file')"
+        " AND hash NOT IN (SELECT part FROM parts)"
+    )

@@ -1,0 +1,272 @@
+"""Records a workspace: looks at it, stores what is new, and keeps in memory what the last look saw.
+
+One process records one workspace at a time, behind a file lock; others wait. What is stored becomes visible
+when the transaction that makes a version of it is on the disk.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from whet.clock import Clock
+from whet.contract.errors import NotFound, StoreBusy
+from whet.rewind import database
+from whet.rewind.contents import Contents
+from whet.rewind.database import Record, RecordFile
+from whet.rewind.folders import lock, open_root
+from whet.rewind.look import Look, Looker, LookIsShort
+from whet.rewind.pruning import prune, prune_old
+from whet.rewind.states import Known, RecordLimits, Tree, joined, shown, split, why_left_out
+from whet.rewind.watching import FolderWatch
+
+_PATIENCE_S = 60.0
+_POLL_S = 0.05
+_NAMED = 3
+_WHOLE_AFTER_S = 60.0
+_ROOM = 0.9
+
+
+class Unrecorded(msgspec.Struct, frozen=True):
+    """What is in the workspace and not recorded."""
+
+    path: str
+    why: str
+    size: int
+
+
+class Workspace:
+    """The record of one workspace. Used on any thread; every call is one look, or needs none."""
+
+    def __init__(self, root: Path, home: Path, limits: RecordLimits, clock: Clock) -> None:
+        """`home` is Whet's home, which is never a part of what is recorded."""
+        self.root: str = os.path.realpath(root)
+        self.limits = limits
+        self.clock = clock
+        self._folder = home / "rewind" / hashlib.sha256(os.fsencode(self.root)).hexdigest()[:24]
+        self._skipped = _inside(self.root, os.path.realpath(home))
+        self._lock = threading.Lock()
+        self._file: RecordFile | None = None
+        self._tree: Tree = {}
+        self._version = -1
+        self._watch = FolderWatch(self.root)
+        self._looked_s = -_WHOLE_AFTER_S
+        self._turn = ("", 0)
+        self._is_pruned = False
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything was ever recorded here."""
+        return (self._folder / "files.db").exists()
+
+    @property
+    def file(self) -> RecordFile:
+        """The open file; it is made at the first use."""
+        if self._file is None:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path = self._folder / "files.db"
+            file = RecordFile.open_file(path, self.clock.now().isoformat(), 10.0)
+            if not file.read_now(lambda db: database.fact(db, "workspace")):
+                root = os.fsencode(self.root).decode("utf-8", "backslashreplace")
+                file.write_now(lambda db: database.set_fact(db, "workspace", root))
+            self._file = file
+        return self._file
+
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """Keep every other thread and process from recording or changing this workspace meanwhile.
+
+        Raises StoreBusy where another one takes too long.
+        """
+        with self._lock, locked(self._folder):
+            yield
+
+    def enter(self, session: str, turn: int) -> bool:
+        """Note whose step begins; gives whether the last one was of the same turn."""
+        before, self._turn = self._turn, (session, turn)
+        return before == self._turn
+
+    def note(self, new: Record, plan: bytes = b"") -> int:
+        """Store the beginning of a step or a rewind; gives the record's number. Durable on return."""
+        return self.file.write_now(lambda db: database.begin_record(db, new, plan))
+
+    def look(self, *, short: bool = False) -> int:
+        """Bring the record up to date, while `alone`; gives the version that holds now. Durable on return.
+
+        `short`: where the kernel has told what changed since the last look, look only there. Raises
+        WorkspaceTooLarge, NotFound without the workspace, StoreError.
+        """
+        try:
+            return self._look_and_store(short=short)
+        except BaseException:
+            self._watch.close()  # what it has told is not stored
+            raise
+
+    def left_out(self) -> list[Unrecorded]:
+        """Give what the last look left out."""
+        found = self.file.read_now(database.left_out_now)
+        return [Unrecorded(shown(path), why_left_out(state), state.size) for path, state in found]
+
+    def known(self, path: str) -> Known | None:
+        """Give what the last look knows of a path."""
+        folder, name = split(path)
+        return self._tree.get(folder, {}).get(name)
+
+    def paths_in(self, folder: str) -> list[str]:
+        """Give the paths that the last look found in a folder."""
+        return [joined(folder, name) for name in self._tree.get(folder, {})]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._watch.close()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _look_and_store(self, *, short: bool) -> int:
+        is_known = self._refresh()
+        began_ns = time.time_ns()
+        try:
+            root_fd = open_root(self.root)
+        except OSError as error:
+            raise NotFound(f"the workspace {self.root} can't be opened: {error.strerror}") from error
+        looker = self._looker(root_fd)
+        try:
+            found = self._look(looker, short=short and is_known)
+            if not (found.to_read or found.settled or found.gone):
+                return self._version
+            contents = Contents(self.file, root_fd, began_ns, self._budget())
+            seen = self._read(contents, found)
+            contents.flush()
+        finally:
+            for path, mode in reversed(looker.unlocked.items()):
+                lock(root_fd, path, mode)
+            os.close(root_fd)
+        return self._store(seen, found.gone)
+
+    def _refresh(self) -> bool:
+        """Take in what another process recorded; gives whether there was nothing."""
+        if self._version == self.file.read_now(database.version):
+            return True
+        self._version, self._tree = self.file.read_now(database.load)
+        return False
+
+    def _look(self, looker: Looker, *, short: bool) -> Look:
+        now_s = self.clock.monotonic_s()
+        changed = self._watch.changed()
+        if short and changed is not None and now_s - self._looked_s < _WHOLE_AFTER_S:
+            try:
+                return looker.look_in(changed)
+            except (LookIsShort, OSError):
+                looker.forget()  # a whole look knows
+        self._looked_s = now_s
+        return looker.look()
+
+    def _looker(self, root_fd: int) -> Looker:
+        return Looker(root_fd, self._tree, self._skipped, self.limits.paths, self._watch)
+
+    def _budget(self) -> int:
+        """Give how much may be added; records past their age go, and more where there is little room."""
+        if not self._is_pruned:
+            self._is_pruned = True
+            prune_old(self.file, self.limits, self.clock.unix_ms())
+        used = self.file.read_now(database.used_bytes)
+        if used > self.limits.total_bytes * _ROOM:
+            prune(self.file, self.limits, self.clock.unix_ms())
+            used = self.file.read_now(database.used_bytes)
+        return max(0, self.limits.total_bytes - used)
+
+    def _read(self, contents: Contents, found: Look) -> dict[str, Known]:
+        """Read what may have changed, small files first: what has no room are the largest."""
+        seen = {path: Known(state, None) for path, state in found.settled.items()}
+        for path, status in sorted(found.to_read, key=lambda item: item[1].st_size):
+            state = contents.read(path, status, self.limits.file_bytes, self.known(path))
+            if state is not None:
+                seen[path] = state
+            elif self.known(path) is not None:
+                found.gone.append(path)
+        return seen
+
+    def _store(self, seen: dict[str, Known], gone: Sequence[str]) -> int:
+        changed: list[tuple[str, Known]] = []
+        same: list[tuple[str, Known]] = []
+        for path, new in seen.items():
+            old = self.known(path)
+            if old is None or old.state != new.state:
+                changed.append((path, new))
+            elif old.stamp != new.stamp:
+                same.append((path, new))
+        gone = [path for path in dict.fromkeys(gone) if path not in seen and self.known(path) is not None]
+
+        def work(db: apsw.Connection) -> int:
+            if same:
+                database.restamp(db, [(path, new.stamp) for path, new in same])
+            return database.advance(db, changed, gone) if changed or gone else self._version
+
+        for path, new in same:
+            folder, name = split(path)
+            self._tree[folder][name] = (
+                new  # also where nothing is stored: what is compared must be what is there
+            )
+        if not changed and not gone and not any(new.stamp for _, new in same):
+            return self._version  # only files that are too new to be sure of
+        number = self.file.write_now(work)
+        for path in gone:
+            folder, name = split(path)
+            self._tree.get(folder, {}).pop(name, None)
+            self._tree.pop(path, None)
+        for path, new in (*changed, *same):
+            folder, name = split(path)
+            self._tree.setdefault(folder, {})[name] = new
+        self._version = number
+        return number
+
+
+@contextmanager
+def locked(folder: Path) -> Generator[None]:
+    """Hold the lock of one workspace's record. Raises StoreBusy where another process holds it too long."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _wait_for(handle)
+        yield
+    finally:
+        os.close(handle)
+
+
+def left_out_line(found: Sequence[Unrecorded]) -> str:
+    """Say in a line what can't be taken back; empty where that is nothing."""
+    if not found:
+        return ""
+    largest = sorted(found, key=lambda one: -one.size)
+    named = ", ".join(f"{one.path} ({one.why})" for one in largest[:_NAMED])
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return f"left out of what a rewind brings back: {named}{more}"
+
+
+def _inside(root: str, home: str) -> frozenset[str]:
+    if home == root or not home.startswith(root.rstrip("/") + "/"):
+        return frozenset()
+    return frozenset({os.path.relpath(home, root)})
+
+
+def _wait_for(handle: int) -> None:
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise StoreBusy("another session is recording this workspace") from None
+            time.sleep(_POLL_S)
+        else:
+            return

@@ -1,0 +1,271 @@
+"""Makes files what a plan says. It may be killed anywhere and begun again with the same plan.
+
+A file is written beside its place, put on the disk, and moved there. Links are never followed. What is not
+as it was when the plan was made is left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Generator, Mapping, Sequence
+
+import apsw
+import msgspec
+
+from whet.contract.errors import StoreCorrupt, StoreFull, WhetError
+from whet.rewind.contents import unpacked
+from whet.rewind.folders import open_folder, open_root, parent_of
+from whet.rewind.planning import Change
+from whet.rewind.recorder import Workspace
+from whet.rewind.states import Known, PathState, joined, split
+from whet.sqlite.faults import DISK_FULL
+
+_SYNCED_ONE_BY_ONE = 200
+_OWNER = 0o700
+
+
+class Restored(msgspec.Struct):
+    """What came of a plan: how many paths were changed, and those that could not be, with why."""
+
+    paths: int = 0
+    failed: dict[str, str] = {}
+
+
+class Restorer:
+    """Carries out one plan in a workspace, while `Workspace.alone`; `number` names its temporary files."""
+
+    def __init__(self, workspace: Workspace, number: int, modes: Mapping[str, int]) -> None:
+        """`modes` are what folders have at the end; an earlier run may have opened them for its work."""
+        self._workspace = workspace
+        self._number = number
+        self._root_fd = -1
+        self._done = Restored()
+        self._modes: dict[str, int] = dict(modes)
+        self._entered: set[str] = set()
+        self._touched: set[str] = set()
+        self._synced_one_by_one = True
+
+    def restore(self, changes: Sequence[Change]) -> Restored:
+        """Carry out the changes that are not done yet. A look has come before it."""
+        self._root_fd = open_root(self._workspace.root)
+        self._synced_one_by_one = len(changes) <= _SYNCED_ONE_BY_ONE
+        try:
+            self._clear(changes)
+            todo = [one for one in changes if self._is_due(one)]
+            gone = [one for one in todo if one.now is not None and not _stays(one)]
+            gone.sort(key=lambda one: (one.now is not None and one.now.kind == "folder", -_depth(one.path)))
+            for change in gone:
+                self._try(change, self._remove)
+            made = sorted(
+                (one for one in todo if one.then is not None),
+                key=lambda one: (one.then is None or one.then.kind != "folder", _depth(one.path)),
+            )
+            for change in made:
+                self._try(change, self._make)
+            self._sync()
+            self._set_modes()
+        finally:
+            os.close(self._root_fd)
+        self._done.paths = len({one.path for one in todo} - self._done.failed.keys())
+        return self._done
+
+    def _try(self, change: Change, act: Callable[[Change], None]) -> None:
+        if change.path in self._done.failed:
+            return
+        try:
+            act(change)
+        except OSError as error:
+            if error.errno in DISK_FULL:
+                raise StoreFull(
+                    "no space is left to restore the files", hint="free some, then: whet rewind"
+                ) from error
+            self._done.failed[change.path] = error.strerror or str(error)
+        except WhetError as error:
+            self._done.failed[change.path] = error.message
+
+    def _is_due(self, change: Change) -> bool:
+        known = self._workspace.known(change.path)
+        state = known.state if known is not None else None
+        if state == change.then:
+            return False
+        if state == change.now or _is_half_done(state, change):
+            return True
+        self._done.failed[change.path] = "changed while the rewind was under way"
+        return False
+
+    def _clear(self, changes: Sequence[Change]) -> None:
+        """Remove what an earlier, killed run left beside the files."""
+        for folder in {split(one.path)[0] for one in changes}:
+            with contextlib.suppress(OSError):
+                handle = open_folder(self._root_fd, folder)
+                try:
+                    os.unlink(self._temporary, dir_fd=handle)
+                except OSError:
+                    pass
+                finally:
+                    os.close(handle)
+
+    @property
+    def _temporary(self) -> str:
+        return f".whet-rewind-{self._number}.tmp"
+
+    def _enter(self, path: str) -> None:
+        """See to it that the folders above a path are there and can be written in; their modes are set at the
+        end. Raises OSError."""
+        folder = ""
+        for name in split(path)[0].split("/"):
+            above, folder = folder, joined(folder, name)
+            if not folder or folder in self._entered:
+                continue
+            self._entered.add(folder)
+            with _opened(self._root_fd, above) as handle:
+                try:
+                    seen = os.stat(name, dir_fd=handle, follow_symlinks=False)
+                except FileNotFoundError:
+                    os.mkdir(name, 0o755, dir_fd=handle)
+                    continue
+                mode = stat.S_IMODE(seen.st_mode)
+                if stat.S_ISDIR(seen.st_mode) and mode & _OWNER != _OWNER:
+                    os.chmod(name, mode | _OWNER, dir_fd=handle)
+                    self._modes.setdefault(folder, mode)
+
+    def _remove(self, change: Change) -> None:
+        self._enter(change.path)
+        with parent_of(self._root_fd, change.path) as (folder, name):
+            try:
+                self._refuse_if_moved(folder, name, change)
+                if change.now is not None and change.now.kind == "folder":
+                    os.rmdir(name, dir_fd=folder)
+                    self._modes.pop(change.path, None)
+                else:
+                    os.unlink(name, dir_fd=folder)
+            except FileNotFoundError:
+                return
+            self._touched.add(split(change.path)[0])
+
+    def _make(self, change: Change) -> None:
+        then = change.then
+        assert then is not None  # the list has no others
+        self._enter(change.path)
+        with parent_of(self._root_fd, change.path) as (folder, name):
+            if then.kind == "folder":
+                self._modes[change.path] = then.mode
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, _OWNER, dir_fd=folder)
+                if change.now is not None and change.now.mode & _OWNER != _OWNER:
+                    os.chmod(name, then.mode | _OWNER, dir_fd=folder)
+            else:
+                if change.now is not None and _stays(change):
+                    self._refuse_if_moved(folder, name, change)
+                if _only_mode(change) and os.stat(name, dir_fd=folder, follow_symlinks=False).st_nlink == 1:
+                    os.chmod(name, then.mode, dir_fd=folder)
+                else:
+                    self._write(folder, name, then)
+            self._touched.add(split(change.path)[0])
+
+    def _refuse_if_moved(self, folder: int, name: str, change: Change) -> None:
+        """Raise WhetError where a file is not the one that the look saw a moment ago."""
+        known: Known | None = self._workspace.known(change.path)
+        if known is None or known.stamp is None or known.state.kind != "file":
+            return
+        try:
+            seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return
+        size, mtime_ns, _, inode = known.stamp  # our own work on another name of it moves the ctime
+        if (seen.st_size, seen.st_mtime_ns, seen.st_ino) != (size, mtime_ns, inode):
+            raise WhetError("changed while the rewind was under way")
+
+    def _write(self, folder: int, name: str, then: PathState) -> None:
+        temporary = self._temporary
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=folder)
+        if then.kind == "link":
+            os.symlink(os.fsdecode(then.content), temporary, dir_fd=folder)
+        else:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            handle = os.open(temporary, flags, 0o600, dir_fd=folder)
+            try:
+                size = self._workspace.file.read_now(lambda db: _copy(db, then, handle))
+                if size != then.size:
+                    raise StoreCorrupt("its recorded content is gone", hint="whet doctor")
+                os.fchmod(handle, then.mode)
+                if self._synced_one_by_one:
+                    os.fsync(handle)
+            finally:
+                os.close(handle)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+    def _set_modes(self) -> None:
+        for path, mode in sorted(self._modes.items(), key=lambda item: -_depth(item[0])):
+            with (
+                contextlib.suppress(FileNotFoundError, NotADirectoryError),
+                parent_of(self._root_fd, path) as (folder, name),
+            ):
+                seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if stat.S_ISDIR(seen.st_mode) and stat.S_IMODE(seen.st_mode) != mode:
+                    os.chmod(name, mode, dir_fd=folder)
+
+    def _sync(self) -> None:
+        """Put the names on the disk; the contents are there, where they are few."""
+        if not self._synced_one_by_one:
+            os.sync()
+            return
+        for path in self._touched:
+            with (
+                contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError),
+                _opened(self._root_fd, path) as handle,
+            ):
+                os.fsync(handle)
+
+
+@contextlib.contextmanager
+def _opened(root_fd: int, folder: str) -> Generator[int]:
+    handle = open_folder(root_fd, folder)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _copy(connection: apsw.Connection, state: PathState, handle: int) -> int:
+    size = 0
+    for piece in unpacked(connection, state.content):
+        view = memoryview(piece)
+        size += len(piece)
+        while view:
+            view = view[os.write(handle, view) :]
+    return size
+
+
+def _depth(path: str) -> int:
+    return path.count("/")
+
+
+def _stays(change: Change) -> bool:
+    """Whether a path is replaced or changed where it is, rather than removed first."""
+    if change.now is None or change.then is None:
+        return False
+    return (change.now.kind == "folder") == (change.then.kind == "folder")
+
+
+def _only_mode(change: Change) -> bool:
+    now, then = change.now, change.then
+    return (
+        now is not None
+        and then is not None
+        and now.kind == then.kind == "file"
+        and now.content == then.content
+    )
+
+
+def _is_half_done(state: PathState | None, change: Change) -> bool:
+    """Whether a killed run can have left this: a folder whose mode was opened for the work, or nothing where
+    a folder gives way to a file or the reverse."""
+    if state is None:
+        return change.now is not None and change.then is not None and not _stays(change)
+    return state.kind == "folder" and any(
+        side is not None and side.kind == "folder" for side in (change.now, change.then)
+    )

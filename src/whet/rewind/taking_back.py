@@ -1,0 +1,163 @@
+"""Takes steps back in a workspace, and that back again: a look, a plan, a journal, the files, a look.
+
+The plan is on the disk before the first file changes. Whoever comes next after a kill, be it another rewind
+or the next step, carries the plan out to its end first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+
+import apsw
+import msgspec
+
+from whet.contract.errors import StoreCorrupt
+from whet.rewind import database
+from whet.rewind.database import Record
+from whet.rewind.planning import Change, Conflict, Plan, Planner, packed_texts
+from whet.rewind.recorder import Workspace
+from whet.rewind.restoring import Restorer
+from whet.rewind.states import PathState, split
+
+_OWNER = 0o700
+
+
+class _Entry(msgspec.Struct, frozen=True, array_like=True):
+    path: bytes
+    now: PathState | None
+    then: PathState | None
+
+
+class _Journal(msgspec.Struct, frozen=True):
+    entries: list[_Entry]
+    modes: list[tuple[bytes, int]]
+
+
+class TakenBack(msgspec.Struct, frozen=True):
+    """What a rewind of files did, or would do. `changes` are planned; `failed` were not carried out."""
+
+    changes: Sequence[Change]
+    conflicts: Sequence[Conflict]
+    failed: dict[str, str]
+    record: int = 0
+
+
+def begin_step(workspace: Workspace, session: str, turn: int, step: int) -> tuple[int, TakenBack | None]:
+    """Record the workspace before a step; gives the record's number, and what came of a rewind that was cut
+    off before, which is finished first."""
+    with workspace.alone():
+        finished = _finish(workspace)
+        is_same = workspace.enter(session, turn)
+        before = workspace.look(short=is_same)
+        new = Record(0, session, turn, step, "step", before, before, workspace.clock.unix_ms())
+        return workspace.note(new), finished
+
+
+def end_step(workspace: Workspace, record: int) -> None:
+    """Record the workspace after a step."""
+    with workspace.alone():
+        after = workspace.look(short=True)
+        workspace.file.write_now(lambda db: database.end_record(db, record, after))
+
+
+def finish(workspace: Workspace) -> TakenBack | None:
+    """Carry out a rewind that was cut off; None where there is none."""
+    with workspace.alone():
+        return _finish(workspace)
+
+
+def plan(
+    workspace: Workspace, first: int, session: str, family: Collection[str], *, force: bool
+) -> TakenBack:
+    """Say what taking back a session's records from number `first` on would do now."""
+    with workspace.alone():
+        _finish(workspace)
+        made = _plan(workspace, workspace.look(), _records(workspace, session, first), family, force=force)
+        return TakenBack(list(made.changes.values()), list(made.conflicts.values()), {})
+
+
+def take_back(
+    workspace: Workspace, first: int, new: Record, family: Collection[str], *, force: bool
+) -> TakenBack:
+    """Take back a session's records from number `first` on, as a record of its own: `new` without versions.
+
+    Conflicts are left as they are; with `force` the records' side counts. Raises StoreFull in the middle, and
+    StoreError; the plan is carried out by whoever comes next then.
+    """
+    with workspace.alone():
+        _finish(workspace)
+        before = workspace.look()
+        made = _plan(workspace, before, _records(workspace, new.session, first), family, force=force)
+        changes = list(made.changes.values())
+        if not changes:
+            return TakenBack([], list(made.conflicts.values()), {})
+        texts = packed_texts(made)
+        if texts:
+            workspace.file.write_now(lambda db: database.put_blobs(db, texts))
+        begun = msgspec.structs.replace(new, kind="rewind", before=before, at_ms=workspace.clock.unix_ms())
+        journal = _Journal(
+            [_Entry(os.fsencode(c.path), c.now, c.then) for c in changes], _modes(workspace, changes)
+        )
+        number = workspace.note(begun, msgspec.msgpack.encode(journal))
+        failed = _carry_out(workspace, number, changes, dict(_decoded(journal)))
+        return TakenBack(changes, list(made.conflicts.values()), failed, number)
+
+
+def _records(workspace: Workspace, session: str, first: int) -> list[Record]:
+    return workspace.file.read_now(lambda db: database.records(db, session, first))
+
+
+def _plan(
+    workspace: Workspace, now: int, records: Sequence[Record], family: Collection[str], *, force: bool
+) -> Plan:
+    def work(connection: apsw.Connection) -> Plan:
+        return Planner(connection, now, family, force=force).plan(records)
+
+    return workspace.file.read_now(work)
+
+
+def _modes(workspace: Workspace, changes: Sequence[Change]) -> list[tuple[bytes, int]]:
+    """Give the modes of the folders that must be opened for the work, as they are to be at its end."""
+    planned = {change.path: change for change in changes}
+    found: dict[str, int] = {}
+    for change in changes:
+        folder = change.path
+        while folder := split(folder)[0]:
+            if folder in found:
+                break
+            known = workspace.known(folder)
+            state = planned[folder].then if folder in planned else known.state if known else None
+            if state is not None and state.kind == "folder":
+                found[folder] = state.mode
+    return [(os.fsencode(path), mode) for path, mode in found.items() if mode & _OWNER != _OWNER]
+
+
+def _decoded(journal: _Journal) -> list[tuple[str, int]]:
+    return [(os.fsdecode(path), mode) for path, mode in journal.modes]
+
+
+def _carry_out(
+    workspace: Workspace, number: int, changes: Sequence[Change], modes: dict[str, int]
+) -> dict[str, str]:
+    done = Restorer(workspace, number, modes).restore(changes)
+    after = workspace.look()
+    workspace.file.write_now(lambda db: database.end_record(db, number, after))
+    return done.failed
+
+
+def _finish(workspace: Workspace) -> TakenBack | None:
+    found = workspace.file.read_now(database.unfinished)
+    if found is None:
+        return None
+    record, raw = found
+    try:
+        journal = msgspec.msgpack.decode(raw, type=_Journal)
+    except msgspec.DecodeError as error:
+        raise StoreCorrupt(
+            "the plan of a rewind that was cut off can't be read", hint="whet doctor"
+        ) from error
+    changes = [Change(os.fsdecode(one.path), one.now, one.then) for one in journal.entries]
+    workspace.look()
+    failed = _carry_out(workspace, record.id, changes, dict(_decoded(journal)))
+    return TakenBack(changes, [], failed, record.id)

@@ -1,0 +1,227 @@
+"""Takes a conversation back to a point, and that back again. The rows stay; what counts is marked.
+
+A point is a turn, or a step of one: that, and all that was said after it, leaves the live list. What the
+conversation was before is kept with the rewind, as which turns, ends of turns and compactions counted.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import apsw
+import msgspec
+
+from whet.clock import iso
+from whet.contract.errors import NotFound
+from whet.store import rows, sessions
+from whet.store.transcript import Transcript
+
+Parts = Literal["files", "conversation", "both"]
+
+
+class RewindRow(msgspec.Struct, frozen=True):
+    """A rewind as it is stored: to before a turn, or a step of it (0: the turn). `undoes` is the rewind that
+    it takes back, `before` what the conversation was, empty where that was left as it is."""
+
+    id: str
+    at: str
+    turn: int
+    step: int
+    state: Literal["begun", "done"]
+    undoes: str
+    parts: Parts
+    before: str = ""
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    turns: list[int]
+    cuts: dict[int, int]
+    compactions: list[int]
+
+
+def begin(connection: apsw.Connection, session_id: str, new: RewindRow) -> None:
+    """Store that a rewind is about to be done. Raises NotFound."""
+    key = sessions.key_of(connection, session_id)
+    connection.execute(
+        "INSERT INTO rewinds (id, session, at, turn, step, state, undoes, parts, told)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (new.id, key, new.at, new.turn, new.step, new.state, new.undoes, new.parts, new.parts != "files"),
+    )
+
+
+def of_session(connection: apsw.Connection, session_id: str) -> list[RewindRow]:
+    """Give a session's rewinds, oldest first. Raises NotFound."""
+    key = sessions.key_of(connection, session_id)
+    found = connection.execute(
+        "SELECT id, at, turn, step, state, undoes, parts, before FROM rewinds WHERE session = ?"
+        " ORDER BY at, id",
+        (key,),
+    )
+    return [RewindRow(*row) for row in found]
+
+
+def done(connection: apsw.Connection, rewind_id: str) -> None:
+    """Store that a rewind is done."""
+    connection.execute("UPDATE rewinds SET state = 'done' WHERE id = ?", (rewind_id,))
+
+
+def drop(connection: apsw.Connection, rewind_id: str) -> None:
+    """Take away a rewind of which nothing was done."""
+    connection.execute("DELETE FROM rewinds WHERE id = ?", (rewind_id,))
+
+
+async def rewind(log: Transcript, rewind_id: str, turn: int, step: int) -> str:
+    """Take the conversation back to before a turn, or a step of it (0: the turn), in one transaction with the
+    rewind's end; gives what the person had said there. Raises StoreBusy while a turn runs, NotFound."""
+    await log.drain()
+    now = iso(log.writer.clock.now())
+
+    def work(connection: apsw.Connection) -> str:
+        log.writer.refuse_if_held(connection)
+        key = log.live.key
+        before = msgspec.json.encode(_counted(connection, key)).decode()
+        said = _said(connection, key, turn)
+        first = _first_of_step(connection, key, turn, step) if step else 0
+        connection.execute(
+            "UPDATE turns SET undone = ?, ended = CASE ended WHEN '' THEN ? ELSE ended END,"
+            " reason = CASE reason WHEN '' THEN 'crashed' ELSE reason END"
+            " WHERE session = ? AND number >= ? AND undone = ''",
+            (now, now, key, turn + bool(first)),
+        )
+        if first:
+            connection.execute(
+                "UPDATE turns SET cut = ?, undone = '', ended = CASE ended WHEN '' THEN ? ELSE ended END,"
+                " reason = CASE reason WHEN '' THEN 'crashed' ELSE reason END"
+                " WHERE session = ? AND number = ?",
+                (first, now, key, turn),
+            )
+        connection.execute(
+            "UPDATE compactions SET undone = ? WHERE session = ? AND undone = ''"
+            " AND (turn > ? OR turn = ? AND after_seq >= ?)",
+            (now, key, turn, turn, first),
+        )
+        _moved(connection, key)
+        connection.execute("UPDATE rewinds SET state = 'done', before = ? WHERE id = ?", (before, rewind_id))
+        return said
+
+    said = await log.writer.commit(work, lambda _: None)
+    await log.writer.reload()
+    return said
+
+
+async def take_back(log: Transcript, rewind_id: str, undone: RewindRow) -> None:
+    """Make the conversation what it was before the rewind `undone`; `rewind_id` is the one that does it."""
+    await log.drain()
+    now = iso(log.writer.clock.now())
+
+    def work(connection: apsw.Connection) -> None:
+        log.writer.refuse_if_held(connection)
+        key = log.live.key
+        before = msgspec.json.encode(_counted(connection, key)).decode()
+        was = msgspec.json.decode(undone.before, type=_Counted)
+        turns, compactions = _listed(was.turns), _listed(was.compactions)
+        connection.execute(
+            f"UPDATE turns SET cut = 0, undone = CASE WHEN number IN ({turns}) THEN '' WHEN undone = ''"
+            " THEN ? ELSE undone END WHERE session = ?",
+            (now, key),
+        )
+        for number, first in was.cuts.items():
+            connection.execute(
+                "UPDATE turns SET cut = ? WHERE session = ? AND number = ?", (first, key, number)
+            )
+        connection.execute(
+            f"UPDATE compactions SET undone = CASE WHEN id IN ({compactions}) THEN '' WHEN undone = ''"
+            " THEN ? ELSE undone END WHERE session = ?",
+            (now, key),
+        )
+        _moved(connection, key)
+        connection.execute("UPDATE rewinds SET state = 'done', before = ? WHERE id = ?", (before, rewind_id))
+
+    await log.writer.commit(work, lambda _: None)
+    await log.writer.reload()
+
+
+def untold(connection: apsw.Connection, key: int) -> list[int]:
+    """Give the turns before which files were taken back without the model's knowing."""
+    found = connection.execute(
+        "SELECT turn FROM rewinds WHERE session = ? AND told = 0 AND state = 'done'", (key,)
+    )
+    return [row[0] for row in found]
+
+
+def tell(connection: apsw.Connection, key: int) -> None:
+    """Note that the model is told of every rewind."""
+    connection.execute("UPDATE rewinds SET told = 1 WHERE session = ? AND told = 0", (key,))
+
+
+def family(connection: apsw.Connection, session_id: str) -> set[str]:
+    """Give a session, those that it works for, and those that work for them."""
+    root = session_id
+    while True:
+        row = connection.execute("SELECT parent_session_id FROM sessions WHERE id = ?", (root,)).fetchone()
+        if row is None or not row[0]:
+            break
+        root = row[0]
+    found = connection.execute(
+        "WITH RECURSIVE family(id) AS (SELECT ? UNION SELECT s.id FROM sessions s"
+        " JOIN family f ON s.parent_session_id = f.id) SELECT id FROM family",
+        (root,),
+    )
+    return {row[0] for row in found}
+
+
+def has_point(connection: apsw.Connection, session_id: str, turn: int, step: int) -> bool:
+    """Whether a session has this turn, and this step of it with calls (0: the turn alone counts)."""
+    key = sessions.key_of(connection, session_id)
+    sql, values = "SELECT 1 FROM turns WHERE session = ? AND number = ?", (key, turn)
+    if step:
+        sql, values = (
+            "SELECT 1 FROM tool_calls WHERE session = ? AND turn = ? AND step = ?",
+            (key, turn, step),
+        )
+    return connection.execute(sql, values).fetchone() is not None
+
+
+def _moved(connection: apsw.Connection, key: int) -> None:
+    connection.execute("UPDATE sessions SET epoch = epoch + 1 WHERE key = ?", (key,))
+
+
+def _counted(connection: apsw.Connection, key: int) -> _Counted:
+    turns = connection.execute(
+        "SELECT number, cut FROM turns WHERE session = ? AND undone = '' ORDER BY number", (key,)
+    ).fetchall()
+    compactions = connection.execute("SELECT id FROM compactions WHERE session = ? AND undone = ''", (key,))
+    return _Counted(
+        [number for number, _ in turns],
+        {number: cut for number, cut in turns if cut},
+        [row[0] for row in compactions],
+    )
+
+
+def _listed(numbers: list[int]) -> str:
+    return ",".join(str(number) for number in numbers)
+
+
+def _first_of_step(connection: apsw.Connection, key: int, turn: int, step: int) -> int:
+    row = connection.execute(
+        "SELECT min(seq - 1 - position) FROM tool_calls WHERE session = ? AND turn = ? AND step = ?",
+        (key, turn, step),
+    ).fetchone()
+    if row is None or row[0] is None:
+        raise NotFound(
+            f"turn {turn} has no step {step} with calls", hint="whet rewind SESSION lists the points"
+        )
+    return row[0]
+
+
+def _said(connection: apsw.Connection, key: int, turn: int) -> str:
+    row = connection.execute(
+        "SELECT role, content, extra FROM messages WHERE id > ? AND id < ? AND turn = ? AND role = ?"
+        " ORDER BY id LIMIT 1",
+        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, turn, rows.USER),
+    ).fetchone()
+    if row is None:
+        raise NotFound(
+            f"there is no turn {turn} in this session", hint="whet rewind SESSION lists the points"
+        )
+    return rows.unpack(*row).text

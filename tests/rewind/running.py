@@ -1,0 +1,87 @@
+"""A session on the practice model whose turns run shell commands in a workspace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from whet.agent.loop import run_turn
+from whet.agent.session import Session
+from whet.app.build import App
+from whet.app.rewinding import Rewinding
+from whet.config.paths import Home
+from whet.config.schema import ApprovalSettings, ModelSettings, RewindSettings, Settings
+from whet.contract.events import Event
+from whet.contract.protocols import Answer, ApprovalRequest
+from whet.practice.ask import PracticeCall
+from whet.practice.script import ScriptedReply
+from whet.practice.server import PracticeServer
+
+ANSWER = ScriptedReply("Done.")
+
+
+def shell(command: str, **arguments: object) -> ScriptedReply:
+    """Give a reply that runs a command."""
+    return call("terminal", command=command, **arguments)
+
+
+def call(name: str, **arguments: object) -> ScriptedReply:
+    """Give a reply that calls a tool."""
+    return ScriptedReply(tool_calls=(PracticeCall(name, json.dumps(arguments)),))
+
+
+class Consenting:
+    """A person who allows everything once."""
+
+    async def approve(self, request: ApprovalRequest) -> Answer | None:
+        return "once"
+
+    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
+        return None
+
+
+class Running:
+    """One session. `events` is all that was shown."""
+
+    def __init__(self, app: App, session: Session) -> None:
+        self.app = app
+        self.session = session
+        self.events: list[Event] = []
+
+    async def turn(self, text: str = "go") -> None:
+        """Run a turn to its end."""
+        await run_turn(self.session, self.session.user_message(text), self.events.append)
+
+    @property
+    def rewinding(self) -> Rewinding:
+        """The ways back."""
+        return Rewinding(self.app.recordings, self.session.log, self.app.workspace)
+
+    def notices(self) -> list[str]:
+        """Give what the person was told beside the conversation."""
+        return [
+            text
+            for event in self.events
+            if (text := getattr(event, "text", "")) and "notice" in repr(type(event)).lower()
+        ]
+
+
+@asynccontextmanager
+async def running(
+    folder: Path, script: Sequence[ScriptedReply], rewind: RewindSettings | None = None
+) -> AsyncGenerator[Running]:
+    """Give a session in `folder`/work with its home in `folder`/home, where every call is allowed."""
+    (folder / "work").mkdir(exist_ok=True)
+    with PracticeServer(script=list(script)) as server:
+        settings = Settings(
+            model=ModelSettings(provider="practice", base_url=server.base_url, model="practice-echo"),
+            approval=ApprovalSettings(mode="auto", allow=("terminal", "write_file", "patch", "process")),
+            rewind=rewind or RewindSettings(),
+        )
+        app = await App.start(Home(folder / "home"), settings, {}, Consenting(), folder / "work")
+        try:
+            yield Running(app, await app.new_session())
+        finally:
+            await app.aclose()

@@ -1,0 +1,91 @@
+"""Random scripts destroy a tree through the real shell tool; a rewind brings it back, its undo the wreck."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import tempfile
+import traceback
+from pathlib import Path
+
+import pytest
+
+from tests.rewind.trees import fill, fingerprint, script, unlock, workspace
+from tests.tools.running import call, context
+from whet.rewind.database import Record
+from whet.rewind.taking_back import begin_step, end_step, take_back
+from whet.tools.declared import SharedProcesses, shell_tools
+from whet.tools.process import Processes
+
+BACK = Record(0, "s", 1, 1, "rewind", 0, 0, 0)
+
+
+def destroy_and_take_back(folder: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    folder.mkdir()
+    made = workspace(folder)
+    root = folder / "work"
+    fill(root, rng)
+    states = [fingerprint(root)]
+    firsts: list[int] = []
+    processes = Processes()
+    terminal, _ = shell_tools(SharedProcesses(processes))
+    try:
+        for step in range(1, rng.randrange(2, 5)):
+            firsts.append(begin_step(made, "s", 1, step)[0])
+            asyncio.run(call(terminal, context(root), command="bash -c " + _quoted(script(rng))))
+            end_step(made, firsts[-1])
+            states.append(fingerprint(root))
+        chosen = rng.randrange(len(firsts))
+        done = take_back(made, firsts[chosen], BACK, {"s"}, force=False)
+        assert not done.conflicts and not done.failed, (seed, done)
+        assert fingerprint(root) == states[chosen], f"seed {seed}: not what it was"
+        if done.record:
+            again = take_back(made, done.record, BACK, {"s"}, force=False)
+            assert not again.conflicts and not again.failed, (seed, again)
+        assert fingerprint(root) == states[-1], f"seed {seed}: not what it became"
+    finally:
+        processes.close()
+        made.close()
+        unlock(folder)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_destroyed_tree_is_what_it_was(tmp_path: Path, seed: int) -> None:
+    destroy_and_take_back(tmp_path / "t", seed)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_what_a_step_locked_for_its_own_owner_comes_back(tmp_path: Path) -> None:
+    folder = Path(tempfile.mkdtemp())
+    nobody = 65_534
+    os.chown(folder, nobody, nobody)
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.setgroups([])
+            os.setgid(nobody)
+            os.setuid(nobody)
+            for seed in (1, 2, 20):
+                destroy_and_take_back(folder / str(seed), seed)
+            code = 0
+        except BaseException:  # noqa: BLE001  a fork must not go on as a second test run
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    shutil.rmtree(folder)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(1_000, 1_500, 25))
+def test_500_destroyed_trees_are_what_they_were(tmp_path: Path, first: int) -> None:
+    for seed in range(first, first + 25):
+        destroy_and_take_back(tmp_path / str(seed), seed)

@@ -1,0 +1,243 @@
+"""What is awkward to record: limits, special files, files that change meanwhile, several sessions."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.rewind.test_destruction import BACK
+from tests.rewind.trees import fingerprint, workspace
+from whet.clock import SystemClock
+from whet.contract.errors import StoreError
+from whet.rewind import database
+from whet.rewind.look import WorkspaceTooLarge
+from whet.rewind.planning import AT_ONCE, UNRECORDED_NOW, UNRECORDED_THEN
+from whet.rewind.pruning import forget, prune
+from whet.rewind.recorder import Workspace, left_out_line
+from whet.rewind.states import RecordLimits
+from whet.rewind.taking_back import begin_step, end_step, take_back
+
+
+def step(made: Workspace, command: str, *, session: str = "s", number: int = 1) -> int:
+    """Run a command as a recorded step."""
+    record, _ = begin_step(made, session, 1, number)
+    subprocess.run(["bash", "-c", command], cwd=made.root, check=True)
+    end_step(made, record)
+    return record
+
+
+def test_what_is_too_large_is_named_and_left_alone(tmp_path: Path) -> None:
+    made = workspace(tmp_path, RecordLimits(file_bytes=1_000))
+    root = tmp_path / "work"
+    (root / "large").write_bytes(b"x" * 2_000)
+    (root / "small").write_bytes(b"x")
+    first = step(made, "echo y >> large; echo y > small; head -c 3000 /dev/zero > new")
+    assert "large (too large)" in left_out_line(made.left_out())
+    done = take_back(made, first, BACK, {"s"}, force=False)
+    assert {one.path: one.why for one in done.conflicts} == {"large": UNRECORDED_THEN, "new": UNRECORDED_NOW}
+    assert (root / "small").read_bytes() == b"x" and (root / "new").exists()
+    again = take_back(made, first, BACK, {"s"}, force=True)
+    assert not (root / "new").exists() and [one.path for one in again.conflicts] == ["large"]
+
+
+def test_with_little_room_the_largest_files_are_left_out(tmp_path: Path) -> None:
+    made = workspace(tmp_path, RecordLimits(total_bytes=400_000))
+    root = tmp_path / "work"
+    for name, size in (("a-large", 900_000), ("b-small", 90_000), ("c", 1_000)):
+        (root / name).write_bytes(os.urandom(size))
+    begin_step(made, "s", 1, 1)
+    assert [one.path for one in made.left_out()] == ["a-large"]
+
+
+def test_a_workspace_with_too_many_files_is_refused(tmp_path: Path) -> None:
+    made = workspace(tmp_path, RecordLimits(paths=5))
+    for index in range(6):
+        (tmp_path / "work" / str(index)).touch()
+    with pytest.raises(WorkspaceTooLarge, match="more than 5"):
+        begin_step(made, "s", 1, 1)
+
+
+def test_pipes_and_sockets_are_named_and_left_alone(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    root = tmp_path / "work"
+    os.mkfifo(root / "pipe")
+    (root / "f").write_text("1")
+    with socket.socket(socket.AF_UNIX) as one:
+        here = Path.cwd()
+        os.chdir(root)
+        try:
+            one.bind("sock")
+        finally:
+            os.chdir(here)
+        first = step(made, "echo 2 > f; mkfifo other")
+        assert sorted(item.path for item in made.left_out()) == ["other", "pipe", "sock"]
+        done = take_back(made, first, BACK, {"s"}, force=False)
+    assert (root / "f").read_text() == "1" and (root / "pipe").exists()
+    assert [one.path for one in done.conflicts] == ["other"]
+
+
+def test_whets_home_is_no_part_of_a_workspace_around_it(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "secret").write_text("x")
+    (tmp_path / "f").write_text("1")
+    made = Workspace(tmp_path, tmp_path / "own", RecordLimits(), SystemClock())
+    first = step(made, "echo 2 > f; echo y > own/secret")
+    assert made.file.read_now(lambda db: database.between(db, 0, database.version(db))) == {"f"}
+    take_back(made, first, BACK, {"s"}, force=False)
+    assert (tmp_path / "f").read_text() == "1" and (tmp_path / "own" / "secret").read_text() == "y\n"
+
+
+def test_a_change_that_keeps_size_and_time_is_seen(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    path = tmp_path / "work" / "f"
+    path.write_text("aaaa")
+    os.utime(path, ns=(1, 1))
+    first = step(made, "printf bbbb > f; touch -d @0 f")
+    step(made, "printf cccc > f; touch -d @0 f", number=2)
+    take_back(made, first, BACK, {"s"}, force=False)
+    assert path.read_text() == "aaaa"
+
+
+def test_changes_within_one_tick_of_the_clock_are_all_seen(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    path = tmp_path / "work" / "f"
+    for number in range(1, 40):
+        record, _ = begin_step(made, "s", 1, number)
+        path.write_text(f"{number:04}")
+        end_step(made, record)
+    records = made.file.read_now(lambda db: database.records(db, "s"))
+    assert all(one.after == one.before + 1 for one in records)
+    take_back(made, records[20].id, BACK, {"s"}, force=False)
+    assert path.read_text() == "0020"
+
+
+def test_a_file_that_changes_while_it_is_read_is_read_again_later(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    path = tmp_path / "work" / "log"
+    path.write_bytes(b"x" * 9_000_000)
+    stop = threading.Event()
+
+    def write() -> None:
+        with path.open("ab", buffering=0) as file:
+            while not stop.is_set():
+                file.write(b"y")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        begin_step(made, "s", 1, 1)
+    finally:
+        stop.set()
+        writer.join()
+    known = made.known("log")
+    assert known is not None and known.stamp is None
+    with made.alone():
+        made.look()
+    known = made.known("log")
+    assert known is not None and known.state.size == path.stat().st_size
+
+
+def test_large_files_are_stored_in_parts_and_come_back(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    path = tmp_path / "work" / "large"
+    data = os.urandom(8_000_000) + b"end"
+    path.write_bytes(data)
+    first = step(made, "truncate -s 10 large")
+    take_back(made, first, BACK, {"s"}, force=False)
+    assert path.read_bytes() == data
+
+
+def test_another_session_at_the_same_time_is_a_conflict(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    root = tmp_path / "work"
+    mine, _ = begin_step(made, "s", 1, 1)
+    step(made, "echo theirs > both; echo theirs > theirs", session="other")
+    (root / "mine").write_text("mine")
+    end_step(made, mine)
+    done = take_back(made, mine, BACK, {"s"}, force=False)
+    assert {one.path: one.why for one in done.conflicts} == {"both": AT_ONCE, "theirs": AT_ONCE}
+    assert not (root / "mine").exists() and (root / "theirs").exists()
+
+
+def test_a_session_takes_back_only_its_own(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    root = tmp_path / "work"
+    first = step(made, "echo 1 > mine")
+    step(made, "echo 1 > theirs", session="other")
+    step(made, "echo 2 >> mine", number=2)
+    take_back(made, first, BACK, {"s"}, force=False)
+    assert [path.name for path in root.iterdir()] == ["theirs"]
+
+
+def test_git_commands_are_taken_back_with_their_repository(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    git = "git -c user.name=x -c user.email=x@example.com -c gc.auto=0"
+    set_up = f"git init -q . && echo 1 > f && {git} add f && {git} commit -qm one && echo 2 > f"
+    set_up += f" && {git} commit -qam two"
+    subprocess.run(
+        ["bash", "-c", set_up + " && mkdir in && cd in && git init -q . && echo 3 > g"],
+        cwd=made.root,
+        check=True,
+    )
+    before = fingerprint(tmp_path / "work")
+    destroy = f"{git} reset -q --hard HEAD~1; {git} reflog expire --expire=now --all"
+    first = step(made, f"{destroy}; {git} gc -q --prune=now; rm -rf in/.git")
+    take_back(made, first, BACK, {"s"}, force=False)
+    assert fingerprint(tmp_path / "work") == before
+    said = subprocess.run(
+        ["git", "log", "--format=%s"], cwd=made.root, capture_output=True, text=True, check=True
+    )
+    assert said.stdout.split() == ["two", "one"]
+
+
+def test_no_link_leads_a_rewind_out_of_the_workspace(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (tmp_path / "work" / "d").mkdir()
+    (tmp_path / "work" / "d" / "f").write_text("1")
+    first = step(made, "rm d/f")
+    (tmp_path / "work" / "d").rmdir()
+    (tmp_path / "work" / "d").symlink_to(outside)
+    take_back(made, first, BACK, {"s"}, force=True)
+    assert list(outside.iterdir()) == []
+
+
+def test_old_records_go_and_what_only_they_held(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    (tmp_path / "work" / "f").write_bytes(os.urandom(100_000))
+    step(made, "head -c 100000 /dev/urandom > f")
+    step(made, "head -c 100000 /dev/urandom > f", number=2)
+
+    def blobs() -> int:
+        return made.file.read_now(lambda db: db.execute("SELECT count(*) FROM blobs").fetchall()[0][0])
+
+    assert blobs() == 3
+    assert prune(made.file, RecordLimits(), made.clock.unix_ms()) == 0
+    assert prune(made.file, RecordLimits(days=1), made.clock.unix_ms() + 2 * 86_400_000) == 2
+    assert blobs() == 1
+    step(made, "echo 1 > g", session="gone")
+    assert forget(made.file, ["gone"]) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system takes root")
+def test_a_full_disk_is_said_and_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=300k", "none", str(tmp_path / "home")], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        made = workspace(tmp_path)
+        (tmp_path / "work" / "f").write_bytes(os.urandom(3_000_000))
+        with pytest.raises((StoreError, OSError)):
+            begin_step(made, "s", 1, 1)
+        made.close()
+    finally:
+        subprocess.run(["umount", str(tmp_path / "home")], check=True)

@@ -1,0 +1,116 @@
+"""kill -9 while a workspace is recorded or restored: what comes next finds nothing half done."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.rewind.test_destruction import BACK
+from tests.rewind.trees import fill, fingerprint, unlock, workspace
+from whet.rewind import database
+from whet.rewind.taking_back import begin_step, end_step, finish, take_back
+
+
+def child(work: Callable[[], object]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return pid
+
+
+def killed(work: Callable[[], object], after_s: float) -> None:
+    """Run `work` in a process of its own that is killed after so long."""
+    pid = child(work)
+    time.sleep(after_s)  # the moment of the kill is what varies
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def wreck(root: Path, rng: random.Random) -> None:
+    names = sorted(path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
+    for path in names[: len(names) // 2]:
+        path.unlink()
+    for index in range(30):
+        (root / "made" / str(index % 5)).mkdir(parents=True, exist_ok=True)
+        (root / "made" / str(index % 5) / f"f{index}").write_bytes(rng.randbytes(3_000))
+    os.chmod(root / "made" / "1", 0o500)
+    for path in names[len(names) // 2 :]:
+        path.chmod(0o600)
+        path.write_bytes(rng.randbytes(2_000))
+
+
+def one_round(folder: Path, seed: int, *, while_restoring: bool) -> bool:
+    """Give whether the kill came in the middle."""
+    rng = random.Random(seed)
+    folder.mkdir()
+    root = folder / "work"
+    workspace(folder)
+    fill(root, rng)
+    before = fingerprint(root)
+
+    def record() -> None:
+        made = workspace(folder)
+        begin_step(made, "s", 1, 1)
+
+    def restore() -> None:
+        made = workspace(folder)
+        take_back(
+            made, made.file.read_now(lambda db: database.records(db, "s"))[0].id, BACK, {"s"}, force=False
+        )
+
+    try:
+        if not while_restoring:
+            killed(record, rng.uniform(0.002, 0.12))
+        made = workspace(folder)
+        first, _ = begin_step(made, "s", 1, 1)
+        wreck(root, rng)
+        wrecked = fingerprint(root)
+        if not while_restoring:
+            made.close()
+            killed(lambda: end_step(workspace(folder), first), rng.uniform(0.002, 0.06))
+            made = workspace(folder)
+            assert fingerprint(root) == wrecked
+            take_back(made, first, BACK, {"s"}, force=False)
+            assert fingerprint(root) == before, f"seed {seed}"
+            made.close()
+            return True
+        end_step(made, first)
+        made.close()
+        killed(restore, rng.uniform(0.005, 0.35))
+        made = workspace(folder)
+        mid = fingerprint(root)
+        finished = finish(made)
+        now = fingerprint(root)
+        assert now == (before if finished else mid), f"seed {seed}"
+        assert now in (before, wrecked), f"seed {seed}: half done"
+        if finished:
+            assert not finished.failed, f"seed {seed}: {finished.failed}"
+            take_back(made, finished.record, BACK, {"s"}, force=False)
+            assert fingerprint(root) == wrecked, f"seed {seed}: not taken back"
+        made.close()
+        return finished is not None
+    finally:
+        unlock(folder)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("while_restoring", [False, True])
+def test_a_kill_leaves_nothing_half_done(tmp_path: Path, seed: int, *, while_restoring: bool) -> None:
+    one_round(tmp_path / "t", seed, while_restoring=while_restoring)
+
+
+@pytest.mark.soak
+def test_100_kills_leave_nothing_half_done(tmp_path: Path) -> None:
+    middle = 0
+    for seed in range(100):
+        middle += one_round(tmp_path / str(seed), seed, while_restoring=seed % 2 == 1)
+    assert middle > 55, f"only {middle} kills came in the middle"
