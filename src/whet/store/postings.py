@@ -1,0 +1,180 @@
+"""Numbers of messages from the index, newest first, within a search's bounds and with bounded work.
+
+A term that stands nearly everywhere has a million postings, and two such terms that never meet are compared a
+million times before SQLite says so. So lists are read as far as they matter, and several at once in slices of
+the store, the newest first and each as large as all before it, until the time for it is spent.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+
+import apsw
+import msgspec
+
+from whet.store import rows
+from whet.store.query import Term
+
+_TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co Mn Mc"])
+_SLICES = 6
+_SPLIT_KEYS_MIN = 256
+_CPU_S = 0.008
+_PREFIX_WORDS_MAX = 100
+_ENDINGS = ("", "e", "s", "es", "ed", "ing", "ion", "al", "ic", "y", "ly", "er", "ate", "ation")
+_now_s = time.thread_time
+
+
+class Postings(msgspec.Struct):
+    """Where one term stands: `ids` newest first, all of them where `is_whole`, else about `count` in all."""
+
+    term: Term
+    match: str
+    ids: list[int]
+    is_whole: bool
+    count: float
+    weight: float = 0.0
+    places: set[int] = msgspec.field(default_factory=set[int])
+
+
+class PostingReader:
+    """Reads postings between two message ids; each of `marks`, expressions, must stand there too."""
+
+    def __init__(self, connection: apsw.Connection, first: int, last: int, marks: Sequence[str]) -> None:
+        self._connection = connection
+        row = connection.execute(
+            "SELECT min(id), max(id) FROM messages WHERE id BETWEEN ? AND ?", (first, last)
+        ).fetchone()
+        self.first, self.last = (row[0] or 0, row[1] or 0) if row else (0, 0)
+        self.marks = list(marks)
+        self.messages = _indexed(connection)
+        if self.first >> rows.SEQ_BITS == self.last >> rows.SEQ_BITS:
+            self.messages = min(self.messages, self.last - self.first + 1)
+        self._spent_s = 0.0
+
+    @property
+    def has_time(self) -> bool:
+        """Whether there is time for more comparisons."""
+        return self._spent_s < _CPU_S
+
+    def newest(self, match: str, limit: int, last: int | None = None) -> list[int]:
+        """Give the newest ids, in one go."""
+        expression = " AND ".join((*self.marks, match))
+        return self._ids(expression, self.first, self.last if last is None else last, limit)
+
+    def sliced(self, match: str, limit: int) -> list[int]:
+        """Give the newest ids as far as the time allows."""
+        expression, found = " AND ".join((*self.marks, match)), list[int]()
+        for low, high in self._slices():
+            began = _now_s()
+            found += self._ids(expression, low, high, limit - len(found))
+            self._spent_s += _now_s() - began
+            if len(found) >= limit or not self.has_time:
+                break
+        return found
+
+    def of(self, term: Term, limit: int) -> Postings:
+        """Give a term's postings, up to `limit` of them."""
+        match = self._prefixed(term) if term.prefix else term.match
+        # A phrase or a mark is compared place by place; a word alone is only read.
+        ids = self._read(match, limit, alone=not (term.is_phrase or self.marks))
+        if not ids and term.instead:
+            match = term.instead
+            ids = self._read(match, limit, alone=False)
+        return self._postings(term, match, ids, limit)
+
+    def more(self, postings: Postings, limit: int) -> Postings:
+        """Give the same term's postings with another limit."""
+        ids = self._read(postings.match, limit, alone=not (postings.term.is_phrase or self.marks))
+        return self._postings(postings.term, postings.match, ids, limit)
+
+    def _read(self, match: str, limit: int, *, alone: bool) -> list[int]:
+        return self.newest(match, limit) if alone else self.sliced(match, limit)
+
+    def _postings(self, term: Term, match: str, ids: list[int], limit: int) -> Postings:
+        is_whole = len(ids) < limit
+        count = float(len(ids))
+        if not is_whole:
+            covered = (self.last - ids[-1] + 1) / (self.last - self.first + 1)
+            count = min(float(self.messages), max(count, count / covered))
+        weight = math.log(1 + (max(self.messages, count) - count + 0.5) / (count + 0.5))
+        return Postings(term, match, ids, is_whole, count, weight, set(ids))
+
+    def _ids(self, expression: str, first: int, last: int, limit: int) -> list[int]:
+        found = self._connection.execute(
+            "SELECT rowid FROM messages_fts WHERE messages_fts MATCH ? AND rowid BETWEEN ? AND ?"
+            " ORDER BY rowid DESC LIMIT ?",
+            (expression, first, last, limit),
+        )
+        return [row[0] for row in found]
+
+    def _slices(self) -> Iterator[tuple[int, int]]:
+        low, high = self.first >> rows.SEQ_BITS, self.last >> rows.SEQ_BITS
+        if high - low < _SPLIT_KEYS_MIN:
+            yield self.first, self.last
+            return
+        end = self.last
+        for number in range(_SLICES, 0, -1):
+            begin = (high - ((high - low) >> number)) << rows.SEQ_BITS
+            yield begin, end
+            end = begin - 1
+        yield self.first, end
+
+    def _prefixed(self, term: Term) -> str:
+        """Give any of the words in the index that begin so, the first hundred in the alphabet's order.
+
+        The index knows stems; a word is asked for by some form that has its stem.
+        """
+        stem = tokens_of(self._connection, term.text)
+        beginnings = dict.fromkeys(f"{term.prefix}{ending}" for ending in ("", "e", "ing", "ion"))
+        forms = [*beginnings, *(stem[:1])]
+        for token in self._tokens(term.prefix):
+            form = next((token + e for e in _ENDINGS if self._stem(token + e) == token), None)
+            if form is not None and form not in forms:
+                forms.append(form)
+        return f"({' OR '.join(_quote(form) for form in forms)})"
+
+    def _stem(self, word: str) -> str:
+        return next(iter(tokens_of(self._connection, word)), "")
+
+    def _tokens(self, prefix: str) -> Iterator[str]:
+        """Give the index's words that begin so. Each is sought from the one before: listing them in one
+        query would read all that stands under each."""
+        after = prefix
+        for _ in range(_PREFIX_WORDS_MAX):
+            row = self._connection.execute(
+                "SELECT term FROM messages_words WHERE term >= ? LIMIT 1", (after,)
+            ).fetchone()
+            if row is None or not row[0].startswith(prefix):
+                return
+            yield row[0]
+            after = f"{row[0]}\0"
+
+
+def tokens_of(connection: apsw.Connection, text: str) -> list[str]:
+    """Give the index's words of a text that is in the index's form."""
+    tokenizer = connection.fts5_tokenizer(*_TOKENIZER)
+    return tokenizer(
+        text.encode("utf-8", "replace"),
+        apsw.FTS5_TOKENIZE_DOCUMENT,
+        None,
+        include_offsets=False,
+        include_colocated=False,
+    )
+
+
+def _quote(word: str) -> str:
+    return '"' + word.replace('"', "") + '"'
+
+
+def _indexed(connection: apsw.Connection) -> int:
+    """Give how many messages are in the index: the first number of its record of averages.
+    Source: FTS5's own file format."""
+    row = connection.execute("SELECT block FROM messages_fts_data WHERE id = 1").fetchone()
+    number = 0
+    for byte in (row[0] if row else b"")[:9]:
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:
+            break
+    return max(number, 1)
