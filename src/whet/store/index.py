@@ -2,7 +2,7 @@
 
 The index holds no text of its own. With a message's words stand marks: whose it is, of which folder, role,
 day and month, so that a search for one person's or one week's messages never looks at the others. Newest
-sessions come first, so that a store whose index is being made anew is searched from its newest end; each batch
+sessions come first, so that a store whose index is made anew can be searched from its newest end; each batch
 and how far it came are one transaction.
 """
 

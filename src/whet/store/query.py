@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 
 import msgspec
@@ -32,6 +32,7 @@ _OWN = re.compile("[\ue000-\ue00f]")
 _MARKS = re.compile("[\u0300-\u036f]+")
 _PIECE = re.compile(r'"([^"]*)(?:"|$)|([^\s"]+)')
 _WORD = re.compile(r"\w")
+_LETTERS = re.compile(r"[^\W_]+")
 _CONNECTORS = r"[._\-/\\:@#+~=?&%]{1,3}"
 _ASCII_JOINED = re.compile(rf"[A-Za-z0-9]+(?:{_CONNECTORS}[A-Za-z0-9]+)+")
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
@@ -165,35 +166,27 @@ def _exact(piece: str) -> str:
 
 def find(text: str, wanted: list[str]) -> tuple[int, int] | None:
     """Give where in `text` the first of these words or phrases stands, as a person would see it: words that
-    say something before others, then what stands whole before other forms of a word."""
-    said = [piece for piece in wanted if piece.lower() not in STOP_WORDS] or wanted
-    spots = [spot for piece in said if (spot := _find_one(text, piece))]
-    if not spots and not text.isascii():
-        folded = fold(text)
-        if len(folded) == len(text):
-            spots = [spot for piece in said if (spot := _find_one(folded, fold(piece)))]
-    if not spots:
-        spots = [spot for piece in said if (spot := _find_form(text, piece))]
-    return min(spots, default=None)
+    say something before others, what stands whole before other forms of a word."""
+    patterns = _patterns(tuple(piece for piece in wanted if piece.lower() not in STOP_WORDS) or tuple(wanted))
+    folded = text if text.isascii() else fold(text)
+    for pattern in patterns:
+        for form in (text, folded) if len(folded) == len(text) and folded is not text else (text,):
+            if match := pattern.search(form):
+                return match.span()
+    return None
 
 
-def _find_one(text: str, piece: str) -> tuple[int, int] | None:
-    words = re.findall(r"[^\W_]+", piece)
-    if not words:
-        return None
-    body = r"[\W_]*".join(re.escape(word) for word in words)
-    match = re.search(rf"(?<![^\W_]){body}", text, re.IGNORECASE) or re.search(body, text, re.IGNORECASE)
-    return match.span() if match else None
-
-
-def _find_form(text: str, piece: str) -> tuple[int, int] | None:
-    """Give the first word that begins like this one: what a common stem would have found."""
-    word = re.search(r"[^\W_]{4,}", piece)
-    if word is None:
-        return None
-    begin = re.escape(word.group()[: max(4, len(word.group()) - 3)])
-    match = re.search(rf"(?<![^\W_]){begin}[^\W_]*", text, re.IGNORECASE)
-    return match.span() if match else None
+@lru_cache(64)
+def _patterns(wanted: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
+    """Give what looks for these at the beginning of a word, then anywhere, then for words that begin alike:
+    what a common stem would have found."""
+    lists = [words for piece in wanted for form in {piece, fold(piece)} if (words := _LETTERS.findall(form))]
+    if not lists:
+        return ()
+    exact = "|".join(r"[\W_]*".join(map(re.escape, words)) for words in lists)
+    begins = [re.escape(word[: max(4, len(word) - 3)]) for words in lists for word in words if len(word) > 3]
+    forms = (rf"(?<![^\W_])(?:{exact})", exact, rf"(?<![^\W_])(?:{'|'.join(begins)})[^\W_]*")
+    return tuple(re.compile(form, re.IGNORECASE) for form in (forms if begins else forms[:2]))
 
 
 def fold(text: str) -> str:

@@ -29,7 +29,7 @@ from whet.store.query import Term
 
 _FIRST_READ, _READ_MAX, _READ_ALL = 400, 4_000, 8_000
 _TOGETHER_MAX = 300
-_LOOK_AT_ONCE = 200
+_LOOK_AT_ONCE, _ROWS_AT_ONCE = 400, 100
 _TEXTS_MAX, _TEXT_CHARS_MAX = 40, 6_000
 _NEIGHBOURS = ((0, 1.0), (1, 0.5), (-1, 0.5), (2, 0.3), (-2, 0.3))
 _TIME_WEIGHT = 3.0
@@ -190,16 +190,28 @@ class Ranking:
             own[id_] = max(own[id_], weight)
         ids = sorted(own, key=lambda id_: (id_ not in self._last_ones, own[id_], id_), reverse=True)
         found: list[FoundRow] = []
-        wanted = max(_LOOK_AT_ONCE, 2 * limit)
-        for begin in range(0, len(ids), wanted):
-            some = {id_: self._score(id_, lists) for id_ in ids[begin : begin + wanted]}
-            found += (self._weighed(row) for row in self._visible(some))
-            if len(found) >= wanted // 2:
+        for begin in range(0, len(ids), _LOOK_AT_ONCE):
+            scores = {id_: self._score(id_, lists) for id_ in ids[begin : begin + _LOOK_AT_ONCE]}
+            found += self._best_rows(scores, 2 * limit)
+            if len(found) >= 2 * limit:
                 break
         found.sort(key=self._rank_of, reverse=True)
         if read_texts:
             found = sorted(self._by_texts(found, lists, limit), key=self._rank_of, reverse=True)
         return found[:limit]
+
+    def _best_rows(self, scores: dict[int, float], limit: int) -> list[FoundRow]:
+        """Give those of the best scores that may be shown; all of these where the time weighs too."""
+        ids = sorted(scores, key=lambda id_: (scores[id_], id_), reverse=True)
+        at_once = len(ids) if self._span is not None else max(_ROWS_AT_ONCE, limit)
+        found: list[FoundRow] = []
+        for begin in range(0, len(ids), at_once):
+            found += map(
+                self._weighed, self._visible({id_: scores[id_] for id_ in ids[begin : begin + at_once]})
+            )
+            if len(found) >= limit:
+                break
+        return found
 
     def _rank_of(self, row: FoundRow) -> tuple[bool, float, int, int]:
         return row.id not in self._last_ones, row.score, row.at_ms, row.id
