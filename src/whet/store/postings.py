@@ -20,7 +20,7 @@ from whet.store.query import Term
 _TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co Mn Mc"])
 _SLICES = 6
 _SPLIT_KEYS_MIN = 256
-_CPU_S = 0.008
+_CPU_S = 0.006
 _PREFIX_WORDS_MAX = 100
 _ENDINGS = ("", "e", "s", "es", "ed", "ing", "ion", "al", "ic", "y", "ly", "er", "ate", "ation")
 _now_s = time.thread_time
@@ -44,7 +44,9 @@ class PostingReader:
     def __init__(self, connection: apsw.Connection, first: int, last: int, marks: Sequence[str]) -> None:
         self._connection = connection
         row = connection.execute(
-            "SELECT min(id), max(id) FROM messages WHERE id BETWEEN ? AND ?", (first, last)
+            "SELECT (SELECT min(id) FROM messages WHERE id BETWEEN ?1 AND ?2),"
+            " (SELECT max(id) FROM messages WHERE id BETWEEN ?1 AND ?2)",
+            (first, last),
         ).fetchone()
         self.first, self.last = (row[0] or 0, row[1] or 0) if row else (0, 0)
         self.marks = list(marks)

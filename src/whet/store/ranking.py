@@ -12,8 +12,9 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from heapq import nlargest
 from itertools import combinations
 from typing import Any, NamedTuple, TypedDict
 
@@ -27,11 +28,11 @@ from whet.store.moments import Span
 from whet.store.postings import PostingReader, Postings, tokens_of
 from whet.store.query import Term
 
-_FIRST_READ, _READ_MAX, _READ_ALL = 400, 4_000, 8_000
+_FIRST_READ, _READ_MAX, _READ_ALL = 400, 2_000, 4_000
 _TOGETHER_MAX = 300
 _LOOK_AT_ONCE, _ROWS_AT_ONCE = 400, 100
-_TEXTS_MAX, _TEXT_CHARS_MAX = 40, 6_000
-_NEIGHBOURS = ((0, 1.0), (1, 0.5), (-1, 0.5), (2, 0.3), (-2, 0.3))
+_TEXTS_MAX, _TEXT_CHARS_MAX = 30, 4_000
+_NEXT, _AFTER_NEXT = 0.5, 0.3
 _TIME_WEIGHT = 3.0
 _LONG_BYTES = 2_000
 
@@ -145,7 +146,7 @@ class Ranking:
         left = _READ_ALL
         for one in sorted((one for one in lists if not one.is_whole), key=lambda one: one.count):
             limit = min(_READ_MAX, left)
-            if limit > _FIRST_READ and one.count < 4 * _READ_MAX and len(lists) > 1:
+            if limit > _FIRST_READ and one.count < limit and len(lists) > 1:
                 more = self._reader.more(one, limit)
                 lists[lists.index(one)] = more
                 left -= len(more.ids)
@@ -186,13 +187,12 @@ class Ranking:
             weight = one.weight
             for id_ in one.ids:
                 own[id_] += weight
+            one.places -= self._last_ones
         for id_, weight in together.items():
             own[id_] = max(own[id_], weight)
-        ids = sorted(own, key=lambda id_: (id_ not in self._last_ones, own[id_], id_), reverse=True)
         found: list[FoundRow] = []
-        for begin in range(0, len(ids), _LOOK_AT_ONCE):
-            scores = {id_: self._score(id_, lists) for id_ in ids[begin : begin + _LOOK_AT_ONCE]}
-            found += self._best_rows(scores, 2 * limit)
+        for ids in self._in_parts(own):
+            found += self._best_rows({id_: self._score(id_, lists) for id_ in ids}, 2 * limit)
             if len(found) >= 2 * limit:
                 break
         found.sort(key=self._rank_of, reverse=True)
@@ -200,10 +200,22 @@ class Ranking:
             found = sorted(self._by_texts(found, lists, limit), key=self._rank_of, reverse=True)
         return found[:limit]
 
+    def _in_parts(self, own: dict[int, float]) -> Iterator[list[int]]:
+        """Give the ids by weight, some at a time; what was said just now comes last."""
+        last = [id_ for id_ in self._last_ones if own.pop(id_, None) is not None]
+        pairs = zip(own.values(), own, strict=True)
+        yield [id_ for _, id_ in nlargest(_LOOK_AT_ONCE, pairs)]
+        if len(own) > _LOOK_AT_ONCE:  # few of the first could be shown
+            ids = [id_ for _, id_ in sorted(zip(own.values(), own, strict=True), reverse=True)]
+            for begin in range(_LOOK_AT_ONCE, len(ids), _LOOK_AT_ONCE):
+                yield ids[begin : begin + _LOOK_AT_ONCE]
+        if last:
+            yield last
+
     def _best_rows(self, scores: dict[int, float], limit: int) -> list[FoundRow]:
-        """Give those of the best scores that may be shown; all of these where the time weighs too."""
+        """Give those of the best scores that may be shown; more where the time weighs too."""
         ids = sorted(scores, key=lambda id_: (scores[id_], id_), reverse=True)
-        at_once = len(ids) if self._span is not None else max(_ROWS_AT_ONCE, limit)
+        at_once = max(_ROWS_AT_ONCE * (1 if self._span is None else 2), limit)
         found: list[FoundRow] = []
         for begin in range(0, len(ids), at_once):
             found += map(
@@ -220,11 +232,11 @@ class Ranking:
         score = 0.0
         for one in lists:
             places = one.places
-            part = 0.0
-            for step, share in _NEIGHBOURS:
-                near = id_ + step
-                if near in places and (not step or near not in self._last_ones):
-                    part += share
+            part = (
+                (id_ in places)
+                + _NEXT * ((id_ + 1 in places) + (id_ - 1 in places))
+                + _AFTER_NEXT * ((id_ + 2 in places) + (id_ - 2 in places))
+            )
             score += one.weight * 2 * part / (part + 1)
         return score
 
