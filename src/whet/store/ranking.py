@@ -290,7 +290,7 @@ class Ranking:
             f" WHERE {' AND '.join(self._where)}",
             (json.dumps(list(scores)), *self._values),
         )
-        return [FoundRow(*row, scores[row[0]]) for row in found]
+        return [FoundRow(*row[:7], score=scores[row[0]]) for row in found]
 
 
 def _said_now(connection: apsw.Connection, session_id: str | None) -> frozenset[int]:
