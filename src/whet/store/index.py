@@ -25,7 +25,7 @@ from whet.store.database import StateDatabase
 _BATCH_MESSAGES = 300
 _BATCH_CHARS = 300_000
 _MESSAGE_CHARS_MAX = 2_000_000
-_SESSIONS_AT_ONCE = 8
+_SESSIONS_AT_ONCE = 64
 _PROFILE, _WORKSPACE, _ROLE, _DAY, _MONTH = "\ue001", "\ue002", "\ue003", "\ue004", "\ue005"
 _DAY_MS = 86_400_000
 _DAYS_MAX, _MONTHS_MAX = 40, 40
@@ -117,10 +117,22 @@ def _newest_first(connection: apsw.Connection, condition: str, *values: str) -> 
         f"{_OPEN_ENDS} {condition} AND key < ? ORDER BY key DESC LIMIT ?",
         (*values, before, _SESSIONS_AT_ONCE),
     ).fetchall():
+        some = _enough(some)
         before = some[-1][0]
         if _index(connection, some[::-1], budget):
             return True
     return False
+
+
+def _enough(newest: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Give as many of these sessions as one batch may hold: they are indexed in the order of their numbers,
+    for FTS5 writes out what it gathered whenever a smaller one comes."""
+    size = 0
+    for count, session in enumerate(newest, 1):
+        size += session[-1]
+        if size >= _BATCH_MESSAGES:
+            return newest[:count]
+    return newest
 
 
 def index_in_order(connection: apsw.Connection) -> bool:
@@ -138,7 +150,8 @@ def index_in_order(connection: apsw.Connection) -> bool:
 
 _OPEN_ENDS = (
     "SELECT key, indexed_seq, EXISTS (SELECT 1 FROM turns WHERE session = key AND ended = ''),"
-    " CASE kind WHEN 'review' THEN NULL ELSE profile END, workspace FROM sessions WHERE"
+    " CASE kind WHEN 'review' THEN NULL ELSE profile END, workspace, messages - indexed_seq + 1"
+    " FROM sessions WHERE"
 )
 
 
@@ -148,7 +161,7 @@ def _index(connection: apsw.Connection, some: list[tuple[Any, ...]], budget: lis
     Only messages below the last answer or user message are taken from a session with an open turn: tool
     results finish in any order, and their numbers are given out beforehand.
     """
-    for key, done, is_open, profile, workspace in some:
+    for key, done, is_open, profile, workspace, _ in some:
         until = _safe_limit(connection, key, done, is_open)
         marks = workspace_mark(workspace)
         if profile is not None:  # what a review wrote is nobody's

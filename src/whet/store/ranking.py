@@ -33,6 +33,7 @@ _TOGETHER_MAX = 300
 _LOOK_AT_ONCE, _ROWS_AT_ONCE = 400, 100
 _TEXTS_MAX, _TEXT_CHARS_MAX = 30, 4_000
 _NEXT, _AFTER_NEXT = 0.5, 0.3
+_HAS_ALL = 1.25
 _TIME_WEIGHT = 3.0
 _LONG_BYTES = 2_000
 
@@ -159,7 +160,9 @@ class Ranking:
         whole = [one for one in lists if one.is_whole]
         rarest = partial[:3]
         if len(partial) > 1:
-            self._add(found, " AND ".join(one.match for one in partial), partial)
+            ids = self._add(found, " AND ".join(one.match for one in partial), partial)
+            for one in partial:
+                one.places.update(ids)
         if len(partial) > 2:
             pairs = (f"({one.match} AND {other.match})" for one, other in combinations(rarest, 2))
             self._add(found, f"({' OR '.join(pairs)})", rarest[-2:])
@@ -192,7 +195,8 @@ class Ranking:
             own[id_] = max(own[id_], weight)
         found: list[FoundRow] = []
         for ids in self._in_parts(own):
-            found += self._best_rows({id_: self._score(id_, lists) for id_ in ids}, 2 * limit)
+            scores = {id_: max(self._score(id_, lists), together.get(id_, 0.0)) for id_ in ids}
+            found += self._best_rows(scores, 2 * limit)
             if len(found) >= 2 * limit:
                 break
         found.sort(key=self._rank_of, reverse=True)
@@ -229,16 +233,18 @@ class Ranking:
         return row.id not in self._last_ones, row.score, row.at_ms, row.id
 
     def _score(self, id_: int, lists: Sequence[Postings]) -> float:
-        score = 0.0
+        score, has_all = 0.0, len(lists) > 1
         for one in lists:
             places = one.places
+            is_here = id_ in places
+            has_all &= is_here
             part = (
-                (id_ in places)
+                is_here
                 + _NEXT * ((id_ + 1 in places) + (id_ - 1 in places))
                 + _AFTER_NEXT * ((id_ + 2 in places) + (id_ - 2 in places))
             )
             score += one.weight * 2 * part / (part + 1)
-        return score
+        return score * _HAS_ALL if has_all else score
 
     def _weighed(self, row: FoundRow) -> FoundRow:
         """Give the row with its score for length and time."""
