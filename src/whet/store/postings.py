@@ -2,7 +2,7 @@
 
 A term that stands nearly everywhere has a million postings, and two such terms that never meet are compared a
 million times before SQLite says so. So lists are read as far as they matter, and several at once in slices of
-the store, the newest first and each as large as all before it, until the time for it is spent.
+the store, the newest first, until the time for it is spent.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from whet.store import rows
 from whet.store.query import Term
 
 _TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co Mn Mc"])
-_SLICES = 6
+_SLICES = 128
+_NARROW, _RARE = 2_000, 300
 _SPLIT_KEYS_MIN = 256
-_CPU_S = 0.006
-_PREFIX_WORDS_MAX = 100
+_CPU_S = 0.004
+_PREFIX_WORDS_MAX = 64
 _ENDINGS = ("", "e", "s", "es", "ed", "ing", "ion", "al", "ic", "y", "ly", "er", "ate", "ation")
 _now_s = time.thread_time
 
@@ -54,6 +55,8 @@ class PostingReader:
         if self.first >> rows.SEQ_BITS == self.last >> rows.SEQ_BITS:
             self.messages = min(self.messages, self.last - self.first + 1)
         self._spent_s = 0.0
+        narrow = self._ids(" AND ".join(self.marks), self.first, self.last, _NARROW) if marks else []
+        self._is_narrow = bool(marks) and len(narrow) < _NARROW
 
     @property
     def has_time(self) -> bool:
@@ -66,33 +69,48 @@ class PostingReader:
         return self._ids(expression, self.first, self.last if last is None else last, limit)
 
     def sliced(self, match: str, limit: int) -> list[int]:
-        """Give the newest ids as far as the time allows."""
+        """Give the newest ids as far as the time allows; all where the marks stand in few messages."""
+        if self._is_narrow:
+            return self.newest(match, limit)
         expression, found = " AND ".join((*self.marks, match)), list[int]()
-        for low, high in self._slices():
+        low, high = self.first >> rows.SEQ_BITS, self.last >> rows.SEQ_BITS
+        end, width = self.last, max(1, (high - low) // _SLICES)
+        if high - low < _SPLIT_KEYS_MIN:
+            width = high - low + 1
+        while len(found) < limit and end >= self.first:
+            begin = max(self.first, ((end >> rows.SEQ_BITS) - width + 1) << rows.SEQ_BITS)
             began = _now_s()
-            found += self._ids(expression, low, high, limit - len(found))
-            self._spent_s += _now_s() - began
-            if len(found) >= limit or not self.has_time:
+            found += self._ids(expression, begin, end, limit - len(found))
+            took_s = _now_s() - began
+            self._spent_s += took_s
+            if not self.has_time:
                 break
+            end = begin - 1
+            width = max(1, min(2 * width, int(width * (_CPU_S - self._spent_s) / max(took_s, 1e-6))))
         return found
 
     def of(self, term: Term, limit: int) -> Postings:
         """Give a term's postings, up to `limit` of them."""
         match = self._prefixed(term) if term.prefix else term.match
-        # A phrase or a mark is compared place by place; a word alone is only read.
-        ids = self._read(match, limit, alone=not (term.is_phrase or self.marks))
+        ids = self._read(term, match, limit)
         if not ids and term.instead:
             match = term.instead
-            ids = self._read(match, limit, alone=False)
+            ids = self.sliced(match, limit)
         return self._postings(term, match, ids, limit)
 
     def more(self, postings: Postings, limit: int) -> Postings:
         """Give the same term's postings with another limit."""
-        ids = self._read(postings.match, limit, alone=not (postings.term.is_phrase or self.marks))
+        ids = self._read(postings.term, postings.match, limit)
         return self._postings(postings.term, postings.match, ids, limit)
 
-    def _read(self, match: str, limit: int, *, alone: bool) -> list[int]:
-        return self.newest(match, limit) if alone else self.sliced(match, limit)
+    def _read(self, term: Term, match: str, limit: int) -> list[int]:
+        """A word alone is only read; a phrase, an identifier's pairs, and a word with marks are compared place
+        by place. A rare word is compared a few times only, wherever the marks stand."""
+        if term.is_phrase or term.instead:
+            return self.sliced(match, limit)
+        if not self.marks or self._is_narrow or len(self._ids(match, self.first, self.last, _RARE)) < _RARE:
+            return self.newest(match, limit)
+        return self.sliced(match, limit)
 
     def _postings(self, term: Term, match: str, ids: list[int], limit: int) -> Postings:
         is_whole = len(ids) < limit
@@ -111,20 +129,8 @@ class PostingReader:
         )
         return [row[0] for row in found]
 
-    def _slices(self) -> Iterator[tuple[int, int]]:
-        low, high = self.first >> rows.SEQ_BITS, self.last >> rows.SEQ_BITS
-        if high - low < _SPLIT_KEYS_MIN:
-            yield self.first, self.last
-            return
-        end = self.last
-        for number in range(_SLICES, 0, -1):
-            begin = (high - ((high - low) >> number)) << rows.SEQ_BITS
-            yield begin, end
-            end = begin - 1
-        yield self.first, end
-
     def _prefixed(self, term: Term) -> str:
-        """Give any of the words in the index that begin so, the first hundred in the alphabet's order.
+        """Give any of the words in the index that begin so, the first 64 in the alphabet's order.
 
         The index knows stems; a word is asked for by some form that has its stem.
         """

@@ -28,10 +28,10 @@ from whet.store.moments import Span
 from whet.store.postings import PostingReader, Postings, tokens_of
 from whet.store.query import Term
 
-_FIRST_READ, _READ_MAX, _READ_ALL = 400, 2_000, 4_000
+_FIRST_READ, _READ_MAX, _READ_ALL = 300, 1_500, 3_000
 _TOGETHER_MAX = 300
 _LOOK_AT_ONCE, _ROWS_AT_ONCE = 400, 100
-_TEXTS_MAX, _TEXT_CHARS_MAX = 30, 4_000
+_TEXTS_MAX, _TEXT_CHARS_MAX = 24, 3_000
 _NEXT, _AFTER_NEXT = 0.5, 0.3
 _HAS_ALL = 1.25
 _TIME_WEIGHT = 3.0
