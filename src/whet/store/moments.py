@@ -20,7 +20,7 @@ _ORDINAL = r"(\d{1,2})(?:st|nd|rd|th)?"
 _UNITS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
 
-class Span(NamedTuple):
+class TimeSpan(NamedTuple):
     """A time from `begin_ms` to before `end_ms`, milliseconds since the epoch."""
 
     begin_ms: int
@@ -30,7 +30,7 @@ class Span(NamedTuple):
 class TimeWords(NamedTuple):
     """The time that a query names, and the query without words that only name it relative to now."""
 
-    span: Span | None
+    span: TimeSpan | None
     rest: str
 
 
@@ -46,7 +46,7 @@ def read(query: str, now: datetime) -> TimeWords:
         except (ValueError, OverflowError):
             continue  # 2026-02-30, or a number of years that no calendar has
         rest = f"{query[: found.start()]} {query[found.end() :]}" if is_relative else query
-        return TimeWords(Span(_ms(begin), _ms(end)), rest)
+        return TimeWords(TimeSpan(_ms(begin), _ms(end)), rest)
     return TimeWords(None, query)
 
 

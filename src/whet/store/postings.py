@@ -19,7 +19,7 @@ from whet.store.query import Term
 
 _TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co Mn Mc"])
 _SLICES = 128
-_NARROW, _RARE = 2_000, 300
+_NARROW, _RARE, _PAIRS, _SMALL = 2_000, 300, 1_500, 30_000
 _SPLIT_KEYS_MIN = 256
 _CPU_S = 0.004
 _PREFIX_WORDS_MAX = 64
@@ -92,21 +92,29 @@ class PostingReader:
     def of(self, term: Term, limit: int) -> Postings:
         """Give a term's postings, up to `limit` of them."""
         match = self._prefixed(term) if term.prefix else term.match
-        ids = self._read(term, match, limit)
-        if not ids and term.instead:
+        ids = self._meeting(term, limit) if term.instead else self._read(term, match, limit)
+        if not ids and term.instead and (self._is_narrow or self.messages < _SMALL):
             match = term.instead
-            ids = self.sliced(match, limit)
+            ids = self.newest(match, limit)
         return self._postings(term, match, ids, limit)
 
     def more(self, postings: Postings, limit: int) -> Postings:
         """Give the same term's postings with another limit."""
+        if postings.match != postings.term.match or postings.term.instead:
+            return postings
         ids = self._read(postings.term, postings.match, limit)
         return self._postings(postings.term, postings.match, ids, limit)
 
+    def _meeting(self, term: Term, limit: int) -> list[int]:
+        """Give where an identifier's pairs meet. FTS5 compares lists to the end before it says that they
+        never do, so each is read alone; one pair is rare as a rule."""
+        lists = [set(self.newest(pair, _PAIRS)) for pair in term.text.split()]
+        return sorted(set[int].intersection(*lists), reverse=True)[:limit]
+
     def _read(self, term: Term, match: str, limit: int) -> list[int]:
-        """A word alone is only read; a phrase, an identifier's pairs, and a word with marks are compared place
-        by place. A rare word is compared a few times only, wherever the marks stand."""
-        if term.is_phrase or term.instead:
+        """A word alone is only read; a phrase, and a word with marks, are compared place by place. A rare
+        word is compared a few times only, wherever the marks stand."""
+        if term.is_phrase:
             return self.sliced(match, limit)
         if not self.marks or self._is_narrow or len(self._ids(match, self.first, self.last, _RARE)) < _RARE:
             return self.newest(match, limit)

@@ -24,7 +24,7 @@ from whet.contract.errors import StoreError
 from whet.contract.messages import Role
 from whet.store import index, rows, sessions
 from whet.store import query as words
-from whet.store.moments import Span
+from whet.store.moments import TimeSpan
 from whet.store.postings import PostingReader, Postings, tokens_of
 from whet.store.query import Term
 
@@ -69,7 +69,7 @@ class FoundRow(NamedTuple):
 class Ranking:
     """One search: which rows match, which of them may be shown, which are best."""
 
-    def __init__(self, connection: apsw.Connection, scope: SearchScope, span: Span | None) -> None:
+    def __init__(self, connection: apsw.Connection, scope: SearchScope, span: TimeSpan | None) -> None:
         self._connection = connection
         self._where = ["1"]
         self._values: list[Any] = []
