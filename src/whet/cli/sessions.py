@@ -154,7 +154,9 @@ def search(home: Home, words: tuple[str, ...], limit: int, **given: Any) -> None
             hits = index.find_now(database, " ".join(words), limit, **scope)
             left = database.read_now(count_unindexed)
     if given["as_json"]:
-        return emit_json({"query": " ".join(words), "hits": hits, "unindexed_sessions": left})
+        return emit_json(
+            {"query": " ".join(words), "hits": hits} | ({"unindexed_sessions": left} if left else {})
+        )
     if left:
         note = f"The search index is being made anew: {left} older sessions are not in it yet. "
         click.echo(f"{note}Each search and each turn goes on with it.", err=True)
