@@ -22,7 +22,7 @@ from benchmarks.table import Row
 from whet.clock import SystemClock
 from whet.contract.messages import Message, Usage
 from whet.store.database import StateDatabase
-from whet.store.search import find_now, search
+from whet.store.search import find_now
 from whet.store.sessions import NewSession
 from whet.store.transcript import Transcript
 
@@ -195,45 +195,3 @@ def disk_row() -> Row:
         size / text <= 2.5,
         "python -m benchmarks store",
     )
-
-
-def run_search(runs: int, full: bool) -> list[Row]:
-    """Search at 1,000,000 messages: ordinary words, a word that is everywhere, two Chinese characters."""
-    with tempfile.TemporaryDirectory() as name:
-        database = StateDatabase.open(Path(name) / "state.db", SystemClock())
-        fill(database, 1_000_000)
-        index_all(database)
-        words = vocabulary(random.Random(7))
-        rng = random.Random(11)
-        ordinary = [f"{words[rng.randrange(300, 3000)]} {words[rng.randrange(300, 3000)]}" for _ in range(30)]
-        chinese = [CJK[i : i + 2] for i in range(0, 30, 2)]
-        times = {
-            "ordinary": slowest_95(database, ordinary),
-            "everywhere": slowest_95(database, ["the", "the error"] * 5),
-            "CJK": slowest_95(database, chinese),
-        }
-        database.close()
-    met = times["ordinary"] <= 20 and times["everywhere"] <= 100 and times["CJK"] <= 20
-    return [
-        Row(
-            "search",
-            "search at 1 M messages, p95: ordinary, everywhere-word, 2-character CJK",
-            "≤ 20, ≤ 100, ≤ 20 ms",
-            ", ".join(f"{value:.1f}" for value in times.values()) + " ms",
-            "hermes-agent 11-23, 2,500-9,200, 348 at 562 k (published run)",
-            met,
-            "python -m benchmarks search",
-            bars={f"Whet, {kind}": value for kind, value in times.items()},
-            unit="ms",
-        )
-    ]
-
-
-def slowest_95(database: StateDatabase, queries: list[str]) -> float:
-    """Milliseconds that 95 of 100 of these queries stay below; each run once before."""
-    times: list[float] = []
-    for query in queries * 2:
-        began = time.perf_counter()
-        database.read_now(lambda db, query=query: search(db, query, 10))
-        times.append((time.perf_counter() - began) * 1000)
-    return statistics.quantiles(times[len(queries) :], n=20)[18]

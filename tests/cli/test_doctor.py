@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 
 from tests.cli.stored import Said, store
@@ -126,3 +127,18 @@ def test_secrets_stay_out_of_the_report(home: Path) -> None:
 def test_it_fits_a_narrow_terminal(home: Path) -> None:
     lines = run(home, env={"COLUMNS": "40"}).output.splitlines()
     assert all(len(line) <= 40 or len(max(line.split(), key=len)) > 28 for line in lines)
+
+
+def test_a_large_store_is_read_whole_only_on_demand(
+    home: Path, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store(home, clock, "Lunch", *[Said("a" * 500, "b" * 500)] * 20)
+    monkeypatch.setattr(checks, "_CHECKED_WHOLE_BYTES", 1_000)
+    _, found = report(home)
+    assert found["database"]["text"].startswith("opens and reads (all of it: whet doctor --full)")
+    _, found = report(home, "--full")
+    assert found["database"]["text"].startswith("whole, schema ")
+    data = (home / "state.db").read_bytes()
+    (home / "state.db").write_bytes(data[:8192] + os.urandom(len(data) - 8192))
+    code, found = report(home)
+    assert code == 1 and found["database"]["state"] == "failed"

@@ -207,3 +207,19 @@ def test_after_ten_compactions_every_fact_and_path_comes_back_by_one_call(
     assert left < 60
     assert same
     assert compressor.compression_count == 10
+
+
+def test_what_is_asked_in_this_turn_comes_after_what_answers_it(db: StateDatabase, clock: FixedClock):
+    async def story():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("the deploy port of the harbour is 8123"))
+        await log.append_reply(turn, answer("Noted."), USAGE, "m")
+        await log.end_turn(turn, "answered", "")
+        turn = await log.begin_turn(user("which deploy port of the harbour did we choose?"))
+        found = await recall(db, query="deploy port of the harbour")
+        await log.end_turn(turn, "answered", "")
+        return found.text
+
+    text = asyncio.run(story())
+    assert text.startswith("[#1 user] the deploy port of the harbour is 8123")
+    assert "[#3 user]" in text

@@ -31,8 +31,22 @@ class Cursor:
     def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
     def __next__(self) -> tuple[Any, ...]: ...
 
+FTS5_TOKENIZE_DOCUMENT: int
+
+class FTS5Tokenizer:
+    def __call__(
+        self,
+        utf8: bytes,
+        flags: int,
+        locale: str | None,
+        *,
+        include_offsets: bool = ...,
+        include_colocated: bool = ...,
+    ) -> list[str]: ...
+
 class Connection:
     in_transaction: bool
+    def fts5_tokenizer(self, name: str, args: list[str] | None = ...) -> FTS5Tokenizer: ...
     system_errno: int
     def __init__(self, filename: str, flags: int = ...) -> None: ...
     def execute(self, statements: str, bindings: Sequence[SQLiteValue] = ...) -> Cursor: ...

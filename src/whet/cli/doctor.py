@@ -26,11 +26,12 @@ _LABEL = 11
 
 @click.command("doctor")
 @click.option("--online", is_flag=True, help="Also ask the model's server.")
+@click.option("--full", is_flag=True, help="Also read every page of a large database.")
 @json_option
 @click.pass_context
-def doctor(ctx: click.Context, online: bool, as_json: bool) -> None:
+def doctor(ctx: click.Context, online: bool, full: bool, as_json: bool) -> None:
     """Check that everything works, and say how to fix what does not."""
-    found = [_masked(finding) for finding in examine(ctx.obj, online=online)]
+    found = [_masked(finding) for finding in examine(ctx.obj, online=online, full=full)]
     failed = sum(finding.state == "failed" for finding in found)
     if as_json:
         emit_json({"ok": not failed, "checks": found})
@@ -42,7 +43,7 @@ def doctor(ctx: click.Context, online: bool, as_json: bool) -> None:
     ctx.exit(1 if failed else 0)
 
 
-def examine(home: Home, *, online: bool) -> list[DoctorFinding]:
+def examine(home: Home, *, online: bool, full: bool = False) -> list[DoctorFinding]:
     """Run every check; a broken part hides none of the others."""
     found, loaded = checks.check_config(home, os.environ)
     report = [*checks.check_python(), *checks.check_home(home), *checks.check_disk(home), *found]
@@ -53,7 +54,7 @@ def examine(home: Home, *, online: bool) -> list[DoctorFinding]:
             work = checks.check_online(home, loaded.settings, os.environ, SystemClock())
             report.append(asyncio.run(work))
         report += checks.check_servers(home, loaded.settings)
-    report += checks.check_database(home)
+    report += checks.check_database(home, full=full)
     report += [*checks.check_commands(), *checks.check_terminal(), *checks.check_folders(home)]
     return report
 

@@ -10,6 +10,7 @@ import click
 EVALUATIONS: dict[str, tuple[str, str]] = {
     "warm": ("whet.cli.eval_warm:warm", "Warm sessions: cold, warm and a placebo on your tasks."),
     "context": ("whet.cli.eval_context:context", "Context engines, side by side, on one long conversation."),
+    "bench": ("whet.cli.eval_bench:bench_command", "Search on public memory benchmarks, beside plain BM25."),
     "learning": ("whet.cli.eval_learning:learning", "Memory and skills: a world of facts, or your tasks."),
 }
 

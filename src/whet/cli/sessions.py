@@ -30,7 +30,9 @@ from whet.store import search as index
 from whet.store import sessions as store
 from whet.store.database import StateDatabase
 from whet.store.export import as_jsonl, as_markdown
+from whet.store.index import count_unindexed
 from whet.store.purge import erase
+from whet.store.ranking import SearchScope
 from whet.store.search import Hit
 from whet.store.sessions import SessionFilter, SessionRow
 
@@ -144,16 +146,21 @@ def show(home: Home, session: str, full: bool, as_json: bool) -> None:
 def search(home: Home, words: tuple[str, ...], limit: int, **given: Any) -> None:
     """Search everything that was said; "quoted words" stand together."""
     hits: list[Hit] = []
+    left = 0
     if home.database.exists():
         with stored.opened(home) as database:
-            scope = index.SearchScope(
-                role=given["role"], since=given["since"], include_private=given["private"]
-            )
+            scope = SearchScope(role=given["role"], since=given["since"], include_private=given["private"])
             if given["session"]:
                 scope["session_id"] = database.read_now(lambda db: store.resolve(db, given["session"]))
             hits = index.find_now(database, " ".join(words), limit, **scope)
+            left = database.read_now(count_unindexed)
     if given["as_json"]:
-        return emit_json({"query": " ".join(words), "hits": hits})
+        return emit_json(
+            {"query": " ".join(words), "hits": hits} | ({"unindexed_sessions": left} if left else {})
+        )
+    if left:
+        note = f"The search index is being made anew: {left} older sessions are not in it yet. "
+        click.echo(f"{note}Each search and each turn goes on with it.", err=True)
     if not hits:
         click.echo(
             f"Nothing found for {' '.join(words)!r}. Try fewer or other words; private sessions: --private"

@@ -12,7 +12,7 @@ import apsw
 import msgspec
 
 from whet.clock import Clock, iso
-from whet.store import bulk, search
+from whet.store import bulk, index
 from whet.store.bulk import PastSession, Stored
 from whet.store.database import StateDatabase
 
@@ -65,7 +65,7 @@ def carry(
 
 def _index_some(connection: apsw.Connection) -> bool:
     """Index many small batches in one commit: nobody else waits for the file now."""
-    return all(search.index_batch(connection) for _ in range(_INDEX_BATCHES))
+    return all(index.index_in_order(connection) for _ in range(_INDEX_BATCHES))
 
 
 def look(

@@ -232,9 +232,9 @@ class Transcript:
             self.live.open_turn = None
 
         ended = await self.writer.commit(work, apply)
-        from whet.store import search  # noqa: PLC0415 - the first request does not wait for it
+        from whet.store import index  # noqa: PLC0415 - the first request does not wait for it
 
-        search.index_soon(self.writer.db)
+        index.index_soon(self.writer.db)
         return ended[1]
 
     async def undo_last_turn(self) -> str | None:

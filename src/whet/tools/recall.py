@@ -57,7 +57,7 @@ async def find_words(database: StateDatabase, session_id: str, query: str, limit
     if not words.terms(query):
         raise BadInput("give query (words to find) or ref (such as #12-40)")
     wanted = min(max(limit, 1), 30)
-    hits = await find(database, query, wanted * 3, session_id=session_id)
+    hits = await find(database, query, wanted * 3, session_id=session_id, asking=session_id)
     return await database.read(lambda db: _found(db, session_id, query, hits, wanted))
 
 

@@ -13,6 +13,7 @@ from whet.contract.messages import Message
 from whet.contract.tools import ToolOutput, clip
 from whet.store import sessions
 from whet.store.database import StateDatabase
+from whet.store.ranking import SearchScope
 from whet.store.search import Hit, around, find
 
 
@@ -24,7 +25,8 @@ async def search_sessions(
         return ToolOutput("Give a query.", error_kind="bad_input")
     own = await database.read(lambda db: sessions.profile_of(db, asking))
     wanted = min(max(limit, 1), 30)
-    hits = await find(database, query, wanted, session_id=session_id or None, profile=own)
+    scope = SearchScope(session_id=session_id or None, profile=own, asking=asking)
+    hits = await find(database, query, wanted, **scope)
     if not hits:
         return ToolOutput(f"Nothing found for {query!r}. Try fewer or other words.")
     return ToolOutput("\n".join(_hit_line(hit) for hit in hits))

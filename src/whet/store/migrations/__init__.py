@@ -8,6 +8,7 @@ from __future__ import annotations
 from whet.store.migrations import m001_m006 as first
 from whet.store.migrations import m007_m012 as later
 from whet.store.migrations import m013
+from whet.store.migrations import m014_search as search
 
 STEPS: dict[str, str] = {
     "m001_sessions": first.M001_SESSIONS,
@@ -23,5 +24,6 @@ STEPS: dict[str, str] = {
     "m011_moved": later.M011_MOVED,
     "m012_chosen_models": later.M012_CHOSEN_MODELS,
     "m013_rewinds": m013.M013_REWINDS,
+    "m014_search": search.M014_SEARCH,
 }
 """The SQL of each step by its name, in order."""

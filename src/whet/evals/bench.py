@@ -1,0 +1,162 @@
+"""How much of what answers a question a search brings: public benchmarks, our search beside plain BM25.
+
+Each case gets a store of its own. The unit of the intervals is a question; the seed is fixed, so the same
+data and code give the same card.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
+from typing import TypeAlias
+
+import msgspec
+
+from whet.clock import Clock, iso
+from whet.contract.messages import Message
+from whet.evals.bench_data import BenchCase, BenchData, BenchQuestion
+from whet.evals.bench_plain import PlainBm25
+from whet.stats import Interval, bootstrap_mean, mcnemar
+from whet.store import bulk
+from whet.store.database import StateDatabase
+from whet.store.search import find_now
+from whet.store.sessions import NewSession
+
+OWN, PLAIN = "search", "bm25"
+SEED = 0
+_ORIGIN = "bench"
+
+Finder: TypeAlias = Callable[[BenchQuestion, int], list[str]]
+"""Gives refs of messages, best first, for a question and how many."""
+
+
+class BenchArm(msgspec.Struct, frozen=True):
+    """One arm on some of the questions: the mean share of a question's evidence among the hits, and how many
+    questions had any of it."""
+
+    arm: str
+    part: str
+    questions: int
+    recall: Interval
+    any_found: float
+
+
+class BenchGap(msgspec.Struct, frozen=True):
+    """Our search against plain BM25: the mean difference, and the questions of which only one found all."""
+
+    part: str
+    gap: Interval
+    only_search: int
+    only_bm25: int
+    p_value: float
+
+
+class BenchCard(msgspec.Struct, frozen=True):
+    """What a run gave, and what it takes to repeat it."""
+
+    benchmark: str
+    files: tuple[str, ...]
+    sha256: str
+    whet: str
+    at: str
+    seed: int
+    hits: int
+    cases: int
+    arms: tuple[BenchArm, ...]
+    gaps: tuple[BenchGap, ...]
+    kinds: dict[str, float]
+    """Our search's recall by kind of question."""
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    kind: str
+    is_tuned: bool
+    recall: dict[str, float]
+
+
+def run(
+    data: BenchData, hits: int, clock: Clock, version: str, progress: Callable[[int, int], object]
+) -> BenchCard:
+    """Ask every question of every case."""
+    answers: list[_Answer] = []
+    for number, case in enumerate(data.cases):
+        progress(number, len(data.cases))
+        answers += _answers(case, hits, clock)
+    parts = {
+        "all": answers,
+        "tuned on": [one for one in answers if one.is_tuned],
+        "held out": [one for one in answers if not one.is_tuned],
+    }
+    kinds = sorted({one.kind for one in answers})
+    return BenchCard(
+        benchmark=data.name,
+        files=data.files,
+        sha256=data.digest,
+        whet=version,
+        at=iso(clock.now()),
+        seed=SEED,
+        hits=hits,
+        cases=len(data.cases),
+        arms=tuple(_arm(arm, part, some) for arm in (OWN, PLAIN) for part, some in parts.items() if some),
+        gaps=tuple(_gap(part, some) for part, some in parts.items() if some),
+        kinds={kind: fmean(one.recall[OWN] for one in answers if one.kind == kind) for kind in kinds},
+    )
+
+
+def _answers(case: BenchCase, hits: int, clock: Clock) -> Iterator[_Answer]:
+    with _own(case, clock) as own:
+        finders: dict[str, Finder] = {OWN: own, PLAIN: _plain(case)}
+        for question in case.questions:
+            recall = {arm: _share(finder(question, hits), question) for arm, finder in finders.items()}
+            yield _Answer(question.kind, case.is_tuned, recall)
+
+
+def _share(refs: Sequence[str], question: BenchQuestion) -> float:
+    return sum(ref in refs for ref in question.evidence) / len(question.evidence)
+
+
+@contextmanager
+def _own(case: BenchCase, clock: Clock) -> Generator[Finder]:
+    """Give our search over a store that holds the case."""
+    places: dict[tuple[str, int], str] = {}
+    with tempfile.TemporaryDirectory(prefix="whet-bench-") as folder:
+        database = StateDatabase.open(Path(folder) / "state.db", clock)
+        try:
+            for session in case.sessions:
+                said = [bulk.PastMessage(Message("user", one.text), one.at_ms) for one in session.messages]
+                past = bulk.PastSession(NewSession(session.id), said, said[0].at_ms if said else 0)
+                database.write_now(lambda db, past=past: bulk.put(db, _ORIGIN, past, iso(clock.now())))
+                places |= {(session.id, seq): one.ref for seq, one in enumerate(session.messages, 1)}
+
+            def find(question: BenchQuestion, hits: int) -> list[str]:
+                now = datetime.fromtimestamp(question.now_ms / 1000, UTC)
+                found = find_now(database, question.text, hits, now=now)
+                return [places[hit.session_id, hit.seq] for hit in found]
+
+            yield find
+        finally:
+            database.close()
+
+
+def _plain(case: BenchCase) -> Finder:
+    said = [one for session in case.sessions for one in session.messages]
+    bm25 = PlainBm25([one.text for one in said])
+    return lambda question, hits: [said[place].ref for place in bm25.best(question.text, hits)]
+
+
+def _arm(arm: str, part: str, answers: Sequence[_Answer]) -> BenchArm:
+    shares = [one.recall[arm] for one in answers]
+    found = fmean(share > 0 for share in shares)
+    return BenchArm(arm, part, len(shares), bootstrap_mean(shares, seed=SEED), found)
+
+
+def _gap(part: str, answers: Sequence[_Answer]) -> BenchGap:
+    pairs = [(one.recall[OWN], one.recall[PLAIN]) for one in answers]
+    only_own = sum(own == 1 and plain < 1 for own, plain in pairs)
+    only_plain = sum(plain == 1 and own < 1 for own, plain in pairs)
+    gap = bootstrap_mean([own - plain for own, plain in pairs], seed=SEED)
+    return BenchGap(part, gap, only_own, only_plain, mcnemar(only_own, only_plain))

@@ -1,0 +1,202 @@
+"""Public memory benchmarks as one shape: cases of sessions and questions with the messages that answer them.
+
+A loader reads a folder that a person has; nothing is downloaded. It gives the same cases for the same files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from whet.contract.errors import BadInput
+from whet.contract.texts import NOT_JSON
+
+_EVIDENCE = re.compile(r"D(\d+):(\d+)")
+_LOCOMO_TIMES = ("%I:%M %p on %d %B, %Y",)
+_LONGMEMEVAL_TIMES = ("%Y/%m/%d (%a) %H:%M", "%Y/%m/%d %H:%M")
+_STEP_MS = 1_000
+
+Said = TypeVar("Said")
+
+
+class BenchMessage(msgspec.Struct, frozen=True):
+    """Something said; `ref` is what the benchmark calls it."""
+
+    ref: str
+    text: str
+    at_ms: int
+
+
+class BenchSession(msgspec.Struct, frozen=True):
+    """One conversation."""
+
+    id: str
+    messages: tuple[BenchMessage, ...]
+
+
+class BenchQuestion(msgspec.Struct, frozen=True):
+    """A question, the refs of the messages that answer it, its kind, and when it is asked."""
+
+    text: str
+    evidence: tuple[str, ...]
+    kind: str
+    now_ms: int
+
+
+class BenchCase(msgspec.Struct, frozen=True):
+    """One store's worth of sessions, with its questions; `is_tuned` where settings were chosen on it."""
+
+    id: str
+    sessions: tuple[BenchSession, ...]
+    questions: tuple[BenchQuestion, ...]
+    is_tuned: bool = False
+
+
+class BenchData(msgspec.Struct, frozen=True):
+    """A benchmark as read: `digest` is the SHA-256 of its files."""
+
+    name: str
+    digest: str
+    files: tuple[str, ...]
+    cases: tuple[BenchCase, ...]
+
+
+def load(name: str, folder: Path) -> BenchData:
+    """Read a benchmark's files. Raises BadInput."""
+    pattern, read = LOADERS[name]
+    paths = sorted(path for path in folder.glob(pattern) if path.is_file())
+    if not paths:
+        raise BadInput(f"there is no {pattern} in {folder}", hint="--data names the folder with the data")
+    digest, cases = hashlib.sha256(), list[BenchCase]()
+    for path in paths:
+        content = path.read_bytes()
+        digest.update(content)
+        try:
+            cases += read(content)
+        except (*NOT_JSON, KeyError, ValueError) as error:
+            raise BadInput(f"{path} is not data of {name}: {error}", hint="see docs/evaluate.md") from error
+    return BenchData(name, digest.hexdigest(), tuple(path.name for path in paths), tuple(cases))
+
+
+class _LocomoSaid(msgspec.Struct):
+    speaker: str
+    dia_id: str
+    text: str = ""
+    blip_caption: str = ""
+
+
+class _LocomoAsked(msgspec.Struct):
+    question: str
+    category: int = 0
+    evidence: list[str] = []
+
+
+class _LocomoCase(msgspec.Struct):
+    sample_id: str
+    conversation: dict[str, Any]
+    qa: list[_LocomoAsked]
+
+
+_ADVERSARIAL = 5
+"""LoCoMo's kind of questions that have no answer."""
+
+
+def _locomo(content: bytes) -> list[BenchCase]:
+    """Questions with an answer whose evidence is in the talk. A message is what its speaker said, with the
+    caption of a picture; every second case is one that settings were chosen on."""
+    found: list[BenchCase] = []
+    for number, case in enumerate(msgspec.json.decode(content, type=list[_LocomoCase])):
+        sessions = tuple(_locomo_sessions(case.conversation))
+        refs = {message.ref for session in sessions for message in session.messages}
+        now_ms = max((session.messages[-1].at_ms for session in sessions if session.messages), default=0)
+        asked = [
+            BenchQuestion(one.question, evidence, str(one.category), now_ms + 86_400_000)
+            for one in case.qa
+            if one.category != _ADVERSARIAL
+            and (evidence := tuple(ref for ref in _locomo_refs(one.evidence) if ref in refs))
+        ]
+        found.append(BenchCase(case.sample_id, sessions, tuple(asked), is_tuned=number % 2 == 0))
+    return found
+
+
+def _locomo_refs(evidence: Iterable[str]) -> list[str]:
+    """Give refs as the talk has them: the data has several in one text, and zeros before numbers."""
+    pairs = [pair for text in evidence for pair in _EVIDENCE.findall(text)]
+    return list(dict.fromkeys(f"D{int(session)}:{int(turn)}" for session, turn in pairs))
+
+
+def _locomo_sessions(talk: dict[str, Any]) -> Iterable[BenchSession]:
+    numbers = sorted(int(key[8:]) for key in talk if re.fullmatch(r"session_\d+", key))
+    for number in numbers:
+        begin_ms = _time_ms(str(talk[f"session_{number}_date_time"]), _LOCOMO_TIMES)
+        said = msgspec.convert(talk[f"session_{number}"], list[_LocomoSaid])
+        yield BenchSession(
+            f"session-{number}",
+            tuple(
+                BenchMessage(one.dia_id, f"{one.speaker}: {one.text} {one.blip_caption}".rstrip(), at_ms)
+                for at_ms, one in _timed(begin_ms, said)
+            ),
+        )
+
+
+class _LongSaid(msgspec.Struct):
+    role: str
+    content: str
+    has_answer: bool = False
+
+
+class _LongCase(msgspec.Struct):
+    question_id: str
+    question: str
+    question_type: str
+    question_date: str
+    haystack_session_ids: list[str]
+    haystack_dates: list[str]
+    haystack_sessions: list[list[_LongSaid]]
+    answer_session_ids: list[str] = []
+
+
+def _longmemeval(content: bytes) -> list[BenchCase]:
+    """One question a case; its evidence are the messages marked as having the answer."""
+    found: list[BenchCase] = []
+    for number, case in enumerate(msgspec.json.decode(content, type=list[_LongCase])):
+        sessions, evidence = list[BenchSession](), list[str]()
+        for place, (date, said) in enumerate(zip(case.haystack_dates, case.haystack_sessions, strict=True)):
+            messages: list[BenchMessage] = []
+            for at_ms, one in _timed(_time_ms(date, _LONGMEMEVAL_TIMES), said):
+                messages.append(BenchMessage(f"{place}:{len(messages)}", one.content, at_ms))
+                if one.has_answer:
+                    evidence.append(messages[-1].ref)
+            sessions.append(BenchSession(f"{place}-{case.haystack_session_ids[place]}", tuple(messages)))
+        if evidence:
+            now_ms = _time_ms(case.question_date, _LONGMEMEVAL_TIMES)
+            asked = BenchQuestion(case.question, tuple(evidence), case.question_type, now_ms)
+            found.append(BenchCase(case.question_id, tuple(sessions), (asked,), is_tuned=number % 2 == 0))
+    return found
+
+
+def _timed(begin_ms: int, said: Sequence[Said]) -> Iterable[tuple[int, Said]]:
+    """Give messages with times a second apart."""
+    return ((begin_ms + _STEP_MS * place, one) for place, one in enumerate(said))
+
+
+def _time_ms(text: str, formats: Iterable[str]) -> int:
+    for form in formats:
+        try:
+            return int(datetime.strptime(text, form).replace(tzinfo=UTC).timestamp() * 1000)
+        except ValueError:
+            continue
+    raise ValueError(f"{text!r} is not a time")
+
+
+LOADERS: dict[str, tuple[str, Callable[[bytes], list[BenchCase]]]] = {
+    "locomo": ("locomo10*.json", _locomo),
+    "longmemeval": ("longmemeval_*.json", _longmemeval),
+}
+"""Which files of a folder each benchmark has, and what reads one."""

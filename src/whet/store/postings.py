@@ -1,0 +1,196 @@
+"""Numbers of messages from the index, newest first, within a search's bounds and with bounded work.
+
+A term that stands nearly everywhere has a million postings, and two such terms that never meet are compared a
+million times before SQLite says so. So lists are read as far as they matter, and several at once in slices of
+the store, the newest first, until the time for it is spent.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+
+import apsw
+import msgspec
+
+from whet.store import rows
+from whet.store.query import Term
+
+_TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co Mn Mc"])
+_SLICES = 128
+_NARROW, _RARE, _PAIRS, _SMALL = 2_000, 300, 1_500, 30_000
+_SPLIT_KEYS_MIN = 256
+_CPU_S = 0.004
+_PREFIX_WORDS_MAX = 64
+_ENDINGS = ("", "e", "s", "es", "ed", "ing", "ion", "al", "ic", "y", "ly", "er", "ate", "ation")
+_now_s = time.thread_time
+
+
+class Postings(msgspec.Struct):
+    """Where one term stands: `ids` newest first, all of them where `is_whole`, else about `count` in all."""
+
+    term: Term
+    match: str
+    ids: list[int]
+    is_whole: bool
+    count: float
+    weight: float = 0.0
+    places: set[int] = msgspec.field(default_factory=set[int])
+
+
+class PostingReader:
+    """Reads postings between two message ids; each of `marks`, expressions, must stand there too."""
+
+    def __init__(self, connection: apsw.Connection, first: int, last: int, marks: Sequence[str]) -> None:
+        self._connection = connection
+        row = connection.execute(
+            "SELECT (SELECT min(id) FROM messages WHERE id BETWEEN ?1 AND ?2),"
+            " (SELECT max(id) FROM messages WHERE id BETWEEN ?1 AND ?2)",
+            (first, last),
+        ).fetchone()
+        self.first, self.last = (row[0] or 0, row[1] or 0) if row else (0, 0)
+        self.marks = list(marks)
+        self.messages = _indexed(connection)
+        if self.first >> rows.SEQ_BITS == self.last >> rows.SEQ_BITS:
+            self.messages = min(self.messages, self.last - self.first + 1)
+        self._spent_s = 0.0
+        narrow = self._ids(" AND ".join(self.marks), self.first, self.last, _NARROW) if marks else []
+        self._is_narrow = bool(marks) and len(narrow) < _NARROW
+
+    @property
+    def has_time(self) -> bool:
+        """Whether there is time for more comparisons."""
+        return self._spent_s < _CPU_S
+
+    def newest(self, match: str, limit: int, last: int | None = None) -> list[int]:
+        """Give the newest ids, in one go."""
+        expression = " AND ".join((*self.marks, match))
+        return self._ids(expression, self.first, self.last if last is None else last, limit)
+
+    def sliced(self, match: str, limit: int) -> list[int]:
+        """Give the newest ids as far as the time allows; all where the marks stand in few messages."""
+        if self._is_narrow:
+            return self.newest(match, limit)
+        expression, found = " AND ".join((*self.marks, match)), list[int]()
+        low, high = self.first >> rows.SEQ_BITS, self.last >> rows.SEQ_BITS
+        end, width = self.last, max(1, (high - low) // _SLICES)
+        if high - low < _SPLIT_KEYS_MIN:
+            width = high - low + 1
+        while len(found) < limit and end >= self.first:
+            begin = max(self.first, ((end >> rows.SEQ_BITS) - width + 1) << rows.SEQ_BITS)
+            began = _now_s()
+            found += self._ids(expression, begin, end, limit - len(found))
+            took_s = _now_s() - began
+            self._spent_s += took_s
+            if not self.has_time:
+                break
+            end = begin - 1
+            width = max(1, min(2 * width, int(width * (_CPU_S - self._spent_s) / max(took_s, 1e-6))))
+        return found
+
+    def of(self, term: Term, limit: int) -> Postings:
+        """Give a term's postings, up to `limit` of them."""
+        match = self._prefixed(term) if term.prefix else term.match
+        ids = self._meeting(term, limit) if term.instead else self._read(term, match, limit)
+        if not ids and term.instead and (self._is_narrow or self.messages < _SMALL):
+            match = term.instead
+            ids = self.newest(match, limit)
+        return self._postings(term, match, ids, limit)
+
+    def more(self, postings: Postings, limit: int) -> Postings:
+        """Give the same term's postings with another limit."""
+        if postings.match != postings.term.match or postings.term.instead:
+            return postings
+        ids = self._read(postings.term, postings.match, limit)
+        return self._postings(postings.term, postings.match, ids, limit)
+
+    def _meeting(self, term: Term, limit: int) -> list[int]:
+        """Give where an identifier's pairs meet. FTS5 compares lists to the end before it says that they
+        never do, so each is read alone; one pair is rare as a rule."""
+        lists = [set(self.newest(pair, _PAIRS)) for pair in term.text.split()]
+        return sorted(set[int].intersection(*lists), reverse=True)[:limit]
+
+    def _read(self, term: Term, match: str, limit: int) -> list[int]:
+        """A word alone is only read; a phrase, and a word with marks, are compared place by place. A rare
+        word is compared a few times only, wherever the marks stand."""
+        if term.is_phrase:
+            return self.sliced(match, limit)
+        if not self.marks or self._is_narrow or len(self._ids(match, self.first, self.last, _RARE)) < _RARE:
+            return self.newest(match, limit)
+        return self.sliced(match, limit)
+
+    def _postings(self, term: Term, match: str, ids: list[int], limit: int) -> Postings:
+        is_whole = len(ids) < limit
+        count = float(len(ids))
+        if not is_whole:
+            covered = (self.last - ids[-1] + 1) / (self.last - self.first + 1)
+            count = min(float(self.messages), max(count, count / covered))
+        weight = math.log(1 + (max(self.messages, count) - count + 0.5) / (count + 0.5))
+        return Postings(term, match, ids, is_whole, count, weight, set(ids))
+
+    def _ids(self, expression: str, first: int, last: int, limit: int) -> list[int]:
+        found = self._connection.execute(
+            "SELECT rowid FROM messages_fts WHERE messages_fts MATCH ? AND rowid BETWEEN ? AND ?"
+            " ORDER BY rowid DESC LIMIT ?",
+            (expression, first, last, limit),
+        )
+        return [row[0] for row in found]
+
+    def _prefixed(self, term: Term) -> str:
+        """Give any of the words in the index that begin so, the first 64 in the alphabet's order.
+
+        The index knows stems; a word is asked for by some form that has its stem.
+        """
+        stem = tokens_of(self._connection, term.text)
+        beginnings = dict.fromkeys(f"{term.prefix}{ending}" for ending in ("", "e", "ing", "ion"))
+        forms = [*beginnings, *(stem[:1])]
+        for token in self._tokens(term.prefix):
+            form = next((token + e for e in _ENDINGS if self._stem(token + e) == token), None)
+            if form is not None and form not in forms:
+                forms.append(form)
+        return f"({' OR '.join(_quote(form) for form in forms)})"
+
+    def _stem(self, word: str) -> str:
+        return next(iter(tokens_of(self._connection, word)), "")
+
+    def _tokens(self, prefix: str) -> Iterator[str]:
+        """Give the index's words that begin so. Each is sought from the one before: listing them in one
+        query would read all that stands under each."""
+        after = prefix
+        for _ in range(_PREFIX_WORDS_MAX):
+            row = self._connection.execute(
+                "SELECT term FROM messages_words WHERE term >= ? LIMIT 1", (after,)
+            ).fetchone()
+            if row is None or not row[0].startswith(prefix):
+                return
+            yield row[0]
+            after = f"{row[0]}\0"
+
+
+def tokens_of(connection: apsw.Connection, text: str) -> list[str]:
+    """Give the index's words of a text that is in the index's form."""
+    tokenizer = connection.fts5_tokenizer(*_TOKENIZER)
+    return tokenizer(
+        text.encode("utf-8", "replace"),
+        apsw.FTS5_TOKENIZE_DOCUMENT,
+        None,
+        include_offsets=False,
+        include_colocated=False,
+    )
+
+
+def _quote(word: str) -> str:
+    return '"' + word.replace('"', "") + '"'
+
+
+def _indexed(connection: apsw.Connection) -> int:
+    """Give how many messages are in the index: the first number of its record of averages.
+    Source: FTS5's own file format."""
+    row = connection.execute("SELECT block FROM messages_fts_data WHERE id = 1").fetchone()
+    number = 0
+    for byte in (row[0] if row else b"")[:9]:
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:
+            break
+    return max(number, 1)

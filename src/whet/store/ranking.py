@@ -1,0 +1,338 @@
+"""Which messages fit a search best: soft AND over windows, a message with two neighbours on each side.
+
+A term counts by how rare it is (the idf of BM25), once where it stands in the message and in parts for its
+neighbours, up to a ceiling, so that a window with all terms beats one that repeats some. A hit has a term of
+its own. How often a term stands in a message says little in a talk, so posting lists decide, without counts
+and lengths (BM25 with both was no better); only very long messages, which hold every word, count a little
+less. Where common terms were read in part, the best are looked at in their texts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from heapq import nlargest
+from itertools import combinations
+from typing import Any, NamedTuple, TypedDict
+
+import apsw
+
+from whet.contract.errors import StoreError
+from whet.contract.messages import Role
+from whet.store import index, rows, sessions
+from whet.store import query as words
+from whet.store.moments import TimeSpan
+from whet.store.postings import PostingReader, Postings, tokens_of
+from whet.store.query import Term
+
+_FIRST_READ, _READ_MAX, _READ_ALL = 300, 1_500, 3_000
+_TOGETHER_MAX = 300
+_LOOK_AT_ONCE, _ROWS_AT_ONCE = 400, 100
+_TEXTS_MAX, _TEXT_CHARS_MAX = 24, 3_000
+_NEXT, _AFTER_NEXT = 0.5, 0.3
+_HAS_ALL = 1.25
+_TIME_WEIGHT = 3.0
+_LONG_BYTES = 2_000
+
+
+class SearchScope(TypedDict, total=False):
+    """Where to look: one session, one role, messages since an ISO time, one person's sessions (`profile`,
+    None for everybody's), one folder's (`workspace`); private sessions only on demand. `asking` is the
+    session whose turn asks: what was said in that turn comes last. `now` is what "last week" is read by."""
+
+    session_id: str | None
+    role: Role | None
+    since: str | None
+    profile: str | None
+    workspace: str | None
+    include_private: bool
+    asking: str | None
+    now: datetime | None
+
+
+class FoundRow(NamedTuple):
+    """A message found."""
+
+    id: int
+    turn: int
+    role: int
+    at_ms: int
+    session_id: str
+    title: str
+    size_bytes: int
+    score: float = 0.0
+
+
+class Ranking:
+    """One search: which rows match, which of them may be shown, which are best."""
+
+    def __init__(self, connection: apsw.Connection, scope: SearchScope, span: TimeSpan | None) -> None:
+        self._connection = connection
+        self._where = ["1"]
+        self._values: list[Any] = []
+        self._span = span
+        first, last, marks = 0, (1 << 63) - 1, list[str]()
+        session_id, role, since = scope.get("session_id"), scope.get("role"), scope.get("since")
+        profile, workspace = scope.get("profile"), scope.get("workspace")
+        if session_id is not None:
+            key = sessions.key_of(connection, session_id)
+            first, last = key << rows.SEQ_BITS, ((key + 1) << rows.SEQ_BITS) - 1
+        else:
+            self._where += ["t.undone = ''", "s.kind <> 'review'"]
+            if not scope.get("include_private"):
+                self._where.append("NOT s.private")
+            if profile is not None:
+                marks.append(f'"{index.profile_mark(profile)}"')
+            if workspace is not None:
+                marks.append(f'"{index.workspace_mark(workspace)}"')
+        if profile is not None:
+            self._restrict("s.profile = ?", profile)
+        if workspace is not None:
+            self._restrict("s.workspace = ?", workspace)
+        if role is not None:
+            self._restrict("m.role = ?", rows.ROLES.index(role))
+            marks.append(f'"{index.role_mark(rows.ROLES.index(role))}"')
+        if since is not None:
+            begin_ms = _parse_ms(since)
+            self._restrict("m.at >= ?", begin_ms)
+            first = max(first, _first_since(connection, begin_ms))
+        self._last_ones = _said_now(connection, scope.get("asking"))
+        self._reader = PostingReader(connection, first, last, marks)
+
+    def _restrict(self, condition: str, value: object) -> None:
+        self._where.append(condition)
+        self._values.append(value)
+
+    def best(self, terms: Sequence[Term], limit: int) -> list[FoundRow]:
+        """Give the best messages. A phrase must stand in them, unless it stands nowhere; words that say
+        nothing are looked for where nothing else is found."""
+        telling = [term for term in terms if not term.is_stop]
+        phrases = [term.match for term in telling if term.is_phrase]
+        others = [term for term in telling if not term.is_phrase]
+        found: list[FoundRow] = []
+        if phrases:
+            found = self._rank(others, limit, phrases) if others else []
+            found = found or self._rank([term for term in telling if term.is_phrase], limit)
+        if not found and others:
+            found = self._rank(others, limit)
+        if not found and not phrases and len(telling) < len(terms):
+            found = self._rank([term for term in terms if term.is_stop], limit)
+        if not found and self._span is not None and not phrases:
+            marks = index.time_marks(*self._span)
+            found = self._newest(f"({' OR '.join(map(_quote, marks))})", limit) if marks else []
+        return found
+
+    def _rank(self, terms: Sequence[Term], limit: int, required: Sequence[str] = ()) -> list[FoundRow]:
+        reader = self._reader
+        before, reader.marks = reader.marks, [*reader.marks, *required]
+        try:
+            lists = [found for found in self._lists(terms) if found.ids]
+            if len(lists) == 1 and not lists[0].is_whole:
+                return self._newest(lists[0].match, limit)
+            partial = sorted((one for one in lists if not one.is_whole), key=lambda one: one.count)
+            together = self._together(lists, partial)
+            found = self._best_visible(lists, together, limit, bool(partial))
+            if not found and partial:
+                found = self._newest(partial[0].match, limit)
+            return found
+        finally:
+            reader.marks = before
+
+    def _lists(self, terms: Sequence[Term]) -> list[Postings]:
+        """Read where each term stands: a little of all, then more of the rarer ones."""
+        lists = [self._reader.of(term, _FIRST_READ) for term in terms]
+        left = _READ_ALL
+        for one in sorted((one for one in lists if not one.is_whole), key=lambda one: one.count):
+            limit = min(_READ_MAX, left)
+            if limit > _FIRST_READ and one.count < limit and len(lists) > 1:
+                more = self._reader.more(one, limit)
+                lists[lists.index(one)] = more
+                left -= len(more.ids)
+        return lists
+
+    def _together(self, lists: Sequence[Postings], partial: Sequence[Postings]) -> dict[int, float]:
+        """Give messages in which common terms meet others, beyond the newest that were read, with the least
+        that they weigh by that."""
+        found: dict[int, float] = {}
+        whole = [one for one in lists if one.is_whole]
+        rarest = partial[:3]
+        if len(partial) > 1:
+            ids = self._add(found, " AND ".join(one.match for one in partial), partial)
+            for one in partial:
+                one.places.update(ids)
+        if len(partial) > 2:
+            pairs = (f"({one.match} AND {other.match})" for one, other in combinations(rarest, 2))
+            self._add(found, f"({' OR '.join(pairs)})", rarest[-2:])
+        for one in rarest if whole else ():
+            any_whole = " OR ".join(other.match for other in whole)
+            ids = self._add(found, f"({any_whole}) AND {one.match}", (one,))
+            one.places.update(ids)
+        if self._span is not None and partial and (marks := index.time_marks(*self._span)):
+            self._add(found, f"({' OR '.join(map(_quote, marks))}) AND {rarest[0].match}", rarest[:1])
+        return found
+
+    def _add(self, found: dict[int, float], match: str, weighty: Iterable[Postings]) -> list[int]:
+        ids = self._reader.sliced(match, _TOGETHER_MAX)
+        weight = sum(one.weight for one in weighty)
+        for id_ in ids:
+            found[id_] = max(found.get(id_, 0.0), weight)
+        return ids
+
+    def _best_visible(
+        self, lists: Sequence[Postings], together: dict[int, float], limit: int, read_texts: bool
+    ) -> list[FoundRow]:
+        """Give the best that may be shown, the newer one of equals."""
+        own: defaultdict[int, float] = defaultdict(float)
+        for one in lists:
+            weight = one.weight
+            for id_ in one.ids:
+                own[id_] += weight
+            one.places -= self._last_ones
+        for id_, weight in together.items():
+            own[id_] = max(own[id_], weight)
+        found: list[FoundRow] = []
+        for ids in self._in_parts(own):
+            scores = {id_: max(self._score(id_, lists), together.get(id_, 0.0)) for id_ in ids}
+            found += self._best_rows(scores, 2 * limit)
+            if len(found) >= 2 * limit:
+                break
+        found.sort(key=self._rank_of, reverse=True)
+        if read_texts:
+            found = sorted(self._by_texts(found, lists, limit), key=self._rank_of, reverse=True)
+        return found[:limit]
+
+    def _in_parts(self, own: dict[int, float]) -> Iterator[list[int]]:
+        """Give the ids by weight, some at a time; what was said just now comes last."""
+        last = [id_ for id_ in self._last_ones if own.pop(id_, None) is not None]
+        pairs = zip(own.values(), own, strict=True)
+        yield [id_ for _, id_ in nlargest(_LOOK_AT_ONCE, pairs)]
+        if len(own) > _LOOK_AT_ONCE:  # few of the first could be shown
+            ids = [id_ for _, id_ in sorted(zip(own.values(), own, strict=True), reverse=True)]
+            for begin in range(_LOOK_AT_ONCE, len(ids), _LOOK_AT_ONCE):
+                yield ids[begin : begin + _LOOK_AT_ONCE]
+        if last:
+            yield last
+
+    def _best_rows(self, scores: dict[int, float], limit: int) -> list[FoundRow]:
+        """Give those of the best scores that may be shown; more where the time weighs too."""
+        ids = sorted(scores, key=lambda id_: (scores[id_], id_), reverse=True)
+        at_once = max(_ROWS_AT_ONCE * (1 if self._span is None else 2), limit)
+        found: list[FoundRow] = []
+        for begin in range(0, len(ids), at_once):
+            found += map(
+                self._weighed, self._visible({id_: scores[id_] for id_ in ids[begin : begin + at_once]})
+            )
+            if len(found) >= limit:
+                break
+        return found
+
+    def _rank_of(self, row: FoundRow) -> tuple[bool, float, int, int]:
+        return row.id not in self._last_ones, row.score, row.at_ms, row.id
+
+    def _score(self, id_: int, lists: Sequence[Postings]) -> float:
+        score, has_all = 0.0, len(lists) > 1
+        for one in lists:
+            places = one.places
+            is_here = id_ in places
+            has_all &= is_here
+            part = (
+                is_here
+                + _NEXT * ((id_ + 1 in places) + (id_ - 1 in places))
+                + _AFTER_NEXT * ((id_ + 2 in places) + (id_ - 2 in places))
+            )
+            score += one.weight * 2 * part / (part + 1)
+        return score * _HAS_ALL if has_all else score
+
+    def _weighed(self, row: FoundRow) -> FoundRow:
+        """Give the row with its score for length and time."""
+        score = row.score
+        if row.size_bytes > _LONG_BYTES:
+            score /= 1 + 0.1 * math.log2(row.size_bytes / _LONG_BYTES)
+        if self._span is not None and self._span.begin_ms <= row.at_ms < self._span.end_ms:
+            score += _TIME_WEIGHT
+        return row._replace(score=score)
+
+    def _by_texts(self, found: list[FoundRow], lists: Sequence[Postings], limit: int) -> list[FoundRow]:
+        """Look which common terms stand in the best of these, and weigh them anew."""
+        wanted = [(one, set(tokens_of(self._connection, one.term.text))) for one in lists if not one.is_whole]
+        count = max(_TEXTS_MAX, limit)
+        texts = self._connection.execute(
+            "SELECT m.id, role, substr(content, 1, ?), extra FROM json_each(?) j"
+            " CROSS JOIN messages m ON m.id = j.value",
+            (_TEXT_CHARS_MAX, json.dumps([row.id for row in found[:count]])),
+        ).fetchall()
+        for id_, *values in texts:
+            text = words.indexable(index.plain_text(*values)[:_TEXT_CHARS_MAX])
+            tokens = set(tokens_of(self._connection, text))
+            for one, needed in wanted:
+                if needed <= tokens:
+                    one.places.add(id_)
+        return [
+            self._weighed(row._replace(score=self._score(row.id, lists))) for row in found[:count]
+        ] + found[count:]
+
+    def _newest(self, match: str, limit: int) -> list[FoundRow]:
+        """Give the newest that may be shown."""
+        found: list[FoundRow] = []
+        last = self._reader.last
+        at_once = max(_LOOK_AT_ONCE, limit)
+        while len(found) < limit:
+            ids = self._reader.newest(match, at_once, last)
+            found += self._visible(dict.fromkeys(ids, 0.0))
+            if len(ids) < at_once:
+                break
+            last, at_once = ids[-1] - 1, min(2 * at_once, _READ_MAX)
+        return sorted(found, key=self._rank_of, reverse=True)[:limit]
+
+    def _visible(self, scores: dict[int, float]) -> list[FoundRow]:
+        found = self._connection.execute(
+            "SELECT m.id, m.turn, m.role, m.at, s.id, s.title, octet_length(m.content)"
+            " FROM json_each(?) j CROSS JOIN messages m ON m.id = j.value"
+            f" CROSS JOIN sessions s ON s.key = m.id >> {rows.SEQ_BITS}"
+            " CROSS JOIN turns t ON t.session = s.key AND t.number = m.turn"
+            f" WHERE {' AND '.join(self._where)}",
+            (json.dumps(list(scores)), *self._values),
+        )
+        return [FoundRow(*row[:7], score=scores[row[0]]) for row in found]
+
+
+def _said_now(connection: apsw.Connection, session_id: str | None) -> frozenset[int]:
+    """Give what a person said in the open turn of a session."""
+    if session_id is None:
+        return frozenset()
+    key = sessions.key_of(connection, session_id)
+    turn = connection.execute(
+        "SELECT number FROM turns WHERE session = ? AND ended = '' ORDER BY number DESC LIMIT 1", (key,)
+    ).fetchone()
+    if turn is None:
+        return frozenset()
+    found = connection.execute(
+        "SELECT id FROM messages WHERE id >= ? AND id < ? AND turn = ? AND role = ?",
+        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, turn[0], rows.USER),
+    )
+    return frozenset(row[0] for row in found)
+
+
+def _first_since(connection: apsw.Connection, begin_ms: int) -> int:
+    """Give an id before which nothing was said at that time or later."""
+    since = datetime.fromtimestamp(begin_ms / 1000, UTC)
+    row = connection.execute(
+        "SELECT min(key) FROM sessions WHERE last_active >= ?", (f"{since:%Y-%m-%dT%H:%M:%S}",)
+    ).fetchone()
+    return (1 << 62) if row is None or row[0] is None else row[0] << rows.SEQ_BITS
+
+
+def _quote(token: str) -> str:
+    return f'"{token}"'
+
+
+def _parse_ms(moment: str) -> int:
+    """Give milliseconds of an ISO time; one without a zone is UTC."""
+    try:
+        parsed = datetime.fromisoformat(moment)
+    except ValueError as error:
+        raise StoreError(f"{moment!r} is not a date", hint="write it like 2026-11-21") from error
+    return int((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -1,0 +1,113 @@
+"""Public benchmarks of memory, on made data of their shape."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import run
+from tests.support import FixedClock
+from whet.contract.errors import BadInput
+from whet.evals import bench
+from whet.evals.bench_data import load
+from whet.evals.bench_plain import PlainBm25
+
+
+def locomo(folder: Path) -> None:
+    said = [
+        ("Ann", "Hi Bob, how are you?"),
+        ("Bob", "Fine! We went camping by the lake."),
+        ("Ann", "Was it cold?"),
+        ("Bob", "The tent was warm."),
+    ]
+    turns = [{"speaker": who, "dia_id": f"D1:{n}", "text": text} for n, (who, text) in enumerate(said, 1)]
+    turns[3] |= {"img_url": ["x"], "blip_caption": "a photo of a red tent"}
+    qa = [
+        {"question": "Where has Bob camped?", "answer": "lake", "evidence": ["D1:2"], "category": 4},
+        {"question": "What colour is the tent?", "evidence": ["D1:04; D9:9"], "category": 1},
+        {"question": "Nobody knows?", "evidence": ["D1:1"], "category": 5},
+        {"question": "Without evidence?", "evidence": [], "category": 2},
+    ]
+    talk = {
+        "speaker_a": "Ann",
+        "speaker_b": "Bob",
+        "session_1_date_time": "1:56 pm on 8 May, 2023",
+        "session_1": turns,
+        "session_2_date_time": "2:00 pm on 9 May, 2023",
+    }
+    cases = [{"sample_id": f"conv-{n}", "conversation": talk, "qa": qa} for n in (1, 2)]
+    (folder / "locomo10.json").write_text(json.dumps(cases))
+
+
+def longmemeval(folder: Path) -> None:
+    sessions = [
+        [{"role": "user", "content": "I adopted a beagle."}, {"role": "assistant", "content": "Lovely."}],
+        [{"role": "user", "content": "My beagle is called Rex.", "has_answer": True}],
+    ]
+    case = {
+        "question_id": "q1",
+        "question": "What is my beagle called?",
+        "question_type": "single-session-user",
+        "question_date": "2023/05/30 (Tue) 23:40",
+        "answer": "Rex",
+        "haystack_session_ids": ["a", "a"],
+        "haystack_dates": ["2023/05/20 (Sat) 02:21", "2023/05/21 (Sun) 02:21"],
+        "haystack_sessions": sessions,
+        "answer_session_ids": ["a"],
+    }
+    (folder / "longmemeval_s.json").write_text(json.dumps([case]))
+
+
+def test_locomo_is_read_with_its_quirks(tmp_path: Path) -> None:
+    locomo(tmp_path)
+    first, second = load("locomo", tmp_path).cases
+    assert (first.is_tuned, second.is_tuned) == (True, False)
+    assert [(one.evidence, one.kind) for one in first.questions] == [(("D1:2",), "4"), (("D1:4",), "1")]
+    (session,) = first.sessions
+    assert session.messages[3].text == "Bob: The tent was warm. a photo of a red tent"
+    assert session.messages[1].at_ms - session.messages[0].at_ms == 1_000
+
+
+def test_the_search_finds_a_stem_that_plain_bm25_does_not(tmp_path: Path, clock: FixedClock) -> None:
+    locomo(tmp_path)
+    card = bench.run(load("locomo", tmp_path), 1, clock, "1", lambda *_: None)
+    arms = {(one.arm, one.part): one for one in card.arms}
+    assert arms["search", "all"].questions == 4
+    assert arms["search", "all"].recall.estimate > arms["bm25", "all"].recall.estimate
+    assert {one.part for one in card.gaps} == {"all", "tuned on", "held out"}
+    assert card == bench.run(load("locomo", tmp_path), 1, clock, "1", lambda *_: None)
+
+
+def test_longmemeval_is_read_by_its_answers(tmp_path: Path, clock: FixedClock) -> None:
+    longmemeval(tmp_path)
+    data = load("longmemeval", tmp_path)
+    assert data.cases[0].questions[0].evidence == ("1:0",)
+    card = bench.run(data, 1, clock, "1", lambda *_: None)
+    assert card.arms[0].recall.estimate == 1.0
+
+
+def test_what_is_no_such_data_is_told(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="there is no locomo10"):
+        load("locomo", tmp_path)
+    (tmp_path / "locomo10.json").write_text('[{"sample_id": 1}]')
+    with pytest.raises(BadInput, match="is not data of locomo"):
+        load("locomo", tmp_path)
+
+
+def test_plain_bm25_ranks_by_rarity_and_length() -> None:
+    bm25 = PlainBm25(["rare common", "common common", "rare " + "filler " * 50])
+    assert bm25.best("rare", 3) == [0, 2]
+    assert bm25.best("the", 3) == []
+
+
+def test_the_command_prints_a_table_and_writes_a_card(tmp_path: Path) -> None:
+    locomo(tmp_path)
+    card = tmp_path / "card.json"
+    code, out, err = run(["eval", "bench", "locomo", "--data", str(tmp_path), "--card", str(card)], tmp_path)
+    assert code == 0, err
+    assert "search" in out and "bm25" in out and "McNemar" in out
+    assert len(json.loads(card.read_bytes())["sha256"]) == 64
+    code, _, err = run(["eval", "bench", "longmemeval", "--data", str(tmp_path)], tmp_path)
+    assert code == 1 and "there is no longmemeval_" in err

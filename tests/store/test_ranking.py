@@ -1,0 +1,178 @@
+"""What comes first: stems, windows, telling words, whose and when, identifiers, one's own question."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.store.support import USAGE, answer, new_log, talk, user
+from tests.support import FixedClock
+from whet.contract.messages import Message
+from whet.store import bulk, search
+from whet.store.database import StateDatabase
+from whet.store.index import profile_mark
+from whet.store.sessions import NewSession
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+"""A Sunday."""
+
+
+def put(db: StateDatabase, session_id: str, *texts: str, at: str = "2026-11-01", **fields: str) -> None:
+    at_ms = int(datetime.fromisoformat(f"{at}T10:00:00+00:00").timestamp() * 1000)
+    said = [bulk.PastMessage(Message("user", text), at_ms) for text in texts]
+    about = NewSession(session_id, **fields)
+    db.write_now(lambda c: bulk.put(c, "test", bulk.PastSession(about, said, at_ms), "2026-11-22"))
+
+
+def found(db: StateDatabase, query: str, limit: int = 20, **scope) -> list[str]:
+    hits = search.find_now(db, query, limit, **{"now": NOW, **scope})
+    return [f"{hit.session_id} {hit.seq}" for hit in hits]
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory):
+    clock = FixedClock()
+    db = StateDatabase.open(tmp_path_factory.mktemp("code") / "state.db", clock)
+    put(
+        db,
+        "code",
+        "we went camping in the mountains",
+        "call foo_bar.baz with the price",
+        "the ranking stands in src/whet/store/search.py",
+        "it failed with E_CONN-42 again",
+        "foo and bar and baz, src of whet, store or search, conn 42",
+        "the naïve façade and the Ärzte",
+        "數據庫遷移完成了",
+        "a configuration of the configured",
+        "Caroline's necklace",
+    )
+    yield db
+    db.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("camped", "code 1"),
+        ("mountain", "code 1"),
+        ("foo_bar.baz", "code 2"),
+        ("bar.baz", "code 2"),
+        ("FOO_BAR.baz()", "code 2"),
+        ("src/whet/store/search.py", "code 3"),
+        ("store/search.py", "code 3"),
+        ("./src/whet/store", "code 3"),
+        ("E_CONN-42", "code 4"),
+        ("e_conn", "code 4"),
+        ("facade naive", "code 6"),
+        ("arzte", "code 6"),
+        ("遷移", "code 7"),
+        ("庫", "code 7"),
+        ("config*", "code 8"),
+        ("configurat*", "code 8"),
+        ("what did Caroline wear?", "code 9"),
+        ("what was it that failed?", "code 4"),
+        ('"of the configured"', "code 8"),
+        ("mountains camping nothinglikethis", "code 1"),
+    ],
+)
+def test_what_comes_first(code, query, first):
+    assert found(code, query)[:1] == [first]
+
+
+@pytest.mark.parametrize(
+    "query", ["foo_baz.bar", "src/whet/search.py", "E_CONN-43", '"configured the of"', "zzz*", "store/whet"]
+)
+def test_an_identifier_or_phrase_that_stands_nowhere_is_not_found_by_its_parts(code, query):
+    assert found(code, query) == []
+
+
+def test_stop_words_count_only_where_nothing_else_is_found(code):
+    assert found(code, "the camping") == ["code 1"]
+    assert found(code, "the of") != []
+
+
+def test_a_window_with_all_words_beats_a_message_with_one(db):
+    put(db, "talk", "where is the harbour office?", "ask the gateway team", "budget")
+    put(db, "other", "gateway", "weather", "budget", "office", "harbour")
+    assert found(db, "gateway harbour budget")[0] == "talk 2"
+
+
+def test_ten_words_of_one_message_come_first_though_one_is_absent(db):
+    words = [f"word{chr(97 + n)}" for n in range(26)]
+    for number in range(30):
+        put(db, f"s{number}", " ".join(words[number % 7 :: 3]), " ".join(words[number % 5 :: 4]))
+    put(db, "it", " ".join(words[:9]))
+    assert found(db, f"{' '.join(words[:9])} nothinglikethis", 5)[0] == "it 1"
+
+
+def test_a_persons_messages_are_found_among_many(db):
+    def many(start: int) -> list[str]:
+        return [f"the data of the error number{n} " for n in range(start, start + 3_000)]
+
+    put(db, "before", *many(0))
+    put(db, "hers", *(f"the data of mine {n}" for n in range(100)), profile="alice", workspace="/a")
+    for number in range(4):
+        put(db, f"after{number}", *many(number * 3_000))
+    for query in ("the", "data", "of", "mine", "the data", "data error"):
+        hits = search.find_now(db, query, 200, profile="alice")
+        assert len(hits) == 100, query
+        assert {hit.session_id for hit in hits} == {"hers"}, query
+    assert len(found(db, "data", 200, workspace="/a")) == 100
+    assert len(found(db, "data", 200, profile="")) == 200
+    assert found(db, "data", profile="bob") == []
+    assert len(found(db, "number42", 20, profile="")) == 2
+
+
+def test_common_words_that_meet_in_an_old_message_are_found(db):
+    put(db, "old", "alpha beta gamma")
+    put(db, "many", *("alpha beta one", "beta gamma two", "gamma alpha three", "filler", "filler") * 600)
+    assert found(db, "alpha beta gamma", 5)[0] == "old 1"
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("report last week", "week 1"),
+        ("report yesterday", "yesterday 1"),
+        ("report on 2026-10-05", "october 1"),
+        ("the report in May", "may 1"),
+        ("report October 5, 2026", "october 1"),
+        ("report 3 days ago", "days 1"),
+        ("last week", "week 1"),
+        ("report", "yesterday 1"),
+    ],
+)
+def test_a_time_in_the_question_weighs(db, query, first):
+    days = {"may": "2026-05-09", "october": "2026-10-05", "week": "2026-11-11", "days": "2026-11-19"}
+    for name, at in {**days, "yesterday": "2026-11-21"}.items():
+        put(db, name, "the report was sent", at=at)
+    hits = found(db, query)
+    assert hits[0] == first
+    assert len(hits) == (1 if query == "last week" else 5)
+
+
+def test_what_is_asked_just_now_comes_last_and_lends_nothing_to_its_neighbours(db, clock):
+    async def main():
+        await talk(db, clock, "s0", "the deploy port of the harbour is 8123")
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("our deploy port is 9000"))
+        await log.append_reply(turn, answer("noted"), USAGE, "m")
+        await log.end_turn(turn, "answered", "")
+        turn = await log.begin_turn(user("which deploy port did we say? deploy port!"))
+        mine = await search.find(db, "which deploy port", session_id="s1", asking="s1")
+        all_ = await search.find(db, "which deploy port", asking="s1")
+        await log.end_turn(turn, "answered", "")
+        return [hit.seq for hit in mine], [(hit.session_id, hit.seq) for hit in all_]
+
+    mine, all_ = asyncio.run(main())
+    assert mine == [1, 3]
+    assert set(all_[:2]) == {("s0", 1), ("s1", 1)} and all_[2] == ("s1", 3)
+
+
+def test_marks_of_others_cannot_be_typed(db):
+    put(db, "hers", "a secret", profile="alice")
+    put(db, "theirs", f"{profile_mark('alice')} a secret", profile="bob")
+    assert found(db, profile_mark("alice")) == ["theirs 1"]
+    assert found(db, "secret", profile="alice") == ["hers 1"]
