@@ -17,7 +17,7 @@ import apsw
 import msgspec
 
 from whet.config.paths import read_small
-from whet.confirm.canonical import request_digest
+from whet.confirm.canonical import stored_digest
 from whet.confirm.keys import PublicKey, unbase64
 from whet.confirm.ledger import GENESIS, checkpoint_message
 from whet.contract.errors import ConfigError, NotFound
@@ -205,11 +205,7 @@ def _record_problem(db: apsw.Connection, row: tuple[Any, ...]) -> str:
 
 def _content_problem(request_id: str, content: list[Any], digest: str) -> str:
     action, details, requester, session_key, expires_at = content
-    try:
-        read: object = msgspec.json.decode(details)
-        found = request_digest(request_id, action, read, requester, session_key, expires_at)
-    except (ValueError, msgspec.DecodeError):
-        return "its details were altered: they are not JSON"
+    found = stored_digest(request_id, action, details, requester, session_key, expires_at)
     return "" if found == digest else "its content was altered: it does not fit its digest"
 
 
