@@ -88,6 +88,12 @@ for _command in (token, policy, audit, prune):
 @click.option("--allow-private-callbacks", is_flag=True, help="Let webhooks go to private addresses.")
 @click.option("--new-key", is_flag=True, help="Sign with a new key from here on.")
 @click.option(
+    "--accept-state", "why", default="", metavar="WHY", help="Serve a database that was restored or altered."
+)
+@click.option(
+    "--witness", "witnesses", multiple=True, metavar="FILE|URL", help="Where checkpoints are kept, too."
+)
+@click.option(
     "--insecure-no-auth", is_flag=True, help="No tokens: anybody on this machine approves anything."
 )
 @click.pass_obj
@@ -99,14 +105,17 @@ def serve(home: Home, **options: Any) -> None:
     whet confirm serve --policy policy.toml --rate-limit 100
     """
     # The server's modules cost more than all other commands together, and only this one needs them.
-    from whet.confirm.open import make_first_tokens, open_service, places  # noqa: PLC0415
+    from whet.confirm.open import StartTerms, make_first_tokens, open_service, places  # noqa: PLC0415
     from whet.confirm.serve import ListenSettings, check, first_lines  # noqa: PLC0415
     from whet.confirm.serve import serve as run  # noqa: PLC0415
     from whet.confirm.service import CallerLimits  # noqa: PLC0415
+    from whet.confirm.witnesses import Witnesses  # noqa: PLC0415
 
     named = ("host", "port", "web_port", "hosts", "allow_private_callbacks", "public_url", "channels")
+    witnesses = Witnesses.parse(options["witnesses"])
     settings = ListenSettings(
         is_open=options["insecure_no_auth"],
+        witnesses=witnesses,
         secrets=load_secrets(home, os.environ),
         **{name: options[name] for name in named},
     )
@@ -119,6 +128,7 @@ def serve(home: Home, **options: Any) -> None:
         policy=options["policy_path"],
         limits=CallerLimits(options["rate_limit"], options["max_pending"]),
         new_key=options["new_key"],
+        terms=StartTerms(options["why"], witnesses.files),
     )
     try:
         made = [] if settings.is_open else make_first_tokens(service, where)

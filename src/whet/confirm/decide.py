@@ -6,11 +6,13 @@ one wins and the other is told who did. The deadline is checked there too, wheth
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
 
 from whet.confirm import factors, requests
+from whet.confirm.audit_records import request_problem
 from whet.confirm.canonical import canonical, request_digest
 from whet.confirm.ledger import Tx
 from whet.confirm.names import action_key
@@ -25,6 +27,9 @@ from whet.confirm.records import (
     Verdict,
     Vote,
 )
+
+
+_CLOCK_SLACK_S = 60.0
 
 
 class DecisionInput(msgspec.Struct, frozen=True):
@@ -43,6 +48,8 @@ def decide(tx: Tx, ballot: DecisionInput, who: Caller, policy: ConfirmPolicy) ->
     request, refusal = _open_request(tx, ballot.request_id)
     if refusal or request is None:
         return refusal or _missing()
+    if refusal := _altered(tx, request, who):
+        return refusal
     if ballot.digest and ballot.digest != request.digest:
         tx.record("digest_mismatch", request.id, who.name, request.principal, {"given": ballot.digest[:64]})
         return RequestOutcome("changed", "the request is not what you looked at: load it again", request)
@@ -187,6 +194,8 @@ def consume(tx: Tx, request_id: str, who: Caller, proof: tuple[str, str], valid_
     request = requests.find(tx.connection, request_id, tx.now_s)
     if request is None or not _owns(who, request):
         return _missing()
+    if refusal := _altered(tx, request, who):
+        return refusal
     if request.digest != digest:
         tx.record(
             "consume_refused",
@@ -203,7 +212,8 @@ def consume(tx: Tx, request_id: str, who: Caller, proof: tuple[str, str], valid_
             return RequestOutcome("decided", "this key has used it up before", request)
         tx.record("consume_refused", request.id, who.name, request.principal, {"why": "used up"})
         return RequestOutcome("already_decided", "the approval was used before", request)
-    if tx.now_s > (request.resolved_at or request.created_at) + valid_s:
+    age_s = tx.now_s - (request.resolved_at or request.created_at)
+    if not -_CLOCK_SLACK_S <= age_s <= valid_s:  # decided in the future: by a clock that was wrong
         return RequestOutcome("late", "the approval is too old to be used: ask again", request)
     tx.connection.execute(
         "UPDATE requests SET consumed_at = ?, consumed_by = ?, consume_key = ? WHERE id = ?",
@@ -248,6 +258,14 @@ def expire(tx: Tx, limit: int) -> int:
     return len(found)
 
 
+def end_all(tx: Tx, limit: int) -> int:
+    """Let pending requests run out now, whatever their deadline; gives how many, at most `limit`."""
+    found = requests.due(tx.connection, math.inf, limit)
+    for request in found:
+        requests.settle(tx, request, "expired", BY_TIMEOUT, "the service's clock was corrected")
+    return len(found)
+
+
 def escalate(tx: Tx, limit: int) -> int:
     """Tell the next group about requests that nobody has answered; gives how many."""
     found = requests.to_escalate(tx.connection, tx.now_s, limit)
@@ -278,6 +296,15 @@ def _open_request(
         by = f" by {request.resolved_by}" if request.resolved_by else ""
         return None, RequestOutcome("already_decided", f"already {request.status}{by}", request)
     return request, None
+
+
+def _altered(tx: Tx, request: ConfirmRequest, who: Caller) -> RequestOutcome | None:
+    """Refuse to go on with a record that something else than this service has written."""
+    if tx.sealer.wrote(request.seq) or not (problem := request_problem(tx.connection, request.id)):
+        return None
+    tx.record("tampering", request.id, who.name, request.principal, {"why": problem})
+    message = f"the database was changed from outside: {problem}. Nothing is decided on it"
+    return RequestOutcome("altered", message, request)
 
 
 def _owns(who: Caller, request: ConfirmRequest) -> bool:

@@ -107,7 +107,7 @@ def settle(tx: Tx, request: ConfirmRequest, status: Status, by: str, reason: str
 
     The caller has read `request` in this transaction. Gives the request as it is now.
     """
-    at_s = request.expires_at if status == "expired" else tx.now_s
+    at_s = min(request.expires_at, tx.now_s) if status == "expired" else tx.now_s
     tx.connection.execute(
         "UPDATE requests SET status = ?, resolved_at = ?, resolved_by = ?, reason = ?"
         " WHERE id = ? AND status = 'pending'",

@@ -19,8 +19,9 @@ from whet.confirm.notify.notifier import ConfirmNotifier
 from whet.confirm.notify.settings import read_channels
 from whet.confirm.open import Places
 from whet.confirm.service import ConfirmService
-from whet.confirm.upkeep import Upkeep, follow
+from whet.confirm.upkeep import Upkeep, follow, tell_witnesses
 from whet.confirm.web.app import make_page
+from whet.confirm.witnesses import Witnesses
 from whet.contract.errors import ConfigError
 from whet.web.guard import SiteAddress, place
 from whet.web.listening import SiteServer, listen, log_bugs, make_config, raise_file_limit
@@ -43,6 +44,7 @@ class ListenSettings(msgspec.Struct, frozen=True):
     public_url: str = ""
     channels: Path | None = None
     secrets: dict[str, str] = {}
+    witnesses: Witnesses = Witnesses()
 
 
 def check(settings: ListenSettings) -> None:
@@ -96,7 +98,7 @@ async def serve(
         finally:
             for task in tasks:
                 task.cancel()
-    await Upkeep(service, where.checkpoints).seal()
+    await Upkeep(service, where.checkpoints, *settings.witnesses.files).seal()
 
 
 async def _stop_at(stop: asyncio.Event, server: SiteServer) -> None:
@@ -141,7 +143,11 @@ def background(
     """Give what runs beside the listeners."""
     secret = load_secret(where.folder / "webhook.secret")
     callbacks = Callbacks(service, secret, allow_private=settings.allow_private_callbacks)
-    return [Upkeep(service, where.checkpoints).run, callbacks.run, lambda: follow(service)]
+    files = (where.checkpoints, *settings.witnesses.files)
+    works = [Upkeep(service, *files).run, callbacks.run, lambda: follow(service)]
+    if settings.witnesses.urls:
+        works.append(lambda: tell_witnesses(service, settings.witnesses.urls))
+    return works
 
 
 def first_lines(settings: ListenSettings, ports: Sequence[int], made: Sequence[Path]) -> list[str]:
