@@ -186,7 +186,7 @@ def test_a_log_that_was_chained_anew_without_the_key_is_found(places: Places, tm
     """Whoever has the file and knows the format can chain events; only the key can seal them."""
 
     def change(db: sqlite3.Connection) -> None:
-        from whet.confirm.ledger import event_hash  # noqa: PLC0415
+        from whet.confirm.ledger import event_hash
 
         size, head = db.execute("SELECT id, hash FROM events ORDER BY id DESC LIMIT 1").fetchone()
         fields = (size + 1, 1.8e9, "vote", "x", "bob", "agent", "{}")

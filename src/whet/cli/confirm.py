@@ -105,6 +105,7 @@ def serve(home: Home, **options: Any) -> None:
     whet confirm serve --policy policy.toml --rate-limit 100
     """
     # The server's modules cost more than all other commands together, and only this one needs them.
+    from whet.cli.confirm_risk import read_risk  # noqa: PLC0415
     from whet.confirm.open import StartTerms, make_first_tokens, open_service, places  # noqa: PLC0415
     from whet.confirm.serve import ListenSettings, check, first_lines  # noqa: PLC0415
     from whet.confirm.serve import serve as run  # noqa: PLC0415
@@ -130,6 +131,7 @@ def serve(home: Home, **options: Any) -> None:
         new_key=options["new_key"],
         terms=StartTerms(options["why"], witnesses.files),
     )
+    service.read_risk = read_risk
     try:
         made = [] if settings.is_open else make_first_tokens(service, where)
 

@@ -15,7 +15,7 @@ from whet.confirm import factors, requests
 from whet.confirm.audit_records import request_problem
 from whet.confirm.canonical import canonical, request_digest
 from whet.confirm.ledger import Tx
-from whet.confirm.names import action_key
+from whet.confirm.names import action_key, is_same_person, person_key
 from whet.confirm.policy import ConfirmPolicy, Facts
 from whet.confirm.quorum import counts_for, describe, is_met
 from whet.confirm.records import (
@@ -27,7 +27,6 @@ from whet.confirm.records import (
     Verdict,
     Vote,
 )
-
 
 _CLOCK_SLACK_S = 60.0
 
@@ -53,7 +52,7 @@ def decide(tx: Tx, ballot: DecisionInput, who: Caller, policy: ConfirmPolicy) ->
     if ballot.digest and ballot.digest != request.digest:
         tx.record("digest_mismatch", request.id, who.name, request.principal, {"given": ballot.digest[:64]})
         return RequestOutcome("changed", "the request is not what you looked at: load it again", request)
-    if not who.is_open and who.name == request.principal:
+    if not who.is_open and is_same_person(who.name, request.principal):
         return _refused(
             tx, request, who, "own_request", "you asked for this yourself; somebody else must decide"
         )
@@ -76,11 +75,13 @@ def _counted(
 ) -> RequestOutcome:
     votes, policy = count
     plan = request.plan
-    yes = [vote.principal for vote in votes if vote.verdict == "approve"]
-    no = [vote.principal for vote in votes if vote.verdict == "deny"]
+    yes, no = _people(votes, "approve"), _people(votes, "deny")
     if len(no) >= plan.deny_threshold:
         status, names = "denied", no
     elif is_met(plan.quorum, yes, policy.groups):
+        if not who.is_open and all(is_same_person(name, request.edited_by) for name in yes):
+            message = "counted; you changed it yourself, so somebody else must approve it, too"
+            return RequestOutcome("voted", message, request, len(yes), len(no))
         status, names = "approved", yes
     else:
         message = f"counted; it takes {describe(plan.quorum)}"
@@ -88,6 +89,13 @@ def _counted(
     by = who.name if len(names) == 1 else ", ".join(names)
     settled = requests.settle(tx, request, status, by, ballot.reason)
     return RequestOutcome("decided", status, settled, len(yes), len(no))
+
+
+def _people(votes: list[Vote], verdict: Verdict) -> list[str]:
+    """Give who voted so, each person once however the name is spelled; who asked for changes in the details
+    counts like everybody else."""
+    by_key = {person_key(vote.principal): vote.principal for vote in votes if vote.verdict == verdict}
+    return [*by_key.values()]
 
 
 def _not_allowed(
@@ -172,7 +180,7 @@ def amend(tx: Tx, request_id: str, who: Caller, details: dict[str, Any], reason:
         return RequestOutcome(
             "not_allowed", "the requester does not take edits: deny with a reason instead", request
         )
-    if not who.is_open and who.name == request.principal:
+    if not who.is_open and is_same_person(who.name, request.principal):
         return _refused(tx, request, who, "own_request", "you asked for this yourself")
     digest = request_digest(
         request.id, request.action, details, request.requester, request.session_key, request.expires_at
@@ -248,6 +256,13 @@ def view(tx: Tx, request_id: str, who: Caller) -> None:
     request = requests.find(tx.connection, request_id, tx.now_s)
     if request is not None and request.is_pending:
         requests.add_view(tx, request, who.name)
+
+
+def reveal(tx: Tx, request_id: str, who: Caller) -> None:
+    """Note that somebody had the hidden parts of a request shown."""
+    request = requests.find(tx.connection, request_id, tx.now_s)
+    if request is not None:
+        tx.record("revealed", request.id, who.name, request.principal, {"digest": request.digest})
 
 
 def expire(tx: Tx, limit: int) -> int:

@@ -13,8 +13,8 @@ import apsw
 from whet.confirm.database import ConfirmDatabase
 from whet.confirm.hub import Hub
 from whet.confirm.records import AuditEvent, AuditState
-from whet.confirm.watermark import Watermark
 from whet.confirm.timeline import Timeline
+from whet.confirm.watermark import Watermark
 
 _COLUMNS = "id, at, kind, request_id, principal, owner, data, hash"
 _PAGE = 500

@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-
 _LONGEST_LEAP_S = 86_400.0
 
 

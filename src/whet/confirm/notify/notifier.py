@@ -216,7 +216,14 @@ class ConfirmNotifier:
         service = self._service
         link = f"{self._page_url}/r/{request.id}" if self._page_url else ""
         redacted = service.policy_file.policy.redact
-        return notice_of(request, service.votes(request.id), link=link, redacted=redacted, kind=kind)
+        return notice_of(
+            request,
+            service.votes(request.id),
+            link=link,
+            redacted=redacted,
+            kind=kind,
+            reading=service.reading(request),
+        )
 
     async def _failed(
         self, channel: NoticeChannel, delivery: NotifyDelivery, failure: SendFailed, request: ConfirmRequest

@@ -59,6 +59,7 @@ def make_page(
         Route("/", door.inside(desk.home)),
         Route("/r/{id}", door.inside(desk.record)),
         Route("/r/{id}/decide", door.posted(desk.decide), methods=["POST"]),
+        Route("/r/{id}/reveal", door.posted(desk.reveal), methods=["POST"]),
         Route("/r/{id}/amend", door.posted(desk.amend), methods=["POST"]),
         Route("/history", door.inside(past.history)),
         Route("/log", door.inside(past.log), methods=["GET"]),
