@@ -53,7 +53,7 @@ def examine(home: Home, *, online: bool) -> list[DoctorFinding]:
             work = checks.check_online(home, loaded.settings, os.environ, SystemClock())
             report.append(asyncio.run(work))
         report += checks.check_servers(home, loaded.settings)
-    report += checks.check_database(home)
+    report += [*checks.check_database(home), *checks.check_confirmations(home)]
     report += [*checks.check_commands(), *checks.check_terminal(), *checks.check_folders(home)]
     return report
 

@@ -88,15 +88,21 @@ _PLAIN = ConfirmOptions()
 
 class ConfirmClient:
     """Calls of the service. Without `token`, CONFIRMATION_TOKEN or the home's first token of `role` is used;
-    without `url`, WHET_CONFIRM_URL or port 6000 on this machine."""
+    without `url`, WHET_CONFIRM_URL or port 6000 on this machine. `unix:/run/whet-confirm/api.sock` is a socket
+    at which the service knows its callers without a token."""
 
     def __init__(self, url: str = "", token: str = "", *, role: str = "submit") -> None:
         self.url: str = (url or os.environ.get("WHET_CONFIRM_URL") or DEFAULT_URL).rstrip("/")
         token = token or os.environ.get("CONFIRMATION_TOKEN") or _stored_token(role)
         headers = {"authorization": f"Bearer {token}"} if token else {}
         local = self.url.partition("://")[2].partition(":")[0] in ("127.0.0.1", "localhost")
+        path = self.url.removeprefix("unix:") if self.url.startswith("unix:") else ""
         self._http = httpx2.AsyncClient(
-            base_url=self.url, headers=headers, timeout=_TIMEOUT_S, trust_env=not local
+            base_url="http://localhost" if path else self.url,
+            headers=headers if not path or os.environ.get("CONFIRMATION_TOKEN") else {},
+            timeout=_TIMEOUT_S,
+            trust_env=not local and not path,
+            transport=httpx2.AsyncHTTPTransport(uds=path) if path else None,
         )
 
     async def __aenter__(self) -> Self:

@@ -6,6 +6,7 @@ It knows how the parts are put together and nothing of what they do.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from whet.confirm.http.guard import ApiGuard
 from whet.confirm.notify.notifier import ConfirmNotifier
 from whet.confirm.notify.settings import read_channels
 from whet.confirm.open import Places
+from whet.confirm.peers import Peers, listen_at
 from whet.confirm.service import ConfirmService
 from whet.confirm.upkeep import Upkeep, follow, tell_witnesses
 from whet.confirm.web.app import make_page
@@ -45,6 +47,14 @@ class ListenSettings(msgspec.Struct, frozen=True):
     channels: Path | None = None
     secrets: dict[str, str] = {}
     witnesses: Witnesses = Witnesses()
+    socket: Path | None = None
+    peers: Peers = {}
+
+    @property
+    def is_separate(self) -> bool:
+        """Whether it is known as which users agents run, and this service is none of them."""
+        asking = [uid for uid, caller in self.peers.items() if caller.role == "submit"]
+        return bool(asking) and os.geteuid() not in asking
 
 
 def check(settings: ListenSettings) -> None:
@@ -78,11 +88,15 @@ async def serve(
             sockets[0].close()
             raise
     ports = [int(sock.getsockname()[1]) for sock in sockets]
+    if settings.socket is not None:
+        sockets.append(listen_at(settings.socket))
     raise_file_limit()
     log_bugs()
     # Whoever listens everywhere is called by many names; a token still can't be sent by a rebound page.
     anything = {"*"} if settings.host in ("0.0.0.0", "::") else {settings.host}
-    guard = ApiGuard(service, hosts=frozenset(anything | {*settings.hosts}), is_open=settings.is_open)
+    guard = ApiGuard(
+        service, hosts=frozenset(anything | {*settings.hosts}), is_open=settings.is_open, peers=settings.peers
+    )
     people = make_people(service, where, settings, ports[-1])
     web = make_web(service, settings, people, ports[-1])
     api = Api(service, guard, page_url(settings, ports[-1]), web=web, web_port=ports[-1])
@@ -112,7 +126,14 @@ def make_web(
     """Give the page, for everything on the web port that is not the API; None where there is none."""
     if settings.web_port < 0:
         return None
-    return make_page(service, people, _where(settings), port=port, is_open=settings.is_open)
+    return make_page(
+        service,
+        people,
+        _where(settings),
+        port=port,
+        is_open=settings.is_open,
+        is_separate=settings.is_separate,
+    )
 
 
 def make_people(

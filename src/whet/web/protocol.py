@@ -7,6 +7,8 @@ connection's `WebConnection` in `scope["extensions"]`. A wish for a protocol oth
 
 from __future__ import annotations
 
+import socket
+import struct
 from asyncio import Event, TimerHandle
 from typing import Any, cast
 from urllib.parse import unquote
@@ -43,6 +45,8 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Start the clock: a connection that says nothing is closed too."""
         super().connection_made(transport)
+        if (user := _peer_of(transport)) is not None:
+            self._extensions["whet.peer"] = user
         self._timer = self.loop.call_later(self.head_time_s, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -176,6 +180,15 @@ class LimitedProtocol(HttpToolsProtocol):
             head = f"HTTP/1.1 {status} \r\n{_JSON}content-length: {len(body)}\r\n\r\n"
             self.transport.write((head + body).encode())
         self.transport.close()
+
+
+def _peer_of(transport: Any) -> int | None:
+    """Give the user at the other end of a Unix socket, as the kernel says; None for any other connection."""
+    sock = transport.get_extra_info("socket")
+    if sock is None or sock.family != socket.AF_UNIX or not hasattr(socket, "SO_PEERCRED"):
+        return None
+    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", credentials)[1])
 
 
 def _doubt(url: bytes, version: str, headers: list[tuple[bytes, bytes]]) -> str:

@@ -58,7 +58,8 @@ class Api:
         if scope["type"] != "http":
             return
         path: bytes = scope["raw_path"]
-        if self._web is not None and scope["server"][1] == self._web_port and not ROUTES.covers(path):
+        server = scope["server"]  # a Unix socket has none
+        if self._web is not None and server and server[1] == self._web_port and not ROUTES.covers(path):
             await self._web(scope, receive, send)
             return
         try:
