@@ -10,6 +10,7 @@ import sqlite3
 import threading
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -230,7 +231,7 @@ def test_a_leap_of_the_clock_within_a_run_moves_no_deadline() -> None:
 class Keeper(http.server.BaseHTTPRequestHandler):
     """A machine elsewhere that keeps what it is told."""
 
-    kept: list[dict] = []
+    kept: ClassVar[list[dict]] = []
     told = threading.Event()
 
     def do_POST(self) -> None:

@@ -1,7 +1,8 @@
 """Thirty ways in which an agent might approve its own request, and the line of defence that stops each.
 
-`service`: the running service refuses, whoever asks. `files`: an installed service's files and socket belong to
-another user. `gate`: the boundary that gate and sandbox forbid names it. `redaction`: what is read is masked.
+`service`: the running service refuses, whoever asks. `files`: an installed service's files and socket belong
+to another user. `gate`: the boundary that gate and sandbox forbid names it. `redaction`: what is read is
+masked.
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
@@ -21,12 +23,13 @@ HIDING = [
 ]
 
 
-def page_of(server: Running, name: str = "alice") -> httpx2.Client:
+@contextlib.contextmanager
+def page_of(server: Running, name: str = "alice") -> Iterator[httpx2.Client]:
     """A browser in which somebody is signed in."""
     url = f"http://127.0.0.1:{server.page_port}"
-    browser = httpx2.Client(base_url=url, headers={"origin": url}, trust_env=False, timeout=20)
-    assert browser.post("/login", data={"token": server.token("approve", name)}).status_code == 303
-    return browser
+    with httpx2.Client(base_url=url, headers={"origin": url}, trust_env=False, timeout=20) as browser:
+        assert browser.post("/login", data={"token": server.token("approve", name)}).status_code == 303
+        yield browser
 
 
 def form(text: str, **more: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Check and export the audit log: the hash chain, the signed checkpoints, and that every table agrees with it.
+"""Check and export the audit log: the chain of hashes, the signed checkpoints, and every table beside it.
 
 What is found wrong is a list of lines for a person; an empty list means that nothing was altered, removed,
 reordered or cut off before the newest checkpoint that is known. Events after the newest checkpoint are

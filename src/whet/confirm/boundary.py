@@ -25,8 +25,8 @@ _FILES = ("approve.token", "signing.key", "webhook.secret", "confirmations.db")
 
 
 class ServiceBoundary(msgspec.Struct, frozen=True):
-    """What belongs to the service. Below each of `paths` nothing may be read or written, but for `open_paths`;
-    to none of `ports` and `sockets` an agent's program may connect. `secrets` is a regular expression."""
+    """What belongs to the service. Below each of `paths` nothing may be read or written but `open_paths`; to
+    none of `ports` and `sockets` an agent's program may connect. `secrets` is a regular expression."""
 
     paths: tuple[Path, ...]
     open_paths: tuple[Path, ...]

@@ -88,8 +88,8 @@ _PLAIN = ConfirmOptions()
 
 class ConfirmClient:
     """Calls of the service. Without `token`, CONFIRMATION_TOKEN or the home's first token of `role` is used;
-    without `url`, WHET_CONFIRM_URL or port 6000 on this machine. `unix:/run/whet-confirm/api.sock` is a socket
-    at which the service knows its callers without a token."""
+    without `url`, WHET_CONFIRM_URL or port 6000 on this machine. At `unix:/run/whet-confirm/api.sock`, a
+    socket, the service knows its callers without a token."""
 
     def __init__(self, url: str = "", token: str = "", *, role: str = "submit") -> None:
         self.url: str = (url or os.environ.get("WHET_CONFIRM_URL") or DEFAULT_URL).rstrip("/")

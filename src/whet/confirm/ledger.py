@@ -1,8 +1,8 @@
 """One write transaction: the rows it changes and the events that say so, chained by hash.
 
 The hash of an event covers its fields and the hash before it; an event about a request holds the hash of its
-whole row as it then is. Every hundredth event brings a signed checkpoint (how many events, the newest hash) in
-the same transaction. This module does not know what events mean.
+whole row as it then is. Every hundredth event brings a signed checkpoint (how many events, the newest hash)
+in the same transaction. This module does not know what events mean.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Keeps the sums of all tables right and signs them, inside every transaction that changes anything.
 
-It sees each row that this process writes, whoever wrote it, so no write can forget it. What anybody else wrote
-moves no sum: it is found by `verify`, and where it is a token, a factor or the log's end, by the next write
-here, which then fails and changes nothing.
+It sees each row that this process writes, so no write can forget it. What anybody else wrote moves no sum: it
+is found by `verify`, and where it is a token, a factor or the log's end, by the next write here, which then
+fails and changes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from whet.contract.errors import StoreCorrupt, StoreError
 # Small tables that decide who may do what: added up anew whenever another connection has written.
 _WATCHED = ("tokens", "whitelist", "second_factors")
 SEALED = "sealed"  # the event that says that there is a seal from here on
-HINT = "see what was changed (whet confirm audit verify); restore a backup, or --accept-state WHY takes it as it is"
+HINT = (
+    "see what was changed: whet confirm audit verify; then restore a backup, or take it as it is:"
+    " whet confirm serve --accept-state 'why'"
+)
 
 
 class Sealer:

@@ -192,7 +192,7 @@ def _peer_of(transport: Any) -> int | None:
 
 
 def _doubt(url: bytes, version: str, headers: list[tuple[bytes, bytes]]) -> str:
-    """Say why a head can be read in two ways; "" where it can't: two hosts, a target elsewhere, no version."""
+    """Say why a head can be read in two ways; "" for one way: two hosts, a target elsewhere, no version."""
     hosts = [value for name, value in headers if name == b"host"]
     if len(hosts) > 1:
         return "two Host headers"
