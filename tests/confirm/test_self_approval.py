@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.confirm.running import SUBMIT, Running
+from tests.confirm.test_sight import page_of
 from whet.cli.confirm_install import install
 from whet.confirm.boundary import boundary_of, is_same_user
 from whet.confirm.client import BlockingClient
@@ -83,14 +84,16 @@ def test_redaction_the_shapes_of_its_secrets_are_masked(tmp_path: Path) -> None:
 def attempts(server: Running, made: dict) -> list[tuple[str, httpx2.Response]]:
     """Calls with what an agent has: its own token."""
     agent, other = server.client("submit", "agent"), server.client()
+    made_up = {"authorization": "Bearer wct_" + "A" * 43}
+    entry = {"action": "deploy", "principal": "*", "seconds": 60}
     where = f"/confirm/{made['id']}"
     return [
         ("its own token", agent.post(f"{where}/approve")),
         ("another name in the body", agent.post(f"{where}/approve", json={"approver": "alice (human)"})),
         ("no token", other.post(f"{where}/approve")),
-        ("a made-up token", other.post(f"{where}/approve", headers={"authorization": "Bearer wct_" + "A" * 43})),
+        ("a made-up token", other.post(f"{where}/approve", headers=made_up)),
         ("amending", agent.post(f"{where}/amend", json={"details": {}})),
-        ("the whitelist", agent.post("/whitelist", json={"action": "deploy", "principal": "*", "seconds": 60})),
+        ("the whitelist", agent.post("/whitelist", json=entry)),
         ("using it unapproved", agent.post(f"{where}/consume", json={"digest": made["digest"]})),
         ("the page's form", other.post(f"/r/{made['id']}/decide", data={"verdict": "approve"})),
         ("its token on the page", other.post("/login", data={"token": server.token("submit", "agent")})),
@@ -149,7 +152,8 @@ def test_files_install_says_what_it_would_do_and_hardens_the_unit() -> None:
     assert done.exit_code == 0, done.output
     for line in (
         "User=whet-confirm", "NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectHome=yes", "UMask=0077",
-        "CapabilityBoundingSet=", "--approver ann --submitter bot", "--no-first-tokens", "RestrictSUIDSGID=yes",
+        "CapabilityBoundingSet=", "--approver ann --submitter bot", "--no-first-tokens",
+        "RestrictSUIDSGID=yes",
     ):  # fmt: skip
         assert line in done.output
     both = CliRunner().invoke(install, ["--approver", "ann", "--submitter", "ann", "--dry-run"])
@@ -157,11 +161,10 @@ def test_files_install_says_what_it_would_do_and_hardens_the_unit() -> None:
 
 
 def test_every_page_says_where_the_service_does_not_run_apart(tmp_path: Path) -> None:
-    from tests.confirm.test_sight import page_of
-
     me = str(os.geteuid())
-    for folder, peers, is_said in ((tmp_path / "a", {}, True), (tmp_path / "b", peers_of([], ["54321"]), False),
-                                   (tmp_path / "c", peers_of([], [me]), True)):  # fmt: skip
+    agents = (({}, True), (peers_of([], ["54321"]), False), (peers_of([], [me]), True))
+    for number, (peers, is_said) in enumerate(agents):
+        folder = tmp_path / str(number)
         folder.mkdir()
         with Running(folder, peers=peers) as server, page_of(server) as browser:
             for path in ("/", "/history", "/log"):

@@ -12,6 +12,7 @@ import pytest
 
 from tests.confirm.running import Running
 from whet.cli.confirm_risk import read_risk
+from whet.confirm import sight
 from whet.confirm.notify.telling import notice_of
 
 KEY = "sk-proj-abcdefghijklmnop1234"
@@ -118,7 +119,7 @@ def test_the_risk_line_is_whets_own_reading(tmp_path: Path, details: dict, level
             page = browser.get(f"/r/{request_id}").text
         assert "Normal risk" not in page and ("Dangerous, as Whet reads" in page) == (level == "dangerous")
         request = server.service.get(request_id)
-        notice = notice_of(request, [], link="", reading=server.service.reading(request))
+        notice = notice_of(request, [], link="", reading=sight.reading(server.service, request))
         assert notice.risk.startswith("Dangerous") == (level == "dangerous")
 
 

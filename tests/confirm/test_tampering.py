@@ -33,9 +33,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
     folder = tmp_path_factory.mktemp("tables")
     (folder / "policy.toml").write_text(POLICY)
     with Running(folder, policy=folder / "policy.toml", rate=1000) as server:
-        agent, alice, bob = (
-            server.client("submit", "agent"), server.client("approve", "alice"), server.client("approve", "bob"),
-        )  # fmt: skip
+        agent = server.client("submit", "agent")
+        alice, bob = server.client("approve", "alice"), server.client("approve", "bob")
         for number in range(6):
             body = {
                 "action": "deploy_shop" if number % 2 else "send_mail", "description": f"no {number}",
@@ -159,17 +158,17 @@ def test_any_row_that_is_taken_or_added_is_found(places: Places, tmp_path: Path)
             if report is not None and report.is_good:
                 missed.append(sql)
     forged = (
-        "INSERT INTO votes SELECT id, 'bob', 'approve', created_at, '' FROM requests WHERE status = 'pending'",
+        "INSERT INTO votes SELECT id, 'bob', 'approve', 1.0, '' FROM requests WHERE status = 'pending'",
         "INSERT INTO tokens VALUES ('t', x'00', 'mallory', 'approve', 1.0, NULL, NULL)",
         "INSERT INTO whitelist VALUES (99, 'deploy_shop', '*', '', 'root', 1.0, 9e9, NULL)",
         "INSERT INTO second_factors SELECT 'mallory', sealed, 1.0, 0, 0, 0.0 FROM second_factors",
         "INSERT INTO views SELECT id, 'bob', 1.0 FROM requests LIMIT 1",
         "INSERT INTO facts VALUES ('key:ffff', 'x')",
-        "INSERT INTO idempotency SELECT principal, 'other', body_hash, request_id, at FROM idempotency LIMIT 1",
+        "INSERT INTO idempotency SELECT principal, 'o', body_hash, request_id, at FROM idempotency LIMIT 1",
         "INSERT INTO requests SELECT seq + 100, substr(id, 1, 21) || '_', action, action_key, description,"
         " details, requester, session_key, principal, status, created_at, expires_at, timeout_seconds,"
-        " resolved_at, resolved_by, reason, digest, plan, policy_version, is_high_risk, accepts_edits, original,"
-        " edited_by, callback_url, escalates_at, escalated_at, consumed_at, consumed_by, consume_key,"
+        " resolved_at, resolved_by, reason, digest, plan, policy_version, is_high_risk, accepts_edits,"
+        " original, edited_by, callback_url, escalates_at, escalated_at, consumed_at, consumed_by, consume_key,"
         " executed_at, execution, execution_note, rate_number FROM requests",
         "CREATE TRIGGER quiet AFTER UPDATE ON requests BEGIN DELETE FROM votes; END",
         "CREATE TABLE more (x)",

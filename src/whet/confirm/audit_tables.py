@@ -61,7 +61,7 @@ def _schema_problems(db: apsw.Connection) -> list[str]:
         ours, here = _schema(made), _schema(db)
     finally:
         made.close()
-    odd = sorted({name for kind, name, _ in ours ^ here if not name.startswith("sqlite_")})
+    odd = sorted({name for _, name, _ in ours ^ here if not name.startswith("sqlite_")})
     return [f"the schema was altered: {', '.join(odd[:5])}"] if odd else []
 
 

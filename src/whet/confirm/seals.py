@@ -1,8 +1,8 @@
 """What every table holds, as one number for each, and a signature over all of them and the log's end.
 
 A table's number is the sum of its rows' hashes (each spread over 2048 bits, so that no other rows can be
-found with the same sum): a row that is written, changed or taken away moves it, whatever the order, and it can
-be kept up to date for the price of the row. The log has its chain of hashes instead. Reads and computes only.
+found with the same sum): a row that is written, changed or taken away moves it, whatever the order, and it
+costs no more than the row. The log has its chain of hashes instead. Reads and computes only.
 """
 
 from __future__ import annotations

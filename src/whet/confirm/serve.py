@@ -165,7 +165,11 @@ def background(
     secret = load_secret(where.folder / "webhook.secret")
     callbacks = Callbacks(service, secret, allow_private=settings.allow_private_callbacks)
     files = (where.checkpoints, *settings.witnesses.files)
-    works = [Upkeep(service, *files).run, callbacks.run, lambda: follow(service)]
+    works: list[Callable[[], Coroutine[Any, Any, None]]] = [
+        Upkeep(service, *files).run,
+        callbacks.run,
+        lambda: follow(service),
+    ]
     if settings.witnesses.urls:
         works.append(lambda: tell_witnesses(service, settings.witnesses.urls))
     return works

@@ -23,7 +23,7 @@ from whet.confirm.ledger import Tx
 from whet.confirm.policy_file import PolicyFile
 from whet.confirm.records import AuditEvent, Caller, ConfirmRequest, RequestOutcome, Vote
 from whet.confirm.requests import RequestFilter
-from whet.confirm.risk import RiskReader, RiskReading
+from whet.confirm.risk import RiskReader
 from whet.confirm.submit import Submission, Submitted
 from whet.confirm.timeline import Timeline
 from whet.web.line import WebConnection
@@ -130,20 +130,6 @@ class ConfirmService:
         seen = self.database.read_now(lambda db: requests.viewed_at(db, request_id, who.name))
         if seen is None:
             await self.change(lambda tx: decide.view(tx, request_id, who))
-
-    async def reveal(self, request_id: str, who: Caller) -> None:
-        """Note that somebody had the hidden parts of a request shown, before they are."""
-        await self.change(lambda tx: decide.reveal(tx, request_id, who))
-
-    def revealed(self, request_id: str, who: Caller) -> str:
-        """Give the digest of what `who` had shown of a request last, "" for nothing."""
-        return self.database.read_now(lambda db: requests.revealed_digest(db, request_id, who.name))
-
-    def reading(self, request: ConfirmRequest) -> RiskReading | None:
-        """Give what the service's reader makes of a request's commands; None without one, or them."""
-        if self.read_risk is None or len(request.details_json) > LARGE_BYTES:
-            return None
-        return self.read_risk(msgspec.json.decode(request.details_json))
 
     async def wait(
         self, request_id: str, timeout_s: float, line: WebConnection | None = None

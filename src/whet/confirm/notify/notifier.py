@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 import apsw
 import msgspec
 
+from whet.confirm import sight
 from whet.confirm.ledger import Tx
 from whet.confirm.notify import deliveries
 from whet.confirm.notify.breaker import Breaker, retry_delay_s
@@ -222,7 +223,7 @@ class ConfirmNotifier:
             link=link,
             redacted=redacted,
             kind=kind,
-            reading=service.reading(request),
+            reading=sight.reading(service, request),
         )
 
     async def _failed(

@@ -54,10 +54,14 @@ def make_page(
     """Give the application. `port` is the page's own, for the cookie's name. `is_separate`: agents run as
     other users than this service; every page says so where they do not."""
     assets = Assets(files("whet.confirm.web") / "static")
+
+    def same_user(_: str) -> str:
+        return "" if is_separate else SAME_USER
+
     pages = SiteTemplates(
         "whet.confirm.web",
         assets,
-        {"duration": view.duration, "same_user": lambda _: "" if is_separate else SAME_USER},
+        {"duration": view.duration, "same_user": same_user},
     )
     accounts = TokenAccounts(service, is_open=is_open)
     sessions = Sessions(accounts, SessionRows(service), SystemClock(), where, f"whet_confirm_{port}")

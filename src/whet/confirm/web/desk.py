@@ -8,6 +8,7 @@ import msgspec
 from starlette.requests import Request as Http
 from starlette.responses import RedirectResponse, Response
 
+from whet.confirm import sight
 from whet.confirm.decide import DecisionInput
 from whet.confirm.ids import SHAPE
 from whet.confirm.notify import deliveries
@@ -83,11 +84,11 @@ class RequestPages:
         found, who = self._find(request), self._who(visit)
         if found is None or not who.may("approve"):
             return self._problem(403, visit, "You can't see more of this request.")
-        await self._service.reveal(found.id, who)
+        await sight.reveal(self._service, found.id, who)
         return RedirectResponse(f"/r/{found.id}", 303)
 
     def _is_unseen(self, found: ConfirmRequest, who: Caller) -> bool:
-        if self._service.revealed(found.id, who) == found.digest:
+        if sight.revealed(self._service, found.id, who) == found.digest:
             return False
         return bool(view.unseen_of(found, self._service.policy_file.policy))
 
@@ -149,11 +150,11 @@ class RequestPages:
             service.policy_file.policy,
             service.timeline.now_s(),
             seen_at,
-            service.revealed(request.id, who),
+            sight.revealed(service, request.id, who),
         )
         told = service.database.read_now(lambda db: deliveries.of_request(db, request.id))
         events = service.log.history(request_id=request.id)
-        reading = service.reading(request)
+        reading = sight.reading(service, request)
         return view.detail(request, viewer, service.votes(request.id), told, events, reading)
 
     def _page(self, template: str, visit: Visit, values: dict[str, object], status: int = 200) -> Response:
