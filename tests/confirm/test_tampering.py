@@ -168,8 +168,8 @@ def test_any_row_that_is_taken_or_added_is_found(places: Places, tmp_path: Path)
         "INSERT INTO requests SELECT seq + 100, substr(id, 1, 21) || '_', action, action_key, description,"
         " details, requester, session_key, principal, status, created_at, expires_at, timeout_seconds,"
         " resolved_at, resolved_by, reason, digest, plan, policy_version, is_high_risk, accepts_edits,"
-        " original, edited_by, callback_url, escalates_at, escalated_at, consumed_at, consumed_by, consume_key,"
-        " executed_at, execution, execution_note, rate_number FROM requests",
+        " original, edited_by, callback_url, escalates_at, escalated_at, consumed_at, consumed_by,"
+        " consume_key, executed_at, execution, execution_note, rate_number FROM requests",
         "CREATE TRIGGER quiet AFTER UPDATE ON requests BEGIN DELETE FROM votes; END",
         "CREATE TABLE more (x)",
         "DROP INDEX by_rate",
