@@ -31,10 +31,10 @@ class InstallPlan(msgspec.Struct, frozen=True):
 
 
 def plan_for(
-    program: str, approvers: tuple[str, ...], submitters: tuple[str, ...], has_user: bool
+    program: tuple[str, ...], approvers: tuple[str, ...], submitters: tuple[str, ...], has_user: bool
 ) -> InstallPlan:
     """Give what to do. The unit lets the service write its own folder and nothing else."""
-    words = [program, "confirm", "serve", "--socket", str(SOCKET), "--no-first-tokens"]
+    words = [*program, "confirm", "serve", "--socket", str(SOCKET), "--no-first-tokens"]
     for option, names in (("--approver", approvers), ("--submitter", submitters)):
         for name in names:
             words += [option, name]
@@ -51,6 +51,7 @@ def plan_for(
     return InstallPlan(commands, str(UNIT), unit)
 
 
+_HOMES = ("/home/", "/root/", "/Users/")
 _NO_SHELL = "/usr/sbin/nologin"
 _UNIT = """[Unit]
 Description=Whet confirmation service
@@ -116,7 +117,13 @@ def install(approvers: tuple[str, ...], submitters: tuple[str, ...], dry_run: bo
     """
     if same := sorted({*approvers} & {*submitters}):
         raise ConfigError(f"{same[0]} would ask and decide", hint="let agents run as a user of their own")
-    program = shutil.which("whet") or f"{sys.executable} -m whet"
+    found = shutil.which("whet")
+    program = (found,) if found else (sys.executable, "-m", "whet")
+    if program[0].startswith(_HOMES) and not dry_run:
+        raise ConfigError(
+            f"{program[0]} is in a home folder, which its owner can change and the service can't read",
+            hint="install whet for the whole machine first, for example in /opt/whet",
+        )
     made = plan_for(program, approvers, submitters, _has_user())
     if as_json:
         emit_json(msgspec.to_builtins(made))

@@ -21,7 +21,7 @@ from whet.contract.errors import StoreError, WhetError
 from whet.web.beat import in_step
 
 TICK_S = 0.25
-_GLANCE_S, _GLANCE_ALONE_S = 0.02, 1.0
+_GLANCE_S, _GLANCE_ALONE_S = 0.1, 1.0
 _CHECKPOINT_S = 60.0
 _WITNESS_S = 2.0
 _BATCH = 200
