@@ -337,10 +337,13 @@ def verify(
     with _opened(home, db_path) as (database, where):
         keys = checks.read_keys(key_path or where.public_key)
         outside = checks.read_checkpoints(where.checkpoints) if where.checkpoints.exists() else []
+        exported = [*outside]
         outside += checks.read_checkpoints(checkpoint) if checkpoint else []
         report = database.read_now(
             lambda db: checks.verify(db, keys, outside, lambda done: progress.update(f"{done} events"))
         )
+        missing = database.read_now(lambda db: checks.gaps(db, exported))
+        report = msgspec.structs.replace(report, problems=(*report.problems, *missing))
     progress.finish()
     if as_json:
         emit_json({"ok": report.is_good, **msgspec.to_builtins(report)})

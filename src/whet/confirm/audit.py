@@ -104,6 +104,18 @@ def verify(
     return AuditReport(count - base, records, len(marks), head.hex(), tuple(problems[:ENOUGH]), seconds)
 
 
+def gaps(db: apsw.Connection, kept: Iterable[Checkpoint]) -> list[str]:
+    """Say which signed checkpoints were taken out of the file that they are exported to, but for its end,
+    which the service writes again."""
+    sizes = {mark.size for mark in kept}
+    rows = db.execute("SELECT size FROM checkpoints WHERE size < ? ORDER BY size", (max(sizes, default=0),))
+    return [
+        f"the checkpoint at {row[0]} was taken out of the file of checkpoints"
+        for row in rows
+        if row[0] not in sizes
+    ]
+
+
 def _base(db: apsw.Connection) -> tuple[int, bytes]:
     """Where the log begins: at event 1, or after what `prune` took away up to a checkpoint."""
     row = db.execute("SELECT value FROM facts WHERE name = 'pruned_to'").fetchone()
