@@ -112,13 +112,18 @@ def test_a_large_submission_holds_nobody_up(tmp_path: Path) -> None:
         agent, other = server.client("submit", "agent"), server.client()
         done, slowest = threading.Event(), 0.0
 
+        def post() -> float:
+            began = time.perf_counter()
+            answer = agent.post("/confirm", content=body, headers={"idempotency-key": "k"})
+            assert answer.status_code == 202
+            return time.perf_counter() - began
+
         def submit() -> None:
             for _ in range(3):
-                assert (
-                    agent.post("/confirm", content=body, headers={"idempotency-key": "k"}).status_code == 202
-                )
+                post()
             done.set()
 
+        alone_s = max(post(), post())
         thread = threading.Thread(target=submit)
         thread.start()
         while not done.is_set():
@@ -126,4 +131,5 @@ def test_a_large_submission_holds_nobody_up(tmp_path: Path) -> None:
             assert other.get("/health").status_code == 200
             slowest = max(slowest, time.perf_counter() - began)
         thread.join()
-    assert slowest < 0.15
+    # On a busy machine everything takes longer; who waited for the reading would wait for nearly all of it.
+    assert slowest < max(0.15, alone_s / 2)
