@@ -17,6 +17,7 @@ from whet.confirm import tokens
 from whet.confirm.ledger import Tx
 from whet.confirm.open import Places, open_service
 from whet.confirm.peers import Peers
+from whet.confirm.records import ConfirmRequest
 from whet.confirm.serve import ListenSettings, serve
 from whet.confirm.service import CallerLimits
 from whet.confirm.timeline import Timeline
@@ -117,6 +118,12 @@ class Running:
 
     def rows(self, sql: str, *values: apsw.SQLiteValue) -> list[tuple[Any, ...]]:
         return self.service.database.read_now(lambda db: db.execute(sql, values).fetchall())
+
+    def stored(self, request_id: str) -> ConfirmRequest:
+        """A request that is there."""
+        found = self.service.get(request_id)
+        assert found is not None
+        return found
 
     def __enter__(self) -> Running:
         self._thread.start()

@@ -106,7 +106,7 @@ def test_service_ten_calls_that_an_agent_can_make_approve_nothing(tmp_path: Path
         made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
         answers = attempts(server, made)
         assert [name for name, answer in answers if answer.status_code < 400] == []
-        assert server.service.get(made["id"]).is_pending
+        assert server.stored(made["id"]).is_pending
     assert len(answers) + len(COMMANDS) + 2 >= 30
 
 
@@ -121,7 +121,7 @@ def test_service_a_user_at_the_socket_is_who_the_kernel_says(tmp_path: Path) -> 
             with BlockingClient(f"unix:{folder}/api.sock") as client:
                 answer = client.run(client.calls._http.post(f"/confirm/{made['id']}/approve"))
             assert (answer.status_code == 200) is may, answer.text
-            record = server.service.get(made["id"])
+            record = server.stored(made["id"])
             assert record.is_pending is not may and (not may or record.resolved_by != "somebody")
 
 

@@ -62,7 +62,7 @@ def test_there_is_no_approve_button_while_a_part_is_hidden(tmp_path: Path, detai
             assert ("revealed", "alice") in events
             done = browser.post(f"/r/{request_id}/decide", data=form(shown, verdict="approve"))
             assert done.status_code == 303
-        assert server.service.get(request_id).status == "approved"
+        assert server.stored(request_id).status == "approved"
 
 
 def test_what_one_person_had_shown_is_hidden_from_the_next_and_after_a_change(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_what_one_person_had_shown_is_hidden_from_the_next_and_after_a_change(tm
 @pytest.mark.parametrize("details", HIDING)
 def test_a_chat_has_no_approve_button_while_a_part_is_hidden(tmp_path: Path, details: dict) -> None:
     with Running(tmp_path) as server:
-        request = server.service.get(ask(server, details))
+        request = server.stored(ask(server, details))
         notice = notice_of(request, [], link="")
         assert not notice.may_approve and (notice.is_hidden or notice.was_cut)
 
@@ -95,7 +95,7 @@ def test_who_changed_it_is_not_enough_alone(tmp_path: Path) -> None:
         bob.post(f"/confirm/{request_id}/approve", json={"digest": "0" * 64})
         assert alice.post(f"/confirm/{request_id}/amend", json={"details": {"n": 2}}).status_code == 200
         own = alice.post(f"/confirm/{request_id}/approve")
-        assert own.status_code == 202 and server.service.get(request_id).is_pending
+        assert own.status_code == 202 and server.stored(request_id).is_pending
         assert bob.post(f"/confirm/{request_id}/approve").status_code == 200
 
 
@@ -118,7 +118,7 @@ def test_the_risk_line_is_whets_own_reading(tmp_path: Path, details: dict, level
         with page_of(server) as browser:
             page = browser.get(f"/r/{request_id}").text
         assert "Normal risk" not in page and ("Dangerous, as Whet reads" in page) == (level == "dangerous")
-        request = server.service.get(request_id)
+        request = server.stored(request_id)
         notice = notice_of(request, [], link="", reading=sight.reading(server.service, request))
         assert notice.risk.startswith("Dangerous") == (level == "dangerous")
 

@@ -6,6 +6,7 @@ import random
 import shutil
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -79,7 +80,7 @@ def tables(db: sqlite3.Connection) -> dict[str, list[tuple[str, str]]]:
     return {name: columns for name, columns in found.items() if not name.startswith("sqlite_")}
 
 
-def other(value: object, kind: str, dice: random.Random) -> object:
+def other(value: Any, kind: str, dice: random.Random) -> object:
     """Another value of the column's type."""
     if kind == "INTEGER":
         return int(value or 0) + dice.choice([1, -1, 7])
@@ -98,10 +99,10 @@ def quietly(change, places: Places, folder: Path) -> audit.AuditReport | None:
     shutil.copy(places.database, copy)
     db = sqlite3.connect(copy)
     try:
-        before = list(db.iterdump())
+        schema = db.execute("PRAGMA schema_version").fetchone()
         change(db)
         db.commit()
-        if list(db.iterdump()) == before:
+        if not db.total_changes and db.execute("PRAGMA schema_version").fetchone() == schema:
             return None
     except sqlite3.IntegrityError:
         return None
@@ -212,6 +213,7 @@ def test_a_changed_record_is_named(places: Places, tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(900)
 def test_two_thousand_random_mutations_are_all_found(places: Places, tmp_path: Path) -> None:
     dice, missed = random.Random(2000), []
     those = columns(places)
