@@ -10,11 +10,13 @@ from datetime import UTC, datetime
 
 from benchmarks import (
     api,
+    approval,
     confirm,
     context,
     context_host,
     gateway,
     growth,
+    keys,
     learning,
     learning_gate,
     mcp,
@@ -23,6 +25,7 @@ from benchmarks import (
     prompt,
     reading_path,
     review,
+    sandbox,
     startup,
     store,
     waiting,
@@ -52,11 +55,14 @@ BENCHMARKS: dict[str, Benchmark] = {
     "gate": learning_gate.run,
     "review": review.run,
     "review-kills": review.run_kills,
+    "sandbox": sandbox.run,
     "moving": moving.run,
+    "approval": approval.run,
     "api": api.run,
     "mcp": mcp.run,
     "gateway": gateway.run,
     "gateway-kills": gateway.run_kills,
+    "keys": keys.run,
 }
 
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
+from whet.config.key_hosts import is_theirs
 from whet.contract.channels import SendFailed
 from whet.log import mask
 
@@ -89,11 +90,17 @@ class VendorHttp:
             self._client = httpx2.AsyncClient(
                 headers=self._headers,
                 follow_redirects=False,
+                event_hooks={"request": [self._keep_token]},
                 limits=httpx2.Limits(
                     max_connections=100, max_keepalive_connections=20, keepalive_expiry=LONGEST_IDLE_S
                 ),
             )
         return self._client
+
+    async def _keep_token(self, request: httpx2.Request) -> None:
+        """Take the token off a request to somebody else: others give the addresses of files and sockets."""
+        if not is_theirs(str(request.url), self._base_url):
+            request.headers.pop("authorization", None)
 
     async def aclose(self) -> None:
         """Close the connections."""
