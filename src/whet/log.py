@@ -21,6 +21,7 @@ _SHAPES = re.compile(
     r"|xox[abeprs]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}|A(?:KIA|SIA)[0-9A-Z]{16}"
     r"|AIza[0-9A-Za-z_-]{30,}|ya29\.[A-Za-z0-9_-]{20,}|gsk_[A-Za-z0-9]{20,}|hf_[A-Za-z0-9]{20,}"
     r"|[srp]k_(?:live|test)_[A-Za-z0-9]{16,}|whsec_[A-Za-z0-9+/]{16,}|SG\.[\w-]{16,}\.[\w-]{16,}"
+    r"|wct_[A-Za-z0-9_-]{40,}|whet-ed25519-[A-Za-z0-9_-]{40,}"
     r"|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{30,}|do[opr]_v1_[a-f0-9]{32,}|shp(?:at|ca|ss)_[a-fA-F0-9]{20,}"
     r"|(?<!\d)\d{8,10}:[A-Za-z0-9_-]{35}(?![\w-])|AGE-SECRET-KEY-1[A-Z0-9]{20,}"
     r"|(?<=hooks\.slack\.com/services/)[\w/]{20,}|(?<=/api/webhooks/)\d{10,}/[\w-]{20,}"

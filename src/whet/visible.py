@@ -13,11 +13,11 @@ from whet.log import mask
 MOST_CHARS = 2_000
 
 
-def visible(text: str, limit: int = MOST_CHARS) -> str:
-    """Write `text` for a person: secrets masked, characters that can't be seen or that turn text around
-    written as their code, and what is cut at `limit` characters named.
+def visible(text: str, limit: int = MOST_CHARS, *, masks: bool = True) -> str:
+    """Write `text` for a person: secrets masked (unless `masks` is False), characters that can't be seen or
+    that turn text around written as their code, and what is cut at `limit` characters named.
     """
-    text = mask(text)
+    text = mask(text) if masks else text
     cut = len(text) - limit
     if cut > 0:
         text = text[:limit]

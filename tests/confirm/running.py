@@ -16,6 +16,8 @@ import httpx2
 from whet.confirm import tokens
 from whet.confirm.ledger import Tx
 from whet.confirm.open import Places, open_service
+from whet.confirm.peers import Peers
+from whet.confirm.records import ConfirmRequest
 from whet.confirm.serve import ListenSettings, serve
 from whet.confirm.service import CallerLimits
 from whet.confirm.timeline import Timeline
@@ -52,13 +54,20 @@ class Running:
         upkeep: bool = True,
         private_callbacks: bool = False,
         pending: int = 0,
+        socket: Path | None = None,
+        peers: Peers | None = None,
     ) -> None:
         self.places = Places(folder / "confirmations.db", folder / "confirm")
         self.service = open_service(self.places, policy=policy, limits=CallerLimits(rate, pending))
         if hands is not None:
             self.service.timeline = hands.timeline(self.service.timeline.now_s() if hands.wall_s < 0 else 0.0)
         self.settings = ListenSettings(
-            port=0, web_port=0, is_open=is_open, allow_private_callbacks=private_callbacks
+            port=0,
+            web_port=0,
+            is_open=is_open,
+            allow_private_callbacks=private_callbacks,
+            socket=socket,
+            peers=peers or {},
         )
         self._upkeep = upkeep
         self._ready = threading.Event()
@@ -109,6 +118,12 @@ class Running:
 
     def rows(self, sql: str, *values: apsw.SQLiteValue) -> list[tuple[Any, ...]]:
         return self.service.database.read_now(lambda db: db.execute(sql, values).fetchall())
+
+    def stored(self, request_id: str) -> ConfirmRequest:
+        """A request that is there."""
+        found = self.service.get(request_id)
+        assert found is not None
+        return found
 
     def __enter__(self) -> Running:
         self._thread.start()

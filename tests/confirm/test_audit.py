@@ -210,3 +210,20 @@ def test_pruning_keeps_the_log_verifiable(tmp_path):
     writer.commit()
     writer.close()
     assert not look(places.database, places).is_good
+
+
+def test_a_checkpoint_that_was_taken_out_of_the_exported_file_is_found(places):
+    db = apsw.Connection(str(places.database))
+    kept = [audit.Checkpoint(*row) for row in db.execute("SELECT * FROM checkpoints ORDER BY size")]
+    assert audit.gaps(db, kept) == [] and audit.gaps(db, kept[:-1]) == []
+    assert "taken out" in audit.gaps(db, [kept[0], *kept[2:]])[0]
+    db.close()
+
+
+def test_digests_of_older_versions_stay_right(places, tmp_path):
+    """They spelled whole floats otherwise; a record is checked by the text that its digest was made of."""
+    from whet.confirm.canonical import request_digest, stored_digest
+
+    old = stored_digest("id", "act", '{"n":1152921504606846976}', "agent", "", 2.0)
+    assert old != request_digest("id", "act", {"n": 2.0**60}, "agent", "", 2.0)
+    assert old == request_digest("id", "act", {"n": 2**60}, "agent", "", 2.0)

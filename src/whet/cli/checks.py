@@ -27,6 +27,7 @@ from whet.config.load import LoadedSettings, load
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.config.secrets import env_warnings, load_secrets
+from whet.confirm.boundary import is_same_user
 from whet.contract.errors import ConfigError, WhetError
 from whet.mcp.kept import read_kept
 from whet.mcp.listing import read_listing
@@ -305,6 +306,18 @@ def check_servers(home: Home, settings: Settings) -> Iterator[DoctorFinding]:
             left_out = f", {len(listing.left_out)} left out" if listing.left_out else ""
             count = len(listing.offered)
             yield DoctorFinding(label, "ok", f"{count} tool{'' if count == 1 else 's'}{left_out}")
+
+
+def check_confirmations(home: Home) -> Iterator[DoctorFinding]:
+    """Say where the confirmation service's files belong to the user that agents run as."""
+    folder = home.root / "confirm"
+    if is_same_user(folder):
+        yield DoctorFinding(
+            "confirmations",
+            "warning",
+            "the service runs as your user: an agent with a shell outside the sandbox could approve itself",
+            "whet confirm install --approver YOU --submitter AGENT --dry-run",
+        )
 
 
 def check_folders(home: Home) -> Iterator[DoctorFinding]:

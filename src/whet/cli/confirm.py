@@ -21,6 +21,7 @@ import click
 from whet import log
 from whet.cli import output
 from whet.cli.confirm_files import audit, policy, prune, token
+from whet.cli.confirm_install import install
 from whet.cli.output import Column, emit, emit_json, emit_rows, json_option, styled
 from whet.cli.wording import cut, exact, printable
 from whet.config.paths import Home
@@ -49,7 +50,7 @@ def confirm() -> None:
     """
 
 
-for _command in (token, policy, audit, prune):
+for _command in (token, policy, audit, prune, install):
     confirm.add_command(_command)
 
 
@@ -88,6 +89,18 @@ for _command in (token, policy, audit, prune):
 @click.option("--allow-private-callbacks", is_flag=True, help="Let webhooks go to private addresses.")
 @click.option("--new-key", is_flag=True, help="Sign with a new key from here on.")
 @click.option(
+    "--accept-state", "why", default="", metavar="WHY", help="Serve a database that was restored or altered."
+)
+@click.option(
+    "--witness", "witnesses", multiple=True, metavar="FILE|URL", help="Where checkpoints are kept, too."
+)
+@click.option(
+    "--socket", type=click.Path(path_type=Path, dir_okay=False), help="A Unix socket to listen at, too."
+)
+@click.option("--approver", "approvers", multiple=True, metavar="USER", help="Decides over the socket.")
+@click.option("--submitter", "submitters", multiple=True, metavar="USER", help="Submits over the socket.")
+@click.option("--no-first-tokens", is_flag=True, help="Make no tokens at the first start.")
+@click.option(
     "--insecure-no-auth", is_flag=True, help="No tokens: anybody on this machine approves anything."
 )
 @click.pass_obj
@@ -99,14 +112,29 @@ def serve(home: Home, **options: Any) -> None:
     whet confirm serve --policy policy.toml --rate-limit 100
     """
     # The server's modules cost more than all other commands together, and only this one needs them.
-    from whet.confirm.open import make_first_tokens, open_service, places  # noqa: PLC0415
+    from whet.cli.confirm_risk import read_risk  # noqa: PLC0415
+    from whet.confirm.open import StartTerms, make_first_tokens, open_service, places  # noqa: PLC0415
+    from whet.confirm.peers import peers_of  # noqa: PLC0415
     from whet.confirm.serve import ListenSettings, check, first_lines  # noqa: PLC0415
     from whet.confirm.serve import serve as run  # noqa: PLC0415
     from whet.confirm.service import CallerLimits  # noqa: PLC0415
+    from whet.confirm.witnesses import Witnesses  # noqa: PLC0415
 
-    named = ("host", "port", "web_port", "hosts", "allow_private_callbacks", "public_url", "channels")
+    named = (
+        "host",
+        "port",
+        "web_port",
+        "hosts",
+        "allow_private_callbacks",
+        "public_url",
+        "channels",
+        "socket",
+    )
+    witnesses = Witnesses.parse(options["witnesses"])
     settings = ListenSettings(
         is_open=options["insecure_no_auth"],
+        witnesses=witnesses,
+        peers=peers_of(options["approvers"], options["submitters"]),
         secrets=load_secrets(home, os.environ),
         **{name: options[name] for name in named},
     )
@@ -119,9 +147,11 @@ def serve(home: Home, **options: Any) -> None:
         policy=options["policy_path"],
         limits=CallerLimits(options["rate_limit"], options["max_pending"]),
         new_key=options["new_key"],
+        terms=StartTerms(options["why"], witnesses.files),
     )
+    service.read_risk = read_risk
     try:
-        made = [] if settings.is_open else make_first_tokens(service, where)
+        made = [] if settings.is_open or options["no_first_tokens"] else make_first_tokens(service, where)
 
         def ready(ports: Sequence[int]) -> None:
             for line in first_lines(settings, ports, made):

@@ -27,11 +27,12 @@ from whet.confirm.http.shapes import iso
 from whet.confirm.keys import load_key
 from whet.confirm.ledger import Tx
 from whet.confirm.names import action_key, is_high_risk
-from whet.confirm.open import Places, newest_time, places
+from whet.confirm.open import Places, known_keys, places
 from whet.confirm.policy import ConfirmPolicy, Facts, matches, without_effect
 from whet.confirm.policy_file import load_policy
 from whet.confirm.quorum import describe
 from whet.confirm.records import ROLES
+from whet.confirm.recovery import start_time
 from whet.confirm.timeline import Timeline
 from whet.contract.errors import ConfigError, NotFound
 
@@ -79,7 +80,8 @@ def _opened(
 def _change(database: ConfirmDatabase, where: Places, work: Callable[[Tx], T]) -> T:
     """Run a change in one transaction, with its events in the audit log."""
     key = load_key(where.key, may_make=False)
-    timeline = Timeline(database.read_now(newest_time))
+    database.sealer.sign_with(key, known_keys(where))
+    timeline = Timeline(start_time(database)[0])
     return database.write_now(lambda db: work(Tx(db, timeline.now_s(), key)))
 
 
@@ -335,10 +337,13 @@ def verify(
     with _opened(home, db_path) as (database, where):
         keys = checks.read_keys(key_path or where.public_key)
         outside = checks.read_checkpoints(where.checkpoints) if where.checkpoints.exists() else []
+        exported = [*outside]
         outside += checks.read_checkpoints(checkpoint) if checkpoint else []
         report = database.read_now(
             lambda db: checks.verify(db, keys, outside, lambda done: progress.update(f"{done} events"))
         )
+        missing = database.read_now(lambda db: checks.gaps(db, exported))
+        report = msgspec.structs.replace(report, problems=(*report.problems, *missing))
     progress.finish()
     if as_json:
         emit_json({"ok": report.is_good, **msgspec.to_builtins(report)})

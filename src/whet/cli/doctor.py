@@ -54,7 +54,7 @@ def examine(home: Home, *, online: bool, full: bool = False) -> list[DoctorFindi
             work = checks.check_online(home, loaded.settings, os.environ, SystemClock())
             report.append(asyncio.run(work))
         report += checks.check_servers(home, loaded.settings)
-    report += checks.check_database(home, full=full)
+    report += [*checks.check_database(home, full=full), *checks.check_confirmations(home)]
     report += [*checks.check_commands(), *checks.check_terminal(), *checks.check_folders(home)]
     return report
 

@@ -1,4 +1,4 @@
-"""Check and export the audit log: the hash chain, the signed checkpoints, and that the records agree with it.
+"""Check and export the audit log: the chain of hashes, the signed checkpoints, and every table beside it.
 
 What is found wrong is a list of lines for a person; an empty list means that nothing was altered, removed,
 reordered or cut off before the newest checkpoint that is known. Events after the newest checkpoint are
@@ -11,18 +11,17 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import apsw
 import msgspec
 
 from whet.config.paths import read_small
-from whet.confirm.canonical import request_digest
+from whet.confirm.audit_records import ENOUGH, check_records
+from whet.confirm.audit_tables import check_tables
 from whet.confirm.keys import PublicKey, unbase64
 from whet.confirm.ledger import GENESIS, checkpoint_message
 from whet.contract.errors import ConfigError, NotFound
 
-_ENOUGH = 20
 _STEP = 20_000
 _encode = msgspec.json.Encoder().encode
 
@@ -91,8 +90,9 @@ def verify(
     count, head = base, before
     try:
         count, head = _check_chain(db, (base, before), marks, problems, tell)
-        records = _check_records(db, problems) if len(problems) < _ENOUGH else 0
-    except (UnicodeDecodeError, TypeError) as error:
+        records = check_records(db, problems, _base(db)[0] > 0) if len(problems) < ENOUGH else 0
+        problems += check_tables(db, keys, (count, head), is_silent=bool(problems))
+    except (UnicodeDecodeError, TypeError, msgspec.DecodeError, ValueError) as error:
         problems.append(f"a row after event {count} can't be read: {error}")
         records = 0
     for size in sorted(size for size in marks if size > count):
@@ -101,7 +101,19 @@ def verify(
         )
         break
     seconds = time.perf_counter() - began
-    return AuditReport(count - base, records, len(marks), head.hex(), tuple(problems[:_ENOUGH]), seconds)
+    return AuditReport(count - base, records, len(marks), head.hex(), tuple(problems[:ENOUGH]), seconds)
+
+
+def gaps(db: apsw.Connection, kept: Iterable[Checkpoint]) -> list[str]:
+    """Say which signed checkpoints were taken out of the file that they are exported to, but for its end,
+    which the service writes again."""
+    sizes = {mark.size for mark in kept}
+    rows = db.execute("SELECT size FROM checkpoints WHERE size < ? ORDER BY size", (max(sizes, default=0),))
+    return [
+        f"the checkpoint at {row[0]} was taken out of the file of checkpoints"
+        for row in rows
+        if row[0] not in sizes
+    ]
 
 
 def _base(db: apsw.Connection) -> tuple[int, bytes]:
@@ -152,112 +164,11 @@ def _check_chain(
             for mark in marks[count]:
                 if mark.head != head.hex():
                     problems.append(f"event {count} is not what the checkpoint at {count} was signed for")
-        if len(problems) >= _ENOUGH:
+        if len(problems) >= ENOUGH:
             break
         if tell is not None and count % _STEP == 0:
             tell(count)
     return count, head
-
-
-_RECORD = (
-    "SELECT id, action, details, requester, session_key, expires_at, digest, status, resolved_by,"
-    " resolved_at, reason, consumed_at FROM requests"
-)
-_ENDS = ("decided", "expired", "cancelled")
-
-
-def _check_records(db: apsw.Connection, problems: list[str]) -> int:
-    """Compare every stored request with what the log says of it; gives how many there are."""
-    count = 0
-    for row in db.execute(_RECORD):
-        count += 1
-        if problem := _record_problem(db, row):
-            problems.append(f"request {row[0]}: {problem}")
-            if len(problems) >= _ENOUGH:
-                return count
-    pruned = db.execute("SELECT value FROM facts WHERE name = 'pruned_before'").fetchone()
-    missing = db.execute(
-        "SELECT e.request_id FROM events e LEFT JOIN requests r ON r.id = e.request_id"
-        " WHERE e.kind = 'submitted' AND r.id IS NULL AND e.at >= ? LIMIT ?",
-        (float(pruned[0]) if pruned else 0.0, _ENOUGH),
-    )
-    problems.extend(f"request {row[0]} is in the log, but its record is gone" for row in missing)
-    return count
-
-
-def _record_problem(db: apsw.Connection, row: tuple[Any, ...]) -> str:
-    request_id, *content, digest, status, by, at, reason, used = row
-    if problem := _content_problem(request_id, content, digest):
-        return problem
-    told = _told(db, request_id)
-    if not told.digest:
-        return "" if _is_pruned(db, request_id) else "the log says nothing of it"
-    if told.digest != digest:
-        return "its digest is not the one in the log"
-    if told.end is None:
-        return "" if status == "pending" else f"it says {status}, the log says pending"
-    names = ("status", "resolved_by", "resolved_at", "reason")
-    for name, here, said in zip(names, (status, by, at, reason), told.end, strict=True):
-        if here != said:
-            return f"its {name} says {here or 'nothing'}, the log says {said or 'nothing'}"
-    return "" if told.is_used == (used is not None) else "whether it was consumed is not what the log says"
-
-
-def _content_problem(request_id: str, content: list[Any], digest: str) -> str:
-    action, details, requester, session_key, expires_at = content
-    try:
-        read: object = msgspec.json.decode(details)
-        found = request_digest(request_id, action, read, requester, session_key, expires_at)
-    except (ValueError, msgspec.DecodeError):
-        return "its details were altered: they are not JSON"
-    return "" if found == digest else "its content was altered: it does not fit its digest"
-
-
-class _Said(msgspec.Struct, frozen=True):
-    """What an event's data says of the request."""
-
-    digest: str = ""
-    status: str = ""
-    resolved_at: float = 0.0
-    reason: str = ""
-
-
-def _said(data: str) -> _Said:
-    """Read an event's data; altered data, which the chain reports, reads as empty."""
-    try:
-        return msgspec.json.decode(data, type=_Said)
-    except msgspec.DecodeError:
-        return _Said()
-
-
-class _Told(msgspec.Struct):
-    """What the log says of a request: the digest last, how it ended, whether it was used."""
-
-    digest: str = ""
-    end: tuple[str, str, float, str] | None = None
-    is_used: bool = False
-
-
-def _told(db: apsw.Connection, request_id: str) -> _Told:
-    told = _Told()
-    sql = "SELECT kind, principal, data FROM events WHERE request_id = ? AND request_id != '' ORDER BY id"
-    for kind, principal, data in db.execute(sql, (request_id,)):
-        if kind in ("submitted", "amended", *_ENDS):
-            said = _said(data)
-            told.digest = said.digest
-            if kind in _ENDS:
-                told.end = (said.status, principal, said.resolved_at, said.reason)
-        told.is_used = told.is_used or kind == "consumed"
-    return told
-
-
-def _is_pruned(db: apsw.Connection, request_id: str) -> bool:
-    """Whether the events of a request may have been pruned: it is older than what the log begins with."""
-    row = db.execute(
-        "SELECT r.created_at < e.at FROM requests r, events e WHERE r.id = ? ORDER BY e.id LIMIT 1",
-        (request_id,),
-    ).fetchone()
-    return bool(row and row[0]) and _base(db)[0] > 0
 
 
 def export(db: apsw.Connection, after_id: int = 0, until_id: int = 1 << 62) -> Iterator[bytes]:

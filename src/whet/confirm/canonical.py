@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
 from json import JSONEncoder
 from typing import cast
 
 # Of the standard library's encoder only the strings are used: it escapes as RFC 8785 asks.
 _quote = JSONEncoder(ensure_ascii=False).encode
-_EXACT_LIMIT = 1e21
+_LOWEST_POWER, _HIGHEST_POWER = -6, 20
 
 
 def canonical(value: object) -> bytes:
@@ -25,25 +24,23 @@ def canonical(value: object) -> bytes:
     return "".join(parts).encode("utf-8")
 
 
-def digest_of(fields: Mapping[str, object]) -> str:
-    """Give the SHA-256 of the canonical form, in hex."""
-    return hashlib.sha256(canonical(fields)).hexdigest()
-
-
 def request_digest(
     request_id: str, action: str, details: object, requester: str, session_key: str, expiry_s: float
 ) -> str:
     """Give what a decision is bound to; `expiry_s` is the record's `expires_at`."""
-    return digest_of(
-        {
-            "action": action,
-            "details": details,
-            "requester": requester,
-            "session_key": session_key,
-            "id": request_id,
-            "expiry": expiry_s,
-        }
-    )
+    text = canonical(details).decode()
+    return stored_digest(request_id, action, text, requester, session_key, expiry_s)
+
+
+def stored_digest(
+    request_id: str, action: str, details_json: str, requester: str, session_key: str, expiry_s: float
+) -> str:
+    """Give the digest of details that are canonical text already, as they are stored: whichever version wrote
+    them, it is still theirs."""
+    before = canonical({"action": action})[:-1]
+    rest = {"expiry": expiry_s, "id": request_id, "requester": requester, "session_key": session_key}
+    whole = b'%s,"details":%s,%s' % (before, details_json.encode(), canonical(rest)[1:])
+    return hashlib.sha256(whole).hexdigest()
 
 
 def _write(value: object, parts: list[str]) -> None:
@@ -88,25 +85,19 @@ def _utf16(key: str) -> bytes:
 
 
 def _number(value: float) -> str:
+    """Spell a float as ECMAScript does: exponents only below 1e-6 and from 1e21 on."""
     if not math.isfinite(value):
         raise ValueError("NaN and infinities are not JSON")
     if value == 0:
         return "0"
-    if value.is_integer() and abs(value) < _EXACT_LIMIT:
-        return str(int(value))
-    return _ecmascript(value)
-
-
-def _ecmascript(value: float) -> str:
-    """Spell a float as ECMAScript does: exponents only below 1e-6 and from 1e21 on."""
     mantissa, _, exponent = repr(value).partition("e")
     if not exponent:
-        return mantissa
+        return mantissa.removesuffix(".0")
     power = int(exponent)
-    if -7 < power < 0:
-        sign = "-" if mantissa.startswith("-") else ""
-        digits = mantissa.lstrip("-").replace(".", "")
-        if digits.endswith("0") and "." in mantissa:
-            digits = digits.rstrip("0")
-        return f"{sign}0.{'0' * (-power - 1)}{digits}"
-    return f"{mantissa.removesuffix('.0')}e{'+' if power > 0 else '-'}{abs(power)}"
+    if power < _LOWEST_POWER or power > _HIGHEST_POWER:
+        return f"{mantissa.removesuffix('.0')}e{'+' if power > 0 else '-'}{abs(power)}"
+    sign = "-" if value < 0 else ""
+    digits = mantissa.removeprefix("-").removesuffix(".0").replace(".", "")
+    if power > 0:  # from 1e16 on: no digit stands behind the point
+        return f"{sign}{digits.ljust(power + 1, '0')}"
+    return f"{sign}0.{'0' * (-power - 1)}{digits}"

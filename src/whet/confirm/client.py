@@ -89,17 +89,23 @@ _PLAIN = ConfirmOptions()
 
 class ConfirmClient:
     """Calls of the service. Without `token`, CONFIRMATION_TOKEN or the home's first token of `role` is used;
-    without `url`, WHET_CONFIRM_URL or port 6000 on this machine."""
+    without `url`, WHET_CONFIRM_URL or port 6000 on this machine. At `unix:/run/whet-confirm/api.sock`, a
+    socket, the service knows its callers without a token."""
 
     def __init__(self, url: str = "", token: str = "", *, role: str = "submit") -> None:
         self.url: str = (url or os.environ.get("WHET_CONFIRM_URL") or DEFAULT_URL).rstrip("/")
         token = token or os.environ.get("CONFIRMATION_TOKEN", "")
-        local = is_this_machine(self.url)
+        local = not self.url.startswith("unix:") and is_this_machine(self.url)
         if local and not token:
             token = _stored_token(role)  # it is for the service that made it, and that runs here
         headers = {"authorization": f"Bearer {token}"} if token else {}
+        path = self.url.removeprefix("unix:") if self.url.startswith("unix:") else ""
         self._http = httpx2.AsyncClient(
-            base_url=self.url, headers=headers, timeout=_TIMEOUT_S, trust_env=not local
+            base_url="http://localhost" if path else self.url,
+            headers=headers,
+            timeout=_TIMEOUT_S,
+            trust_env=not local and not path,
+            transport=httpx2.AsyncHTTPTransport(uds=path) if path else None,
         )
 
     async def __aenter__(self) -> Self:

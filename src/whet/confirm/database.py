@@ -13,6 +13,7 @@ from typing import ClassVar, TypeVar
 import apsw
 
 from whet.confirm.schema import STEPS
+from whet.confirm.sealer import SealedConnection, Sealer, sealer_of
 from whet.contract.errors import StoreBusy, StoreCorrupt, StoreError, StoreUnwritable
 from whet.sqlite.database import DatabaseFile, Layout, Work
 from whet.sqlite.faults import as_store_error
@@ -38,6 +39,8 @@ class ConfirmDatabase(DatabaseFile):
         read_patience_s=1.0,
         many_writers=True,
     )
+    writer: ClassVar[type[apsw.Connection]] = SealedConnection
+    sealer: Sealer
     _watcher: apsw.Connection | None = None
 
     @classmethod
@@ -48,6 +51,8 @@ class ConfirmDatabase(DatabaseFile):
         except OSError as error:
             raise StoreUnwritable(f"can't make {path.parent}: {error.strerror}", hint=_HINT) from error
         database = cls.open_file(path, "", patience_s)
+        database.sealer = sealer_of(database._connection)
+        database._lane.before_commit = database.sealer.seal
         try:
             database.write_now(lambda _: None)  # a lock held for good stops the start, not the first request
         except StoreError as error:

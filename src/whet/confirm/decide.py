@@ -6,14 +6,16 @@ one wins and the other is told who did. The deadline is checked there too, wheth
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
 
 from whet.confirm import factors, requests
+from whet.confirm.audit_records import request_problem
 from whet.confirm.canonical import canonical, request_digest
 from whet.confirm.ledger import Tx
-from whet.confirm.names import action_key
+from whet.confirm.names import action_key, is_same_person, person_key
 from whet.confirm.policy import ConfirmPolicy, Facts
 from whet.confirm.quorum import counts_for, describe, is_met
 from whet.confirm.records import (
@@ -25,6 +27,8 @@ from whet.confirm.records import (
     Verdict,
     Vote,
 )
+
+_CLOCK_SLACK_S = 60.0
 
 
 class DecisionInput(msgspec.Struct, frozen=True):
@@ -43,10 +47,12 @@ def decide(tx: Tx, ballot: DecisionInput, who: Caller, policy: ConfirmPolicy) ->
     request, refusal = _open_request(tx, ballot.request_id)
     if refusal or request is None:
         return refusal or _missing()
+    if refusal := _altered(tx, request, who):
+        return refusal
     if ballot.digest and ballot.digest != request.digest:
         tx.record("digest_mismatch", request.id, who.name, request.principal, {"given": ballot.digest[:64]})
         return RequestOutcome("changed", "the request is not what you looked at: load it again", request)
-    if not who.is_open and who.name == request.principal:
+    if not who.is_open and is_same_person(who.name, request.principal):
         return _refused(
             tx, request, who, "own_request", "you asked for this yourself; somebody else must decide"
         )
@@ -69,11 +75,13 @@ def _counted(
 ) -> RequestOutcome:
     votes, policy = count
     plan = request.plan
-    yes = [vote.principal for vote in votes if vote.verdict == "approve"]
-    no = [vote.principal for vote in votes if vote.verdict == "deny"]
+    yes, no = _people(votes, "approve"), _people(votes, "deny")
     if len(no) >= plan.deny_threshold:
         status, names = "denied", no
     elif is_met(plan.quorum, yes, policy.groups):
+        if not who.is_open and all(is_same_person(name, request.edited_by) for name in yes):
+            message = "counted; you changed it yourself, so somebody else must approve it, too"
+            return RequestOutcome("voted", message, request, len(yes), len(no))
         status, names = "approved", yes
     else:
         message = f"counted; it takes {describe(plan.quorum)}"
@@ -81,6 +89,13 @@ def _counted(
     by = who.name if len(names) == 1 else ", ".join(names)
     settled = requests.settle(tx, request, status, by, ballot.reason)
     return RequestOutcome("decided", status, settled, len(yes), len(no))
+
+
+def _people(votes: list[Vote], verdict: Verdict) -> list[str]:
+    """Give who voted so, each person once however the name is spelled; who asked for changes in the details
+    counts like everybody else."""
+    by_key = {person_key(vote.principal): vote.principal for vote in votes if vote.verdict == verdict}
+    return [*by_key.values()]
 
 
 def _not_allowed(
@@ -165,7 +180,7 @@ def amend(tx: Tx, request_id: str, who: Caller, details: dict[str, Any], reason:
         return RequestOutcome(
             "not_allowed", "the requester does not take edits: deny with a reason instead", request
         )
-    if not who.is_open and who.name == request.principal:
+    if not who.is_open and is_same_person(who.name, request.principal):
         return _refused(tx, request, who, "own_request", "you asked for this yourself")
     digest = request_digest(
         request.id, request.action, details, request.requester, request.session_key, request.expires_at
@@ -187,6 +202,8 @@ def consume(tx: Tx, request_id: str, who: Caller, proof: tuple[str, str], valid_
     request = requests.find(tx.connection, request_id, tx.now_s)
     if request is None or not _owns(who, request):
         return _missing()
+    if refusal := _altered(tx, request, who):
+        return refusal
     if request.digest != digest:
         tx.record(
             "consume_refused",
@@ -203,7 +220,8 @@ def consume(tx: Tx, request_id: str, who: Caller, proof: tuple[str, str], valid_
             return RequestOutcome("decided", "this key has used it up before", request)
         tx.record("consume_refused", request.id, who.name, request.principal, {"why": "used up"})
         return RequestOutcome("already_decided", "the approval was used before", request)
-    if tx.now_s > (request.resolved_at or request.created_at) + valid_s:
+    age_s = tx.now_s - (request.resolved_at or request.created_at)
+    if not -_CLOCK_SLACK_S <= age_s <= valid_s:  # decided in the future: by a clock that was wrong
         return RequestOutcome("late", "the approval is too old to be used: ask again", request)
     tx.connection.execute(
         "UPDATE requests SET consumed_at = ?, consumed_by = ?, consume_key = ? WHERE id = ?",
@@ -240,11 +258,26 @@ def view(tx: Tx, request_id: str, who: Caller) -> None:
         requests.add_view(tx, request, who.name)
 
 
+def reveal(tx: Tx, request_id: str, who: Caller) -> None:
+    """Note that somebody had the hidden parts of a request shown."""
+    request = requests.find(tx.connection, request_id, tx.now_s)
+    if request is not None:
+        tx.record("revealed", request.id, who.name, request.principal, {"digest": request.digest})
+
+
 def expire(tx: Tx, limit: int) -> int:
     """Write down what has run out; gives how many, at most `limit`."""
     found = requests.due(tx.connection, tx.now_s, limit)
     for request in found:
         requests.settle(tx, request, "expired", BY_TIMEOUT)
+    return len(found)
+
+
+def end_all(tx: Tx, limit: int) -> int:
+    """Let pending requests run out now, whatever their deadline; gives how many, at most `limit`."""
+    found = requests.due(tx.connection, math.inf, limit)
+    for request in found:
+        requests.settle(tx, request, "expired", BY_TIMEOUT, "the service's clock was corrected")
     return len(found)
 
 
@@ -278,6 +311,15 @@ def _open_request(
         by = f" by {request.resolved_by}" if request.resolved_by else ""
         return None, RequestOutcome("already_decided", f"already {request.status}{by}", request)
     return request, None
+
+
+def _altered(tx: Tx, request: ConfirmRequest, who: Caller) -> RequestOutcome | None:
+    """Refuse to go on with a record that something else than this service has written."""
+    if tx.sealer.wrote(request.seq) or not (problem := request_problem(tx.connection, request.id)):
+        return None
+    tx.record("tampering", request.id, who.name, request.principal, {"why": problem})
+    message = f"the database was changed from outside: {problem}. Nothing is decided on it"
+    return RequestOutcome("altered", message, request)
 
 
 def _owns(who: Caller, request: ConfirmRequest) -> bool:

@@ -14,6 +14,7 @@ from whet.confirm.database import ConfirmDatabase
 from whet.confirm.hub import Hub
 from whet.confirm.records import AuditEvent, AuditState
 from whet.confirm.timeline import Timeline
+from whet.confirm.watermark import Watermark
 
 _COLUMNS = "id, at, kind, request_id, principal, owner, data, hash"
 _PAGE = 500
@@ -26,6 +27,7 @@ class EventLog:
     def __init__(self, database: ConfirmDatabase) -> None:
         self._database = database
         self.hub: Hub = Hub(database.read_now(_last_id), self._between)
+        self.watermark: Watermark | None = None
         self.event_counts: Counter[str] = Counter()
         sql = "SELECT principal, count(*) FROM requests WHERE status = 'pending' GROUP BY principal"
         self.pending_by: dict[str, int] = database.read_now(lambda db: dict(db.execute(sql).fetchall()))
@@ -62,6 +64,13 @@ class EventLog:
             lambda db: [dict(zip(names, row, strict=True)) for row in db.execute(sql, (size,))]
         )
 
+    def newest_checkpoint(self) -> dict[str, object] | None:
+        """Give the newest signed checkpoint, None for none."""
+        names = ("size", "head", "at", "key_id", "signature")
+        sql = f"SELECT {', '.join(names)} FROM checkpoints ORDER BY size DESC LIMIT 1"
+        row = self._database.read_one(sql, ())
+        return dict(zip(names, row, strict=True)) if row else None
+
     def catch_up(self, timeline: Timeline) -> None:
         """Make known what other processes have written; time goes on from there."""
         found = self.history(after_id=self.hub.last_id)
@@ -72,6 +81,8 @@ class EventLog:
     def publish(self, result: tuple[object, list[AuditEvent]] | None, error: BaseException | None) -> None:
         """Make known what a write that has ended has committed: its result's events, none where it failed."""
         if error is None and result is not None and result[1]:
+            if self.watermark is not None:
+                self.watermark.note(result[1][-1])
             self._make_known(result[1])
 
     def _make_known(self, events: Sequence[AuditEvent]) -> None:

@@ -14,6 +14,7 @@ from whet.confirm.records import ConfirmRequest
 from whet.contract.errors import WhetError
 
 ISSUER = "whet-confirm"
+_CLOCK_SLACK_S, _LONGEST_S = 300.0, 31 * 86_400
 
 
 class GrantClaims(msgspec.Struct, frozen=True):
@@ -67,6 +68,8 @@ def check_grant(text: str, key: PublicKey, *, digest: str, now_s: float) -> Gran
         raise GrantRefused("the grant is not signed by this service's key")
     if grant.digest != digest:
         raise GrantRefused("the grant is for another action or other details")
+    if grant.iat > now_s + _CLOCK_SLACK_S or grant.exp - grant.iat > _LONGEST_S:
+        raise GrantRefused("the grant is from a clock that was wrong, or lasts longer than any may")
     if now_s >= grant.exp:
         raise GrantRefused("the grant is too old to be used")
     return grant

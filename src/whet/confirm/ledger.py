@@ -1,8 +1,8 @@
 """One write transaction: the rows it changes and the events that say so, chained by hash.
 
-The hash of an event covers its fields and the hash before it. Every hundredth event brings a signed
-checkpoint (how many events, the newest hash) in the same transaction. This module does not know what events
-mean.
+The hash of an event covers its fields and the hash before it; an event about a request holds the hash of its
+whole row as it then is. Every hundredth event brings a signed checkpoint (how many events, the newest hash)
+in the same transaction. This module does not know what events mean.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 
 from whet.confirm.keys import SigningKey, base64url
 from whet.confirm.records import AuditEvent
+from whet.confirm.sealer import Sealer, sealer_of
 
 GENESIS = bytes(32)
 CHECKPOINT_EVERY = 100
@@ -36,13 +37,14 @@ def checkpoint_message(size: int, head: str, at_s: float) -> bytes:
 class Tx:
     """What a work is given: the connection inside a transaction, the time, and the audit log's end."""
 
-    __slots__ = ("_head", "_size", "connection", "events", "key", "now_s")
+    __slots__ = ("_head", "_size", "connection", "events", "key", "now_s", "sealer")
 
     def __init__(self, connection: apsw.Connection, now_s: float, key: SigningKey) -> None:
         self.connection: apsw.Connection = connection
         self.now_s: float = now_s
         self.key: SigningKey = key
         self.events: list[AuditEvent] = []
+        self.sealer: Sealer = sealer_of(connection)
         row = connection.execute("SELECT id, hash FROM events ORDER BY id DESC LIMIT 1").fetchone()
         self._size: int = row[0] if row else 0
         self._head: bytes = row[1] if row else GENESIS
@@ -55,8 +57,11 @@ class Tx:
         owner: str = "",
         data: dict[str, object] | None = None,
     ) -> AuditEvent:
-        """Append an event. It is on disk when the transaction is."""
+        """Append an event, with the hash of the request's whole row where that was just written. It is on
+        disk when the transaction is."""
         self._size += 1
+        if request_id and (written := self.sealer.newest.pop("requests", None)):
+            data = {**(data or {}), "record": written.hex()}
         text = _encode(data).decode() if data else "{}"
         fields = (self._size, self.now_s, kind, request_id, principal, owner, text)
         self._head = event_hash(self._head, fields)

@@ -1,4 +1,4 @@
-"""Action names as rules and limits compare them.
+"""Names as rules and limits compare them.
 
 `Deploy`, `deploy` and `de\u200bploy` are one action: compatibility forms are folded, case is folded, control
 and invisible characters are dropped.
@@ -30,3 +30,14 @@ def action_key(action: str) -> str:
 def is_high_risk(key: str) -> bool:
     """Whether a normalised name always needs a person; `wipe-database` is `wipe_database`."""
     return _JOINTS.sub("_", key) in HIGH_RISK_ACTIONS
+
+
+@lru_cache(maxsize=4096)
+def person_key(name: str) -> str:
+    """Give a principal's name as people are told apart: `Agent`, `agent` and `ａgent` are one."""
+    return action_key(name).replace(" ", "")
+
+
+def is_same_person(one: str, other: str) -> bool:
+    """Whether two principals' names stand for one person."""
+    return one == other or person_key(one) == person_key(other)

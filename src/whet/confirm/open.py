@@ -13,13 +13,33 @@ import msgspec
 from whet.config.paths import Home, read_small, replace
 from whet.confirm import tokens
 from whet.confirm.database import ConfirmDatabase
-from whet.confirm.keys import SigningKey, load_key
+from whet.confirm.keys import PublicKey, SigningKey, load_key
 from whet.confirm.ledger import Tx
 from whet.confirm.policy_file import PolicyFile
+from whet.confirm.records import AuditEvent
+from whet.confirm.recovery import (
+    BY_START,
+    check_start,
+    correct_clock,
+    note_state,
+    start_time,
+)
+from whet.confirm.seals import stored_seal
 from whet.confirm.service import CallerLimits, ConfirmService
 from whet.confirm.timeline import Timeline
+from whet.confirm.watermark import LogMark, Watermark, last_mark
+from whet.contract.errors import ConfigError
 
-BY_START = "system:start"
+
+class StartTerms(msgspec.Struct, frozen=True):
+    """What a start takes as given: `why` a state that differs from the last run's is right ("": it is not),
+    and files elsewhere with checkpoints to compare with."""
+
+    why: str = ""
+    witnesses: tuple[Path, ...] = ()
+
+
+_AS_IT_WAS = StartTerms()
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -27,6 +47,8 @@ class Places(msgspec.Struct, frozen=True):
 
     database: Path
     folder: Path
+    is_elsewhere: bool = False
+    """Whether the database was named apart from the folder, which may then have served another."""
 
     @property
     def key(self) -> Path:
@@ -50,7 +72,7 @@ class Places(msgspec.Struct, frozen=True):
 
 def places(home: Home, db_path: Path | None = None) -> Places:
     """Give the places of a home; `db_path` puts the database elsewhere."""
-    return Places(db_path or home.root / "confirmations.db", home.root / "confirm")
+    return Places(db_path or home.root / "confirmations.db", home.root / "confirm", db_path is not None)
 
 
 def open_service(
@@ -60,6 +82,7 @@ def open_service(
     limits: CallerLimits,
     new_key: bool = False,
     patience_s: float = 10.0,
+    terms: StartTerms = _AS_IT_WAS,
 ) -> ConfirmService:
     """Open everything. Raises WhetError with what to do."""
     policy_file = PolicyFile(policy)
@@ -70,9 +93,24 @@ def open_service(
         signed_before = database.read_now(_has_checkpoints)
         key = load_key(where.key, may_make=new_key or not signed_before)
         _publish(where.public_key, key)
-        timeline = Timeline(database.read_now(newest_time))
+        database.sealer.sign_with(key, known_keys(where))
+        watermark = Watermark(where.folder / "latest.json", where.database)
+        problem = check_start(database, _marks(where, watermark, terms), terms.why, lambda: _put_away(where))
+        _refuse_another_key(database, key, new_key=new_key)
+        floor_s, ahead_s = start_time(database)
+        timeline = Timeline(floor_s)
         service = ConfirmService(database, key, policy_file, limits=limits, timeline=timeline)
-        database.write_now(lambda db: _note_start(Tx(db, timeline.now_s(), key), service))
+        service.log.watermark = watermark
+
+        def begin(db: apsw.Connection) -> list[AuditEvent]:
+            tx = Tx(db, timeline.now_s(), key)
+            note_state(tx, problem, terms.why)
+            if ahead_s:
+                correct_clock(tx, ahead_s)
+            _note_start(tx, service)
+            return tx.events
+
+        watermark.note(database.write_now(begin)[-1])
         service.hub.last_id = service.log.state().size
     except BaseException:
         database.close()
@@ -105,14 +143,40 @@ def _publish(path: Path, key: SigningKey) -> None:
         replace(path, "\n".join([*known, key.public.text]) + "\n", mode=0o644)
 
 
+def known_keys(where: Places) -> dict[str, PublicKey]:
+    """Give every public key that was ever in use here, by its id."""
+    found = [PublicKey.parse(line) for line in (read_small(where.public_key) or "").split()]
+    return {key.id: key for key in found}
+
+
 def _has_checkpoints(db: apsw.Connection) -> bool:
     return db.execute("SELECT 1 FROM checkpoints LIMIT 1").fetchone() is not None
 
 
-def newest_time(db: apsw.Connection) -> float:
-    """Give the time of the newest event, 0.0 where there is none."""
-    row = db.execute("SELECT at FROM events ORDER BY id DESC LIMIT 1").fetchone()
-    return float(row[0]) if row else 0.0
+def _marks(where: Places, watermark: Watermark, terms: StartTerms) -> list[LogMark]:
+    """Give how far the log was seen to go: by the last run, by exported checkpoints, by witnesses."""
+    seen = watermark.read()
+    files = (where.checkpoints, *terms.witnesses) if seen or not where.is_elsewhere else terms.witnesses
+    found = [seen, *(last_mark(path) for path in files)]
+    return [mark for mark in found if mark is not None]
+
+
+def _put_away(where: Places) -> None:
+    """Keep the checkpoints of a log that is not there any more under another name."""
+    (where.folder / "latest.json").unlink(missing_ok=True)
+    if where.checkpoints.exists():
+        number = sum(1 for _ in where.folder.glob("checkpoints.*.jsonl"))
+        where.checkpoints.rename(where.folder / f"checkpoints.{number + 1}.jsonl")
+
+
+def _refuse_another_key(database: ConfirmDatabase, key: SigningKey, *, new_key: bool) -> None:
+    """Refuse a signing key that is not the one that sealed the database, unless a new one was asked for."""
+    seal = database.read_now(stored_seal)
+    if seal is not None and seal.key_id != key.id and not new_key:
+        raise ConfigError(
+            f"the signing key is not the one that sealed {database.path}",
+            hint="restore it from your backup, or start with --new-key to sign with a new one",
+        )
 
 
 def _note_start(tx: Tx, service: ConfirmService) -> None:

@@ -146,6 +146,7 @@ OutcomeKind = Literal[
     "too_early",  # the minimum review time has not passed
     "code",  # a right code of the second factor is missing
     "changed",  # the digest given is not the request's: something else was looked at
+    "altered",  # the record or its votes are not what the log says: nothing is decided on them
     "not_found",
 ]
 

@@ -107,7 +107,7 @@ def settle(tx: Tx, request: ConfirmRequest, status: Status, by: str, reason: str
 
     The caller has read `request` in this transaction. Gives the request as it is now.
     """
-    at_s = request.expires_at if status == "expired" else tx.now_s
+    at_s = min(request.expires_at, tx.now_s) if status == "expired" else tx.now_s
     tx.connection.execute(
         "UPDATE requests SET status = ?, resolved_at = ?, resolved_by = ?, reason = ?"
         " WHERE id = ? AND status = 'pending'",
@@ -174,6 +174,16 @@ def add_view(tx: Tx, request: ConfirmRequest, principal: str) -> None:
     tx.connection.execute("INSERT OR IGNORE INTO views VALUES (?, ?, ?)", (request.id, principal, tx.now_s))
     if tx.connection.changes():
         tx.record("viewed", request.id, principal, request.principal)
+
+
+def revealed_digest(db: apsw.Connection, request_id: str, principal: str) -> str:
+    """Give the digest of what a person had shown whole last, "" for nothing."""
+    sql = (
+        "SELECT data FROM events WHERE request_id = ? AND kind = 'revealed' AND principal = ?"
+        " ORDER BY id DESC LIMIT 1"
+    )
+    row = db.execute(sql, (request_id, principal)).fetchone()
+    return str(msgspec.json.decode(row[0], type=dict[str, str]).get("digest", "")) if row else ""
 
 
 def replace_plan(tx: Tx, request: ConfirmRequest, plan: ApprovalPlan, version: str) -> ConfirmRequest:

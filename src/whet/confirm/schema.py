@@ -113,4 +113,16 @@ CREATE TABLE second_factors (
 ) STRICT, WITHOUT ROWID;
 """
 
-STEPS: tuple[str, ...] = (_FIRST, _PEOPLE, _NEWS, _FACTORS)
+# What every table holds, as a sum over its rows, and the service's signature over all sums and the log's end.
+# A later step that changes rows of other tables must renew them.
+_SEALS = """
+CREATE TABLE IF NOT EXISTS seals (
+    name TEXT PRIMARY KEY, rows INTEGER NOT NULL, sum BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS seal (
+    one INTEGER PRIMARY KEY CHECK (one = 1), size INTEGER NOT NULL, head BLOB NOT NULL, state BLOB NOT NULL,
+    key_id TEXT NOT NULL, signature BLOB NOT NULL
+) STRICT;
+"""
+
+STEPS: tuple[str, ...] = (_FIRST, _PEOPLE, _NEWS, _FACTORS, _SEALS)

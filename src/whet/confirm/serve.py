@@ -6,6 +6,7 @@ It knows how the parts are put together and nothing of what they do.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ from whet.confirm.http.guard import ApiGuard
 from whet.confirm.notify.notifier import ConfirmNotifier
 from whet.confirm.notify.settings import read_channels
 from whet.confirm.open import Places
+from whet.confirm.peers import Peers, listen_at
 from whet.confirm.service import ConfirmService
-from whet.confirm.upkeep import Upkeep, follow
+from whet.confirm.upkeep import Upkeep, follow, tell_witnesses
 from whet.confirm.web.app import make_page
+from whet.confirm.witnesses import Witnesses
 from whet.contract.errors import ConfigError
 from whet.web.guard import SiteAddress, place
 from whet.web.listening import SiteServer, listen, log_bugs, make_config, raise_file_limit
@@ -43,6 +46,15 @@ class ListenSettings(msgspec.Struct, frozen=True):
     public_url: str = ""
     channels: Path | None = None
     secrets: dict[str, str] = {}
+    witnesses: Witnesses = Witnesses()
+    socket: Path | None = None
+    peers: Peers = {}
+
+    @property
+    def is_separate(self) -> bool:
+        """Whether it is known as which users agents run, and this service is none of them."""
+        asking = [uid for uid, caller in self.peers.items() if caller.role == "submit"]
+        return bool(asking) and os.geteuid() not in asking
 
 
 def check(settings: ListenSettings) -> None:
@@ -76,11 +88,15 @@ async def serve(
             sockets[0].close()
             raise
     ports = [int(sock.getsockname()[1]) for sock in sockets]
+    if settings.socket is not None:
+        sockets.append(listen_at(settings.socket))
     raise_file_limit()
     log_bugs()
     # Whoever listens everywhere is called by many names; a token still can't be sent by a rebound page.
     anything = {"*"} if settings.host in ("0.0.0.0", "::") else {settings.host}
-    guard = ApiGuard(service, hosts=frozenset(anything | {*settings.hosts}), is_open=settings.is_open)
+    guard = ApiGuard(
+        service, hosts=frozenset(anything | {*settings.hosts}), is_open=settings.is_open, peers=settings.peers
+    )
     people = make_people(service, where, settings, ports[-1])
     web = make_web(service, settings, people, ports[-1])
     api = Api(service, guard, page_url(settings, ports[-1]), web=web, web_port=ports[-1])
@@ -96,7 +112,7 @@ async def serve(
         finally:
             for task in tasks:
                 task.cancel()
-    await Upkeep(service, where.checkpoints).seal()
+    await Upkeep(service, where.checkpoints, *settings.witnesses.files).seal()
 
 
 async def _stop_at(stop: asyncio.Event, server: SiteServer) -> None:
@@ -110,7 +126,14 @@ def make_web(
     """Give the page, for everything on the web port that is not the API; None where there is none."""
     if settings.web_port < 0:
         return None
-    return make_page(service, people, _where(settings), port=port, is_open=settings.is_open)
+    return make_page(
+        service,
+        people,
+        _where(settings),
+        port=port,
+        is_open=settings.is_open,
+        is_separate=settings.is_separate,
+    )
 
 
 def make_people(
@@ -141,7 +164,15 @@ def background(
     """Give what runs beside the listeners."""
     secret = load_secret(where.folder / "webhook.secret")
     callbacks = Callbacks(service, secret, allow_private=settings.allow_private_callbacks)
-    return [Upkeep(service, where.checkpoints).run, callbacks.run, lambda: follow(service)]
+    files = (where.checkpoints, *settings.witnesses.files)
+    works: list[Callable[[], Coroutine[Any, Any, None]]] = [
+        Upkeep(service, *files).run,
+        callbacks.run,
+        lambda: follow(service),
+    ]
+    if settings.witnesses.urls:
+        works.append(lambda: tell_witnesses(service, settings.witnesses.urls))
+    return works
 
 
 def first_lines(settings: ListenSettings, ports: Sequence[int], made: Sequence[Path]) -> list[str]:

@@ -23,12 +23,14 @@ from whet.confirm.ledger import Tx
 from whet.confirm.policy_file import PolicyFile
 from whet.confirm.records import AuditEvent, Caller, ConfirmRequest, RequestOutcome, Vote
 from whet.confirm.requests import RequestFilter
+from whet.confirm.risk import RiskReader
 from whet.confirm.submit import Submission, Submitted
 from whet.confirm.timeline import Timeline
 from whet.web.line import WebConnection
 from whet.web.tokens import hash_of
 
 T = TypeVar("T")
+LARGE_BYTES = 32 * 1024  # what is larger is read on another thread, so that nobody else waits for it
 
 
 class CallerLimits(msgspec.Struct, frozen=True):
@@ -63,6 +65,7 @@ class ConfirmService:
         self.timeline = timeline
         self.log: EventLog = EventLog(database)
         self.hub: Hub = self.log.hub
+        self.read_risk: RiskReader | None = None
         self._last_end: tuple[AuditEvent, ConfirmRequest | None] | None = None
 
     def authenticate(self, secret: str) -> Caller | None:
@@ -72,7 +75,11 @@ class ConfirmService:
 
     async def submit(self, who: Caller, submission: Submission) -> Submitted:
         """Store a submission, or say why not. Raises ValueError for details that are not JSON."""
-        made = submit.draft(submission, who, self.policy_file.policy, self.timeline.now_s())
+        policy, now_s = self.policy_file.policy, self.timeline.now_s()
+        if submission.size_bytes > LARGE_BYTES:
+            made = await asyncio.to_thread(submit.draft, submission, who, policy, now_s)
+        else:
+            made = submit.draft(submission, who, policy, now_s)
         room = self.limits.most_pending - self.log.pending_by.get(who.name, 0)
         return await self.change(lambda tx: submit.store(tx, made, self.limits.rate, room))
 

@@ -8,8 +8,10 @@ from collections.abc import Iterable
 from typing import cast
 
 from whet.config.secrets import is_secret_name
-from whet.log import MASK
+from whet.log import MASK, mask
 from whet.visible import visible
+
+MOST_SHOWN, MOST_TEXT = 200_000, 20_000
 
 
 def fit(text: str, limit: int) -> tuple[str, bool]:
@@ -55,6 +57,33 @@ def _is_secret(name: str, value: object, patterns: tuple[str, ...]) -> bool:
     if any(fnmatch.fnmatchcase(lowered, pattern) for pattern in patterns):
         return True
     return isinstance(value, str) and bool(value) and is_secret_name(lowered.replace("-", "_"))
+
+
+def hidden(details: dict[str, object], texts: Iterable[str], names: Iterable[str] = ()) -> list[str]:
+    """Say what of a request a person does not see at first, each as words for them; [] where they see all.
+
+    `texts` are what else is shown of it. Whoever approves must have seen everything.
+    """
+    patterns = tuple(name.lower() for name in names)
+    found = [f"the value of {name}" for name in _redacted_names(details, patterns)]
+    whole = pretty(details)
+    if mask(whole) != whole or any(mask(text) != text for text in texts):
+        found.append("a part that has the shape of a key")
+    if len(whole) > MOST_SHOWN or any(len(text) > MOST_TEXT for text in texts):
+        found.append("what is too long to be shown at once")
+    return found
+
+
+def _redacted_names(value: object, patterns: tuple[str, ...]) -> list[str]:
+    if isinstance(value, dict):
+        found: list[str] = []
+        for key, inner in cast("dict[str, object]", value).items():
+            secret = _is_secret(key, inner, patterns)
+            found += [one_line(key, 200)[0]] if secret else _redacted_names(inner, patterns)
+        return found
+    if isinstance(value, list):
+        return [name for inner in cast("list[object]", value) for name in _redacted_names(inner, patterns)]
+    return []
 
 
 def pretty(details: object) -> str:

@@ -16,10 +16,11 @@ from whet.confirm.ids import new_request_id
 from whet.confirm.ledger import Tx
 from whet.confirm.names import action_key, is_high_risk
 from whet.confirm.policy import ConfirmPolicy, Facts, PolicyJudgement
-from whet.confirm.records import Caller, ConfirmRequest
+from whet.confirm.records import ApprovalPlan, Caller, ConfirmRequest
 
 WINDOW_S = 3600
 DEFAULT_TIMEOUT_S = 300
+_PLAIN = ApprovalPlan()
 SHORTEST_S, CONTRACT_LONGEST_S = 30, 3600
 
 
@@ -36,6 +37,7 @@ class Submission(msgspec.Struct, frozen=True):
     accepts_edits: bool = False
     idempotency_key: str = ""
     body_hash: bytes = b""
+    size_bytes: int = 0
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -135,9 +137,9 @@ def store(tx: Tx, made: SubmissionDraft, rate_limit: int, room: int) -> Submitte
 
 def _ruled(tx: Tx, made: SubmissionDraft) -> ConfirmRequest:
     """Give the request as the policy, else the whitelist, has it: pending, or ended before it began."""
-    verdict, by = made.judgement.effect, f"policy:{made.judgement.rule}"
-    if verdict == "ask" and not made.request.is_high_risk and (entry := _whitelist_entry(tx, made)):
-        verdict, by = "allow", f"whitelist:{entry}"
+    verdict, by, why = made.judgement.effect, f"policy:{made.judgement.rule}", made.judgement.why
+    if verdict == "ask" and _may_pass(made) and (entry := _whitelist_entry(tx, made)):
+        verdict, by, why = "allow", f"whitelist:{entry}", f"whitelist entry {entry} lets it pass"
     if verdict == "ask":
         return made.request
     return msgspec.structs.replace(
@@ -145,8 +147,18 @@ def _ruled(tx: Tx, made: SubmissionDraft) -> ConfirmRequest:
         status="auto_approved" if verdict == "allow" else "denied",
         resolved_at=tx.now_s,
         resolved_by=by,
-        reason=made.judgement.why,
+        reason=why,
     )
+
+
+def _may_pass(made: SubmissionDraft) -> bool:
+    """Whether a whitelist entry may stand for a person: never where the action is high-risk, nor where a
+    rule wants more than one person's yes."""
+    plan = made.judgement.plan
+    asks_little = msgspec.structs.replace(
+        _PLAIN, rule=plan.rule, escalate_to=plan.escalate_to, escalate_after=plan.escalate_after
+    )
+    return not made.request.is_high_risk and plan == asks_little
 
 
 def _refused(request: ConfirmRequest, rate_limit: int, since_s: float, room: int) -> Submitted | None:

@@ -3,13 +3,16 @@
 A deadline is a point on this line. While the process runs, a wall clock that is set back changes nothing,
 because the time that has passed is measured by a clock that also counts while the machine sleeps. After a
 restart the line goes on from the newest time in the database (`floor_s`), if the wall clock shows less. A
-wall clock that is set forward is followed: requests then expire early, which is the safe side.
+wall clock that is set forward by less than a day is followed: requests then expire early, which is the safe
+side. One that leaps further is a mistake of the clock's, and changes nothing until the next start.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+
+_LONGEST_LEAP_S = 86_400.0
 
 
 def _elapsed_s() -> float:
@@ -34,7 +37,9 @@ class Timeline:
 
     def now_s(self) -> float:
         """The time now in Unix seconds."""
-        now_s = max(self._base_s + self._elapsed() - self._began_s, self._wall())
+        now_s, wall_s = self._base_s + self._elapsed() - self._began_s, self._wall()
+        if now_s < wall_s < now_s + _LONGEST_LEAP_S:
+            now_s = wall_s
         if now_s < self._last_s:
             return self._last_s
         if now_s > self._last_s + 1.0:

@@ -13,10 +13,12 @@ from typing import Any
 import msgspec
 
 from whet.confirm.ledger import Tx
+from whet.confirm.names import is_same_person, person_key
 from whet.confirm.records import ROLES, Caller, Role
 from whet.contract.errors import ConfigError, NotFound
 from whet.web.tokens import TokenTable
 
+_RESERVED = ("system:", "policy:", "whitelist:")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+:/-]{0,127}")
 
 
@@ -49,11 +51,17 @@ def create(tx: Tx, name: str, role: str, *, by: str, valid_s: float | None = Non
     """
     if role not in ROLES:
         raise ConfigError(f"there is no role {role!r}", hint=f"one of: {', '.join(ROLES)}")
-    if not _NAME.fullmatch(name) or name.startswith("system:"):
+    if not _NAME.fullmatch(name) or person_key(name).startswith(_RESERVED):
         raise ConfigError(
             f"{name[:60]!r} can't be a principal's name",
             hint="letters, digits and . _ @ + : / -, at most 128",
         )
+    for row in TOKENS.all(tx.connection):
+        if row.name != name and is_same_person(row.name, name):
+            raise ConfigError(
+                f"{name!r} and {row.name!r} would be one person with two names",
+                hint=f"write it as it is: --name {row.name}",
+            )
     token_id = secrets.token_hex(6)
     expires_at = None if valid_s is None else tx.now_s + valid_s
     secret = TOKENS.add(tx.connection, ConfirmTokenRow(token_id, name, role, tx.now_s, expires_at, None))

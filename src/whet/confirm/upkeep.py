@@ -9,21 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
-
-import msgspec
 
 from whet.confirm import decide
 from whet.confirm.ledger import Tx
 from whet.confirm.service import ConfirmService
-from whet.contract.errors import WhetError
+from whet.confirm.witnesses import CheckpointFile, RemoteWitnesses
+from whet.contract.errors import StoreError, WhetError
 from whet.web.beat import in_step
 
 TICK_S = 0.25
-_GLANCE_S, _GLANCE_ALONE_S = 0.02, 1.0
+_GLANCE_S, _GLANCE_ALONE_S = 0.1, 1.0
 _CHECKPOINT_S = 60.0
+_WITNESS_S = 2.0
 _BATCH = 200
 _KEEP_KEYS_S = 48 * 3600
 _DUE = "SELECT 1 FROM requests WHERE status = 'pending' AND expires_at <= ? LIMIT 1"
@@ -42,12 +42,11 @@ _logger = logging.getLogger("whet.confirm.upkeep")
 
 
 class Upkeep:
-    """The loop behind the service. `exported` is the file that signed checkpoints are appended to."""
+    """The loop behind the service. `exported` are the files that signed checkpoints are appended to."""
 
-    def __init__(self, service: ConfirmService, exported: Path | None) -> None:
+    def __init__(self, service: ConfirmService, *exported: Path | None) -> None:
         self._service = service
-        self._exported = exported
-        self._exported_size = _last_exported(exported)
+        self._files = [CheckpointFile(path) for path in exported if path is not None]
         self._next_hour_s = 0.0
         self._seen = -1
         self._next_s = 0.0
@@ -85,7 +84,11 @@ class Upkeep:
 
     async def seal(self) -> None:
         """Sign and export what there is, before the service ends."""
-        await self._service.change(lambda tx: tx.checkpoint())
+        try:
+            await self._service.change(lambda tx: tx.checkpoint())
+        except StoreError as error:
+            _logger.error("the log was not signed at the end: %s", error.message)
+            return
         self._export()
 
     def _is_there(self, sql: str) -> bool:
@@ -113,20 +116,20 @@ class Upkeep:
             await self._service.record("policy_broken", principal="system:policy", data={"error": file.error})
 
     def _export(self) -> None:
-        if self._exported is None:
+        least = min((file.size for file in self._files), default=0)
+        if not self._files or not (rows := self._service.log.checkpoints_after(least)):
             return
-        rows = self._service.log.checkpoints_after(self._exported_size)
-        if not rows:
-            return
-        lines = b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
-        try:
-            handle = os.open(self._exported, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            _logger.warning("can't write %s: %s", self._exported, error.strerror)
-            return
-        with open(handle, "wb") as file:
-            file.write(lines)
-        self._exported_size = int(str(rows[-1]["size"]))
+        for file in self._files:
+            file.add(rows)
+
+
+async def tell_witnesses(service: ConfirmService, urls: Sequence[str]) -> None:
+    """Post each new checkpoint to those who keep them elsewhere, until cancelled."""
+    witnesses, newest = RemoteWitnesses(urls), service.log.newest_checkpoint
+    while True:
+        if row := newest():
+            await witnesses.tell(row)
+        await asyncio.sleep(in_step(_WITNESS_S))
 
 
 async def follow(service: ConfirmService) -> None:
@@ -148,12 +151,3 @@ def _note_policy(tx: Tx, before: str, after: str) -> None:
 
 def _forget_old_keys(tx: Tx) -> None:
     tx.connection.execute("DELETE FROM idempotency WHERE at < ?", (tx.now_s - _KEEP_KEYS_S,))
-
-
-def _last_exported(path: Path | None) -> int:
-    """Give the size in the file's last whole line, 0 where there is none."""
-    try:
-        lines = path.read_bytes().splitlines() if path else []
-        return int(msgspec.json.decode(lines[-1])["size"]) if lines else 0
-    except (OSError, ValueError, KeyError, TypeError, msgspec.DecodeError):
-        return 0

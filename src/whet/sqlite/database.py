@@ -50,6 +50,7 @@ class DatabaseFile:
     """An open file. Safe to use from any thread and event loop."""
 
     layout: ClassVar[Layout]
+    writer: ClassVar[type[apsw.Connection]] = apsw.Connection
 
     def __init__(self, path: Path, connection: apsw.Connection, patience_s: float) -> None:
         self.path = path
@@ -72,7 +73,7 @@ class DatabaseFile:
         _make_private(path, cls.layout.access_hint)
         connection: apsw.Connection | None = None
         try:
-            connection = apsw.Connection(str(path))
+            connection = cls.writer(str(path))
             _prepare(connection, path, cls.layout, now, patience_s)
         except (apsw.Error, StoreError) as error:
             errno = connection.system_errno if connection else 0

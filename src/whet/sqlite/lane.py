@@ -127,6 +127,8 @@ class WriterLane:
         self._checkpoint_pages = checkpoint_pages
         self.log_pages = 0
         """How many pages were in the log at the last look, those moved already included."""
+        self.before_commit: Callable[[apsw.Connection], object] | None = None
+        """Called inside each transaction of functions, as its last part; its failure undoes them."""
         connection.wal_autocheckpoint(0)
 
     def put(self, works: Sequence[Work], deliver: Deliver) -> None:
@@ -237,6 +239,8 @@ class WriterLane:
             raise _NotBegun from error
         try:
             outcomes = _run(connection, works)
+            if self.before_commit is not None:
+                self.before_commit(connection)
             connection.execute("COMMIT")
         finally:
             if connection.in_transaction:

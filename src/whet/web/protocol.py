@@ -7,6 +7,8 @@ connection's `WebConnection` in `scope["extensions"]`. A wish for a protocol oth
 
 from __future__ import annotations
 
+import socket
+import struct
 from asyncio import Event, TimerHandle
 from typing import Any, cast
 from urllib.parse import unquote
@@ -38,10 +40,13 @@ class LimitedProtocol(HttpToolsProtocol):
         self._extensions: Any = {"whet.line": self._line}
         self._plain_head = b""
         self._ahead: list[Cycle] = []
+        self._is_refused = False
 
     def connection_made(self, transport: Any) -> None:
         """Start the clock: a connection that says nothing is closed too."""
         super().connection_made(transport)
+        if (user := _peer_of(transport)) is not None:
+            self._extensions["whet.peer"] = user
         self._timer = self.loop.call_later(self.head_time_s, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -85,6 +90,10 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         self._in_head = False
         self._stop_timer()
+        if doubt := _doubt(self.url, parser.get_http_version(), cast("Any", self).headers):
+            self._is_refused = True
+            self._refuse(400, doubt)
+            return
         application = cast("ASGI3Application", cast("Any", self).app)
         version = parser.get_http_version()
         url = parse_url(self.url)
@@ -120,9 +129,14 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """It is whole."""
-        if not self._plain_head:
+        if not self._plain_head and not self._is_refused:
             self._is_whole = True
             super().on_message_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Part of its body."""
+        if not self._is_refused:
+            super().on_body(body)
 
     def _parse(self, data: bytes) -> None:
         parser, rest = cast("HttpRequestParser", self.parser), memoryview(data)
@@ -141,7 +155,8 @@ class LimitedProtocol(HttpToolsProtocol):
                 parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's own
                 parser.feed_data(head)
         except HttpParserError:
-            self.send_400_response("Invalid HTTP request received.")
+            if not self._is_refused:
+                self.send_400_response("Invalid HTTP request received.")
 
     def _head_without_wish(self, parser: HttpRequestParser) -> bytes:
         line = b"%s %s HTTP/%s\r\n" % (parser.get_method(), self.url, parser.get_http_version().encode())
@@ -165,3 +180,26 @@ class LimitedProtocol(HttpToolsProtocol):
             head = f"HTTP/1.1 {status} \r\n{_JSON}content-length: {len(body)}\r\n\r\n"
             self.transport.write((head + body).encode())
         self.transport.close()
+
+
+def _peer_of(transport: Any) -> int | None:
+    """Give the user at the other end of a Unix socket, as the kernel says; None for any other connection."""
+    sock = transport.get_extra_info("socket")
+    if sock is None or sock.family != socket.AF_UNIX or not hasattr(socket, "SO_PEERCRED"):
+        return None
+    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", credentials)[1])
+
+
+def _doubt(url: bytes, version: str, headers: list[tuple[bytes, bytes]]) -> str:
+    """Say why a head can be read in two ways; "" for one way: two hosts, a target elsewhere, no version."""
+    hosts = [value for name, value in headers if name == b"host"]
+    if len(hosts) > 1:
+        return "two Host headers"
+    if version not in ("1.1", "1.0"):
+        return "HTTP/1.1 or HTTP/1.0 is spoken here"
+    if url[:1] not in (b"/", b"*") and b"://" in url:
+        called = url.partition(b"://")[2].partition(b"/")[0].partition(b"?")[0]
+        if not hosts or called.lower() != hosts[0].lower():
+            return "the address called is not the Host header's"
+    return ""

@@ -6,9 +6,10 @@ nowhere. What is not an API path goes to the web application on its port.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from whet.confirm.http.exchange import Backend, Exchange
 from whet.confirm.http.guard import ApiGuard, need
@@ -25,13 +26,14 @@ from whet.confirm.http.wire import (
     read_as,
     read_body,
 )
-from whet.confirm.service import ConfirmService
+from whet.confirm.service import LARGE_BYTES, ConfirmService
 from whet.contract.errors import StoreBusy, StoreError, StoreFull
 from whet.web.bodies import CallerGone
 from whet.web.operations import Methods, Operation
 
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 _logger = logging.getLogger("whet.confirm.http")
+T = TypeVar("T")
 _NOT_FOUND = HttpRefusal(404, "there is nothing here; GET /openapi.json lists the calls")
 
 
@@ -56,7 +58,8 @@ class Api:
         if scope["type"] != "http":
             return
         path: bytes = scope["raw_path"]
-        if self._web is not None and scope["server"][1] == self._web_port and not ROUTES.covers(path):
+        server = scope["server"]  # a Unix socket has none
+        if self._web is not None and server and server[1] == self._web_port and not ROUTES.covers(path):
             await self._web(scope, receive, send)
             return
         try:
@@ -86,7 +89,9 @@ class Api:
             made = await operation.handler(call)
         else:
             body = await read_body(scope, receive)
-            call.fields = parse_object(body) if operation.needs_body or body.strip() else {}
+            call.size_bytes = len(body)
+            if operation.needs_body or body.strip():
+                call.fields = await _off_the_loop(len(body), lambda: parse_object(body))
             made = await operation.handler(call, read_as(call.fields, operation.takes))
         if made is not None:  # a stream has sent itself
             await self._send(send, *made)
@@ -101,6 +106,11 @@ class Api:
             _logger.error("the database failed: %s", error.message)
         told = {"error": error.message, "hint": error.hint}
         await self._send(send, 503, told, [(b"retry-after", b"5")])
+
+
+async def _off_the_loop(size_bytes: int, work: Callable[[], T]) -> T:
+    """Do what takes long for a large body on another thread, so that nobody else waits for it."""
+    return work() if size_bytes <= LARGE_BYTES else await asyncio.to_thread(work)
 
 
 def _for_method(methods: Methods, method: str) -> Operation:

@@ -33,6 +33,7 @@ _STATUS: dict[OutcomeKind, int] = {
     "late": 409,
     "already_decided": 409,
     "changed": 409,
+    "altered": 409,
     "own_request": 403,
     "not_allowed": 403,
     "too_early": 425,

@@ -36,7 +36,7 @@ class Backend:
 class Exchange:
     """A call and its caller. `fields` is the body as it was read, for what covers all of it."""
 
-    __slots__ = ("_value", "backend", "fields", "scope", "send", "service", "who")
+    __slots__ = ("_value", "backend", "fields", "scope", "send", "service", "size_bytes", "who")
 
     def __init__(self, backend: Backend, scope: Scope, send: Send, value: bytes) -> None:
         self.backend: Backend = backend
@@ -45,6 +45,7 @@ class Exchange:
         self.send: Send = send
         self.who: Caller = NOBODY
         self.fields: dict[str, Any] = {}
+        self.size_bytes: int = 0
         self._value = value
 
     @property

@@ -7,6 +7,7 @@ a foreign Origin and a cross-site fetch are refused before anything else, also i
 from __future__ import annotations
 
 from whet.confirm.http.wire import HttpRefusal, Scope, header
+from whet.confirm.peers import Peers
 from whet.confirm.records import Caller
 from whet.confirm.service import ConfirmService
 from whet.web.throttle import Throttle
@@ -18,7 +19,10 @@ _FAILURES = 10
 class ApiGuard:
     """Lets a request through with its principal, or refuses it."""
 
-    def __init__(self, service: ConfirmService, *, hosts: frozenset[str], is_open: bool) -> None:
+    def __init__(
+        self, service: ConfirmService, *, hosts: frozenset[str], is_open: bool, peers: Peers | None = None
+    ) -> None:
+        self._peers = peers or {}
         self._service = service
         self._hosts = _LOCAL | hosts
         self._any_host = "*" in hosts
@@ -46,6 +50,9 @@ class ApiGuard:
         """Give who is calling. Raises Refusal: 401 without a valid token, 429 after many tries."""
         if self.is_open:
             return Caller("anonymous", "admin", is_open=True)
+        peer = scope["extensions"].get("whet.peer")
+        if peer in self._peers and not header(scope, b"authorization"):
+            return self._peers[peer]
         scheme, _, secret = header(scope, b"authorization").partition(" ")
         if scheme.lower() == "bearer" and secret:
             who = self._service.authenticate(secret.strip())

@@ -1,7 +1,7 @@
 """GET /events: the audit log as server-sent events, from where the client left off.
 
 A submitter's stream holds what concerns its own requests. A client that reads slowly is waited for; what it
-misses meanwhile comes from the database. The token is looked at again every fifteen seconds, and whenever a
+misses meanwhile comes from the database. The token is looked at again every thirty seconds, and whenever a
 token is revoked.
 """
 
@@ -18,7 +18,7 @@ from whet.confirm.hub import wake
 from whet.confirm.records import AuditEvent, Caller
 from whet.confirm.service import ConfirmService
 
-BEAT_S = 15.0
+BEAT_S = 30.0
 _TOKENS = frozenset({"token_revoked", "token_expires"})
 _HEADERS = [
     (b"content-type", b"text/event-stream"),

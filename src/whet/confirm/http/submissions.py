@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from typing import Any, cast
@@ -13,6 +14,7 @@ from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.guard import retry_after
 from whet.confirm.http.shapes import AllowedAnswer, PendingAnswer, SubmitBody, made_of
 from whet.confirm.http.wire import HttpRefusal
+from whet.confirm.service import LARGE_BYTES
 from whet.confirm.submit import DEFAULT_TIMEOUT_S, WINDOW_S, Submission, Submitted
 
 _KEY = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,254}")
@@ -20,7 +22,12 @@ _KEY = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,254}")
 
 async def submit(call: Exchange, asked: SubmitBody) -> Answer:
     """Store a submission. Raises Refusal."""
-    submission = _submission(asked, call.fields, idempotency_key(call))
+    key = idempotency_key(call)
+    body_hash = b""
+    if key:
+        is_large = call.size_bytes > LARGE_BYTES
+        body_hash = await asyncio.to_thread(_hash, call.fields) if is_large else _hash(call.fields)
+    submission = _submission(asked, call.fields, (key, body_hash), call.size_bytes)
     try:
         done = await call.service.submit(call.who, submission)
     except ValueError as error:
@@ -36,7 +43,9 @@ def idempotency_key(call: Exchange) -> str:
     return key
 
 
-def _submission(asked: SubmitBody, fields: dict[str, Any], key: str) -> Submission:
+def _submission(
+    asked: SubmitBody, fields: dict[str, Any], key: tuple[str, bytes], size_bytes: int
+) -> Submission:
     action, description = asked.action.strip(), asked.description.strip()
     if not action or not description:
         raise HttpRefusal(400, "action and description are required")
@@ -54,8 +63,9 @@ def _submission(asked: SubmitBody, fields: dict[str, Any], key: str) -> Submissi
         timeout_s=_timeout(fields),
         callback_url=asked.callback_url,
         accepts_edits=asked.accepts_edits is True,
-        idempotency_key=key,
-        body_hash=_hash(fields) if key else b"",
+        idempotency_key=key[0],
+        body_hash=key[1],
+        size_bytes=size_bytes,
     )
 
 

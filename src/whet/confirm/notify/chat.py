@@ -14,7 +14,7 @@ import msgspec
 from whet.channels.markup import fenced
 from whet.confirm.notify.buttons import Buttons
 from whet.confirm.notify.channel import OnPress
-from whet.confirm.notify.notice import AGENT_MARK, RequestNotice
+from whet.confirm.notify.notice import AGENT_MARK, HIDDEN, RequestNotice
 from whet.contract.channels import (
     Channel,
     ChatPlace,
@@ -113,8 +113,8 @@ class ChatNotices:
 def card_of(notice: RequestNotice, *, has_buttons: bool = True) -> MessageCard:
     """Write a notice as a card; its link stands in the text where no button opens it."""
     said = (f"{notice.requester}: {notice.description}", notice.details)
-    lines = (notice.progress, notice.outcome, f"Token: {notice.principal or 'none (open mode)'}")
-    is_cut = notice.was_cut and notice.is_open
+    is_dangerous = notice.risk.startswith("Dangerous")
+    lines = (notice.risk, notice.progress, notice.outcome, f"Token: {notice.principal or 'none (open mode)'}")
     address = ""
     if notice.link and not (notice.has_public_link and has_buttons):
         address = f"Page{'' if notice.has_public_link else ' (on that machine)'}: {notice.link}"
@@ -122,17 +122,23 @@ def card_of(notice: RequestNotice, *, has_buttons: bool = True) -> MessageCard:
         title=notice.headline,
         subject=notice.action,
         tone=_TONES.get(notice.state, "plain"),  # type: ignore[arg-type]
-        alarm="HIGH RISK" if notice.is_high_risk else "",
+        alarm="HIGH RISK" if notice.is_high_risk else "DANGEROUS" if is_dangerous else "",
         deadline="Decide before {}; silence is a denial." if notice.is_open else "",
         at=notice.deadline,
         at_s=notice.expires_s,
         lines=tuple(filter(None, lines)),
         ids=(("request", notice.request_id), ("digest", notice.digest[:12])),
-        warning="Too long for a message: read it whole on the page to approve it." if is_cut else "",
+        warning=_warning(notice) if notice.is_open else "",
         address=address,
         mark=AGENT_MARK,
         quoted=tuple(filter(None, said)),
     )
+
+
+def _warning(notice: RequestNotice) -> str:
+    if notice.was_cut:
+        return "Too long for a message: read it whole on the page to approve it."
+    return HIDDEN if notice.is_hidden else ""
 
 
 def markdown_of(card: MessageCard) -> str:

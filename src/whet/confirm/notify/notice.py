@@ -12,6 +12,7 @@ import msgspec
 
 State = Literal["pending", "approved", "denied", "expired", "cancelled"]
 AGENT_MARK = "Written by the agent, not checked:"
+HIDDEN = "A part is hidden here: see it on the page to approve it."
 NO_PAGE_HOSTS = ("localhost", "127.", "[::1]")
 
 
@@ -35,6 +36,8 @@ class RequestNotice(msgspec.Struct, frozen=True):
     outcome: str = ""
     progress: str = ""
     may_approve: bool = True
+    is_hidden: bool = False
+    risk: str = ""
 
     @property
     def is_open(self) -> bool:

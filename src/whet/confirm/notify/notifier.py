@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 import apsw
 import msgspec
 
+from whet.confirm import sight
 from whet.confirm.ledger import Tx
 from whet.confirm.notify import deliveries
 from whet.confirm.notify.breaker import Breaker, retry_delay_s
@@ -216,7 +217,14 @@ class ConfirmNotifier:
         service = self._service
         link = f"{self._page_url}/r/{request.id}" if self._page_url else ""
         redacted = service.policy_file.policy.redact
-        return notice_of(request, service.votes(request.id), link=link, redacted=redacted, kind=kind)
+        return notice_of(
+            request,
+            service.votes(request.id),
+            link=link,
+            redacted=redacted,
+            kind=kind,
+            reading=sight.reading(service, request),
+        )
 
     async def _failed(
         self, channel: NoticeChannel, delivery: NotifyDelivery, failure: SendFailed, request: ConfirmRequest

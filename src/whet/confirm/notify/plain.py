@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whet.confirm.notify.notice import AGENT_MARK, RequestNotice, agent_lines
+from whet.confirm.notify.notice import AGENT_MARK, HIDDEN, RequestNotice, agent_lines
 
 
 def title(notice: RequestNotice) -> str:
@@ -14,11 +14,13 @@ def body(notice: RequestNotice) -> str:
     """Our lines first; the agent's below a mark, each behind a bar."""
     lines = [
         f"Request: {notice.request_id}",
-        f"Risk: {'HIGH' if notice.is_high_risk else 'normal'}",
+        f"Risk: {'HIGH' if notice.is_high_risk else notice.risk or 'not on the high-risk list'}",
         f"Asked by token: {notice.principal or 'nobody (open mode)'}",
     ]
     if notice.is_open:
         lines.append(f"Decide before: {notice.deadline}. Silence is a denial.")
+    if notice.is_open and notice.is_hidden:
+        lines.append(HIDDEN)
     if notice.progress:
         lines.append(notice.progress)
     if notice.outcome:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from whet.confirm.decide import DecisionInput
 from whet.confirm.ids import SHAPE
 from whet.confirm.notify.settings import ConfiguredNotifier, People
 from whet.confirm.notify.telling import clock_time
 from whet.confirm.records import Caller, ConfirmRequest, RequestOutcome
 from whet.confirm.service import ConfirmService
-from whet.confirm.shown import one_line
+from whet.confirm.shown import hidden, one_line
 from whet.contract.channels import Incoming
 
 _BY_NAME = (
@@ -43,9 +45,17 @@ class Presses:
         if not buttons.is_ours(pressed, request.digest):
             return await self._not_bound(kind, press, request, who)
         verdict, reason = buttons.meaning(pressed)
+        if verdict == "approve" and self._hides(request):
+            return "A part of this is hidden in messages: see it on the page to approve it."
         # What the button was made for, not what the request is by now: the decision compares the two.
         ballot = DecisionInput(request.id, verdict, reason, request.digest)
         return _reply(await self._service.decide(ballot, who))
+
+    def _hides(self, request: ConfirmRequest) -> bool:
+        """Whether no message can show all of it; a button of an older version may still be there."""
+        details: dict[str, object] = msgspec.json.decode(request.details_json)
+        texts = (request.description, request.action, request.requester)
+        return bool(hidden(details, texts, self._service.policy_file.policy.redact))
 
     def _who(self, kind: str, user: str) -> Caller | None:
         name = self._people.name(kind, user)

@@ -11,9 +11,11 @@ import msgspec
 from whet.confirm.notify.notice import RequestNotice, State
 from whet.confirm.quorum import describe
 from whet.confirm.records import ConfirmRequest, Vote
-from whet.confirm.shown import fit, one_line, pretty, redact
+from whet.confirm.risk import RiskReading
+from whet.confirm.shown import fit, hidden, one_line, pretty, redact
 
 ACTION_LIMIT, REQUESTER_LIMIT, DESCRIPTION_LIMIT, DETAILS_LIMIT, REASON_LIMIT = 150, 80, 700, 1_500, 300
+RISK_LIMIT = 300
 _HEADLINES: dict[State, str] = {
     "pending": "Approval needed",
     "approved": "Approved",
@@ -30,13 +32,13 @@ def notice_of(
     link: str,
     redacted: Sequence[str] = (),
     kind: str = "submitted",
+    reading: RiskReading | None = None,
 ) -> RequestNotice:
     """Write down what people are told of `request` as it is now; `kind` is the event's."""
-    details: dict[str, Any] = msgspec.json.decode(request.details_json)
+    body, cut_details, is_hidden = _details(request, redacted)
     action, cut_action = one_line(request.action, ACTION_LIMIT)
     requester, cut_requester = one_line(request.requester, REQUESTER_LIMIT)
     description, cut_description = fit(request.description, DESCRIPTION_LIMIT)
-    body, cut_details = fit(pretty(redact(details, redacted)) if details else "", DETAILS_LIMIT)
     was_cut = cut_action or cut_requester or cut_description or cut_details
     state: State = "approved" if request.status == "auto_approved" else request.status
     return RequestNotice(
@@ -56,8 +58,19 @@ def notice_of(
         was_cut=was_cut,
         outcome=_outcome(request),
         progress=_progress(request, votes),
-        may_approve=not was_cut and not request.plan.needs_web and not request.plan.needs_factor,
+        may_approve=not (was_cut or is_hidden or request.plan.needs_web or request.plan.needs_factor),
+        is_hidden=is_hidden,
+        risk=one_line(reading.line, RISK_LIMIT)[0] if reading else "",
     )
+
+
+def _details(request: ConfirmRequest, redacted: Sequence[str]) -> tuple[str, bool, bool]:
+    """Give the details as they are told, whether they were cut, and whether a part is hidden."""
+    if len(request.details_json) > 20 * DETAILS_LIMIT:  # no message holds it: nobody waits for it to be read
+        return f"[{len(request.details_json):,} characters: see the page]", True, False
+    details: dict[str, Any] = msgspec.json.decode(request.details_json)
+    body, was_cut = fit(pretty(redact(details, redacted)) if details else "", DETAILS_LIMIT)
+    return body, was_cut, bool(hidden(details, (request.description, request.action), redacted))
 
 
 def clock_time(at_s: float) -> str:

@@ -31,6 +31,10 @@ from whet.web.guard import SiteAddress, SiteGuard
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Sessions
 
+SAME_USER = (
+    "This service does not run apart from its agents (whet confirm install): a program that runs as the same"
+    " user, outside a sandbox, could decide in your name."
+)
 _WORDS = Words(
     unknown="This token is not known, was revoked, or has run out.",
     refused="This token can only submit. Deciding needs one that approves.",
@@ -45,10 +49,20 @@ def make_page(
     *,
     port: int,
     is_open: bool = False,
+    is_separate: bool = False,
 ) -> ASGIApp:
-    """Give the application. `port` is the page's own, for the cookie's name."""
+    """Give the application. `port` is the page's own, for the cookie's name. `is_separate`: agents run as
+    other users than this service; every page says so where they do not."""
     assets = Assets(files("whet.confirm.web") / "static")
-    pages = SiteTemplates("whet.confirm.web", assets, {"duration": view.duration})
+
+    def same_user(_: str) -> str:
+        return "" if is_separate else SAME_USER
+
+    pages = SiteTemplates(
+        "whet.confirm.web",
+        assets,
+        {"duration": view.duration, "same_user": same_user},
+    )
     accounts = TokenAccounts(service, is_open=is_open)
     sessions = Sessions(accounts, SessionRows(service), SystemClock(), where, f"whet_confirm_{port}")
     door = SiteLogin(sessions, pages, _WORDS, is_open=is_open)
@@ -59,6 +73,7 @@ def make_page(
         Route("/", door.inside(desk.home)),
         Route("/r/{id}", door.inside(desk.record)),
         Route("/r/{id}/decide", door.posted(desk.decide), methods=["POST"]),
+        Route("/r/{id}/reveal", door.posted(desk.reveal), methods=["POST"]),
         Route("/r/{id}/amend", door.posted(desk.amend), methods=["POST"]),
         Route("/history", door.inside(past.history)),
         Route("/log", door.inside(past.log), methods=["GET"]),

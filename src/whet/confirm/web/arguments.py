@@ -1,7 +1,7 @@
 """The details of a request as rows to take in at a glance: changes as diffs, long texts folded.
 
-Everything is redacted and made visible. Nothing is left out: what is folded is there to unfold, and what is
-beyond any reading is cut with its size named.
+Everything is made visible. Secrets and what is beyond any reading are left out at first; a `Sight` that is
+whole leaves out nothing.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from whet.confirm.shown import pretty, redact
+from whet.confirm.shown import MOST_SHOWN, pretty, redact
 from whet.visible import visible
 
 DiffKind = Literal["added", "removed", "same", "place"]
 
 _SHORT_CHARS, _SHORT_LINES = 600, 14
-_MOST_CHARS = 200_000
 _MOST_DIFF_LINES = 4_000
 _PAIRS = (
     ("before", "after"),
@@ -67,28 +66,45 @@ class ArgumentRow(msgspec.Struct, frozen=True):
     removed: int = 0
 
 
-def rows(details: Mapping[str, Any], redacted: Sequence[str]) -> list[ArgumentRow]:
+class Sight(msgspec.Struct, frozen=True):
+    """How much is shown: all (`is_whole`), or all but secrets, values named in `redacted`, and excess."""
+
+    redacted: Sequence[str] = ()
+    is_whole: bool = False
+
+    def of(self, text: str, limit: int = MOST_SHOWN) -> str:
+        """Write a text as it is shown."""
+        return visible(text, len(text), masks=False) if self.is_whole else visible(text, limit)
+
+    def details(self, details: Mapping[str, Any]) -> dict[str, Any]:
+        """Give details as they are shown."""
+        return (
+            dict(details) if self.is_whole else cast("dict[str, Any]", redact(dict(details), self.redacted))
+        )
+
+
+def rows(details: Mapping[str, Any], sight: Sight) -> list[ArgumentRow]:
     """Give the arguments, what matters most first: changes, then commands and places, then the rest."""
-    shown = cast("dict[str, Any]", redact(dict(details), redacted))
+    shown = sight.details(details)
     found: list[ArgumentRow] = []
     used: set[str] = set()
     for before, after in _PAIRS:
         old, new = shown.get(before), shown.get(after)
         if isinstance(old, str) and isinstance(new, str) and not used & {before, after}:
-            found.append(_diff_row(f"{before} → {after}", changes(old, new)))
+            found.append(_diff_row(f"{before} → {after}", changes(old, new, sight)))
             used |= {before, after}
     for name in _PATCHES:
         value = shown.get(name)
         if isinstance(value, str) and ("\n+" in value or "\n-" in value):
-            found.append(_diff_row(name, _patch(value)))
+            found.append(_diff_row(name, _patch(value, sight)))
             used.add(name)
     order = sorted((n for n in shown if n not in used), key=lambda n: (_rank(n), list(shown).index(n)))
-    return found + [_row(name, shown[name]) for name in order]
+    return found + [_row(name, shown[name], sight) for name in order]
 
 
-def changes(old: str, new: str) -> tuple[ArgumentDiffLine, ...]:
+def changes(old: str, new: str, sight: Sight) -> tuple[ArgumentDiffLine, ...]:
     """Give the lines that differ, with three lines around them."""
-    before, after = visible(old, _MOST_CHARS).split("\n"), visible(new, _MOST_CHARS).split("\n")
+    before, after = sight.of(old).split("\n"), sight.of(new).split("\n")
     if len(before) + len(after) > _MOST_DIFF_LINES:
         # Comparing is quadratic at worst; so long a change is shown whole, old then new.
         gone = [ArgumentDiffLine("removed", "-", line) for line in before]
@@ -97,18 +113,18 @@ def changes(old: str, new: str) -> tuple[ArgumentDiffLine, ...]:
     return tuple(_marked(line) for line in lines)
 
 
-def document(details: Mapping[str, Any], redacted: Sequence[str]) -> str:
+def document(details: Mapping[str, Any], sight: Sight) -> str:
     """Give all details as indented JSON."""
-    return visible(pretty(redact(dict(details), redacted)), _MOST_CHARS)
+    return sight.of(pretty(sight.details(details)))
 
 
 def _rank(name: str) -> int:
     return _FIRST.index(name) if name in _FIRST else len(_FIRST)
 
 
-def _row(name: str, value: object) -> ArgumentRow:
+def _row(name: str, value: object, sight: Sight) -> ArgumentRow:
     text = value if isinstance(value, str) else _written(value)
-    shown = visible(text, _MOST_CHARS)
+    shown = sight.of(text)
     lines = shown.count("\n") + 1
     is_long = len(shown) > _SHORT_CHARS or lines > _SHORT_LINES
     is_block = lines > 1 or len(shown) > 70 or name in ("command", "cmd", "sql", "query", "code")
@@ -134,9 +150,9 @@ def _diff_row(name: str, lines: tuple[ArgumentDiffLine, ...]) -> ArgumentRow:
     )
 
 
-def _patch(text: str) -> tuple[ArgumentDiffLine, ...]:
+def _patch(text: str, sight: Sight) -> tuple[ArgumentDiffLine, ...]:
     found: list[ArgumentDiffLine] = []
-    for line in visible(text, _MOST_CHARS).split("\n"):
+    for line in sight.of(text).split("\n"):
         is_head = line.startswith(("+++", "---", "diff ", "index "))
         found.append(ArgumentDiffLine("place", " ", line) if is_head else _marked(line))
     return tuple(found)

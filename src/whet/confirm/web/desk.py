@@ -8,6 +8,7 @@ import msgspec
 from starlette.requests import Request as Http
 from starlette.responses import RedirectResponse, Response
 
+from whet.confirm import sight
 from whet.confirm.decide import DecisionInput
 from whet.confirm.ids import SHAPE
 from whet.confirm.notify import deliveries
@@ -64,6 +65,9 @@ class RequestPages:
             return self._problem(400, visit, "Nothing was decided: the form is not complete.")
         if not who.may("approve"):
             return self._problem(403, visit, "Nothing was decided: you may look, not decide.")
+        if verdict == "approve" and self._is_unseen(found, who):
+            text = "Not decided. A part of this was not shown to you: have it shown first."
+            return self._answer(visit, found, status=409, problem=text)
         takes_more = verdict == "approve" and (found.is_high_risk or found.plan.needs_factor)
         if takes_more and found.is_pending and digest == found.digest and form.get("sure") != "yes":
             return self._sure(visit, found, reason)
@@ -74,6 +78,19 @@ class RequestPages:
         if outcome.kind == "code":
             return self._sure(visit, outcome.request or found, reason, outcome.message)
         return self._after(outcome, found, visit)
+
+    async def reveal(self, request: Http, visit: Visit) -> Response:
+        """Show what is hidden of a request to a person who may decide; that they asked is recorded first."""
+        found, who = self._find(request), self._who(visit)
+        if found is None or not who.may("approve"):
+            return self._problem(403, visit, "You can't see more of this request.")
+        await sight.reveal(self._service, found.id, who)
+        return RedirectResponse(f"/r/{found.id}", 303)
+
+    def _is_unseen(self, found: ConfirmRequest, who: Caller) -> bool:
+        if sight.revealed(self._service, found.id, who) == found.digest:
+            return False
+        return bool(view.unseen_of(found, self._service.policy_file.policy))
 
     def _sure(self, visit: Visit, found: ConfirmRequest, reason: str, problem: str = "") -> Response:
         """Ask once more, with the second factor where it takes one; again where its code was not right."""
@@ -128,10 +145,17 @@ class RequestPages:
     def _detail(self, request: ConfirmRequest, who: Caller) -> dict[str, Any]:
         service = self._service
         seen_at = service.database.read_now(lambda db: viewed_at(db, request.id, who.name))
-        viewer = view.Viewer(who, service.policy_file.policy, service.timeline.now_s(), seen_at)
+        viewer = view.Viewer(
+            who,
+            service.policy_file.policy,
+            service.timeline.now_s(),
+            seen_at,
+            sight.revealed(service, request.id, who),
+        )
         told = service.database.read_now(lambda db: deliveries.of_request(db, request.id))
         events = service.log.history(request_id=request.id)
-        return view.detail(request, viewer, service.votes(request.id), told, events)
+        reading = sight.reading(service, request)
+        return view.detail(request, viewer, service.votes(request.id), told, events, reading)
 
     def _page(self, template: str, visit: Visit, values: dict[str, object], status: int = 200) -> Response:
         now_s = self._service.timeline.now_s()

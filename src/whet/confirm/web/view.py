@@ -8,12 +8,14 @@ from typing import Any
 
 import msgspec
 
+from whet.confirm.names import is_same_person
 from whet.confirm.notify.deliveries import LOG, NotifyDelivery
 from whet.confirm.policy import ConfirmPolicy
 from whet.confirm.quorum import counts_for, describe
 from whet.confirm.records import BY_TIMEOUT, AuditEvent, Caller, ConfirmRequest, Vote
-from whet.confirm.shown import one_line
-from whet.confirm.web.arguments import ArgumentDiffLine, changes, document, rows
+from whet.confirm.risk import RiskReading
+from whet.confirm.shown import MOST_TEXT, hidden, one_line
+from whet.confirm.web.arguments import ArgumentDiffLine, Sight, changes, document, rows
 from whet.visible import visible
 
 _STATUS_WORDS = {
@@ -45,6 +47,8 @@ _EVENT_WORDS = {
     "consume_refused": "use of the approval refused",
     "executed": "run reported",
     "amended": "details changed",
+    "revealed": "hidden parts were shown",
+    "tampering": "a change from outside was found",
     "press_refused": "a button press refused",
     "digest_mismatch": "decision on something else refused",
     "refused": "decision refused",
@@ -61,6 +65,8 @@ class Viewer(msgspec.Struct, frozen=True):
     policy: ConfirmPolicy
     now_s: float
     seen_at: float | None = None
+    revealed: str = ""
+    """The digest of the request whose hidden parts this person has had shown."""
 
 
 def card(request: ConfirmRequest, now_s: float) -> dict[str, Any]:
@@ -92,20 +98,24 @@ def detail(
     votes: Sequence[Vote],
     told: Sequence[NotifyDelivery],
     events: Sequence[AuditEvent],
+    reading: RiskReading | None = None,
 ) -> dict[str, Any]:
     """Give everything on a request's own page."""
     details: dict[str, Any] = msgspec.json.decode(request.details_json)
-    redacted = viewer.policy.redact
+    sight = Sight(viewer.policy.redact, is_whole=viewer.revealed == request.digest)
+    unseen = [] if sight.is_whole else unseen_of(request, viewer.policy)
     plan = request.plan
     edits: tuple[ArgumentDiffLine, ...] = ()
     if request.original_json and request.original_json != request.details_json:
         original: dict[str, Any] = msgspec.json.decode(request.original_json)
-        edits = changes(document(original, redacted), document(details, redacted))
+        edits = changes(document(original, sight), document(details, sight), sight)
     return dict(
         card=card(request, viewer.now_s),
-        description=visible(request.description, 20_000),
-        rows=rows(details, redacted),
-        json_text=document(details, redacted),
+        description=sight.of(request.description, MOST_TEXT),
+        rows=rows(details, sight),
+        json_text=document(details, sight),
+        unseen=unseen,
+        reading=reading,
         digest=request.digest,
         session_key=one_line(request.session_key, 200)[0],
         rule=one_line(plan.rule, 80)[0],
@@ -128,6 +138,12 @@ def detail(
     )
 
 
+def unseen_of(request: ConfirmRequest, policy: ConfirmPolicy) -> list[str]:
+    """Say what of a request is not shown at first."""
+    details: dict[str, object] = msgspec.json.decode(request.details_json)
+    return hidden(details, (request.description, request.action, request.requester), policy.redact)
+
+
 def barrier(request: ConfirmRequest, viewer: Viewer) -> str:
     """Say why this person can't decide; "" where they can. The service decides anew when they try."""
     who, plan = viewer.who, request.plan
@@ -137,7 +153,7 @@ def barrier(request: ConfirmRequest, viewer: Viewer) -> str:
         return f"You are signed in as {who.name}, who may look but not decide."
     if who.is_open:
         return ""
-    if who.name == request.principal:
+    if is_same_person(who.name, request.principal):
         return "You asked for this yourself, so somebody else must decide."
     if not (
         viewer.policy.may_approve(plan, who.name) and counts_for(plan.quorum, who.name, viewer.policy.groups)

@@ -1,0 +1,157 @@
+"""`whet confirm install`: the service as an OS user of its own, so that no agent can reach its files."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from whet.cli.output import emit_json, json_option
+from whet.config.paths import replace
+from whet.confirm.boundary import INSTALLED, SOCKET
+from whet.contract.errors import ConfigError
+
+USER = "whet-confirm"
+UNIT = Path("/etc/systemd/system/whet-confirm.service")
+
+
+class InstallPlan(msgspec.Struct, frozen=True):
+    """What is done: commands in their order, and the unit's text."""
+
+    commands: tuple[tuple[str, ...], ...]
+    unit_path: str
+    unit: str
+
+
+def plan_for(
+    program: tuple[str, ...], approvers: tuple[str, ...], submitters: tuple[str, ...], has_user: bool
+) -> InstallPlan:
+    """Give what to do. The unit lets the service write its own folder and nothing else."""
+    words = [*program, "confirm", "serve", "--socket", str(SOCKET), "--no-first-tokens"]
+    for option, names in (("--approver", approvers), ("--submitter", submitters)):
+        for name in names:
+            words += [option, name]
+    unit = _UNIT.format(user=USER, command=shlex.join(words), home=INSTALLED, run=SOCKET.parent.name)
+    make = (
+        ("useradd", "--system", "--home-dir", str(INSTALLED), "--no-create-home", "--shell", _NO_SHELL, USER),
+    )
+    commands = (
+        *(() if has_user else make),
+        ("install", "-d", "-m", "0700", "-o", USER, "-g", USER, str(INSTALLED)),
+        ("systemctl", "daemon-reload"),
+        ("systemctl", "enable", "--now", UNIT.name),
+    )
+    return InstallPlan(commands, str(UNIT), unit)
+
+
+_HOMES = ("/home/", "/root/", "/Users/")
+_NO_SHELL = "/usr/sbin/nologin"
+_UNIT = """[Unit]
+Description=Whet confirmation service
+After=network.target
+
+[Service]
+User={user}
+Group={user}
+Environment=WHET_HOME={home}
+ExecStart={command}
+Restart=on-failure
+RuntimeDirectory={run}
+RuntimeDirectoryMode=0755
+StateDirectory={user}
+StateDirectoryMode=0700
+UMask=0077
+NoNewPrivileges=yes
+CapabilityBoundingSet=
+AmbientCapabilities=
+ProtectSystem=strict
+ProtectHome=yes
+PrivateTmp=yes
+PrivateDevices=yes
+ProtectProc=invisible
+ProcSubset=pid
+ProtectClock=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+ProtectControlGroups=yes
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+RemoveIPC=yes
+KeyringMode=private
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged @resources
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+@click.command()
+@click.option(
+    "--approver", "approvers", multiple=True, metavar="USER", help="Who may decide, over the socket."
+)
+@click.option("--submitter", "submitters", multiple=True, metavar="USER", help="As whom agents run.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@json_option
+def install(approvers: tuple[str, ...], submitters: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
+    """Run the service as a user of its own, under systemd. Takes root; --dry-run does not.
+
+    Agents can't read its files then, and nobody holds an approve token that they could take: the kernel says
+    who is at the socket.
+
+    \b
+    whet confirm install --approver alice --submitter agent --dry-run
+    """
+    if same := sorted({*approvers} & {*submitters}):
+        raise ConfigError(f"{same[0]} would ask and decide", hint="let agents run as a user of their own")
+    found = shutil.which("whet")
+    program = (found,) if found else (sys.executable, "-m", "whet")
+    if program[0].startswith(_HOMES) and not dry_run:
+        raise ConfigError(
+            f"{program[0]} is in a home folder, which its owner can change and the service can't read",
+            hint="install whet for the whole machine first, for example in /opt/whet",
+        )
+    made = plan_for(program, approvers, submitters, _has_user())
+    if as_json:
+        emit_json(msgspec.to_builtins(made))
+    else:
+        click.echo(f"# {made.unit_path}\n{made.unit}")
+        click.echo("\n".join(f"# {shlex.join(command)}" for command in made.commands))
+    if dry_run:
+        return
+    if os.geteuid() != 0:
+        raise ConfigError("installing takes root", hint="sudo whet confirm install, or look first: --dry-run")
+    _carry_out(made)
+
+
+def _carry_out(made: InstallPlan) -> None:
+    for command in made.commands:
+        if command[0] == "systemctl" and command[1] == "daemon-reload":
+            replace(Path(made.unit_path), made.unit, mode=0o644)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except OSError as error:
+            raise ConfigError(f"{shlex.join(command)}: {error.strerror}") from error
+        if done.returncode:
+            raise ConfigError(f"{shlex.join(command)} failed: {done.stderr.strip()[:300]}")
+
+
+def _has_user() -> bool:
+    try:
+        pwd.getpwnam(USER)
+    except KeyError:
+        return False
+    return True

@@ -1,0 +1,151 @@
+"""Compare every stored request and vote with what the log says of it, and say which one was altered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+import msgspec
+
+from whet.confirm.canonical import stored_digest
+from whet.confirm.seals import row_digest
+
+ENOUGH = 20
+
+_RECORD = (
+    "SELECT id, action, details, requester, session_key, expires_at, digest, status, resolved_by,"
+    " resolved_at, reason, consumed_at FROM requests"
+)
+_ENDS = ("decided", "expired", "cancelled")
+
+
+def check_records(db: apsw.Connection, problems: list[str], is_pruned: bool) -> int:
+    """Compare every stored request with what the log says of it; gives how many there are."""
+    count = 0
+    for row in db.execute(_RECORD):
+        count += 1
+        if problem := _record_problem(db, row, is_pruned):
+            problems.append(f"request {row[0]}: {problem}")
+            if len(problems) >= ENOUGH:
+                return count
+    pruned = db.execute("SELECT value FROM facts WHERE name = 'pruned_before'").fetchone()
+    missing = db.execute(
+        "SELECT e.request_id FROM events e LEFT JOIN requests r ON r.id = e.request_id"
+        " WHERE e.kind = 'submitted' AND r.id IS NULL AND e.at >= ? LIMIT ?",
+        (float(pruned[0]) if pruned else 0.0, ENOUGH),
+    )
+    problems.extend(f"request {row[0]} is in the log, but its record is gone" for row in missing)
+    return count
+
+
+def _record_problem(db: apsw.Connection, row: tuple[Any, ...], is_pruned: bool) -> str:
+    request_id, *content, digest, status, by, at, reason, used = row
+    if problem := _content_problem(request_id, content, digest):
+        return problem
+    told = _told(db, request_id)
+    if not told.digest:
+        return "" if is_pruned and _may_be_pruned(db, request_id) else "the log says nothing of it"
+    if told.digest != digest:
+        return "its digest is not the one in the log"
+    if told.end is None:
+        if status != "pending":
+            return f"it says {status}, the log says pending"
+        return _row_problem(db, request_id, told.record) or _votes_problem(db, request_id, told)
+    names = ("status", "resolved_by", "resolved_at", "reason")
+    for name, here, said in zip(names, (status, by, at, reason), told.end, strict=True):
+        if here != said:
+            return f"its {name} says {here or 'nothing'}, the log says {said or 'nothing'}"
+    if told.is_used != (used is not None):
+        return "whether it was consumed is not what the log says"
+    return _row_problem(db, request_id, told.record) or _votes_problem(db, request_id, told)
+
+
+def _content_problem(request_id: str, content: list[Any], digest: str) -> str:
+    action, details, requester, session_key, expires_at = content
+    found = stored_digest(request_id, action, details, requester, session_key, expires_at)
+    return "" if found == digest else "its content was altered: it does not fit its digest"
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """What an event's data says of the request."""
+
+    digest: str = ""
+    status: str = ""
+    resolved_at: float = 0.0
+    reason: str = ""
+    verdict: str = ""
+    record: str = ""
+
+
+def _said(data: str) -> _Said:
+    """Read an event's data; altered data, which the chain reports, reads as empty."""
+    try:
+        return msgspec.json.decode(data, type=_Said)
+    except msgspec.DecodeError:
+        return _Said()
+
+
+class _Told(msgspec.Struct):
+    """What the log says of a request: the digest last, how it ended, whether it was used, the votes that
+    count, and the hash of its row."""
+
+    digest: str = ""
+    end: tuple[str, str, float, str] | None = None
+    is_used: bool = False
+    votes: dict[str, tuple[str, float, str]] = {}
+    record: str = ""
+
+    def hear(self, kind: str, principal: str, at_s: float, said: _Said) -> None:
+        """Take one event in."""
+        self.record = said.record or self.record
+        if kind in ("submitted", "amended", *_ENDS):
+            self.digest = said.digest
+        if kind in _ENDS:
+            self.end = (said.status, principal, said.resolved_at, said.reason)
+        elif kind == "vote":
+            self.votes[principal] = (said.verdict, at_s, said.reason)
+        elif kind in ("amended", "replanned"):
+            self.votes.clear()
+        elif kind == "consumed":
+            self.is_used = True
+
+
+def _told(db: apsw.Connection, request_id: str) -> _Told:
+    told = _Told()
+    sql = "SELECT kind, principal, at, data FROM events WHERE request_id = ? AND request_id != '' ORDER BY id"
+    for kind, principal, at_s, data in db.execute(sql, (request_id,)):
+        told.hear(kind, principal, at_s, _said(data))
+    return told
+
+
+def _may_be_pruned(db: apsw.Connection, request_id: str) -> bool:
+    """Whether the events of a request may have been pruned: it is older than what the log begins with."""
+    row = db.execute(
+        "SELECT r.created_at < e.at FROM requests r, events e WHERE r.id = ? ORDER BY e.id LIMIT 1",
+        (request_id,),
+    ).fetchone()
+    return bool(row and row[0])
+
+
+def _row_problem(db: apsw.Connection, request_id: str, said: str) -> str:
+    if not said:
+        return ""  # written by a version that kept no hash of the row
+    row = db.execute("SELECT * FROM requests WHERE id = ?", (request_id,)).fetchone()
+    is_same = row is not None and row_digest("requests", row).hex() == said
+    return "" if is_same else "its record was altered: it is not the one that the log has the hash of"
+
+
+def _votes_problem(db: apsw.Connection, request_id: str, told: _Told) -> str:
+    sql = "SELECT principal, verdict, at, reason FROM votes WHERE request_id = ?"
+    stored = {row[0]: row[1:] for row in db.execute(sql, (request_id,))}
+    odd = sorted(
+        name for name in stored.keys() | told.votes.keys() if stored.get(name) != told.votes.get(name)
+    )
+    return f"the vote of {odd[0]} is not the one in the log" if odd else ""
+
+
+def request_problem(db: apsw.Connection, request_id: str) -> str:
+    """Say how a stored request or its votes differ from what the log says; "" where they do not."""
+    row = db.execute(f"{_RECORD} WHERE id = ?", (request_id,)).fetchone()
+    is_pruned = db.execute("SELECT 1 FROM facts WHERE name = 'pruned_to'").fetchone() is not None
+    return _record_problem(db, row, is_pruned) if row else ""

@@ -1,0 +1,70 @@
+"""Compare what every table holds with the sums that were signed, and the schema with the one that we make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import apsw
+
+from whet.confirm import seals
+from whet.confirm.keys import PublicKey
+from whet.confirm.schema import STEPS
+from whet.confirm.sealer import SEALED
+
+
+def check_tables(
+    db: apsw.Connection, keys: Mapping[str, PublicKey], end: tuple[int, bytes], *, is_silent: bool
+) -> list[str]:
+    """Give what is wrong: with the seal, the log's `end` (last event and hash), any table, the schema.
+
+    `is_silent`: something was found already that says more than that a table's sum differs.
+    """
+    problems = _schema_problems(db)
+    if not _has_seals(db):
+        return problems
+    seal, sums = seals.stored_seal(db), seals.stored_sums(db)
+    if seal is None:
+        was_sealed = db.execute("SELECT 1 FROM events WHERE kind = ? LIMIT 1", (SEALED,)).fetchone()
+        return [*problems, "the seal over the tables was taken away"] if was_sealed or sums else problems
+    if is_silent:
+        return problems
+    pieces = {name: seals.piece(name, total) for name, total in sums.items()}
+    key = keys.get(seal.key_id)
+    if key is None or not key.is_signed(seal.message, seal.signature):
+        problems.append("the seal over the tables is not signed with a key that is known")
+    elif seals.state_of(pieces) != seal.state:
+        problems.append("the sums of the tables are not those that were signed")
+    if (seal.size, seal.head) != end:
+        problems.append(f"the log ends at event {end[0]}, but the seal was made at {seal.size}")
+    names = sorted({*seals.tables(db), *sums})
+    problems += [f"the table {name} does not hold what was written" for name in _differing(db, names, sums)]
+    return problems
+
+
+def _differing(db: apsw.Connection, names: list[str], sums: Mapping[str, seals.RowSum]) -> list[str]:
+    there = set(seals.tables(db))
+    gone = [name for name in names if name not in there]
+    return gone + seals.differing(db, [name for name in names if name in there], sums)
+
+
+def _has_seals(db: apsw.Connection) -> bool:
+    return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'seals'").fetchone() is not None
+
+
+def _schema_problems(db: apsw.Connection) -> list[str]:
+    """Say which tables, indexes, triggers or views are not as our own steps make them."""
+    version = int(db.pragma("user_version"))
+    made = apsw.Connection(":memory:")
+    try:
+        for step in STEPS[:version]:
+            made.execute(step)
+        ours, here = _schema(made), _schema(db)
+    finally:
+        made.close()
+    odd = sorted({name for _, name, _ in ours ^ here if not name.startswith("sqlite_")})
+    return [f"the schema was altered: {', '.join(odd[:5])}"] if odd else []
+
+
+def _schema(db: apsw.Connection) -> set[tuple[str, str, str]]:
+    rows = db.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master")
+    return {(str(kind), str(name), str(sql)) for kind, name, sql in rows}

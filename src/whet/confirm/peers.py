@@ -1,0 +1,58 @@
+"""Callers on a Unix socket: the kernel says which user they are, so that they need no token to be stolen."""
+
+from __future__ import annotations
+
+import pwd
+import socket
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from whet.confirm.records import Caller, Role
+from whet.contract.errors import ConfigError
+
+Peers = Mapping[int, Caller]
+
+
+def peers_of(approvers: Iterable[str], submitters: Iterable[str]) -> Peers:
+    """Give who the users of this machine are to the service. Raises ConfigError for a name that is no user,
+    and for one who would ask and decide."""
+    found: dict[int, Caller] = {}
+    for role, names in (("approve", approvers), ("submit", submitters)):
+        for name in names:
+            uid, user = _user(name)
+            if uid in found and found[uid].role != role:
+                raise ConfigError(
+                    f"{user} would ask and decide",
+                    hint="let agents run as a user of their own: --submitter NAME",
+                )
+            found[uid] = Caller(user, _ROLES[role], f"uid:{uid}")
+    return found
+
+
+_ROLES: dict[str, Role] = {"approve": "approve", "submit": "submit"}
+
+
+def _user(name: str) -> tuple[int, str]:
+    try:
+        entry = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
+    except KeyError:
+        if name.isdigit():
+            return int(name), f"uid-{name}"
+        raise ConfigError(f"there is no user {name!r} on this machine", hint="getent passwd") from None
+    return entry.pw_uid, entry.pw_name
+
+
+def listen_at(path: Path) -> socket.socket:
+    """Open the socket; everybody may connect, and is who the kernel says. Raises ConfigError."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if path.is_socket():
+            path.unlink()
+        sock.bind(str(path))
+        path.chmod(0o666)
+        sock.listen(1024)
+    except OSError as error:
+        sock.close()
+        raise ConfigError(f"can't listen at {path}: {error.strerror or error}") from error
+    sock.setblocking(False)
+    return sock

@@ -1,0 +1,110 @@
+"""What a start finds of the last run: a log that goes on where it was, a clock that does, tables left alone.
+
+A database that is older than what was signed, or that somebody else has changed, is not served until an admin
+says why. A clock that was far ahead is corrected: whatever was open then ends, because its deadline means
+nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import apsw
+
+from whet.confirm import decide
+from whet.confirm.database import ConfirmDatabase
+from whet.confirm.ledger import Tx
+from whet.confirm.sealer import SEALED
+from whet.confirm.watermark import LogMark
+from whet.contract.errors import ConfigError
+
+BY_START = "system:start"
+CLOCK_BOUND_S = 3600.0
+_BATCH = 500
+
+
+def rolled_back(db: apsw.Connection, marks: Sequence[LogMark]) -> str:
+    """Say how the log falls short of what was seen of it; "" where it does not."""
+    row = db.execute("SELECT max(id) FROM events").fetchone()
+    last = int(row[0] or 0) if row else 0
+    for mark in marks:
+        if mark.size > last:
+            return (
+                f"the database is older than it was: its log ends at event {last}, but event {mark.size} was"
+                " there before"
+            )
+        found = db.execute("SELECT hash FROM events WHERE id = ?", (mark.size,)).fetchone()
+        if found is not None and found[0].hex() != mark.head:
+            return f"the database has another history: event {mark.size} is not the one that was there before"
+    return ""
+
+
+def check_start(
+    database: ConfirmDatabase, marks: Sequence[LogMark], why: str, put_away: Callable[[], object]
+) -> str:
+    """Give what is wrong and was accepted for the reason `why`; "" where nothing is.
+
+    Raises ConfigError where something is wrong and nobody said why it should be taken as it is. `put_away`
+    makes room for marks of the log as it is from here on.
+    """
+    problem = database.read_now(lambda db: rolled_back(db, marks))
+    problem = problem or database.write_now(lambda _: database.sealer.problem())
+    if not problem:
+        return ""
+    if not why.strip():
+        raise ConfigError(
+            f"{database.path} is not served: {problem}",
+            hint="restore the newest copy, or look at it (whet confirm audit verify) and take it as it is:"
+            " whet confirm serve --accept-state 'why'",
+        )
+    put_away()
+    return problem
+
+
+def start_time(database: ConfirmDatabase, wall: Callable[[], float] = time.time) -> tuple[float, float]:
+    """Give the time that the log goes on from, and how far its newest event was ahead of the clock where
+    that is too much to go on from (0.0: it is not)."""
+    newest_s = database.read_now(newest_time)
+    ahead_s = newest_s - wall()
+    return (newest_s, 0.0) if ahead_s <= CLOCK_BOUND_S else (0.0, ahead_s)
+
+
+def newest_time(db: apsw.Connection) -> float:
+    """Give the time of the newest event, 0.0 where there is none."""
+    row = db.execute("SELECT at FROM events ORDER BY id DESC LIMIT 1").fetchone()
+    return float(row[0]) if row else 0.0
+
+
+def note_state(tx: Tx, problem: str, why: str) -> None:
+    """Say in the log that there is a seal from here on; that a state was accepted, and why."""
+    if problem:
+        tx.sealer.accept()
+        tx.record("state_accepted", principal=BY_START, data={"problem": problem, "why": why.strip()})
+    row = tx.connection.execute("SELECT 1 FROM facts WHERE name = 'sealed'").fetchone()
+    if row is None:
+        tx.record(SEALED, principal=BY_START)
+        tx.connection.execute("INSERT INTO facts VALUES ('sealed', '1')")
+
+
+def correct_clock(tx: Tx, ahead_s: float) -> None:
+    """Go back to the clock's time after a run whose clock was ahead: end what was open then, and let nothing
+    last longer than it was meant to."""
+    tx.record("clock_corrected", principal=BY_START, data={"ahead_s": round(ahead_s, 3)})
+    while decide.end_all(tx, _BATCH) == _BATCH:
+        pass
+    for table in ("tokens", "whitelist"):
+        tx.connection.execute(
+            f"UPDATE {table} SET expires_at = expires_at - created_at + ?, created_at = ?"
+            " WHERE created_at > ? AND expires_at IS NOT NULL",
+            (tx.now_s, tx.now_s, tx.now_s),
+        )
+    tx.connection.execute("DELETE FROM web_sessions WHERE created_at > ?", (tx.now_s,))
+    for table in ("deliveries", "callbacks"):
+        tx.connection.execute(
+            f"UPDATE {table} SET run_after = ? WHERE run_after > ?", (tx.now_s, tx.now_s + CLOCK_BOUND_S)
+        )
+    tx.connection.execute(
+        "UPDATE second_factors SET last_step = 0, failed_at = 0 WHERE failed_at > ? OR last_step * 30 > ?",
+        (tx.now_s, tx.now_s + CLOCK_BOUND_S),
+    )

@@ -1,0 +1,210 @@
+"""Keeps the sums of all tables right and signs them, inside every transaction that changes anything.
+
+It sees each row that this process writes, so no write can forget it. What anybody else wrote moves no sum: it
+is found by `verify`, and where it is a token, a factor or the log's end, by the next write here, which then
+fails and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import apsw
+
+from whet.confirm import seals
+from whet.confirm.keys import PublicKey, SigningKey
+from whet.confirm.seals import RowSum, Seal
+from whet.contract.errors import StoreCorrupt, StoreError
+
+# Small tables that decide who may do what: added up anew whenever another connection has written.
+_WATCHED = ("tokens", "whitelist", "second_factors")
+SEALED = "sealed"  # the event that says that there is a seal from here on
+HINT = (
+    "see what was changed: whet confirm audit verify; then restore a backup, or take it as it is:"
+    " whet confirm serve --accept-state 'why'"
+)
+
+
+class Sealer:
+    """The sums of one writing connection. `newest` has the hash of the row last written, by table."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self._key: SigningKey | None = None
+        self._known: Mapping[str, PublicKey] = {}
+        self._seal: Seal | None = None
+        self._sums: dict[str, RowSum] = {}
+        self._pieces: dict[str, bytes] = {}
+        self._version = -1
+        self._deltas: dict[str, list[int]] = {}
+        self._first_event = 0
+        self._last_event: tuple[int, bytes] = (0, b"")
+        self._had_seal = False
+        self._alone_from = 1 << 62
+        self._is_alone = True
+        self.newest: dict[str, bytes] = {}
+        connection.preupdate_hook(self._note)
+        connection.set_rollback_hook(self._undone)
+
+    def sign_with(self, key: SigningKey, known: Mapping[str, PublicKey]) -> None:
+        """Sign with `key` from here on, and believe what any key of `known` has signed."""
+        self._key = key
+        self._known = {**known, key.id: key.public}
+
+    def accept(self) -> None:
+        """Add everything up anew with this transaction, whatever was sealed before."""
+        self._connection.execute("DELETE FROM seal")
+        self._connection.execute("DELETE FROM seals")
+        self._had_seal = False
+
+    def wrote(self, seq: int) -> bool:
+        """Whether this process alone can have written a request of that number."""
+        if not self._is_alone or seq < self._alone_from:
+            return False
+        return self._version < 0 or int(self._connection.pragma("data_version")) == self._version
+
+    def problem(self) -> str:
+        """Say what is wrong with the tables that decide who may do what, and with the log's end; "" for
+        nothing. For the start, inside a transaction."""
+        db = self._connection
+        self._alone_from = 1 + int((db.execute("SELECT max(seq) FROM requests").fetchone() or (0,))[0] or 0)
+        try:
+            self._load(db)
+        except StoreCorrupt as error:
+            return error.message
+        if self._seal is None:
+            lost = db.execute("SELECT 1 FROM events WHERE kind = ? LIMIT 1", (SEALED,)).fetchone()
+            return "the database's seal was taken away" if lost else ""
+        last = db.execute("SELECT id, hash FROM events ORDER BY id DESC LIMIT 1").fetchone()
+        if tuple(last or (0, b"")) != (self._seal.size, self._seal.head):
+            return f"the log does not end with event {self._seal.size}, which was written last"
+        return self._touched(db)
+
+    def seal(self, connection: apsw.Connection) -> None:
+        """Bring the sums up to date with what this transaction wrote, and sign. Raises StoreCorrupt where
+        somebody else changed what only the service may change."""
+        if not self._deltas and not self._first_event:
+            return
+        key = self._key
+        if key is None:
+            raise StoreError("the signing key was not read, so nothing can be written")
+        self._load(connection)
+        self._check_others(connection)
+        if self._seal is None:
+            self._sums = {name: seals.added_up(connection, name) for name in seals.tables(connection)}
+            self._pieces = {name: seals.piece(name, total) for name, total in self._sums.items()}
+            changed = list(self._sums)
+        else:
+            changed = [name for name, (rows, total) in self._deltas.items() if rows or total]
+            for name in changed:
+                self._sums[name] = self._sums.get(name, RowSum()).plus(*self._deltas[name])
+                self._pieces[name] = seals.piece(name, self._sums[name])
+        self._write(connection, key, changed)
+        self._forget()
+
+    def _write(self, connection: apsw.Connection, key: SigningKey, changed: list[str]) -> None:
+        for name in changed:
+            total = self._sums[name]
+            connection.execute(
+                "INSERT OR REPLACE INTO seals VALUES (?, ?, ?)", (name, total.rows, total.blob)
+            )
+        size, head = self._last_event
+        if not self._first_event:
+            last = connection.execute("SELECT id, hash FROM events ORDER BY id DESC LIMIT 1").fetchone()
+            size, head = last or (0, b"")
+        made = Seal(size, head, seals.state_of(self._pieces), key.id, b"")
+        signature = key.sign(made.message)
+        connection.execute(
+            "INSERT OR REPLACE INTO seal VALUES (1, ?, ?, ?, ?, ?)",
+            (size, head, made.state, key.id, signature),
+        )
+        # A commit that fails after this is noticed by the next one, which reads what is there.
+        self._seal = Seal(size, head, made.state, key.id, signature)
+
+    def _load(self, connection: apsw.Connection) -> None:
+        """Read what was sealed last, unless this process did that. Raises StoreCorrupt for a false one."""
+        stored = seals.stored_seal(connection)
+        if stored is not None and stored == self._seal:
+            return
+        self._seal = stored
+        self._sums = seals.stored_sums(connection)
+        self._pieces = {name: seals.piece(name, total) for name, total in self._sums.items()}
+        if stored is None:
+            if self._had_seal:
+                raise StoreCorrupt("the database's seal was taken away", hint=HINT)
+            return
+        self._had_seal = True
+        key = self._known.get(stored.key_id)
+        if key is None or not key.is_signed(stored.message, stored.signature):
+            raise StoreCorrupt("the database's seal is not signed by this service", hint=HINT)
+        if seals.state_of(self._pieces) != stored.state:
+            raise StoreCorrupt("the sums of the tables are not those that were signed", hint=HINT)
+
+    def _check_others(self, connection: apsw.Connection) -> None:
+        """Look at what another connection may have written since the last transaction here."""
+        seal = self._seal
+        if seal is None:
+            return
+        if self._first_event and self._first_event != seal.size + 1:
+            raise StoreCorrupt(f"events after {seal.size} were not written by this service", hint=HINT)
+        if seal.size and self._first_event:
+            row = connection.execute("SELECT hash FROM events WHERE id = ?", (seal.size,)).fetchone()
+            if row is None or row[0] != seal.head:
+                raise StoreCorrupt(f"event {seal.size} was altered", hint=HINT)
+        version = int(connection.pragma("data_version"))
+        if version != self._version:
+            self._is_alone = self._version < 0
+            if problem := self._touched(connection):
+                raise StoreCorrupt(problem, hint=HINT)
+            self._version = version
+
+    def _touched(self, connection: apsw.Connection) -> str:
+        for name in _WATCHED:
+            rows, total = self._deltas.get(name, (0, 0))
+            if seals.added_up(connection, name) != self._sums.get(name, RowSum()).plus(rows, total):
+                return f"the table {name} was changed by something other than this service"
+        return ""
+
+    def _note(self, update: apsw.PreUpdate) -> None:
+        """Take note of one row, before it changes."""
+        table, old, new = update.table_name, update.old, update.new
+        if table == "events":
+            if new is not None and old is None:
+                self._last_event = (int(new[0]), bytes(new[7]))  # type: ignore[arg-type]
+                self._first_event = self._first_event or self._last_event[0]
+            return
+        if not seals.is_sealed(table):
+            return
+        delta = self._deltas.setdefault(table, [0, 0])
+        if old is not None:
+            delta[0] -= 1
+            delta[1] -= seals.spread(seals.row_digest(table, old))
+        if new is not None:
+            digest = seals.row_digest(table, new)
+            delta[0] += 1
+            delta[1] += seals.spread(digest)
+            self.newest[table] = digest
+
+    def _undone(self) -> None:
+        self._seal = None  # read again: the sums may have moved on
+        self._forget()
+
+    def _forget(self) -> None:
+        self._deltas.clear()
+        self.newest.clear()
+        self._first_event = 0
+
+
+class SealedConnection(apsw.Connection):
+    """The connection that writes, with its sums."""
+
+    sealer: Sealer | None = None
+
+
+def sealer_of(connection: apsw.Connection) -> Sealer:
+    """Give the sums of the connection that writes; made when it is opened."""
+    if not isinstance(connection, SealedConnection):
+        raise StoreError("this connection is not the service's own")
+    if connection.sealer is None:
+        connection.sealer = Sealer(connection)
+    return connection.sealer

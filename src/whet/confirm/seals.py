@@ -1,0 +1,111 @@
+"""What every table holds, as one number for each, and a signature over all of them and the log's end.
+
+A table's number is the sum of its rows' hashes (each spread over 2048 bits, so that no other rows can be
+found with the same sum): a row that is written, changed or taken away moves it, whatever the order, and it
+costs no more than the row. The log has its chain of hashes instead. Reads and computes only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+
+import apsw
+import msgspec
+
+SUM_BYTES = 256
+_MASK = (1 << 8 * SUM_BYTES) - 1
+# The log is chained, and the seal is signed; SQLite's own tables hold nothing that is read.
+_OTHERWISE = frozenset(("events", "seal", "seals"))
+_encode = msgspec.json.Encoder().encode
+
+Cells = Sequence[object]
+
+
+class RowSum(msgspec.Struct, frozen=True):
+    """How many rows, and the sum of their hashes."""
+
+    rows: int = 0
+    total: int = 0
+
+    def plus(self, rows: int, total: int) -> RowSum:
+        """Give the sum with `rows` more of `total`; negative ones take away."""
+        return RowSum(self.rows + rows, (self.total + total) & _MASK)
+
+    @property
+    def blob(self) -> bytes:
+        """The sum as it is stored."""
+        return self.total.to_bytes(SUM_BYTES, "little")
+
+
+class Seal(msgspec.Struct, frozen=True):
+    """The signed statement: how long the log is, its newest hash, and what the tables hold."""
+
+    size: int
+    head: bytes
+    state: bytes
+    key_id: str
+    signature: bytes
+
+    @property
+    def message(self) -> bytes:
+        """What the signature covers."""
+        return f"whet-seal/1\n{self.size}\n{self.head.hex()}\n{self.state.hex()}".encode()
+
+
+def row_digest(table: str, cells: Cells) -> bytes:
+    """Give the hash of one row with all its columns."""
+    return hashlib.sha256(_encode((table, *cells))).digest()
+
+
+def spread(digest: bytes) -> int:
+    """Give a row's hash as a number to add."""
+    return int.from_bytes(hashlib.shake_256(digest).digest(SUM_BYTES), "little")
+
+
+def is_sealed(table: str) -> bool:
+    """Whether a table has a sum."""
+    return table not in _OTHERWISE and not table.startswith("sqlite_")
+
+
+def tables(db: apsw.Connection) -> list[str]:
+    """Give the names of all tables that have a sum."""
+    names = (str(row[0]) for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'"))
+    return sorted(name for name in names if is_sealed(name))
+
+
+def added_up(db: apsw.Connection, table: str) -> RowSum:
+    """Add a table up, row by row."""
+    count = total = 0
+    quoted = table.replace('"', '""')
+    for cells in db.execute(f'SELECT * FROM "{quoted}"'):
+        count += 1
+        total += spread(row_digest(table, cells))
+    return RowSum(count, total & _MASK)
+
+
+def stored_sums(db: apsw.Connection) -> dict[str, RowSum]:
+    """Give the sums that were last written."""
+    found = db.execute("SELECT name, rows, sum FROM seals")
+    return {name: RowSum(rows, int.from_bytes(total, "little")) for name, rows, total in found}
+
+
+def stored_seal(db: apsw.Connection) -> Seal | None:
+    """Give the signed statement; None where nothing was ever sealed."""
+    row = db.execute("SELECT size, head, state, key_id, signature FROM seal").fetchone()
+    return Seal(*row) if row else None
+
+
+def state_of(pieces: Mapping[str, bytes]) -> bytes:
+    """Give one hash for all tables of what `piece` gives for each."""
+    return hashlib.sha256(b"".join(pieces[name] for name in sorted(pieces))).digest()
+
+
+def piece(table: str, total: RowSum) -> bytes:
+    """Give a table's part of the state."""
+    return hashlib.sha256(_encode((table, total.rows)) + total.blob).digest()
+
+
+def differing(db: apsw.Connection, names: Iterable[str], sums: Mapping[str, RowSum]) -> list[str]:
+    """Give those of the tables whose rows do not add up to what was last written."""
+    return [name for name in names if added_up(db, name) != sums.get(name, RowSum())]

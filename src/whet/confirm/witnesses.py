@@ -1,0 +1,90 @@
+"""Who else keeps the signed checkpoints: files on another disk, webhooks of another machine.
+
+What a witness has can't be taken back by whoever has the database: a start compares the files, an auditor
+compares the rest (`whet confirm audit verify --checkpoint`). A witness that is away is told later, as long as
+the service runs; it gets the newest checkpoint, which stands for those before it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx2
+import msgspec
+
+from whet.confirm.watermark import last_mark
+from whet.contract.errors import ConfigError
+
+_TIMEOUT_S = 10.0
+_logger = logging.getLogger("whet.confirm.witnesses")
+
+
+class Witnesses(msgspec.Struct, frozen=True):
+    """Files that checkpoints are appended to, and addresses that they are posted to."""
+
+    files: tuple[Path, ...] = ()
+    urls: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, given: Sequence[str]) -> Witnesses:
+        """Read them as they stand on the command line. Raises ConfigError."""
+        urls = tuple(one for one in given if one.startswith(("http://", "https://")))
+        others = [one for one in given if one not in urls]
+        if odd := [one for one in others if "://" in one]:
+            raise ConfigError(f"{odd[0]} is no witness", hint="a file, or an http or https address")
+        return cls(tuple(Path(one) for one in others), urls)
+
+
+def append(path: Path, lines: bytes) -> bool:
+    """Append checkpoints to a file of mode 0600; False, and a line in the log, where that failed."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with open(handle, "wb") as file:
+            file.write(lines)
+    except OSError as error:
+        _logger.warning("can't write %s: %s", path, error.strerror)
+        return False
+    return True
+
+
+class CheckpointFile:
+    """One file of checkpoints; `size` is how far it goes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        mark = last_mark(path)
+        self.size: int = mark.size if mark else 0
+
+    def add(self, rows: Sequence[dict[str, object]]) -> None:
+        """Append those checkpoints that it does not have."""
+        new = [row for row in rows if int(str(row["size"])) > self.size]
+        if new and append(self.path, b"".join(msgspec.json.encode(row) + b"\n" for row in new)):
+            self.size = int(str(new[-1]["size"]))
+
+
+class RemoteWitnesses:
+    """Posts the newest checkpoint, again with the next look where one was not there."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self._told = dict.fromkeys(urls, 0)
+
+    async def tell(self, row: dict[str, object]) -> None:
+        """Post it to all that do not have it yet."""
+        size = int(str(row["size"]))
+        behind = [url for url, told in self._told.items() if told < size]
+        if not behind:
+            return
+        async with httpx2.AsyncClient(timeout=_TIMEOUT_S, trust_env=False) as client:
+            for url in behind:
+                try:
+                    answer = await client.post(url, json={"type": "confirmation.checkpoint", "data": row})
+                except httpx2.HTTPError as error:
+                    _logger.warning("witness %s is away: %s", url, error)
+                    continue
+                if answer.is_success:
+                    self._told[url] = size
+                else:
+                    _logger.warning("witness %s answered %d", url, answer.status_code)

@@ -1,0 +1,135 @@
+"""What can be read in two ways is refused, and what looks like a way round does not lead round."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.confirm.running import SUBMIT, Running, answered
+from whet.confirm.names import is_same_person
+from whet.contract.errors import ConfigError
+
+HEAD = "Host: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n"
+AMBIGUOUS = [
+    "GET /health HTTP/1.1\r\nHost: evil.example\r\n" + HEAD,
+    "GET /health HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n" + HEAD,
+    "GET http://evil.example/health HTTP/1.1\r\n" + HEAD,
+    "GET http://evil.example:{port}/health HTTP/1.1\r\n" + HEAD,
+    "GET http://evil.example@127.0.0.1:{port}/health HTTP/1.1\r\n" + HEAD,
+    "GET http://127.0.0.1:{port}/health HTTP/1.1\r\nConnection: close\r\n\r\n",
+    "GET /health\r\n\r\n",
+    "POST /confirm HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n" + HEAD + "abcd",
+]
+
+
+@pytest.mark.parametrize("text", AMBIGUOUS)
+def test_a_head_that_can_be_read_in_two_ways_is_400(tmp_path: Path, text: str) -> None:
+    with Running(tmp_path) as server:
+        raw = server.raw(text.format(port=server.port).encode())
+        assert raw.count(b"HTTP/1.1 4") == 1 and answered(raw)[0] == 400
+
+
+def test_an_absolute_address_of_this_service_is_answered(tmp_path: Path) -> None:
+    with Running(tmp_path) as server:
+        raw = server.raw(
+            ("GET http://127.0.0.1:{port}/health HTTP/1.1\r\n" + HEAD).format(port=server.port).encode()
+        )
+        assert answered(raw)[0] == 200
+
+
+@pytest.mark.parametrize("name", ["Agent", "AGENT", "agenT"])
+def test_a_name_spelled_differently_is_the_same_person(tmp_path: Path, name: str) -> None:
+    with Running(tmp_path) as server:
+        agent = server.client("submit", "agent")
+        made = agent.post("/confirm", json=SUBMIT).json()
+        with pytest.raises(ConfigError, match="one person with two names"):
+            server.token("approve", name)
+        # A token of an older version, made when that was not refused.
+        server.token("approve", "alice")
+        server.service.database.write_now(
+            lambda db: db.execute("UPDATE tokens SET name = ? WHERE name = 'alice'", (name,))
+        )
+        other = server.client("approve", "carol")
+        secret = server.token("approve", "bob")
+        server.service.database.write_now(
+            lambda db: db.execute("UPDATE tokens SET name = ? WHERE name = 'bob'", (name,))
+        )
+        answer = other.post(f"/confirm/{made['id']}/approve", headers={"authorization": f"Bearer {secret}"})
+        assert answer.status_code == 403 and answer.json()["reason"] == "own_request"
+
+
+def test_names_that_look_alike_are_told_apart_as_actions_are() -> None:
+    assert is_same_person("\uff41gent", "agent") and is_same_person("ag\u200bent", "Agent")
+    assert not is_same_person("agent1", "agent")
+
+
+def test_one_person_with_two_spellings_is_no_quorum_of_two(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[[rules]]\naction = "deploy"\neffect = "ask"\nquorum = 2\n')
+    with Running(tmp_path, policy=policy) as server:
+        agent, first = server.client("submit", "agent"), server.client("approve", "alice")
+        made = agent.post("/confirm", json=SUBMIT).json()
+        secret = server.token("approve", "bob")
+        server.service.database.write_now(
+            lambda db: db.execute("UPDATE tokens SET name = 'Alice' WHERE name = 'bob'")
+        )
+        assert first.post(f"/confirm/{made['id']}/approve").status_code == 202
+        again = first.post(f"/confirm/{made['id']}/approve", headers={"authorization": f"Bearer {secret}"})
+        assert again.status_code == 202 and again.json()["status"] == "pending"
+
+
+def test_a_whitelisted_pass_is_recorded_as_one(tmp_path: Path) -> None:
+    with Running(tmp_path) as server:
+        agent, admin = server.client("submit", "agent"), server.client("admin", "root")
+        admin.post("/whitelist", json={"action": "deploy", "principal": "agent", "seconds": 60})
+        made = agent.post("/confirm", json=SUBMIT).json()
+        assert made["status"] == "auto_approved" and made["message"] == "whitelist entry 1 lets it pass"
+        record = agent.get(f"/confirm/{made['id']}").json()
+        assert record["resolved_by"] == "whitelist:1" and "no rule matches" not in json.dumps(record)
+
+
+@pytest.mark.parametrize(
+    "more", ["quorum = 2", "second_factor = true", 'approvers = ["bob"]', "web_only = true"]
+)
+def test_the_whitelist_does_not_stand_for_several_people(tmp_path: Path, more: str) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f'[[rules]]\naction = "deploy"\neffect = "ask"\n{more}\n')
+    with Running(tmp_path, policy=policy) as server:
+        agent, admin = server.client("submit", "agent"), server.client("admin", "root")
+        admin.post("/whitelist", json={"action": "deploy", "principal": "*", "seconds": 60})
+        assert agent.post("/confirm", json=SUBMIT).json()["status"] == "pending"
+
+
+def test_a_large_submission_holds_nobody_up(tmp_path: Path) -> None:
+    large = {**SUBMIT, "details": {"rows": [{"n": number, "x": number / 7} for number in range(30_000)]}}
+    body = json.dumps(large, separators=(",", ":")).encode()
+    assert 900_000 < len(body) < 1_048_576
+    with Running(tmp_path, rate=1000) as server:
+        agent, other = server.client("submit", "agent"), server.client()
+        done, slowest = threading.Event(), 0.0
+
+        def post() -> float:
+            began = time.perf_counter()
+            answer = agent.post("/confirm", content=body, headers={"idempotency-key": "k"})
+            assert answer.status_code == 202
+            return time.perf_counter() - began
+
+        def submit() -> None:
+            for _ in range(3):
+                post()
+            done.set()
+
+        alone_s = max(post(), post())
+        thread = threading.Thread(target=submit)
+        thread.start()
+        while not done.is_set():
+            began = time.perf_counter()
+            assert other.get("/health").status_code == 200
+            slowest = max(slowest, time.perf_counter() - began)
+        thread.join()
+    # On a busy machine everything takes longer; who waited for the reading would wait for nearly all of it.
+    assert slowest < max(0.15, alone_s / 2)
