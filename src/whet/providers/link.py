@@ -24,7 +24,8 @@ from whet.contract.errors import AuthRejected, ProviderError, QuotaExhausted, Ra
 from whet.contract.events import ReasoningDelta, Retry, StreamRestarted, TextDelta
 from whet.contract.messages import Message
 from whet.contract.protocols import ModelInfo, ModelReply, StreamItem
-from whet.providers.http import Http, HttpAnswer
+from whet.http1.client import Answer
+from whet.providers.http import Http
 from whet.providers.sse import SseEvent, SseParser
 from whet.providers.wire import Decoder, Deltas, RequestOptions, WireCache, WireCodec
 
@@ -189,7 +190,7 @@ class ServerLink:
         try:
             headers = wiring.codec.headers(key.value)
             async with wiring.http.post(self.info, wiring.codec.path, headers, body) as answer:
-                request_id = answer.request_id
+                request_id = answer.headers.get("x-request-id") or answer.headers.get("request-id") or ""
                 async with aclosing(self._deltas(answer, decoder)) as deltas:
                     async for delta in deltas:
                         yield delta
@@ -202,10 +203,11 @@ class ServerLink:
         yield msgspec.structs.replace(reply, request_id=request_id) if request_id else reply
 
     async def _deltas(
-        self, answer: HttpAnswer, decoder: Decoder
+        self, answer: Answer, decoder: Decoder
     ) -> AsyncGenerator[TextDelta | ReasoningDelta, None]:
         info = self.info
-        if answer.content_type == "application/json":
+        content_type = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if content_type == "application/json":
             for delta in await _whole(info, answer, decoder):
                 yield delta
             return
@@ -222,7 +224,7 @@ class ServerLink:
         for delta in _decode(info, parser.finish(), decoder):
             yield delta
         if not decoder.is_done:
-            kind = answer.content_type or "no content type"
+            kind = content_type or "no content type"
             raise _cut(info, b"" if parser.has_events else first, kind)
 
 
@@ -237,7 +239,7 @@ def _decode(info: ModelInfo, events: list[SseEvent], decoder: Decoder) -> Deltas
     return deltas
 
 
-async def _whole(info: ModelInfo, answer: HttpAnswer, decoder: Decoder) -> Deltas:
+async def _whole(info: ModelInfo, answer: Answer, decoder: Decoder) -> Deltas:
     """Take an answer that was not streamed, or an error object sent with status 200."""
     body = await answer.read(64 * 1024 * 1024)
     deltas = decoder.feed(body)
