@@ -18,6 +18,7 @@ import msgspec
 from whet.http1.address import Address, address_of, head_of
 from whet.http1.connection import READ_BYTES, Connection
 from whet.http1.dial import dial
+from whet.http1.failure import HttpFailed
 from whet.http1.response import ResponseReader
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class HttpClient:
         self._busy: set[Connection] = set()
         self._buffer = memoryview(bytearray(READ_BYTES))
         most = limits.most_connections
-        self._room = asyncio.Semaphore(most) if most else contextlib.nullcontext()
+        self._room = asyncio.Semaphore(most) if most else None
 
     @contextlib.asynccontextmanager
     async def exchange(self, request: Request) -> AsyncGenerator[Answer, None]:
@@ -111,23 +112,20 @@ class HttpClient:
             address = msgspec.structs.replace(
                 address, authority=request.host, server_name=request.server_name or address.server_name
             )
-        async with self._room:
+        silence_s = request.silence_s or self._limits.silence_s
+        async with self._turn(silence_s):
             proxy = self._proxy(address)
+            head = self._head(request, address, proxy)
             connection = self._kept(address) or await self._dial(address, proxy, request)
             self._busy.add(connection)
             try:
-                head = self._head(request, address, proxy)
-                response = await connection.send(
-                    head, request.body, request.silence_s or self._limits.silence_s
-                )
-                yield Answer(connection, response)
+                yield Answer(connection, await connection.send(head, request.body, silence_s))
             finally:
                 self._busy.discard(connection)
-                if not connection.finish():
-                    connection.abort()
-                    await asyncio.sleep(0)  # its end is told in the next pass of the loop
-                else:
+                if connection.finish():
                     self._keep(address, connection)
+                else:
+                    await asyncio.sleep(0)  # its end is told in the next pass of the loop
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -135,6 +133,22 @@ class HttpClient:
             connection.abort()
         self._idle.clear()
         await asyncio.sleep(0)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, limit_s: float) -> AsyncGenerator[None, None]:
+        """Wait until there may be one more connection. Raises HttpFailed."""
+        if self._room is None:
+            yield
+            return
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._room.acquire()
+        except TimeoutError as error:
+            raise HttpFailed("wait", "too many requests at once", is_timeout=True) from error
+        try:
+            yield
+        finally:
+            self._room.release()
 
     def _address(self, url: str) -> Address:
         found = self._addresses.get(url)

@@ -134,9 +134,11 @@ class Connection(asyncio.BufferedProtocol):
                 timer.cancel()
         self._timer = self._pacer = None
         transport = self._transport
+        if response is not None:
+            response.close()
         if response is None or transport is None:
+            self.abort()
             return False
-        response.close()
         if not (response.is_whole and response.can_follow) or transport.get_write_buffer_size():
             self.abort()
             return False
