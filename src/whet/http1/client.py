@@ -97,6 +97,7 @@ class HttpClient:
         self._proxies: dict[tuple[str, str], Proxy | None] = {}
         self._idle: dict[_Key, list[Connection]] = {}
         self._busy: set[Connection] = set()
+        self._closings = 0
         self._buffer = memoryview(bytearray(READ_BYTES))
         most = limits.most_connections
         self._room = asyncio.Semaphore(most) if most else None
@@ -115,20 +116,22 @@ class HttpClient:
         silence_s = request.silence_s or self._limits.silence_s
         async with self._turn(silence_s):
             proxy = self._proxy(address)
-            head = self._head(request, address, proxy)
+            head, closings = self._head(request, address, proxy), self._closings
             connection = self._kept(address) or await self._dial(address, proxy, request)
             self._busy.add(connection)
             try:
                 yield Answer(connection, await connection.send(head, request.body, silence_s))
             finally:
                 self._busy.discard(connection)
-                if connection.finish():
+                if connection.finish() and closings == self._closings:
                     self._keep(address, connection)
                 else:
+                    connection.abort()
                     await asyncio.sleep(0)  # its end is told in the next pass of the loop
 
     async def aclose(self) -> None:
-        """Close every connection."""
+        """Close every connection; the next request opens a new one."""
+        self._closings += 1
         for connection in [*self._busy, *(kept for all_ in self._idle.values() for kept in all_)]:
             connection.abort()
         self._idle.clear()

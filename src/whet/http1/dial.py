@@ -1,24 +1,25 @@
 """Opens connections: directly or through a proxy, in the clear or with TLS.
 
-The name is looked up and the addresses tried side by side by asyncio. Each stage has the whole time limit.
+Each stage (connecting with TLS, the proxy's part, TLS behind it) has the whole time limit.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from whet.http1.address import Address
 from whet.http1.connection import Connection
 from whet.http1.failure import HttpFailed, Stage
+from whet.http1.sockets import connected
 
 if TYPE_CHECKING:
     from whet.http1.proxy import Proxy
 
-_NEXT_ADDRESS_S = 0.25
 T = TypeVar("T")
+P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 async def dial(
@@ -29,44 +30,24 @@ async def dial(
     limit_s: float,
 ) -> None:
     """Connect, as far as `connection` can send its request. Raises HttpFailed, with its cause."""
-    loop = asyncio.get_running_loop()
     if proxy is None or proxy.carries(address):
-        host, port = (address.host, address.port) if proxy is None else (proxy.host, proxy.port)
-        is_secure = address.is_secure if proxy is None else proxy.scheme == "https"
-        name = address.server_name if proxy is None else proxy.host
-        await _in_time(
-            loop.create_connection(
-                lambda: connection,
-                host,
-                port,
-                ssl=_context(is_secure, trust),
-                server_hostname=name if is_secure else None,
-                happy_eyeballs_delay=_NEXT_ADDRESS_S,
-            ),
-            limit_s,
-        )
+        if proxy is None:
+            place, name = (address.host, address.port), address.server_name if address.is_secure else ""
+        else:
+            place, name = (proxy.host, proxy.port), proxy.host if proxy.scheme == "https" else ""
+        await _in_time(_open(lambda: connection, place, name, trust), limit_s)
         return
     from whet.http1.proxy import Handshake  # noqa: PLC0415 most have no proxy
 
-    is_secure = proxy.scheme == "https"
-    transport, way = await _in_time(
-        loop.create_connection(
-            Handshake,
-            proxy.host,
-            proxy.port,
-            ssl=_context(is_secure, trust),
-            server_hostname=proxy.host if is_secure else None,
-            happy_eyeballs_delay=_NEXT_ADDRESS_S,
-        ),
-        limit_s,
-    )
+    name = proxy.host if proxy.scheme == "https" else ""
+    transport, way = await _in_time(_open(Handshake, (proxy.host, proxy.port), name, trust), limit_s)
+    loop = asyncio.get_running_loop()
     try:
         opened = await _in_time(way.open(proxy, address), limit_s, "proxy")
         if address.is_secure:
-            context = _context(True, trust)
-            assert context is not None
             opened = await _in_time(
-                loop.start_tls(opened, connection, context, server_hostname=address.server_name), limit_s
+                loop.start_tls(opened, connection, _context(trust), server_hostname=address.server_name),
+                limit_s,
             )
         else:
             opened.set_protocol(connection)
@@ -79,9 +60,17 @@ async def dial(
     connection.connection_made(opened)
 
 
-def _context(is_secure: bool, trust: ssl.SSLContext | None) -> ssl.SSLContext | None:
-    if not is_secure:
-        return None
+async def _open(
+    make: Callable[[], P], place: tuple[str, int], server_name: str, trust: ssl.SSLContext | None
+) -> tuple[asyncio.Transport, P]:
+    """Connect, with TLS where there is a name that the certificate must have."""
+    context = _context(trust) if server_name else None
+    return await asyncio.get_running_loop().create_connection(
+        make, sock=await connected(*place), ssl=context, server_hostname=server_name or None
+    )
+
+
+def _context(trust: ssl.SSLContext | None) -> ssl.SSLContext:
     # A context without any certificate refuses every server.
     return trust or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 

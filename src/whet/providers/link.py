@@ -20,7 +20,7 @@ from contextlib import aclosing, suppress
 
 import msgspec
 
-from whet.contract.errors import AuthRejected, ProviderError, QuotaExhausted, RateLimited
+from whet.contract.errors import AuthRejected, ProviderError, QuotaExhausted, RateLimited, WireError
 from whet.contract.events import ReasoningDelta, Retry, StreamRestarted, TextDelta
 from whet.contract.messages import Message
 from whet.contract.protocols import ModelInfo, ModelReply, StreamItem
@@ -30,6 +30,7 @@ from whet.providers.sse import SseEvent, SseParser
 from whet.providers.wire import Decoder, Deltas, RequestOptions, WireCache, WireCodec
 
 _DRAIN_S = 0.25
+_MOST_ANSWER_BYTES = 256 * 1024 * 1024
 _REJECTED_REST_S = 3600.0
 _QUOTA_REST_S = 1800.0
 _LIMITED_REST_S = 30.0
@@ -212,10 +213,12 @@ class ServerLink:
                 yield delta
             return
         parser = SseParser()
-        first = b""
+        first, size = b"", 0
         chunks = answer.chunks()
         async for chunk in chunks:
-            first = first or chunk
+            first, size = first or chunk, size + len(chunk)
+            if size > _MOST_ANSWER_BYTES:
+                raise WireError("the answer has no end", provider=info.provider, model=info.model)
             for delta in _decode(info, parser.feed(chunk), decoder):
                 yield delta
             if decoder.is_ended:
