@@ -25,6 +25,7 @@ from benchmarks import (
     review,
     startup,
     store,
+    streaming,
     waiting,
     warm,
 )
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "reading-path": reading_path.run,
     "prompt": prompt.run,
     "overhead": overhead.run,
+    "streaming": streaming.run,
     "growth": growth.run,
     "store": store.run,
     "search": store.run_search,

@@ -1,8 +1,8 @@
 """One client against the paced server: CPU of each call, as JSON.
 
-Run as: python -m benchmarks.loops.paced_client CLIENT BASE_URL MODEL CALLS, CLIENT one of `whet` (a whole turn:
-gate, store with fsync, events), `client` (Whet's HTTP client alone), `http.client` (the standard library, which
-blocks: the floor) and `httpx2`. The last three read the events' JSON and do nothing with it.
+Run as: python -m benchmarks.loops.paced_client CLIENT BASE_URL MODEL CALLS, CLIENT one of `whet` (a whole
+turn: gate, store with fsync, events), `client` (Whet's HTTP client alone), `http.client` (the standard library,
+which blocks: the floor) and `httpx2`. The last three read the events' JSON and do nothing with it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _HEADERS = {"content-type": "application/json", "accept": "*/*", "user-agent": "
 
 
 def _body(model: str) -> bytes:
-    return json.dumps({"model": model, "stream": True, "messages": [{"role": "user", "content": "go"}]}).encode()
+    return json.dumps(
+        {"model": model, "stream": True, "messages": [{"role": "user", "content": "go"}]}
+    ).encode()
 
 
 def _read(line: bytes) -> None:

@@ -1,8 +1,8 @@
 """A model server that sends its answers as real ones come: in pieces, some time apart; with TLS where a
 certificate is named. Speaks Chat Completions.
 
-Run as: python -m benchmarks.loops.paced_server [CERTIFICATE]; prints its base URL. The model's name says what is
-sent: `paced-PIECES-GAP_MS-STEPS`, of which every answer but the last calls the tool `noop`.
+Run as: python -m benchmarks.loops.paced_server [CERTIFICATE]; prints its base URL. The model's name says what
+is sent: `paced-PIECES-GAP_MS-STEPS`, of which every answer but the last calls the tool `noop`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ _MODELS = json.dumps({"object": "list", "data": [{"id": "paced", "object": "mode
 
 def _event(delta: dict[str, object], finish: str | None = None) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    value = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "paced", "choices": [choice]}
+    value = {
+        "id": "c1",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "paced",
+        "choices": [choice],
+    }
     return b"data: " + json.dumps(value, separators=(",", ":")).encode() + b"\n\n"
 
 
@@ -28,7 +34,12 @@ def pieces(count: int, calls: bool) -> list[bytes]:
     events = [_event({"role": "assistant", "content": ""})]
     events += [_event({"content": f" word{number}"}) for number in range(max(count - 3, 1))]
     if calls:
-        call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "noop", "arguments": "{}"}}
+        call = {
+            "index": 0,
+            "id": "call_1",
+            "type": "function",
+            "function": {"name": "noop", "arguments": "{}"},
+        }
         events.append(_event({"tool_calls": [call]}))
     events.append(_event({}, "tool_calls" if calls else "stop"))
     usage = b'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":9,"total_tokens":18}}\n\n'

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whet.http1.address import Address, address_of, head_of
-from whet.http1.connection import READ_BYTES, Connection
+from whet.http1.connection import READ_BYTES, HttpConnection
 from whet.http1.dial import dial
 from whet.http1.failure import HttpFailed
 from whet.http1.response import ResponseReader
@@ -56,7 +56,7 @@ class Request(msgspec.Struct, frozen=True):
 class Answer:
     """An answer whose body is still on its way; `headers` by their names in lower case."""
 
-    def __init__(self, connection: Connection, response: ResponseReader) -> None:
+    def __init__(self, connection: HttpConnection, response: ResponseReader) -> None:
         self.status: int = response.status
         self.headers: dict[str, str] = response.headers
         self._connection = connection
@@ -95,8 +95,8 @@ class HttpClient:
         self._trust = trust
         self._addresses: dict[str, Address] = {}
         self._proxies: dict[tuple[str, str], Proxy | None] = {}
-        self._idle: dict[_Key, list[Connection]] = {}
-        self._busy: set[Connection] = set()
+        self._idle: dict[_Key, list[HttpConnection]] = {}
+        self._busy: set[HttpConnection] = set()
         self._closings = 0
         self._buffer = memoryview(bytearray(READ_BYTES))
         most = limits.most_connections
@@ -114,7 +114,7 @@ class HttpClient:
                 address, authority=request.host, server_name=request.server_name or address.server_name
             )
         silence_s = request.silence_s or self._limits.silence_s
-        async with self._turn(silence_s):
+        async with contextlib.nullcontext() if self._room is None else _turn(self._room, silence_s):
             proxy = self._proxy(address)
             head, closings = self._head(request, address, proxy), self._closings
             connection = self._kept(address) or await self._dial(address, proxy, request)
@@ -136,22 +136,6 @@ class HttpClient:
             connection.abort()
         self._idle.clear()
         await asyncio.sleep(0)
-
-    @contextlib.asynccontextmanager
-    async def _turn(self, limit_s: float) -> AsyncGenerator[None, None]:
-        """Wait until there may be one more connection. Raises HttpFailed."""
-        if self._room is None:
-            yield
-            return
-        try:
-            async with asyncio.timeout(limit_s):
-                await self._room.acquire()
-        except TimeoutError as error:
-            raise HttpFailed("wait", "too many requests at once", is_timeout=True) from error
-        try:
-            yield
-        finally:
-            self._room.release()
 
     def _address(self, url: str) -> Address:
         found = self._addresses.get(url)
@@ -184,16 +168,16 @@ class HttpClient:
                 headers["proxy-authorization"] = proxy.basic
         return head_of(request.method, target, headers, request.body)
 
-    async def _dial(self, address: Address, proxy: Proxy | None, request: Request) -> Connection:
+    async def _dial(self, address: Address, proxy: Proxy | None, request: Request) -> HttpConnection:
         if self._trust is None and (address.is_secure or (proxy is not None and proxy.scheme == "https")):
             from whet.http1.trust import trusted  # noqa: PLC0415 a server in the clear needs none of it
 
             self._trust: ssl.SSLContext | None = trusted()
-        connection = Connection(asyncio.get_running_loop(), self._buffer)
+        connection = HttpConnection(asyncio.get_running_loop(), self._buffer)
         await dial(connection, address, proxy, self._trust, request.connect_s or self._limits.connect_s)
         return connection
 
-    def _kept(self, address: Address) -> Connection | None:
+    def _kept(self, address: Address) -> HttpConnection | None:
         """Give a connection that was used before, the youngest; those that can't be used are closed."""
         kept = self._idle.get(_key(address))
         oldest_s = asyncio.get_running_loop().time() - self._limits.idle_s
@@ -204,12 +188,26 @@ class HttpClient:
             connection.abort()
         return None
 
-    def _keep(self, address: Address, connection: Connection) -> None:
+    def _keep(self, address: Address, connection: HttpConnection) -> None:
         kept = self._idle.setdefault(_key(address), [])
         kept.append(connection)
         oldest_s = connection.idle_since_s - self._limits.idle_s
         while kept[0].idle_since_s < oldest_s or sum(map(len, self._idle.values())) > self._limits.most_idle:
             kept.pop(0).abort()
+
+
+@contextlib.asynccontextmanager
+async def _turn(room: asyncio.Semaphore, limit_s: float) -> AsyncGenerator[None, None]:
+    """Wait until there may be one more connection. Raises HttpFailed."""
+    try:
+        async with asyncio.timeout(limit_s):
+            await room.acquire()
+    except TimeoutError as error:
+        raise HttpFailed("wait", "too many requests at once", is_timeout=True) from error
+    try:
+        yield
+    finally:
+        room.release()
 
 
 def _key(address: Address) -> _Key:

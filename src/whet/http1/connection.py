@@ -22,7 +22,7 @@ _SMALL_BYTES = 8 * 1024
 _QUICK_PIECES = 4
 
 
-class Connection(asyncio.BufferedProtocol):
+class HttpConnection(asyncio.BufferedProtocol):
     """A connection, made by `Dialer`. `idle_since_s`: the loop's time at which it was last let go."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, buffer: memoryview) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from whet.http1.address import Address
-from whet.http1.connection import Connection
+from whet.http1.connection import HttpConnection
 from whet.http1.failure import HttpFailed, Stage
 from whet.http1.sockets import connected
 
@@ -23,7 +23,7 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 async def dial(
-    connection: Connection,
+    connection: HttpConnection,
     address: Address,
     proxy: Proxy | None,
     trust: ssl.SSLContext | None,

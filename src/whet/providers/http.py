@@ -41,13 +41,11 @@ class Http:
         self._timeout_s = timeout_s
         self._client = HttpClient(Limits(connect_s=CONNECT_TIMEOUT_S, silence_s=timeout_s))
 
-    @contextlib.asynccontextmanager
-    async def post(
+    def post(
         self, info: ModelInfo, path: str, headers: Mapping[str, str], body: bytes
-    ) -> AsyncGenerator[Answer, None]:
+    ) -> contextlib.AbstractAsyncContextManager[Answer]:
         """Send a JSON body; give the 2xx answer. Raises ProviderError, also while its body is read."""
-        async with self._exchange(info, "POST", self.base_url + path, headers, body) as answer:
-            yield answer
+        return self._exchange(info, "POST", self.base_url + path, headers, body)
 
     async def get(
         self, info: ModelInfo, url: str, headers: Mapping[str, str], *, body: bytes | None = None
