@@ -1,8 +1,8 @@
 """One client against the paced server: CPU of each call, as JSON.
 
 Run as: python -m benchmarks.loops.paced_client CLIENT BASE_URL MODEL CALLS, CLIENT one of `whet` (a whole
-turn: gate, store with fsync, events), `client` (Whet's HTTP client alone), `http.client` (the standard library,
-which blocks: the floor) and `httpx2`. The last three read the events' JSON and do nothing with it.
+turn: gate, store with fsync, events), `client` (Whet's HTTP client alone), `http.client` (the standard
+library, which blocks: the floor) and `httpx2`. The last three read the events' JSON and do nothing with it.
 """
 
 from __future__ import annotations

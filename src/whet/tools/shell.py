@@ -13,6 +13,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,7 @@ def command_environment(
     return {**kept, **_QUIET, **({"TERM": "xterm-256color"} if pty else _DUMB)}
 
 
+@cache  # the names are the environment's own, and every command has the same ones
 def _looks_secret(name: str) -> bool:
     return name not in _NO_SECRETS and _SECRET_NAMES.search(name) is not None
 
