@@ -10,6 +10,7 @@ import os
 import resource
 import socket
 import struct
+import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -149,13 +150,14 @@ def survive(seeds: range, each: Callable[[HttpClient, int, int], Coroutine[Any, 
     before = len(os.listdir("/proc/self/fd"))
     asyncio.run(go())
     assert len(os.listdir("/proc/self/fd")) <= before
-    assert not [one for one in unheard if "http1" in str(one)], unheard
+    ours = [one for one in unheard if "http1" in "".join(traceback.format_exception(one.get("exception")))]
+    assert not ours, ours
     return server
 
 
 def test_hostile_answers_end_in_a_body_or_one_line():
     server = survive(range(300), fetch)
-    assert server.most_sent < 8_000_000  # the kernel's buffers, and what is read ahead
+    assert server.most_sent < 4_000_000  # the kernel's buffers, and what is read ahead
 
 
 def test_hostile_answers_end_a_model_call_in_one_line():

@@ -7,6 +7,7 @@ import contextlib
 import ipaddress
 import os
 import ssl
+import zlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -299,6 +300,35 @@ def test_so_many_connections_and_no_more():
 
     run(counted, ask, Limits(most_connections=2))
     assert most[0] == 2
+
+
+@pytest.mark.parametrize("kind", ["behind its end", "empty blocks"])
+def test_a_compression_that_goes_on_for_ever_is_stopped(kind: str):
+    packer = zlib.compressobj(wbits=-15)
+    first = packer.compress(b"text") + packer.flush(
+        zlib.Z_FINISH if kind == "behind its end" else zlib.Z_SYNC_FLUSH
+    )
+    more = b"x" * 50_000 if kind == "behind its end" else b"\x00\x00\x00\xff\xff" * 10_000
+    sent = [0]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-encoding: deflate\r\n\r\n" + first)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(more)
+                sent[0] += len(more)
+                await writer.drain()
+                await asyncio.sleep(0)
+
+    async def ask(client: HttpClient, url: str) -> None:
+        if kind == "behind its end":
+            assert await get(client, url) == b"text"
+        else:
+            assert (await failure(client, url)).stage == "body"
+
+    run(serve, ask)
+    assert sent[0] < 20_000_000
 
 
 # TLS and proxies.

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from whet.http1.failure import HttpFailed
 
 _MOST_AT_ONCE_BYTES = 256 * 1024
+_MOST_FOR_NOTHING_BYTES = 1024 * 1024
 
 
-async def inflated(coding: str, next_piece: Callable[[], Awaitable[bytes]]) -> AsyncIterator[bytes]:
-    """Give the body as it was, in bounded pieces; other codings come unchanged. Raises HttpFailed."""
+async def inflated(coding: str, next_piece: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[bytes, None]:
+    """Give the body as it was, in bounded pieces; other codings come unchanged. What follows the end of the
+    compressed text is left unread. Raises HttpFailed."""
     if coding not in ("gzip", "x-gzip", "deflate"):
         while piece := await next_piece():
             yield piece
         return
-    inflater, head = None, b""
+    inflater, head, unheard_bytes = None, b"", 0
     try:
         while piece := await next_piece():
             if inflater is None:
@@ -24,10 +26,16 @@ async def inflated(coding: str, next_piece: Callable[[], Awaitable[bytes]]) -> A
                 if len(head) < 2:  # the two bytes that tell, in pieces
                     continue
                 inflater, piece = zlib.decompressobj(_window_bits(head)), head
+            if inflater.eof:
+                return
+            unheard_bytes += len(piece)
             text = inflater.decompress(piece, _MOST_AT_ONCE_BYTES)
             while text:
+                unheard_bytes = 0
                 yield text
                 text = inflater.decompress(inflater.unconsumed_tail, _MOST_AT_ONCE_BYTES)
+            if unheard_bytes > _MOST_FOR_NOTHING_BYTES:
+                raise HttpFailed("body", "its compression has no content")
     except zlib.error as error:
         raise HttpFailed("body", "its compression is broken") from error
 
