@@ -17,7 +17,7 @@ import msgspec
 from whet.agent.interruption import TurnClock
 from whet.agent.session import Session
 from whet.contract.errors import StoreError, ToolError
-from whet.contract.events import Emit, EndReason, ToolFinished, ToolProgress, ToolStarted
+from whet.contract.events import Emit, EndReason, Event, ToolFinished, ToolProgress, ToolStarted
 from whet.contract.messages import Message, TextPart
 from whet.contract.protocols import Decision, GateCall
 from whet.contract.texts import NOT_JSON
@@ -26,6 +26,7 @@ from whet.store.transcript import OpenCall, TurnRecord
 
 log: logging.Logger = logging.getLogger("whet.dispatch")
 _REPEATS_ALLOWED = 3
+_AT_ONCE_S = 0.02
 
 INTERRUPTED = (
     "Interrupted: the program stopped while this call was running, so its outcome is unknown. "
@@ -128,27 +129,90 @@ async def _run_one(
     session: Session, turn: TurnRecord, item: PlannedCall, emit: Emit, clock: TurnClock
 ) -> None:
     call, question = item.open_call.call, item.question
+    begun: _Begun | None = None
     if isinstance(item, AnsweredCall):
         output, duration_s = item.output, 0.0
     else:
-        await session.log.call_started(turn, item.open_call, item.decided_by)
-        emit(ToolStarted(call.id, call.name, call.arguments))
+        begun = _Begun(session, turn, item, emit)
         began_s = session.clock.monotonic_s()
-        context = _context(session, turn, call.id, emit, clock)
-        output = await _run_tool(item.question.tool, item.question.arguments, context)
+        output = await _run_begun(begun, clock)
         duration_s = session.clock.monotonic_s() - began_s
     text = clip(output.text, question.tool.output_cap_chars if question else 2_000)
     content = (TextPart(text), *output.images) if output.images else text
     result = Message(
         role="tool", content=content, tool_call_id=call.id, tool_name=call.name, is_error=output.is_error
     )
-    await session.log.call_finished(turn, item.open_call, result, output=output, duration_s=duration_s)
+    is_unstored = begun is not None and not begun.is_stored
+    await session.log.call_finished(
+        turn,
+        item.open_call,
+        result,
+        output=output,
+        duration_s=duration_s,
+        decided_by=item.decided_by if is_unstored else "",
+    )
+    if begun is not None:
+        begun.tell()
     if question is not None and (item.decided_by == "service" or output.error_kind == "interrupted"):
         await session.gate.report(question, output, emit)
     # A command that failed says why at its end; everything else begins with what matters.
     preview = text[-400:] if output.error_kind == "exit" else text[:400]
     asked = call.arguments if isinstance(item, AnsweredCall) else ""
     emit(ToolFinished(call.id, call.name, duration_s, output.error_kind, output.exit_code, preview, asked))
+
+
+class _Begun:
+    """A call that runs: whether its start is on disk, and what is told of it only after that."""
+
+    def __init__(self, session: Session, turn: TurnRecord, item: RunnableCall, emit: Emit) -> None:
+        self.session, self.turn, self.item = session, turn, item
+        self.is_stored = False
+        self._is_told = False
+        self._emit = emit
+        self._held: list[Event] = []
+
+    async def store(self) -> None:
+        """Store the start and tell of it."""
+        await self.session.log.call_started(self.turn, self.item.open_call, self.item.decided_by)
+        self.is_stored = True
+        self.tell()
+
+    def tell(self) -> None:
+        """Emit the start, once, and what came meanwhile."""
+        if not self._is_told:
+            self._is_told = True
+            call = self.item.open_call.call
+            for event in (ToolStarted(call.id, call.name, call.arguments), *self._held):
+                self._emit(event)
+
+    def emit(self, event: Event) -> None:
+        """Emit what the call says, after its start."""
+        if self._is_told:
+            self._emit(event)
+        else:
+            self._held.append(event)
+
+
+async def _run_begun(begun: _Begun, clock: TurnClock) -> ToolOutput:
+    """Run a call. Its start is stored before, but for a call that may run again and that nobody was asked
+    about: after a crash that one is run again whether or not it had begun, so where it is over at once its
+    start is stored with its result, in one commit."""
+    item = begun.item
+    tool, arguments = item.question.tool, item.question.arguments
+    context = _context(begun.session, begun.turn, item.open_call.call.id, begun.emit, clock)
+    if not tool.repeatable or item.decided_by != "rule" or item.open_call.started:
+        await begun.store()
+        return await _run_tool(tool, arguments, context)
+    running = asyncio.create_task(_run_tool(tool, arguments, context))
+    try:
+        done, _ = await asyncio.wait({running}, timeout=_AT_ONCE_S)
+        if not done:
+            await begun.store()
+        return await running
+    except BaseException:
+        running.cancel()
+        await asyncio.wait({running})
+        raise
 
 
 async def _run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
