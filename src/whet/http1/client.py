@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from whet.config.secrets import proxy_for
 from whet.http1.address import Address, address_of, head_of
 from whet.http1.connection import READ_BYTES, HttpConnection
 from whet.http1.dial import dial
@@ -150,11 +151,15 @@ class HttpClient:
             return None
         key = (address.scheme, address.host)
         if key not in self._proxies:
-            from whet.http1.proxy import proxy_to  # noqa: PLC0415 most have no proxy
-
             if len(self._proxies) >= _MOST_ADDRESSES:
                 self._proxies.clear()
-            self._proxies[key] = proxy_to(*key)
+            named = proxy_for(*key)
+            if named:
+                from whet.http1.proxy import proxy_at  # noqa: PLC0415 most have no proxy
+
+                self._proxies[key] = proxy_at(named)
+            else:
+                self._proxies[key] = None
         return self._proxies[key]
 
     def _head(self, request: Request, address: Address, proxy: Proxy | None) -> bytes:

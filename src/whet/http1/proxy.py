@@ -12,7 +12,6 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from whet.config.secrets import proxy_for
 from whet.contract.errors import ConfigError
 from whet.http1.address import PORTS, Address, basic
 from whet.http1.failure import HttpFailed
@@ -50,11 +49,8 @@ class Proxy(msgspec.Struct, frozen=True):
         return not self.is_socks and not address.is_secure
 
 
-def proxy_to(scheme: str, host: str) -> Proxy | None:
-    """Give the environment's proxy for a server. Raises ConfigError for one that can't be used."""
-    named = proxy_for(scheme, host)
-    if not named:
-        return None
+def proxy_at(named: str) -> Proxy:
+    """Give the proxy of a URL. Raises ConfigError for one that can't be used."""
     try:
         parts = urlsplit(named)
         if parts.scheme not in ("http", "https", "socks5", "socks5h") or not parts.hostname:
