@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import ipaddress
 import os
+import socket
 import ssl
+import struct
 import zlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -250,6 +252,30 @@ def test_nothing_is_sent_twice():
     del serve
     run(cut, ask)
     assert len(heads) == 2
+
+
+def test_a_body_that_ends_with_the_connection_is_whole_unless_that_breaks():
+    has_half = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nhalf")
+        await writer.drain()
+        if b"break" in head:
+            await has_half.wait()
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.close()
+
+    async def ask(client: HttpClient, url: str) -> None:
+        assert await get(client, url) == b"half"
+        with pytest.raises(HttpFailed, match="reset"):
+            async with client.exchange(Request("GET", url + "break", {})) as answer:
+                async for piece in answer.chunks():
+                    assert piece == b"half"
+                    has_half.set()
+
+    run(serve, ask)
 
 
 def test_an_answer_before_the_request_was_taken_is_read():

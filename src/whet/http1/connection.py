@@ -226,14 +226,15 @@ class HttpConnection(asyncio.BufferedProtocol):
         response = self._response
         if response is None or self._failure is not None:
             return
-        try:
-            response.end()
-        except HttpFailed as failure:
-            if error is None:
+        if error is not None and not response.is_whole:
+            failure = HttpFailed("read", _reason(error))
+            failure.__cause__ = error
+            self._failure = failure
+        else:
+            try:
+                response.end()
+            except HttpFailed as failure:
                 self._failure = failure
-            else:
-                self._failure = HttpFailed("read", _reason(error))
-                self._failure.__cause__ = error
         self._wake()
 
     def _fail(self, failure: HttpFailed) -> None:
