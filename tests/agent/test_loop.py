@@ -521,7 +521,7 @@ def test_a_call_that_may_run_again_is_told_of_once_it_is_on_disk(tmp_path: Path,
                 if isinstance(event, ToolStarted | ToolProgress | ToolFinished):
                     sql = "SELECT started IS NOT NULL, finished IS NOT NULL FROM tool_calls"
                     row = r.database.read_now(lambda db: db.execute(sql).fetchall())[-1]
-                    told.append((type(event).__name__, *map(bool, row)))
+                    told.append((type(event).__name__, bool(row[0]), bool(row[1])))
                     release.set()
 
             end = await run_turn(r.session, Message(role="user", content="go"), emit)
