@@ -28,7 +28,7 @@ from whet.http1.response import ResponseReader
 from whet.providers.connect import connect_one
 
 SILENCE_S = 0.05
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 MOST_BODY_BYTES = 300_000
 AT_ONCE = 16
 

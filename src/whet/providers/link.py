@@ -30,6 +30,9 @@ from whet.providers.sse import SseEvent, SseParser
 from whet.providers.wire import Decoder, Deltas, RequestOptions, WireCache, WireCodec
 
 _DRAIN_S = 0.25
+# What a server may send: before its first event, between two, and altogether.
+_MOST_BEFORE_BYTES = 1024 * 1024
+_MOST_IN_EVENT_BYTES = 8 * 1024 * 1024
 _MOST_ANSWER_BYTES = 256 * 1024 * 1024
 _REJECTED_REST_S = 3600.0
 _QUOTA_REST_S = 1800.0
@@ -213,13 +216,18 @@ class ServerLink:
                 yield delta
             return
         parser = SseParser()
-        first, size = b"", 0
+        kind = content_type or "no content type"
+        first, size, unheard = b"", 0, 0
         chunks = answer.chunks()
         async for chunk in chunks:
+            events = parser.feed(chunk)
             first, size = first or chunk, size + len(chunk)
-            if size > _MOST_ANSWER_BYTES:
+            unheard = 0 if events else unheard + len(chunk)
+            if unheard > _MOST_BEFORE_BYTES and not parser.has_events:
+                raise _cut(info, first, kind)
+            if unheard > _MOST_IN_EVENT_BYTES or size > _MOST_ANSWER_BYTES:
                 raise WireError("the answer has no end", provider=info.provider, model=info.model)
-            for delta in _decode(info, parser.feed(chunk), decoder):
+            for delta in _decode(info, events, decoder):
                 yield delta
             if decoder.is_ended:
                 await _drain(chunks)
@@ -227,7 +235,6 @@ class ServerLink:
         for delta in _decode(info, parser.finish(), decoder):
             yield delta
         if not decoder.is_done:
-            kind = content_type or "no content type"
             raise _cut(info, b"" if parser.has_events else first, kind)
 
 
