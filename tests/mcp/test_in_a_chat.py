@@ -201,8 +201,9 @@ def test_a_changed_list_is_told_in_its_session_and_had_by_the_next_of_the_proces
 
 
 def test_no_server_outlives_a_killed_whet(
-    folder: Path, home: Path, server: PracticeServer, tmp_path: Path
+    folder: Path, home: Path, server: PracticeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("WHET_SANDBOX_MODE", "off")  # its journal is outside, and names its process by id
     journal = tmp_path / "journal"
     configure(home, "hangs", str(journal))
     server.install([ScriptedReply(tool_calls=(PracticeCall("mcp__odd__echo", "{}"),))])

@@ -225,8 +225,11 @@ def test_a_delegated_task_that_fails_says_so_and_the_parent_goes_on(
 
 @pytest.mark.parametrize("wire", ["chat_completions", "anthropic_messages", "responses"])
 def test_every_wire_format_does_the_same_work_and_goes_on_after_a_crash(
-    tmp_path: Path, server: PracticeServer, wire: str
+    tmp_path: Path, server: PracticeServer, wire: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv(
+        "WHET_SANDBOX_MODE", "off"
+    )  # its command kills the program, which a confined one can't
     program = Program(tmp_path, server, wire=wire)
     server.install(
         [

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from whet.app.schedule_watch import ScheduleWatch
     from whet.mcp.servers import Servers
     from whet.plugins.load import LoadedPlugins
+    from whet.sandbox.confinement import Confinement
     from whet.tools.registry import Registry
 
 
@@ -65,7 +66,7 @@ class App:
         self.database: StateDatabase = StateDatabase.open(home.database, self.clock)
         self.warmth: WarmStarts = WarmStarts(home, settings.warm, self.database, self.clock)
         self._dialer = Dialer(settings, secrets)
-        self.processes: SharedProcesses = SharedProcesses()
+        self.processes: SharedProcesses = SharedProcesses(confine=lambda: self.confinement)
         self.pool: ToolPool = ToolPool()
         self.todo_lists: TodoLists = TodoLists()
         self.learning: LearningServices = LearningServices(self.database, self.clock, home, settings)
@@ -81,7 +82,7 @@ class App:
         except WhetError:
             self._let_go()
             raise
-        self.mcp: Servers | None = parts.open_servers(home, settings, secrets, self.clock)
+        self.mcp: Servers | None = parts.open_servers(self, secrets)
         self.tools: Registry = parts.chosen(built_in, settings, self.plugins)
         self.learning.trust(self.tools.by_name.values())
         engines = [engine.offer for engine in self.plugins.engines.values()] if self.plugins else []
@@ -191,9 +192,18 @@ class App:
         if self.mcp is not None:
             await self.mcp.aclose()
         self.processes.close()
+        if "confinement" in self.__dict__:
+            self.confinement.close()
         self.pool.close()
         await self.models.aclose()
         self._let_go()
+
+    @cached_property
+    def confinement(self) -> Confinement:
+        """The jails that commands run in; made with the first one."""
+        from whet.app.confining import confine  # noqa: PLC0415 - 15 ms, and most turns run no command
+
+        return confine(self.home, self.settings.sandbox)
 
     def _let_go(self) -> None:
         if self.plugins is not None:

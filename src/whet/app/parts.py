@@ -13,7 +13,7 @@ from whet.app.models import Dialer
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock
 from whet.config.paths import Home
-from whet.config.schema import Settings
+from whet.config.schema import McpServerSettings, Settings
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.tools.declared import (
     ShellLimits,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from whet.app.plugin_sessions import PluginParts
     from whet.mcp.servers import Servers
     from whet.plugins.load import LoadedPlugins
+    from whet.sandbox.jail import Jail
     from whet.tools.learning import WarmRequest
 
 _REMOTE_PREFIX = "mcp__"
@@ -104,10 +105,17 @@ def chosen(registry: Registry, settings: Settings, plugins: LoadedPlugins | None
     return registry.select([*settings.tools.toolsets, *added], disabled)
 
 
-def open_servers(home: Home, settings: Settings, secrets: Mapping[str, str], clock: Clock) -> Servers | None:
+def open_servers(app: App, secrets: Mapping[str, str]) -> Servers | None:
     """Give the configured servers, none of them started; None where there are none. Raises ConfigError."""
+    settings = app.settings
     if not settings.mcp.servers:
         return None
+
+    def jail(server: McpServerSettings) -> Jail | None:
+        from whet.app.confining import server_jail  # noqa: PLC0415 - only where a server is started
+
+        return server_jail(app.confinement, app.workspace, server)
+
     # The way to servers, which most homes have none of.
     from whet.mcp.remote import RemoteParts  # noqa: PLC0415
     from whet.mcp.servers import Servers  # noqa: PLC0415
@@ -115,7 +123,7 @@ def open_servers(home: Home, settings: Settings, secrets: Mapping[str, str], clo
 
     return Servers(
         settings.mcp,
-        RemoteParts(home, secrets, clock, Guardian()),
+        RemoteParts(app.home, secrets, app.clock, Guardian(), jail=jail),
         cap_chars=settings.tools.output_cap_chars,
         without=remote_names(settings),
     )

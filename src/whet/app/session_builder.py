@@ -15,7 +15,7 @@ from whet.agent.session import Session, TurnLimits, TurnObserver
 from whet.app.contexts import EngineObserver
 from whet.app.models import SwitchableLink
 from whet.app.session_parts import SessionExtras, SessionStart, StoredPrefix
-from whet.app.warmth import OFF, Opening, WarmLabelObserver, WarmStartObserver
+from whet.app.warmth import OFF, SessionOpening, WarmLabelObserver, WarmStartObserver
 from whet.context.engine_runner import EngineRunner, no_scope
 from whet.context.prompt import volatile_note
 from whet.contract.origin import Origin
@@ -130,7 +130,7 @@ class SessionBuilder:
         if start is None or start.warm.name == OFF:
             return None
         models, session_id = self._app.models, stored.log.session.id
-        opening = Opening(
+        opening = SessionOpening(
             lambda prompt: models.answering(session_id).open(prompt, stored.specs, session_id),
             link.switch,
             stored.prompt,

@@ -13,7 +13,7 @@ import apsw
 import msgspec
 
 from whet.agent.session import Session
-from whet.app.warmth import AUTO, Opening, WarmStarts, WarmWish
+from whet.app.warmth import AUTO, SessionOpening, WarmStarts, WarmWish
 from whet.clock import iso
 from whet.config.redact import redact
 from whet.context.rows import list_tokens, text_tokens
@@ -36,7 +36,9 @@ class Chosen(msgspec.Struct, frozen=True):
     news: tuple[str, ...] = ()
 
 
-async def start(warmth: WarmStarts, session: Session, wanted: WarmWish, opening: Opening, text: str) -> None:
+async def start(
+    warmth: WarmStarts, session: Session, wanted: WarmWish, opening: SessionOpening, text: str
+) -> None:
     """Start a session with what fits its first message. Durable on return; does nothing a second time."""
     try:
         known = await warmth.database.read(lambda db: warm.start_of(db, session.id))
@@ -60,7 +62,7 @@ def is_held_out(session_id: str, template_hash: str, share: float) -> bool:
 
 
 async def _choose(
-    warmth: WarmStarts, session: Session, wanted: WarmWish, opening: Opening, text: str
+    warmth: WarmStarts, session: Session, wanted: WarmWish, opening: SessionOpening, text: str
 ) -> Chosen:
     if wanted.name == AUTO:
         templates = [
@@ -114,7 +116,7 @@ async def _open(
     warmth: WarmStarts,
     session: Session,
     wanted: WarmWish,
-    opening: Opening,
+    opening: SessionOpening,
     chosen: Chosen,
     *,
     held_out: bool,
@@ -168,6 +170,6 @@ def _redacted(example: Example) -> Example:
     )
 
 
-def _tell(opening: Opening, news: Sequence[str]) -> None:
+def _tell(opening: SessionOpening, news: Sequence[str]) -> None:
     if news:
         opening.use_link(PrimedLink(opening.open_link(opening.prompt), (), news))

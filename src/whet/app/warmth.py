@@ -32,7 +32,7 @@ class WarmWish(msgspec.Struct, frozen=True):
     chosen_by: str = "default"
 
 
-class Opening(msgspec.Struct, frozen=True):
+class SessionOpening(msgspec.Struct, frozen=True):
     """What a warm start changes: how a link is opened for a system prompt, how the session takes it, that
     prompt, the tools on offer, and how the context counts what is added."""
 
@@ -79,10 +79,10 @@ class WarmStarts(msgspec.Struct, frozen=True):
 class WarmStartObserver(TurnObserver):
     """Lets the first message of a new session decide what it starts with, before the message is stored."""
 
-    def __init__(self, warmth: WarmStarts, wanted: WarmWish, opening: Opening) -> None:
+    def __init__(self, warmth: WarmStarts, wanted: WarmWish, opening: SessionOpening) -> None:
         self._warmth = warmth
         self._wanted = wanted
-        self._opening: Opening | None = opening
+        self._opening: SessionOpening | None = opening
 
     async def before(self, session: Session, message: Message) -> Message:
         """Start the session at its first message; what goes wrong starts it cold."""

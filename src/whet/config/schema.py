@@ -106,6 +106,27 @@ class ApprovalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     deny: tuple[str, ...] = ()
 
 
+class SandboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What commands may reach, held by the system: shell commands, MCP servers, verifiers of evaluations."""
+
+    mode: Literal["auto", "strict", "off"] = "auto"
+    """auto: commands are confined where the system can; strict: none runs where it can't; off: they have all
+    your rights, and only the gate's reading holds."""
+    write: tuple[str, ...] = ()
+    """Files and folders outside the workspace that commands may write, e.g. ~/.cargo."""
+    read: tuple[str, ...] = ()
+    """Files and folders that they may read besides the system, toolchains and the workspace."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that they may reach, through Whet's proxy: names, *.example.com, or a preset: code-hosts,
+    package-indexes (those that your pip and npm are set to). Empty: no network."""
+    memory_mb: Annotated[int, msgspec.Meta(ge=0)] = 16_384
+    """The most memory of one process. 0: no limit."""
+    processes: Annotated[int, msgspec.Meta(ge=0)] = 4096
+    """The most processes and threads of a session's commands together. 0: no limit."""
+    file_mb: Annotated[int, msgspec.Meta(ge=0)] = 16_384
+    """The largest file that they may write. 0: no limit."""
+
+
 class ConfirmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The confirmation service that decides on high-risk actions, and which actions those are."""
 
@@ -238,6 +259,8 @@ class McpServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     allow_http: bool = False
+    confined: bool = True
+    openings: tuple[str, ...] = ()
 
 
 class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -246,7 +269,8 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     servers: dict[str, McpServerSettings] = {}
     """Servers by name: command, args, env, cwd for one that is started; url, headers for one that runs
     elsewhere; timeout_s, start_timeout_s, enabled, the tools to allow or deny (names or patterns), and
-    allow_http: whether headers with keys may go out unencrypted."""
+    allow_http: whether headers with keys may go out unencrypted; openings: what one that is started may do
+    besides, e.g. "reach api.example.com" or "write ~/notes", and confined: false for all that you may."""
 
 
 class NotifySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -308,6 +332,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agent: AgentSettings = AgentSettings()
     tools: ToolSettings = ToolSettings()
     approval: ApprovalSettings = ApprovalSettings()
+    sandbox: SandboxSettings = SandboxSettings()
     confirm: ConfirmSettings = ConfirmSettings()
     context: ContextSettings = ContextSettings()
     memory: MemorySettings = MemorySettings()

@@ -142,7 +142,7 @@ class OwnTaskSetup:
             calls = await app.database.read(lambda db: calls_of(db, session.id))
         finally:
             await app.aclose()
-        ok, said = await task_folder.verify(task, place)
+        ok, said = await task_folder.verify(task, place, self._settings.sandbox, home)
         return TaskOutcome(
             arm=label.name,
             repeat=label.repeat,

@@ -9,11 +9,17 @@ from pathlib import Path
 
 import msgspec
 
+from whet.app.confining import confine
+from whet.config.paths import Home
+from whet.config.schema import SandboxSettings
 from whet.contract.errors import ConfigError
 from whet.evals.own_tasks import OwnTask
+from whet.sandbox.confinement import Confinement
+from whet.sandbox.jail import JailedCommand
 
 SAID_CHARS = 400
 _SHELL_TIMEOUT_S = 300.0
+_TIMED_OUT = 124
 
 
 async def furnish(task: OwnTask, origin: Path, place: Path) -> None:
@@ -31,10 +37,24 @@ async def furnish(task: OwnTask, origin: Path, place: Path) -> None:
             )
 
 
-async def verify(task: OwnTask, place: Path) -> tuple[bool, str]:
-    """Let the task's verifier judge; gives whether it was content, and the end of what it said."""
-    code, said = await bash(task.verify, place)
+async def verify(task: OwnTask, place: Path, settings: SandboxSettings, home: Home) -> tuple[bool, str]:
+    """Let the task's verifier judge; gives whether it was content, and the end of what it said. It runs what
+    the agent wrote, so it is confined as the agent's own commands were."""
+    confinement = confine(home, settings)
+    try:
+        code, said = await _confined(task.verify, place, confinement)
+    finally:
+        confinement.close()
     return code == 0, said[-SAID_CHARS:] if code else ""
+
+
+async def _confined(command: str, place: Path, confinement: Confinement) -> tuple[int, str]:
+    jail = await asyncio.to_thread(confinement.jail, place)
+    if jail is None:
+        return await bash(command, place)
+    wanted = JailedCommand(["bash", "-c", command], jail.environment(os.environ), place)
+    code, said = await asyncio.to_thread(jail.run, wanted, _SHELL_TIMEOUT_S)
+    return code, f"not done after {_SHELL_TIMEOUT_S:.0f} s" if code == _TIMED_OUT else said.strip()
 
 
 async def bash(command: str, place: Path) -> tuple[int, str]:
@@ -55,7 +75,7 @@ async def bash(command: str, place: Path) -> tuple[int, str]:
     except TimeoutError:
         os.killpg(process.pid, 9)
         await process.wait()
-        return 124, f"not done after {_SHELL_TIMEOUT_S:.0f} s"
+        return _TIMED_OUT, f"not done after {_SHELL_TIMEOUT_S:.0f} s"
     return process.returncode or 0, said.decode("utf-8", "replace").strip()
 
 

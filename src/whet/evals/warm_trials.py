@@ -107,7 +107,8 @@ class WarmTrialSetup:
         place = self.folder / "work" / f"{task.name}-{repeat}" / "project"
         await task_folder.furnish(task, origin, place)
         trial = await self.turn(task.name, task.prompt, arm, repeat, place)
-        return msgspec.structs.replace(trial, ok=(await task_folder.verify(task, place))[0])
+        ok, _ = await task_folder.verify(task, place, self._settings.sandbox, self._home(arm))
+        return msgspec.structs.replace(trial, ok=ok)
 
     async def turn(self, name: str, prompt: str, arm: TrialArm, repeat: int, place: Path) -> Trial:
         """Run one new session of one turn and count its first calls; `ok` says that it answered."""

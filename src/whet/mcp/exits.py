@@ -8,8 +8,12 @@ import os
 import signal
 import subprocess
 import threading
+from typing import TYPE_CHECKING
 
 from whet.tools.process import SYSTEM_PIDFD
+
+if TYPE_CHECKING:
+    from whet.sandbox.jail import Started
 
 _REAP_S = 1.0
 
@@ -17,7 +21,7 @@ _REAP_S = 1.0
 class ChildExit:
     """Sees a child's end and leaves it unreaped: so its group's number can't mean another group meanwhile."""
 
-    def __init__(self, popen: subprocess.Popen[bytes]) -> None:
+    def __init__(self, popen: Started) -> None:
         self.happened: asyncio.Event = asyncio.Event()
         self._popen = popen
         self._loop = asyncio.get_running_loop()

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -32,6 +32,9 @@ from whet.mcp.transport import ServerFailed, SessionLost, Transport
 from whet.rpc import METHOD_NOT_FOUND
 from whet.tools.guardian import Guardian
 
+if TYPE_CHECKING:
+    from whet.sandbox.jail import Jail
+
 log: logging.Logger = logging.getLogger("whet.mcp")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _LONGEST_PAUSE_S = 60.0
@@ -47,13 +50,15 @@ _REFUSED = {
 
 
 class RemoteParts(msgspec.Struct, frozen=True):
-    """What a server is reached with. `secrets`: the environment and .env; `pause` waits out a back-off."""
+    """What a server is reached with. `secrets`: the environment and .env; `pause` waits out a back-off;
+    `jail` gives what one that is started runs in, None: all rights."""
 
     home: Home
     secrets: Mapping[str, str]
     clock: Clock
     guardian: Guardian
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep
+    jail: Callable[[McpServerSettings], Jail | None] | None = None
 
 
 class Remote:
@@ -211,7 +216,10 @@ class Remote:
         launch = Launch(
             os.path.expanduser(settings.command), settings.args, server_environment(os.environ, given), cwd
         )
-        return StdioTransport(self.name, launch, self._reach.guardian)
+        find = self._reach.jail
+        return StdioTransport(
+            self.name, launch, self._reach.guardian, None if find is None else lambda: find(settings)
+        )
 
     def _filled(self, values: Mapping[str, str], where: str) -> dict[str, str]:
         filled = {key: fill(value, self._reach.secrets) for key, value in values.items()}

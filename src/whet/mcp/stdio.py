@@ -13,7 +13,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,6 +22,9 @@ from whet.mcp.exits import ChildExit, signal_group
 from whet.mcp.transport import LARGEST_MESSAGE_BYTES, Dropped, Ended, Received, ServerFailed
 from whet.rpc import read_message
 from whet.tools.guardian import Guardian
+
+if TYPE_CHECKING:
+    from whet.sandbox.jail import Jail, Started
 
 log: logging.Logger = logging.getLogger("whet.mcp")
 _PASSED = ("HOME", "LOGNAME", "PATH", "SHELL", "USER", "TMPDIR", "TZ", "LANG", "LANGUAGE", "XDG_RUNTIME_DIR")
@@ -46,6 +49,14 @@ def server_environment(source: Mapping[str, str], given: Mapping[str, str]) -> d
     """Give a server's environment: the few variables of `source` that any program needs, and `given`."""
     kept = {k: v for k, v in source.items() if k in _PASSED or k.startswith("LC_")}
     return {**kept, **given}
+
+
+def _jailed(launch: Launch, jail: Jail) -> Started:
+    from whet.sandbox.jail import JailedCommand  # noqa: PLC0415 - only where servers are confined
+
+    inside = jail.environment(launch.environment)
+    cwd = launch.cwd or jail.policy.workspace
+    return jail.spawn_piped(JailedCommand([launch.command, *launch.args], inside, cwd))
 
 
 class _Pipe(asyncio.Protocol):
@@ -96,13 +107,21 @@ class _Tail(asyncio.Protocol):
 
 
 class StdioTransport:
-    """One run of a server. `guardian` ends its group should this process die."""
+    """One run of a server. `guardian` ends its group should this process die; `jail` gives
+    what it runs in."""
 
-    def __init__(self, name: str, launch: Launch, guardian: Guardian) -> None:
+    def __init__(
+        self,
+        name: str,
+        launch: Launch,
+        guardian: Guardian,
+        jail: Callable[[], Jail | None] | None = None,
+    ) -> None:
+        self._jail = jail
         self._name = name
         self._launch = launch
         self._guardian = guardian
-        self._popen: subprocess.Popen[bytes] | None = None
+        self._popen: Started | None = None
         self._exit: ChildExit | None = None
         self._out: _Pipe | None = None
         self._tail = _Tail()
@@ -119,7 +138,8 @@ class StdioTransport:
     async def start(self, received: Received, dropped: Dropped, ended: Ended) -> None:
         """Start the process. Raises ServerFailed where there is no such command."""
         self._received, self._dropped = received, dropped
-        self._popen = popen = self._spawn()
+        jail = await asyncio.to_thread(self._jail) if self._jail is not None else None
+        self._popen = popen = self._spawn(jail)
         self._guardian.add(popen.pid)
         self._exit = exit_ = ChildExit(popen)
         loop = asyncio.get_running_loop()
@@ -132,9 +152,11 @@ class StdioTransport:
         self._writer = asyncio.StreamWriter(flow, protocol, None, loop)
         self._watch = asyncio.create_task(self._until_gone(out, exit_, ended))
 
-    def _spawn(self) -> subprocess.Popen[bytes]:
+    def _spawn(self, jail: Jail | None) -> Started:
         launch = self._launch
         try:
+            if jail is not None:
+                return _jailed(launch, jail)
             return subprocess.Popen(
                 [launch.command, *launch.args],
                 stdin=subprocess.PIPE,

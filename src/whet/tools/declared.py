@@ -28,6 +28,7 @@ from whet.tools.todo import TodoItem, TodoLists
 if TYPE_CHECKING:
     from whet.contract.origin import Origin
     from whet.memory.desk import LearningService
+    from whet.sandbox.confinement import Confinement
     from whet.store.database import StateDatabase
     from whet.tools.learning import WarmRequest
     from whet.tools.process import Processes
@@ -75,10 +76,14 @@ class WebLimits(msgspec.Struct, frozen=True):
 
 
 class SharedProcesses:
-    """The commands of one program, which its sessions share; made at the first one unless given."""
+    """The commands of one program, which its sessions share; made at the first one unless given.
+    `confine` makes what gives them their jails; None: they have all rights."""
 
-    def __init__(self, processes: Processes | None = None) -> None:
+    def __init__(
+        self, processes: Processes | None = None, confine: Callable[[], Confinement] | None = None
+    ) -> None:
         self._processes = processes
+        self.confine = confine
 
     def get(self) -> Processes:
         """Give the commands."""
@@ -197,7 +202,15 @@ def shell_tools(
 
         wanted = job(ctx.workspace, command, workdir, (stdin, pty, background), (chosen, source))
         shell = Shell(shared.get(), chosen)
-        return shell.start(wanted) if background else await shell.run(wanted, timeout_s, ctx.output)
+        if shared.confine is None:
+            return shell.start(wanted) if background else await shell.run(wanted, timeout_s, ctx.output)
+        from whet.tools.confined import Confined
+
+        confined = Confined(shared.confine(), ctx)
+        wanted = await confined.jailed(wanted)
+        if background:
+            return shell.start(wanted)
+        return confined.explained(wanted, await shell.run(wanted, timeout_s, ctx.output))
 
     @tool(toolset="terminal", effects={"execute"}, timeout_s=None, output_cap_chars=cap_chars, tags=_PROCESS)
     async def process(  # noqa: PLR0913 - the parameters are the tool's schema

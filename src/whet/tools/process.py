@@ -23,11 +23,15 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from whet.contract.errors import BadInput, ToolError
 from whet.tools.guardian import Guardian
+
+if TYPE_CHECKING:
+    from whet.sandbox.jail import Jail, Started
 
 _CHUNK_BYTES = 65_536
 _STDIN_CAP_BYTES = 1_000_000
@@ -43,7 +47,7 @@ SYSTEM_PIDFD: OpenPidfd | None = getattr(os, "pidfd_open", None)
 
 class ProcessSpec(msgspec.Struct, frozen=True):
     """What to run: `text` goes to the shell. `stdin` None is /dev/null; else it is sent (at most 1 MB)
-    and then ended, unless `keep_stdin`."""
+    and then ended, unless `keep_stdin`. `jail` None: it runs with all rights."""
 
     text: str
     workdir: Path
@@ -52,6 +56,7 @@ class ProcessSpec(msgspec.Struct, frozen=True):
     stdin: bytes | None = None
     keep_stdin: bool = False
     output_cap_bytes: int = 131_072
+    jail: Jail | None = None
 
 
 class Output:
@@ -90,7 +95,7 @@ class Output:
 class Process:
     """One running or finished command with its group. Made by `Processes.start`, used on its loop only."""
 
-    def __init__(self, command: ProcessSpec, popen: subprocess.Popen[bytes], out_fd: int, in_fd: int) -> None:
+    def __init__(self, command: ProcessSpec, popen: Started, out_fd: int, in_fd: int) -> None:
         """Take over both descriptors; `in_fd` is -1 where there is no input."""
         self.id = ""
         self.command = command
@@ -115,6 +120,11 @@ class Process:
         """The exit code, 128 + n after signal n, None while it runs."""
         code = self._popen.returncode
         return 128 - code if code is not None and code < 0 else code
+
+    @property
+    def taken_back(self) -> list[Path]:
+        """The protected paths that a confined command had changed, and that are as before again."""
+        return getattr(self._popen, "taken_back", [])
 
     @property
     def is_stdin_open(self) -> bool:
@@ -363,39 +373,65 @@ class Processes:
         if command.pty:
             out_fd, child_fd = os.openpty()
             fcntl.ioctl(child_fd, termios.TIOCSWINSZ, struct.pack("HHHH", _PTY_ROWS, _PTY_COLUMNS, 0, 0))
-            # Opening the terminal by name in the new session makes it the controlling one, which a
-            # function run between fork and exec would also do, but unsafely in a program with threads.
-            arguments = ["/bin/sh", "-c", 'exec "$@" <>"$0" >&0 2>&1', os.ttyname(child_fd), *arguments]
         else:
             out_fd, child_fd = os.pipe()
         wants_pipe = not command.pty and (command.stdin is not None)
         try:
-            popen = subprocess.Popen(
-                arguments,
-                cwd=command.workdir,
-                env=dict(command.environment),
-                stdin=subprocess.PIPE if wants_pipe else subprocess.DEVNULL,
-                stdout=child_fd,
-                stderr=child_fd,
-                start_new_session=True,
-                bufsize=0,
-            )
+            if command.jail is not None:
+                started, in_fd = _jailed(command, command.jail, arguments, child_fd, wants_pipe)
+            else:
+                started, in_fd = _unconfined(command, arguments, child_fd, wants_pipe)
         except BaseException:
             os.close(out_fd)
             raise
         finally:
             os.close(child_fd)
-        return self._opened(command, popen, out_fd)
+        return Process(command, started, out_fd, os.dup(out_fd) if command.pty else in_fd)
 
-    def _opened(self, command: ProcessSpec, popen: subprocess.Popen[bytes], out_fd: int) -> Process:
-        in_fd = -1
-        if command.pty:
-            in_fd = os.dup(out_fd)
-        elif popen.stdin is not None:
-            in_fd = os.dup(popen.stdin.fileno())
-            popen.stdin.close()
-            popen.stdin = None
-        return Process(command, popen, out_fd, in_fd)
+
+def _unconfined(
+    command: ProcessSpec, arguments: list[str], child_fd: int, wants_pipe: bool
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a command with all rights; gives it and the other end of its input, -1 for none."""
+    if command.pty:
+        # Opening the terminal by name in the new session makes it the controlling one, which a
+        # function run between fork and exec would also do, but unsafely in a program with threads.
+        arguments = ["/bin/sh", "-c", 'exec "$@" <>"$0" >&0 2>&1', os.ttyname(child_fd), *arguments]
+    popen = subprocess.Popen(
+        arguments,
+        cwd=command.workdir,
+        env=dict(command.environment),
+        stdin=subprocess.PIPE if wants_pipe else subprocess.DEVNULL,
+        stdout=child_fd,
+        stderr=child_fd,
+        start_new_session=True,
+        bufsize=0,
+    )
+    if popen.stdin is None:
+        return popen, -1
+    in_fd = os.dup(popen.stdin.fileno())
+    popen.stdin.close()
+    popen.stdin = None
+    return popen, in_fd
+
+
+def _jailed(
+    command: ProcessSpec, jail: Jail, arguments: list[str], child_fd: int, wants_pipe: bool
+) -> tuple[Started, int]:
+    """Start a command in its jail; gives it and the other end of its input, -1 for none."""
+    from whet.sandbox.jail import JailedCommand  # noqa: PLC0415 - only where commands are confined
+
+    wanted = JailedCommand(arguments, jail.environment(command.environment), command.workdir, command.pty)
+    read_fd, write_fd = os.pipe() if wants_pipe else (os.open(os.devnull, os.O_RDONLY), -1)
+    try:
+        given = child_fd if command.pty else read_fd
+        return jail.spawn(wanted, (given, child_fd, child_fd)), write_fd
+    except BaseException:
+        if write_fd >= 0:
+            os.close(write_fd)
+        raise
+    finally:
+        os.close(read_fd)
 
 
 def is_group_alive(group: int) -> bool:

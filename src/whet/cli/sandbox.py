@@ -1,0 +1,139 @@
+"""`whet sandbox`: what holds on this machine, what a command may reach, and a command tried in it.
+
+It asks no model and changes nothing but what a tried command changes.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import msgspec
+
+from whet.app.confining import confine
+from whet.cli.output import emit, json_option
+from whet.cli.wording import printable
+from whet.config.load import load
+from whet.config.paths import Home
+from whet.contract.errors import WhetError
+from whet.sandbox.confinement import Confinement
+from whet.sandbox.denial import needed
+from whet.sandbox.jail import JailedCommand
+from whet.sandbox.policy import Opening, SandboxPolicy, shorten
+from whet.tools.shell import command_environment
+
+
+class _Standing(msgspec.Struct, frozen=True):
+    """What `status` says."""
+
+    mode: str
+    engine: str
+    line: str
+    tried: dict[str, str]
+    workspace: str
+    write: list[str]
+    read: list[str]
+    protected: list[str]
+    hosts: list[str]
+
+
+@click.group(help="See what commands may reach, and try one.")
+def sandbox() -> None:
+    """Group the sandbox commands."""
+
+
+@sandbox.command("status")
+@json_option
+@click.pass_obj
+def status(home: Home, as_json: bool) -> None:
+    """Say which engine holds here, why not a better one, and what commands may reach in this folder."""
+    confinement, workspace = _confinement(home)
+    held = confinement.status()
+    policy = confinement.policy(workspace)
+    told = _Standing(
+        mode=confinement.mode,
+        engine=held.name,
+        line=held.line,
+        tried=dict(held.tried),
+        workspace=str(policy.workspace),
+        write=[str(path) for path in policy.write],
+        read=[str(path) for path in policy.read],
+        protected=list(policy.protected),
+        hosts=list(policy.hosts),
+    )
+    emit(told, "\n".join([held.line, *_words(policy)]), as_json=as_json)
+
+
+@sandbox.command("explain", context_settings={"ignore_unknown_options": True})
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@json_option
+@click.pass_obj
+def explain_(home: Home, command: Sequence[str], as_json: bool) -> None:
+    """Say what a command names that it could not reach. Nothing is run."""
+    confinement, workspace = _confinement(home)
+    text = _joined(command)
+    found = needed(confinement.policy(workspace), text, workspace)
+    lines = [f"it would need: {one.words}" for one in found]
+    lines = lines or [
+        "it names nothing outside; what it does beyond its words, the sandbox decides as it runs"
+    ]
+    facts = {"command": text, "openings": [_opening(one) for one in found], "line": confinement.status().line}
+    emit(facts, "\n".join([confinement.status().line, *map(printable, lines)]), as_json=as_json)
+
+
+@sandbox.command("try", context_settings={"ignore_unknown_options": True})
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--timeout", "timeout_s", type=float, default=120.0, show_default=True, help="Seconds.")
+@json_option
+@click.pass_obj
+def try_(home: Home, command: Sequence[str], timeout_s: float, as_json: bool) -> None:
+    """Run a command as the model's commands are run here, and say what stopped it."""
+    confinement, workspace = _confinement(home)
+    try:
+        jail = confinement.jail(workspace)
+        if jail is None:
+            raise WhetError(confinement.status().line, hint="whet sandbox status")
+        text = _joined(command)
+        environment = jail.environment(command_environment(os.environ))
+        code, said = jail.run(JailedCommand(["/bin/sh", "-c", text], environment, workspace), timeout_s)
+        denial = confinement.explain("", jail, (text, said, workspace)) if code else None
+    finally:
+        confinement.close()
+    openings = [_opening(one) for one in denial.openings] if denial else []
+    facts = {"exit": code, "output": said, "stopped": denial.what if denial else "", "openings": openings}
+    parts = [said.rstrip("\n"), *([denial.line] if denial else []), f"[exit {code}]"]
+    emit(facts, "\n".join(part for part in parts if part), as_json=as_json)
+    click.get_current_context().exit(code)
+
+
+def _confinement(home: Home) -> tuple[Confinement, Path]:
+    settings = load(home, environ=os.environ).settings
+    return confine(home, settings.sandbox), Path(settings.tools.workspace or ".").expanduser().resolve()
+
+
+def _joined(command: Sequence[str]) -> str:
+    """Give one command for a shell: a single word is a whole line as it stands."""
+    return command[0] if len(command) == 1 else shlex.join(command)
+
+
+def _opening(one: Opening) -> dict[str, str]:
+    return {"kind": one.kind, "target": one.target, "words": one.words}
+
+
+def _words(policy: SandboxPolicy) -> list[str]:
+    home = [path for path in policy.read if shorten(str(path)).startswith("~")]
+    rest = [path for path in policy.read if path not in home]
+    return [
+        f"write: {_paths([policy.workspace, *policy.write])}, /tmp (private)",
+        f"read: {_paths(rest)}" + (f"; toolchains {_paths(home)}" if home else ""),
+        f"read-only in the workspace: {', '.join(policy.protected)}",
+        f"network: {', '.join(policy.hosts)}" if policy.hosts else "network: none",
+        f"not there: the rest of your home, and {shorten(str(policy.home))}",
+    ]
+
+
+def _paths(paths: Sequence[Path]) -> str:
+    return ", ".join(printable(shorten(str(path))) for path in paths)

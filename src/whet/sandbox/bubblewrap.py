@@ -1,0 +1,73 @@
+"""A policy as the arguments of bubblewrap: a root of chosen mounts, and namespaces of its own.
+
+What the policy does not grant is not mounted, so it is not there. It does not run anything.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from whet.sandbox.mounts import guarded
+from whet.sandbox.policy import SandboxPolicy
+from whet.sandbox.scratch import Scratch
+
+_NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-net", "--unshare-uts")
+
+
+def find_bubblewrap(workspace: Path) -> str | None:
+    """Give the program's path; one in the workspace is not trusted."""
+    found = shutil.which("bwrap")
+    if found is None or Path(os.path.realpath(found)).is_relative_to(workspace):
+        return None
+    return found
+
+
+def bubblewrap_arguments(program: str, policy: SandboxPolicy, scratch: Scratch, home: Path) -> list[str]:
+    """Give the command line up to the program that is run inside."""
+    made = [program, *_NAMESPACES, "--cap-drop", "ALL", "--hostname", "sandbox"]
+    for name in sorted(os.listdir("/")):
+        path = "/" + name
+        if os.path.islink(path) and name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
+            made += ["--symlink", os.readlink(path), path]
+    made += ["--proc", "/proc", "--dev", "/dev", "--dir", "/run", "--dir", "/var"]
+    made += ["--bind", str(scratch.tmp), "/tmp", "--bind", str(scratch.tmp), "/var/tmp"]
+    made += ["--bind", str(scratch.home), str(home)]
+    for _, flag, path in sorted(_mounts(policy), key=lambda one: one[0]):
+        made += _mount(flag, path)
+    anchors, protected = guarded(policy)
+    for path in anchors:
+        made += ["--bind", str(path), str(path)]
+    for path in protected:
+        made += ["--ro-bind", str(path), str(path)]
+    for alias in policy.aliases:
+        target = os.path.realpath(alias)
+        made += (
+            [] if os.path.realpath(alias.parent) != str(alias.parent) else ["--symlink", target, str(alias)]
+        )
+    return [*made, "--remount-ro", "/", "--chdir", "/", "--"]
+
+
+def _mounts(policy: SandboxPolicy) -> list[tuple[int, str, Path]]:
+    """Give (depth, kind, path): outer ones are mounted first, and what is hidden after what it lies in."""
+    found: list[tuple[int, str, Path]] = []
+    for path in policy.read:
+        found.append((2 * len(path.parts), "read", path))
+    for path in (policy.workspace, *policy.write):
+        found.append((2 * len(path.parts), "write", path))
+    granted = (policy.workspace, *policy.write, *policy.read)
+    for path in policy.hidden():
+        if any(path.is_relative_to(one) for one in granted):
+            found.append((2 * len(path.parts) + 1, "hide", path))
+    writes = {path for _, kind, path in found if kind == "write"}
+    return [one for one in found if one[1] != "read" or one[2] not in writes]
+
+
+def _mount(kind: str, path: Path) -> list[str]:
+    name = str(path)
+    if kind != "hide":
+        return ["--bind-try" if kind == "write" else "--ro-bind-try", name, name]
+    if path.is_dir():
+        return ["--tmpfs", name, "--remount-ro", name]
+    return ["--ro-bind", "/dev/null", name] if path.exists() else []

@@ -1,0 +1,149 @@
+"""Which jail a call's command runs in: the everyday policy of its workspace, and what a person opened for it.
+
+One per program. Openings are for one call, or for a session; lasting ones are the settings' or the gate's to
+bring. A session's jails share private folders. Jails that run nothing are closed when there are many.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from whet.contract.errors import ToolDenied
+from whet.sandbox.denial import Denial, explain
+from whet.sandbox.engine import EngineStatus, probe
+from whet.sandbox.jail import Jail
+from whet.sandbox.places import Wishes, everyday
+from whet.sandbox.policy import Opening, SandboxPolicy
+from whet.sandbox.scratch import Scratch
+from whet.sandbox.setup import JailPlan
+
+SandboxMode = Literal["auto", "strict", "off"]
+_MOST_IDLE_JAILS = 16
+_MOST_DENIALS = 200
+_KNOWN_S = 60.0  # looking for what a machine has takes 12 ms
+
+
+class ConfinementSettings(msgspec.Struct, frozen=True):
+    """How a program confines: `home` is Whet's own."""
+
+    mode: SandboxMode
+    home: Path
+    wishes: Wishes = Wishes()
+
+
+class Confinement:
+    """Gives each call its jail. Thread-safe; nothing is started before the first command."""
+
+    def __init__(self, settings: ConfinementSettings, environment: Mapping[str, str] | None = None) -> None:
+        self._settings = settings
+        self._environment = os.environ if environment is None else environment
+        self._lock = threading.Lock()
+        self._jails: dict[tuple[str, SandboxPolicy], Jail] = {}
+        self._scratches: dict[str, Scratch] = {}
+        self._opened: dict[str, tuple[Opening, ...]] = {}
+        self._denials: dict[str, Denial] = {}
+        self._known: dict[tuple[Path, bool, bool], tuple[float, SandboxPolicy]] = {}
+
+    @property
+    def mode(self) -> SandboxMode:
+        """What the settings say."""
+        return self._settings.mode
+
+    def status(self) -> EngineStatus:
+        """Say what holds; the first call tries it out."""
+        if self._settings.mode == "off":
+            return EngineStatus("none", "no sandbox: sandbox.mode is off; only the gate's reading holds")
+        return probe()
+
+    def open(self, whose: str, openings: Iterable[Opening]) -> None:
+        """Let the commands of `whose`, a session's id or a call's, do this much more."""
+        with self._lock:
+            kept = self._opened.get(whose, ())
+            self._opened[whose] = tuple(dict.fromkeys((*kept, *openings)))
+
+    def policy(self, workspace: Path, session_id: str = "", call_id: str = "") -> SandboxPolicy:
+        """Give what a command of this call may do."""
+        wanted = self._openings(session_id, call_id)
+        return self._everyday(workspace).opened(one for one in wanted if one.kind != "run")
+
+    def jail(self, workspace: Path, session_id: str = "", call_id: str = "") -> Jail | None:
+        """Give the jail that a call's command runs in; None where it runs unconfined, because the settings
+        or a person said so, or nothing holds here. Raises ToolDenied where the settings are strict then."""
+        if self._settings.mode == "off":
+            return None
+        if any(one.kind == "run" for one in self._openings(session_id, call_id)):
+            return None
+        status = self.status()
+        if not status.holds:
+            if self._settings.mode == "strict":
+                raise ToolDenied(
+                    f"sandbox.mode is strict, and there is {status.line.partition(';')[0]}",
+                    hint="whet sandbox status says why",
+                )
+            return None
+        policy = self.policy(workspace, session_id, call_id)
+        with self._lock:
+            key = (session_id, policy)
+            if key not in self._jails:
+                self._tidy()
+                home = Path(self._environment.get("HOME") or os.path.expanduser("~")).resolve()
+                scratch = self._scratches.get(session_id) or Scratch()
+                self._scratches[session_id] = scratch
+                self._jails[key] = Jail(JailPlan(status.engine, policy, scratch, home))
+            return self._jails[key]
+
+    def explain(self, call_id: str, jail: Jail, said: tuple[str, str, Path]) -> Denial | None:
+        """Say how the wall stopped a failed command, from (command, output, cwd), and keep it."""
+        command, output, cwd = said
+        found = explain(jail.policy, command, output, cwd, jail.take_refused())
+        if found is not None:
+            with self._lock:
+                self._denials[call_id] = found
+                for old in list(self._denials)[:-_MOST_DENIALS]:
+                    del self._denials[old]
+        return found
+
+    def denied(self, call_id: str) -> Denial | None:
+        """Give what the wall stopped a call at, with the openings that would let it through."""
+        with self._lock:
+            return self._denials.get(call_id)
+
+    def close(self) -> None:
+        """End every jail and remove the private folders."""
+        with self._lock:
+            for jail in self._jails.values():
+                jail.close()
+            for scratch in self._scratches.values():
+                scratch.close()
+            self._jails.clear()
+            self._scratches.clear()
+
+    def _everyday(self, workspace: Path) -> SandboxPolicy:
+        """Give the workspace's policy; what is installed meanwhile is noticed within a minute."""
+        git = workspace / ".git"
+        key = (workspace, git.is_dir(), git.is_file())
+        with self._lock:
+            known = self._known.get(key)
+        if known is not None and time.monotonic() < known[0]:
+            return known[1]
+        made = everyday(workspace, self._settings.home, self._environment, self._settings.wishes)
+        with self._lock:
+            self._known[key] = (time.monotonic() + _KNOWN_S, made)
+        return made
+
+    def _openings(self, session_id: str, call_id: str) -> tuple[Opening, ...]:
+        with self._lock:
+            found = (*self._opened.get(session_id, ()), *(self._opened.get(call_id, ()) if call_id else ()))
+        return tuple(sorted(set(found)))
+
+    def _tidy(self) -> None:
+        idle = [key for key, jail in self._jails.items() if not jail.is_busy]
+        for key in idle[: max(0, len(self._jails) - _MOST_IDLE_JAILS)]:
+            self._jails.pop(key).close()

@@ -1,0 +1,183 @@
+"""Why a command failed, where it was the sandbox's wall, and the one opening that would let it through.
+
+The kernel says only an error number to the program, so this reads what the program printed about it: a path
+or host beside the number's own words. A path counts where the policy really refuses it; a name nobody could
+resolve where there is no network. What can't be tied to the wall is no denial.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from whet.sandbox.policy import Opening, SandboxPolicy, shorten
+
+_SAID_CHARS = 40_000
+_MOST = 3
+_REFUSED = (
+    "Permission denied",
+    "Read-only file system",
+    "Operation not permitted",
+    "Device or resource busy",
+    "EACCES",
+    "EROFS",
+    "EPERM",
+    "PermissionError",
+)
+_MISSING = ("No such file or directory", "ENOENT", "FileNotFoundError", "cannot find", "not found")
+_NO_NETWORK = re.compile(
+    r"Network is unreachable|ENETUNREACH|Could not resolve host|Temporary failure in name resolution"
+    r"|Name or service not known|EAI_AGAIN|getaddrinfo|Failed to resolve|NameResolutionError"
+    r"|Couldn't connect to server|unable to resolve host address|Could not resolve hostname"
+    r"|dns error|failed to lookup address|no such host",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(r"['\"`‘“]([^'\"`’”\n]{1,400})['\"`’”]")
+_ABSOLUTE = re.compile(r"(?<![\w.])(~?/[^\s:'\"`’”,;()]+)")
+_BEFORE_COLON = re.compile(r"(?:^|\s)([^\s:'\"]+):(?=\s)")
+_HOST_IN_URL = re.compile(
+    r"\b[a-z][a-z0-9+.-]*://(?:[^/@\s]*@)?([A-Za-z0-9.-]+\.[A-Za-z]{2,}|\d+(?:\.\d+){3})"
+)
+_HOST_AFTER = re.compile(
+    r"(?:host(?:name)?(?: address)?|lookup|resolve|getaddrinfo\s+\w+|connect to)[\s:'\"=(]+"
+    r"([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+)",
+    re.IGNORECASE,
+)
+_SCP = re.compile(r"\b[\w.-]+@([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+):")
+
+
+class Denial(msgspec.Struct, frozen=True):
+    """What the wall stopped. `openings` are exact, most likely first; none where no opening would help."""
+
+    what: str
+    openings: tuple[Opening, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """What model and person read after the command's own output."""
+        offer = " or ".join(f'"{one.words}"' for one in self.openings)
+        return f"[the sandbox stopped this: {self.what}" + (f"; it would need {offer}]" if offer else "]")
+
+
+def explain(
+    policy: SandboxPolicy, command: str, output: str, cwd: Path, refused: Sequence[str] = ()
+) -> Denial | None:
+    """Say how the wall stopped a command that failed, from what it printed and the hosts that the proxy
+    refused it; None where the wall did not."""
+    if refused:
+        hosts = tuple(Opening("reach", host) for host in dict.fromkeys(refused))[:_MOST]
+        return Denial("no network to " + ", ".join(one.target for one in hosts), hosts)
+    lines = output[-_SAID_CHARS:].splitlines()
+    paths: dict[Opening, None] = {}
+    for line in lines:
+        for opening in _paths_refused(policy, line, cwd):
+            paths[opening] = None
+    if paths:
+        found = tuple(paths)[:_MOST]
+        offered = [opening for one in found if (opening := _offer(policy, one)) is not None]
+        what = "no permission to " + ", ".join(one.words for one in found)
+        return Denial(what, tuple(dict.fromkeys(offered)))
+    return _network(policy, command, lines)
+
+
+def _paths_refused(policy: SandboxPolicy, line: str, cwd: Path) -> Iterator[Opening]:
+    refused = any(word in line for word in _REFUSED)
+    if not refused and not any(word in line for word in _MISSING):
+        return
+    for text in _candidates(line):
+        path = Path(os.path.realpath(cwd / os.path.expanduser(text)))
+        if path == Path("/") or path.is_relative_to("/proc") or path.is_relative_to("/dev"):
+            continue
+        if not policy.may_read(path) and (refused or path.exists()):
+            kind = "write" if _is_writing(line) else "read"
+            yield Opening(kind, str(path))
+        elif refused and not policy.may_write(path):
+            yield Opening("write", str(path))
+
+
+def _is_writing(line: str) -> bool:
+    words = (
+        "create",
+        "mkdir",
+        "write",
+        "touch",
+        "open for writing",
+        "Read-only",
+        "remove",
+        "move",
+        "mkstemp",
+    )
+    return any(word in line for word in words)
+
+
+def _candidates(line: str) -> Iterator[str]:
+    for pattern in (_QUOTED, _ABSOLUTE, _BEFORE_COLON):
+        for match in pattern.finditer(line):
+            text = match.group(1).strip()
+            if "/" in text or pattern is _QUOTED or pattern is _BEFORE_COLON:
+                yield text
+
+
+def _offer(policy: SandboxPolicy, wanted: Opening) -> Opening | None:
+    """Give what would have to be opened: what is to be made needs its folder. The home as a whole, what holds
+    it, and Whet's own are never offered."""
+    path = Path(wanted.target)
+    while not path.exists():
+        path = path.parent
+    person = Path(os.path.realpath(os.path.expanduser("~")))
+    holds = person.is_relative_to(path) or policy.home.is_relative_to(path)
+    return None if holds or path.is_relative_to(policy.home) else Opening(wanted.kind, str(path))
+
+
+def _network(policy: SandboxPolicy, command: str, lines: list[str]) -> Denial | None:
+    said = [line for line in lines if _NO_NETWORK.search(line)]
+    if not said:
+        return None
+    hosts: dict[str, None] = {}
+    for text in (*said, command, *lines):
+        for pattern in (_HOST_AFTER, _HOST_IN_URL, _SCP):
+            for match in pattern.finditer(text):
+                hosts[match.group(1).lower().rstrip(".")] = None
+        if hosts and text == command:
+            break
+    wanted = tuple(Opening("reach", host) for host in hosts if not _is_loopback(host))
+    new = tuple(one for one in wanted if not policy.allows(one))[:_MOST]
+    if new:
+        return Denial("no network to " + ", ".join(one.target for one in new), new)
+    return Denial("there is no network")
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or host.startswith("127.")
+
+
+def shown(path: Path) -> str:
+    """Write a path as denials do."""
+    return shorten(str(path))
+
+
+def needed(policy: SandboxPolicy, command: str, cwd: Path) -> tuple[Opening, ...]:
+    """Give what a command names that the policy does not grant, by its words alone: paths to be read or
+    written as far as that shows (`>` before it), hosts in addresses. It may do more than it names."""
+    found: dict[Opening, None] = {}
+    for match in _ABSOLUTE.finditer(command):
+        path = Path(os.path.realpath(os.path.expanduser(match.group(1))))
+        is_written = command[: match.start()].rstrip().endswith(">")
+        granted = policy.may_write(path) if is_written else policy.may_read(path)
+        is_private = any(path.is_relative_to(one) for one in _PRIVATE)
+        if not granted and not is_private and not command[: match.start()].endswith((":/", ":")):
+            offer = _offer(policy, Opening("write" if is_written else "read", str(path)))
+            found |= {offer: None} if offer is not None else {}
+    for pattern in (_HOST_IN_URL, _SCP):
+        for match in pattern.finditer(command):
+            opening = Opening("reach", match.group(1).lower())
+            if not policy.allows(opening) and not _is_loopback(opening.target):
+                found[opening] = None
+    return tuple(found)
+
+
+_PRIVATE = (Path("/tmp"), Path("/var/tmp"), Path("/dev"), Path("/proc"))

@@ -1,0 +1,137 @@
+"""Which engine holds on this machine, found out by really running `true` in a jail, and why not a better one.
+
+Bubblewrap first; Landlock with namespaces of its own, Landlock alone; sandbox-exec on a Mac. The answer is
+kept for the process. Nothing is chosen in silence: `EngineStatus.line` says what holds and what it lacks.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import msgspec
+
+from whet.contract.errors import ToolError
+from whet.sandbox.bubblewrap import find_bubblewrap
+from whet.sandbox.filter import has_filter
+from whet.sandbox.jail import Jail, JailedCommand
+from whet.sandbox.landlock import OLDEST_ABI, landlock_abi
+from whet.sandbox.places import everyday
+from whet.sandbox.scratch import Scratch
+from whet.sandbox.seatbelt import SANDBOX_EXEC
+from whet.sandbox.setup import Engine, EngineName, JailPlan
+
+_ORDER: tuple[EngineName, ...] = ("bubblewrap", "landlock")
+_lock = threading.Lock()
+_kept: dict[EngineName | None, EngineStatus] = {}
+
+
+class EngineStatus(msgspec.Struct, frozen=True):
+    """What holds: `name` "none" is nothing but the gate's reading. `line` is for a person; `tried` says why
+    each better engine does not hold."""
+
+    name: EngineName
+    line: str
+    engine: Engine = Engine("none")
+    tried: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether commands are confined."""
+        return self.name != "none"
+
+
+def probe(only: EngineName | None = None) -> EngineStatus:
+    """Find the best engine that works here, or say whether `only` does; the first call takes 0.2 s."""
+    with _lock:
+        if only not in _kept:
+            _kept[only] = _probe(only)
+        return _kept[only]
+
+
+def _probe(only: EngineName | None) -> EngineStatus:
+    if sys.platform == "darwin":
+        return _probe_mac()
+    if sys.platform != "linux":
+        return EngineStatus(
+            "none", f"no sandbox: there is none for {sys.platform}; only the gate's reading holds"
+        )
+    if not has_filter(platform.machine()):
+        return EngineStatus(
+            "none", f"no sandbox: none for {platform.machine()}; only the gate's reading holds"
+        )
+    tried: list[tuple[str, str]] = []
+    for name, engine, problem in candidates():
+        if only is not None and engine.name != only:
+            continue
+        why = problem or works(engine)
+        if not why:
+            return EngineStatus(engine.name, _line(engine, tried), engine, tuple(tried))
+        tried.append((name, why))
+    why = "; ".join(f"{name}: {reason}" for name, reason in tried)
+    return EngineStatus("none", f"no sandbox ({why}); only the gate's reading holds", tried=tuple(tried))
+
+
+def candidates() -> list[tuple[str, Engine, str]]:
+    """Give (name for a person, engine, why it can't even be tried), best first."""
+    program, abi = find_bubblewrap(Path.cwd()), landlock_abi()
+    old = ""
+    if abi < OLDEST_ABI:
+        old = f"the kernel's version is {abi}, {OLDEST_ABI} is needed" if abi else "the kernel has none"
+    return [
+        ("bubblewrap", Engine("bubblewrap", program or ""), "" if program else "bwrap is not installed"),
+        ("Landlock with namespaces", Engine("landlock", abi=abi, namespaces=True), old),
+        ("Landlock", Engine("landlock", abi=abi), old),
+    ]
+
+
+def works(engine: Engine) -> str:
+    """Run `true` in a jail of this engine; gives why it does not work, or ""."""
+    scratch = Scratch()
+    try:
+        with tempfile.TemporaryDirectory(prefix="whet-probe-") as folder:
+            place = Path(folder).resolve()
+            policy = everyday(place, place / "none", os.environ)
+            jail = Jail(JailPlan(engine, policy, scratch, Path(os.path.expanduser("~")).resolve()))
+            null = os.open(os.devnull, os.O_RDWR)
+            try:
+                done = jail.spawn(
+                    JailedCommand(["true"], {"PATH": "/usr/bin:/bin"}, place), (null, null, null)
+                )
+                code = done.wait(20)
+                return "" if code == 0 else f"true exits {code} in it"
+            finally:
+                os.close(null)
+                jail.close()
+    except ToolError as error:
+        return error.message.removeprefix("the sandbox can't be started: ")
+    except OSError as error:
+        return error.strerror or str(error)
+    finally:
+        scratch.close()
+
+
+def _line(engine: Engine, tried: list[tuple[str, str]]) -> str:
+    holds = {
+        "bubblewrap": "bubblewrap holds: own files, network, processes",
+        "landlock": f"Landlock {engine.abi} and seccomp hold"
+        + (
+            ", with own mounts, network and processes"
+            if engine.namespaces
+            else ": files, and no sockets at all"
+        ),
+    }[engine.name]
+    return holds + (f" (not {tried[0][0]}: {tried[0][1]})" if tried else "")
+
+
+def _probe_mac() -> EngineStatus:
+    engine = Engine("seatbelt", SANDBOX_EXEC)
+    why = works(engine) if os.access(engine.program, os.X_OK) else "sandbox-exec is not there"
+    if why:
+        return EngineStatus("none", f"no sandbox ({why}); only the gate's reading holds")
+    line = "sandbox-exec holds: files, and no network (untried by us on a real Mac)"
+    return EngineStatus("seatbelt", line, engine)

@@ -1,0 +1,227 @@
+"""The system calls that a jail refuses, as a program for the kernel's filter (seccomp), on x86-64 and ARM64.
+
+It looks at numbers and plain arguments only; what lies behind a pointer can change after the look, so calls
+that hide their meaning there (clone3, io_uring) are refused as a whole. Files are not its business.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+_ALLOW, _ERRNO, _ASK = 0x7FFF0000, 0x00050000, 0x7FC00000
+_EPERM, _ENOSYS, _ENOTSUP, _EAFNOSUPPORT, _ENETUNREACH = 1, 38, 95, 97, 101
+_LOAD, _JUMP_EQUAL, _JUMP_ABOVE, _JUMP_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
+_NEW_NAMESPACES = 0x7E020080  # CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID, NET and TIME
+_TERMINAL_REQUESTS = (0x5412, 0x541C)  # TIOCSTI types into a terminal, TIOCLINUX pastes into a console
+_FAST_OPEN = 0x20000000
+_ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+
+# Name: (x86-64, ARM64); None where a machine has no such call.
+_REFUSED: dict[str, tuple[int | None, int | None]] = {
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "bpf": (321, 280),
+    "userfaultfd": (323, 282),
+    "perf_event_open": (298, 241),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "open_tree_attr": (467, 467),
+    "setns": (308, 268),
+    "open_by_handle_at": (304, 265),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "reboot": (169, 142),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "acct": (163, 89),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "syslog": (103, 116),
+    "iopl": (172, None),
+    "ioperm": (173, None),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+    "fanotify_init": (300, 262),
+    "vhangup": (153, 58),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "landlock_create_ruleset": (444, 444),
+}
+_CLONE3 = (435, 435)
+_CLONE = (56, 220)
+_UNSHARE = (272, 97)
+_IOCTL = (16, 29)
+_SOCKET = (41, 198)
+_SENDTO = (44, 206)
+_SENDMSG = (46, 211)
+_SENDMMSG = (307, 269)
+_ATTRIBUTES: tuple[tuple[int | None, int | None], ...] = (
+    (188, 5),  # setxattr
+    (189, 6),  # lsetxattr
+    (190, 7),  # fsetxattr
+    (197, 14),  # removexattr
+    (198, 15),  # lremovexattr
+    (199, 16),  # fremovexattr
+    (463, 463),  # setxattrat
+    (466, 466),  # removexattrat
+)
+SUPERVISED: dict[str, tuple[int | None, int | None]] = {
+    "chmod": (90, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "utime": (132, None),
+    "utimes": (235, None),
+    "futimesat": (261, None),
+    "utimensat": (280, 88),
+    "chown": (92, None),
+    "fchown": (93, 55),
+    "lchown": (94, None),
+    "fchownat": (260, 54),
+}
+"""Changes of modes, times and owners, which Landlock does not look at: the launcher's watch makes those
+that the policy grants, and no others."""
+# A process id that is not one's own (0) may be somebody else's where ids are shared: argument, numbers.
+_OF_OTHERS: tuple[tuple[int, tuple[int, int]], ...] = (
+    (0, (302, 261)),  # prlimit64
+    (1, (141, 140)),  # setpriority
+    (1, (251, 30)),  # ioprio_set
+    (0, (203, 122)),  # sched_setaffinity
+    (0, (144, 119)),  # sched_setscheduler
+    (0, (142, 118)),  # sched_setparam
+    (0, (314, 274)),  # sched_setattr
+    (0, (256, 238)),  # migrate_pages
+    (0, (279, 239)),  # move_pages
+)
+_UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
+
+
+def has_filter(machine: str) -> bool:
+    """Whether the calls of this kind of machine are known."""
+    return machine in _ARCHES
+
+
+def filter_program(machine: str, *, own_network: bool, own_mounts: bool) -> bytes:
+    """Give the filter. With a network namespace of its own, a jail's internet and Unix sockets end in it;
+    without, no socket can be made at all but pairs. Without mounts of its own, attributes of files can't be
+    changed, and the launcher's watch is asked about modes, times and owners: Landlock is not."""
+    which = 0 if machine == "x86_64" else 1
+    program = _Program()
+    program.load(_ARCH_AT)
+    program.unless_equal(_ARCHES[machine], _ENOSYS)
+    program.load(_NUMBER_AT)
+    if machine == "x86_64":
+        program.refuse_above(0x40000000, _ENOSYS)  # the x32 calls, which have numbers of their own
+    for pair in _REFUSED.values():
+        program.refuse_call(pair[which], _EPERM)
+    if not own_mounts:
+        for pair in SUPERVISED.values():
+            program.ask_about(pair[which])
+        for pair in _ATTRIBUTES:
+            program.refuse_call(pair[which], _ENOTSUP)
+        for argument, pair in _OF_OTHERS:
+            program.refuse_bits(pair[which], argument, 0xFFFFFFFF)
+    program.refuse_call(_CLONE3[which], _ENOSYS)
+    for pair in (_CLONE, _UNSHARE):
+        program.refuse_bits(pair[which], 0, _NEW_NAMESPACES)
+    program.refuse_values(_IOCTL[which], 1, _TERMINAL_REQUESTS)
+    if own_network:
+        program.allow_families(_SOCKET[which], (_UNIX, _INET, _INET6))
+    else:
+        program.no_sockets(_SOCKET[which])
+        for pair, argument in ((_SENDTO, 3), (_SENDMSG, 2), (_SENDMMSG, 3)):
+            program.refuse_bits(pair[which], argument, _FAST_OPEN)
+    program.add(_RETURN, _ALLOW)
+    return program.data()
+
+
+class _Program:
+    """A filter as it is put together; after every part, the call's number is loaded again."""
+
+    def __init__(self) -> None:
+        self._rows: list[bytes] = []
+
+    def data(self) -> bytes:
+        return b"".join(self._rows)
+
+    def add(self, code: int, value: int, when_true: int = 0, when_false: int = 0) -> None:
+        self._rows.append(struct.pack("HBBI", code, when_true, when_false, value))
+
+    def load(self, offset: int) -> None:
+        self.add(_LOAD, offset)
+
+    def unless_equal(self, value: int, error: int) -> None:
+        self.add(_JUMP_EQUAL, value, 1, 0)
+        self.add(_RETURN, _ERRNO | error)
+
+    def ask_about(self, number: int | None) -> None:
+        if number is not None:
+            self.add(_JUMP_EQUAL, number, 0, 1)
+            self.add(_RETURN, _ASK)
+
+    def refuse_above(self, value: int, error: int) -> None:
+        self.add(_JUMP_ABOVE, value, 0, 1)
+        self.add(_RETURN, _ERRNO | error)
+
+    def refuse_call(self, number: int | None, error: int) -> None:
+        if number is not None:
+            self.add(_JUMP_EQUAL, number, 0, 1)
+            self.add(_RETURN, _ERRNO | error)
+
+    def refuse_bits(self, number: int, argument: int, bits: int) -> None:
+        self.add(_JUMP_EQUAL, number, 0, 4)
+        self.load(_ARGUMENTS_AT + 8 * argument)
+        self.add(_JUMP_BITS, bits, 0, 1)
+        self.add(_RETURN, _ERRNO | _EPERM)
+        self.load(_NUMBER_AT)
+
+    def refuse_values(self, number: int, argument: int, values: Sequence[int]) -> None:
+        self.add(_JUMP_EQUAL, number, 0, 2 + 2 * len(values))
+        self.load(_ARGUMENTS_AT + 8 * argument)
+        for value in values:
+            self.add(_JUMP_EQUAL, value, 0, 1)
+            self.add(_RETURN, _ERRNO | _EPERM)
+        self.load(_NUMBER_AT)
+
+    def allow_families(self, number: int, families: Sequence[int]) -> None:
+        """Let `socket` make these families, and NETLINK's routing one, which lists the own interfaces."""
+        self.add(_JUMP_EQUAL, number, 0, 6 + len(families))
+        self.load(_ARGUMENTS_AT)
+        for position, family in enumerate(families):
+            self.add(_JUMP_EQUAL, family, 4 + len(families) - 1 - position, 0)
+        self.add(_JUMP_EQUAL, _NETLINK, 0, 2)
+        self.load(_ARGUMENTS_AT + 16)
+        self.add(_JUMP_EQUAL, 0, 1, 0)
+        self.add(_RETURN, _ERRNO | _EAFNOSUPPORT)
+        self.load(_NUMBER_AT)
+
+    def no_sockets(self, number: int) -> None:
+        self.add(_JUMP_EQUAL, number, 0, 5)
+        self.load(_ARGUMENTS_AT)
+        self.add(_JUMP_EQUAL, _INET, 1, 0)
+        self.add(_JUMP_EQUAL, _INET6, 0, 1)
+        self.add(_RETURN, _ERRNO | _ENETUNREACH)
+        self.add(_RETURN, _ERRNO | _EPERM)

@@ -1,0 +1,201 @@
+"""Takes back what a command made of protected names that no mount could hold: those that were not there, and,
+where an engine has no mounts of its own, all of them.
+
+Looked at when a command ends. What it made is moved to the session's private folder, never deleted; what it
+changed is put back as it was. Between the change and the command's end it stands: that is said in the threat
+model. A fresh repository keeps what `git init` itself makes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from whet.sandbox.policy import SandboxPolicy
+
+_MOST_FILES, _MOST_BYTES = 300, 1_000_000
+_SECTION = re.compile(r"^\s*\[\s*([A-Za-z0-9.-]+)(?:\s+\"[^\"]*\")?\s*\]\s*$")
+_KEY = re.compile(r"^\s*([A-Za-z][A-Za-z0-9-]*)\s*(?:=.*)?$")
+_PLAIN_CONFIG = {
+    "core": {
+        "repositoryformatversion",
+        "filemode",
+        "bare",
+        "logallrefupdates",
+        "ignorecase",
+        "precomposeunicode",
+        "symlinks",
+    },
+    "remote": {"url", "fetch", "tagopt"},
+    "branch": {"remote", "merge", "rebase"},
+    "user": {"name", "email"},
+    "extensions": {"objectformat", "refstorage"},
+}
+
+
+class Held(msgspec.Struct, frozen=True):
+    """One file as it was: its mode, and its bytes or where it links to; a folder has None."""
+
+    mode: int
+    data: bytes | None = None
+
+
+Shape = Mapping[str, Held] | None
+"""What a protected name holds, by paths below it ("" is itself); None: it is not there."""
+
+
+class Guard:
+    """Looks after one policy's protected names. `aside` takes what was made; `mounted` says whether those
+    that are there are held by mounts already."""
+
+    def __init__(self, policy: SandboxPolicy, aside: Path, *, mounted: bool) -> None:
+        self._names = policy.protected_paths()
+        self._aside = aside
+        self._mounted = mounted
+        self._known: dict[Path, tuple[tuple[int, ...], Held]] = {}
+
+    def record(self) -> dict[Path, Shape]:
+        """Note how the names are before a command."""
+        found: dict[Path, Shape] = {}
+        for path in self._names:
+            if not os.path.lexists(path):
+                found[path] = None
+            elif not self._mounted:
+                found[path] = self._shape(path)
+        return found
+
+    def restore(self, before: Mapping[Path, Shape]) -> list[Path]:
+        """Put the names back as they were; gives those that a command had changed."""
+        changed: list[Path] = []
+        for path, shape in before.items():
+            if path.parent.name == ".git" and not _is_plain_folder(path.parent):
+                # A link or a file in its place would lead git to another folder's configuration.
+                if os.path.lexists(path.parent) and shape is None:
+                    changed.append(path.parent)
+                    self._move(path.parent)
+            elif shape is None:
+                changed += self._take(path)
+            elif (now := self._shape(path)) != shape:
+                changed.append(path)
+                for name in sorted(now, key=len, reverse=True):
+                    if now[name] != shape.get(name) and os.path.lexists(path / name):
+                        self._move(path / name)
+                _put(path, {name: held for name, held in shape.items() if now.get(name) != held})
+        return list(dict.fromkeys(changed))
+
+    def _take(self, path: Path) -> list[Path]:
+        """Move aside what was made under a name, but what a fresh repository has by itself."""
+        if not os.path.lexists(path):
+            return []
+        if path.name == "hooks" and _is_plain_folder(path):
+            made = [one for one in path.iterdir() if not one.name.endswith(".sample")]
+        elif path.name in ("config", "config.worktree") and _is_plain_config(path):
+            made = []
+        else:
+            made = [path]
+        for one in made:
+            self._move(one)
+        return made
+
+    def _shape(self, path: Path) -> dict[str, Held]:
+        found: dict[str, Held] = {}
+        left = _MOST_BYTES
+        for name, one in _walk(path):
+            try:
+                held = self._held(one, left)
+            except OSError:
+                continue
+            left -= len(held.data or b"")
+            found[name] = held
+            if len(found) >= _MOST_FILES:
+                break
+        return found
+
+    def _held(self, path: Path, most: int) -> Held:
+        """Give a file as it is; one whose stamp is the same as before is not read again. No program can set
+        the time of a change back."""
+        state = path.lstat()
+        stamp = (state.st_ino, state.st_ctime_ns, state.st_mtime_ns, state.st_size, state.st_mode)
+        known = self._known.get(path)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        held = Held(state.st_mode, _content(path, state.st_mode, most))
+        self._known[path] = (stamp, held)
+        return held
+
+    def _move(self, path: Path) -> None:
+        self._aside.mkdir(parents=True, exist_ok=True)
+        place = self._aside / f"{len(os.listdir(self._aside))}-{path.name}"
+        try:
+            shutil.move(path, place)
+        except OSError:
+            with contextlib.suppress(OSError):
+                shutil.rmtree(path) if _is_plain_folder(path) else path.unlink()
+
+
+def _is_plain_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _is_plain_config(path: Path) -> bool:
+    """Whether a git configuration is a file that only says what every fresh or cloned repository says."""
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return False
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return False
+    section = ""
+    for line in filter(str.strip, lines):
+        if (match := _SECTION.match(line)) is not None:
+            section = match.group(1).lower()
+        elif not _is_plain_line(line, section):
+            return False
+    return True
+
+
+def _is_plain_line(line: str, section: str) -> bool:
+    key = _KEY.match(line)
+    goes_on = line.rstrip().endswith("\\")
+    return key is not None and not goes_on and key.group(1).lower() in _PLAIN_CONFIG.get(section, ())
+
+
+def _content(path: Path, mode: int, most: int) -> bytes | None:
+    if stat.S_ISLNK(mode):
+        return os.readlink(path).encode()
+    if not stat.S_ISREG(mode) or most <= 0:
+        return None
+    with open(path, "rb") as file:
+        return file.read(most)
+
+
+def _walk(path: Path) -> Iterator[tuple[str, Path]]:
+    yield "", path
+    if _is_plain_folder(path):
+        for folder, folders, files in os.walk(path):
+            for name in sorted((*folders, *files)):
+                one = Path(folder) / name
+                yield str(one.relative_to(path)), one
+
+
+def _put(path: Path, shape: Mapping[str, Held]) -> None:
+    """Write a name as it was."""
+    for name, held in shape.items():
+        place = path / name if name else path
+        with contextlib.suppress(OSError):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if stat.S_ISDIR(held.mode):
+                place.mkdir(exist_ok=True)
+            elif stat.S_ISLNK(held.mode):
+                place.symlink_to((held.data or b"").decode())
+            else:
+                place.write_bytes(held.data or b"")
+            if not stat.S_ISLNK(held.mode):
+                place.chmod(stat.S_IMODE(held.mode))

@@ -1,0 +1,81 @@
+"""Lists of hosts by name, for the settings; none of them is open until somebody writes its name there.
+
+Code hosts are known. Which index packages come from is the person's own choice, so that list is read from
+what their pip and npm are set to, in the environment and in the usual files.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+CODE_HOSTS = (
+    "github.com",
+    "api.github.com",
+    "codeload.github.com",
+    "raw.githubusercontent.com",
+    "objects.githubusercontent.com",
+    "gitlab.com",
+    "bitbucket.org",
+    "codeberg.org",
+    "git.sr.ht",
+)
+_PIP_FILES = ("/etc/pip.conf", "~/.pip/pip.conf", "~/.config/pip/pip.conf")
+_PIP_KEYS = ("index-url", "extra-index-url", "find-links")
+_VARIABLES = (
+    "PIP_INDEX_URL",
+    "PIP_EXTRA_INDEX_URL",
+    "UV_INDEX_URL",
+    "UV_DEFAULT_INDEX",
+    "npm_config_registry",
+)
+_NPM_REGISTRY = re.compile(r"^(?:@[^:=]+:)?registry\s*=\s*(\S+)", re.MULTILINE)
+
+
+def named_hosts(names: Iterable[str], environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Give hosts with the presets among them written out: code-hosts, package-indexes."""
+    found: list[str] = []
+    for name in names:
+        if name == "code-hosts":
+            found += CODE_HOSTS
+        elif name == "package-indexes":
+            found += package_indexes(environment)
+        else:
+            found.append(name.lower())
+    return tuple(dict.fromkeys(found))
+
+
+def package_indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Give the hosts that the person's pip and npm are set to; none where they are not set."""
+    urls = [url for name in _VARIABLES for url in environment.get(name, "").split()]
+    for name in (*_PIP_FILES, environment.get("PIP_CONFIG_FILE", "")):
+        urls += _from_pip(name)
+    text = _text(os.path.expanduser("~/.npmrc"))
+    urls += _NPM_REGISTRY.findall(text)
+    hosts = (urlsplit(url).hostname for url in urls)
+    return tuple(dict.fromkeys(host for host in hosts if host))
+
+
+def _from_pip(name: str) -> list[str]:
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read_string(_text(os.path.expanduser(name)))
+    except configparser.Error:
+        return []
+    return [
+        url
+        for part in parser.sections()
+        for key in _PIP_KEYS
+        for url in parser.get(part, key, fallback="").split()
+    ]
+
+
+def _text(name: str) -> str:
+    try:
+        return Path(name).read_text(encoding="utf-8", errors="replace") if name else ""
+    except OSError:
+        return ""

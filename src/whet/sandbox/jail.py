@@ -1,0 +1,367 @@
+"""A jail: one launcher that runs commands under one policy, and the commands as this side sees them.
+
+The launcher is started with the first command, costs its start once, and ends with `close` or with this
+process, taking its commands along. Where it died, the next command starts another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from whet.contract.errors import ToolError
+from whet.sandbox.guard import Guard
+from whet.sandbox.policy import SandboxPolicy
+from whet.sandbox.proxy import Proxy
+from whet.sandbox.seatbelt import SANDBOX_EXEC, seatbelt_profile
+from whet.sandbox.setup import JailPlan
+
+_START_S = 20.0
+_RUN_CAP_BYTES = 4_000_000
+_NOT_INSIDE = re.compile(rb"^from (?:__future__|whet\.sandbox\.watch) import .*$", re.MULTILINE)
+Handles = tuple[int, int, int]
+"""A command's input, output and error output, as descriptors of this process."""
+
+
+class JailedCommand(msgspec.Struct, frozen=True):
+    """What is run: `environment` is the whole one, `cwd` lies in what the policy grants. With `tty`, its
+    output is the terminal that it gets as its own."""
+
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+    cwd: Path
+    tty: bool = False
+
+
+class JailedProcess:
+    """A confined command: as much of Popen's face as its users need. `pid` is this side's number for it;
+    `taken_back` are the protected paths that it had changed, once it has ended."""
+
+    def __init__(self, report: socket.socket, pid: int, pidfd: int) -> None:
+        self.taken_back: list[Path] = []
+        self.ended: Callable[[], list[Path]] | None = None
+        self.stdin: BinaryIO | None = None
+        self.stdout: BinaryIO | None = None
+        self.stderr: BinaryIO | None = None
+        self.pid = pid
+        self.returncode: int | None = None
+        self._report = report
+        self._pidfd = pidfd
+        self._lock = threading.Lock()
+
+    def poll(self) -> int | None:
+        """Give the exit code, -n after signal n, None while it runs."""
+        return self._look(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end. Raises subprocess.TimeoutExpired."""
+        code = self._look(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired("a confined command", timeout or 0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Signal the command itself; one that ended is left alone."""
+        if self.poll() is None:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(self._pidfd, number)
+
+    def kill(self) -> None:
+        """Kill the command itself."""
+        self.send_signal(signal.SIGKILL)
+
+    def _look(self, timeout: float | None) -> int | None:
+        with self._lock:
+            if self.returncode is None:
+                ready, _, _ = select.select([self._report], [], [], timeout)
+                if ready:
+                    self._end(self._read())
+            return self.returncode
+
+    def _read(self) -> bytes:
+        try:
+            return self._report.recv(64)
+        except OSError:
+            return b""
+
+    def _end(self, said: bytes) -> None:
+        # Nothing said is a launcher that was killed, and all its commands with it.
+        self.returncode = int(said[1:]) if said.startswith(b"X") else -signal.SIGKILL
+        self._report.close()
+        os.close(self._pidfd)
+        if self.ended is not None:
+            self.taken_back = self.ended()
+
+
+Started = JailedProcess | subprocess.Popen[bytes]
+"""A confined command; a Popen where the system's own program confines it."""
+
+
+class Jail:
+    """Runs commands under one policy. Thread-safe."""
+
+    def __init__(self, plan: JailPlan) -> None:
+        self.plan: JailPlan = plan
+        self._lock = threading.Lock()
+        self._control: socket.socket | None = None
+        self._launcher: subprocess.Popen[bytes] | None = None
+        self._commands: weakref.WeakSet[JailedProcess] = weakref.WeakSet()
+        self._guard = Guard(plan.policy, plan.scratch.root / "aside", mounted=plan.engine.own_network)
+        self._held: frozenset[Path] = frozenset()
+        self._proxy: Proxy | None = None
+
+    @property
+    def policy(self) -> SandboxPolicy:
+        """What holds inside."""
+        return self.plan.policy
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether one of its commands still runs."""
+        return any(command.poll() is None for command in list(self._commands))
+
+    def environment(self, source: Mapping[str, str]) -> dict[str, str]:
+        """Give a command's environment inside: no way to sockets outside, the private folders' names."""
+        if not self.plan.can_reach:
+            return self.plan.environment(source)
+        self.open()
+        proxy = self._proxy
+        return self.plan.environment(source, proxy.port if proxy is not None else 0)
+
+    @property
+    def launcher_pid(self) -> int:
+        """The process that holds it all, 0 where none runs."""
+        return 0 if self._launcher is None else self._launcher.pid
+
+    def take_refused(self) -> list[str]:
+        """Give the hosts that its commands asked the proxy for in vain since the last look."""
+        if self._proxy is None:
+            return []
+        taken = list(self._proxy.refused)
+        del self._proxy.refused[: len(taken)]
+        return taken
+
+    def open(self) -> None:
+        """Start the launcher unless it runs. Raises ToolError where that can't be."""
+        if self.plan.engine.name == "seatbelt":
+            return
+        with self._lock:
+            if self._launcher is None or self._launcher.poll() is not None or self._has_news():
+                self._shut()
+                self._open()
+
+    def spawn(self, command: JailedCommand, handles: Handles) -> Started:
+        """Run a command; the descriptors stay the caller's. Raises OSError as Popen does, and ToolError
+        where the jail itself can't be started."""
+        if self.plan.engine.name == "seatbelt":
+            return _under_sandbox_exec(self.plan, command, handles)
+        with self._lock:
+            if self._launcher is None or self._launcher.poll() is not None or self._has_news():
+                self._shut()
+                self._open()
+            before = self._guard.record()
+            try:
+                started = self._request(command, handles)
+            except (BrokenPipeError, ConnectionResetError):
+                self._shut()
+                self._open()
+                started = self._request(command, handles)
+            started.ended = functools.partial(self._guard.restore, before)
+            self._commands.add(started)
+            return started
+
+    def spawn_piped(self, command: JailedCommand) -> Started:
+        """Run a command with a pipe for each of its three descriptors, which are the process's files then."""
+        pipes = [os.pipe() for _ in range(3)]
+        inside = (pipes[0][0], pipes[1][1], pipes[2][1])
+        outside = (pipes[0][1], pipes[1][0], pipes[2][0])
+        try:
+            started = self.spawn(command, inside)
+        except BaseException:
+            for handle in outside:
+                os.close(handle)
+            raise
+        finally:
+            for handle in inside:
+                os.close(handle)
+        started.stdin = os.fdopen(outside[0], "wb", 0)
+        started.stdout, started.stderr = os.fdopen(outside[1], "rb", 0), os.fdopen(outside[2], "rb", 0)
+        return started
+
+    def run(self, command: JailedCommand, timeout_s: float) -> tuple[int, str]:
+        """Run a command to its end without input; gives its exit code (124 past the limit, when it is killed
+        with its group) and what it printed. Blocks."""
+        with tempfile.TemporaryFile() as printed, open(os.devnull, "rb") as nothing:
+            out = printed.fileno()
+            started = self.spawn(command, (nothing.fileno(), out, out))
+            try:
+                code = started.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                code = 124
+            with contextlib.suppress(OSError):
+                os.killpg(started.pid, signal.SIGKILL)
+            printed.seek(0)
+            said = printed.read(_RUN_CAP_BYTES).decode("utf-8", "replace")
+            return (128 - code if code < 0 else code), said
+
+    def close(self) -> None:
+        """End the launcher and every command in it."""
+        with self._lock:
+            self._shut()
+
+    def _request(self, command: JailedCommand, handles: Handles) -> JailedProcess:
+        assert self._control is not None
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        body = msgspec.json.encode(
+            {
+                "argv": list(command.argv),
+                "env": dict(command.environment),
+                "cwd": str(command.cwd),
+                "tty": command.tty,
+            }
+        )
+        try:
+            with theirs:
+                head = struct.pack("!I", len(body))
+                socket.send_fds(self._control, [head], [*handles, theirs.fileno()])
+                self._control.sendall(body)
+            return _answered(ours, command)
+        except BaseException:
+            ours.close()
+            raise
+
+    def _open(self) -> None:
+        ours, theirs = socket.socketpair()
+        ours.settimeout(_START_S)
+        self._held = self._there()
+        setup = self.plan.setup()
+        with tempfile.TemporaryFile() as script, theirs:
+            script.write(_script())
+            script.seek(0)
+            self._launcher = _start(self.plan.command(), script.fileno(), theirs.fileno())
+        try:
+            ours.sendall(struct.pack("!I", len(setup)) + setup)
+            said, handles, _, _ = socket.recv_fds(ours, 1024, 1)
+            if handles:
+                self._proxy = Proxy(socket.socket(fileno=handles[0]), self.policy.hosts)
+        except OSError as error:
+            said = b"!" + str(error).encode()
+        if said != b"+":
+            said = said[1:] or _last_words(self._launcher)
+            ours.close()
+            self._shut()
+            raise ToolError(
+                f"the sandbox can't be started: {said.decode(errors='replace').strip()}",
+                hint="whet sandbox status",
+            )
+        ours.settimeout(None)
+        self._control = ours
+
+    def _has_news(self) -> bool:
+        """Whether a protected name has come to be since the mounts were made, and nothing runs that a new
+        launcher would end."""
+        return not self._there() <= self._held and not self.is_busy
+
+    def _there(self) -> frozenset[Path]:
+        return frozenset(path for path in self.policy.protected_paths() if os.path.lexists(path))
+
+    def _shut(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._proxy is not None:
+            self._proxy.close()
+            self._proxy = None
+        launcher, self._launcher = self._launcher, None
+        if launcher is None:
+            return
+        if launcher.stderr is not None:
+            launcher.stderr.close()
+        try:
+            launcher.wait(3)
+        except subprocess.TimeoutExpired:
+            launcher.kill()
+            launcher.wait()
+        for command in list(self._commands):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                command.wait(1)
+
+
+def _script() -> bytes:
+    """Give watch and launcher as one script: there is no package inside."""
+    parts = [Path(__file__).with_name(f"{name}.py").read_bytes() for name in ("watch", "launcher")]
+    return b"from __future__ import annotations\n" + _NOT_INSIDE.sub(b"", b"".join(parts))
+
+
+def _under_sandbox_exec(plan: JailPlan, command: JailedCommand, handles: Handles) -> Started:
+    """Run a command under macOS's own program, which needs no launcher: it starts in a millisecond."""
+    profile = seatbelt_profile(plan.policy, plan.scratch)
+    return subprocess.Popen(
+        [SANDBOX_EXEC, "-p", profile, *command.argv],
+        stdin=handles[0],
+        stdout=handles[1],
+        stderr=handles[2],
+        cwd=command.cwd,
+        env=dict(command.environment),
+        start_new_session=True,
+    )
+
+
+def _start(command: Sequence[str], script: int, control: int) -> subprocess.Popen[bytes]:
+    """Start the launcher with its script as input and the socket's number as its argument."""
+    return subprocess.Popen(
+        [*command, str(control)],
+        stdin=script,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        cwd="/",
+        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+        pass_fds=(control,),
+        start_new_session=True,
+    )
+
+
+def _last_words(launcher: subprocess.Popen[bytes]) -> bytes:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        launcher.wait(2)
+    assert launcher.stderr is not None
+    os.set_blocking(launcher.stderr.fileno(), False)
+    lines = (launcher.stderr.read() or b"").strip().splitlines()
+    return lines[-1] if lines else b"it ended without a word"
+
+
+def _answered(ours: socket.socket, command: JailedCommand) -> JailedProcess:
+    said, handles, _, _ = socket.recv_fds(ours, 64, 1)
+    if said.startswith(b"P") and handles:
+        pid = _pid_of(handles[0])
+        ours.send(b"+")
+        return JailedProcess(ours, pid, handles[0])
+    if not said:
+        raise BrokenPipeError(errno.EPIPE, "the launcher is gone")
+    number = int(said[1:] or b"5")
+    raise OSError(number, os.strerror(number), str(command.argv[0]))
+
+
+def _pid_of(pidfd: int) -> int:
+    """Give the number that this side knows a process by; the launcher's own namespace has others."""
+    with open(f"/proc/self/fdinfo/{pidfd}") as file:
+        for line in file:
+            if line.startswith("Pid:"):
+                return int(line.split()[1])
+    raise ToolError("the kernel does not say which process a descriptor is")

@@ -1,0 +1,99 @@
+"""A policy as rules of Landlock, which only grants: nothing can be carved out of a granted folder.
+
+So a folder that holds something hidden is opened entry by entry: it can be listed, what is in it is granted
+one by one, and nothing new can be made right in it. Rights are the kernel's bits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from whet.sandbox.policy import SandboxPolicy
+
+OLDEST_ABI = 3  # before it, a file that may not be written could be cut short
+_EXECUTE, _WRITE, _READ, _LIST = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_TRUNCATE, _DEVICE_REQUESTS = 1 << 14, 1 << 15
+_LAST_RIGHT_OF_ABI = {3: 14, 4: 14, 5: 15}
+_READING = _EXECUTE | _READ | _LIST
+_OF_FILES = _EXECUTE | _WRITE | _READ | _TRUNCATE | _DEVICE_REQUESTS
+_NODES = (1 << 6) | (1 << 11)  # character and block devices are never made
+_TCP = 0b11
+_SCOPES = 0b11  # abstract sockets, signals
+_CREATE_RULESET = 444
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "fd", "stdin", "stdout", "stderr")
+_KERNEL_FACTS = ("/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm", "/sys/fs/cgroup")
+
+
+class LandlockRules(msgspec.Struct, frozen=True):
+    """What the launcher gives the kernel: the rights that count (files, TCP), (path, rights) granted, and the
+    scopes, which keep signals and abstract sockets within the jail."""
+
+    handled: tuple[int, int, int]
+    granted: tuple[tuple[str, int], ...]
+    scoped: int
+
+
+def landlock_abi() -> int:
+    """Give the kernel's version of Landlock, 0 where there is none."""
+    try:
+        return max(0, ctypes.CDLL(None).syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(1)))
+    except (OSError, AttributeError):
+        return 0
+
+
+def landlock_rules(
+    policy: SandboxPolicy, abi: int, private: Iterable[Path], *, own_network: bool
+) -> LandlockRules:
+    """Give the rules. `private` are folders of the jail's own, granted whole; with a network of its own, a
+    jail may use TCP there."""
+    every = (1 << (_LAST_RIGHT_OF_ABI.get(min(abi, 5), 14) + 1)) - 1
+    writing = every & ~_NODES & ~_DEVICE_REQUESTS
+    hidden = policy.hidden()
+    granted: dict[str, int] = {}
+
+    def grant(path: Path, rights: int) -> None:
+        for each, fitting in _carved(path, rights, hidden):
+            granted[str(each)] = granted.get(str(each), 0) | (fitting & every)
+
+    for path in policy.read:
+        grant(path, _READING)
+    for path in (policy.workspace, *policy.write):
+        grant(path, writing)
+    for path in private:
+        grant(path, writing)
+    for name in _DEVICES:
+        grant(Path("/dev") / name, _READ | _WRITE | _DEVICE_REQUESTS)
+    grant(Path("/dev/pts"), _READ | _WRITE | _LIST | _DEVICE_REQUESTS)
+    grant(Path("/proc"), _READ | _LIST | _WRITE)
+    for name in _KERNEL_FACTS:
+        grant(Path(name), _READ | _LIST)
+    return LandlockRules(
+        (every, _TCP if abi >= 4 and not own_network else 0, 0),
+        tuple(granted.items()),
+        _SCOPES if abi >= 6 else 0,
+    )
+
+
+def _carved(path: Path, rights: int, hidden: Iterable[Path]) -> Iterator[tuple[Path, int]]:
+    """Give the rules that grant a path but not what is hidden below it; links are not followed."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return
+    below = [one for one in hidden if one.is_relative_to(path)]
+    if stat.S_ISLNK(mode) or path in below:
+        return
+    if not stat.S_ISDIR(mode):
+        yield path, rights & _OF_FILES
+    elif not below:
+        yield path, rights
+    else:
+        yield path, rights & _LIST
+        for name in sorted(os.listdir(path)):
+            yield from _carved(path / name, rights, below)

@@ -1,0 +1,422 @@
+"""Runs inside the jail: forks commands on request and takes all of them with it when it ends.
+
+Whet sends this file to a bare interpreter (`python -I -S -`), so that it imports the standard library only
+and little of it. Its argument is the descriptor of a socket to Whet. The first message says how to shut the
+door behind oneself (namespaces, Landlock, seccomp, limits); each further one brings a command and four
+descriptors: its input, its two outputs, and a socket on which its pid and its end are reported. Messages are
+four bytes of length, then JSON. When the socket ends, or this process does, whatever still runs is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from whet.sandbox.watch import supervise
+
+# These are checked by the launcher's own tests in a real jail; the kernel's numbers, equal on both machines.
+SYS = {
+    "mount_setattr": 442,
+    "landlock_create_ruleset": 444,
+    "landlock_add_rule": 445,
+    "landlock_restrict": 446,
+}
+NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 4096, 16384, 1 << 18
+PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = (
+    4,
+    22,
+    24,
+    36,
+    38,
+)
+PR_CAP_AMBIENT = 47
+CONTROL = int(sys.argv[1])
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def check(result: int, what: str) -> int:
+    """Raise OSError where a call of the C library failed."""
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+    return result
+
+
+def syscall(name: str, *arguments: Any) -> int:
+    """Make one of the calls that Python has no name for."""
+    return check(LIBC.syscall(ctypes.c_long(SYS[name]), *arguments), name)
+
+
+def prctl(option: int, *values: Any) -> int:
+    """Change something of this process."""
+    padded = [ctypes.c_ulong(one) if isinstance(one, int) else one for one in (*values, 0, 0, 0, 0)[:4]]
+    return check(LIBC.prctl(option, *padded), f"prctl {option}")
+
+
+def mount(source: str, target: str, kind: str | None, flags: int) -> None:
+    """Mount, or change a mount."""
+    arguments = [one.encode() if one is not None else None for one in (source, target, kind)]
+    check(LIBC.mount(*arguments, ctypes.c_ulong(flags), None), f"mount {target}")
+
+
+def set_read_only(path: str, *, recursive: bool, wanted: bool = True) -> None:
+    """Set or clear the read-only mark of a mount, and of those below it."""
+    attributes = struct.pack("QQQQ", int(wanted), int(not wanted), 0, 0)
+    flags = 0x8000 if recursive else 0
+    syscall("mount_setattr", -100, path.encode(), ctypes.c_uint(flags), attributes, ctypes.c_size_t(32))
+
+
+def enter_namespaces(plan: dict[str, Any]) -> None:
+    """Get a tree of mounts of its own with everything read-only but what the plan names, a network that is
+    only a loopback, and process ids of its own; returns in the first process of those."""
+    uid, gid = os.getuid(), os.getgid()
+    check(LIBC.unshare(NEWUSER | NEWNS | NEWIPC | NEWNET | NEWPID), "unshare")
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+    raise_loopback()
+    child = os.fork()
+    if child:
+        os.close(CONTROL)
+        mirror(child)
+    mount("none", "/", None, MS_REC | MS_PRIVATE)
+    for source, target in plan["binds"]:
+        mount(source, target, None, MS_BIND | MS_REC)
+    for path in plan["anchors"]:
+        mount(path, path, None, MS_BIND | MS_REC)
+    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    set_read_only("/", recursive=True)
+    for path in plan["writable"]:
+        set_read_only(path, recursive=False, wanted=False)
+    for path in plan["read_only"]:
+        mount(path, path, None, MS_BIND)
+        set_read_only(path, recursive=False)
+    os.chdir("/")
+
+
+def mirror(child: int) -> NoReturn:
+    """Wait for the first process of the namespace and end as it ended; its end ends all that is in there."""
+
+    def end(_number: int, _frame: Any) -> None:
+        os.kill(child, signal.SIGKILL)
+
+    signal.signal(signal.SIGTERM, end)
+    _, status = os.waitpid(child, 0)
+    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+
+
+def raise_loopback() -> None:
+    """Switch the namespace's own loopback on, so that servers and clients of one jail find each other."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
+        fcntl.ioctl(handle, 0x8914, struct.pack("16sH14x", b"lo", 0x1 | 0x40))
+
+
+def drop_capabilities() -> None:
+    """Give up every capability, now and over exec, root's too."""
+    for number in range(64):
+        if LIBC.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(number), 0, 0, 0) < 0:
+            break
+    LIBC.prctl(PR_CAP_AMBIENT, ctypes.c_ulong(4), 0, 0, 0)
+    header = struct.pack("Ii", 0x20080522, 0)
+    check(LIBC.capset(header, struct.pack("6I", 0, 0, 0, 0, 0, 0)), "capset")
+
+
+def restrict_files(handled: Sequence[int], rules: Sequence[tuple[str, int]]) -> None:
+    """Let only the rules' paths be used from here on; `handled` are the rights that count, and the scopes."""
+    files, net, scoped = handled
+    attributes = struct.pack("QQQ", files, net, scoped)
+    size = 24 if scoped else 16 if net else 8
+    ruleset = syscall("landlock_create_ruleset", attributes, ctypes.c_size_t(size), ctypes.c_uint(0))
+    for path, rights in rules:
+        try:
+            handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            continue  # gone since the policy was made: nothing to grant
+        try:
+            rule = struct.pack("=Qi", rights, handle)
+            syscall("landlock_add_rule", ruleset, 1, rule, ctypes.c_uint(0))
+        finally:
+            os.close(handle)
+    syscall("landlock_restrict", ruleset, ctypes.c_uint(0))
+    os.close(ruleset)
+
+
+def filter_calls(program: bytes, listen: int = 0) -> int:
+    """Have the kernel refuse the calls that the filter names; with `listen`, the number of the call that does
+    so, gives a descriptor at which it asks about others."""
+    code = ctypes.create_string_buffer(program, len(program))
+
+    class Program(ctypes.Structure):
+        _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+    whole = Program(len(program) // 8, ctypes.addressof(code))
+    if listen:
+        return check(LIBC.syscall(ctypes.c_long(listen), 1, ctypes.c_uint(8), ctypes.byref(whole)), "seccomp")
+    return prctl(PR_SET_SECCOMP, 2, ctypes.byref(whole))
+
+
+def shut(setup: dict[str, Any]) -> None:
+    """Give up everything that the policy does not grant. Raises OSError where the kernel can't hold it."""
+    if setup.get("namespaces"):
+        enter_namespaces(setup["namespaces"])
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    for number, most in setup["limits"]:
+        _, hard = resource.getrlimit(number)
+        value = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(number, (value, value))
+    drop_capabilities()
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    if setup.get("handled"):
+        restrict_files(setup["handled"], setup["rules"])
+    supervised = setup.get("supervised")
+    ours, theirs = socket.socketpair()
+    stand_watch(ours if supervised else None, supervised or {})
+    if setup.get("scoped"):
+        restrict_files((0, 0, setup["scoped"]), ())
+    listener = filter_calls(bytes.fromhex(setup["filter"]), supervised["listen"] if supervised else 0)
+    if supervised:
+        socket.send_fds(theirs, [b"+"], [listener])
+        os.close(listener)
+    ours.close()
+    theirs.close()
+    prctl(PR_SET_DUMPABLE, 0)
+
+
+def stand_watch(channel: socket.socket | None, supervised: dict[str, Any]) -> None:
+    """Split in two: the outer one waits for the inner one's end and then kills what is left, and makes the
+    changes that the kernel asks it about. Commands can't signal the outer one where the kernel scopes
+    signals, or are gone with their process ids."""
+    inner = os.fork()
+    if not inner:
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        return
+    os.close(CONTROL)
+    if channel is not None:
+        _, handles, _, _ = socket.recv_fds(channel, 1, 1)
+        if handles:
+            supervise(handles[0], supervised, inner)
+            os.close(handles[0])
+    code = 0
+    while True:
+        try:
+            gone, status = os.wait()
+        except ChildProcessError:
+            os._exit(code)
+        if gone == inner:
+            code = os.waitstatus_to_exitcode(status) & 0xFF
+            inner = 0
+        if not inner:
+            kill_children()
+
+
+def kill_children() -> None:
+    """Kill every child; their children come to this process as they die, and it is called again for them."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            children = [int(one) for one in file.read().split()]
+    except OSError:
+        children = own_children()
+    for child in children:
+        with contextlib.suppress(OSError):
+            os.kill(child, signal.SIGKILL)
+
+
+def own_children() -> list[int]:
+    """Find the children by looking at every process, where the kernel keeps no list."""
+    found: list[int] = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    if int(file.read().rpartition(b")")[2].split()[1]) == os.getpid():
+                        found.append(int(name))
+            except (OSError, ValueError, IndexError):
+                pass
+    return found
+
+
+def receive(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+    """Give the next message and its descriptors; None at the end."""
+    data, handles, _, _ = socket.recv_fds(control, 4, 8)
+    while data and len(data) < 4:
+        data += control.recv(4 - len(data))
+    if not data:
+        return None, []
+    (length,) = struct.unpack("!I", data)
+    body = bytearray()
+    while len(body) < length:
+        part = control.recv(min(65536, length - len(body)))
+        if not part:
+            return None, handles
+        body += part
+    return json.loads(bytes(body)), handles
+
+
+def start(command: dict[str, Any], handles: list[int]) -> int:
+    """Run one command; gives its pid, or 0 after reporting why it can't be run."""
+    with socket.socket(fileno=os.dup(handles[3])) as channel:
+        try:
+            child = on_terminal(command, handles) if command["tty"] else plain(command, handles)
+        except (OSError, ValueError) as error:
+            number = error.errno if isinstance(error, OSError) else errno.EINVAL
+            with contextlib.suppress(OSError):
+                channel.sendall(b"E%d" % (number or errno.EIO))
+            return 0
+        pidfd = os.pidfd_open(child)
+        with contextlib.suppress(OSError):
+            socket.send_fds(channel, [b"P%d\n" % child], [pidfd])
+            channel.recv(1)  # until Whet has read its number there, which a reaped process has no more
+        os.close(pidfd)
+    return child
+
+
+def plain(command: dict[str, Any], handles: list[int]) -> int:
+    """Start a command the cheap way: nothing of this process is copied for it."""
+    child = subprocess.Popen(
+        command["argv"],
+        stdin=handles[0],
+        stdout=handles[1],
+        stderr=handles[2],
+        cwd=command["cwd"],
+        env=command["env"],
+        close_fds=False,  # all others are closed by exec
+        start_new_session=True,
+    )
+    child.returncode = 0  # it is waited for with all the others, so this must not
+    return child.pid
+
+
+def on_terminal(command: dict[str, Any], handles: list[int]) -> int:
+    """Start a command that has a terminal as its own, which takes a step between fork and exec."""
+    error_read, error_write = os.pipe()
+    child = os.fork()
+    if not child:
+        become(command, handles, error_write)
+    os.close(error_write)
+    said = os.read(error_read, 64)
+    os.close(error_read)
+    if said:
+        os.waitpid(child, 0)
+        raise OSError(int(said), "exec")
+    return child
+
+
+def become(command: dict[str, Any], handles: list[int], error_write: int) -> NoReturn:
+    """Turn this fresh process into the command. Never returns."""
+    try:
+        for number in (signal.SIGPIPE, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        fcntl.ioctl(handles[1], termios.TIOCSCTTY, 0)
+        for target in range(3):
+            os.dup2(handles[target], target)
+        os.chdir(command["cwd"])
+        os.execvpe(command["argv"][0], command["argv"], command["env"])
+    except OSError as error:
+        os.write(error_write, b"%d" % (error.errno or errno.EIO))
+    finally:
+        os._exit(127)
+
+
+def reap(running: dict[int, int]) -> None:
+    """Report the commands that ended."""
+    while True:
+        try:
+            child, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not child:
+            return
+        report = running.pop(child, None)
+        if report is not None:
+            with contextlib.suppress(OSError):
+                os.write(report, b"X%d\n" % os.waitstatus_to_exitcode(status))
+            os.close(report)
+
+
+def heard(_number: int, _frame: Any) -> None:
+    """Take a signal whose news comes through the wake-up descriptor."""
+
+
+def serve(control: socket.socket) -> None:
+    """Take commands until the socket ends."""
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    os.set_blocking(wake_read, False)
+    signal.signal(signal.SIGCHLD, heard)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    running: dict[int, int] = {}
+    poll = select.poll()
+    poll.register(control.fileno(), select.POLLIN)
+    poll.register(wake_read, select.POLLIN)
+    while True:
+        for handle, _ in poll.poll():
+            if handle == wake_read:
+                os.read(wake_read, 4096)
+            else:
+                command, handles = receive(control)
+                if command is None:
+                    return
+                child = start(command, handles)
+                for one in handles[:3]:
+                    os.close(one)
+                if child:
+                    running[child] = handles[3]
+                else:
+                    os.close(handles[3])
+        reap(running)
+
+
+def main() -> None:
+    """Shut the door, say so, and serve."""
+    os.close(0)
+    os.open("/dev/null", os.O_RDWR)
+    os.set_inheritable(CONTROL, False)
+    control = socket.socket(fileno=CONTROL)
+    setup, _ = receive(control)
+    if setup is None:
+        return
+    try:
+        shut(setup)
+    except OSError as error:
+        control.sendall(b"!" + str(error).encode())
+        return
+    if setup.get("proxy"):
+        # It belongs to this network for good; Whet takes its connections from outside.
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            socket.send_fds(control, [b"+"], [listener.fileno()])
+    else:
+        control.sendall(b"+")
+    try:
+        serve(control)
+    finally:
+        deadline = time.monotonic() + 2
+        kill_children()
+        while time.monotonic() < deadline:
+            try:
+                if os.waitpid(-1, 0)[0]:
+                    kill_children()
+            except ChildProcessError:
+                break
+
+
+if __name__ == "__main__":
+    main()
+    sys.stdout.close()
+    os._exit(0)

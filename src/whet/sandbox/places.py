@@ -1,0 +1,261 @@
+"""The folders that ordinary commands need, and those that no command gets, on this machine.
+
+The home is never granted as a whole: the toolchains and caches in it are granted one by one, so that keys,
+clouds, keyrings, browsers and histories are not there without being listed. What is below a granted folder
+and secret all the same is found by its rights: what other users can't read, root's commands can't either.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from whet.sandbox.policy import PROTECTED, SandboxLimits, SandboxPolicy
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/snap")
+_SYSTEM_PARTS = ("/var/lib/dpkg", "/var/lib/rpm", "/var/cache/fontconfig", "/var/cache/man", "/var/lib/texmf")
+_MAC = ("/System", "/Library", "/private/etc", "/private/var/db", "/Applications/Xcode.app")
+_SECRET_SYSTEM = (
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/ssl/private",
+    "/etc/pki/tls/private",
+    "/etc/letsencrypt",
+    "/etc/wireguard",
+    "/etc/openvpn",
+    "/etc/ppp",
+    "/etc/NetworkManager/system-connections",
+    "/etc/apt/auth.conf",
+    "/etc/apt/auth.conf.d",
+    "/etc/docker",
+    "/etc/kubernetes",
+    "/etc/krb5.keytab",
+    "/etc/netrc",
+)
+_TOOLCHAINS = (
+    ".cargo/bin",
+    ".cargo/env",
+    ".cargo/config.toml",
+    ".cargo/registry",
+    ".cargo/git",
+    ".rustup",
+    ".pyenv",
+    ".rbenv",
+    ".nvm",
+    ".volta",
+    ".fnm",
+    ".asdf",
+    ".sdkman",
+    ".deno",
+    ".bun/bin",
+    ".bun/install/cache",
+    ".ghcup",
+    ".opam",
+    ".dotnet/sdk",
+    ".juliaup",
+    ".local/bin",
+    ".local/lib",
+    ".local/pipx",
+    ".local/share/uv",
+    ".local/share/pipx",
+    ".local/share/mise",
+    ".local/share/pnpm",
+    ".local/share/fnm",
+    "go/bin",
+    "go/pkg/mod",
+    "miniconda3",
+    "anaconda3",
+    "miniforge3",
+    ".m2/repository",
+    ".gradle/caches",
+    ".gradle/wrapper",
+    ".cache/pip",
+    ".cache/uv",
+    ".cache/pre-commit",
+    ".cache/pypoetry",
+    ".cache/yarn",
+    ".gitconfig",
+    ".config/git/config",
+    ".config/git/ignore",
+    ".config/git/attributes",
+    ".editorconfig",
+    ".inputrc",
+)
+# Only what is checked against a hash when it is used: whoever writes the others writes tomorrow's build.
+_CACHES = (".npm/_cacache", ".npm/_logs")
+_MIXED_PARENTS = frozenset({".local", ".cargo", ".config", ".npm"})
+_ENVIRONMENT_FOLDERS = (
+    "VIRTUAL_ENV",
+    "PYENV_ROOT",
+    "RUSTUP_HOME",
+    "CONDA_PREFIX",
+    "NVM_DIR",
+    "GOROOT",
+    "JAVA_HOME",
+)
+
+
+class Wishes(msgspec.Struct, frozen=True):
+    """What a person's settings add to the everyday policy; `folders` are further workspaces."""
+
+    write: Sequence[str] = ()
+    read: Sequence[str] = ()
+    hosts: Sequence[str] = ()
+    limits: SandboxLimits = SandboxLimits()
+    folders: Sequence[Path] = ()
+
+
+def everyday(
+    workspace: Path, whet_home: Path, environment: Mapping[str, str], wishes: Wishes | None = None
+) -> SandboxPolicy:
+    """Give the policy that ordinary development needs in a workspace, with what the settings add."""
+    wishes = wishes or Wishes()
+    root = workspace.resolve()
+    person = _person_home(environment)
+    write, read, protected = _repository(root)
+    write += [one.resolve() for one in wishes.folders] + _given(wishes.write)
+    write += [path for name in _CACHES if (path := person / name).is_dir()]
+    read += [*_system(), *_toolchains(person, environment), *_given(wishes.read)]
+    write, read = _tidy(write), _tidy(read)
+    absent = [*_secret_system(), *_secret_home(person, root, (*write, *read))]
+    return SandboxPolicy(
+        workspace=root,
+        home=_resolved(whet_home),
+        write=tuple(one for one in write if one != root),
+        read=read,
+        absent=tuple(dict.fromkeys(absent)),
+        protected=(*PROTECTED, *protected),
+        aliases=tuple(dict.fromkeys([*_links_on(workspace.absolute()), *_links_on(person)])),
+        hosts=tuple(host.lower() for host in wishes.hosts),
+        limits=wishes.limits,
+    )
+
+
+def _person_home(environment: Mapping[str, str]) -> Path:
+    return Path(environment.get("HOME") or os.path.expanduser("~")).absolute()
+
+
+def _resolved(path: Path | str) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _given(paths: Iterable[str]) -> list[Path]:
+    return [_resolved(os.path.expanduser(path)) for path in paths if path]
+
+
+def _tidy(paths: Iterable[Path]) -> tuple[Path, ...]:
+    return tuple(dict.fromkeys(path for path in paths if path != Path("/")))
+
+
+def _system() -> list[Path]:
+    names = _MAC if sys.platform == "darwin" else ()
+    found = [_resolved(name) for name in (*_SYSTEM, *_SYSTEM_PARTS, *names) if os.path.isdir(name)]
+    return [path for path in found if path != Path("/")]
+
+
+def _toolchains(person: Path, environment: Mapping[str, str]) -> list[Path]:
+    """Give what is on the search path and the folders that languages keep themselves in."""
+    found = [person / name for name in _TOOLCHAINS]
+    found += [Path(environment[name]) for name in _ENVIRONMENT_FOLDERS if environment.get(name)]
+    for entry in environment.get("PATH", "").split(os.pathsep):
+        folder = Path(entry)
+        if not folder.is_absolute():
+            continue
+        found.append(folder)
+        above = folder.parent
+        is_toolchain = folder.name == "shims" or (folder.name == "bin" and (above / "lib").is_dir())
+        if is_toolchain and above != person and above.name not in _MIXED_PARENTS:
+            found.append(above)
+    found += [Path(sys.prefix), Path(sys.base_prefix)]
+    home = _resolved(person)
+    kept = [_resolved(path) for path in found if path.exists()]
+    return [path for path in kept if not home.is_relative_to(path)]  # never the home itself or above it
+
+
+def _repository(root: Path) -> tuple[list[Path], list[Path], list[str]]:
+    """Give what the workspace's own repository needs outside of it: (written, read, protected). A subfolder's
+    repository lies above it; that of a second working tree elsewhere, which names the tree in turn."""
+    home = _resolved(os.path.expanduser("~"))
+    for folder in (root, *root.parents):
+        if folder in (home, Path("/")) and folder != root:
+            break
+        git = folder / ".git"
+        if git.is_file():
+            places = _linked(git)
+            return places, [folder], [str(one / name) for one in places for name in _GIT_RUNS] + [str(git)]
+        if git.is_dir():
+            if folder == root:
+                break
+            return [git], [folder], [str(git / name) for name in _GIT_RUNS]
+    return [], [], []
+
+
+_GIT_RUNS = ("hooks", "config", "config.worktree")
+
+
+def _linked(git: Path) -> list[Path]:
+    """Give a second working tree's own folder and its repository's, if that one knows of this tree."""
+    try:
+        own = _resolved(git.parent / git.read_text().partition("gitdir:")[2].strip())
+        back = (own / "gitdir").read_text().strip()
+        if _resolved(back) != _resolved(git):
+            return []
+        common = _resolved(own / (own / "commondir").read_text().strip())
+    except (OSError, ValueError):
+        return []
+    return [common, own] if own.is_relative_to(common) else []
+
+
+def _secret_system() -> list[Path]:
+    found = [Path(name) for name in _SECRET_SYSTEM]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        found += _unreadable_for_others(Path("/etc"), 3)
+    return [path for path in dict.fromkeys(found) if os.path.lexists(path)]
+
+
+def _unreadable_for_others(folder: Path, depth: int) -> list[Path]:
+    """Find what only root may read; it would be readable in root's jail and is nobody else's business."""
+    found: list[Path] = []
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return found
+    for entry in entries:
+        try:
+            mode = entry.stat(follow_symlinks=False).st_mode
+        except OSError:
+            continue
+        if stat.S_ISLNK(mode):
+            continue
+        if not mode & stat.S_IROTH:
+            found.append(Path(entry.path))
+        elif stat.S_ISDIR(mode) and depth > 1:
+            found += _unreadable_for_others(Path(entry.path), depth - 1)
+    return found
+
+
+def _secret_home(person: Path, root: Path, granted: Sequence[Path]) -> list[Path]:
+    """Give the dot entries of a home that a granted folder holds: each but those granted themselves."""
+    home = _resolved(person)
+    if not any(home.is_relative_to(path) for path in (root, *granted)):
+        return []
+    try:
+        names = os.listdir(home)
+    except OSError:
+        return []
+    named = frozenset(granted) | {root}
+    return [home / name for name in names if name.startswith(".") and home / name not in named]
+
+
+def _links_on(path: Path) -> list[Path]:
+    """Give the symbolic links among a path and its parents, outermost first."""
+    return [one for one in reversed((path, *path.parents)) if one.is_symlink()]

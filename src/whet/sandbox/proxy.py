@@ -1,0 +1,192 @@
+"""The one way out of a jail that may reach hosts: an HTTP proxy with a list, on a socket of its network.
+
+The launcher makes the listening socket inside and hands it over, so that nothing outside sees it. Names are
+resolved here; an address that is not public is refused, whatever name led to it, and the connection goes to
+the address that was looked at. TLS passes through unopened. Hosts and bytes are logged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import logging
+import selectors
+import socket
+import threading
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+import msgspec
+
+from whet.sandbox.policy import reaches
+
+log: logging.Logger = logging.getLogger("whet.sandbox")
+_HEAD_BYTES = 65_536
+_CHUNK_BYTES = 65_536
+_CONNECT_S, _IDLE_S = 15.0, 300.0
+_MOST_CONNECTIONS = 128
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_HOP = (b"proxy-connection:", b"proxy-authorization:", b"connection:", b"keep-alive:")
+
+
+class ProxyRefused(Exception):
+    """The list, or the address behind a name, does not allow it; the message says which."""
+
+
+class ProxyRequest(msgspec.Struct, frozen=True):
+    """What a program asked for: a tunnel, or (with `head`) one plain request that is sent on."""
+
+    host: str
+    port: int
+    head: bytes = b""
+
+
+class Proxy:
+    """Serves one jail until `close`. `refused` are the hosts that were asked for and are not on the list."""
+
+    def __init__(self, listener: socket.socket, hosts: Sequence[str]) -> None:
+        self.refused: list[str] = []
+        self.port: int = listener.getsockname()[1]
+        self._hosts = tuple(hosts)
+        self._listener = listener
+        self._room = threading.Semaphore(_MOST_CONNECTIONS)
+        threading.Thread(target=self._accept, name="sandbox-proxy", daemon=True).start()
+
+    def close(self) -> None:
+        """Take no more connections."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            if not self._room.acquire(blocking=False):
+                client.close()
+                continue
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client:
+            try:
+                client.settimeout(_IDLE_S)
+                self._pass(client)
+            except ProxyRefused as refused:
+                said = f"{refused}\n".encode()
+                head = b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\nConnection: close\r\n"
+                with contextlib.suppress(OSError):
+                    client.sendall(head + b"Content-Length: %d\r\n\r\n" % len(said) + said)
+            except (OSError, ValueError) as error:
+                log.info("the sandbox's proxy: %s", error)
+                with contextlib.suppress(OSError):
+                    client.sendall(
+                        b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                    )
+            finally:
+                self._room.release()
+
+    def _pass(self, client: socket.socket) -> None:
+        head, rest = _head(client)
+        request = read_request(head)
+        if not reaches(self._hosts, request.host):
+            self.refused.append(request.host)
+            raise ProxyRefused(f"{request.host} is not an allowed host of the sandbox")
+        with connect(request.host, request.port) as server:
+            if request.head:
+                server.sendall(request.head + rest)
+            else:
+                client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                server.sendall(rest)
+            up, down = _pump(client, server)
+        log.info("the sandbox reached %s:%d, %d bytes up, %d down", request.host, request.port, up, down)
+
+
+def read_request(head: bytes) -> ProxyRequest:
+    """Read a request's head. Raises ValueError for what is none of a proxy's."""
+    first, _, rest = head.partition(b"\r\n")
+    method, target, version = first.decode("ascii").split(" ")
+    if method == "CONNECT":
+        host, _, port = target.rpartition(":")
+        return ProxyRequest(_name(host), int(port))
+    parts = urlsplit(target)
+    if parts.scheme != "http" or not parts.hostname:
+        raise ValueError("not a request to a proxy")
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    lines = [line for line in rest.split(b"\r\n") if line and not line.lower().startswith(_HOP)]
+    sent = b"\r\n".join([f"{method} {path} {version}".encode(), *lines, b"Connection: close", b"", b""])
+    return ProxyRequest(_name(parts.hostname), parts.port or 80, sent)
+
+
+def connect(host: str, port: int) -> socket.socket:
+    """Connect to a public address of a host. Raises ProxyRefused where one of its addresses is not public."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for _, _, _, _, address in found:
+        if not is_public(str(address[0])):
+            raise ProxyRefused(f"{host} leads to {address[0]}, which is not a public address")
+    last: OSError = OSError(f"{host} has no address")
+    for family, kind, protocol, _, address in found:
+        made = socket.socket(family, kind, protocol)
+        try:
+            made.settimeout(_CONNECT_S)
+            made.connect(address)
+            made.settimeout(_IDLE_S)
+            return made
+        except OSError as error:
+            made.close()
+            last = error
+    raise last
+
+
+def is_public(text: str) -> bool:
+    """Whether an address is one of the public internet, also where it carries another one inside."""
+    address = ipaddress.ip_address(text.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address):
+        if address in _NAT64:
+            return is_public(str(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)))
+        inner = address.ipv4_mapped or address.sixtofour or (address.teredo and address.teredo[1])
+        if inner:
+            return is_public(str(inner))
+    return address.is_global and not address.is_multicast
+
+
+def _name(host: str) -> str:
+    return host.strip("[]").rstrip(".").lower()
+
+
+def _head(client: socket.socket) -> tuple[bytes, bytes]:
+    """Read a request's head; gives it without the empty line, and what came after it."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        part = client.recv(_CHUNK_BYTES)
+        if not part or len(data) > _HEAD_BYTES:
+            raise ValueError("no request")
+        data += part
+    head, _, rest = data.partition(b"\r\n\r\n")
+    return head, rest
+
+
+def _pump(client: socket.socket, server: socket.socket) -> tuple[int, int]:
+    """Pass bytes both ways until both sides ended; gives how many went up and down."""
+    counts = {client: 0, server: 0}
+    other = {client: server, server: client}
+    with selectors.DefaultSelector() as selector:
+        for one in other:
+            selector.register(one, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(_IDLE_S)
+            if not ready:
+                break
+            for key, _ in ready:
+                source = client if key.fd == client.fileno() else server
+                data = source.recv(_CHUNK_BYTES)
+                if data:
+                    counts[source] += len(data)
+                    other[source].sendall(data)
+                    continue
+                selector.unregister(source)
+                with contextlib.suppress(OSError):
+                    other[source].shutdown(socket.SHUT_WR)
+    return counts[client], counts[server]

@@ -1,0 +1,40 @@
+"""The private folders of one session's commands: /tmp, the home and shared memory as they see them.
+
+They outlive a jail, so that what a command left in /tmp is there for the next one although an opening gave it
+another jail in between. Removed by `close`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+
+class Scratch:
+    """A folder of its own on disk, for its owner only."""
+
+    def __init__(self) -> None:
+        self.root: Path = Path(tempfile.mkdtemp(prefix="whet-jail-")).resolve()
+        for folder in (self.tmp, self.home, self.memory):
+            folder.mkdir(mode=0o700)
+        self.tmp.chmod(0o1777)
+
+    @property
+    def tmp(self) -> Path:
+        """What is /tmp and /var/tmp inside."""
+        return self.root / "tmp"
+
+    @property
+    def home(self) -> Path:
+        """What is the home inside."""
+        return self.root / "home"
+
+    @property
+    def memory(self) -> Path:
+        """What is /dev/shm inside."""
+        return self.root / "shm"
+
+    def close(self) -> None:
+        """Remove everything."""
+        shutil.rmtree(self.root, ignore_errors=True)

@@ -1,0 +1,56 @@
+"""A policy as a profile of macOS's sandbox-exec: everything is denied that it does not allow.
+
+Later rules win there, so what is hidden or protected is denied after what holds it was allowed. Nobody has
+run this on a Mac yet; the profile's form is checked by a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from whet.sandbox.policy import SandboxPolicy
+from whet.sandbox.scratch import Scratch
+
+SANDBOX_EXEC = "/usr/bin/sandbox-exec"
+_BASE = (
+    "(version 1)",
+    "(deny default)",
+    "(allow process-exec)",
+    "(allow process-fork)",
+    "(allow process-info* (target same-sandbox))",
+    "(allow signal (target same-sandbox))",
+    "(allow sysctl-read)",
+    "(allow pseudo-tty)",
+    "(allow file-read-metadata)",
+    '(allow file-read* (literal "/"))',
+    '(allow file-read* file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty"))',
+    '(allow file-read* (literal "/dev/random") (literal "/dev/urandom") (literal "/dev/fd"))',
+    '(allow file-ioctl (literal "/dev/tty"))',
+    "(allow ipc-posix-sem)",
+    '(allow mach-lookup (global-name "com.apple.system.opendirectoryd.libinfo"))',
+)
+
+
+def seatbelt_profile(policy: SandboxPolicy, scratch: Scratch) -> str:
+    """Give the profile. There is no network in it, its own neither: an address can't be told from another."""
+    lines = list(_BASE)
+    lines += _rule("allow file-read*", (*policy.read, policy.workspace, *policy.write, scratch.root))
+    lines += _rule("allow file-write*", (policy.workspace, *policy.write, scratch.root))
+    lines += _rule("deny file-read* file-write*", _without(policy.hidden(), policy))
+    lines += _rule("deny file-write*", policy.protected_paths())
+    return "\n".join(lines) + "\n"
+
+
+def _without(hidden: Iterable[Path], policy: SandboxPolicy) -> list[Path]:
+    """Give what is hidden, but not what a deeper grant opens again: that would be denied with it."""
+    granted = (*policy.read, *policy.write)
+    return [one for one in hidden if not any(path.is_relative_to(one) for path in granted)]
+
+
+def _rule(what: str, paths: Iterable[Path]) -> list[str]:
+    return [f"({what} (subpath {_quoted(str(path))}))" for path in dict.fromkeys(paths)]
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

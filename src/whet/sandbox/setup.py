@@ -1,0 +1,168 @@
+"""What a launcher is started with and told: an engine, a policy and private folders, put together.
+
+It decides how the jail's own view of the world looks from inside (home, temporary folder, environment) and
+starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from whet.sandbox.bubblewrap import bubblewrap_arguments
+from whet.sandbox.filter import SUPERVISED, filter_program
+from whet.sandbox.landlock import landlock_rules
+from whet.sandbox.mounts import mount_plan
+from whet.sandbox.policy import SandboxPolicy
+from whet.sandbox.scratch import Scratch
+
+EngineName = Literal["bubblewrap", "landlock", "seatbelt", "none"]
+# What leads to a program outside: agents that hold keys, desktops, containers.
+_WAYS_OUT = (
+    "SSH_AUTH_SOCK",
+    "SSH_AGENT_PID",
+    "GPG_AGENT_INFO",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DBUS_SYSTEM_BUS_ADDRESS",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "XDG_RUNTIME_DIR",
+    "DOCKER_HOST",
+    "CONTAINER_HOST",
+    "TMUX",
+    "STY",
+    "VSCODE_IPC_HOOK_CLI",
+    "VSCODE_GIT_IPC_HANDLE",
+    "SSH_CONNECTION",
+    "SSH_TTY",
+)
+_PROXY = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy")
+_OWN = "localhost,127.0.0.1,::1"
+_TEMPORARY = ("TMPDIR", "TMP", "TEMP")
+
+
+class Engine(msgspec.Struct, frozen=True):
+    """What holds: bubblewrap by its `program`; Landlock of version `abi`, with mounts, processes and a
+    network of its own where `namespaces`."""
+
+    name: EngineName
+    program: str = ""
+    abi: int = 0
+    namespaces: bool = False
+
+    @property
+    def own_network(self) -> bool:
+        """Whether a jail has a network of its own, so that sockets in it lead nowhere else."""
+        return self.name == "bubblewrap" or self.namespaces
+
+
+class JailPlan(msgspec.Struct, frozen=True):
+    """One jail before it is started. `home` is the person's."""
+
+    engine: Engine
+    policy: SandboxPolicy
+    scratch: Scratch
+    home: Path
+
+    def command(self) -> list[str]:
+        """Give the launcher's command line, without the socket's number."""
+        bare = [_interpreter(), "-I", "-S", "-"]
+        if self.engine.name != "bubblewrap":
+            return bare
+        inside = bubblewrap_arguments(self.engine.program, self.policy, self.scratch, self.home)
+        return [*inside, *bare]
+
+    def setup(self) -> bytes:
+        """Give the launcher's first message."""
+        told: dict[str, Any] = {
+            "filter": filter_program(
+                platform.machine(), own_network=self.engine.own_network, own_mounts=self.engine.own_network
+            ).hex(),
+            "limits": self._limits(),
+        }
+        if self.engine.name == "landlock":
+            rules = landlock_rules(
+                self.policy, self.engine.abi, self._private(), own_network=self.engine.namespaces
+            )
+            told |= {"handled": rules.handled, "rules": rules.granted, "scoped": rules.scoped}
+        if self.engine.name == "landlock" and not self.engine.namespaces:
+            which = 0 if platform.machine() == "x86_64" else 1
+            told["supervised"] = {
+                "calls": {str(pair[which]): name for name, pair in SUPERVISED.items() if pair[which]},
+                "listen": (317, 277)[which],
+                "roots": [str(one) for one in (self.policy.workspace, *self.policy.write, *self._private())],
+                "not": [str(one) for one in (*self.policy.hidden(), *self.policy.protected_paths())],
+            }
+        if self.can_reach:
+            told["proxy"] = True
+        if self.engine.namespaces:
+            told["namespaces"] = mount_plan(self.policy, self.scratch, self.home)
+        return msgspec.json.encode(told)
+
+    @property
+    def can_reach(self) -> bool:
+        """Whether there is a proxy to hosts: some are allowed, and nothing but the proxy leads out."""
+        return bool(self.policy.hosts) and self.engine.own_network
+
+    def environment(self, source: Mapping[str, str], proxy_port: int = 0) -> dict[str, str]:
+        """Give the environment of a command inside."""
+        kept = {
+            name: value
+            for name, value in source.items()
+            if name not in _WAYS_OUT and not value.startswith(("unix:", "unix://"))
+        }
+        kept = {name: value for name, value in kept.items() if not name.lower().endswith("_proxy")}
+        kept["WHET_SANDBOX"] = self.engine.name
+        if proxy_port:
+            address = f"http://127.0.0.1:{proxy_port}"
+            kept |= dict.fromkeys(_PROXY, address)
+            kept |= {"NO_PROXY": _OWN, "no_proxy": _OWN, "NODE_USE_ENV_PROXY": "1"}
+        if self.engine.own_network:
+            return {name: value for name, value in kept.items() if name not in _TEMPORARY}
+        temporary = str(self.scratch.tmp)
+        return {**kept, "HOME": str(self._linked_home()), **dict.fromkeys(_TEMPORARY, temporary)}
+
+    def _private(self) -> list[Path]:
+        scratch = self.scratch
+        if not self.engine.namespaces:
+            return [scratch.tmp, scratch.home]
+        return [Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"), self.home]
+
+    def _linked_home(self) -> Path:
+        """Give a private home in which what is granted of the real one is linked."""
+        for path in (*self.policy.read, *self.policy.write):
+            if path.is_relative_to(self.home) and path != self.home:
+                place = self.scratch.home / path.relative_to(self.home)
+                if not os.path.lexists(place) and not _has_link_above(place, self.scratch.home):
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    place.symlink_to(path)
+        return self.scratch.home
+
+    def _limits(self) -> list[tuple[int, int]]:
+        wanted = self.policy.limits
+        limits = [(resource.RLIMIT_CORE, 0)]
+        if wanted.memory_mb:
+            limits.append((resource.RLIMIT_DATA, wanted.memory_mb << 20))
+        if wanted.processes:
+            limits.append((resource.RLIMIT_NPROC, wanted.processes))
+        if wanted.file_mb:
+            limits.append((resource.RLIMIT_FSIZE, wanted.file_mb << 20))
+        return limits
+
+
+def _has_link_above(path: Path, root: Path) -> bool:
+    return any(one.is_symlink() for one in path.parents if one.is_relative_to(root) and one != root)
+
+
+def _interpreter() -> str:
+    """Give the plain interpreter, not a virtual environment's link to it."""
+    base = Path(getattr(sys, "_base_executable", "") or sys.executable)
+    return os.path.realpath(base)

@@ -1,0 +1,140 @@
+"""Makes the changes of modes and times that Landlock does not look at: those inside, and no others.
+
+The kernel stops such a call and asks here. The file is opened first and judged by where it really is, and the
+change is made here on what was opened, so that nothing can be swapped in between. This is sent to the jail as
+one script with `launcher.py` and imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import select
+import struct
+import time
+from collections.abc import Sequence
+from typing import Any
+
+RECEIVE, SEND, IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
+
+
+def supervise(listener: int, supervised: dict[str, Any], inner: int) -> None:
+    """Answer the kernel's questions until the inner launcher ends."""
+    ended = os.pidfd_open(inner)
+    poll = select.poll()
+    poll.register(listener, select.POLLIN)
+    poll.register(ended, select.POLLIN)
+    while True:
+        ready = [handle for handle, _ in poll.poll()]
+        if ended in ready:
+            os.close(ended)
+            return
+        while reap_other(inner):
+            pass
+        asked = bytearray(80)
+        try:
+            fcntl.ioctl(listener, RECEIVE, asked)
+            ticket, pid, _, number, _, _, *arguments = struct.unpack("=QIIiIQ6Q", asked)
+            error = 0
+            try:
+                change(supervised, supervised["calls"][str(number)], pid, arguments, (listener, ticket))
+            except OSError as refused:
+                error = -(refused.errno or errno.EPERM)
+            fcntl.ioctl(listener, SEND, bytearray(struct.pack("=QqiI", ticket, 0, error, 0)))
+        except OSError:
+            continue  # whoever asked is gone
+
+
+def reap_other(inner: int) -> bool:
+    """Take an ended child that is not the inner launcher, whose end is for the loop to see."""
+    try:
+        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    if found is None or found.si_pid in (0, inner):
+        return False
+    os.waitpid(found.si_pid, 0)
+    return True
+
+
+def change(
+    supervised: dict[str, Any], name: str, pid: int, arguments: Sequence[int], question: tuple[int, int]
+) -> None:
+    """Change a file's mode or times as a command wanted, if the file is one that it may write. The file is
+    opened first and judged by where it really is, so that nothing can be swapped in between."""
+    if "chown" in name:
+        keep_owner(arguments[2:4] if name == "fchownat" else arguments[1:3])
+        return
+    has_folder = name in ("fchmodat", "fchmodat2", "futimesat", "utimensat")
+    folder = ctypes.c_int(arguments[0]).value if has_folder or name == "fchmod" else -100
+    rest = arguments[1:] if has_folder or name == "fchmod" else arguments
+    path = b""
+    if name != "fchmod":
+        path = read_text(pid, rest[0]) if rest[0] else b""
+        rest = rest[1:]
+    flags = rest[1] if name in ("fchmodat2", "utimensat") else 0
+    times = read_times(name, pid, rest[0]) if "utime" in name or name == "futimesat" else None
+    base = f"/proc/{pid}/cwd" if folder == -100 else f"/proc/{pid}/fd/{folder}"
+    wanted = os.path.join(base.encode(), path) if path else base.encode()
+    handle = os.open(wanted, os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if path and flags & 0x100 else 0))
+    try:
+        fcntl.ioctl(question[0], IS_VALID, struct.pack("=Q", question[1]))  # it is still there
+        place = os.readlink(f"/proc/self/fd/{handle}")
+        if not below(place, supervised["roots"]) or below(place, supervised["not"]):
+            raise OSError(errno.EACCES, "outside")
+        if times is None:
+            os.chmod(f"/proc/self/fd/{handle}", rest[0] & 0o1777)
+        else:
+            set_times(f"/proc/self/fd/{handle}", times)
+    finally:
+        os.close(handle)
+
+
+def keep_owner(owners: Sequence[int]) -> None:
+    """Let a file be given to the owner that a command's files have anyway. Raises OSError for another."""
+    own = (os.getuid(), os.getgid())
+    if not all(ctypes.c_int(one).value in (-1, mine) for one, mine in zip(owners, own, strict=True)):
+        raise OSError(errno.EPERM, "owner")
+
+
+def below(place: str, folders: Sequence[str]) -> bool:
+    """Whether a path is one of these or in one of them."""
+    return any(place == one or place.startswith(one.rstrip("/") + "/") for one in folders)
+
+
+def read_memory(pid: int, address: int, size: int) -> bytes:
+    """Read what a command's argument points at."""
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        memory.seek(address)
+        return memory.read(size)
+
+
+def read_text(pid: int, address: int) -> bytes:
+    """Read a path from a command's memory; a page at a time, since the next may not be there."""
+    found = b""
+    while b"\0" not in found and len(found) < 4096:
+        found += read_memory(pid, address + len(found), 4096 - (address + len(found)) % 4096)
+    return found.partition(b"\0")[0]
+
+
+def read_times(name: str, pid: int, address: int) -> list[int | None]:
+    """Read two times in nanoseconds; None for the present and -1 for unchanged."""
+    if not address:
+        return [None, None]
+    if name == "utime":
+        return [one * 10**9 for one in struct.unpack("qq", read_memory(pid, address, 16))]
+    parts = struct.unpack("qqqq", read_memory(pid, address, 32))
+    factor = 1 if name == "utimensat" else 1000
+    special = {0x3FFFFFFF: None, 0x3FFFFFFE: -1} if factor == 1 else {}
+    return [special.get(n, s * 10**9 + n * factor) for s, n in (parts[:2], parts[2:])]
+
+
+def set_times(path: str, times: Sequence[int | None]) -> None:
+    """Set what is not -1."""
+    old = os.stat(path)
+    now = time.time_ns()
+    kept = (old.st_atime_ns, old.st_mtime_ns)
+    accessed, changed = (now if t is None else k if t == -1 else t for t, k in zip(times, kept, strict=True))
+    os.utime(path, ns=(accessed, changed))

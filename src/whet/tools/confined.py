@@ -1,0 +1,48 @@
+"""A shell command's way into its jail, and what is said when the wall stopped it.
+
+It does not know what the jail is made of, nor who may open more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from whet.contract.tools import ToolContext, ToolOutput
+from whet.tools.process import ProcessSpec
+
+if TYPE_CHECKING:
+    from whet.sandbox.confinement import Confinement
+    from whet.sandbox.jail import Jail
+
+
+class Confined:
+    """One call's confinement."""
+
+    def __init__(self, confinement: Confinement, ctx: ToolContext) -> None:
+        self._confinement = confinement
+        self._ctx = ctx
+
+    async def jailed(self, wanted: ProcessSpec) -> ProcessSpec:
+        """Give the command with its jail; the first one of a session starts it, off the loop."""
+        jail = await asyncio.to_thread(self._jail)
+        return msgspec.structs.replace(wanted, jail=jail) if jail is not None else wanted
+
+    def explained(self, wanted: ProcessSpec, output: ToolOutput) -> ToolOutput:
+        """Give a result with a line on what the sandbox stopped, where that is why it failed."""
+        if wanted.jail is None or not output.error_kind:
+            return output
+        said = (wanted.text, output.text, wanted.workdir)
+        denial = self._confinement.explain(self._ctx.call_id, wanted.jail, said)
+        if denial is None:
+            return output
+        return msgspec.structs.replace(output, text=f"{output.text}\n{denial.line}")
+
+    def _jail(self) -> Jail | None:
+        ctx = self._ctx
+        jail = self._confinement.jail(ctx.workspace, ctx.session_id, ctx.call_id)
+        if jail is not None:
+            jail.open()
+        return jail

@@ -1,0 +1,43 @@
+"""`whet sandbox`: what holds, what a command would need, and a command tried."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from tests.sandbox.engines import ENGINES
+from whet.cli.group import whet
+
+
+def run(folder: Path, *words: str) -> Result:
+    return CliRunner().invoke(whet, ["sandbox", *words], env={"WHET_TOOLS_WORKSPACE": str(folder)})
+
+
+def test_status_says_what_holds_and_what_may_be_reached(tmp_path: Path) -> None:
+    done = run(tmp_path, "status", "--json")
+    facts = json.loads(done.output)
+    assert facts["mode"] == "auto"
+    assert facts["engine"] in ("bubblewrap", "landlock", "none")
+    assert facts["workspace"] == str(tmp_path)
+    assert ".git/hooks" in facts["protected"]
+    words = run(tmp_path, "status").output
+    assert words.splitlines()[0] == facts["line"]
+    assert "network: none" in words
+
+
+def test_explain_runs_nothing(tmp_path: Path) -> None:
+    done = run(tmp_path, "explain", "--json", f"touch {tmp_path}/ran; curl https://api.example.com/")
+    assert [one["words"] for one in json.loads(done.output)["openings"]] == ["reach api.example.com"]
+    assert not (tmp_path / "ran").exists()
+
+
+def test_try_runs_a_command_and_says_what_stopped_it(tmp_path: Path) -> None:
+    ENGINES[2].engine()
+    done = run(tmp_path, "try", "--json", "echo ran > f; touch /etc/whet-tried")
+    facts = json.loads(done.output)
+    assert done.exit_code == facts["exit"] == 1
+    assert (tmp_path / "f").read_text() == "ran\n"
+    assert [one["words"] for one in facts["openings"]] == ["write /etc"]
+    assert run(tmp_path, "try", "true").output == "[exit 0]\n"

@@ -1,0 +1,76 @@
+"""What a failed command printed, and the opening that it needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from whet.sandbox.denial import explain, needed
+from whet.sandbox.places import everyday
+from whet.sandbox.policy import SandboxPolicy
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> SandboxPolicy:
+    (tmp_path / "ws/.git").mkdir(parents=True)
+    (tmp_path / "ws/.git/config").touch()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/f").touch()
+    return everyday(tmp_path / "ws", tmp_path / "home/.whet", {"HOME": str(tmp_path / "home")})
+
+
+def opened(policy: SandboxPolicy, output: str, command: str = "x") -> list[str]:
+    found = explain(policy, command, output, policy.workspace)
+    return [f"{one.kind} {one.target}" for one in found.openings] if found else []
+
+
+def test_paths_at_the_wall(policy: SandboxPolicy, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    assert opened(policy, f"touch: cannot touch '{other}/new': Read-only file system") == [f"write {other}"]
+    assert opened(policy, f"cat: {other}/f: Permission denied") == [f"read {other}/f"]
+    assert opened(policy, f"cat: {other}/f: No such file or directory") == [f"read {other}/f"]
+    assert opened(policy, f"PermissionError: [Errno 13] Permission denied: '{other}/f'") == [
+        f"read {other}/f"
+    ]
+    assert opened(policy, "cat: ../other/f: Permission denied") == [f"read {other}/f"]
+    git = f"write {policy.workspace}/.git/config"
+    assert opened(policy, "error: could not write config file .git/config: Device or resource busy") == [git]
+
+
+def test_failures_of_other_kinds_are_none_of_it(policy: SandboxPolicy) -> None:
+    for said in (
+        "FAILED tests/test_x.py - assert 1 == 2",
+        "cat: nothing.txt: No such file or directory",
+        "cat: ./locked.txt: Permission denied",
+        "error: no such command: 'foo'",
+        "",
+    ):
+        assert explain(policy, "make", said, policy.workspace) is None, said
+
+
+def test_hosts(policy: SandboxPolicy) -> None:
+    said = "curl: (6) Could not resolve host: api.example.com"
+    assert opened(policy, said) == ["reach api.example.com"]
+    said = "ssh: Could not resolve hostname git.example.com: Temporary failure in name resolution"
+    assert opened(policy, said, "git fetch") == ["reach git.example.com"]
+    said = "urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>"
+    assert opened(policy, said, "python3 get.py https://example.org/x") == ["reach example.org"]
+    found = explain(policy, "x", "anything", policy.workspace, ["a.example"])
+    assert found is not None
+    assert (
+        found.line == '[the sandbox stopped this: no network to a.example; it would need "reach a.example"]'
+    )
+
+
+def test_the_home_and_whets_own_are_never_offered(policy: SandboxPolicy) -> None:
+    assert opened(policy, f"cat: {policy.home}/state.db: Permission denied") == []
+    assert opened(policy, "touch: cannot touch '/x': Read-only file system") == []
+
+
+def test_what_a_command_names(policy: SandboxPolicy, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    command = f"grep x src {other}/f > /usr/out; curl https://api.example.com/v1"
+    said = [one.words for one in needed(policy, command, policy.workspace)]
+    assert said[0] == ("write /usr")
+    assert said[-1] == "reach api.example.com"

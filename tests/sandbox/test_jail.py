@@ -1,0 +1,185 @@
+"""Commands in a real jail, with each engine: they run, their ends are seen, and nothing of them is left."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.engines import ENGINES, EngineCase
+from whet.sandbox.jail import Jail, JailedCommand
+from whet.sandbox.places import everyday
+from whet.sandbox.policy import read_opening
+from whet.sandbox.scratch import Scratch
+from whet.sandbox.setup import JailPlan
+from whet.tools.shell import command_environment
+
+
+@pytest.fixture(params=ENGINES, ids=str)
+def jail(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Jail]:
+    case: EngineCase = request.param
+    workspace = tmp_path / "ws"
+    workspace.mkdir()
+    scratch = Scratch()
+    policy = everyday(workspace, tmp_path / "whet", os.environ)
+    made = Jail(JailPlan(case.engine(), policy, scratch, Path.home()))
+    yield made
+    made.close()
+    scratch.close()
+
+
+def run(jail: Jail, text: str) -> tuple[int, str]:
+    inside = jail.environment(command_environment(os.environ))
+    return jail.run(JailedCommand(["bash", "-c", text], inside, jail.policy.workspace), 60)
+
+
+def test_a_command_works_in_its_workspace(jail: Jail) -> None:
+    assert run(jail, "echo one > f && chmod 755 f && touch -d 2001-02-03 f && cat f; exit 3") == (3, "one\n")
+    made = jail.policy.workspace / "f"
+    assert made.read_text() == "one\n"
+    assert made.stat().st_mode & 0o777 == 0o755
+    assert time.gmtime(made.stat().st_mtime).tm_year == 2001
+
+
+def test_ends_are_told_as_popen_tells_them(jail: Jail) -> None:
+    assert run(jail, "kill -9 $$")[0] == 128 + signal.SIGKILL
+    assert run(jail, "exit 7")[0] == 7
+    inside = jail.environment(os.environ)
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        with pytest.raises(FileNotFoundError):
+            jail.spawn(JailedCommand(["no-such-program"], inside, jail.policy.workspace), (null,) * 3)
+        slow = jail.spawn(JailedCommand(["sleep", "60"], inside, jail.policy.workspace), (null,) * 3)
+        with pytest.raises(subprocess.TimeoutExpired):
+            slow.wait(0.01)
+        assert slow.poll() is None
+        os.killpg(slow.pid, signal.SIGTERM)  # its number here is a process of its own group
+        assert slow.wait(20) == -signal.SIGTERM
+    finally:
+        os.close(null)
+
+
+def test_nothing_outlives_its_jail(jail: Jail) -> None:
+    code, said = run(jail, "setsid sh -c 'sleep 300 & echo $$; exec sleep 300' >out & sleep 0.2; cat out")
+    assert code == 0
+    assert said.strip().isdigit()
+    jail.close()
+    assert _sleepers(jail.policy.workspace) == []
+
+
+def test_a_killed_launcher_takes_its_commands_along_and_the_next_has_another(jail: Jail) -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        inside = jail.environment(os.environ)
+        slow = jail.spawn(JailedCommand(["sleep", "300"], inside, jail.policy.workspace), (null,) * 3)
+        launcher = jail._launcher
+        assert launcher is not None
+        launcher.terminate()
+        launcher.wait(20)
+        assert run(jail, "echo again") == (0, "again\n")
+        assert slow.wait(20) != 0
+    finally:
+        os.close(null)
+
+
+def test_a_killed_program_leaves_none_of_its_commands(jail: Jail, tmp_path: Path) -> None:
+    text = f"""
+import os, sys
+from pathlib import Path
+from whet.sandbox.jail import Jail, JailedCommand
+from whet.sandbox.places import everyday
+from whet.sandbox.scratch import Scratch
+from whet.sandbox.setup import Engine, JailPlan
+place = Path({str(jail.policy.workspace)!r})
+engine = Engine(*{(jail.plan.engine.name, jail.plan.engine.program)!r}, *{_rest(jail)!r})
+policy = everyday(place, place / "whet", os.environ)
+made = Jail(JailPlan(engine, policy, Scratch(), Path.home()))
+slow = made.spawn(JailedCommand(["sleep", "300"], made.environment(os.environ), place), (0, 1, 1))
+print(slow.pid, flush=True)
+sys.stdin.read()
+"""
+    program = subprocess.Popen(
+        [sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert program.stdout is not None
+    pid = int(program.stdout.readline())
+    handle = os.pidfd_open(pid)
+    program.kill()
+    program.communicate()
+    assert select.select([handle], [], [], 20)[0], "the command lives on"
+    os.close(handle)
+
+
+def _rest(jail: Jail) -> tuple[int, bool]:
+    return jail.plan.engine.abi, jail.plan.engine.namespaces
+
+
+def test_protected_names_stay_as_they_are(jail: Jail) -> None:
+    workspace = jail.policy.workspace
+    subprocess.run(["git", "init", "-q", workspace], check=True)
+    before = (workspace / ".git/config").read_bytes()
+    run(
+        jail,
+        "echo x > .git/hooks/pre-commit; git config core.pager evil; mkdir .vscode; echo {} > .vscode/t.json",
+    )
+    run(jail, "mv .git .other; mkdir .git; echo x > .git/config; true")
+    assert (workspace / ".git/config").read_bytes() == before
+    assert not (workspace / ".git/hooks/pre-commit").exists()
+    assert not (workspace / ".vscode").exists()
+
+
+def test_a_new_repository_is_protected_from_its_next_command_on(jail: Jail) -> None:
+    code, said = run(
+        jail, "git init -q . && touch a && git add a && git -c user.name=a -c user.email=b commit -qm c"
+    )
+    assert (code, said) == (0, "")
+    run(jail, "git config core.fsmonitor evil; echo x > .git/hooks/post-commit")
+    workspace = jail.policy.workspace
+    assert "fsmonitor" not in (workspace / ".git/config").read_text()
+    assert not (workspace / ".git/hooks/post-commit").exists()
+
+
+def test_an_opening_is_another_policy(jail: Jail, tmp_path: Path) -> None:
+    outside = tmp_path / "more"
+    outside.mkdir()
+    assert run(jail, f"echo x > {outside}/f")[0] != 0 or not (outside / "f").exists()
+    policy = jail.policy.opened([read_opening(f"write {outside}")])
+    other = Jail(JailPlan(jail.plan.engine, policy, jail.plan.scratch, jail.plan.home))
+    try:
+        assert run(other, f"echo x > {outside}/f") == (0, "")
+    finally:
+        other.close()
+    assert (outside / "f").read_text() == "x\n"
+
+
+def test_python_with_processes_and_a_terminal(jail: Jail) -> None:
+    text = "import os, subprocess; print(subprocess.run(['echo', 'child'], capture_output=True).stdout)"
+    assert run(jail, f'{sys.executable} -c "{text}"') == (0, "b'child\\n'\n")
+    here, there = os.openpty()
+    try:
+        inside = jail.environment(os.environ)
+        wanted = JailedCommand(["sh", "-c", "echo hi > /dev/tty"], inside, jail.policy.workspace, tty=True)
+        assert jail.spawn(wanted, (there,) * 3).wait(20) == 0
+        assert os.read(here, 100) == b"hi\r\n"
+    finally:
+        os.close(here)
+        os.close(there)
+
+
+def _sleepers(workspace: Path) -> list[str]:
+    found: list[str] = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                if os.readlink(f"/proc/{name}/cwd") == str(workspace):
+                    found.append(name)
+            except OSError:
+                pass
+    return found

@@ -1,0 +1,96 @@
+"""What a policy grants, and what widens it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from whet.contract.errors import BadInput, ToolDenied
+from whet.sandbox.places import Wishes, everyday
+from whet.sandbox.policy import Opening, SandboxPolicy, reaches, read_opening
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> SandboxPolicy:
+    workspace = tmp_path / "ws"
+    (workspace / ".git").mkdir(parents=True)
+    return everyday(workspace, tmp_path / "home/.whet", {"HOME": str(tmp_path / "home"), "PATH": "/usr/bin"})
+
+
+def test_the_workspace_but_not_what_runs_programs_outside(policy: SandboxPolicy) -> None:
+    assert policy.may_write(policy.workspace / "src/x.py")
+    assert not policy.may_write(policy.workspace / ".git/hooks/pre-commit")
+    assert policy.may_read(policy.workspace / ".git/config")
+    assert policy.may_read(Path("/usr/bin/env"))
+    assert not policy.may_read(policy.home.parent / ".ssh/id_rsa")
+    assert not policy.may_read(Path("/etc/shadow"))
+
+
+def test_openings_widen_a_copy(policy: SandboxPolicy, tmp_path: Path) -> None:
+    wider = policy.opened([Opening("write", str(tmp_path / "more")), Opening("reach", "API.example.com")])
+    assert wider.may_write(tmp_path / "more/x")
+    assert wider.allows(Opening("reach", "api.example.com"))
+    assert not policy.may_write(tmp_path / "more/x")
+    hooks = policy.opened([Opening("write", str(policy.workspace / ".git/hooks"))])
+    assert hooks.may_write(policy.workspace / ".git/hooks/pre-commit")
+    assert not hooks.may_write(policy.workspace / ".git/config")
+
+
+def test_whets_home_is_never_opened(policy: SandboxPolicy) -> None:
+    for target in (policy.home, policy.home / "state.db", policy.home.parent):
+        with pytest.raises(ToolDenied):
+            policy.opened([Opening("read", str(target))])
+
+
+def test_the_words_of_an_opening_read_back(tmp_path: Path) -> None:
+    for text in ("reach api.example.com", f"write {tmp_path}", f"read {tmp_path}"):
+        assert read_opening(text).words == text
+    for text in ("", "write", "reach a/b", "run unconfined", "eat x"):
+        with pytest.raises(BadInput):
+            read_opening(text)
+
+
+def test_hosts_by_name() -> None:
+    assert reaches(("*.example.com",), "a.example.com.")
+    assert not reaches(("*.example.com",), "example.com")
+    assert not reaches(("*.example.com",), "evilexample.com")
+    assert not reaches(("example.com",), "example.com.evil.org")
+
+
+def test_a_home_as_workspace_hides_its_dot_folders(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".cargo/bin").mkdir(parents=True)
+    policy = everyday(home, home / ".whet", {"HOME": str(home), "PATH": ""})
+    assert policy.may_write(home / "notes.txt")
+    assert not policy.may_read(home / ".ssh/id_rsa")
+    assert policy.may_read(home / ".cargo/bin/cargo")
+    assert not policy.may_read(home / ".cargo/credentials.toml")
+
+
+def test_settings_add(tmp_path: Path) -> None:
+    wishes = Wishes(write=[str(tmp_path / "w")], read=[str(tmp_path / "r")], hosts=["Example.com"])
+    policy = everyday(tmp_path / "ws", tmp_path / "whet", {"HOME": str(tmp_path)}, wishes)
+    assert policy.may_write(tmp_path / "w/x")
+    assert policy.may_read(tmp_path / "r/x")
+    assert not policy.may_write(tmp_path / "r/x")
+    assert policy.hosts == ("example.com",)
+
+
+def test_a_second_working_tree_has_its_repository_but_not_a_forged_one(tmp_path: Path) -> None:
+    main, tree = tmp_path / "main", tmp_path / "tree"
+    own = main / ".git/worktrees/tree"
+    own.mkdir(parents=True)
+    tree.mkdir()
+    (tree / ".git").write_text(f"gitdir: {own}\n")
+    (own / "gitdir").write_text(f"{tree}/.git\n")
+    (own / "commondir").write_text("../..\n")
+    policy = everyday(tree, tmp_path / "whet", {"HOME": str(tmp_path / "h")})
+    assert policy.may_write(main / ".git/objects/x")
+    assert not policy.may_write(main / ".git/hooks/x")
+    assert not policy.may_write(main / "src/x")
+    (own / "gitdir").write_text(f"{tmp_path}/elsewhere/.git\n")
+    assert not everyday(tree, tmp_path / "whet", {"HOME": str(tmp_path / "h")}).may_write(
+        main / ".git/objects/x"
+    )

@@ -1,0 +1,114 @@
+"""The way to allowed hosts, through a real jail and real sockets, and what is refused there."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.engines import ENGINES, EngineCase
+from whet.sandbox import proxy
+from whet.sandbox.hosts import named_hosts, package_indexes
+from whet.sandbox.jail import Jail, JailedCommand
+from whet.sandbox.places import Wishes, everyday
+from whet.sandbox.proxy import ProxyRefused, is_public, read_request
+from whet.sandbox.scratch import Scratch
+from whet.sandbox.setup import JailPlan
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "10.1.2.3",
+        "192.168.0.1",
+        "172.16.0.1",
+        "169.254.169.254",
+        "100.100.100.200",
+        "0.0.0.0",
+        "224.0.0.1",
+        "255.255.255.255",
+        "::1",
+        "::",
+        "fe80::1%eth0",
+        "fd00:ec2::254",
+        "::ffff:169.254.169.254",
+        "64:ff9b::7f00:1",
+        "2002:7f00:1::",
+        "ff02::1",
+    ],
+)
+def test_addresses_that_are_not_public(address: str) -> None:
+    assert not is_public(address)
+
+
+def test_public_addresses() -> None:
+    assert is_public("1.1.1.1")
+    assert is_public("2606:4700:4700::1111")
+
+
+def test_a_name_that_leads_home_is_refused() -> None:
+    with pytest.raises(ProxyRefused, match="not a public address"):
+        proxy.connect("localhost", 80)
+    with pytest.raises(ProxyRefused):
+        proxy.connect("2130706433", 80)
+
+
+def test_requests() -> None:
+    tunnel = read_request(b"CONNECT Example.com.:443 HTTP/1.1\r\nHost: x")
+    assert (tunnel.host, tunnel.port, tunnel.head) == ("example.com", 443, b"")
+    plain = read_request(b"GET http://example.com/a?b HTTP/1.1\r\nHost: example.com\r\nProxy-Connection: x")
+    assert plain.head == b"GET /a?b HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n"
+    for head in (b"GET / HTTP/1.1", b"nonsense", b"GET file:///etc/passwd HTTP/1.1", b"CONNECT x HTTP/1.1"):
+        with pytest.raises(ValueError):
+            read_request(head)
+
+
+@pytest.mark.parametrize("case", ENGINES[:2], ids=str)
+def test_allowed_hosts_and_no_others(
+    case: EngineCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address check is told that loopback is public: there is no other server in a test."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        monkeypatch.setattr(proxy, "is_public", lambda text: text.startswith(("127.", "::1")))
+        (tmp_path / "ws").mkdir()
+        policy = everyday(tmp_path / "ws", tmp_path / "whet", os.environ, Wishes(hosts=["localhost"]))
+        scratch = Scratch()
+        jail = Jail(JailPlan(case.engine(), policy, scratch, Path.home()))
+        try:
+            inside = {**jail.environment(os.environ), "NO_PROXY": "", "no_proxy": ""}
+            text = (
+                f"curl -s -m 5 -o /dev/null -w '%{{http_code}} ' http://other.example:{port}/;"
+                f"curl -s -m 5 http://127.0.0.1:{port}/ -x '' ; echo $?;"
+                f"curl -s -m 5 http://localhost:{port}/path"
+            )
+            run = JailedCommand(["bash", "-c", text], inside, policy.workspace)
+            null = os.open(os.devnull, os.O_RDWR)
+            reading, writing = os.pipe()
+            started = jail.spawn(run, (null, writing, null))
+            os.close(writing)
+            client, _ = server.accept()
+            with client:
+                assert client.recv(4096).startswith(b"GET /path HTTP/1.1\r\n")
+                client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nthere")
+            assert started.wait(20) == 0
+            with os.fdopen(reading) as printed:
+                assert printed.read() == "403 7\nthere"
+            os.close(null)
+            assert jail.take_refused() == ["other.example"]
+        finally:
+            jail.close()
+            scratch.close()
+
+
+def test_presets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".npmrc").write_text("registry=https://npm.corp.example/\n@x:registry=https://x.example/\n")
+    (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://pip.corp.example/simple\n")
+    given = {"PIP_CONFIG_FILE": str(tmp_path / "pip.conf")}
+    assert {"npm.corp.example", "x.example", "pip.corp.example"} <= set(package_indexes(given))
+    assert "github.com" in named_hosts(["code-hosts"], {})
+    assert named_hosts(["A.example"], {}) == ("a.example",)

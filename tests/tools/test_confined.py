@@ -1,0 +1,113 @@
+"""Shell commands of the tool in their jail: what they do, what they hear at the wall, what opens it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.engines import ENGINES, EngineCase
+from tests.tools.running import call, context
+from whet.contract.errors import ToolDenied
+from whet.contract.tools import ToolOutput
+from whet.sandbox import confinement
+from whet.sandbox.confinement import Confinement, ConfinementSettings
+from whet.sandbox.engine import EngineStatus
+from whet.sandbox.policy import Opening
+from whet.tools.declared import SharedProcesses, shell_tools
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture(params=ENGINES, ids=str)
+def confined(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Confinement]:
+    case: EngineCase = request.param
+    status = case.status()
+    monkeypatch.setattr(confinement, "probe", lambda: status)
+    made = Confinement(ConfinementSettings("auto", tmp_path / "whet-home"))
+    yield made
+    made.close()
+
+
+def run(made: Confinement, workspace: Path, *commands: str, **more: object) -> list[ToolOutput]:
+    shared = SharedProcesses(confine=lambda: made)
+    terminal, _ = shell_tools(shared)
+
+    async def each() -> list[ToolOutput]:
+        return [await call(terminal, context(workspace), command=one, **more) for one in commands]
+
+    try:
+        return asyncio.run(each())
+    finally:
+        shared.close()
+
+
+def test_a_command_and_the_wall(confined: Confinement, workspace: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "f").write_text("kept")
+    here, there, slow = run(
+        confined, workspace, "echo hi > f; cat f", f"cat {outside}/f", "sleep 60 & echo left"
+    )
+    assert (here.text, (workspace / "f").read_text()) == ("hi", "hi\n")
+    assert there.error_kind == "exit"
+    assert f'it would need "read {outside}/f"' in there.text
+    assert "kept" not in there.text
+    assert "left children" in slow.text
+    denial = confined.denied("c1")
+    assert denial is not None
+    assert denial.openings == (Opening("read", str(outside / "f")),)
+    confined.open("c1", denial.openings)
+    (again,) = run(confined, workspace, f"cat {outside}/f")
+    assert again.text == "kept"
+
+
+def test_input_terminal_and_time_limit(confined: Confinement, workspace: Path) -> None:
+    (said,) = run(confined, workspace, "cat", stdin="abc\n")
+    assert said.text == "abc"
+    (size,) = run(confined, workspace, "stty size; test -t 1 && echo tty", pty=True)
+    assert size.text == "40 120\ntty"
+    (stopped,) = run(confined, workspace, "sleep 60", timeout_s=0.2)
+    assert stopped.error_kind == "timeout"
+
+
+def test_what_was_taken_back_is_said(confined: Confinement, workspace: Path) -> None:
+    said = run(confined, workspace, "mkdir .vscode; echo {} > .vscode/tasks.json")[0].text
+    assert ".vscode" in said and "took back" in said
+    assert not (workspace / ".vscode").exists()
+
+
+def test_a_person_may_let_one_call_out(confined: Confinement, workspace: Path, tmp_path: Path) -> None:
+    confined.open("c1", [Opening("run", "unconfined")])
+    run(confined, workspace, f"echo out > {tmp_path}/out")
+    assert (tmp_path / "out").read_text() == "out\n"
+
+
+def test_strict_runs_nothing_where_nothing_holds(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        confinement, "probe", lambda: EngineStatus("none", "no sandbox (x); only reading holds")
+    )
+    strict = Confinement(ConfinementSettings("strict", tmp_path / "whet-home"))
+    with pytest.raises(ToolDenied, match=r"sandbox\.mode is strict"):
+        run(strict, workspace, "touch ran")
+    assert not (workspace / "ran").exists()
+    auto = Confinement(ConfinementSettings("auto", tmp_path / "whet-home"))
+    assert run(auto, workspace, "echo ran")[0].text == "ran"
+
+
+def test_off_says_that_only_reading_holds(workspace: Path, tmp_path: Path) -> None:
+    off = Confinement(ConfinementSettings("off", tmp_path / "whet-home"), os.environ)
+    assert off.jail(workspace) is None
+    assert off.status().line == "no sandbox: sandbox.mode is off; only the gate's reading holds"
