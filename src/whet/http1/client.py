@@ -23,7 +23,7 @@ from whet.http1.failure import HttpFailed
 from whet.http1.response import ResponseReader
 
 if TYPE_CHECKING:
-    from whet.http1.proxy import Proxy
+    from whet.http1.proxy import OutboundProxy
 
 _MOST_ADDRESSES = 256
 _Key = tuple[str, str, int, str]
@@ -95,7 +95,7 @@ class HttpClient:
         self._uses_proxy = uses_proxy
         self._trust = trust
         self._addresses: dict[str, Address] = {}
-        self._proxies: dict[tuple[str, str], Proxy | None] = {}
+        self._proxies: dict[tuple[str, str], OutboundProxy | None] = {}
         self._idle: dict[_Key, list[HttpConnection]] = {}
         self._busy: set[HttpConnection] = set()
         self._closings = 0
@@ -146,7 +146,7 @@ class HttpClient:
             found = self._addresses[url] = address_of(url)
         return found
 
-    def _proxy(self, address: Address) -> Proxy | None:
+    def _proxy(self, address: Address) -> OutboundProxy | None:
         if not self._uses_proxy:
             return None
         key = (address.scheme, address.host)
@@ -162,7 +162,7 @@ class HttpClient:
                 self._proxies[key] = None
         return self._proxies[key]
 
-    def _head(self, request: Request, address: Address, proxy: Proxy | None) -> bytes:
+    def _head(self, request: Request, address: Address, proxy: OutboundProxy | None) -> bytes:
         headers = {"host": address.authority, **request.headers}
         if address.user:
             headers["authorization"] = address.user
@@ -173,7 +173,7 @@ class HttpClient:
                 headers["proxy-authorization"] = proxy.basic
         return head_of(request.method, target, headers, request.body)
 
-    async def _dial(self, address: Address, proxy: Proxy | None, request: Request) -> HttpConnection:
+    async def _dial(self, address: Address, proxy: OutboundProxy | None, request: Request) -> HttpConnection:
         if self._trust is None and (address.is_secure or (proxy is not None and proxy.scheme == "https")):
             from whet.http1.trust import trusted  # noqa: PLC0415 a server in the clear needs none of it
 

@@ -17,7 +17,7 @@ from whet.http1.connection import HttpConnection
 from whet.http1.failure import HttpFailed, Stage
 
 if TYPE_CHECKING:
-    from whet.http1.proxy import Proxy
+    from whet.http1.proxy import OutboundProxy
 
 _NEXT_ADDRESS_S = 0.25
 _Found = tuple[int, int, int, str, Any]
@@ -28,7 +28,7 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 async def dial(
     connection: HttpConnection,
     address: Address,
-    proxy: Proxy | None,
+    proxy: OutboundProxy | None,
     trust: ssl.SSLContext | None,
     limit_s: float,
 ) -> None:

@@ -29,7 +29,7 @@ _REFUSALS = {
 }
 
 
-class Proxy(msgspec.Struct, frozen=True):
+class OutboundProxy(msgspec.Struct, frozen=True):
     """A proxy from the environment; `user` and `password` are empty where it wants none."""
 
     scheme: str
@@ -49,13 +49,13 @@ class Proxy(msgspec.Struct, frozen=True):
         return not self.is_socks and not address.is_secure
 
 
-def proxy_at(named: str) -> Proxy:
+def proxy_at(named: str) -> OutboundProxy:
     """Give the proxy of a URL. Raises ConfigError for one that can't be used."""
     try:
         parts = urlsplit(named)
         if parts.scheme not in ("http", "https", "socks5", "socks5h") or not parts.hostname:
             raise ValueError(f"{parts.scheme}://{parts.hostname or ''} is no http, https or socks5 proxy")
-        return Proxy(
+        return OutboundProxy(
             parts.scheme,
             parts.hostname,
             parts.port or PORTS.get(parts.scheme, 1080),
@@ -95,7 +95,7 @@ class Handshake(asyncio.Protocol):
         self._is_over, self.transport = True, None
         self._wake()
 
-    async def open(self, proxy: Proxy, address: Address) -> asyncio.Transport:
+    async def open(self, proxy: OutboundProxy, address: Address) -> asyncio.Transport:
         """Have the proxy open a way to the server; gives the transport. Raises HttpFailed."""
         if proxy.is_socks:
             await self._socks(proxy, address)
@@ -107,7 +107,7 @@ class Handshake(asyncio.Protocol):
             raise HttpFailed("proxy", "something came before the server could speak")
         return self.transport
 
-    async def _connect(self, proxy: Proxy, address: Address) -> None:
+    async def _connect(self, proxy: OutboundProxy, address: Address) -> None:
         host = f"[{address.host}]" if ":" in address.host else address.host
         place = f"{host}:{address.port}"
         user = f"proxy-authorization: {proxy.basic}\r\n" if proxy.basic else ""
@@ -124,7 +124,7 @@ class Handshake(asyncio.Protocol):
             raise HttpFailed("proxy", f"{words[1]} {reason}".strip())
         del self._came[: end + 4]
 
-    async def _socks(self, proxy: Proxy, address: Address) -> None:
+    async def _socks(self, proxy: OutboundProxy, address: Address) -> None:
         self._send(b"\x05\x02\x00\x02" if proxy.user else b"\x05\x01\x00")
         version, method = await self._take(2)
         if version != 5 or method not in ((0, 2) if proxy.user else (0,)):
