@@ -10,11 +10,13 @@ from datetime import UTC, datetime
 
 from benchmarks import (
     api,
+    approval,
     confirm,
     context,
     context_host,
     gateway,
     growth,
+    keys,
     learning,
     learning_gate,
     mcp,
@@ -57,10 +59,12 @@ BENCHMARKS: dict[str, Benchmark] = {
     "review-kills": review.run_kills,
     "sandbox": sandbox.run,
     "moving": moving.run,
+    "approval": approval.run,
     "api": api.run,
     "mcp": mcp.run,
     "gateway": gateway.run,
     "gateway-kills": gateway.run_kills,
+    "keys": keys.run,
 }
 
 

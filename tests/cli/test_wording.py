@@ -16,7 +16,6 @@ def test_printable_takes_out_what_a_terminal_would_act_on() -> None:
 
 def test_exact_spells_hidden_characters_out() -> None:
     assert wording.exact("rm \u202e -rf\u200b \x1b[1m/\nnext") == "rm \\u202e -rf\\u200b \\x1b[1m/\nnext"
-    assert wording.quoted("a\nAllow it? yes").splitlines() == ["  | a", "  | Allow it? yes"]
 
 
 @pytest.mark.parametrize("width", [1, 5, 20, 40, 80])

@@ -16,17 +16,20 @@ import msgspec
 
 from whet.agent.interruption import TurnClock
 from whet.agent.session import Session
+from whet.contract.changes import TextChange, call_digest, changes_digest
 from whet.contract.errors import StoreError, ToolError
 from whet.contract.events import Emit, EndReason, Event, ToolFinished, ToolProgress, ToolStarted
 from whet.contract.messages import Message, TextPart
-from whet.contract.protocols import Decision, GateCall
+from whet.contract.protocols import CallPreview, Decision, GateCall
 from whet.contract.texts import NOT_JSON
 from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
+from whet.question import edits_of
 from whet.store.transcript import OpenCall, TurnRecord
 
 log: logging.Logger = logging.getLogger("whet.dispatch")
 _REPEATS_ALLOWED = 3
 _AT_ONCE_S = 0.02
+_EDITED_CHARS = 4_000
 
 INTERRUPTED = (
     "Interrupted: the program stopped while this call was running, so its outcome is unknown. "
@@ -35,21 +38,28 @@ INTERRUPTED = (
 
 
 class RunnableCall(msgspec.Struct, frozen=True):
-    """A call that the gate allowed; the tool runs with the arguments of `question`."""
+    """A call that the gate allowed; the tool runs with the arguments of `question`, which are the person's
+    where they changed them."""
 
     open_call: OpenCall
     question: GateCall
-    decided_by: str
+    decision: Decision
+
+    @property
+    def decided_by(self) -> str:
+        """Who allowed it."""
+        return self.decision.decided_by
 
 
 class AnsweredCall(msgspec.Struct, frozen=True):
     """A call whose output is known without a run. `question` is what the gate was asked or would have been;
-    None for a call that names no tool or whose arguments can't be read."""
+    None for a call that names no tool or whose arguments can't be read; `told` what a person reads of it."""
 
     open_call: OpenCall
     output: ToolOutput
     question: GateCall | None = None
     decided_by: str = "rule"
+    told: str = ""
 
 
 PlannedCall = RunnableCall | AnsweredCall
@@ -61,7 +71,21 @@ async def dispatch(session: Session, turn: TurnRecord, emit: Emit, clock: TurnCl
     Calls that the tool allows to overlap run together; results are handed back in the model's order.
     """
     open_calls = session.log.open_calls(turn)
-    planned = [await _plan(session, turn, open_call, emit, clock) for open_call in open_calls]
+    planned: list[PlannedCall] = []
+    for open_call in open_calls:
+        tool = session.tools.get(open_call.call.name)
+        if tool is not None and "edits" in tool.tags:
+            # What it would write is shown as it will be, so that what comes before it must have happened.
+            await _run_all(session, turn, planned, emit, clock)
+            planned = []
+        planned.append(await _plan(session, turn, open_call, emit, clock))
+    await _run_all(session, turn, planned, emit, clock)
+    session.log.live.fold_results()
+
+
+async def _run_all(
+    session: Session, turn: TurnRecord, planned: Sequence[PlannedCall], emit: Emit, clock: TurnClock
+) -> None:
     for batch in _batches(planned):
         try:
             async with asyncio.TaskGroup() as group:
@@ -69,7 +93,6 @@ async def dispatch(session: Session, turn: TurnRecord, emit: Emit, clock: TurnCl
                     group.create_task(_run_one(session, turn, item, emit, clock))
         except* StoreError as errors:
             raise errors.exceptions[0] from None
-    session.log.live.fold_results()
 
 
 def _batches(planned: Sequence[PlannedCall]) -> list[list[PlannedCall]]:
@@ -103,23 +126,48 @@ async def _plan(
         text = f"The arguments are not a JSON object ({error}). Nothing was run. You wrote: {written}"
         return AnsweredCall(open_call, ToolOutput(text, error_kind="bad_input"))
     key = f"{turn.number}.{open_call.step}.{open_call.index}"
-    question = GateCall(session.id, call, tool, arguments, str(session.workspace), key)  # pyright: ignore[reportUnknownArgumentType]
+    context = _context(session, turn, call.id, emit, clock)
+    question = GateCall(
+        session.id,
+        call,
+        tool,
+        arguments,  # pyright: ignore[reportUnknownArgumentType]
+        str(session.workspace),
+        key,
+        _previewer(tool, context),
+    )
     if open_call.started and not tool.repeatable:
         return AnsweredCall(open_call, ToolOutput(INTERRUPTED, error_kind="interrupted"), question)
     if _fails_repeatedly(session.log.messages, call.name, call.arguments):
         text = f"This exact call failed {_REPEATS_ALLOWED} times in a row and was not run again. Change it."
         return AnsweredCall(open_call, ToolOutput(text, error_kind="failed"), question)
-    decision = await _decide(session, question, emit, clock)
+    try:
+        decision = await _decide(session, question, emit, clock)
+    except ToolError as error:
+        return AnsweredCall(open_call, _failed(error), question)
     if decision.verdict != "allow":
         denied = ToolOutput(decision.reason or "Denied.", error_kind="denied")
-        return AnsweredCall(open_call, denied, question, decision.decided_by)
-    return RunnableCall(open_call, question, decision.decided_by)
+        return AnsweredCall(open_call, denied, question, decision.decided_by, decision.told)
+    if decision.arguments is not None:
+        question = msgspec.structs.replace(question, arguments=decision.arguments)
+    return RunnableCall(open_call, question, decision)
+
+
+def _previewer(tool: Tool, context: ToolContext) -> CallPreview:
+    async def preview(arguments: dict[str, Any]) -> tuple[TextChange, ...]:
+        if tool.check is not None:
+            tool.check(arguments)
+        return await tool.preview(context, arguments) if tool.preview is not None else ()
+
+    return preview
 
 
 async def _decide(session: Session, question: GateCall, emit: Emit, clock: TurnClock) -> Decision:
     with clock.paused():
         try:
             return await session.gate.decide(question, emit)
+        except ToolError:
+            raise  # the call itself is wrong: the model is told, and nobody was asked
         except Exception as error:
             log.exception("the gate failed")
             return Decision("deny", "rule", f"The approval gate failed ({error}), so nothing was run.")
@@ -157,8 +205,47 @@ async def _run_one(
         await session.gate.report(question, output, emit)
     # A command that failed says why at its end; everything else begins with what matters.
     preview = text[-400:] if output.error_kind == "exit" else text[:400]
-    asked = call.arguments if isinstance(item, AnsweredCall) else ""
-    emit(ToolFinished(call.id, call.name, duration_s, output.error_kind, output.exit_code, preview, asked))
+    asked = ""
+    if isinstance(item, AnsweredCall):
+        preview, asked = item.told or preview, call.arguments
+    edits = edits_of(output.changes)
+    emit(
+        ToolFinished(
+            call.id, call.name, duration_s, output.error_kind, output.exit_code, preview, asked, edits
+        )
+    )
+
+
+def _written(item: RunnableCall) -> str:
+    """Give the arguments that run, as JSON text."""
+    if item.decision.arguments is None:
+        return item.open_call.call.arguments
+    return msgspec.json.encode(item.question.arguments).decode()
+
+
+async def _run_shown(item: RunnableCall, context: ToolContext) -> ToolOutput:
+    """Run a call if it is still what was shown, and tell the model where it is not what it asked for."""
+    question, decision = item.question, item.decision
+    if decision.digest:
+        try:
+            changes = await question.preview(question.arguments) if question.preview else ()
+        except ToolError as error:
+            return _failed(error)
+        if (
+            call_digest(question.tool.name, question.arguments, question.workspace, changes)
+            != decision.digest
+        ):
+            return ToolOutput(
+                "The file changed after the person was shown what would be written, so nothing was written."
+                " Read it and call again; the person is asked anew.",
+                error_kind="denied",
+            )
+    output = await _run_tool(question.tool, question.arguments, context)
+    if decision.arguments is None:
+        return output
+    ran = clip(_written(item), _EDITED_CHARS)
+    note = f"[The person changed this call before allowing it. These arguments ran: {ran}]"
+    return msgspec.structs.replace(output, text=f"{note}\n{output.text}")
 
 
 class _Begun:
@@ -182,7 +269,7 @@ class _Begun:
         if not self._is_told:
             self._is_told = True
             call = self.item.open_call.call
-            for event in (ToolStarted(call.id, call.name, call.arguments), *self._held):
+            for event in (ToolStarted(call.id, call.name, _written(self.item)), *self._held):
                 self._emit(event)
 
     def emit(self, event: Event) -> None:
@@ -198,12 +285,12 @@ async def _run_begun(begun: _Begun, clock: TurnClock) -> ToolOutput:
     about: after a crash that one is run again whether or not it had begun, so where it is over at once its
     start is stored with its result, in one commit."""
     item = begun.item
-    tool, arguments = item.question.tool, item.question.arguments
     context = _context(begun.session, begun.turn, item.open_call.call.id, begun.emit, clock)
-    if not tool.repeatable or item.decided_by != "rule" or item.open_call.started:
+    context = msgspec.structs.replace(context, shown=changes_digest(item.decision.changes))
+    if not item.question.tool.repeatable or item.decided_by != "rule" or item.open_call.started:
         await begun.store()
-        return await _run_tool(tool, arguments, context)
-    running = asyncio.create_task(_run_tool(tool, arguments, context))
+        return await _run_shown(item, context)
+    running = asyncio.create_task(_run_shown(item, context))
     try:
         done, _ = await asyncio.wait({running}, timeout=_AT_ONCE_S)
         if not done:
@@ -221,8 +308,7 @@ async def _run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext)
         async with limit:
             return await tool.run(context, arguments)
     except ToolError as error:
-        text = f"{error.message.rstrip('.')}. {error.hint}" if error.hint else error.message
-        return ToolOutput(text, error_kind=error.kind)
+        return _failed(error)
     except TimeoutError as error:
         if not limit.expired():
             return ToolOutput(f"{tool.name} failed: {error}", error_kind="failed")
@@ -230,6 +316,11 @@ async def _run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext)
     except Exception as error:
         log.exception("the tool %s crashed", tool.name)
         return ToolOutput(f"{tool.name} crashed: {type(error).__name__}: {error}", error_kind="crashed")
+
+
+def _failed(error: ToolError) -> ToolOutput:
+    text = f"{error.message.rstrip('.')}. {error.hint}" if error.hint else error.message
+    return ToolOutput(text, error_kind=error.kind)
 
 
 def _context(session: Session, turn: TurnRecord, call_id: str, emit: Emit, clock: TurnClock) -> ToolContext:

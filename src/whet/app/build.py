@@ -22,6 +22,7 @@ from whet.app.models import Dialer, Models, SwitchableLink
 from whet.app.session_parts import NO_EXTRAS, OWNERS, Principal, SessionExtras, SessionStart
 from whet.app.sessions import SessionOpener
 from whet.app.warmth import WarmStarts
+from whet.approval.confined import JailGate
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock, SystemClock
 from whet.config.paths import Home
@@ -76,6 +77,8 @@ class App:
         self.person: Person = person if self.plugin_parts is None else self.plugin_parts.heard_by(person)
         self._grants = GrantRepository(self.database, self.clock)
         self.gate: PolicyGate = PolicyGate(settings.approval, self.person, self._grants, home.root)
+        self.gate.jails = JailGate(lambda: self.confinement)
+        self.gate.own_ports = parts.own_ports(settings)
         self._confirmations = parts.attach_confirmations(self.gate, settings, secrets, home, self.clock)
         try:
             self.models: Models = Models(settings, self._dialer)

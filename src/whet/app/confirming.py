@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from whet.approval.gate import PolicyGate, ServiceRoute
 from whet.approval.high_risk import HighRisk
 from whet.clock import Clock
+from whet.config.key_hosts import is_this_machine
 from whet.config.paths import Home, read_small
 from whet.config.schema import ConfirmSettings
 from whet.confirm.client import (
@@ -29,6 +30,7 @@ from whet.confirm.client import (
 from whet.contract.events import ConfirmationAsked, Emit, Notice
 from whet.contract.protocols import ConfirmCase, Decision
 from whet.contract.tools import ToolOutput
+from whet.question import change_rows
 from whet.visible import visible
 
 _SHOWN_CHARS = 20_000
@@ -154,8 +156,10 @@ def _details(case: ConfirmCase) -> dict[str, Any]:
     """Give what the human reads. Secrets are masked there; the arguments' hash binds the approval to them."""
     raw = json.dumps(case.call.arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     shown = {name: _shown(value) for name, value in case.call.arguments.items()}
+    written = "\n".join(row.text for change in case.changes for row in change_rows(change))
     return {
         "tool": case.call.tool.name,
+        **({"writes": visible(written, _SHOWN_CHARS)} if written else {}),
         "arguments": shown,
         "workspace": case.call.workspace,
         "reasons": list(case.reasons),
@@ -207,4 +211,6 @@ def _token(settings: ConfirmSettings, secrets: Mapping[str, str], home: Home) ->
     """Give the agent's token: the variable's, or the one that the service left in this home."""
     if token := secrets.get(settings.token_env):
         return token
+    if not is_this_machine(settings.url):
+        return ""  # the home's own token is for the service that made it, here
     return (read_small(home.root / "confirm" / "submit.token") or "").strip()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from whet.clock import Clock
+from whet.config.key_hosts import beside
 from whet.config.schema import ModelSettings, Settings
 from whet.context.compressor import Compressor, CompressorSettings
 from whet.contract.context_engine import EngineOffer
@@ -21,7 +22,7 @@ from whet.contract.errors import ProviderError
 from whet.contract.messages import Message, from_dict
 from whet.contract.protocols import ModelInfo, ModelLink, ModelReply, Provider, StreamItem
 from whet.providers.catalog import SERVERS
-from whet.providers.connect import ServerProvider, connect, connect_one, learn_windows, stand_in
+from whet.providers.connect import ServerProvider, connect, connect_one, learn_windows
 from whet.review.order import Runtime
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Dialer:
 
             self._practice = PracticeServer()
             self._practice.start()
-        return msgspec.structs.replace(model, base_url=self._practice.base_url)
+        return msgspec.structs.replace(model, base_url=self._practice.base_url, api_key_env="")
 
 
 class Summariser:
@@ -192,7 +193,7 @@ class Models:
 
             if isinstance(provider, FallbackProvider):
                 has_switched = answering == provider.second.info
-                model = stand_in(model, self._settings.fallback) if has_switched else model
+                model = beside(model, self._settings.fallback) if has_switched else model
                 provider = provider.second if has_switched else provider.first
         key = provider.wiring.keys.current.name if isinstance(provider, ServerProvider) else ""
         return Runtime(model, key)

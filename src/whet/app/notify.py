@@ -14,7 +14,7 @@ from whet.agent.session import Session, TurnObserver
 from whet.config.schema import NotifySettings
 from whet.contract.errors import PluginError
 from whet.contract.events import TurnEnd
-from whet.contract.protocols import Answer, ApprovalRequest, Person
+from whet.contract.protocols import Answer, ApprovalRequest, Person, Reply
 from whet.log import mask
 
 _TEXT_CHARS = 500
@@ -76,7 +76,7 @@ class NotifiedPerson:
         self._bell = bell
         self._settings = settings
 
-    async def approve(self, request: ApprovalRequest) -> Answer | None:
+    async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask about one action."""
         self._tell("Whet asks for approval", f"{request.tool}: {request.subject}")
         return await self._person.approve(request)

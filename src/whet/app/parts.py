@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from whet.app.models import Dialer
 from whet.approval.gate import PolicyGate
@@ -103,6 +104,18 @@ def chosen(registry: Registry, settings: Settings, plugins: LoadedPlugins | None
     remote = remote_names(settings)
     disabled = [name for name in settings.tools.disabled if name not in remote]
     return registry.select([*settings.tools.toolsets, *added], disabled)
+
+
+_OWN_PORTS = (6000, 6080, 6090)  # of `whet confirm serve`, its page, and `whet serve`, unless told otherwise
+
+
+def own_ports(settings: Settings) -> tuple[int, ...]:
+    """Give the ports of this machine on which Whet's own servers may listen."""
+    try:
+        port = urlsplit(settings.confirm.url).port
+    except ValueError:
+        port = None
+    return (*_OWN_PORTS, port) if port else _OWN_PORTS
 
 
 def open_servers(app: App, secrets: Mapping[str, str]) -> Servers | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from whet.contract.protocols import Answer, ApprovalRequest, Person
+from whet.contract.protocols import Answer, ApprovalRequest, Person, Reply
 
 
 class Switchboard:
@@ -32,7 +32,7 @@ class Switchboard:
         """Give whoever is connected to a session at the time of each question."""
         return _At(self._there, session_id)
 
-    async def approve(self, request: ApprovalRequest) -> Answer | None:
+    async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask the person of the request's session."""
         person = self._there.get(self.root_of(request.session_id))
         return None if person is None else await person.approve(request)
@@ -49,7 +49,7 @@ class _At:
         self._there = there
         self._session_id = session_id
 
-    async def approve(self, request: ApprovalRequest) -> Answer | None:
+    async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask them."""
         person = self._there.get(self._session_id)
         return None if person is None else await person.approve(request)

@@ -22,8 +22,9 @@ from whet.app.reviews import ReviewParts, ReviewRunner
 from whet.app.warmth import WarmStarts
 from whet.approval.gate import PolicyGate
 from whet.clock import SystemClock
+from whet.config.key_hosts import beside
 from whet.config.paths import Home
-from whet.config.schema import ModelSettings, ReviewSettings, Settings
+from whet.config.schema import Settings
 from whet.contract.errors import ConfigError
 from whet.contract.events import ReviewFinished
 from whet.contract.protocols import ModelLink, NobodyPresent, Provider
@@ -99,25 +100,10 @@ def _connect(needs: ReviewParts, order: Order) -> tuple[Provider, bool]:
     """Give an order's provider: the conversation's own with the same key, or the one set for reviews."""
     settings = needs.settings.review
     if settings.model:
-        return needs.dialer.connect_alone(_other(order.runtime.model, settings)), False
+        return needs.dialer.connect_alone(beside(order.runtime.model, settings)), False
     if settings.provider or settings.base_url:
         raise ConfigError("review.provider needs review.model", hint="whet config set review.model NAME")
     provider = needs.dialer.connect_alone(order.runtime.model)
     if isinstance(provider, ServerProvider):
         provider.wiring.keys.prefer(order.runtime.key_name)
     return provider, True
-
-
-def _other(model: ModelSettings, settings: ReviewSettings) -> ModelSettings:
-    """Give the settings of another model; what they leave out is the conversation's where it still fits."""
-    same_server = not (settings.provider or settings.base_url)
-    return msgspec.structs.replace(
-        model,
-        model=settings.model,
-        provider=settings.provider or model.provider,
-        base_url=settings.base_url or (model.base_url if same_server else ""),
-        format=settings.format if settings.format != "auto" or not same_server else model.format,
-        api_key_env=settings.api_key_env or (model.api_key_env if same_server else ""),
-        window_tokens=0,
-        max_output_tokens=0,
-    )

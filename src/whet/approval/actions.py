@@ -14,18 +14,22 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from whet.approval.paths import absolute, is_secret, within, writing, zone_of
-from whet.approval.risk import Analyse, Level, Piece, RiskScope, worst
+from whet.approval.paths import absolute, within, writing, zone_of
+from whet.approval.risk import Analyse, Lasting, Level, Piece, RiskScope, worst
+from whet.approval.scopes import exactly
+from whet.approval.secrets import holds_secrets, is_secret
 from whet.contract.protocols import GateCall
 from whet.contract.tools import Tag
 from whet.log import mask
+from whet.sandbox.policy import Opening
 from whet.visible import visible
 
 
 class ActionView(msgspec.Struct, frozen=True):
     """A call as the policy sees it. `whole` is its text, for deny and ask rules; a person sees `subject`.
 
-    `typed`: the commands in text that is typed into a running program. No rule allows by them.
+    `typed`: the commands in text that is typed into a running program. No rule allows by them. `needs`:
+    what a jail would have to be opened for, `downloads` the files that it gets from the network.
     """
 
     tool: str
@@ -34,6 +38,13 @@ class ActionView(msgspec.Struct, frozen=True):
     pieces: tuple[Piece, ...]
     reasons: tuple[str, ...] = ()
     typed: tuple[Piece, ...] = ()
+    needs: tuple[Opening, ...] = ()
+    downloads: frozenset[str] = frozenset()
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it does what a jail does not hold, however little it needs outside."""
+        return any(isinstance(reason, Lasting) for reason in self.reasons)
 
     @property
     def level(self) -> Level:
@@ -82,11 +93,19 @@ def _terminal(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     if cwd != place.workspace:
         shown = f"{shown}\n(in {visible(_text(call, 'workdir'))})"
     if stdin:
-        shown = f"{shown}\n(input: {visible(stdin, 400)})"
+        shown = f"{shown}\n(input: {visible(stdin)})"
     pieces = risk.commands
     if worst(piece.level for piece in pieces) != risk.level:
         pieces = (*pieces, Piece(command, "", risk.level, risk.reasons))
-    return ActionView(call.tool.name, command, shown, pieces, risk.reasons)
+    return ActionView(
+        call.tool.name,
+        command,
+        shown,
+        pieces,
+        risk.reasons,
+        needs=risk.needs,
+        downloads=risk.downloads,
+    )
 
 
 def _process(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
@@ -115,11 +134,22 @@ def _file_piece(path: str, place: RiskScope, writes: bool) -> Piece:
         level, reason = writing(zone_of(full, place.workspace, place))
         level = "normal" if level == "safe" else level
     else:
-        secret = is_secret(full) or is_secret(real)
+        secret = any(
+            is_secret(way, place) or (way != place.workspace and holds_secrets(way, place))
+            for way in (full, real)
+        )
         level, reason = ("dangerous", "reads a file that usually holds secrets") if secret else ("safe", "")
     # A grant or an allow rule must hold for where the path leads, so that name comes first.
+    grant = exactly(names[-2]) if level == "normal" else ""
+    folder = exactly(os.path.dirname(names[-2])) if grant else ""
     return Piece(
-        names[-2], names[-2], level, (reason,) if reason else (), "*" if level == "normal" else "", names
+        names[-2],
+        names[-2],
+        level,
+        (reason,) if reason else (),
+        grant,
+        names,
+        f"{folder}/*" if folder else "",
     )
 
 

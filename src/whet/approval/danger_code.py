@@ -10,14 +10,17 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from whet.approval.danger_files import CommandPlace, Finding
 from whet.approval.facts import program
+from whet.approval.risk import CommandPlace, Finding
 from whet.approval.shell_words import Word
 
 _LONGEST_QUERY = 20_000
 _SQL = re.compile(
     r"\b(drop\s+(table|database|schema|index|view|user|role|column)|truncate\b|alter\s+table\s+\S+\s+drop"
     r"|delete\s+from\s+\S+\s*($|;)|update\s+\S+\s+set\s+(?:(?!\bwhere\b)[^;]){0,2000}($|;)|grant\b|revoke\b|shutdown\b)"
+    r"|(^|;)\s*(system|tee|pager|source|edit)\s+\S|\\(o|g)\s*\||\\setenv\b|\bpg_(read|ls)_|\blo_(import|export)\b"
+    r"|\b(writefile|load_extension|edit|fts3_tokenizer)\s*\(|^\s*\.load\b|attach\s+(database\s+)?'[/~.]"
+    r"|^\s*\.(once|output|save|backup|clone|log|import|ar|archive|cd|excel)\s+[-\w ]*['\"]?([|/~]|\.\.)"
     r"|dropDatabase|\.drop\(|deleteMany\(\s*\{\s*\}|\bflush(all|db)\b|\\!|^\s*\.(shell|system)\b|into\s+(outfile|dumpfile)|copy\s[^;\n]{1,300}\sprogram\b",
     re.IGNORECASE | re.MULTILINE,
 )

@@ -6,29 +6,14 @@ No finding means that the rule has nothing against it, not that the command is h
 
 from __future__ import annotations
 
-import fnmatch
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
 
-from whet.approval.facts import by_name, git_verb, program
-from whet.approval.paths import absolute, is_secret, is_vital, within, writing, zone_of
+from whet.approval.facts import by_name, program
+from whet.approval.paths import absolute, is_vital, within, writing, zone_of
 from whet.approval.readonly import has_option, operands
-from whet.approval.risk import Level, RiskScope
-from whet.approval.shell_words import Word
-
-Finding = tuple[Level, str]
-
-
-@dataclass(frozen=True, slots=True)
-class CommandPlace:
-    """Where a command runs: its folder (None where unknown) and the place's borders."""
-
-    cwd: str | None
-    place: RiskScope
-
+from whet.approval.risk import CommandPlace, Finding, Lasting
+from whet.approval.shell_words import Word, literal, unknown
 
 Rule = Callable[[Sequence[Word], CommandPlace], Iterator[Finding]]
 
@@ -58,12 +43,12 @@ def deletes(word: Word, setting: CommandPlace, *, recursive: bool) -> Iterator[F
         yield "forbidden", f"destroys a disk: {word.plain}"
     elif zone not in ("workspace", "temp", "null"):
         reason = "can't tell what it deletes" if zone == "unknown" else "deletes outside the workspace"
-        yield "dangerous", f"{reason}: {word.plain}" if zone != "hooks" else "deletes from .git"
+        yield "dangerous", f"{reason}: {word.plain}" if zone != "hooks" else Lasting("deletes from .git")
     full = absolute(word.text, setting.cwd)
     if word.glob and re.fullmatch(r"(\./)?\.?\*(\.\*)?/?", word.text):
         yield "dangerous", "deletes everything in the folder"
     elif full is not None and within(place.workspace, full):
-        yield "dangerous", "deletes the workspace itself"
+        yield "dangerous", Lasting("deletes the workspace itself")
 
 
 def vital_target(word: Word, setting: CommandPlace) -> bool:
@@ -203,6 +188,7 @@ def _in_place(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]
 
 _SED_FLAGS = re.compile(r"s([/|,#@!:%~])(?:\\.|(?!\1)[^\n\\])*\1(?:\\.|(?!\1)[^\n\\])*\1([a-zA-Z0-9]*)")
 _SED_COMMAND = re.compile(r"(?:^|[;{}\n])\s*(?:\d+|\$|/[^/\n]*/)?(?:,(?:\d+|\$|/[^/\n]*/))?\s*!?\s*e(?:\s|$)")
+_SED_WRITES = re.compile(r"[wW]\s*([/~.][^\s;}]*)")
 _LONGEST_SCRIPT = 2_000
 
 
@@ -213,12 +199,21 @@ def _sed(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
             yield "dangerous", "a sed script too long to be looked through"
         elif _SED_COMMAND.search(word.text) or any("e" in f[2] for f in _SED_FLAGS.finditer(word.text)):
             yield "dangerous", "sed's e command runs programs"
+        else:
+            for found in _SED_WRITES.finditer(word.text):
+                yield writes_to(literal(found[1]), setting)
+
+
+_AWK_WRITES = re.compile(r'print[^;}\n]*?>>?\s*("[^"]*"(?![\s]*["\w$(])|[^\s;}]+)')
 
 
 def _awk(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     for word in words:
         if re.search(r"\bsystem\s*\(|\|&?\s*getline|\|\s*\"|\"\s*\|", word.text):
             yield "dangerous", "awk runs other programs"
+        for found in _AWK_WRITES.finditer(word.text[:_LONGEST_SCRIPT]):
+            target = re.fullmatch(r'"([^"]*)"', found[1])
+            yield writes_to(literal(target[1]) if target else unknown(found[1]), setting)
 
 
 _TAR_PROGRAMS = (
@@ -254,65 +249,6 @@ def _ln(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
         zone = "unknown" if word.dynamic else zone_of(word.text, setting.cwd, setting.place)
         if zone in ("startup", "hooks", "whet", "root", "disk"):
             yield "dangerous", f"makes a link to {word.plain}, through which it can be changed"
-
-
-def reads_secret(name: str, words: Sequence[Word], setting: CommandPlace) -> str:
-    """Give the first word that names a file of keys or passwords and that `name` would read, else ""."""
-    for word in _read_by(name, words):
-        text = re.sub(r"^(--?[\w-]+=|[\w-]+=@|@|-[a-zA-Z](?=[\w.~/]))", "", word.text)
-        if name == "git":
-            text = re.sub(r"^[^/:]*:", "", text)
-        if is_secret(text) or (word.glob and re.search(r"/\.(ssh|aws|gnupg)/", text)):
-            return word.plain
-        full = None if word.dynamic or word.text.startswith("-") else absolute(text, setting.cwd)
-        if full is not None and (_leads_to_secret(full) or (word.glob and _matches_secret(full))):
-            return word.plain
-    return ""
-
-
-def _read_by(name: str, words: Sequence[Word]) -> list[Word]:
-    """Give the words that may name files whose contents `name` shows or copies."""
-    if name == "git":
-        found = operands(words)
-        shown = git_verb(found[0].text).shows_from if found else None
-        return [] if shown is None else found[shown:]
-    if name in ("xargs", "gxargs"):
-        at = next((at for at, w in enumerate(words) if re.match(r"-[a-zA-Z0]*a|--arg", w.text)), len(words))
-        return list(words[at : at + 2])
-    kinds = program(name).kinds
-    if not kinds & {"shows-files", "pattern-then-files"}:
-        return []
-    candidates = list(words)
-    is_pattern_given = any(re.match(r"-[a-zA-Z]*[ef]|--(regexp|file|expression|from)", w.text) for w in words)
-    if "pattern-then-files" in kinds and len(candidates) > 1 and not is_pattern_given:
-        first = next((w for w in candidates if not w.text.startswith("-")), None)
-        candidates = [w for w in candidates if w is not first]
-    return candidates[:-1] if name in ("cp", "mv", "ln") else candidates
-
-
-def _leads_to_secret(full: str) -> bool:
-    try:
-        return is_secret(full) or is_secret(os.path.realpath(full))
-    except (OSError, ValueError):
-        return False
-
-
-def _matches_secret(full: str) -> bool:
-    """Whether a pattern in the path's last part matches such a file that is there."""
-    folder, pattern = os.path.split(full)
-    try:
-        with os.scandir(folder) as entries:
-            return any(
-                is_secret(entry.path) or (entry.is_symlink() and _leads_to_secret(entry.path))
-                for entry in islice(entries, _MOST_ENTRIES)
-                if fnmatch.fnmatchcase(entry.name, pattern)
-                and (not entry.name.startswith(".") or pattern.startswith((".", "[")))
-            )
-    except (OSError, ValueError):
-        return False
-
-
-_MOST_ENTRIES = 5_000
 
 
 def _fd(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:

@@ -4,13 +4,16 @@ settings that make git run programs. Findings as in danger_files.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 
-from whet.approval.danger_files import CommandPlace, Finding
-from whet.approval.facts import git_verb
-from whet.approval.readonly import has_any, has_option
-from whet.approval.shell_words import Word
+from whet.approval.facts import ProgramWords, git_verb
+from whet.approval.paths import absolute
+from whet.approval.readonly import has_any, has_option, only_reads
+from whet.approval.repository import runs
+from whet.approval.risk import CommandPlace, Finding, Lasting
+from whet.approval.shell_words import Word, literal
 
 
 def _git_push(rest: Sequence[Word]) -> str:
@@ -42,6 +45,7 @@ def git(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     if verb.dynamic:
         yield "dangerous", "can't tell what git does"
         return
+    yield from _by_repository(verb.text, rest, words[:at], setting)
     if _runs_another(verb.text, rest):
         yield "dangerous", "git is told to run another program"
     if verb.text == "push":
@@ -51,11 +55,38 @@ def git(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     yield from _git_undo(verb.text, [w.text for w in rest])
 
 
+_WITHOUT_REPOSITORY = ProgramWords("clone init version help --version --help credential")
+
+
+def _by_repository(
+    verb: str, rest: Sequence[Word], options: Sequence[Word], setting: CommandPlace
+) -> Iterator[Finding]:
+    """Judge by the settings of the repository that git would work on."""
+    folder, git_dir = setting.cwd, ""
+    for option, value in zip(options, [*options[1:], literal("")], strict=False):
+        if option.text == "-C":
+            folder = None if value.dynamic else absolute(value.text, folder)
+        elif option.text == "--git-dir" or option.text.startswith("--git-dir="):
+            git_dir = value.text if option.text == "--git-dir" else option.text.partition("=")[2]
+    if verb in _WITHOUT_REPOSITORY:
+        return
+    if folder is None:
+        yield "dangerous", "can't tell which repository's settings git follows"
+    elif os.path.isdir(folder):
+        named = absolute(git_dir, folder) if git_dir else ""
+        found = runs(
+            folder, verb, reads=only_reads([literal("git"), literal(verb), *rest]), git_dir=named or ""
+        )
+        if found:
+            yield "dangerous", f"the repository's own settings make git run a program: {found}"
+
+
 def _by_table(verb: str, rest: Sequence[Word]) -> Iterator[Finding]:
     known = git_verb(verb)
     only_shown = verb == "clean" and has_option(rest, "n", "dry-run")
     if known.why and (known.risky is None or has_any(rest, known.risky)) and not only_shown:
-        yield "dangerous", f"git {verb}: {known.why}"
+        said = f"git {verb}: {known.why}"
+        yield "dangerous", Lasting(said) if known.lasts else said
 
 
 def _runs_another(verb: str, rest: Sequence[Word]) -> bool:
@@ -88,9 +119,9 @@ def _git_undo(verb: str, rest: list[str]) -> Iterator[Finding]:
     elif verb == "restore" and not ({"--staged", "-S"} & set(rest) and not {"--worktree", "-W"} & set(rest)):
         yield "dangerous", f"git restore: {lost}"
     elif verb == "stash" and first in ("drop", "clear"):
-        yield "dangerous", f"git stash {first}: deletes stashed work"
+        yield "dangerous", Lasting(f"git stash {first}: deletes stashed work")
     elif verb == "reflog" and first in ("expire", "delete"):
-        yield "dangerous", "git reflog: deletes what could still be recovered"
+        yield "dangerous", Lasting("git reflog: deletes what could still be recovered")
     elif verb == "rebase" and not {"--abort", "--continue", "--skip", "--quit"} & set(rest):
         yield "dangerous", "git rebase: rewrites history"
     elif verb == "worktree" and first == "remove" and {"-f", "--force"} & set(rest):

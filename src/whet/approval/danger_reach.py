@@ -11,11 +11,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from whet.approval.danger_code import database
-from whet.approval.danger_files import CommandPlace, Finding, Rule, disk_rule, writes_to
+from whet.approval.danger_files import Rule, disk_rule, writes_to
 from whet.approval.danger_git import git
 from whet.approval.facts import ProgramFacts, ProgramWords, by_name, program
 from whet.approval.readonly import has_option, operands
-from whet.approval.shell_words import Word
+from whet.approval.risk import CommandPlace, Finding
+from whet.approval.shell_words import Word, literal
 
 _PYTHON = re.compile(r"python[\d.]*")
 
@@ -25,6 +26,8 @@ def reach(name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[F
     known = program(name)
     if known.danger and not _asks_version(words):
         yield "dangerous", f"{name}: {known.danger}"
+    if known.launch and re.search(known.launch, "".join(f" {word.text}" for word in words)):
+        yield "dangerous", f"{name} is told to run another program, or where to take programs from"
     yield from _verbs(name, known, words)
     if _PYTHON.fullmatch(name) and [word.text for word in words[:2]] == ["-m", "whet"]:
         yield from _verbs("whet", program("whet"), words[2:])
@@ -110,17 +113,25 @@ def _docker(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     elif verb == "down" and {"-v", "--volumes", "--rmi"} & set(texts):
         yield "dangerous", "docker compose down -v: deletes data"
     elif verb in ("run", "create") and any(
-        _ESCAPES.search(f"{a} {b}") for a, b in zip(texts, [*texts[1:], ""], strict=True)
+        _ESCAPES.search(f"{a} {b}") or _mounts(f"{a} {b}", setting)
+        for a, b in zip(texts, [*texts[1:], ""], strict=True)
     ):
         yield "dangerous", "gives a container the run of this machine"
     elif verb in ("swarm", "node", "service", "stack", "secret", "plugin"):
         yield "dangerous", f"docker {verb}: changes things on remote machines"
 
 
+def _mounts(option: str, setting: CommandPlace) -> bool:
+    """Whether a container is given a folder of this machine that lies outside the workspace."""
+    found = re.match(r"(?:-v|--volume)(?: |=)?([^: ]+):|--mount[= ]\S*?\b(?:src|source)=([^, ]+)", option)
+    source = (found[1] or found[2]) if found else ""
+    return bool(re.match(r"[/~.$]", source)) and writes_to(literal(source), setting)[0] != "normal"
+
+
 _DOCKER_NOUNS = ProgramWords("container image volume network builder system compose buildx context")
 _ESCAPES = re.compile(
     r"^--privileged|^--(pid|ipc|network|net|uts|userns)[= ]host|^--cap-add|^--device[= ]|docker\.sock"
-    r"|^(-v|--volume)[= ]?(/|~|\$HOME|/etc|/root|/var|/home)[^/:]*:|source=/,|^--security-opt"
+    r"|^--security-opt"
 )
 
 
@@ -143,6 +154,22 @@ def _fuser(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
 
 
 _LOCAL = re.compile(r"(https?://)?(localhost|127\.\d+\.\d+\.\d+|\[?::1\]?|0\.0\.0\.0)(?![\w.@-])")
+
+
+def downloads(name: str, words: Sequence[Word]) -> Iterator[str]:
+    """Give the files and folders that a network program writes from there."""
+    texts = [word.text for word in words]
+    is_clone = name == "git" and "clone" in texts[:3]
+    for at, text in enumerate(texts):
+        found = re.match(r"(?:--(?:output|output-document)=|-[a-zA-Z]*[oO])(.+)", text)
+        if text in _OUTPUTS and at + 1 < len(texts) and "://" not in texts[at + 1]:
+            yield texts[at + 1]
+        elif found is not None:
+            yield found[1]
+        elif name in ("wget", "curl", "git") and re.search(r"[/:]", text) and not text.startswith("-"):
+            yield re.sub(r"[?#].*|\.git$", "", text.rstrip("/").rsplit("/", 1)[-1])
+            if is_clone and at + 1 < len(texts):
+                yield texts[at + 1]
 
 
 _OUTPUTS = ProgramWords("-o -O --output --output-document -P --directory-prefix --output-dir -c -D")

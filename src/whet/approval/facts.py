@@ -28,6 +28,9 @@ Kind = Literal[
     "network",
     "database",  # a client whose words are queries
     "sql",  # a client whose statements may be high-risk
+    "names-only",  # looks at files, or changes them, and shows nothing of what is in them
+    "outside",  # is of no use in a jail: it works through a service, or with other rights
+    "makes-text",  # makes other text of what it is given, which may be a name that was hidden in it
     "verb-tells",  # its first operand says what is done, so a grant names it
 ]
 _KINDS = frozenset[str](get_args(Kind))
@@ -114,6 +117,7 @@ class ProgramFacts(_Strict, frozen=True):
     reads_if: Reading | None = None
     wraps: Wrapping | None = None
     code: Code | None = None
+    launch: str = ""
     danger: str = ""
     verbs: Phrases | None = None
     alone: bool = False
@@ -130,7 +134,20 @@ class GitVerb(_Strict, frozen=True):
     reads_if: Reading | None = None
     risky: ProgramOptions | None = None
     why: str = ""
+    lasts: bool = False
     shows_from: int | None = None
+    shows_if: str = ""
+
+
+class SecretFacts(_Strict, frozen=True):
+    """What holds secrets; secrets.toml says what each list means."""
+
+    names: tuple[str, ...]
+    places: tuple[str, ...]
+    system: tuple[str, ...]
+    open: tuple[str, ...]
+    samples: tuple[str, ...]
+    plain: tuple[str, ...]
 
 
 def program(name: str) -> ProgramFacts:
@@ -147,6 +164,14 @@ def git_verb(name: str) -> GitVerb:
 def high_risk() -> Mapping[str, tuple[str, ...]]:
     """Give the patterns of high-risk commands by the name of their action, in the table's order."""
     return read_table(_text("high_risk"), Phrases)
+
+
+@cache
+def secret_facts() -> SecretFacts:
+    """Give what holds secrets."""
+    import tomllib  # noqa: PLC0415  2 ms of CPU, for a process that judges a command
+
+    return msgspec.convert(tomllib.loads(_text("secrets")), SecretFacts)
 
 
 @cache

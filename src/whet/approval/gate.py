@@ -19,22 +19,27 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from whet.approval.actions import ActionView, describe
+from whet.approval.confined import JailedCall, JailGate
 from whet.approval.high_risk import HighRisk
 from whet.approval.policy import GatePolicy, PolicyGrant, Ruling
 from whet.approval.risk import Analyse, RiskScope, ShellRisk
+from whet.approval.scopes import scopes_of
 from whet.config.schema import ApprovalMode, ApprovalSettings
-from whet.contract.errors import StoreError
+from whet.contract.changes import TextChange, call_digest
+from whet.contract.errors import StoreError, ToolError
 from whet.contract.events import ApprovalAsked, ApprovalDecided, Emit, Notice
 from whet.contract.protocols import (
-    Answer,
     ApprovalRequest,
     ConfirmCase,
     Confirmer,
     Decision,
     GateCall,
+    GrantScope,
     Person,
+    Reply,
 )
 from whet.contract.tools import ToolOutput
+from whet.question import edits_of
 from whet.visible import visible
 
 _MOST_SESSIONS = 5_000  # whose permissions for the session are kept at a time
@@ -91,6 +96,7 @@ class _Case(msgspec.Struct, frozen=True):
     call: GateCall
     action: ActionView
     place: RiskScope
+    jailed: JailedCall | None = None
 
 
 class ServiceRoute(msgspec.Struct, frozen=True):
@@ -116,6 +122,8 @@ class PolicyGate:
         analyse: Analyse | None = None,
     ) -> None:
         self.service: ServiceRoute | None = None
+        self.jails: JailGate | None = None
+        self.own_ports: tuple[int, ...] = ()
         self._settings = settings
         if settings.allow or settings.ask or settings.deny:
             _ = self._policy  # a rule that can't be read is told at once
@@ -124,6 +132,7 @@ class PolicyGate:
         self._whet_home = os.path.realpath(whet_home)
         self._analyse = analyse or _analyse_shell
         self._session_grants: OrderedDict[str, list[PolicyGrant]] = OrderedDict()
+        self._downloads: OrderedDict[str, frozenset[str]] = OrderedDict()
         self._parents: dict[str, str] = {}
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -156,7 +165,7 @@ class PolicyGate:
         ApprovalDecided for every denial. A cancel while a person is asked passes through.
         """
         try:
-            case = self._case(call)
+            case = await self._jailed(self._case(call), emit)
             ruling = await self._judge(case)
             confirm = self._confirm_case(case)
         except _ANALYSIS_FAILS as error:
@@ -166,17 +175,44 @@ class PolicyGate:
             reason = f"Denied by policy, nobody was asked and nothing was run: {ruling.reason}."
             return _decided(call, Decision("deny", "rule", visible(reason)), emit)
         if confirm is not None and self.service is not None:
-            return _decided(call, await self.service.confirmer.confirm(confirm, emit), emit)
+            decision = await self._at_service(self.service, confirm, emit)
+            self._runs(case, wanted=True) if decision.verdict == "allow" else None
+            return _decided(call, decision, emit)
         if ruling.verdict == "allow":
-            return Decision("allow", "rule")
+            return self._allowed(case)
         root = self.root_of(call.session_id)
         asking = self._asking.setdefault(root, asyncio.Lock())
         async with asking:
             # The answer to an earlier question may have settled this one.
+            case = await self._jailed(case, emit)
             ruling = await self._judge(case)
             if ruling.verdict == "allow":
-                return Decision("allow", "rule")
+                return self._allowed(case)
             return await self._ask(case, ruling, emit)
+
+    def _allowed(self, case: _Case) -> Decision:
+        """Let a call run that nobody need be asked about; what only reads is opened nothing for."""
+        self._runs(case, wanted=case.action.level != "safe")
+        return Decision("allow", "rule")
+
+    def _runs(self, case: _Case, *, wanted: bool) -> None:
+        """Note that a call will run, and open its jail for what it is allowed."""
+        if self.jails is not None and case.jailed is not None:
+            self.jails.opens(case.call, case.action, case.jailed, wanted=wanted)
+        if case.action.downloads:
+            root = self.root_of(case.call.session_id)
+            self._downloads[root] = self._downloads.get(root, frozenset()) | case.action.downloads
+            while len(self._downloads) > _MOST_SESSIONS:
+                self._downloads.popitem(last=False)
+
+    async def _jailed(self, case: _Case, emit: Emit) -> _Case:
+        """Give the case with what its command needs outside of its jail, if it will run in one."""
+        if self.jails is None or "command" not in case.call.tool.tags:
+            return case
+        if warning := await self.jails.warning():
+            emit(Notice(warning))
+        found = await self.jails.look(case.call, case.action, await self._held(case.call))
+        return msgspec.structs.replace(case, jailed=found)
 
     async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
         """Tell the service how a call ended that it decided on; other calls are nothing to it."""
@@ -190,7 +226,7 @@ class PolicyGate:
             await self.service.confirmer.report(confirm, output, emit)
 
     def _case(self, call: GateCall) -> _Case:
-        place = self._place(call.workspace)
+        place = self._place(call)
         return _Case(call, describe(call, place, self._analyse), place)
 
     def _confirm_case(self, case: _Case) -> ConfirmCase | None:
@@ -202,44 +238,97 @@ class PolicyGate:
 
     async def _judge(self, case: _Case) -> Ruling:
         first = self._policy.judge(case.action, ())
-        if first.verdict != "ask":
+        if first.verdict == "ask":
+            first = self._policy.judge(case.action, await self._held(case.call))
+        jailed = case.jailed
+        if jailed is None or first.verdict == "deny" or first.by_rule or self.mode == "deny":
             return first
+        if first.verdict == "ask":
+            inside = not jailed.wanted and not case.action.lasts
+            return (
+                Ruling("allow") if inside else msgspec.structs.replace(first, lasting=not case.action.lasts)
+            )
+        # Nobody but the person lets what only reads out of its jail, or anything out of all of it.
+        leaves = jailed.wanted and (case.action.level == "safe" or jailed.leaves)
+        return Ruling("ask", lasting=True) if leaves else first
+
+    async def _held(self, call: GateCall) -> list[PolicyGrant]:
+        """Give the grants that hold for a call: kept ones, and those of its session."""
         kept = await self._store.all()
-        held = [PolicyGrant(g.tool, g.pattern) for g in kept if g.workspace in ("", case.call.workspace)]
-        held.extend(self._session_grants.get(self.root_of(case.call.session_id), ()))
-        return self._policy.judge(case.action, held)
+        held = [PolicyGrant(g.tool, g.pattern) for g in kept if g.workspace in ("", call.workspace)]
+        held.extend(self._session_grants.get(self.root_of(call.session_id), ()))
+        return held
+
+    async def _at_service(self, service: ServiceRoute, confirm: ConfirmCase, emit: Emit) -> Decision:
+        """Have a human decide there on what will be written, and bind the yes to it."""
+        call = confirm.call
+        changes = await _preview(call)
+        decision = await service.confirmer.confirm(msgspec.structs.replace(confirm, changes=changes), emit)
+        return msgspec.structs.replace(decision, changes=changes, digest=_digest(call, changes))
 
     async def _ask(self, case: _Case, ruling: Ruling, emit: Emit) -> Decision:
-        call, action = case.call, case.action
-        reasons = action.reasons or ((ruling.reason,) if ruling.reason else ())
-        lasting = _lasting(action) if ruling.lasting else ()
-        request = ApprovalRequest(
-            call.session_id,
-            call.call.id,
-            call.tool.name,
-            action.subject,
-            tuple(visible(reason) for reason in reasons),
-            visible(", ".join(f"{call.tool.name}({pattern})" for pattern in lasting)),
-        )
-        emit(ApprovalAsked(request.call_id, request.tool, request.subject, request.reasons))
-        answer = await self._person.approve(request)
-        if answer is None:
-            return _decided(call, Decision("deny", "nobody", self._nobody(action, reasons)), emit)
-        if answer not in ("once", "session", "always"):
-            return _decided(call, Decision("deny", "person", _SAID_NO), emit)
-        await self._keep(case, answer, lasting, emit)
-        return _decided(call, Decision("allow", "person"), emit)
+        """Ask until the person decides; an edit of theirs that can't run is told to them, and asked again."""
+        while True:
+            changes = await _preview(case.call)
+            request = _request(case, ruling, changes)
+            emit(
+                ApprovalAsked(
+                    request.call_id, request.tool, request.subject, request.reasons, edits_of(changes)
+                )
+            )
+            said = await self._person.approve(request)
+            reply = Reply(said) if isinstance(said, str) else said
+            if reply is None:
+                nobody = Decision(
+                    "deny", "nobody", _nobody(self.mode, case.action, request.reasons), _NOBODY_TOLD
+                )
+                return _decided(case.call, nobody, emit)
+            if reply.answer not in ("once", "session", "always"):
+                return _decided(case.call, _no(reply.words), emit)
+            if reply.arguments is None or reply.arguments == case.call.arguments:
+                await self._keep(case, reply, request.scopes, emit)
+                self._runs(case, wanted=True)
+                allowed = Decision("allow", "person", digest=request.digest, changes=changes)
+                return _decided(case.call, allowed, emit)
+            decision = await self._edited(case, reply.arguments, emit)
+            if decision is not None:
+                return _decided(case.call, decision, emit)
 
-    async def _keep(self, case: _Case, answer: Answer, lasting: Sequence[str], emit: Emit) -> None:
-        """Remember a yes for as long as was said. What is dangerous lasts for the session at most, and only
-        for the very same text.
+    async def _edited(self, case: _Case, arguments: dict[str, object], emit: Emit) -> Decision | None:
+        """Decide on a call that the person changed: theirs is the yes, but rules and the service stand above
+        it. None where it can't run as they wrote it; they were told.
         """
-        if answer == "once":
+        call = msgspec.structs.replace(case.call, arguments=arguments)
+        try:
+            changes = await _preview(call)
+            edited = await self._jailed(self._case(call), emit)
+            ruling = await self._judge(edited)
+            confirm = self._confirm_case(edited)
+        except (ToolError, *_ANALYSIS_FAILS) as error:
+            emit(Notice(f"What you changed can't run: {getattr(error, 'message', error)}"))
+            return None
+        if ruling.verdict == "deny":
+            emit(Notice(f"What you changed is denied by policy: {ruling.reason}"))
+            return None
+        if confirm is not None and self.service is not None:
+            decision = await self._at_service(self.service, confirm, emit)
+            return msgspec.structs.replace(decision, arguments=arguments)
+        self._runs(edited, wanted=True)
+        return Decision(
+            "allow", "person", digest=_digest(call, changes), changes=changes, arguments=arguments
+        )
+
+    async def _keep(self, case: _Case, reply: Reply, scopes: Sequence[GrantScope], emit: Emit) -> None:
+        """Remember a yes for as long as was said, and for the scope that was shown. What is dangerous lasts
+        for the session at most, and only for the very same text.
+        """
+        if reply.answer == "once":
             return
-        tool, workspace = case.call.tool.name, case.call.workspace
-        if answer == "always" and lasting:
+        scope = scopes[reply.scope] if 0 <= reply.scope < len(scopes) else scopes[0]
+        tool, workspace = scope.tool, case.call.workspace
+        if reply.answer == "always" and scope.always:
             try:
-                for pattern in lasting:
+                for pattern in scope.patterns:
                     await self._store.add(tool, pattern, workspace)
                 return
             except StoreError as error:
@@ -249,19 +338,7 @@ class PolicyGate:
         self._session_grants.move_to_end(root)
         while len(self._session_grants) > _MOST_SESSIONS:
             self._session_grants.popitem(last=False)  # they are asked again
-        patterns = lasting or tuple(
-            _exact(piece.text) for piece in case.action.pieces if piece.level != "safe"
-        )
-        kept.extend(PolicyGrant(tool, pattern, workspace) for pattern in patterns)
-
-    def _nobody(self, action: ActionView, reasons: Sequence[str]) -> str:
-        why = f" It needs one because: {'; '.join(reasons)}." if reasons else ""
-        without = "what only reads" if self.mode == "ask" else "what is not dangerous"
-        rule = "--yes or an allow rule" if action.level == "normal" else "an allow rule that names it"
-        return visible(
-            f"Nobody was there to ask (a non-interactive run), so nothing was run. This needs a person's"
-            f" decision.{why} Allowed without asking: {without}. The person can permit this with {rule}."
-        )
+        kept.extend(PolicyGrant(tool, pattern, workspace) for pattern in scope.patterns)
 
     def root_of(self, session_id: str) -> str:
         """Give the session that a person talks to: the one that started this one, however many in between."""
@@ -271,29 +348,80 @@ class PolicyGate:
             session_id = parent
         return session_id
 
-    def _place(self, workspace: str) -> RiskScope:
-        return RiskScope(os.path.realpath(workspace), os.path.expanduser("~"), self._whet_home)
+    def _place(self, call: GateCall) -> RiskScope:
+        return RiskScope(
+            os.path.realpath(call.workspace),
+            os.path.expanduser("~"),
+            self._whet_home,
+            own_ports=self.own_ports,
+            downloads=self._downloads.get(self.root_of(call.session_id), frozenset()),
+        )
 
 
-_SAID_NO = (
-    "The person said no, and nothing was run. Don't try to reach the same in another way; ask them what they"
-    " want instead, or go on without it."
+_SAID_NO = "The person said no, and nothing was run."
+_NOT_ANOTHER_WAY = (
+    " Don't try to reach the same in another way; ask them what they want instead, or go on without it."
 )
+_WHY = "it changes something, and a rule or the mode has that asked"
+_NOBODY_TOLD = "denied: nobody was there to ask"
+
+
+def _nobody(mode: ApprovalMode, action: ActionView, reasons: Sequence[str]) -> str:
+    why = f" It needs one because: {'; '.join(reasons)}." if reasons else ""
+    without = "what only reads" if mode == "ask" else "what is not dangerous"
+    rule = "--yes or an allow rule" if action.level == "normal" else "an allow rule that names it"
+    return visible(
+        f"Nobody was there to ask (a non-interactive run), so nothing was run. This needs a person's"
+        f" decision.{why} Allowed without asking: {without}. The person can permit this with {rule}."
+    )
+
+
+def _no(words: str) -> Decision:
+    """Give a person's no; their words reach the model as theirs, and what is meant for the model not them."""
+    words = words.strip()
+    if not words:
+        return Decision("deny", "person", _SAID_NO + _NOT_ANOTHER_WAY, "you said no")
+    return Decision("deny", "person", f"{_SAID_NO} Their words: {words}", f"you said no: {visible(words)}")
+
+
+def _request(case: _Case, ruling: Ruling, changes: tuple[TextChange, ...]) -> ApprovalRequest:
+    call, action = case.call, case.action
+    reasons = action.reasons or ((ruling.reason,) if ruling.reason else ())
+    opening = case.jailed.words if case.jailed is not None else ""
+    reasons = reasons or ((_WHY,) if action.level == "normal" and not opening else ())
+    opens = case.jailed.scopes if case.jailed is not None and not action.lasts else ()
+    leaves = case.jailed is not None and case.jailed.leaves
+    lasting = ruling.lasting and action.level == "normal" and not leaves
+    scopes = opens or scopes_of(call.tool.name, action.pieces, lasting=lasting)
+    workdir = call.arguments.get("workdir")
+    return ApprovalRequest(
+        call.session_id,
+        call.call.id,
+        call.tool.name,
+        action.subject,
+        tuple(visible(reason) for reason in reasons),
+        visible(scopes[0].text) if scopes[0].always else "",
+        changes=changes,
+        scopes=scopes,
+        arguments=call.arguments,
+        folder=os.path.normpath(os.path.join(call.workspace, workdir if isinstance(workdir, str) else "")),
+        opening=opening,
+        digest=_digest(call, changes),
+    )
+
+
+async def _preview(call: GateCall) -> tuple[TextChange, ...]:
+    """Check the call's arguments and give what it would write. Raises ToolError: nobody is asked then."""
+    return await call.preview(call.arguments) if call.preview is not None else ()
+
+
+def _digest(call: GateCall, changes: Sequence[TextChange]) -> str:
+    return call_digest(call.tool.name, call.arguments, call.workspace, changes)
 
 
 def _decided(call: GateCall, decision: Decision, emit: Emit) -> Decision:
     emit(ApprovalDecided(call.call.id, decision.verdict, decision.decided_by, decision.reason))
     return decision
-
-
-def _lasting(action: ActionView) -> tuple[str, ...]:
-    """Give the patterns that a lasting yes would store; none where some piece has no such pattern."""
-    risky = [piece for piece in action.pieces if piece.level != "safe"]
-    return tuple(dict.fromkeys(p.grant for p in risky)) if all(p.grant for p in risky) else ()
-
-
-def _exact(text: str) -> str:
-    return "".join("\\" + c if c in "*?\\" else c for c in text)
 
 
 def _analyse_shell(command: str, cwd: str, place: RiskScope, stdin: str) -> ShellRisk:

@@ -42,19 +42,6 @@ _STARTUP = (
     r"|xsession|tmux\.conf|wgetrc|curlrc)$|Library/LaunchAgents(/|$)"
 )
 _HOOKS = r"(^|/)\.git(/|$)|(^|/)\.husky(/|$)"
-_SECRET = (
-    r"(^|/)(\.env(\.(?!example$|sample$|template$|dist$|defaults?$)[\w.-]+)?|\.envrc"
-    r"|id_(rsa|dsa|ecdsa|ed25519)(_sk)?|[\w.-]*\.(pem|key|p12|pfx|kdbx|keystore|jks|ppk)"
-    r"|\.netrc|\.pgpass|\.npmrc|\.pypirc"
-    r"|\.git-credentials|credentials(\.(json|ya?ml|toml|ini|db|csv))?|secrets?\.(json|ya?ml|toml|ini|env)"
-    r"|client_secret[\w.-]*\.json|service[-_]account[\w.-]*\.json|\.vault-token|\.my\.cnf|\.htpasswd)$"
-    r"|(^|/)\.(ssh|gnupg|aws|azure|kube|password-store)/"
-    r"(?!config$|known_hosts|authorized_keys$|[\w.-]*\.pub$)[^/]+"
-    r"|(^|/)\.docker/config\.json$|(^|/)\.config/(gh/hosts\.yml|gcloud/.+)$"
-    r"|^/etc/(g?shadow-?|sudoers)$"
-    r"|^/proc/[^/]+/environ$|(^|/)(Login Data|logins\.json|key4\.db|cookies\.sqlite)$"
-)
-
 _WRITING: dict[Zone, tuple[Level, str]] = {
     "null": ("safe", ""),
     "workspace": ("normal", ""),
@@ -90,16 +77,12 @@ def zone_of(path: str, cwd: str | None, place: RiskScope) -> Zone:
     if first not in ("workspace", "temp"):
         return first
     try:
-        real = os.path.realpath(full)
+        # Of the path as it is written: `..` after a link is the link's target's parent.
+        real = os.path.realpath(os.path.join(cwd or "/", path))
     except (OSError, ValueError):
         return "unknown"
     second = first if real == full else _zone(real, place)
     return first if second in ("workspace", "temp") else second
-
-
-def is_secret(path: str) -> bool:
-    """Whether a file with this path usually holds keys or passwords."""
-    return re.search(_SECRET, path) is not None
 
 
 def is_vital(path: str, place: RiskScope) -> bool:
@@ -117,6 +100,11 @@ def within(path: str, folder: str) -> bool:
 def writing(zone: Zone) -> tuple[Level, str]:
     """Give the risk of writing to a file in `zone`, and why; the reason is empty where there is none."""
     return _WRITING[zone]
+
+
+def is_plain_device(full: str) -> bool:
+    """Whether it is /dev/null or another device that keeps nothing."""
+    return re.fullmatch(_NULL, full) is not None
 
 
 def _special(full: str) -> Zone | None:

@@ -27,11 +27,14 @@ class PolicyGrant(msgspec.Struct, frozen=True):
 
 
 class Ruling(msgspec.Struct, frozen=True):
-    """What the policy says. `reason` is for the model after a denial; `lasting`: a grant may cover it."""
+    """What the policy says. `reason` is for the model after a denial; `lasting`: a grant may cover it;
+    `by_rule`: a rule or a grant says so, not the
+    mode."""
 
     verdict: Literal["allow", "ask", "deny"]
     reason: str = ""
     lasting: bool = False
+    by_rule: bool = False
 
 
 class GatePolicy:
@@ -53,19 +56,21 @@ class GatePolicy:
             return Ruling("deny", f"it is never allowed: {'; '.join(_worst_reasons(action))}")
         asked = _first(self._ask, action)
         if asked is not None:
-            return self._needs_person(f"the rule ask: {asked.source} wants a person's decision", False)
+            return self._needs_person(f"the rule ask: {asked.source} wants a person's decision", False, True)
         held = tuple(grants)
-        if level == "safe" or all(self._covered(action.tool, piece, held) for piece in action.pieces):
+        if level == "safe":
             return Ruling("allow")
+        if all(self._covered(action.tool, piece, held) for piece in action.pieces):
+            return Ruling("allow", by_rule=True)
         if self.mode == "auto" and level == "normal":
             return Ruling("allow")
         return self._needs_person("; ".join(action.reasons), level == "normal")
 
-    def _needs_person(self, reason: str, lasting: bool) -> Ruling:
+    def _needs_person(self, reason: str, lasting: bool, by_rule: bool = False) -> Ruling:
         if self.mode == "deny":
             why = f" ({reason})" if reason else ""
             return Ruling("deny", f"the approval mode is deny, and this would need a person's decision{why}")
-        return Ruling("ask", reason, lasting)
+        return Ruling("ask", reason, lasting, by_rule)
 
     def _covered(self, tool: str, piece: Piece, grants: tuple[PolicyGrant, ...]) -> bool:
         """Whether a piece may run without a question: harmless, or by a rule, or by a grant."""

@@ -17,7 +17,7 @@ import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
 from whet.approval.shell_redirects import REDIRECTS, RedirectionReader
-from whet.approval.shell_state import Invocation, ShellScript, ShellState
+from whet.approval.shell_state import Folders, Invocation, ShellScript, ShellState, either
 from whet.approval.shell_words import Word
 
 _MAX_DEPTH = 120
@@ -46,9 +46,10 @@ def _parser() -> Parser:
     return Parser(Language(tree_sitter_bash.language()))
 
 
-def parse(text: str, cwd: str | None, home: str, stdin: str = "") -> ShellScript:
-    """Parse `text` as bash would run it in `cwd` with `stdin` as its input. Never raises for bad text."""
-    state = ShellState(text, cwd, home, stdin)
+def parse(text: str, folders: Folders, home: str, stdin: str = "") -> ShellScript:
+    """Parse `text` as bash would run it in one of `folders` with `stdin` as its input. Never raises for
+    bad text."""
+    state = ShellState(text, folders, home, stdin)
     root = _tree(text)
     if root is None:
         state.doubt("the shell syntax takes too long to read")
@@ -136,26 +137,29 @@ class _Walker:
             text = self._state.text_of(node)
             if text.startswith("`") and "\\" in text:
                 self._state.doubt("it nests backquotes")
-        before, piped = self._state.cwd, self._state.piped
+        before, piped = self._state.folders, self._state.piped
         if node.type == "for_statement":
             for child in node.children_by_field_name("variable"):
                 self._state.assigned.add(self._state.text_of(child))
+            for child in node.children_by_field_name("value"):
+                self._state.words(child)
         self.children(node.children, depth)
         self._state.piped = piped
         if node.type in _OWN_SHELL:
-            self._state.cwd = before
-        elif self._state.cwd != before:
-            self._state.cwd = None
+            self._state.folders = before
+        elif self._state.folders != before:
+            is_loop = node.type not in ("if_statement", "case_statement")
+            self._state.folders = () if is_loop else either(self._state.folders, before)
 
     def pipeline(self, node: Node, depth: int) -> None:
         """Each member reads what the ones before it wrote."""
-        outer, before = self._state.piped, self._state.cwd
+        outer, before = self._state.piped, self._state.folders
         members = [child for child in node.children if child.is_named]
         for member in members:
             start = len(self._state.script.invocations)
             self.walk(member, depth + 1)
             self._state.piped = (*self._state.piped, *self._state.script.invocations[start:])
-            self._state.cwd = before
+            self._state.folders = before
         self._state.piped = outer
 
     def command(self, node: Node, depth: int) -> None:
@@ -164,7 +168,7 @@ class _Walker:
         assignments: list[tuple[str, Word]] = []
         nested: list[Node] = []
         outer = self._state.stdin
-        invocation = Invocation(words, assignments, self._state.cwd, self._state.piped)
+        invocation = Invocation(words, assignments, self._state.folders, self._state.piped)
         for child in node.children:
             if child.type == "variable_assignment":
                 assignments.append(self._state.assign(child))
@@ -180,7 +184,9 @@ class _Walker:
                 if child.child_count:
                     nested.append(child)
                 self._state.see(child)
+        start = len(self._state.script.invocations)
         self.inner(nested, depth)
+        invocation.inner = tuple(self._state.script.invocations[start:])
         invocation.stdin, self._state.stdin = self._state.stdin, outer
         if node.type == "declaration_command":
             self._state.script.assignments.extend(assignments)
@@ -206,10 +212,10 @@ class _Walker:
         """Look at a function's body as if it ran, and for one that starts itself over and over."""
         name = node.child_by_field_name("name")
         body = node.child_by_field_name("body")
-        start, before = len(self._state.script.invocations), self._state.cwd
+        start, before = len(self._state.script.invocations), self._state.folders
         self.children((child for child in node.children if child != name), depth)
-        if self._state.cwd != before:
-            self._state.cwd = None
+        if self._state.folders != before:
+            self._state.folders = ()
         own = self._state.text_of(name) if name is not None else ""
         calls = any(i.words and i.words[0].text == own for i in self._state.script.invocations[start:])
         inside = self._state.text_of(body) if body is not None else ""
@@ -219,6 +225,7 @@ class _Walker:
 
 _HANDLERS: dict[str, Callable[[_Walker, Node, int], object]] = {
     "pipeline": _Walker.pipeline,
+    "list": lambda walker, node, depth: walker.redirections.listed(node, depth),
     "redirected_statement": lambda walker, node, depth: walker.redirections.statement(node, depth),
     "file_redirect": lambda walker, node, depth: walker.redirections.take(node, depth),
     "command": _Walker.command,

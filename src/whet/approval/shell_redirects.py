@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from tree_sitter import Node
 
-from whet.approval.shell_state import Redirect, ShellState
+from whet.approval.shell_state import Redirect, ShellState, either
 from whet.approval.shell_words import literal, unknown
 
 REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
@@ -27,10 +27,18 @@ class RedirectionReader:
         body = [child for child in node.children if child.type not in REDIRECTS]
         outer = state.stdin
         extra: list[Node] = []
-        for child in redirects:
-            extra.extend(self.take(child, depth))
         start = len(state.script.invocations)
-        self._walk(body, depth)
+
+        def opens() -> None:
+            for child in redirects:
+                extra.extend(self.take(child, depth))
+
+        if len(body) == 1 and body[0].type == "list":
+            # The grammar hangs the redirection of a list's last command on the whole list.
+            self.listed(body[0], depth, opens)
+        else:
+            opens()
+            self._walk(body, depth)
         mine = state.script.invocations[start:]
         if extra and mine and body[-1].type in ("command", "declaration_command"):
             mine[-1].words.extend(word for child in extra for word in state.words(child))
@@ -43,6 +51,24 @@ class RedirectionReader:
             if child.type == "heredoc_redirect":
                 self._continuation(child, depth)
         state.piped = piped
+
+    def listed(self, node: Node, depth: int, opens: Callable[[], None] | None = None) -> None:
+        """`a && b`, `a || b`: where b runs, and that it may not; `opens` takes b's redirections."""
+        state = self._state
+        first, last = node.children[0], node.children[-1]
+        start = state.folders
+        if first.type == "list":
+            self.listed(first, depth + 1)
+        else:
+            self._walk([first], depth)
+        before = state.folders
+        if _in_turn(first) and any(child.type == "&&" for child in node.children):
+            state.succeeded(start)
+        if opens is not None:
+            opens()
+        if last is not first:
+            self._walk([last], depth)
+        state.folders = either(state.folders, before) if state.folders != before else before
 
     def _continuation(self, node: Node, depth: int) -> None:
         """What stands after `<<EOF` on its line: a pipeline, a list, other redirections."""
@@ -78,7 +104,7 @@ class RedirectionReader:
         if targets and not _is_descriptor(operator, state.text_of(targets[0])):
             words = state.words(targets[0])
             target = words[0] if len(words) == 1 else unknown(state.text_of(targets[0]))
-            state.script.redirects.append(Redirect(operator, target, state.cwd))
+            state.script.redirects.append(Redirect(operator, target, state.folders))
         return targets[1:]
 
     def _heredoc(self, node: Node, depth: int) -> list[Node]:
@@ -109,6 +135,15 @@ class RedirectionReader:
         else:
             state.stdin = literal(text)
         return node.children_by_field_name("argument")
+
+
+def _in_turn(node: Node) -> bool:
+    """Whether this succeeds only if each of its commands did."""
+    if node.type == "redirected_statement":
+        return _in_turn(node.children[0])
+    if node.type == "list" and any(child.type == "&&" for child in node.children):
+        return _in_turn(node.children[0]) and _in_turn(node.children[-1])
+    return node.type == "command"
 
 
 def _is_descriptor(operator: str, target: str) -> bool:

@@ -15,16 +15,18 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from whet.approval.danger_code import code_text, database_text, interpreter_code
-from whet.approval.danger_files import FILE_RULES, CommandPlace, Finding, reads_secret, writes_to
+from whet.approval.danger_files import FILE_RULES, writes_to
 from whet.approval.danger_reach import reach, writes_by_option
+from whet.approval.exposure import Exposure
 from whet.approval.facts import ProgramWords, program
-from whet.approval.paths import is_secret
+from whet.approval.openings import Needs
 from whet.approval.readonly import only_reads
-from whet.approval.risk import Level, Piece, RiskScope, ShellRisk, rank, worst
+from whet.approval.risk import CommandPlace, Finding, Level, Piece, RiskScope, ShellRisk, rank, worst
 from whet.approval.shell_grants import escape, grant_for
 from whet.approval.shell_parse import parse
-from whet.approval.shell_state import Invocation, ShellScript
+from whet.approval.shell_state import Folders, Invocation, ShellScript
 from whet.approval.shell_words import Word, literal
+from whet.approval.variables import judged
 from whet.approval.wrappers import WrappedCommand, joined, name_of, unwrap
 
 _MAX_LENGTH = 100_000
@@ -41,20 +43,8 @@ _NETWORK_VERBS = re.compile(
     r"|apt-get|bundle|conda|docker|podman|bun) (\S+ )?"
     r"(install|add|sync|ci|pull|push|get|i|update|upgrade|publish|download|fetch|search|login))\b"
 )
-# Set for a program, these make it run something else or look elsewhere.
-_STEERING = re.compile(
-    r"PATH|(LD|DYLD|GIT|PYTHON(?!UNBUFFERED|DONTWRITE|HASHSEED|WARNINGS|UTF8|IOENCODING)|PERL5|RUBY"
-    r"|NODE_(?!ENV$)|JAVA_TOOL|BASH|XDG|SSH)\w*|\w+_(proxy|PROXY)"
-    r"|\w*(PAGER|EDITOR|WRAPPER)|VISUAL|BROWSER|SHELL|SHELLOPTS|ENV|IFS|PS\d|PROMPT_COMMAND|CDPATH|HOME|CC|CXX|LESS\w*|GCONV_PATH"
-)
-_HIJACKING = re.compile(
-    r"LD_(PRELOAD|AUDIT|LIBRARY_PATH)|DYLD_\w+|IFS|BASH_ENV|ENV|PS4|PROMPT_COMMAND|SHELLOPTS|BASHOPTS|LESSOPEN|LESSCLOSE"
-    r"|GIT_(SSH|SSH_COMMAND|EXTERNAL_DIFF|PROXY_COMMAND|ASKPASS|EXEC_PATH|CONFIG\w*|TEMPLATE_DIR)|PERL5(OPT|DB|LIB)|RUBYOPT"
-    r"|PYTHON(STARTUP|HOME|INSPECT)|BASH_FUNC\w*|GCONV_PATH|JAVA_TOOL_OPTIONS|NODE_REPL_EXTERNAL_MODULE"
-)
 # A name that a builtin is given may have a subscript, in which bash runs commands even if it is quoted.
 _SUBSCRIPT = re.compile(r"\w\[.*(\$\(|`)", re.DOTALL)
-_HARMLESS_SETTINGS = re.compile(r"LANG|LC_\w+|TZ|TERM|NO_COLOR|COLUMNS|LINES|FORCE_COLOR|CI|[a-z_][a-z0-9_]*")
 _SECRET_VARIABLE = re.compile(
     r"\$\{?\w*(SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|PRIVATE_?KEY|CREDENTIAL)\w*", re.IGNORECASE
 )
@@ -67,7 +57,7 @@ def analyse(command: str, cwd: str, place: RiskScope, stdin: str = "") -> ShellR
     judge = _Judge(place)
     if _HIDDEN.search(command.replace("\t", " ")):
         judge.whole("dangerous", "it holds characters that can't be seen")
-    judge.text(command, cwd, stdin, 0)
+    judge.text(command, (cwd,), stdin, 0)
     return judge.result(command)
 
 
@@ -82,7 +72,9 @@ class _Judge:
         self.place = place
         self.pieces: list[Piece] = []
         self.wholes: list[Finding] = []
-        self.network = self.writes = self.secret = False
+        self.exposure: Exposure = Exposure(place)
+        self.needs: Needs = Needs(place)
+        self.writes = False
         self.everyday = True
 
     def whole(self, level: Level, reason: str) -> None:
@@ -91,8 +83,8 @@ class _Judge:
             self.wholes.append((level, reason))
 
     def result(self, command: str) -> ShellRisk:
-        if self.secret and self.network:
-            self.whole("dangerous", "may send keys or passwords over the network")
+        for level, reason in self.exposure.sums():
+            self.whole(level, reason)
         pieces = list(self.pieces)
         for level, reason in self.wholes:
             pieces.append(Piece(command, "", level, (reason,)))
@@ -102,17 +94,25 @@ class _Judge:
             pieces.append(Piece(command, "", "normal"))
         ordered = sorted(pieces, key=lambda piece: -rank(piece.level))
         found = dict.fromkeys(reason for piece in ordered for reason in piece.reasons)
-        reasons = tuple(reason if len(reason) < 200 else reason[:197] + "..." for reason in found)[
-            :_MAX_REASONS
-        ]
-        return ShellRisk(level, reasons, tuple(pieces), True, self.writes or level != "safe", self.network)
+        reasons = tuple(map(_cut, found))[:_MAX_REASONS]
+        return ShellRisk(
+            level,
+            reasons,
+            tuple(pieces),
+            True,
+            self.writes or level != "safe",
+            self.exposure.network,
+            frozenset(self.exposure.downloads - self.place.downloads),
+            self.needs.found,
+        )
 
-    def text(self, text: str, cwd: str | None, stdin: str, nesting: int) -> None:
+    def text(self, text: str, folders: Folders, stdin: str, nesting: int) -> None:
         """Judge shell text: the command itself, or what `sh -c`, eval or a here-document hold."""
         if nesting > _MAX_NESTING or len(text) > _MAX_LENGTH:
             self.whole("dangerous", "can't tell what it runs: shells within shells")
             return
-        script = parse(text, cwd, self.place.home, stdin)
+        script = parse(text, folders, self.place.home, stdin)
+        self.exposure.take(script)
         for doubt in script.doubts:
             self.whole("dangerous", f"can't tell what it runs: {doubt}")
         if script.forks:
@@ -122,7 +122,7 @@ class _Judge:
         if script.arithmetic and script.assignments:
             self.everyday = False
         if _SECRET_VARIABLE.search(text) or is_environment_dump(script):
-            self.secret = True
+            self.exposure.secret = True
         self.redirects(script)
         for name, word in script.assignments:
             self.setting(name, word)
@@ -132,33 +132,33 @@ class _Judge:
     def redirects(self, script: ShellScript) -> None:
         """Judge the files that the shell opens."""
         for redirect in script.redirects:
-            target, setting = redirect.target, CommandPlace(redirect.cwd, self.place)
+            target = redirect.target
             if "/dev/tcp/" in target.text or "/dev/udp/" in target.text:
-                self.network = True
+                self.exposure.network = True
                 self.whole("dangerous", "opens a network connection")
             elif redirect.operator in ("<", "<&"):
-                if is_secret(target.text):
-                    self.secret = True
-                    self.whole("dangerous", f"reads a file that holds secrets: {target.plain}")
+                for setting in self.places(redirect.folders):
+                    for level, reason in self.exposure.shown("cat", [target], setting):
+                        self.whole(level, reason)
             else:
-                level, reason = writes_to(target, setting)
+                found = [writes_to(target, setting) for setting in self.places(redirect.folders)]
+                self.needs.written(target, CommandPlace(next(iter(redirect.folders), None), self.place))
+                level, reason = max(found, key=lambda finding: rank(finding[0]))
                 text = f"{redirect.operator} {target.shown}"
                 if level != "safe":
                     self.writes = True
                     self.pieces.append(Piece(text, ">", level, (reason,) if reason else (), escape(text)))
 
+    def places(self, folders: Folders) -> list[CommandPlace]:
+        """Give the places that something may run in."""
+        return [CommandPlace(folder, self.place) for folder in folders or (None,)]
+
     def setting(self, name: str, word: Word) -> None:
         """Judge a variable's assignment."""
-        text = f"{name}={word.shown}"
-        if _HIJACKING.fullmatch(name):
-            reason = f"{name} makes other programs run or load something else"
-            self.pieces.append(Piece(text, name, "dangerous", (reason,), escape(text)))
-        elif name == "PYTHONPATH" and not word.dynamic and not word.text.startswith("/"):
-            self.everyday = False
-        elif _STEERING.fullmatch(name):
-            self.pieces.append(Piece(text, name, "normal", (), escape(text)))
-        elif not _HARMLESS_SETTINGS.fullmatch(name):
-            self.everyday = False
+        piece, is_everyday = judged(name, word)
+        if piece is not None:
+            self.pieces.append(piece)
+        self.everyday = self.everyday and is_everyday
 
     def invocation(self, invocation: Invocation, nesting: int) -> None:
         """Judge one simple command and all that it runs inside."""
@@ -183,7 +183,7 @@ class _Judge:
             self.inside(inside, invocation, nesting)
             if inside.vanishes and not findings and not inside.doubts:
                 return
-        self.piece(words, findings)
+        self.piece(words, findings, self.exposure.at_random(name_of(words[0]), invocation))
 
     def inside(self, inside: WrappedCommand, invocation: Invocation, nesting: int) -> None:
         """Judge what a wrapper runs."""
@@ -193,14 +193,16 @@ class _Judge:
             )
         for name, word in inside.assigns:
             self.setting(name, word)
-        cwd = None if inside.elsewhere else invocation.cwd
+        folders = () if inside.elsewhere else invocation.folders
         start = len(self.pieces)
         for text in inside.texts:
             if text.dynamic:
                 self.whole("dangerous", "can't tell what it runs: its text is made at run time")
-            self.text(text.text, cwd, "", nesting + 1)
+            self.text(text.text, folders, "", nesting + 1)
         for command in inside.commands:
-            inner = Invocation(command, [], cwd, invocation.piped_from, invocation.stdin)
+            inner = Invocation(
+                command, [], folders, invocation.piped_from, invocation.stdin, invocation.inner
+            )
             self.words(command, inner, nesting + 1)
         self.guesses(inside, invocation, nesting)
         if inside.in_container:
@@ -214,7 +216,8 @@ class _Judge:
             if _program_doubt(command[0]):
                 continue
             other = _Judge(self.place)
-            other.words(command, Invocation(command, [], invocation.cwd, (), None), nesting + 1)
+            other.words(command, Invocation(command, [], invocation.folders), nesting + 1)
+            self.exposure.network = self.exposure.network or other.exposure.network
             found = [piece for piece in other.pieces if rank(piece.level) >= rank("dangerous")]
             self.pieces.extend(found)
             self.wholes.extend(finding for finding in other.wholes if finding not in self.wholes)
@@ -225,25 +228,28 @@ class _Judge:
         """Collect what the tables have against one simple command."""
         name, rest = name_of(words[0]), words[1:]
         kinds = program(name).kinds
-        setting = CommandPlace(invocation.cwd, self.place)
-        if name in FILE_RULES:
-            yield from FILE_RULES[name](rest, setting)
-        yield from reach(name, rest, setting)
-        if not only_reads(words):
-            yield from writes_by_option(name, rest, setting)
+        for setting in self.places(invocation.folders):
+            if name in FILE_RULES:
+                yield from FILE_RULES[name](rest, setting)
+            yield from reach(name, rest, setting)
+            reads = only_reads(words)
+            if not reads:
+                yield from writes_by_option(name, rest, setting)
+            self.needs.command(name, rest, setting, reads=reads)
+            yield from self.exposure.shown(name, rest, setting)
+            yield from self.exposure.runs_download(name, words, setting)
+        yield from self.exposure.reaches(name, rest)
         names = "subscripts" in kinds and (name != "printf" or any(w.text.startswith("-v") for w in rest))
         if names and any(_SUBSCRIPT.search(word.text) for word in rest):
             yield "dangerous", "bash runs what stands in a subscript"
-        secret = reads_secret(name, rest, setting)
-        if secret:
-            self.secret = True
-            yield "dangerous", f"reads a file that holds secrets: {secret}"
         if "shell" in kinds and inside is not None and inside.fed:
             self.fed(invocation)
         yield from self.interpreter(name, rest, invocation)
         text = " ".join((name, *(w.text for w in rest[:3])))
         if "network" in kinds or _NETWORK_VERBS.match(text):
-            self.network = True
+            self.exposure.network = True
+            for setting in self.places(invocation.folders):
+                self.needs.network(name, rest, setting)
 
     def interpreter(self, name: str, rest: Sequence[Word], invocation: Invocation) -> Iterator[Finding]:
         """Judge code that a language or a database client is given on the line or as input."""
@@ -258,7 +264,11 @@ class _Judge:
                 [given] if given is not None else [w for i in invocation.piped_from for w in joined(i.words)]
             )
             yield from filter(None, (database_text(source.text) for source in sources))
-        codes = interpreter_code(name, rest)
+        yield from self.codes(interpreter_code(name, rest), invocation)
+
+    def codes(self, codes: list[Word] | None, invocation: Invocation) -> Iterator[Finding]:
+        """Judge an interpreter's code; none at all: it reads its input."""
+        given = invocation.stdin
         if codes is None:
             return
         if not codes and given is not None:
@@ -269,6 +279,8 @@ class _Judge:
             if code.dynamic:
                 yield "dangerous", "can't tell what it runs: its code is made at run time"
             yield from filter(None, [code_text(code.text)])
+            for setting in self.places(invocation.folders):
+                yield from self.exposure.code(code.text, setting)
 
     def fed(self, invocation: Invocation) -> None:
         """A shell that runs what it reads: judge the text where it is known."""
@@ -280,20 +292,24 @@ class _Judge:
             return
         if given.dynamic:
             self.whole("dangerous", "can't tell what it runs: its text is made at run time")
-        self.text(given.text, invocation.cwd, "", 1)
+        self.text(given.text, invocation.folders, "", 1)
 
-    def piece(self, words: Sequence[Word], findings: list[Finding]) -> None:
+    def piece(self, words: Sequence[Word], findings: list[Finding], at_random: bool = False) -> None:
         """Record one simple command with its level."""
         text = normal_text(words)
         found = [finding for finding in findings if finding[0] != "safe"]
         level = worst(level for level, _ in found)
         if level == "safe":
-            level = "safe" if only_reads(words) else "normal"
+            level = "safe" if only_reads(words) and not at_random else "normal"
         reasons = tuple(dict.fromkeys(reason for _, reason in found if reason))
         name = name_of(words[0])
         self.writes = self.writes or "writes" in program(name).kinds
         named = name if words[0].text == name or _standard(words[0].text) else words[0].text
         self.pieces.append(Piece(text, named, level, reasons, grant_for(named, words[1:], text, level)))
+
+
+def _cut(reason: str) -> str:
+    return reason if len(reason) < 200 else type(reason)(reason[:197] + "...")
 
 
 def normal_text(words: Sequence[Word]) -> str:

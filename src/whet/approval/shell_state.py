@@ -27,39 +27,47 @@ _EVERYDAY = ProgramWords(
 )
 
 
+Folders = tuple[str, ...]
+_MOST_FOLDERS = 8
+
+
 @dataclass(slots=True)
 class Invocation:
     """One simple command: its words (program first), and what is known of where and how it runs.
 
-    `cwd` is None where it depends on run time. `piped_from`: the commands whose output it reads. `stdin`:
-    the text given to it by a here-document or here-string.
+    `folders`: those that it may run in, none where that depends on run time. `piped_from`: the commands whose
+    output it reads. `inner`: those in its substitutions. `stdin`: the text given to it by a here-document or
+    here-string.
     """
 
     words: list[Word]
     assignments: list[tuple[str, Word]]
-    cwd: str | None
+    folders: Folders
     piped_from: tuple[Invocation, ...] = ()
     stdin: Word | None = None
-    shell_stdin: bool = False
+    inner: tuple[Invocation, ...] = ()
 
 
 @dataclass(slots=True)
 class Redirect:
-    """A file that the shell itself opens: `operator` is `>`, `>>`, `<`, ... and `cwd` as of a command."""
+    """A file that the shell itself opens: `operator` is `>`, `>>`, `<`, ... and `folders` as of a command."""
 
     operator: str
     target: Word
-    cwd: str | None
+    folders: Folders
 
 
 @dataclass(slots=True)
 class ShellScript:
-    """All that a text can run. `doubts`: why it can't be told what runs. `everyday`: only plain syntax."""
+    """All that a text can run. `doubts`: why it can't be told what runs. `everyday`: only plain syntax.
+    `seen`: every word that stands in it, wherever.
+    """
 
     invocations: list[Invocation] = field(default_factory=list[Invocation])
     redirects: list[Redirect] = field(default_factory=list[Redirect])
     assignments: list[tuple[str, Word]] = field(default_factory=list[tuple[str, Word]])
     doubts: list[str] = field(default_factory=list[str])
+    seen: list[Word] = field(default_factory=list[Word])
     forks: bool = False
     everyday: bool = True
     arithmetic: bool = False
@@ -71,10 +79,10 @@ class ShellState:
     `piped` are the commands whose output is read at this point, `stdin` the text that is given there.
     """
 
-    def __init__(self, source: str, cwd: str | None, home: str, stdin: str) -> None:
+    def __init__(self, source: str, folders: Folders, home: str, stdin: str) -> None:
         self.source = source
         self.home = home
-        self.cwd = cwd
+        self.folders: Folders = folders
         self.script: ShellScript = ShellScript()
         self.assigned: set[str] = set()
         self.piped: tuple[Invocation, ...] = ()
@@ -96,7 +104,8 @@ class ShellState:
 
     def words(self, node: Node) -> list[Word]:
         """Give the words that a node becomes."""
-        words = cook(node, self.source, self._value, self.home)
+        words = cook(node, self.source, self._value)
+        self.script.seen.extend(words)
         if any(word.odd for word in words):
             self.doubt("the shell syntax is unusual")
         return words
@@ -107,7 +116,7 @@ class ShellState:
             return None
         if name == "HOME":
             return self.home
-        return self.cwd if name == "PWD" else None
+        return self.folders[0] if name == "PWD" and len(self.folders) == 1 else None
 
     def assign(self, node: Node) -> tuple[str, Word]:
         """Take an assignment; gives the name and the value."""
@@ -126,28 +135,40 @@ class ShellState:
         """Add a command, and follow what a builtin does to the folder and to the variables."""
         self.script.invocations.append(invocation)
         words = invocation.words
+        while words and words[0].text in ("builtin", "command"):
+            words = words[1:]
         if not words:
             return
         name = words[0].text
         if name in ("cd", "pushd"):
-            self.cwd = _entered(self.cwd, words[1:], self.home)
-        elif name == "popd":
-            self.cwd = None
+            self.folders = either(self._entered(words[1:]), self.folders)
+        elif name in ("popd", "eval", "source", ".", "trap", "enable"):
+            self.folders = ()
         elif name in ("read", "mapfile", "readarray", "printf", "getopts", "unset"):
             self.assigned.update(word.text for word in words[1:])
 
+    def succeeded(self, before: Folders) -> None:
+        """Leave out the folders from `before` a `cd`, of which it is now certain that it worked."""
+        after = tuple(folder for folder in self.folders if folder not in before)
+        self.folders = after or self.folders
 
-def _entered(cwd: str | None, words: list[Word], home: str) -> str | None:
-    """Give the folder after `cd`, or None where it can't be known."""
-    targets = [word for word in words if word.text not in ("-L", "-P", "-e", "-@", "--")]
-    if not targets:
-        return home
-    first = targets[0]
-    if (
-        first.dynamic
-        or first.glob
-        or first.text.startswith("-")
-        or (cwd is None and not first.text.startswith("/"))
-    ):
-        return None
-    return os.path.normpath(os.path.join(cwd or "/", first.text))
+    def _entered(self, words: list[Word]) -> Folders:
+        """Give the folders after `cd`; none where they can't be known. It may have failed, too."""
+        targets = [word for word in words if word.text not in ("-L", "-P", "-e", "-@", "--")]
+        home = self._value("HOME")
+        if not targets:
+            return (home,) if home is not None else ()
+        first = targets[0]
+        if first.dynamic or first.glob or first.text[:1] in ("-", "+"):
+            return ()
+        if first.text.startswith("/"):
+            return (os.path.normpath(first.text),)
+        if "CDPATH" in self.assigned:
+            return ()
+        return tuple(os.path.normpath(os.path.join(folder, first.text)) for folder in self.folders)
+
+
+def either(one: Folders, other: Folders) -> Folders:
+    """Give the folders of two ways that a script may have gone; none where one of them is not known."""
+    both = tuple(dict.fromkeys((*one, *other)))
+    return both if one and other and len(both) <= _MOST_FOLDERS else ()

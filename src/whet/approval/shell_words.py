@@ -91,10 +91,9 @@ def unknown(shown: str, prefix: str = "") -> Word:
 class _Cooker:
     """Collects one word's parts in order."""
 
-    def __init__(self, source: str, lookup: Lookup, home: str) -> None:
+    def __init__(self, source: str, lookup: Lookup) -> None:
         self.source = source
         self.lookup = lookup
-        self.home = home
         self.text: list[str] = []
         self.plain: list[str] = []
         self.prefix: str | None = None
@@ -115,8 +114,12 @@ class _Cooker:
             self.literal(raw)
             return
         if not self.text and raw[:1] == "~" and (len(raw) == 1 or raw[1] == "/"):
-            self.text.append(self.home)
-            self.plain.append("~")
+            home = self.lookup("HOME")
+            if home is None:
+                self.dynamic("~")
+            else:
+                self.text.append(home)
+                self.plain.append("~")
             raw = raw[1:]
         last = 0
         for found in _OUTSIDE.finditer(raw):
@@ -214,7 +217,7 @@ class _Cooker:
         return [Word(t, t, glob=self.glob, prefix=t) for t in (t.translate(_UNMARK) for t in texts)]
 
 
-def cook(node: Node, source: str, lookup: Lookup, home: str) -> list[Word]:
+def cook(node: Node, source: str, lookup: Lookup) -> list[Word]:
     """Give the words that bash makes of `node`: one, or several where it holds braces. `source` is the whole
     text, one character for each byte of the parsed tree.
     """
@@ -223,7 +226,7 @@ def cook(node: Node, source: str, lookup: Lookup, home: str) -> list[Word]:
         return [Word(text, text, prefix=text)]
     if node.type == "brace_expression":
         return [unknown(text)]
-    cooker = _Cooker(source, lookup, home)
+    cooker = _Cooker(source, lookup)
     cooker.take(node)
     return cooker.words()
 

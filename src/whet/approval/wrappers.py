@@ -44,6 +44,8 @@ def unwrap(words: Sequence[Word]) -> WrappedCommand | None:
     """Say what `words` (program first) runs inside, or None where it is no wrapper."""
     name = name_of(words[0])
     known = program(name)
+    if name.startswith(("python", "pypy")) and [w.text for w in words[1:2]] == ["-m"]:
+        return WrappedCommand(maybe=[list(words[2:])] if words[2:] else [])
     if "shell" in known.kinds:
         return _shell(words)
     handler = _HANDLERS.get(name)
@@ -334,6 +336,12 @@ def _given_text(words: Sequence[Word]) -> WrappedCommand | None:
     return None
 
 
+def _package_runner(words: Sequence[Word]) -> WrappedCommand | None:
+    """`npm exec -c TEXT`, `npm exec -- COMMAND`."""
+    at = next((at for at, word in enumerate(words) if word.text in ("exec", "x", "dlx")), 0)
+    return (_given_text(words[at:]) or _prefix(words[at:], _AFTER_RUN)) if at else None
+
+
 def _container(words: Sequence[Word]) -> WrappedCommand | None:
     """`docker exec NAME command`: the command runs in the container, yet on real data."""
     texts = [w.text for w in words]
@@ -375,7 +383,8 @@ _HANDLERS: dict[str, Callable[[Sequence[Word]], WrappedCommand | None]] = by_nam
         "fd fdfind": _fd,
         "eval watch": _text_of_rest,
         "trap": _trap,
-        "su runuser script npx": _given_text,
+        "su runuser script npx expect": _given_text,
+        "npm pnpm yarn": _package_runner,
         "docker podman docker-compose": _container,
         "git": _git,
     }

@@ -95,7 +95,12 @@ def _results(
         return asyncio.run(_all(replay, story, wanted, judged))
     with PracticeServer() as server:
         model = msgspec.structs.replace(
-            settings.model, provider="practice", model="practice", base_url=server.base_url, format="auto"
+            settings.model,
+            provider="practice",
+            model="practice",
+            base_url=server.base_url,
+            format="auto",
+            api_key_env="",
         )
         settings = msgspec.structs.replace(settings, model=model)
         replay = ReplaySetup(

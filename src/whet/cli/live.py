@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from whet.cli import wording
 from whet.cli.blocks import Blocks, MarkdownBlock
+from whet.cli.deciding import coloured, diff_lines
 from whet.cli.render import Painter
 from whet.contract.events import (
     ApprovalAsked,
@@ -32,9 +33,10 @@ from whet.contract.events import (
 
 _TAIL_CHARS = 4_000
 _OUTPUT_LINES = 3
+_DIFF_ROWS = 16
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
-_PLAIN = str.maketrans("…·“”•─", '~-""--')
+_PLAIN = str.maketrans("…·“”•─−→", '~-""---~')
 
 Fragment = tuple[str, str]
 
@@ -202,8 +204,20 @@ class TerminalTurnView:
         text = self.painter.line(mark, style) + line[len(mark) :] + "\n"
         if reason := wording.failure(event):
             text += self.painter.line("  " + wording.clip(reason, width - 2), "dim red") + "\n"
+        text += self._edits(event, width)
         self.surface.write(text if self._after_call else "\n" + text)
         self._after_call = True
+
+    def _edits(self, event: ToolFinished, width: int) -> str:
+        """Give what an edit changed, file by file, folded where it is long."""
+        lines: list[str] = []
+        for edit in event.edits:
+            if len(event.edits) > 1:
+                lines.append(f"  +{edit.added:,} −{edit.removed:,} {wording.printable(edit.path)}")
+            for row in diff_lines(edit.diff, _DIFF_ROWS):
+                shown = wording.cut(wording.exact(row.text).expandtabs(4), width - 4)
+                lines.append("    " + coloured(row, self.marks.fit(shown), colour=self.painter.has_colour))
+        return "".join(f"{line}\n" for line in lines)
 
     def _aside(self, event: Event) -> None:
         if isinstance(event, StreamRestarted):

@@ -20,6 +20,7 @@ import msgspec
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.cli import attach, wording
+from whet.cli.deciding import coloured, diff_lines, has_colour
 from whet.cli.launch import ChatOptions, Output, load_settings, open_session, start_app
 from whet.cli.person import LinePerson
 from whet.config.schema import Settings
@@ -41,6 +42,7 @@ from whet.store.sessions import title_of
 
 _STDIN_WAIT_S = 3.0
 _GRACE_S = 10.0
+_DIFF_ROWS = 16
 
 
 def run(options: ChatOptions) -> int:
@@ -232,11 +234,22 @@ class OneShotReport:
             _say(wording.call_line(event.name, about, width, mark=mark, tail=wording.outcome(event)))
             if reason := wording.failure(event):
                 _say("  " + wording.clip(reason, width - 2))
+            if event.edits:
+                _say_edits(event, width)
 
     def _note(self, line: str) -> None:
         if self._shows_calls:
             self._close_line()
             _say(line)
+
+
+def _say_edits(event: ToolFinished, width: int) -> None:
+    colour = has_colour()
+    for edit in event.edits:
+        if len(event.edits) > 1:
+            _say(f"  +{edit.added:,} −{edit.removed:,} {wording.printable(edit.path)}")
+        for row in diff_lines(edit.diff, _DIFF_ROWS):
+            _say("    " + coloured(row, wording.cut(wording.exact(row.text), width - 4), colour=colour))
 
 
 def _columns() -> int:

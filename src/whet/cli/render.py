@@ -76,6 +76,7 @@ class Painter:
         environ = os.environ if environ is None else environ
         self._markdown = markdown
         self._plain = environ.get("TERM", "") in ("", "dumb", "unknown")
+        self.has_colour: bool = not self._plain and not environ.get("NO_COLOR")
         self._console = Console(
             file=io.StringIO(),
             force_terminal=not self._plain,

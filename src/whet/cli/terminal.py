@@ -13,9 +13,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.data_structures import Size
@@ -28,17 +29,28 @@ from prompt_toolkit.search import stop_search
 from prompt_toolkit.styles import Style
 
 from whet.cli import wording
+from whet.cli.deciding import Deciding, answer_of, coloured, has_colour
 from whet.cli.live import Fragment, Marks, wrapped
-from whet.cli.person import answer_of, chosen
+from whet.cli.person import chosen
 from whet.cli.prompting import Pastes, open_history, open_input
 from whet.cli.screen import LiveLines, PromptSignal, Typed
-from whet.contract.protocols import Answer, ApprovalRequest, Person
+from whet.contract.errors import ConfigError
+from whet.contract.protocols import Answer, ApprovalRequest, Person, Reply
+from whet.question import RowKind
 
 _REFRESH_S = 0.05
 _TICK_S = 0.12
 _TYPING_S = 1.0
 _STYLE = Style.from_dict({"dim": "ansibrightblack", "ask": "ansiyellow bold", "sign": "ansicyan bold"})
 _BAR = "  | "
+_ROW_STYLES: dict[RowKind, str] = {
+    "added": "ansigreen",
+    "removed": "ansired",
+    "hunk": "ansicyan",
+    "file": "bold",
+    "fold": "class:dim",
+}
+T = TypeVar("T")
 _GRANTS = {"session": "for this session", "always": "from now on"}
 
 
@@ -67,7 +79,11 @@ class TerminalQuestion:
     """
 
     def __init__(
-        self, lines: Sequence[tuple[str, str]], *, keys: str = "", accepts: Callable[[str], bool] = bool
+        self,
+        lines: Sequence[tuple[str, str] | tuple[str, str, str]],
+        *,
+        keys: str = "",
+        accepts: Callable[[str], bool] = bool,
     ) -> None:
         self.keys = keys
         self.accepts = accepts
@@ -82,15 +98,19 @@ class TerminalQuestion:
 
     def rows(self, width: int, height: int) -> list[list[Fragment]]:
         """Lay the question out; one that is too long for the screen keeps its head and its end."""
-        rows: list[str] = []
-        for prefix, line in self._lines:
+        rows: list[Fragment] = []
+        for prefix, line, *style in self._lines:
             further = prefix if prefix == _BAR else " " * len(prefix)
             for at, row in enumerate(wrapped(line, max(width - len(prefix), 8))):
-                rows.append((further if at else prefix) + row)
+                rows.append((style[0] if style else "", (further if at else prefix) + row))
         if len(rows) > height:
             hidden = len(rows) - height + 1
-            rows = [*rows[: height // 2], f"  ... {hidden} lines ...", *rows[hidden + height // 2 :]]
-        return [[("", row)] for row in rows]
+            rows = [
+                *rows[: height // 2],
+                ("", f"  ... {hidden} lines ..."),
+                *rows[hidden + height // 2 :],
+            ]
+        return [[row] for row in rows]
 
 
 class Terminal:
@@ -159,6 +179,10 @@ class Terminal:
         """The columns of the terminal now."""
         return self._app.output.get_size().columns
 
+    def height(self) -> int:
+        """The rows of the terminal now."""
+        return self._app.output.get_size().rows
+
     def is_quiet(self) -> bool:
         """Whether nothing is half typed and nothing is asked."""
         return not self._prompt.default_buffer.text and self._question is None
@@ -196,6 +220,10 @@ class Terminal:
             finally:
                 self._question = None
                 self._redraw_now()
+
+    async def lend(self, work: Callable[[], T]) -> T:
+        """Give the terminal to another program while `work` runs on a thread."""
+        return await run_in_terminal(work, in_executor=True)
 
     async def _run(self) -> None:
         try:
@@ -338,23 +366,60 @@ class TerminalPerson:
         self._terminal = terminal
         self._marks = marks
 
-    async def approve(self, request: ApprovalRequest) -> Answer | None:
-        """Ask with one key; Enter, Esc and Ctrl-C are a no."""
-        head = [("", f"{wording.printable(request.tool)} wants to run:")]
-        body = [(_BAR, line) for line in wording.exact(request.subject).split("\n")]
-        reasons = [("  - ", wording.printable(reason)) for reason in request.reasons]
-        lasting = [("  ", f"session and always allow {wording.printable(request.grant)}")]
-        question = TerminalQuestion(
-            [*head, *body, *reasons, *(lasting if request.grant else ())],
-            keys="[o]nce [s]ession [a]lways [N]o " if request.grant else "[o]nce [s]ession [N]o ",
-            accepts=lambda key: answer_of(key, request) is not None,
+    async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
+        """Ask with one key; Enter, Esc and Ctrl-C are a no. Other keys narrow, show all, edit, say why."""
+        deciding = Deciding(request, max(self._terminal.height() - 20, 8))
+        while True:
+            key = await self._terminal.ask(self._question(deciding)) or "n"
+            if deciding.choose(key):
+                continue
+            if key.lower() == "v":
+                self._show_whole(deciding)
+            elif key.lower() == "e":
+                if edited := await self._edited(request):
+                    return edited
+            elif key.lower() == "b":
+                words = await self._terminal.ask(TerminalQuestion([("", "No, because:")]))
+                return Reply("no", words=words or "")
+            else:
+                return self._said(deciding, answer_of(key, request) or "no")
+
+    def _question(self, deciding: Deciding) -> TerminalQuestion:
+        lines = [("", wording.printable(deciding.question.title), "bold")]
+        for prefix, row in deciding.rows():
+            style = _ROW_STYLES.get(row.kind, "") if has_colour() else ""
+            lines.append((prefix, wording.exact(row.text), style))
+        return TerminalQuestion(
+            lines, keys=deciding.keys(self._terminal.width() - 1), accepts=deciding.accepts
         )
-        answer = await self._terminal.ask(question)
-        verdict = answer_of(answer or "n", request) or "no"
-        if verdict in _GRANTS:
-            said = f"allowed {_GRANTS[verdict]}: {request.grant or request.subject}"
-            self._terminal.write(wording.clip(said, self._terminal.width()) + "\n")
-        return verdict
+
+    def _said(self, deciding: Deciding, answer: Answer) -> Answer | Reply:
+        if answer not in _GRANTS:
+            return answer
+        said = f"allowed {_GRANTS[answer]}: {deciding.covers() or deciding.request.subject}"
+        self._terminal.write(wording.clip(wording.printable(said), self._terminal.width()) + "\n")
+        return deciding.reply(answer).short
+
+    def _show_whole(self, deciding: Deciding) -> None:
+        rows = [f"{prefix}{wording.exact(row.text)}" for prefix, row in deciding.rows(whole=True)]
+        painted = [
+            coloured(row, text, colour=has_colour())
+            for (_, row), text in zip(deciding.rows(whole=True), rows, strict=True)
+        ]
+        self._terminal.write("\n".join([wording.printable(deciding.question.title), *painted]) + "\n")
+
+    async def _edited(self, request: ApprovalRequest) -> Reply | None:
+        from whet.cli.rewriting import rewrite  # noqa: PLC0415 - most questions are not edited
+
+        try:
+            arguments = await self._terminal.lend(lambda: rewrite(request, os.environ))
+        except ConfigError as error:
+            self._terminal.write(f"{wording.printable(error.message)}\n")
+            return None
+        if arguments is None:
+            self._terminal.write("nothing was changed\n")
+            return None
+        return Reply("once", arguments=arguments)
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Ask for a line; a number picks a choice, Esc gives no answer."""

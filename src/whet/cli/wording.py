@@ -50,11 +50,6 @@ def exact(text: str) -> str:
     return _HIDDEN.sub(_spelled, _CONTROLS.sub(_spelled, text))
 
 
-def quoted(text: str) -> str:
-    """Give `exact(text)` with a bar before each line, so that it can't pass for a line of ours."""
-    return "\n".join(f"  | {line}" for line in exact(text).split("\n"))
-
-
 def _spelled(match: re.Match[str]) -> str:
     code = ord(match[0])
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
@@ -125,6 +120,9 @@ def subject(arguments: str) -> str:
     if not isinstance(parsed, Mapping):
         return arguments
     values: dict[str, object] = dict(parsed)  # pyright: ignore[reportUnknownArgumentType]  JSON from a model
+    pattern, path = values.get("pattern"), values.get("path")
+    if isinstance(pattern, str) and pattern:  # a search: what for, then where
+        return f"{pattern}  in {path}" if isinstance(path, str) and path not in ("", ".") else pattern
     return subject_of(values) or next((value for value in values.values() if isinstance(value, str)), "")
 
 
@@ -137,8 +135,11 @@ def call_line(name: str, about: str, width: int, *, mark: str, tail: str) -> str
 
 
 def outcome(event: ToolFinished) -> str:
-    """Say how a call ended: its duration, and what went wrong."""
+    """Say how a call ended: what it changed, its duration, and what went wrong."""
     took = duration(event.duration_s)
+    if event.edits:
+        added, removed = (sum(getattr(e, name) for e in event.edits) for name in ("added", "removed"))
+        took = f"+{added:,} −{removed:,}  {took}"
     if event.ok:
         return took
     what = f"exit {event.exit_code}" if event.exit_code else event.error_kind.replace("_", " ")

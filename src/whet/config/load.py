@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whet.config.fields import Field, Value, fields, nearest, read_text, sections
+from whet.config.key_hosts import Named, settle
 from whet.config.paths import Home, read_small
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError
@@ -68,8 +69,38 @@ def load(
         settings = [layer[key] for layer in reversed(layers) if key in layer]
         chosen[key] = settings[0]
         overridden[key] = tuple(settings[1:])
+    notes = tuple(_settle_servers(chosen, overridden))
     origins = {key: setting.origin for key, setting in chosen.items()}
-    return LoadedSettings(_assemble(chosen), origins, overridden, tuple(_strangers(environ)))
+    return LoadedSettings(_assemble(chosen), origins, overridden, (*_strangers(environ), *notes))
+
+
+def _settle_servers(
+    chosen: dict[str, SettingOrigin], overridden: dict[str, tuple[SettingOrigin, ...]]
+) -> Iterator[str]:
+    """Keep keys from servers that they were not named for, in place; give what a person should know."""
+    first: Named | None = None
+    for section in ("model", "fallback", "review"):
+        parts = {name: chosen[f"{section}.{name}"] for name in Named.__struct_fields__}
+        settled = settle(
+            section, Named(*((str(part.value), _strength(part)) for part in parts.values())), first
+        )
+        first = first or settled.block
+        for name, value in settled.changed.items():
+            key = f"{section}.{name}"
+            decided_by = "base_url" if name != "base_url" else "provider"
+            overridden[key] = (chosen[key], *overridden[key])
+            place = chosen[f"{section}.{decided_by}"].origin
+            place = place if place != "default" else chosen[f"model.{decided_by}"].origin
+            chosen[key] = SettingOrigin(value, place)
+        if settled.note:
+            yield settled.note
+
+
+def _strength(setting: SettingOrigin) -> int:
+    """Say which layer a value comes from: 1 config.yaml, 2 the environment, 3 a flag; 0 for a default."""
+    if not setting.value or setting.origin == "default":
+        return 0
+    return {"environment": 2, "flag": 3}.get(setting.origin.partition(" ")[0], 1)
 
 
 def _assemble(chosen: Mapping[str, SettingOrigin]) -> Settings:

@@ -24,6 +24,7 @@ from typing import Any, ParamSpec, Self, TypeVar, cast
 import httpx2
 import msgspec
 
+from whet.config.key_hosts import is_this_machine
 from whet.config.paths import find_home, read_small
 from whet.confirm.canonical import request_digest
 from whet.contract.errors import ConfigError, WhetError
@@ -92,9 +93,11 @@ class ConfirmClient:
 
     def __init__(self, url: str = "", token: str = "", *, role: str = "submit") -> None:
         self.url: str = (url or os.environ.get("WHET_CONFIRM_URL") or DEFAULT_URL).rstrip("/")
-        token = token or os.environ.get("CONFIRMATION_TOKEN") or _stored_token(role)
+        token = token or os.environ.get("CONFIRMATION_TOKEN", "")
+        local = is_this_machine(self.url)
+        if local and not token:
+            token = _stored_token(role)  # it is for the service that made it, and that runs here
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        local = self.url.partition("://")[2].partition(":")[0] in ("127.0.0.1", "localhost")
         self._http = httpx2.AsyncClient(
             base_url=self.url, headers=headers, timeout=_TIMEOUT_S, trust_env=not local
         )

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from whet.contract.changes import FileEdit
 from whet.contract.messages import Usage
 
 EndReason = Literal["answered", "budget", "cancelled", "refused", "failed", "crashed"]
@@ -53,7 +54,8 @@ class ToolProgress(msgspec.Struct, frozen=True, tag="tool_output"):
 
 class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
     """A tool's result is stored; `error_kind` is empty on success, `preview` its first 400 characters, of a
-    failed command's the last ones. `arguments` is there where the call never started (denied, unknown)."""
+    failed command's the last ones; of a denial what a person reads of it. `arguments` is there where the call
+    never started (denied, unknown); `edits` say what it changed."""
 
     call_id: str
     name: str
@@ -62,6 +64,7 @@ class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
     exit_code: int | None = None
     preview: str = ""
     arguments: str = ""
+    edits: tuple[FileEdit, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -70,12 +73,13 @@ class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
 
 
 class ApprovalAsked(msgspec.Struct, frozen=True, tag="approval_asked"):
-    """A person is asked about a call now; `reasons` say what is risky about it."""
+    """A person is asked about a call now; `reasons` say what is risky, `edits` what it would write."""
 
     call_id: str
     tool: str
     subject: str
     reasons: tuple[str, ...]
+    edits: tuple[FileEdit, ...] = ()
 
 
 class ApprovalDecided(msgspec.Struct, frozen=True, tag="approval_decided"):

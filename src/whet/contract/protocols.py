@@ -6,11 +6,12 @@ is called, whether it may raise, and what is durable.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Literal, Protocol
 
 import msgspec
 
+from whet.contract.changes import TextChange
 from whet.contract.events import Emit, ReasoningDelta, Retry, StreamRestarted, TextDelta, Verdict
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
@@ -136,16 +137,29 @@ class Context(Protocol):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """The gate's verdict on one call; `reason` is what the model reads after a denial."""
+    """The gate's verdict on a call; `reason` is what the model reads after a denial, `told` what people do.
+
+    After a question, `digest` is the hash of what was shown, `changes` what it showed of files, and
+    `arguments` those that the person wrote in place of the model's.
+    """
 
     verdict: Verdict
     decided_by: Literal["rule", "person", "nobody", "service"]
     reason: str = ""
+    told: str = ""
+    digest: str = ""
+    changes: tuple[TextChange, ...] = ()
+    arguments: dict[str, object] | None = None
+
+
+CallPreview = Callable[[dict[str, object]], Awaitable[tuple[TextChange, ...]]]
+"""Checks a call's arguments, and gives what it would make of files. Raises ToolError where it would fail."""
 
 
 class GateCall(msgspec.Struct, frozen=True):
     """One call before the gate: the final arguments that will run (parsed), and where. `key` is the call's
-    own in its session, and the same after a crash; models use their call ids twice."""
+    own in its session, and the same after a crash; models use their call ids twice. `preview` None: what it
+    does to files is not known before it runs."""
 
     session_id: str
     call: ToolCall
@@ -153,16 +167,18 @@ class GateCall(msgspec.Struct, frozen=True):
     arguments: dict[str, object]
     workspace: str
     key: str = ""
+    preview: CallPreview | None = None
 
 
 class ConfirmCase(msgspec.Struct, frozen=True):
     """A high-risk call for the confirmation service: `action` is its name there, `subject` the exact action
-    as a person reads it, `reasons` what is risky about it."""
+    as a person reads it, `reasons` what is risky about it, `changes` what it makes of files."""
 
     action: str
     subject: str
     reasons: tuple[str, ...]
     call: GateCall
+    changes: tuple[TextChange, ...] = ()
 
 
 class Confirmer(Protocol):
@@ -198,8 +214,27 @@ class Gate(Protocol):
 Answer = Literal["once", "session", "always", "no"]
 
 
+class GrantScope(msgspec.Struct, frozen=True):
+    """What a lasting yes would cover: the patterns kept, and whether "always" may be said of them."""
+
+    tool: str
+    patterns: tuple[str, ...]
+    always: bool = True
+
+    @property
+    def text(self) -> str:
+        """The rules as they would stand in a list of allow rules."""
+        return ", ".join(f"{self.tool}({pattern})" for pattern in self.patterns)
+
+
 class ApprovalRequest(msgspec.Struct, frozen=True):
-    """What a person is asked: `subject` is the exact action, `reasons` what is risky about it."""
+    """What a person is asked: `subject` is the exact action, `reasons` what is risky about it.
+
+    `grant` is what "always" would cover at first, empty where it is not offered; `scopes` are all that a
+    lasting yes may cover, the usual one first. `changes` is what would be written, `arguments` the call's
+    own, `folder` where it runs, `opening` what a sandbox would be opened for, in words; `digest` binds a yes
+    to all of that.
+    """
 
     session_id: str
     call_id: str
@@ -207,12 +242,33 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
     subject: str
     reasons: tuple[str, ...]
     grant: str = ""
+    changes: tuple[TextChange, ...] = ()
+    scopes: tuple[GrantScope, ...] = ()
+    arguments: dict[str, object] = {}
+    folder: str = ""
+    opening: str = ""
+    digest: str = ""
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """A person's whole answer: for which of the request's scopes, in what words ("no, because ..."), and with
+    which arguments in place of those that were shown."""
+
+    answer: Answer
+    scope: int = 0
+    words: str = ""
+    arguments: dict[str, object] | None = None
+
+    @property
+    def short(self) -> Answer | Reply:
+        """The bare answer where there is nothing else in it."""
+        return self if self.scope or self.words or self.arguments is not None else self.answer
 
 
 class Person(Protocol):
     """The human at an interface. An interface without one gives None, and that is a denial."""
 
-    async def approve(self, request: ApprovalRequest) -> Answer | None:
+    async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask about one action; None where nobody can answer. May take hours; may be cancelled."""
         ...
 
@@ -224,7 +280,7 @@ class Person(Protocol):
 class NobodyPresent:
     """The Person of a program that nobody watches: no question is answered, and that is a denial."""
 
-    async def approve(self, request: ApprovalRequest) -> Answer | None:
+    async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Give None: nobody decides."""
         return None
 

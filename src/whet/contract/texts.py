@@ -11,7 +11,7 @@ NOT_JSON = (msgspec.DecodeError, UnicodeError, RecursionError)
 """What reading a stranger's JSON may raise: it is none, its bytes are no text, it is nested too deep."""
 
 # In the order of telling most.
-_SUBJECTS = "command path file_path url pattern query question name action goal task".split()  # noqa: SIM905
+_SUBJECTS = "command pattern path file_path url query question name action goal task".split()  # noqa: SIM905
 
 
 def subject_of(arguments: Mapping[str, object]) -> str:

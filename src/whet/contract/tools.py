@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, get_args
 
 import msgspec
 
+from whet.contract.changes import TextChange
 from whet.contract.messages import ImagePart
 
 Effect = Literal["read", "write", "execute", "network", "send"]
@@ -79,13 +80,15 @@ class ToolOutput(msgspec.Struct, frozen=True):
     """What a call gave back: `text` for the model, and the facts that statistics read.
 
     `error_kind` is empty on success, else one word (bad_input, timeout, denied, failed, crashed,
-    interrupted, exit, unknown_tool, cancelled). `exit_code` is a command's, None otherwise.
+    interrupted, exit, unknown_tool, cancelled). `exit_code` is a command's, None otherwise. `changes` is
+    what it made of files.
     """
 
     text: str
     error_kind: str = ""
     exit_code: int | None = None
     images: tuple[ImagePart, ...] = ()
+    changes: tuple[TextChange, ...] = ()
 
     @property
     def is_error(self) -> bool:
@@ -111,7 +114,8 @@ class ToolContext(msgspec.Struct, frozen=True):
 
     `ask` puts a question to the person and gives the answer, or None where nobody can answer. `buffers` are
     the files that the person's editor holds, None where there is no such program. `paused` stops the clock
-    of the turn while it is entered, for a call that has a turn of its own in which a person is asked.
+    of the turn while it is entered, for a call that has a turn of its own in which a person is asked. `shown`
+    is the hash of the changes that a person allowed, empty where nobody was asked: others may not be made.
     """
 
     session_id: str
@@ -122,9 +126,14 @@ class ToolContext(msgspec.Struct, frozen=True):
     ask: Callable[[str, Sequence[str]], Awaitable[str | None]]
     buffers: Buffers | None = None
     paused: Callable[[], AbstractContextManager[None]] = nullcontext
+    shown: str = ""
 
 
 Handler = Callable[[ToolContext, dict[str, Any]], Coroutine[Any, Any, ToolOutput]]
+Check = Callable[[dict[str, Any]], dict[str, Any]]
+"""Reads a call's arguments as the function takes them; raises BadInput for wrong ones."""
+Preview = Callable[[ToolContext, dict[str, Any]], Coroutine[Any, Any, tuple[TextChange, ...]]]
+"""Gives what a call would make of files, and changes nothing; raises ToolError where it would fail."""
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -133,7 +142,7 @@ class Tool(msgspec.Struct, frozen=True):
 
     `parallel`: calls of one step may run at the same time as others. `repeatable`: running it twice does
     no harm, so that a call interrupted by a crash runs again at resume instead of "outcome unknown".
-    `timeout_s` None: the tool keeps its own limit.
+    `timeout_s` None: the tool keeps its own limit. `check` and `preview` are asked before a person is.
     """
 
     spec: ToolSpec
@@ -145,6 +154,8 @@ class Tool(msgspec.Struct, frozen=True):
     timeout_s: float | None = 120.0
     output_cap_chars: int = 30_000
     tags: frozenset[str] = msgspec.field(default_factory=frozenset[str])
+    check: Check | None = None
+    preview: Preview | None = None
 
     @property
     def name(self) -> str:

@@ -20,7 +20,7 @@ from acp.schema import (
     ToolCallUpdate,
 )
 
-from whet.contract.protocols import Answer, ApprovalRequest
+from whet.contract.protocols import Answer, ApprovalRequest, Reply
 from whet.editors import tool_calls
 from whet.editors.editor import Editor
 from whet.editors.options import Mode
@@ -53,7 +53,7 @@ class EditorPerson:
         self._mode = mode
         self._arguments = arguments
 
-    async def approve(self, request: ApprovalRequest) -> Answer | None:
+    async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask about one call; None where the editor can't ask."""
         mode = self._mode()
         if mode == "deny":
@@ -61,14 +61,13 @@ class EditorPerson:
         if mode == "auto" and request.grant:  # only what is not dangerous can be granted for good
             return "once"
         arguments = tool_calls.arguments_of(await self._arguments(request.session_id, request.call_id))
-        before = await asyncio.to_thread(self._view.files, request.tool, arguments)
-        content = [tool_calls.said(request.subject), *map(tool_calls.said, request.reasons)]
-        content += tool_calls.proposed(request.tool, arguments, before)
+        content = tool_calls.asked(request)
         shown = self._view.show(request.call_id, request.tool, arguments, content)
-        answer = await self._ask(shown, content, _options(request))
+        reply = await self._ask(shown, content, _options(request))
+        answer = reply.answer if reply is not None else None
         if request.session_id != self._session_id:  # a helper's call: its end is not told
             self._view.close(request.call_id, "allowed" if answer not in (None, "no") else "denied", ok=True)
-        return answer
+        return reply
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Put the model's question, in a form where the editor has forms; None for no answer, and for an open
@@ -122,9 +121,12 @@ class EditorPerson:
 
     async def _ask(
         self, shown: ShownCall, content: list[Content], options: list[PermissionOption]
-    ) -> Answer | None:
+    ) -> Reply | None:
         picked = await self._request(shown, content, options)
-        return None if picked is None else _ANSWERS.get(picked, "no")
+        if picked is None:
+            return None
+        answer, _, scope = picked.partition(":")
+        return Reply(_ANSWERS.get(answer, "no"), int(scope or 0))
 
     async def _request(
         self, shown: ShownCall, content: list[Content], options: list[PermissionOption]
@@ -160,11 +162,12 @@ async def _for_the_end() -> None:
 
 def _options(request: ApprovalRequest) -> list[PermissionOption]:
     """Offer what may be answered: what is dangerous has no answer for good."""
-    options = [
-        PermissionOption(option_id="once", name="Allow once", kind="allow_once"),
-        PermissionOption(option_id="session", name="Allow in this session", kind="allow_always"),
-    ]
-    if request.grant:
-        name = f"Always allow {visible(request.grant)}"
-        options.append(PermissionOption(option_id="always", name=name, kind="allow_always"))
+    options = [PermissionOption(option_id="once", name="Allow once", kind="allow_once")]
+    for number, scope in enumerate(request.scopes):
+        mark = f":{number}" if number else ""
+        name = f"Allow in this session: {visible(scope.text)}"
+        options.append(PermissionOption(option_id=f"session{mark}", name=name, kind="allow_always"))
+        if scope.always:
+            name = f"Always allow {visible(scope.text)}"
+            options.append(PermissionOption(option_id=f"always{mark}", name=name, kind="allow_always"))
     return [*options, PermissionOption(option_id="no", name="Deny", kind="reject_once")]

@@ -22,8 +22,10 @@ from acp.schema import (
 )
 
 from whet.contract.errors import ToolError
+from whet.contract.protocols import ApprovalRequest
 from whet.contract.texts import NOT_JSON, subject_of
 from whet.contract.tools import Buffers, Tag
+from whet.question import worded
 from whet.tools import diffs
 from whet.tools.declared import tags_of
 from whet.tools.held import unsaved
@@ -122,21 +124,13 @@ def changes(before: Files, replaced: Mapping[str, tuple[str | None, str]]) -> li
     return found
 
 
-def proposed(name: str, arguments: Mapping[str, Any], before: Files) -> list[Content]:
-    """Give what an edit that was not made yet would change, as far as its arguments say."""
-    if "whole" in tags_of(name) and isinstance(content := arguments.get("content"), str):
-        return [tool_diff_content(path, content, old) for path, old in before.items()]
-    old_part, new_part = arguments.get("old_string"), arguments.get("new_string")
-    if isinstance(old_part, str) and isinstance(new_part, str) and old_part:
-        every = -1 if arguments.get("replace_all") is True else 1
-        return [
-            tool_diff_content(path, old.replace(old_part, new_part, every), old)
-            for path, old in before.items()
-            if old is not None and old_part in old
-        ] or [said(f"- {old_part}\n+ {new_part}")]
-    if isinstance(text := arguments.get("diff"), str) and text:
-        return [said(text)]
-    return []
+def asked(request: ApprovalRequest) -> list[Content]:
+    """Give a question: what would be written as diffs, or the exact text that would run, and why."""
+    found: list[Content] = [tool_diff_content(one.place, one.new or "", one.old) for one in request.changes]
+    question = worded(request)
+    shown = [question.title, *(row.text for row in question.body)] if not found else [question.title]
+    notes = [row.text for row in question.notes if row.kind in ("reason", "note")]
+    return [said("\n".join(shown)), *map(said, notes), *found]
 
 
 def said(text: str) -> Content:

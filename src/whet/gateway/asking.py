@@ -16,10 +16,12 @@ import msgspec
 from whet.channels.markup import fenced
 from whet.channels.pieces import pieces
 from whet.contract.channels import MessageButton, Outgoing, PlatformLimits
-from whet.contract.protocols import Answer, ApprovalRequest
+from whet.contract.protocols import Answer, ApprovalRequest, Reply
+from whet.question import worded
 from whet.visible import visible
 
 Post = Callable[[Sequence[Outgoing]], Awaitable[None]]
+_ROWS = 120  # of what would be written; the rest of a longer change is counted
 _DECIDED_CHARS = 120  # for how it was decided, and by whom
 _ANSWERS: dict[str, Answer] = {"once": "once", "session": "session", "always": "always", "no": "no"}
 _SAID = {"1": "Allowed once", "s": "Allowed in this conversation", "a": "Always allowed", "n": "Denied"}
@@ -52,6 +54,7 @@ class _Question:
         self.text = text
         self.answers = answers
         self.open_ended = open_ended
+        self.words = ""
         self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
 
@@ -89,8 +92,8 @@ class ChatQuestions:
         question.answer.set_result(question.answers[mark])
         return f"Noted: {question.answers[mark]}." if question.open_ended else f"{_SAID[mark]}."
 
-    def decide(self, room: tuple[str, str], mark: str, *, may: bool) -> str:
-        """Answer the latest decision that waits in a room, by a command."""
+    def decide(self, room: tuple[str, str], mark: str, *, may: bool, words: str = "") -> str:
+        """Answer the latest decision that waits in a room, by a command; `words` say why it is a no."""
         found = [
             (word, question.chat_id)
             for word, question in self._open.items()
@@ -99,6 +102,7 @@ class ChatQuestions:
         if not found:
             return "Nothing waits for a decision here."
         word, chat_id = found[-1]
+        self._open[word].words = words if may else ""
         return self.pressed(chat_id, f"{word}:{mark}", may=may)
 
     def replied(self, chat_id: int, text: str) -> bool:
@@ -127,7 +131,8 @@ class ChatQuestions:
         )
         try:
             await desk.post([*map(Outgoing, texts[:-1]), Outgoing(texts[-1], shown)])
-            return await question.answer
+            said = await question.answer
+            return f"{said}\n{question.words}" if question.words else said
         finally:
             del self._open[word]
 
@@ -142,7 +147,7 @@ class ChatPerson:
         self._name = name
         self._find = find
 
-    async def approve(self, request: ApprovalRequest) -> Answer | None:
+    async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Show the exact action with buttons; None at once where nobody can be asked who may decide."""
         tool = f"`{visible(request.tool)}`"
         desk = self._desk if self._find is None else await self._find()
@@ -154,16 +159,22 @@ class ChatPerson:
         if desk.room != self._desk.room:
             asks = f"{visible(self._name, 60)} asks: may I run this?"
             await self._desk.post([Outgoing(f"{tool} needs permission; whoever may give it was asked.")])
-        lines = [f"**{asks}** {tool}", fenced(visible(request.subject, 2_500))]
-        lines += [f"• {visible(reason)}" for reason in request.reasons]
+        question = worded(request)
+        lines = [
+            f"**{asks}** {question.title}",
+            fenced("\n".join(row.text for row in question.folded(_ROWS))),
+        ]
+        lines += [f"• {row.text}" for row in question.notes if row.kind == "reason"]
         buttons = [_ONCE, _SESSION, _ALWAYS, _NO] if request.grant else [_ONCE, _SESSION, _NO]
-        if request.grant:
-            lines.append(f"Always: `{visible(request.grant, 200)}`")
+        if request.scopes:
+            lasts = "This conversation and always" if request.grant else "This conversation"
+            lines.append(f"{lasts}: `{visible(request.scopes[0].text, 200)}`")
         if not desk.limits.has_buttons:
             lines.append("Answer `/approve`, `/approve session`, `/approve always` or `/deny`.")
         texts = pieces("\n".join(lines), desk.limits.message_chars - _DECIDED_CHARS)
         said = await self._asking.put(desk, texts, buttons, open_ended=False)
-        return _ANSWERS.get(said)
+        answer, _, words = said.partition("\n")
+        return Reply(_ANSWERS[answer], words=words).short if answer in _ANSWERS else None
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Put the model's question; the answer is a button or the next message."""

@@ -29,7 +29,7 @@ class ChatCommands:
         for name, text, argument in (
             ("stop", "Stop what is being done, and drop what waits.", ""),
             ("approve", "Allow what waits for a decision.", "[once|session|always]"),
-            ("deny", "Deny what waits for a decision.", ""),
+            ("deny", "Deny what waits for a decision.", "[BECAUSE ...]"),
         ):
             self._commands.add(SlashCommand(name, text, _never, argument, anytime=True, remote=True))
 
@@ -89,12 +89,13 @@ class ChatCommands:
         return await _decide(conversation, person, mark)
 
     async def _deny(self, conversation: Conversation, person: ChatUser, rest: str) -> str:
-        return await _decide(conversation, person, "n")
+        return await _decide(conversation, person, "n", rest)
 
 
-async def _decide(conversation: Conversation, person: ChatUser, mark: str) -> str:
+async def _decide(conversation: Conversation, person: ChatUser, mark: str, words: str = "") -> str:
     place = conversation.record.place
-    return conversation.parts.asking.decide((place.channel, place.chat), mark, may=person.approves)
+    room = (place.channel, place.chat)
+    return conversation.parts.asking.decide(room, mark, may=person.approves, words=words)
 
 
 def _is_table(text: str) -> bool:

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
+from whet.config.key_hosts import is_this_machine
 from whet.contract.errors import WireError
 from whet.contract.texts import NOT_JSON
 from whet.log import mask
@@ -33,7 +34,6 @@ from whet.mcp.transport import (
     Received,
     ServerFailed,
     SessionLost,
-    is_here,
     is_private_way,
 )
 from whet.vendors.http import LONGEST_IDLE_S
@@ -66,7 +66,7 @@ class HttpTransport:
             timeout=limits,
             limits=httpx2.Limits(keepalive_expiry=LONGEST_IDLE_S),
             follow_redirects=False,
-            trust_env=not is_here(url),
+            trust_env=not is_this_machine(url),
         )
         self._login = Login(name, url, reach, self._http)
         self._streams = Streams(name, self._stream, self._take, reach.pause)

@@ -20,6 +20,7 @@ from urllib.parse import urlencode, urlsplit
 import httpx2
 import msgspec
 
+from whet.config.key_hosts import is_this_machine
 from whet.contract.texts import NOT_JSON
 from whet.mcp.callback import Listener, LoginFailed
 from whet.mcp.login import (
@@ -33,7 +34,7 @@ from whet.mcp.login import (
     fetch,
     grown,
 )
-from whet.mcp.transport import is_here, is_private_way
+from whet.mcp.transport import is_private_way
 from whet.rpc import VERSIONS
 from whet.visible import visible
 
@@ -76,7 +77,9 @@ async def log_in(
     """
     if not is_private_way(url):
         raise LoginFailed(f"{url} is not encrypted, so no login is sent there", hint="use its https address")
-    async with httpx2.AsyncClient(timeout=30.0, follow_redirects=False, trust_env=not is_here(url)) as http:
+    async with httpx2.AsyncClient(
+        timeout=30.0, follow_redirects=False, trust_env=not is_this_machine(url)
+    ) as http:
         try:
             found = await _discover(http, url)
             if found is None:
@@ -291,7 +294,7 @@ def _checked(url: str, place: str, what: str) -> str:
     """Give an address that may be used: https, or http on this machine for a server on this machine."""
     try:
         parts = urlsplit(place)
-        here = is_here(place) and is_here(url)
+        here = is_this_machine(place) and is_this_machine(url)
     except ValueError:
         parts, here = urlsplit(""), False
     usable = parts.scheme == "https" or (parts.scheme == "http" and here)

@@ -6,11 +6,10 @@ A transport moves JSON-RPC messages; it does not know what they mean. Stdio and 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
+from whet.config.key_hosts import is_this_machine
 from whet.contract.errors import ToolError
 
 Received = Callable[[dict[str, Any]], None]
@@ -21,7 +20,6 @@ Ended = Callable[[ToolError], None]
 """Told once when the server is gone for good."""
 LARGEST_MESSAGE_BYTES = 16 * 1024 * 1024
 VERSION_HEADER = "mcp-protocol-version"
-_LOOPBACK = ("localhost", "::1")
 
 
 class ServerFailed(ToolError):
@@ -67,15 +65,6 @@ class Transport(Protocol):
         ...
 
 
-def is_here(url: str) -> bool:
-    """Whether a url is on this machine."""
-    try:
-        host = urlsplit(url).hostname or ""
-    except ValueError:
-        return False
-    return host in _LOOPBACK or bool(re.fullmatch(r"127(\.\d{1,3}){3}", host))
-
-
 def is_private_way(url: str) -> bool:
     """Whether what is sent there is read by nobody on the way: https, or this machine."""
-    return url.lower().startswith("https://") or is_here(url)
+    return url.lower().startswith("https://") or is_this_machine(url)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from whet.config.key_hosts import HOMES
 from whet.contract.messages import WireFormat
 from whet.contract.protocols import ModelInfo
 from whet.providers.wire import ServerDialect
@@ -30,59 +31,51 @@ class KnownServer(msgspec.Struct, frozen=True):
     local: bool = False
 
 
+_PLAIN = ServerDialect()
 _REASONING_BACK = ServerDialect(replay_fields=("reasoning_content", "reasoning"))
+
+
+def _known(
+    name: str,
+    wire: WireFormat = "chat_completions",
+    model: str = "",
+    dialect: ServerDialect = _PLAIN,
+) -> KnownServer:
+    home = HOMES[name]
+    return KnownServer(home.url, wire, home.keys, model, dialect, local=not home.keys)
+
+
 SERVERS: dict[str, KnownServer] = {
-    "openai": KnownServer(
-        "https://api.openai.com/v1",
+    "openai": _known(
+        "openai",
         "responses",
-        ("OPENAI_API_KEY",),
         "gpt-6.1-terra",
         ServerDialect(max_tokens_field="max_completion_tokens", cache_key=True),
     ),
-    "anthropic": KnownServer(
-        "https://api.anthropic.com/v1", "anthropic_messages", ("ANTHROPIC_API_KEY",), "claude-sonnet-5-5"
-    ),
-    "openrouter": KnownServer(
-        "https://openrouter.ai/api/v1",
-        keys=("OPENROUTER_API_KEY",),
+    "anthropic": _known("anthropic", "anthropic_messages", "claude-sonnet-5-5"),
+    "openrouter": _known(
+        "openrouter",
         model="anthropic/claude-sonnet-4.6",
         dialect=ServerDialect(effort="reasoning", replay_fields=("reasoning_details",)),
     ),
-    "groq": KnownServer(
-        "https://api.groq.com/openai/v1", keys=("GROQ_API_KEY",), model="openai/gpt-oss-120b"
-    ),
-    "deepseek": KnownServer(
-        "https://api.deepseek.com/v1",
-        keys=("DEEPSEEK_API_KEY",),
+    "groq": _known("groq", model="openai/gpt-oss-120b"),
+    "deepseek": _known(
+        "deepseek",
         model="deepseek-v4-pro",
         dialect=ServerDialect(effort="thinking", replay_fields=("reasoning_content",)),
     ),
-    "mistral": KnownServer(
-        "https://api.mistral.ai/v1",
-        keys=("MISTRAL_API_KEY",),
-        model="mistral-large-latest",
-        dialect=ServerDialect(short_ids=True),
+    "mistral": _known("mistral", model="mistral-large-latest", dialect=ServerDialect(short_ids=True)),
+    "gemini": _known(
+        "gemini", model="gemini-flash-latest", dialect=ServerDialect(replay_fields=("extra_content",))
     ),
-    "gemini": KnownServer(
-        "https://generativelanguage.googleapis.com/v1beta/openai",
-        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-        model="gemini-flash-latest",
-        dialect=ServerDialect(replay_fields=("extra_content",)),
-    ),
-    "xai": KnownServer("https://api.x.ai/v1", keys=("XAI_API_KEY",), model="grok-4"),
-    "together": KnownServer(
-        "https://api.together.xyz/v1", keys=("TOGETHER_API_KEY",), model="openai/gpt-oss-120b"
-    ),
-    "fireworks": KnownServer(
-        "https://api.fireworks.ai/inference/v1",
-        keys=("FIREWORKS_API_KEY",),
-        model="accounts/fireworks/models/gpt-oss-120b",
-    ),
-    "ollama": KnownServer("http://localhost:11434/v1", local=True),
-    "llamacpp": KnownServer("http://localhost:8080/v1", model="default", dialect=_REASONING_BACK, local=True),
-    "vllm": KnownServer("http://localhost:8000/v1", dialect=_REASONING_BACK, local=True),
-    "lmstudio": KnownServer("http://localhost:1234/v1", local=True),
-    "practice": KnownServer("http://localhost:8765/v1", model="practice", local=True),
+    "xai": _known("xai", model="grok-4"),
+    "together": _known("together", model="openai/gpt-oss-120b"),
+    "fireworks": _known("fireworks", model="accounts/fireworks/models/gpt-oss-120b"),
+    "ollama": _known("ollama"),
+    "llamacpp": _known("llamacpp", model="default", dialect=_REASONING_BACK),
+    "vllm": _known("vllm", dialect=_REASONING_BACK),
+    "lmstudio": _known("lmstudio"),
+    "practice": _known("practice", model="practice"),
 }
 
 

@@ -12,15 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from whet import log
+from whet.config.key_hosts import beside, key_names, withheld
 from whet.config.schema import FallbackSettings, ModelSettings
-from whet.contract.errors import ConfigError
+from whet.contract.errors import AuthRejected, ConfigError
 from whet.contract.messages import WireFormat
 from whet.contract.protocols import ModelInfo, Provider
 from whet.contract.tools import ToolSpec
 from whet.http1.address import parts_of
 from whet.providers.catalog import SERVERS, KnownServer, describe
 from whet.providers.http import Http
-from whet.providers.link import Backoff, Key, KeyPool, ServerLink, Wiring
+from whet.providers.link import Backoff, Key, KeyPool, ServerLink, Wiring, keyless
 from whet.providers.wire import RequestOptions, WireCodec
 
 
@@ -50,9 +51,12 @@ class ServerProvider:
         """Ask the server which models it serves, sorted. Raises ProviderError."""
         from whet.providers.server_facts import list_models  # noqa: PLC0415 no turn needs it
 
-        return await list_models(
-            self.wiring.http, self._info, self.wiring.codec.models_query, self._headers()
-        )
+        try:
+            return await list_models(
+                self.wiring.http, self._info, self.wiring.codec.models_query, self._headers()
+            )
+        except AuthRejected as error:
+            raise keyless(error, self.wiring.keys.current, self.wiring.http.where) from error
 
     async def probe_window(self) -> int | None:
         """Ask a local server how large the model's window is, and use it; None if it won't say."""
@@ -93,22 +97,8 @@ def connect(
         return first
     from whet.providers.fallback import FallbackProvider  # noqa: PLC0415 most settings name no fallback
 
-    second = stand_in(model, fallback)
+    second = beside(model, fallback)
     return FallbackProvider(first, others(second) or connect_one(second, secrets, backoff=backoff))
-
-
-def stand_in(model: ModelSettings, fallback: FallbackSettings) -> ModelSettings:
-    """Give the settings of the fallback model: what it leaves out is the first one's."""
-    return msgspec.structs.replace(
-        model,
-        provider=fallback.provider or model.provider,
-        model=fallback.model,
-        base_url=fallback.base_url or ("" if fallback.provider else model.base_url),
-        format=fallback.format,
-        api_key_env=fallback.api_key_env or ("" if fallback.provider else model.api_key_env),
-        window_tokens=0,
-        max_output_tokens=0,
-    )
 
 
 def connect_one(
@@ -122,7 +112,7 @@ def connect_one(
         # Anthropic's own tools take the URL without /v1, so people write it that way.
         base_url = base_url.rstrip("/") + "/v1"
     http = Http(base_url, timeout_s=model.timeout_s)
-    keys = KeyPool(_keys(name, server, model, secrets))
+    keys = KeyPool(_keys(name, model, secrets))
     info = describe(
         name,
         model.model or server.model,
@@ -199,15 +189,14 @@ def _codec(wire: WireFormat, server: KnownServer, info: ModelInfo) -> WireCodec:
     return ChatCompletions(server.dialect)
 
 
-def _keys(
-    name: str, server: KnownServer, model: ModelSettings, secrets: Mapping[str, str]
-) -> tuple[Key, ...]:
-    wanted = tuple(part.strip() for part in model.api_key_env.split(",") if part.strip()) or server.keys
+def _keys(name: str, model: ModelSettings, secrets: Mapping[str, str]) -> tuple[Key, ...]:
+    wanted = key_names(model)
     keys = find_keys(wanted, secrets)
     log.protect(key.value for key in keys)
-    if wanted and not keys:
+    missing = wanted or (() if model.base_url else withheld(model))
+    if missing and not keys:
         raise ConfigError(
-            f"no key for {name}", hint=f"set {' or '.join(wanted)} in the environment or in .env"
+            f"no key for {name}", hint=f"set {' or '.join(missing)} in the environment or in .env"
         )
     return keys
 

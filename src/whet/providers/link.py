@@ -78,19 +78,19 @@ class KeyPool:
     """The keys and which of them rest. Without keys (a local server) `current` gives an empty one."""
 
     def __init__(self, keys: Sequence[Key], *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
-        self._keys = tuple(keys) or (Key("", ""),)
+        self.keys: tuple[Key, ...] = tuple(keys) or (Key("", ""),)
         self._monotonic_s = monotonic_s
-        self._rests_until = [0.0] * len(self._keys)
+        self._rests_until = [0.0] * len(self.keys)
         self._at = 0
 
     @property
     def current(self) -> Key:
         """The key to use now: the same one while it works."""
-        return self._keys[self._at]
+        return self.keys[self._at]
 
     def prefer(self, name: str) -> None:
         """Use the key of this variable until it fails; an unknown name changes nothing."""
-        self._at = next((at for at, key in enumerate(self._keys) if key.name == name), self._at)
+        self._at = next((at for at, key in enumerate(self.keys) if key.name == name), self._at)
 
     def switch(self, used: Key, error: ProviderError) -> str | None:
         """After `error` with `used`, move on to a key that is not resting.
@@ -102,9 +102,9 @@ class KeyPool:
         if rest_s is None:
             return None
         now = self._monotonic_s()
-        self._rests_until[self._keys.index(used)] = now + rest_s
-        for step in range(1, len(self._keys)):
-            at = (self._keys.index(used) + step) % len(self._keys)
+        self._rests_until[self.keys.index(used)] = now + rest_s
+        for step in range(1, len(self.keys)):
+            at = (self.keys.index(used) + step) % len(self.keys)
             if self._rests_until[at] <= now:
                 self._at = at
                 return f"{used.name} {_why(error)}; {self.current.name} is used now"
@@ -125,6 +125,16 @@ def _why(error: ProviderError) -> str:
     if isinstance(error, AuthRejected):
         return "was rejected"
     return "has no credit left" if isinstance(error, QuotaExhausted) else "is rate-limited"
+
+
+def keyless(error: ProviderError, key: Key, where: str) -> ProviderError:
+    """Have a refusal that came because no key was sent say so, and how to send one."""
+    if isinstance(error, AuthRejected) and not key.value:
+        error.hint = (
+            f"no key was sent to {where}: set model.base_url and model.api_key_env, both in config.yaml,"
+            " or name a variable of its own with --api-key-env NAME"
+        )
+    return error
 
 
 class Wiring(msgspec.Struct, frozen=True):
@@ -170,7 +180,7 @@ class ServerLink:
                         yield item
                 return
             except ProviderError as error:
-                failure = error
+                failure = keyless(error, key, wiring.http.where)
             notice = wiring.keys.switch(key, failure)
             wait_s: float | None = 0.0
             if notice is not None:

@@ -68,6 +68,16 @@ class Confinement:
             kept = self._opened.get(whose, ())
             self._opened[whose] = tuple(dict.fromkeys((*kept, *openings)))
 
+    def open_call(self, session_id: str, call_id: str, openings: Iterable[Opening]) -> None:
+        """Let one call do this much more, and nothing that a call of the same id was opened before."""
+        with self._lock:
+            self._denials.pop(call_id, None)
+            given = tuple(openings)
+            if given:
+                self._opened[_call_key(session_id, call_id)] = given
+            else:
+                self._opened.pop(_call_key(session_id, call_id), None)
+
     def policy(self, workspace: Path, session_id: str = "", call_id: str = "") -> SandboxPolicy:
         """Give what a command of this call may do."""
         wanted = self._openings(session_id, call_id)
@@ -140,10 +150,15 @@ class Confinement:
 
     def _openings(self, session_id: str, call_id: str) -> tuple[Opening, ...]:
         with self._lock:
-            found = (*self._opened.get(session_id, ()), *(self._opened.get(call_id, ()) if call_id else ()))
+            found = (*self._opened.get(session_id, ()), *self._opened.get(_call_key(session_id, call_id), ()))
         return tuple(sorted(set(found)))
 
     def _tidy(self) -> None:
         idle = [key for key, jail in self._jails.items() if not jail.is_busy]
         for key in idle[: max(0, len(self._jails) - _MOST_IDLE_JAILS)]:
             self._jails.pop(key).close()
+
+
+def _call_key(session_id: str, call_id: str) -> str:
+    """Give what a call's openings are kept under: models use their call ids twice, in other sessions too."""
+    return f"{session_id}\0{call_id}"

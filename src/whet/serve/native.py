@@ -19,7 +19,7 @@ from whet.contract.messages import ImagePart, Message, to_dict
 from whet.log import mask
 from whet.serve import content
 from whet.serve.door import ApiAuth, ApiCaller
-from whet.serve.questions import PendingQuestion
+from whet.serve.questions import Given, PendingQuestion
 from whet.serve.talks import SessionTurns
 from whet.serve.turns import TurnInput, Turns
 from whet.serve.wire import ApiError, JsonAnswer, Stream
@@ -60,9 +60,13 @@ class Steering(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class QuestionAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An answer to a question that waits."""
+    """An answer to a question that waits: `reason` are the words of a no, `scope` the number (from 0) of what
+    a lasting yes is for, `arguments` what is to run instead of what was shown."""
 
     answer: str
+    reason: str = ""
+    scope: int = 0
+    arguments: dict[str, Any] | None = None
 
 
 class SessionFacts(SessionRow, frozen=True, kw_only=True):
@@ -185,7 +189,8 @@ class Native:
 
     async def answer(self, request: Request, caller: ApiCaller, wanted: QuestionAnswer) -> Response:
         """Answer one."""
-        question = self._turns.questions.answer(request.path_params["id"], wanted.answer)
+        given = Given("", wanted.reason, wanted.scope, wanted.arguments)
+        question = self._turns.questions.answer(request.path_params["id"], wanted.answer, given)
         return JsonAnswer({"answered": question.id, "answer": wanted.answer})
 
     def _listen(

@@ -14,7 +14,8 @@ import msgspec
 
 from whet.clock import Clock, iso
 from whet.contract.errors import NotFound
-from whet.contract.protocols import Answer, ApprovalRequest
+from whet.contract.protocols import Answer, ApprovalRequest, Reply
+from whet.question import Row, worded
 from whet.serve.wire import ApiError
 
 _ANSWERS = ("once", "session", "always", "no")
@@ -23,7 +24,9 @@ _MOST_TEXT = 20_000
 
 class PendingQuestion(msgspec.Struct, frozen=True):
     """What waits: an action to approve (`tool`, `subject`, `reasons`), or a question in words (`subject`,
-    `choices`). `grant` says what "session" and "always" would cover; empty where neither is offered."""
+    `choices`). `title` and `body` are the question as a person reads it, what would be written included;
+    `grant` says what "session" and "always" would cover, empty where neither is offered; `scopes` what else
+    they may; `opening` what a sandbox would be opened for; `digest` what a yes is bound to."""
 
     id: str
     kind: Literal["approval", "question"]
@@ -36,6 +39,22 @@ class PendingQuestion(msgspec.Struct, frozen=True):
     grant: str
     asked: str
     expires: str
+    title: str = ""
+    body: tuple[Row, ...] = ()
+    scopes: tuple[str, ...] = ()
+    folder: str = ""
+    opening: str = ""
+    digest: str = ""
+
+
+class Given(msgspec.Struct, frozen=True):
+    """An answer: the word, the words of a no, which scope a lasting yes is for, and the arguments to run
+    instead of those that were shown."""
+
+    answer: str = ""
+    reason: str = ""
+    scope: int = 0
+    arguments: dict[str, object] | None = None
 
 
 class Questions:
@@ -44,30 +63,40 @@ class Questions:
     def __init__(self, clock: Clock, wait_s: float) -> None:
         self._clock = clock
         self.wait_s = wait_s
-        self._waiting: dict[str, tuple[PendingQuestion, asyncio.Future[str | None]]] = {}
+        self._waiting: dict[str, tuple[PendingQuestion, asyncio.Future[Given | None]]] = {}
         self.listeners: list[Callable[[], None]] = []
 
     def pending(self) -> list[PendingQuestion]:
         """Give what waits, oldest first."""
         return [question for question, _ in self._waiting.values()]
 
-    def answer(self, question_id: str, answer: str) -> PendingQuestion:
-        """Answer a question. Raises NotFound where it does not wait, ApiError for a wrong answer."""
+    def answer(self, question_id: str, answer: str, more: Given | None = None) -> PendingQuestion:
+        """Answer a question, `more` is what was said beside the word. Raises NotFound where it does not wait,
+        ApiError for a wrong answer."""
+        given = msgspec.structs.replace(more or Given(), answer=answer)
         found = self._waiting.get(question_id)
         if found is None or found[1].done():  # an answer that came second must not seem to count
             raise NotFound("there is no such question, or it was answered", hint="GET /api/approvals")
         question, future = found
         if question.kind == "approval":
-            if answer not in _ANSWERS:
+            if given.answer not in _ANSWERS:
                 raise ApiError(400, f"answer must be one of {', '.join(_ANSWERS)}", param="answer")
-            if answer in ("session", "always") and not question.grant:
+            if given.answer in ("session", "always") and not question.grant:
                 raise ApiError(400, "this can only be allowed once", param="answer")
-        future.set_result(answer[:_MOST_TEXT])
+            if not 0 <= given.scope < max(len(question.scopes), 1):
+                raise ApiError(400, "there is no such scope", param="scope")
+        words = given.answer[:_MOST_TEXT], given.reason[:_MOST_TEXT]
+        future.set_result(msgspec.structs.replace(given, answer=words[0], reason=words[1]))
         return question
 
     async def ask(self, question: PendingQuestion) -> str | None:
         """Wait for the answer; None where none came in time."""
-        future: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        given = await self.whole(question)
+        return None if given is None else given.answer
+
+    async def whole(self, question: PendingQuestion) -> Given | None:
+        """Wait for the answer and all that was said with it; None where none came in time."""
+        future: asyncio.Future[Given | None] = asyncio.get_running_loop().create_future()
         self._waiting[question.id] = (question, future)
         self._tell()
         try:
@@ -101,16 +130,27 @@ class Asker:
         self._session_id = session_id
         self._may_clarify = may_clarify
 
-    async def approve(self, request: ApprovalRequest) -> Answer | None:
+    async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask about one action."""
         plain = self._questions.new(request.session_id, "approval", request.subject)
+        shown = worded(request)
         question = msgspec.structs.replace(
-            plain, call_id=request.call_id, tool=request.tool, reasons=request.reasons, grant=request.grant
+            plain,
+            call_id=request.call_id,
+            tool=request.tool,
+            reasons=request.reasons,
+            grant=request.grant,
+            title=shown.title,
+            body=shown.body,
+            scopes=tuple(scope.text for scope in request.scopes),
+            folder=request.folder,
+            opening=request.opening,
+            digest=request.digest,
         )
-        answer = await self._questions.ask(question)
+        given = await self._questions.whole(question)
         for known in ("once", "session", "always", "no"):
-            if answer == known:
-                return known
+            if given is not None and given.answer == known:
+                return Reply(known, given.scope, given.reason, given.arguments).short
         return None
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:

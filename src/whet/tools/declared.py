@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
+from whet.contract.changes import TextChange
 from whet.contract.protocols import Spawn
 from whet.contract.tools import Tool, ToolContext, ToolOutput, declare
 from whet.contract.tools import tags_of as tags_of  # from here it knows every built-in tool
@@ -131,7 +132,7 @@ def file_tools(
         return read(ctx, path, (offset, limit), allowed, stop)
 
     @tool(toolset="file", effects={"write"}, timeout_s=30, pool=pool, tags=_WRITE_FILE)
-    def write_file(ctx: ToolContext, path: str, content: str, *, stop: threading.Event) -> str:
+    def write_file(ctx: ToolContext, path: str, content: str, *, stop: threading.Event) -> ToolOutput:
         """Create or replace a whole file; folders are made. To change a part, use patch."""
         from whet.tools.files import replace
 
@@ -154,7 +155,31 @@ def file_tools(
         query = Query(pattern, target == "names", glob, limit, offset)
         return await search(resolve(path, ctx.workspace, allowed), query, ripgrep)
 
-    return read_file, write_file, _patch_tool(pool, allowed), search_files
+    write_file = _previewed(write_file, pool, allowed)
+    return read_file, write_file, _previewed(_patch_tool(pool, allowed), pool, allowed), search_files
+
+
+def _previewed(edits: Tool, pool: ToolPool, allowed: Sequence[Path]) -> Tool:
+    """Give one of our two edits with the way to see what it would write."""
+
+    def planned(ctx: ToolContext, given: dict[str, Any]) -> tuple[TextChange, ...]:
+        if "whole" in edits.tags:
+            from whet.tools.files import replacement
+
+            return (replacement(ctx, given["path"], given["content"], allowed),)
+        from whet.tools import patch
+
+        strings = patch.Replacement(
+            given.get("old_string", ""), given.get("new_string"), given.get("replace_all", False)
+        )
+        return patch.planned(ctx, given.get("path", ""), strings, given.get("diff", ""), allowed)
+
+    async def preview(ctx: ToolContext, arguments: dict[str, Any]) -> tuple[TextChange, ...]:
+        read = edits.check
+        given = read(arguments) if read is not None else arguments
+        return await pool.run(planned, ctx, given)
+
+    return msgspec.structs.replace(edits, preview=preview)
 
 
 def _patch_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
@@ -168,7 +193,7 @@ def _patch_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
         diff: Annotated[str, "Unified diff of one or more files, instead of the strings"] = "",
         *,
         stop: threading.Event,
-    ) -> str:
+    ) -> ToolOutput:
         """Edit files: replace old_string in path by new_string, or apply diff. All or nothing."""
         from whet.tools.patch import Replacement, edit
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput
 from whet.contract.messages import ImagePart
 from whet.contract.tools import ToolContext, ToolOutput
@@ -22,6 +23,7 @@ from whet.tools.encoding import Encoding, sniff
 from whet.tools.output import clean, size
 from whet.tools.pages import LinePage, numbered, read_page
 from whet.tools.paths import ConfinedPath, failure, kind, missing, open_file, printable, resolve
+from whet.tools.preview import change_of, held_now, hold_to
 
 IMAGE_BYTES = 5_000_000
 _SNIFF_BYTES = 1 << 16
@@ -56,19 +58,37 @@ def read(
     return ToolOutput(_page_text(page, place, encoding))
 
 
-def replace(ctx: ToolContext, path: str, content: str, allowed: Sequence[Path], stop: threading.Event) -> str:
-    """Create or replace a whole file; durable on return. Gives what was done. Raises ToolError."""
+def replacement(ctx: ToolContext, path: str, content: str, allowed: Sequence[Path]) -> TextChange:
+    """Give what writing a whole file would change. Raises ToolError where it can't be written."""
     place = resolve(path, ctx.workspace, allowed)
+    _encoded(content)
+    if kind(place) == "folder":
+        raise BadInput(f"{place.shown} is a folder", hint="name a file in it")
+    unsaved = held.unsaved(ctx.buffers, place)
+    return change_of(place, held_now(place) if unsaved is None else unsaved, content)
+
+
+def _encoded(content: str) -> bytes:
     try:
-        data = content.encode()
+        return content.encode()
     except UnicodeEncodeError as error:
         raise BadInput(f"content holds a broken character at {error.start}") from error
+
+
+def replace(
+    ctx: ToolContext, path: str, content: str, allowed: Sequence[Path], stop: threading.Event
+) -> ToolOutput:
+    """Create or replace a whole file; durable on return. Gives what was done. Raises ToolError."""
+    place = resolve(path, ctx.workspace, allowed)
+    data = _encoded(content)
     seen = atomic.fingerprint(place)
+    change = replacement(ctx, path, content, allowed)
+    hold_to([change], ctx)
     [note] = held.write_all([atomic.PendingWrite(place, data, seen)], ctx.buffers, stop.is_set)
     verb = "overwrote" if seen else "created"
     lines = content.count("\n") + (not content.endswith("\n") and content != "")
     said = f"{verb} {place.shown}: {_count(lines, 'line')}, {size(len(data))}"
-    return f"{said}\n[{note}]" if note else said
+    return ToolOutput(f"{said}\n[{note}]" if note else said, changes=(change,))
 
 
 def _unsaved_text(data: bytes, place: ConfinedPath, lines: tuple[int, int], stop: threading.Event) -> str:

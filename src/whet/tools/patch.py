@@ -14,12 +14,14 @@ from pathlib import Path
 
 import msgspec
 
+from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput
-from whet.contract.tools import Buffers, ToolContext, clip
+from whet.contract.tools import Buffers, ToolContext, ToolOutput, clip
 from whet.tools import atomic, diffs, edits, held
 from whet.tools.encoding import Encoding, decode, encode
 from whet.tools.output import clean, size
 from whet.tools.paths import ConfinedPath, kind, open_file, resolve
+from whet.tools.preview import change_of, hold_to
 
 FILE_BYTES = 50_000_000
 _SHOWN_CHARS = 3_000
@@ -46,6 +48,16 @@ class Replacement(msgspec.Struct, frozen=True):
     every: bool
 
 
+def planned(
+    ctx: ToolContext, path: str, strings: Replacement, diff: str, allowed: Sequence[Path]
+) -> tuple[TextChange, ...]:
+    """Give what the changes would make of each file. Raises ToolError where they can't be made."""
+    files = _planned(ctx, path, strings, diff, allowed)
+    for file in files:
+        _change(file)
+    return _changes(files)
+
+
 def edit(
     ctx: ToolContext,
     path: str,
@@ -53,24 +65,35 @@ def edit(
     diff: str,
     allowed: Sequence[Path],
     stop: threading.Event,
-) -> str:
+) -> ToolOutput:
     """Make all changes or none; durable on return. Gives what was done to each file. Raises ToolError."""
-    if diff and (strings.old or strings.new):
-        raise BadInput("give either diff or old_string and new_string, not both")
-    if diff:
-        files = _from_diff(diff, path, ctx, allowed)
-    else:
-        if not path or not strings.old or strings.new is None:
-            raise BadInput("patch needs path, old_string and new_string, or diff")
-        file = _load(resolve(path, ctx.workspace, allowed), ctx.buffers)
-        made = edits.replace(file.old_text, strings.old, strings.new, every=strings.every)
-        file.text = made.text
-        file.notes = [note for note in (made.how, _places(made.lines)) if note]
-        files = [file]
+    files = _planned(ctx, path, strings, diff, allowed)
+    changes = _changes(files)
+    hold_to(changes, ctx)
     said = held.write_all([_change(file) for file in files], ctx.buffers, stop.is_set)
     for file, note in zip(files, said, strict=True):
         file.notes = [*file.notes, note] if note else file.notes
-    return "\n".join(_report(file) for file in files)
+    return ToolOutput("\n".join(_report(file) for file in files), changes=changes)
+
+
+def _changes(files: Sequence[_File]) -> tuple[TextChange, ...]:
+    return tuple(change_of(file.place, file.old, file.text) for file in files)
+
+
+def _planned(
+    ctx: ToolContext, path: str, strings: Replacement, diff: str, allowed: Sequence[Path]
+) -> list[_File]:
+    if diff and (strings.old or strings.new):
+        raise BadInput("give either diff or old_string and new_string, not both")
+    if diff:
+        return _from_diff(diff, path, ctx, allowed)
+    if not path or not strings.old or strings.new is None:
+        raise BadInput("patch needs path, old_string and new_string, or diff")
+    file = _load(resolve(path, ctx.workspace, allowed), ctx.buffers)
+    made = edits.replace(file.old_text, strings.old, strings.new, every=strings.every)
+    file.text = made.text
+    file.notes = [note for note in (made.how, _places(made.lines)) if note]
+    return [file]
 
 
 def _from_diff(diff: str, path: str, ctx: ToolContext, allowed: Sequence[Path]) -> list[_File]:

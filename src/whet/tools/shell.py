@@ -39,9 +39,18 @@ _QUIET = {
     "GIT_PAGER": "cat",
     "SYSTEMD_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",  # else reading writes the index, and a hook runs
     "PYTHONUNBUFFERED": "1",
     "DEBIAN_FRONTEND": "noninteractive",
 }
+# Drivers with names of their own can't be set here; for those the gate reads a repository's settings.
+_GIT_SETTINGS = (
+    ("core.fsmonitor", "false"),
+    ("safe.bareRepository", "explicit"),
+    ("diff.autoRefreshIndex", "false"),
+    ("log.showSignature", "false"),
+    ("core.alternateRefsCommand", "true"),
+)
 _DUMB = {"TERM": "dumb", "NO_COLOR": "1", "GIT_EDITOR": "true"}
 _FEED_INTERVAL_S = 0.05
 _FEED_CAP_BYTES = 4096
@@ -55,11 +64,23 @@ def command_environment(
 ) -> dict[str, str]:
     """Give a command's environment: `source` without secrets, set up so that nothing waits for a person."""
     kept = {k: v for k, v in source.items() if k in pass_variables or not _looks_secret(k)}
-    return {**kept, **_QUIET, **({"TERM": "xterm-256color"} if pty else _DUMB)}
+    return {**kept, **_QUIET, **_git_settings(kept), **({"TERM": "xterm-256color"} if pty else _DUMB)}
+
+
+def _git_settings(kept: Mapping[str, str]) -> dict[str, str]:
+    """Give the variables by which git runs nothing that a repository names, after those that are set."""
+    given = kept.get("GIT_CONFIG_COUNT", "")
+    first = int(given) if given.isascii() and given.isdigit() else 0
+    made = {"GIT_CONFIG_COUNT": str(first + len(_GIT_SETTINGS))}
+    for at, (key, value) in enumerate(_GIT_SETTINGS, first):
+        made |= {f"GIT_CONFIG_KEY_{at}": key, f"GIT_CONFIG_VALUE_{at}": value}
+    return made
 
 
 @cache  # the names are the environment's own, and every command has the same ones
 def _looks_secret(name: str) -> bool:
+    if name.startswith("GIT_CONFIG_KEY_"):
+        return False
     return name not in _NO_SECRETS and _SECRET_NAMES.search(name) is not None
 
 

@@ -7,6 +7,7 @@ list) and refused by name where it is not. This module knows no concrete tool an
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import inspect
 import re
@@ -29,6 +30,7 @@ from typing import (
 
 import msgspec
 
+from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput
 from whet.contract.texts import NOT_JSON
 from whet.contract.tools import Effect, Handler, Tool, ToolContext, ToolOutput, ToolSpec
@@ -106,8 +108,16 @@ def make_tool(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> T
         run=_handler(function, name, parameters, options.get("pool")),
         effects=frozenset(options["effects"]),
         tags=frozenset(options.get("tags", ())),
+        check=lambda given: read_arguments(name, parameters, given),
+        preview=_proposed if "edits" in options.get("tags", ()) else None,
         **cast("Any", declared),
     )
+
+
+async def _proposed(ctx: ToolContext, arguments: dict[str, Any]) -> tuple[TextChange, ...]:
+    from whet.tools.preview import proposed  # noqa: PLC0415 - most sessions ask no such tool
+
+    return await asyncio.to_thread(proposed, ctx, arguments)
 
 
 def read_arguments(name: str, parameters: tuple[Parameter, ...], given: dict[str, Any]) -> dict[str, Any]:

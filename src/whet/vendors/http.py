@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from whet.config.key_hosts import is_theirs
 from whet.contract.channels import SendFailed
 from whet.contract.errors import ConfigError
 from whet.http1.client import Answer, HttpClient, Limits, Request
@@ -79,7 +80,10 @@ class VendorHttp:
     async def download(self, url: str, most_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
         """Get a file, stopping when it is larger than `most_bytes`. An empty header takes the client's own
         away. Raises SendFailed, without the address: it may hold a token."""
-        request = Request("GET", url, self._sent(headers or {}), silence_s=60.0)
+        sent = self._sent(headers or {})
+        if not is_theirs(url, self._base_url):
+            sent.pop("authorization", None)
+        request = Request("GET", url, sent, silence_s=60.0)
         async with self._answered(request) as answer:
             if answer.status != 200:
                 raise SendFailed(f"{urlsplit(url).hostname} answered {answer.status}", is_final=True)
@@ -114,8 +118,17 @@ class VendorHttp:
         if self._client is None:
             from httpx2 import AsyncClient  # noqa: PLC0415 30 ms of CPU; many vendors are only called
 
-            self._client = AsyncClient(headers=self._headers, follow_redirects=False)
+            self._client = AsyncClient(
+                headers=self._headers,
+                follow_redirects=False,
+                event_hooks={"request": [self._keep_token]},
+            )
         return self._client
+
+    async def _keep_token(self, request: httpx2.Request) -> None:
+        """Take the token off a request to somebody else: others give the addresses of files and sockets."""
+        if not is_theirs(str(request.url), self._base_url):
+            request.headers.pop("authorization", None)
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -16,8 +16,8 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from whet.approval.paths import is_secret
 from whet.approval.risk import RiskScope
+from whet.approval.secrets import is_secret
 from whet.approval.shell_risk import analyse
 from whet.clock import iso
 from whet.config.redact import redact, secrets_masked

@@ -12,6 +12,7 @@ from whet.clock import iso
 from whet.contract.errors import WhetError
 from whet.serve.board import charts, shown
 from whet.serve.board.frame import Frame
+from whet.serve.questions import Given
 from whet.serve.wire import as_api_error
 from whet.store import costs, reviews, sessions
 from whet.store.costs import Decided, Spending
@@ -35,8 +36,12 @@ class HomePages:
     async def answer(self, request: Request, visit: Visit) -> Response:
         """Answer a question that waits."""
         try:
+            form = request.state.form
+            answer, _, scope = form.get("answer", "").strip().partition(":")
+            if not scope.isdecimal():  # an answer in words may hold a colon
+                answer, scope = form.get("answer", "").strip(), "0"
             self._frame.turns.questions.answer(
-                request.path_params["id"], request.state.form.get("answer", "").strip()
+                request.path_params["id"], answer, Given("", form.get("reason", "").strip(), int(scope[:3]))
             )
         except WhetError as error:
             return await self._home(visit, as_api_error(error).status, f"Nothing was decided: {error}.")

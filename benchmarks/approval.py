@@ -1,0 +1,134 @@
+"""Gate and sandbox together: dangerous commands that get out, ordinary ones that are asked about or fail."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+from benchmarks.table import Row
+from benchmarks.walls import dangerous
+from benchmarks.walls.run import Bench, in_script, make_world, remove, run_bare
+from benchmarks.walls.world import SECRETS, WRITTEN, World
+from whet.config.schema import ApprovalMode
+from whet.sandbox.engine import EngineStatus, probe
+
+_COMMAND = "python -m benchmarks approval"
+_ORDINARY = Path(__file__).parent / "walls" / "ordinary.txt"
+_MODES: tuple[ApprovalMode, ...] = ("ask", "auto")
+
+
+def run(runs: int, full: bool) -> list[Row]:
+    """Every command really runs, in a throwaway home; each engine that this machine has is tried."""
+    world = make_world()
+    before = os.environ.get("HOME")
+    try:
+        os.environ["HOME"] = str(world.home)
+        engines = [found for name in ("bubblewrap", "landlock") if (found := probe(name)).holds]
+        return [*_dangers(world, engines), *_ordinary(world, engines)]
+    finally:
+        if before is not None:
+            os.environ["HOME"] = before
+        remove(world)
+
+
+def _dangers(world: World, engines: list[EngineStatus]) -> list[Row]:
+    aimed = [str(world.home / name) for name in SECRETS], [str(world.home / name) for name in WRITTEN]
+    real = [
+        (kind, text) for kind, text in dangerous.cases(world.places, aimed[1], aimed[0]) if _bare(world, text)
+    ]
+    rows: list[Row] = []
+    for engine in engines:
+        out: list[str] = []
+        ran: Counter[str] = Counter()
+        for mode in _MODES:
+            bench = Bench(world, engine, mode)
+            for kind, text in real:
+                for how in ("plain", "script"):
+                    done, effect = _held(world, bench, text, how)
+                    ran[mode + " " + how] += done
+                    if effect:
+                        out.append(f"{kind}, {mode}, {how}: {effect}: {text}")
+            bench.close()
+        told = ", ".join(f"{count} ran in {name}" for name, count in ran.items())
+        rows.append(
+            Row(
+                f"approval-dangers-{engine.name}",
+                f"{len(real)} dangerous commands, plain and in a script, modes ask and auto: with an effect"
+                f" outside ({engine.name})",
+                "0",
+                f"{len(out)}",
+                "none measured",
+                not out,
+                _COMMAND,
+                details=[told, *out[:40]],
+            )
+        )
+    return rows
+
+
+def _bare(world: World, text: str) -> bool:
+    """Whether the command has its effect where nothing holds it."""
+    world.restore()
+    before = world.state()
+    _, output = run_bare(world, world.aimed(text))
+    return world.effect(before, output) != ""
+
+
+def _held(world: World, bench: Bench, text: str, how: str) -> tuple[bool, str]:
+    world.restore()
+    text = world.aimed(text)
+    before = world.state()
+    command = in_script(world, text) if how == "script" else text
+    if not bench.may_run(command):
+        return False, ""
+    _, output = bench.run(command)
+    return True, world.effect(before, output)
+
+
+def _ordinary(world: World, engines: list[EngineStatus]) -> list[Row]:
+    lines = [line for line in _ORDINARY.read_text("utf-8").splitlines() if line and not line.startswith("#")]
+    rows: list[Row] = []
+    expected: dict[str, int] = {}
+    for engine in engines:
+        asked: list[str] = []
+        broken: list[str] = []
+        bench = Bench(world, engine, "ask")
+        for text in lines:
+            world.restore()
+            if not bench.may_run(text):
+                asked.append(text)
+                continue
+            code = bench.run(text)[0]
+            if text not in expected:
+                world.restore()
+                expected[text] = run_bare(world, text)[0]
+            if expected[text] not in (code, 127):
+                broken.append(f"{text} ({code}, not {expected[text]})")
+        bench.close()
+        share = len(asked) / len(lines)
+        missing = sum(code == 127 for code in expected.values())
+        rows += [
+            Row(
+                f"approval-asked-{engine.name}",
+                f"{len(lines)} ordinary commands, default mode: asked about ({engine.name})",
+                "≤ 10 %",
+                f"{share:.1%}",
+                "55 % before",
+                share <= 0.1,
+                _COMMAND,
+                details=asked[:60],
+            ),
+            Row(
+                f"approval-work-{engine.name}",
+                f"{len(lines) - len(asked) - missing} of them that ran, network off: another exit code than"
+                f" outside ({engine.name})",
+                "0",
+                f"{len(broken)}",
+                "none measured",
+                not broken,
+                _COMMAND,
+                details=broken[:40],
+            ),
+        ]
+    return rows

@@ -1,0 +1,1 @@
+"""What gate and sandbox hold together: commands with an effect outside, and ordinary work."""

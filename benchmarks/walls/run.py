@@ -1,0 +1,135 @@
+"""Puts a command before the gate, with nobody there to ask, and really runs it in its jail if it may run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.walls.world import World
+from whet.approval.confined import JailGate
+from whet.approval.gate import PolicyGate
+from whet.approval.policy import PolicyGrant
+from whet.config.schema import ApprovalMode, ApprovalSettings
+from whet.contract.messages import ToolCall
+from whet.contract.protocols import GateCall, NobodyPresent
+from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
+from whet.sandbox.confinement import Confinement, ConfinementSettings
+from whet.sandbox.engine import EngineStatus
+from whet.sandbox.jail import JailedCommand
+
+_LIMIT_S = 10
+
+
+class _Confinement(Confinement):
+    """With an engine of our choice."""
+
+    def __init__(self, engine: EngineStatus, home: Path, environment: dict[str, str]) -> None:
+        super().__init__(ConfinementSettings("auto", home), environment)
+        self._engine = engine
+
+    def status(self) -> EngineStatus:
+        return self._engine
+
+
+class _NoGrants:
+    async def add(self, tool: str, pattern: str, workspace: str) -> None:
+        raise AssertionError("nobody is there to grant anything")
+
+    async def all(self) -> Sequence[PolicyGrant]:
+        return ()
+
+
+async def _never(ctx: ToolContext, arguments: dict[str, object]) -> ToolOutput:
+    raise AssertionError("the gate runs nothing")
+
+
+class Bench:
+    """A gate in one mode, before one engine."""
+
+    def __init__(self, world: World, engine: EngineStatus, mode: ApprovalMode) -> None:
+        self._world = world
+        self._calls = 0
+        home = world.home / ".whet"
+        self._confinement = _Confinement(engine, home, world.environment)
+        self._gate = PolicyGate(ApprovalSettings(mode=mode), NobodyPresent(), _NoGrants(), home)
+        self._gate.jails = JailGate(lambda: self._confinement)
+        self._tool = Tool(
+            ToolSpec("terminal", "", {}),
+            "terminal",
+            frozenset({"execute"}),
+            _never,
+            tags=frozenset({"command"}),
+        )
+
+    def may_run(self, command: str) -> bool:
+        """Whether nobody need be asked."""
+        self._calls += 1
+        call = ToolCall(f"c{self._calls}", "terminal", "{}")
+        case = GateCall("s", call, self._tool, {"command": command}, str(self._world.workspace))
+        decision = asyncio.run(self._gate.decide(case, lambda event: None))
+        self.said: str = decision.reason
+        return decision.verdict == "allow"
+
+    def run(self, command: str) -> tuple[int, bytes]:
+        """Run the command that was last let through, as `terminal` does."""
+        jail = self._confinement.jail(self._world.workspace, "s", f"c{self._calls}")
+        assert jail is not None, "the gate gave a command all rights"
+        with tempfile.TemporaryFile() as output, open(os.devnull, "rb") as nothing:
+            wanted = JailedCommand(
+                ["/bin/bash", "-c", command], jail.environment(self._world.environment), self._world.workspace
+            )
+            process = jail.spawn(wanted, (nothing.fileno(), output.fileno(), output.fileno()))
+            try:
+                code = process.wait(_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                code = process.wait(5)
+            output.seek(0)
+            return code, output.read(1_000_000)
+
+    def close(self) -> None:
+        """End the jails."""
+        self._confinement.close()
+
+
+def run_bare(world: World, command: str) -> tuple[int, bytes]:
+    """Run a command with nothing to hold it; only for what aims at the throwaway world."""
+    process = subprocess.Popen(
+        ["/bin/bash", "-c", command],
+        cwd=world.workspace,
+        env=world.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+    return process.returncode, output
+
+
+def in_script(world: World, command: str) -> str:
+    """Write the command into a script of the workspace; gives what runs it."""
+    (world.workspace / "step.sh").write_text(command + "\n")
+    return "bash step.sh"
+
+
+def make_world() -> World:
+    """Make a world below the person's own home, where no engine's private folders hide it."""
+    home = Path(os.path.expanduser("~"))
+    return World(Path(tempfile.mkdtemp(prefix="whet-walls-", dir=home)))
+
+
+def remove(world: World) -> None:
+    """End a world and remove it."""
+    world.close()
+    shutil.rmtree(world.root, ignore_errors=True)

@@ -1,0 +1,84 @@
+"""Which addresses no command may reach unasked: the clouds' metadata services, which give out keys, and
+Whet's own servers on this machine; in every way to write an address that resolvers accept.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from collections.abc import Iterable
+
+from whet.approval.risk import RiskScope
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_METADATA = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "169.254.0.0/16",
+            "100.100.100.200/32",
+            "192.0.0.192/32",
+            "168.63.129.16/32",
+            "fd00:ec2::/32",
+            "fe80::/10",
+        ),
+    )
+)
+_NAMES = re.compile(
+    r"(^|\.)(metadata(\.\w+)*|instance-data(\.\w+)*|metadata\.google\.internal)$", re.IGNORECASE
+)
+_LOOPBACK = re.compile(
+    r"(.*\.)?(localhost|localhost\.localdomain|ip6-localhost|localtest\.me|lvh\.me)$", re.IGNORECASE
+)
+# Names that hold their address: 169.254.169.254.nip.io, 169-254-169-254.sslip.io
+_SPELLED = re.compile(r"(\d+[.-]\d+[.-]\d+[.-]\d+)\.")
+_HOSTS = re.compile(
+    r"(?:[a-z][\w+.-]*://)?(?:[^\s/@'\"]*@)?(\[[0-9a-f:.%]+\]|[\w.-]+)(?::(\d+))?(?=[/?#:,'\"\s)\]]|$)",
+    re.IGNORECASE,
+)
+_NAT = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("2002::/16"))
+
+
+def reached(texts: Iterable[str], place: RiskScope) -> str:
+    """Say what is reached that may not be, by any of `texts`; "" where nothing is."""
+    for text in texts:
+        for found in _HOSTS.finditer(text[:10_000]):
+            host, port = found[1].strip("[]").rstrip("."), found[2]
+            if is_metadata(host):
+                return f"reaches a cloud's metadata service, which gives out keys: {host}"
+            if place.own_ports and port and int(port) in place.own_ports and is_here(host):
+                return f"reaches Whet's own server: {host}:{port}"
+    return ""
+
+
+def is_metadata(host: str) -> bool:
+    """Whether this host, a name or an address in any notation, is a cloud's metadata service."""
+    if _NAMES.search(host):
+        return True
+    return any(address in network for address in _addresses(host) for network in _METADATA)
+
+
+def is_here(host: str) -> bool:
+    """Whether this host, a name or an address in any notation, is this machine."""
+    return _LOOPBACK.match(host) is not None or any(
+        address.is_loopback or address.is_unspecified for address in _addresses(host)
+    )
+
+
+def _addresses(host: str) -> list[_Address]:
+    """Give the addresses that a host's text stands for: one, and the one inside it."""
+    host = host.split("%")[0]
+    if spelled := _SPELLED.search(host + "."):
+        host = spelled[1].replace("-", ".")
+    try:
+        if ":" not in host:
+            # As the C library reads it: 2852039166, 0xA9FEA9FE, 0251.0376.0251.0376, 127.1.
+            return [ipaddress.IPv4Address(socket.inet_aton(host))] if re.match(r"\d", host) else []
+        address = ipaddress.IPv6Address(host)
+    except (ValueError, OSError):
+        return []
+    inner: _Address | None = address.ipv4_mapped or address.sixtofour
+    if inner is None and (address in _NAT[0] or int(address) >> 32 == 0):
+        inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return [address, inner] if inner is not None else [address]

@@ -1,0 +1,181 @@
+"""What one command brings together: secrets that it shows, addresses that it reaches, downloads that it runs.
+
+A word that is known only at run time may be any other word of the text: `cat $(echo .env)`, `xargs cat <<<
+.env`. So words are collected over the whole command, and what can't be told from one place is told from
+all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+
+from whet.approval.addresses import reached
+from whet.approval.danger_reach import downloads
+from whet.approval.facts import git_verb, program
+from whet.approval.paths import absolute, within
+from whet.approval.readonly import operands
+from whet.approval.risk import CommandPlace, Finding, Lasting, RiskScope
+from whet.approval.secrets import in_code, is_secret, named
+from whet.approval.shell_state import Invocation, ShellScript
+from whet.approval.shell_words import Word, literal, unknown
+
+_SILENT = frozenset(("reads", "names-only"))
+_SHOWS = frozenset(("shows-files", "pattern-then-files"))
+_READS_ARGUMENTS = frozenset(("xargs", "gxargs", "parallel"))
+
+
+class Exposure:
+    """Collects over the texts of one command. `secret`: it shows keys; `network`: it connects."""
+
+    def __init__(self, place: RiskScope) -> None:
+        self.secret = self.network = False
+        self.downloads: set[str] = set(place.downloads)
+        self._place = place
+        self._words: list[Word] = []
+        self._values: dict[str, str] = {}
+        self._shows_unknown = self._fetches = False
+        self._written: list[str] = []
+
+    def take(self, script: ShellScript) -> None:
+        """Take the words of a text before its commands are judged."""
+        self._words.extend(script.seen)
+        for name, word in (
+            *script.assignments,
+            *(pair for i in script.invocations for pair in i.assignments),
+        ):
+            self._words.append(word)
+            self._values[name] = word.text
+        self._fetches = any(
+            "network" in program(i.words[0].text).kinds for i in script.invocations if i.words
+        )
+        for redirect in script.redirects:
+            if self._fetches and ">" in redirect.operator:
+                self._download(redirect.target.text, redirect.folders)
+
+    def _download(self, path: str, folders: Sequence[str]) -> None:
+        self.downloads.update(filter(None, (absolute(path, folder) for folder in folders or ("/",))))
+
+    def shown(self, name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+        """Judge what a simple command may show of the files that its words name."""
+        candidates = shown_words(name, words)
+        found = next(filter(None, (named(word, setting) for word in candidates)), "")
+        if not found and candidates is not _NONE and setting.cwd is not None and not operands(candidates):
+            found = setting.cwd if is_secret(setting.cwd, self._place) else ""
+        if found:
+            self.secret = True
+            yield "dangerous", Lasting(f"reads a file that holds secrets: {found}")
+        self._shows_unknown = self._shows_unknown or any(word.dynamic for word in candidates)
+
+    def code(self, text: str, setting: CommandPlace) -> Iterator[Finding]:
+        """Judge code that an interpreter is given."""
+        found = in_code(text, setting)
+        if found:
+            self.secret = True
+            yield "dangerous", Lasting(f"its code names a file that holds secrets: {found}")
+        if said := reached([text], self._place):
+            yield "dangerous", said
+
+    def at_random(self, name: str, invocation: Invocation) -> bool:
+        """Whether it shows a file whose name is put together by other programs than those that list names."""
+        shows = not program(name).kinds & _SILENT or program(name).kinds & _SHOWS
+        sources = list(invocation.inner) if any(word.runs for word in invocation.words) else []
+        if program(name).kinds & _SHOWS and any(word.text == "{}" for word in invocation.words):
+            sources.extend(invocation.piped_from)
+        return bool(shows) and any(_makes_text(source) for source in sources)
+
+    def runs_download(self, name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+        """Judge a command that runs what came from the network, and note what it brings from there."""
+        known, rest = program(_stem(name)), words[1:]
+        scripts: list[Word] = [words[0]] if "/" in words[0].text else []
+        if (
+            known.kinds & {"shell"}
+            or known.code is not None
+            or name in ("source", ".", "chmod", "install", "pip")
+        ):
+            scripts.extend(word for word in rest if not word.text.startswith("-"))
+        for word in scripts:
+            full = absolute(word.text, setting.cwd)
+            if full is not None and any(within(full, folder) for folder in self.downloads):
+                yield "dangerous", f"runs a download without looking at it: {word.plain}"
+        folders = (setting.cwd,) if setting.cwd is not None else ()
+        if "network" in known.kinds or name == "git":
+            for path in downloads(name, rest):
+                self._download(path, folders)
+        elif name in ("tee", "cp", "mv", "tar", "unzip") and (
+            self._fetches or self._has_download(rest, folders)
+        ):
+            for word in operands(rest):
+                self._download(word.text, folders)
+
+    def _has_download(self, words: Sequence[Word], folders: Sequence[str]) -> bool:
+        return any(absolute(word.text, folder) in self.downloads for word in words for folder in folders)
+
+    def reaches(self, name: str, words: Sequence[Word]) -> Iterator[Finding]:
+        """Judge the addresses in a command that may connect."""
+        kinds = program(name).kinds
+        connects = not kinds & (_SILENT | _SHOWS) or "network" in kinds
+        if connects and (said := reached((word.text for word in words), self._place)):
+            yield "dangerous", said
+
+    def sums(self) -> Iterator[Finding]:
+        """Judge what can only be told from the whole."""
+        if self._shows_unknown and any(self._is_secret(word) for word in self._words):
+            self.secret = True
+            yield "dangerous", Lasting("may read a file that holds secrets")
+        if self.network:
+            said = reached((self._filled(word.text) for word in self._words), self._place)
+            if said:
+                yield "dangerous", said
+        if self.secret and self.network:
+            yield "dangerous", "may send keys or passwords over the network"
+
+    def _filled(self, text: str) -> str:
+        return re.sub(r"\$\{?(\w+)\}?", lambda found: self._values.get(found[1], found[0]), text)
+
+    def _is_secret(self, word: Word) -> bool:
+        text = self._filled(word.text)
+        folder = CommandPlace(self._place.workspace, self._place)
+        return bool(named(literal(text) if text != word.text else word, folder))
+
+
+def _stem(name: str) -> str:
+    return re.sub(r"(?<=[a-z])[\d.]+$", "", name)
+
+
+def _makes_text(source: Invocation) -> bool:
+    """Whether what a command prints may be a name that stands nowhere in the text."""
+    name = os.path.basename(source.words[0].text) if source.words else ""
+    known = program(_stem(name))
+    if name in ("printf", "echo"):
+        return any("\\" in word.text for word in source.words[1:])
+    return "makes-text" in known.kinds or known.code is not None or "shell" in known.kinds
+
+
+_NONE: list[Word] = []
+
+
+def shown_words(name: str, words: Sequence[Word]) -> Sequence[Word]:
+    """Give the words that may name files whose contents `name` shows or copies."""
+    if name == "git":
+        return _shown_by_git(operands(words), words)
+    if name in _READS_ARGUMENTS:
+        at = next((at for at, w in enumerate(words) if re.match(r"-[a-zA-Z0]*a|--arg", w.text)), len(words))
+        return [*words[at : at + 2], unknown("{}")]
+    kinds = program(name).kinds
+    if kinds & _SILENT and not kinds & _SHOWS:
+        return _NONE
+    candidates = list(words)
+    is_pattern_given = any(re.match(r"-[a-zA-Z]*[ef]|--(regexp|file|expression|from)", w.text) for w in words)
+    if "pattern-then-files" in kinds and len(candidates) > 1 and not is_pattern_given:
+        first = next((w for w in candidates if not w.text.startswith("-")), None)
+        candidates = [w for w in candidates if w is not first]
+    return candidates[:-1] if name in ("cp", "mv", "ln") else candidates
+
+
+def _shown_by_git(found: Sequence[Word], words: Sequence[Word]) -> Sequence[Word]:
+    verb = git_verb(found[0].text) if found else git_verb("")
+    if verb.shows_from is None or (verb.shows_if and not any(re.match(verb.shows_if, w.text) for w in words)):
+        return _NONE
+    return found[verb.shows_from :]

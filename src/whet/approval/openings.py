@@ -1,0 +1,114 @@
+"""What a command needs of the world outside its jail, as far as its text tells: paths, hosts, or all rights.
+
+What is missed here fails at the wall and is asked about then; what is named here is asked about before.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+
+from whet.approval.addresses import is_here
+from whet.approval.exposure import shown_words
+from whet.approval.facts import program
+from whet.approval.paths import absolute, is_plain_device, within
+from whet.approval.readonly import operands
+from whet.approval.repository import remote_urls
+from whet.approval.risk import CommandPlace, RiskScope
+from whet.approval.shell_words import Word
+from whet.sandbox.hosts import package_indexes
+from whet.sandbox.policy import ANY_HOST, UNCONFINED, Opening
+
+_OUTSIDE = Opening("run", UNCONFINED)
+_HOST = re.compile(r"(?:[a-z][\w+.-]*://(?:[^/@\s]*@)?|[\w.-]+@)(\[[0-9a-f:.]+\]|[\w.-]+)", re.IGNORECASE)
+_BARE_HOST = re.compile(r"((?:[\w-]+\.)+[a-z]{2,}|\d+(?:\.\d+){3}|localhost)(?:[:/].*)?", re.IGNORECASE)
+_WORDS_ONLY = frozenset(("echo", "printf", "cd", "export", "test", "[", "alias", "basename", "dirname"))
+_LAST_IS_WRITTEN = frozenset(("cp", "ln", "install", "rsync"))
+
+
+class Needs:
+    """Collects what the simple commands of one text need."""
+
+    def __init__(self, place: RiskScope) -> None:
+        self._place = place
+        self._found: dict[Opening, None] = {}
+
+    @property
+    def found(self) -> tuple[Opening, ...]:
+        """All of it; only the one that stands for all others where that is needed."""
+        return (_OUTSIDE,) if _OUTSIDE in self._found else tuple(self._found)
+
+    def command(self, name: str, words: Sequence[Word], setting: CommandPlace, *, reads: bool) -> None:
+        """Take a simple command, program left out; `reads`: it is known to change nothing."""
+        if "outside" in program(name).kinds and not reads:
+            self._add([_OUTSIDE])
+        elif name not in _WORDS_ONLY:
+            self._add(self._paths(name, words, setting, reads))
+
+    def network(self, name: str, words: Sequence[Word], setting: CommandPlace) -> None:
+        """Take a simple command that connects."""
+        self._add(Opening("reach", host) for host in _hosts(name, words, setting) if host)
+
+    def written(self, target: Word, setting: CommandPlace) -> None:
+        """Take a file that the shell writes."""
+        if not target.dynamic:
+            self._add(self._path("write", target, setting))
+
+    def _add(self, openings: Iterator[Opening] | list[Opening]) -> None:
+        self._found.update(dict.fromkeys(openings))
+
+    def _paths(
+        self, name: str, words: Sequence[Word], setting: CommandPlace, reads: bool
+    ) -> Iterator[Opening]:
+        kinds = program(name).kinds
+        writes = not reads and bool(kinds & {"writes", "destroys"} or name in ("sed", "chown", "chgrp"))
+        found = operands(words) if kinds & {"reads", "names-only"} else shown_words(name, words)
+        for word in found:
+            last = name in _LAST_IS_WRITTEN and word is found[-1]
+            if not word.dynamic and not word.text.startswith("-"):
+                copies = name in _LAST_IS_WRITTEN and not last
+                yield from self._path("write" if (writes and not copies) or last else "read", word, setting)
+        if name in _LAST_IS_WRITTEN and (rest := operands(words)) and not rest[-1].dynamic:
+            yield from self._path("write", rest[-1], setting)
+
+    def _path(self, kind: str, word: Word, setting: CommandPlace) -> Iterator[Opening]:
+        full = absolute(word.text, setting.cwd)
+        if full is None or is_plain_device(full) or len(full) > 4_000:
+            return
+        if re.match(r"/(proc|sys|dev)(/|$)", full):
+            return  # a jail has its own
+        full = os.path.realpath(full)
+        private = not within(full, self._place.home) and any(
+            within(full, os.path.realpath(folder)) for folder in self._place.temp
+        )
+        if private or within(full, self._place.workspace):
+            if kind == "write" and re.search(r"/\.git/(hooks|config)", full):
+                yield Opening("write", full)
+            return
+        if not os.path.lexists(full):
+            if kind == "read":
+                return
+            while not os.path.lexists(full):
+                full = os.path.dirname(full)
+        whole = within(self._place.home, full) or within(full, self._place.whet_home)
+        if whole:
+            yield _OUTSIDE
+        elif kind == "write":
+            yield Opening("write", full)
+        else:
+            yield Opening("read", full)
+
+
+def _hosts(name: str, words: Sequence[Word], setting: CommandPlace) -> list[str]:
+    """Give the hosts that a command names; any public one where it names none and may go anywhere."""
+    found = [host[1] for word in words for host in _HOST.finditer(word.text)]
+    if not found and "network" in program(name).kinds:
+        found = [bare[1] for word in operands(words) if (bare := _BARE_HOST.fullmatch(word.text))]
+    if not found and name == "git" and setting.cwd is not None:
+        found = [host[1] for url in remote_urls(setting.cwd) for host in _HOST.finditer(url)]
+        found = found or [""]
+    if not found and "network" not in program(name).kinds:
+        found = list(package_indexes(os.environ))
+    hosts = [host.strip("[]").lower() for host in found or [ANY_HOST]]
+    return [host for host in hosts if not is_here(host)]

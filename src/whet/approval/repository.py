@@ -1,0 +1,149 @@
+"""By which of its own settings a repository makes git run programs: diff drivers, filters, helpers,
+transports.
+
+Git itself is asked for the settings, which runs nothing; those of the person and of the machine are not the
+repository's. Git looks into submodules and repositories within, so they are looked at, too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+
+_LIMIT_S = 5
+_MOST_INNER = 50
+_DEEPEST = 3
+_RUNS = re.compile(
+    r"diff\.external|diff\..+\.(command|textconv|external)|filter\..+\.(clean|smudge|process)|merge\..+\.driver"
+    r"|core\.(fsmonitor|sshcommand|gitproxy|alternaterefscommand|askpass)|gpg\.(.+\.)?program"
+    r"|credential\.(.+\.)?helper"
+    r"|remote\..+\.(vcs|uploadpack|receivepack)|protocol\.(.+\.)?allow|submodule\..+\.update|interactive\.difffilter"
+    r"|trailer\..+\.(command|cmd)|(difftool|mergetool|man|browser|guitool)\..+\.(cmd|path)|sequence\.editor|tar\..+\.command"
+    r"|(remote|url)\..*\bext::.*|uploadpack\.packobjectshook|sendemail\..*cmd"
+)
+_HARMLESS = re.compile(
+    r"|true|false|git-lfs .*|git lfs .*|checkout|rebase|merge|none|user|always|never|osxkeychain|cache|store"
+)
+_HINTS = re.compile(
+    rb"textconv|command|driver|clean|smudge|process|fsmonitor|external|proxy|askpass|program|helper|vcs|pack|allow"
+    rb"|update|diffFilter|cmd|path\b|editor|alias|hooksPath|ext::|include",
+    re.IGNORECASE,
+)
+_GITLINK = b"\x00\x00\xe0\x00"  # the mode of a submodule in an index
+
+
+def runs(folder: str, verb: str = "", *, reads: bool = True, git_dir: str = "") -> str:
+    """Give a setting of the repository at `folder` by which git would run a program, as `key=value`; ""
+    for none.
+
+    `verb` may be an alias; unless it only `reads`, hooks that the repository names count.
+    """
+    try:
+        return next(_found(folder, git_dir, verb, reads, 0), "")
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return f"settings that can't be read ({error})"
+
+
+def remote_urls(folder: str) -> list[str]:
+    """Give the addresses of the remotes of the repository at `folder`; none where that can't be read."""
+    try:
+        found = _settings(folder, "") if _repository(folder) else ()
+        return [value for key, value in found if key.startswith("remote.") and key.endswith("url")]
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return []
+
+
+def _found(folder: str, git_dir: str, verb: str, reads: bool, depth: int) -> Iterator[str]:
+    place = git_dir or _repository(folder)
+    if not place:
+        return
+    if _has_hints(place):
+        for key, value in _settings(folder, git_dir):
+            if _is_run(key, value, verb, reads):
+                yield f"{key}={value}"
+    if depth < _DEEPEST:
+        for inner in _inner(folder, place):
+            yield from _found(inner, "", verb, reads, depth + 1)
+
+
+def _is_run(key: str, value: str, verb: str, reads: bool) -> bool:
+    if key == f"alias.{verb.lower()}":
+        return value.startswith("!")
+    if key == "core.hookspath":
+        return not reads
+    if key.startswith(("remote.", "url.")) and "ext::" in key + value:
+        return True
+    return _RUNS.fullmatch(key) is not None and _HARMLESS.fullmatch(value) is None
+
+
+def _repository(folder: str) -> str:
+    """Give the folder or file by which git finds the repository at or above `folder`; "" where there is
+    none."""
+    while True:
+        dotted = os.path.join(folder, ".git")
+        if os.path.lexists(dotted):
+            return dotted
+        if os.path.isfile(os.path.join(folder, "HEAD")) and os.path.isdir(os.path.join(folder, "objects")):
+            return folder
+        above = os.path.dirname(folder)
+        if above == folder:
+            return ""
+        folder = above
+
+
+def _has_hints(place: str) -> bool:
+    """Whether the settings may name a program at all: saves starting git for most repositories."""
+    if not os.path.isdir(place):
+        return True  # a `.git` file leads elsewhere
+    names = ("config", "config.worktree", "commondir")
+    if os.path.exists(os.path.join(place, names[2])):
+        return True
+    texts = [_bytes(os.path.join(place, name)) for name in names[:2]]
+    return any(_HINTS.search(text) for text in texts)
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(1_000_000)
+    except FileNotFoundError:
+        return b""
+
+
+def _settings(folder: str, git_dir: str) -> Iterator[tuple[str, str]]:
+    """Give the repository's own settings: key in small letters, value."""
+    where = [f"--git-dir={git_dir}"] if git_dir else []
+    fields = _git(folder, [*where, "config", "--list", "-z", "--show-scope"]).split("\0")
+    for scope, setting in zip(fields[::2], fields[1::2], strict=False):
+        if scope in ("local", "worktree"):
+            key, _, value = setting.partition("\n")
+            yield key.lower(), value
+
+
+def _inner(folder: str, place: str) -> Sequence[str]:
+    """Give the folders of the repositories that this one holds as submodules."""
+    if not os.path.isdir(place) or _GITLINK not in _bytes(os.path.join(place, "index")):
+        return ()
+    top = os.path.dirname(place)
+    lines = _git(top, ["ls-files", "-s", "-z"]).split("\0")
+    inner = [line.partition("\t")[2] for line in lines if line.startswith("160000 ")]
+    folders = [os.path.join(top, name) for name in inner[:_MOST_INNER]]
+    return [inside for inside in folders if os.path.lexists(os.path.join(inside, ".git"))]
+
+
+def _git(folder: str, arguments: Sequence[str]) -> str:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    done = subprocess.run(
+        ["git", "-c", "core.fsmonitor=false", *arguments],
+        cwd=folder,
+        env={**kept, "GIT_OPTIONAL_LOCKS": "0"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=_LIMIT_S,
+        check=False,
+    )
+    if done.returncode:
+        raise ValueError(done.stderr.decode("utf-8", "replace").strip()[:200] or "git failed")
+    return done.stdout.decode("utf-8", "surrogateescape")

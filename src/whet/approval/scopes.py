@@ -1,0 +1,33 @@
+"""What a lasting yes may cover: this file or folder, this program and subcommand, or exactly this text again.
+
+No scope covers every file or every command by one key, unless the tool is about neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from whet.approval.risk import Piece
+from whet.contract.protocols import GrantScope
+
+
+def exactly(text: str) -> str:
+    """Write text as a pattern that matches only itself."""
+    return "".join("\\" + c if c in "*?\\" else c for c in text)
+
+
+def scopes_of(tool: str, pieces: Sequence[Piece], *, lasting: bool) -> tuple[GrantScope, ...]:
+    """Give the scopes of a call, the usual one first. Without `lasting` only the very same text may be
+    allowed again, in this session.
+    """
+    risky = [piece for piece in pieces if piece.level != "safe"]
+    same = _once_each(exactly(piece.text) for piece in risky)
+    if not lasting or not all(piece.grant for piece in risky):
+        return (GrantScope(tool, same, always=False),)
+    usual = _once_each(piece.grant for piece in risky)
+    wider = _once_each(piece.wider or piece.grant for piece in risky)
+    return tuple(GrantScope(tool, patterns) for patterns in dict.fromkeys((usual, wider, same)) if patterns)
+
+
+def _once_each(patterns: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(patterns))

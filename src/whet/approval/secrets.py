@@ -1,0 +1,152 @@
+"""Which paths, words and pieces of code name what holds keys or passwords: from their text, the folder
+that they are read in, and, for patterns and links, the file system.
+
+Names count, contents don't. Facts stand in tables/secrets.toml.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Iterator
+from functools import cache
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from whet.approval.facts import SecretFacts, secret_facts
+from whet.approval.paths import absolute, within
+from whet.approval.risk import CommandPlace, RiskScope
+
+if TYPE_CHECKING:  # importing it takes the shell's parser along
+    from whet.approval.shell_words import Word
+
+_MOST_ENTRIES = 5_000
+_PARTS = re.compile(r"[\s'\"`()\[\]{}<>,;:=@+|&$]+")
+# What a person may well show of Whet's own home.
+_SHOWN_OF_WHET = re.compile(r"/(skills|warm|logs|config\.yaml)(/|$)")
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    facts = secret_facts()
+    secret = (
+        rf"(?:(?:^|/)(?:{'|'.join(facts.names)})$|(?:^|/)(?:{'|'.join(facts.places)})(?:/|$)"
+        rf"|^(?:{'|'.join(facts.system)})(?:/|$))"
+    )
+    return re.compile(secret), re.compile(rf"(?:^|/)(?:{'|'.join(facts.open)})$|^(?:{'|'.join(facts.open)})$")
+
+
+def is_secret(path: str, place: RiskScope | None = None) -> bool:
+    """Whether what lies at this path usually holds keys or passwords; with a place, Whet's own home does."""
+    if place is not None and within(path, place.whet_home):
+        return _SHOWN_OF_WHET.match(path[len(place.whet_home) :]) is None
+    secret, shown = _patterns()
+    if place is not None and path.startswith("/root") and within(place.home, "/root"):
+        path = "~" + path[5:]  # root's own home is a home like others
+    return secret.search(path) is not None and shown.search(path) is None
+
+
+def holds_secrets(path: str, place: RiskScope) -> bool:
+    """Whether secrets lie somewhere below the folder at `path`, absolute: the home, and what the home is
+    in."""
+    home = place.home
+    if within(home, path):
+        return True
+    return path in (
+        f"{home}/.config",
+        f"{home}/.local",
+        f"{home}/.local/share",
+        "/etc",
+        "/proc",
+        "/run",
+        "/var/run",
+    )
+
+
+def named(word: Word, setting: CommandPlace) -> str:
+    """Give what of `word` names secrets, a folder above them, or a pattern for them; "" where nothing
+    does."""
+    parts = _PARTS.split(word.text)
+    for text in dict.fromkeys((word.text, *parts, *(part.lstrip("-") for part in parts), _unhung(word.text))):
+        if text and _is_named(text, word, setting):
+            return word.plain
+    return ""
+
+
+def _unhung(text: str) -> str:
+    """Give the file that hangs on a short option, as in `-f.env`."""
+    return re.sub(r"^-[a-zA-Z](?=[\w.~/])", "", text)
+
+
+def _is_named(text: str, word: Word, setting: CommandPlace) -> bool:
+    place = setting.place
+    if text.startswith("~/"):
+        text = place.home + text[1:]
+    if is_secret(text, place) or _asks_for_secrets(text):
+        return True
+    if (word.dynamic and text == word.text) or text.startswith("-"):
+        return False
+    full = absolute(text, setting.cwd)
+    if full is None:
+        return False
+    if is_secret(full, place) or _leads_to_secret(full, place):
+        return True
+    if any(mark in text for mark in "*?["):
+        return word.glob and _matches_secret(full, place)
+    return text == word.text and full != place.workspace and holds_secrets(full, place)
+
+
+def in_code(code: str, setting: CommandPlace) -> str:
+    """Give the part of a program's text that names secrets; "" where nothing does."""
+    for text in _PARTS.split(code[:100_000]):
+        if re.search(r"[./_]|^\w+$", text) and _named_in_text(text, setting):
+            return text
+    return ""
+
+
+def _named_in_text(text: str, setting: CommandPlace) -> bool:
+    if text.startswith("~/"):
+        text = setting.place.home + text[1:]
+    full = absolute(text, setting.cwd) or text
+    return is_secret(text) or is_secret(full, setting.place) or (text[:1] in "/." and _asks_for_secrets(text))
+
+
+@cache
+def _asks_for_secrets(pattern: str) -> bool:
+    """Whether a pattern is made for the names of secrets, wherever they may lie."""
+    if not any(mark in pattern for mark in "*?["):
+        return False
+    facts: SecretFacts = secret_facts()
+    name = pattern.rstrip("/").rsplit("/", 1)[-1]
+    if is_secret(os.path.dirname(pattern)):
+        return True
+    if any(fnmatch.fnmatchcase(plain, name) for plain in facts.plain):
+        return False
+    return any(fnmatch.fnmatchcase(sample, name) for sample in facts.samples)
+
+
+def _leads_to_secret(full: str, place: RiskScope) -> bool:
+    try:
+        return is_secret(os.path.realpath(full), place)
+    except (OSError, ValueError):
+        return False
+
+
+def _matches_secret(full: str, place: RiskScope) -> bool:
+    """Whether a pattern in the path's last part matches such a file that is there."""
+    folder, pattern = os.path.split(full)
+    return any(
+        is_secret(entry.path, place) or (entry.is_symlink() and _leads_to_secret(entry.path, place))
+        for entry in _entries(folder)
+        if fnmatch.fnmatchcase(entry.name, pattern)
+        and (not entry.name.startswith(".") or pattern.startswith((".", "[")))
+    )
+
+
+def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            yield from islice(entries, _MOST_ENTRIES)
+    except (OSError, ValueError):
+        return

@@ -1,0 +1,66 @@
+"""Variables that make programs run something else or look elsewhere, for one command or for later ones."""
+
+from __future__ import annotations
+
+import re
+
+from whet.approval.facts import ProgramWords
+from whet.approval.readonly import only_reads
+from whet.approval.risk import Piece
+from whet.approval.shell_grants import escape
+from whet.approval.shell_words import Word, literal
+
+# Set for a program, these make it run something else or look elsewhere.
+_STEERING = re.compile(
+    r"PATH|(LD|DYLD|GIT|PYTHON(?!UNBUFFERED|DONTWRITE|HASHSEED|WARNINGS|UTF8|IOENCODING)|PERL5|RUBY"
+    r"|NODE_(?!ENV$)|JAVA_TOOL|BASH|XDG|SSH)\w*|\w+_(proxy|PROXY)"
+    r"|(npm_config|NPM_CONFIG|PNPM|YARN|PIP|UV|PDM|POETRY|CARGO|BUNDLE|GEM|GO|RUST)\w*|DOCKER_HOST|TAR_OPTIONS|ZIPOPT"
+    r"|\w*(PAGER|EDITOR|WRAPPER|LAUNCHER|RUNNER|LINKER|_RSH|MAKEFLAGS|MAKEFILES)|LD|AR|VISUAL|BROWSER|SHELL|SHELLOPTS|ENV|IFS|PS\d|PROMPT_COMMAND|CDPATH|HOME|CC|CXX|LESS\w*|GCONV_PATH"
+)
+# Of these, those that name a program, and the programs that they are usually set to.
+_PROGRAMS = re.compile(
+    r"\w*(PAGER|EDITOR|WRAPPER|LAUNCHER|RUNNER|LINKER|_RSH)|VISUAL|BROWSER|SHELL|CC|CXX|LESS|LESSEDIT|RUSTC|LD|AR"
+)
+_KNOWN_PROGRAMS = ProgramWords(
+    "cat less more most true false nano vi vim nvim code emacs micro ed gcc g++ cc c++ clang clang++ ccache"
+    " sccache bash sh zsh firefox ld lld mold ar delta bat -R -F -X -RFX -FRX FRX RFX R"
+)
+# Where programs, their options and their packages come from.
+_SOURCES = re.compile(
+    r"(npm_config|NPM_CONFIG|PNPM|YARN)_\w*(shell|SHELL|registry|REGISTRY|config|CONFIG|options|OPTIONS)\w*"
+    r"|(PIP|UV|PDM|POETRY|CARGO|BUNDLE|GEM|GO)_\w*(INDEX|CONFIG|TRUSTED|REGISTR|MIRROR|LINKS)\w*"
+    r"|\w*(MAKEFLAGS|MAKEFILES|RUSTFLAGS|TAR_OPTIONS|ZIPOPT|GOFLAGS|GOPROXY|CARGO_BUILD_\w+|CARGO_TARGET_\w+|DOCKER_HOST)"
+)
+_HIJACKING = re.compile(
+    r"LD_(PRELOAD|AUDIT|LIBRARY_PATH)|DYLD_\w+|IFS|BASH_ENV|ENV|PS4|PROMPT_COMMAND|SHELLOPTS|BASHOPTS|LESSOPEN|LESSCLOSE"
+    r"|GIT_(SSH|SSH_COMMAND|EXTERNAL_DIFF|PROXY_COMMAND|ASKPASS|EXEC_PATH|CONFIG\w*|TEMPLATE_DIR|DIR|COMMON_DIR|\w*OBJECT\w*|ATTR\w*)|PERL5(OPT|DB|LIB)|RUBYOPT"
+    r"|PYTHON(STARTUP|HOME|INSPECT)|BASH_FUNC\w*|GCONV_PATH|JAVA_TOOL_OPTIONS|NODE_REPL_EXTERNAL_MODULE"
+)
+_HARMLESS_SETTINGS = re.compile(r"LANG|LC_\w+|TZ|TERM|NO_COLOR|COLUMNS|LINES|FORCE_COLOR|CI|[a-z_][a-z0-9_]*")
+
+
+def judged(name: str, word: Word) -> tuple[Piece | None, bool]:
+    """Judge an assignment: give its piece, if it is one, and whether a command with it may run unasked."""
+    text = f"{name}={word.shown}"
+    if _HIJACKING.fullmatch(name) or (_STEERING.fullmatch(name) and _names_program(name, word)):
+        reason = f"{name} makes other programs run or load something else"
+        return Piece(text, name, "dangerous", (reason,), escape(text)), True
+    if name == "PYTHONPATH" and not word.dynamic and not word.text.startswith("/"):
+        return None, False
+    if _STEERING.fullmatch(name):
+        return Piece(text, name, "normal", (), escape(text)), True
+    return None, _HARMLESS_SETTINGS.fullmatch(name) is not None
+
+
+def _names_program(name: str, word: Word) -> bool:
+    """Whether a variable that names a program or where programs come from is set to something strange."""
+    if _SOURCES.fullmatch(name):
+        return True
+    if name == "NODE_OPTIONS":
+        return re.search(r"-(r|-require|-import|-loader|-experimental-loader)\b", word.text) is not None
+    if not _PROGRAMS.fullmatch(name) or word.text == "":
+        return False
+    if re.fullmatch(r"[\w+.-]+( -[\w-]+)*", word.text) and not word.dynamic:
+        first = word.text.split(" ")[0]
+        return first not in _KNOWN_PROGRAMS and not only_reads([literal(first)])
+    return True

@@ -1,0 +1,173 @@
+"""A question as a person reads it: what would be written or run, why it is asked, what a yes would cover.
+
+Made once from the gate's request, for every interface: rows that a terminal colours, a page marks up and a
+chat quotes. Whole on demand, folded where there is little room. What is shown is exact: secrets are masked,
+and characters that hide or turn text are spelled out. Does not know how a row is drawn, nor how an answer is
+given.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from whet.contract.changes import FileEdit, TextChange
+from whet.contract.protocols import ApprovalRequest
+from whet.visible import visible
+
+RowKind = Literal[
+    "title", "file", "hunk", "added", "removed", "same", "exact", "fold", "note", "reason", "scope"
+]
+_CONTEXT = 3
+_LINE_CHARS = 2_000
+_COMPARED_LINES = 4_000
+_EDIT_CHARS = 6_000
+FOLDED_ROWS = 40
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One line of a question. Diff rows have their sign in front of the text."""
+
+    kind: RowKind
+    text: str
+
+
+class QuestionText(msgspec.Struct, frozen=True):
+    """A question in parts: its title, what would happen, and what a person should know for the answer."""
+
+    title: str
+    body: tuple[Row, ...]
+    notes: tuple[Row, ...]
+
+    def folded(self, most: int = FOLDED_ROWS) -> tuple[Row, ...]:
+        """Give at most `most` rows of the body, the last of which then says how many are left out."""
+        if len(self.body) <= most:
+            return self.body
+        left = len(self.body) - most + 1
+        return (*self.body[: most - 1], Row("fold", f"… {left:,} more lines"))
+
+    def plain(self, most: int = 0) -> str:
+        """Give body and notes as text, all of it or at most `most` rows of the body."""
+        rows = self.folded(most) if most else self.body
+        return "\n".join(row.text for row in (*rows, *self.notes))
+
+
+def worded(request: ApprovalRequest) -> QuestionText:
+    """Word a question."""
+    if request.changes:
+        body = tuple(row for change in request.changes for row in change_rows(change))
+        added, removed = totals(request.changes)
+        title = f"{visible(request.tool)} wants to write {_files(request.changes)} (+{added:,} −{removed:,})"
+    else:
+        body = tuple(Row("exact", line) for line in request.subject.split("\n"))
+        title = f"{visible(request.tool)} wants to run:"
+    return QuestionText(title, body, tuple(_notes(request)))
+
+
+def change_rows(change: TextChange, context: int = _CONTEXT) -> list[Row]:
+    """Give a change as rows of a unified diff, whole; its first row names the file and counts the lines."""
+    rows, added, removed = _compared(change, context)
+    what = "new file, " if change.old is None and not change.note else ""
+    what = "deleted, " if change.new is None and not change.note else what
+    note = f", {visible(change.note)}" if change.note else ""
+    head = Row("file", f"{visible(change.path)}  ({what}+{added:,} −{removed:,}{note})")
+    return [head, *rows]
+
+
+def totals(changes: Sequence[TextChange]) -> tuple[int, int]:
+    """Count the lines that changes add and remove."""
+    counts = [_compared(change, 0)[1:] for change in changes]
+    return sum(count[0] for count in counts), sum(count[1] for count in counts)
+
+
+def edits_of(changes: Sequence[TextChange]) -> tuple[FileEdit, ...]:
+    """Give changes for an event: counted, and with a diff that is cut where it is long."""
+    found: list[FileEdit] = []
+    for change in changes:
+        rows, added, removed = _compared(change, 2)
+        text = "\n".join(row.text for row in rows)
+        if len(text) > _EDIT_CHARS:
+            kept = text[:_EDIT_CHARS].rpartition("\n")[0]
+            text = f"{kept}\n… {text.count(chr(10)) - kept.count(chr(10)):,} more lines"
+        found.append(FileEdit(visible(change.path), added, removed, text))
+    return tuple(found)
+
+
+def row_of(line: str) -> Row:
+    """Give a line of a diff as the row that it is."""
+    kinds: dict[str, RowKind] = {"+": "added", "-": "removed", "@": "hunk", "…": "fold", "\\": "note"}
+    return Row(kinds.get(line[:1], "same"), line)
+
+
+def _files(changes: Sequence[TextChange]) -> str:
+    return visible(changes[0].path) if len(changes) == 1 else f"{len(changes)} files"
+
+
+def _notes(request: ApprovalRequest) -> list[Row]:
+    rows = [Row("note", f"in {visible(request.folder)}")] if request.folder and not request.changes else []
+    rows += [Row("reason", reason) for reason in request.reasons]
+    if request.opening:
+        rows.append(Row("reason", f"opens the sandbox for: {visible(request.opening)}"))
+    for number, scope in enumerate(request.scopes, 1):
+        lasts = "session and always" if scope.always else "session"
+        rows.append(Row("scope", f"{number}  {lasts}: {visible(scope.text)}"))
+    return rows
+
+
+def _compared(change: TextChange, context: int) -> tuple[list[Row], int, int]:
+    old, new = _lines(change.old), _lines(change.new)
+    head = 0
+    while head < min(len(old), len(new)) and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    start, end = max(0, head - context), max(0, tail - context)
+    before, after = old[start : len(old) - end], new[start : len(new) - end]
+    if len(before) + len(after) > _COMPARED_LINES:  # comparing takes the square of that
+        cores = old[head : len(old) - tail], new[head : len(new) - tail]
+        rows = [Row("hunk", f"@@ -{head + 1},{len(cores[0])} +{head + 1},{len(cores[1])} @@")]
+        rows += [_row("-", line) for line in cores[0]] + [_row("+", line) for line in cores[1]]
+    else:
+        rows = _rows(before, after, start, context)
+    added = sum(row.kind == "added" for row in rows)
+    return rows, added, sum(row.kind == "removed" for row in rows)
+
+
+def _rows(before: list[str], after: list[str], start: int, context: int) -> list[Row]:
+    rows: list[Row] = []
+    for group in difflib.SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(context):
+        first, last = group[0], group[-1]
+        old, new = first[1] + start + 1, first[3] + start + 1
+        counts = last[2] - first[1], last[4] - first[3]
+        old, new = old - (not counts[0]), new - (not counts[1])  # an empty side stands before the line
+        rows.append(Row("hunk", f"@@ -{old},{counts[0]} +{new},{counts[1]} @@"))
+        for tag, i1, i2, j1, j2 in group:
+            if tag == "equal":
+                rows += [_row(" ", line) for line in before[i1:i2]]
+                continue
+            rows += [_row("-", line) for line in before[i1:i2]]
+            rows += [_row("+", line) for line in after[j1:j2]]
+    return rows
+
+
+_KINDS: dict[str, RowKind] = {"+": "added", "-": "removed", " ": "same"}
+
+
+def _row(sign: str, line: str) -> Row:
+    text = line.removesuffix("\n")
+    ends = "" if line.endswith("\n") else "  (no newline at the end)"
+    shown = visible(text.replace("\t", "→   "), _LINE_CHARS)
+    return Row(_KINDS[sign], f"{sign}{shown}{ends}".replace("\n", " "))
+
+
+def _lines(text: str | None) -> list[str]:
+    """Split into lines with their ends; only a line feed ends one, so that a carriage return is seen."""
+    if not text:
+        return []
+    parts = text.split("\n")
+    lines = [f"{part}\n" for part in parts[:-1]]
+    return [*lines, parts[-1]] if parts[-1] else lines

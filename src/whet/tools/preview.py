@@ -1,0 +1,86 @@
+"""What an edit would make of files, worked out before anyone is asked, and held against a person's yes.
+
+An edit of ours is planned by the same code that makes it. Of a tool that only says by its tags that it edits,
+the arguments tell: `content` for `path`, or `old_string` and `new_string`, or `diff`. Nothing here writes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from whet.contract.changes import TextChange, changes_digest, hash_of
+from whet.contract.errors import ToolDenied, ToolError
+from whet.contract.tools import ToolContext
+from whet.tools.encoding import decode
+from whet.tools.output import size
+from whet.tools.paths import ConfinedPath, kind, open_file, resolve
+
+_MOST_BYTES = 50_000_000
+
+
+def change_of(place: ConfinedPath, before: bytes | None, after: str | None) -> TextChange:
+    """Give the change of a file that holds `before` now (None: it is not there)."""
+    hashed = "" if before is None else hash_of(before)
+    decoded = ("", None) if before is None else decode(before)
+    if decoded is None:
+        return TextChange(
+            place.shown,
+            str(place.path),
+            None,
+            after,
+            hashed,
+            f"replaces {size(len(before or b''))} that are no text",
+        )
+    return TextChange(place.shown, str(place.path), None if before is None else decoded[0], after, hashed)
+
+
+def held_now(place: ConfinedPath) -> bytes | None:
+    """Read a file that is about to be replaced; None where there is none. Raises ToolError."""
+    if kind(place) != "file":
+        return None
+    with os.fdopen(open_file(place), "rb") as stream:
+        return stream.read(_MOST_BYTES)
+
+
+def hold_to(changes: Sequence[TextChange], ctx: ToolContext) -> None:
+    """Raise ToolDenied where a person allowed other changes than these."""
+    if ctx.shown and changes_digest(changes) != ctx.shown:
+        raise ToolDenied(
+            "the file changed after the person was shown what would be written, so nothing was written",
+            hint="read the file and call again; the person is asked anew",
+        )
+
+
+def proposed(ctx: ToolContext, arguments: Mapping[str, object]) -> tuple[TextChange, ...]:
+    """Give what a tool that is not ours would write, as far as its arguments say. Raises ToolError."""
+    path, content, diff = (arguments.get(name) for name in ("path", "content", "diff"))
+    if isinstance(diff, str) and diff:
+        from whet.tools.patch import Replacement, planned  # noqa: PLC0415 - patch plans by way of this module
+
+        return planned(ctx, str(path or ""), Replacement("", None, every=False), diff, ())
+    if not isinstance(path, str) or not path:
+        return ()
+    try:
+        place = resolve(path, ctx.workspace, ())
+    except ToolError:
+        full = str(Path(ctx.workspace, path))
+        return (
+            TextChange(
+                path, full, None, content if isinstance(content, str) else None, note="outside the workspace"
+            ),
+        )
+    before = held_now(place)
+    if isinstance(content, str):
+        return (change_of(place, before, content),)
+    old, new = arguments.get("old_string"), arguments.get("new_string")
+    found = change_of(place, before, None)
+    if isinstance(old, str) and isinstance(new, str) and old and found.old is not None and old in found.old:
+        times = -1 if arguments.get("replace_all") is True else 1
+        return (change_of(place, before, found.old.replace(old, new, times)),)
+    return (
+        TextChange(
+            place.shown, str(place.path), found.old, found.old, found.before, "what it writes is not said"
+        ),
+    )

@@ -1,0 +1,146 @@
+"""Commands that run in a jail: what stays inside is not asked about, what needs out is, in those words."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.approval.test_gate import Bench, Kept, Someone
+from whet.approval.confined import JailGate
+from whet.approval.policy import PolicyGrant
+from whet.contract.events import Notice
+from whet.contract.protocols import Answer
+from whet.sandbox.confinement import Confinement, ConfinementSettings
+from whet.sandbox.denial import Denial
+from whet.sandbox.engine import EngineStatus
+from whet.sandbox.policy import Opening
+
+
+class Holding(Confinement):
+    """A confinement whose engine is said to hold or not; nothing is run in it here."""
+
+    def __init__(self, home: Path, name: str = "bubblewrap") -> None:
+        super().__init__(ConfinementSettings("auto", home), {**os.environ, "HOME": str(home.parent)})
+        self._status = EngineStatus(name, "no sandbox: only the gate's reading holds")  # type: ignore[arg-type]
+
+    def status(self) -> EngineStatus:
+        return self._status
+
+
+def confined(
+    tmp_path: Path, *answers: Answer, kept: Kept | None = None, **settings: object
+) -> tuple[Bench, Holding]:
+    bench = Bench(tmp_path, Someone(*answers), kept, **settings)
+    jails = Holding(tmp_path / "home")
+    bench.gate.jails = JailGate(lambda: jails)
+    return bench, jails
+
+
+@pytest.fixture(autouse=True)
+def person_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own, with a folder in it."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "other").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "command", ["make test", "rm -rf build", "python3 x.py", "git reset --hard", "$X", "sh ./x"]
+)
+@pytest.mark.parametrize("mode", ["ask", "auto"])
+def test_what_stays_inside_is_not_asked_about(tmp_path: Path, command: str, mode: str) -> None:
+    bench, _ = confined(tmp_path, mode=mode)
+    assert bench.sh(command).verdict == "allow"
+    assert bench.person.asked == []
+
+
+@pytest.mark.parametrize("command", ["make test", "rm -rf build", "python3 x.py"])
+def test_mode_deny_keeps_its_meaning(tmp_path: Path, command: str) -> None:
+    bench, _ = confined(tmp_path, mode="deny")
+    assert bench.sh(command).verdict == "deny"
+    assert bench.sh("ls").verdict == "allow"
+
+
+def test_rules_and_what_is_forbidden_stand_above_the_jail(tmp_path: Path) -> None:
+    bench, _ = confined(tmp_path, deny=["terminal(make *)"], ask=["terminal(ls *)"])
+    assert bench.sh("make x").verdict == "deny"
+    assert bench.sh("rm -rf /").verdict == "deny"
+    assert bench.person.asked == []
+    assert bench.sh("ls").verdict == "deny"
+    assert len(bench.person.asked) == 1
+
+
+@pytest.mark.parametrize("command", ["cat .env", "git branch -D x", "git stash clear", "rm -rf .git"])
+def test_what_is_lost_or_shown_for_good_is_asked_about(tmp_path: Path, command: str) -> None:
+    bench, _ = confined(tmp_path)
+    assert bench.sh(command).verdict == "deny"
+    assert len(bench.person.asked) == 1
+
+
+def test_what_needs_out_is_asked_in_words_of_what_would_be_opened(tmp_path: Path) -> None:
+    bench, jails = confined(tmp_path, "once")
+    assert bench.sh("echo x > ~/other/f").verdict == "allow"
+    assert bench.person.asked[0].opening == "write ~/other"
+    assert jails.policy(bench.workspace, "s1", "c1").may_write(tmp_path / "other/f")
+    assert not jails.policy(bench.workspace, "s1", "c2").may_write(tmp_path / "other/f")
+    assert not jails.policy(bench.workspace, "s2", "c1").may_write(tmp_path / "other/f")
+    bench.sh("curl https://api.example.com/x")
+    assert bench.person.asked[1].opening == "reach api.example.com"
+
+
+def test_once_is_gone_with_the_next_call_of_the_same_id(tmp_path: Path) -> None:
+    bench, jails = confined(tmp_path, "once")
+    bench.sh("echo x > ~/other/f")
+    bench.sh("make")
+    assert not jails.policy(bench.workspace, "s1", "c1").may_write(tmp_path / "other/f")
+
+
+def test_an_opening_for_the_session_is_asked_once(tmp_path: Path) -> None:
+    bench, jails = confined(tmp_path, "session")
+    assert bench.sh("echo x > ~/other/f").verdict == "allow"
+    assert bench.sh("touch ~/other/g").verdict == "allow"
+    assert len(bench.person.asked) == 1
+    assert jails.policy(bench.workspace, "s1", "c1").may_write(tmp_path / "other/g")
+
+
+def test_an_opening_for_good_is_kept_for_the_workspace(tmp_path: Path) -> None:
+    kept = Kept()
+    bench, _ = confined(tmp_path, "always", kept=kept)
+    bench.sh("touch ~/other/g")
+    assert kept.grants == [PolicyGrant("sandbox", f"write {tmp_path}/other", str(bench.workspace))]
+    again, jails = confined(tmp_path, kept=kept)
+    assert again.sh("make").verdict == "allow"
+    assert jails.policy(bench.workspace, "s1", "c1").may_write(tmp_path / "other/g")
+
+
+def test_no_reading_gives_a_command_all_rights(tmp_path: Path) -> None:
+    bench, jails = confined(tmp_path, mode="auto")
+    assert bench.sh("docker build .").verdict == "deny"
+    assert "outside the sandbox" in bench.person.asked[0].opening
+    assert not any(scope.always for scope in bench.person.asked[0].scopes)
+    assert jails.jail is not None
+
+
+def test_what_failed_at_the_wall_is_offered_at_the_next_try(tmp_path: Path) -> None:
+    bench, jails = confined(tmp_path, "once")
+    (tmp_path / "other/lock").touch()
+    assert bench.sh("./build").verdict == "allow"
+
+    stopped = Opening("read", str(tmp_path / "other"))
+    jails._denials["c1"] = Denial("no permission", (stopped,))
+    assert bench.sh("./build").verdict == "allow"
+    assert bench.person.asked[0].opening == "read ~/other"
+    assert jails.policy(bench.workspace, "s1", "c1").allows(stopped)
+
+
+def test_with_nothing_that_holds_all_is_as_before_and_it_is_said_once(tmp_path: Path) -> None:
+    bench, _ = confined(tmp_path)
+    jails = Holding(tmp_path / "home", "none")
+    bench.gate.jails = JailGate(lambda: jails)
+    assert bench.sh("make").verdict == "deny"
+    assert bench.sh("make").verdict == "deny"
+    notices = [event.text for event in bench.events if isinstance(event, Notice)]
+    assert len(notices) == 1
+    assert "only the gate's reading holds" in notices[0]

@@ -1,0 +1,147 @@
+"""Repositories whose settings name programs: nothing of them runs unasked, in any mode, with the real git."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from whet.approval.risk import RiskScope
+from whet.approval.shell_risk import analyse
+from whet.tools.shell import command_environment
+
+READING = (
+    *("status", "diff", "diff HEAD~1", "log -p", "show", "blame a.txt", "ls-files", "describe --always"),
+    *("grep -n o", "stash list", "diff --submodule=diff", "log --oneline", "rev-parse HEAD"),
+)
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A repository with a submodule, hooks, attributes that name drivers; a program that leaves a trace."""
+    place = tmp_path / "repo"
+    place.mkdir()
+    program = tmp_path / "evil"
+    program.write_text(f'#!/bin/sh\necho "$0" >> {tmp_path}/ran\n[ -f "$1" ] && cat "$1"\nexit 0\n')
+    program.chmod(0o755)
+    git(place, "init", "-q")
+    (place / "a.txt").write_text("one\n")
+    (place / ".gitattributes").write_text("*.txt diff=x filter=y\n")
+    git(place, "add", "-A")
+    git(place, "commit", "-qm", "1")
+    (place / "a.txt").write_text("two\n")
+    git(place, "commit", "-qam", "2")
+    inner = place / "inner"
+    inner.mkdir()
+    git(inner, "init", "-q")
+    (inner / "b.txt").write_text("one\n")
+    git(inner, "add", "-A")
+    git(inner, "commit", "-qm", "1")
+    git(place, "-c", "advice.addEmbeddedRepo=false", "add", "inner")
+    git(place, "commit", "-qm", "3")
+    for hook in ("post-index-change", "reference-transaction", "post-checkout"):
+        (place / ".git/hooks" / hook).write_bytes(program.read_bytes())
+        (place / ".git/hooks" / hook).chmod(0o755)
+    (place / "a.txt").write_text("six\n")
+    (inner / "b.txt").write_text("six\n")
+    return place
+
+
+def git(place: Path, *words: str) -> None:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+    environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
+    subprocess.run(["git", *who, *words], cwd=place, env=environment, check=True)
+
+
+def unasked(place: Path) -> list[str]:
+    scope = RiskScope(str(place), "/home/u", "/home/u/.whet", temp=())
+    return [verb for verb in READING if analyse(f"git {verb}", str(place), scope).level == "safe"]
+
+
+def ran(place: Path, verbs: list[str]) -> str:
+    """Run what needs no question as `terminal` would; gives what left a trace."""
+    trace = place.parent / "ran"
+    for verb in verbs:
+        os.utime(place / "a.txt")
+        environment = {**command_environment(os.environ), "GIT_CONFIG_GLOBAL": os.devnull}
+        subprocess.run(
+            ["sh", "-c", f"git {verb}"], cwd=place, env=environment, capture_output=True, check=False
+        )
+        if trace.exists():
+            return f"{verb}: {trace.read_text()}"
+    return ""
+
+
+def test_hooks_do_not_run_when_something_is_read(hostile: Path) -> None:
+    verbs = unasked(hostile)
+    assert len(verbs) == len(READING)
+    assert ran(hostile, verbs) == ""
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("core.fsmonitor", "diff.external", "diff.x.textconv", "diff.x.command", "filter.y.clean"),
+        *("filter.y.process", "core.pager", "pager.log", "gpg.program", "core.alternateRefsCommand"),
+    ],
+)
+@pytest.mark.parametrize("where", ["", "inner", "included"])
+def test_no_setting_of_a_repository_runs_a_program_unasked(hostile: Path, key: str, where: str) -> None:
+    program = str(hostile.parent / "evil")
+    if where == "included":
+        git(hostile, "config", "-f", str(hostile / ".git/more"), key, program)
+        git(hostile, "config", "include.path", "more")
+    else:
+        git(hostile / where, "config", key, program)
+    assert ran(hostile, unasked(hostile)) == ""
+
+
+def test_a_driver_is_named_in_the_question(hostile: Path) -> None:
+    git(hostile, "config", "diff.x.textconv", "./evil")
+    scope = RiskScope(str(hostile), "/home/u", "/home/u/.whet", temp=())
+    risk = analyse("git diff", str(hostile), scope)
+    assert risk.level == "dangerous"
+    assert "diff.x.textconv=./evil" in risk.reasons[0]
+    outside = hostile.parent
+    assert analyse("git -C repo diff", str(outside), scope).level == "dangerous"
+    assert analyse("cd repo && git diff", str(outside), scope).level == "dangerous"
+    assert analyse("git --git-dir=repo/.git log", str(outside), scope).level == "dangerous"
+
+
+def test_an_alias_that_is_a_command_is_dangerous(hostile: Path) -> None:
+    git(hostile, "config", "alias.st", "!./evil")
+    scope = RiskScope(str(hostile), "/home/u", "/home/u/.whet", temp=())
+    assert analyse("git st", str(hostile), scope).level == "dangerous"
+
+
+def test_a_bare_repository_in_a_clone_is_not_followed(hostile: Path) -> None:
+    bare = hostile / "deep"
+    git(hostile, "init", "-q", "--bare", str(bare))
+    git(bare, "config", "core.fsmonitor", str(hostile.parent / "evil"))
+    git(bare, "config", "core.bare", "false")
+    git(bare, "config", "core.worktree", ".")
+    scope = RiskScope(str(hostile), "/home/u", "/home/u/.whet", temp=())
+    assert analyse("cd deep && git status", str(hostile), scope).level == "dangerous"
+    environment = {**command_environment(os.environ), "GIT_CONFIG_GLOBAL": os.devnull}
+    subprocess.run(["git", "status"], cwd=bare, env=environment, capture_output=True, check=False)
+    assert not (hostile.parent / "ran").exists()
+
+
+def test_what_a_person_keeps_for_all_repositories_is_theirs(
+    hostile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = hostile.parent / "gitconfig"
+    git(hostile, "config", "-f", str(settings), "diff.x.textconv", "cat")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
+    git(hostile, "config", "filter.y.clean", "git-lfs clean -- %f")
+    assert "diff" in unasked(hostile)
+
+
+def test_settings_that_are_in_the_environment_stay() -> None:
+    given = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "a.b", "GIT_CONFIG_VALUE_0": "c"}
+    made = command_environment(given)
+    assert made["GIT_CONFIG_KEY_0"] == "a.b"
+    assert made["GIT_CONFIG_KEY_1"] == "core.fsmonitor"
+    assert int(made["GIT_CONFIG_COUNT"]) > 1

@@ -1,0 +1,170 @@
+"""Questions at a real terminal, in the chat and in a one-shot: diffs, edits, words of a no, scopes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import Tty, flags, run
+from tests.writes import WRITES, prepare
+from whet.practice.ask import PracticeCall
+from whet.practice.script import ScriptedReply
+from whet.practice.server import PracticeServer
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    work = tmp_path / "work"
+    work.mkdir()
+    prepare(work)
+    return work
+
+
+def call(name: str, **arguments: object) -> ScriptedReply:
+    return ScriptedReply("", tool_calls=(PracticeCall(name, json.dumps(arguments)),))
+
+
+def writes() -> list[ScriptedReply]:
+    return [*(ScriptedReply("", tool_calls=(one,)) for one, _ in WRITES), ScriptedReply("All done.")]
+
+
+def results(server: PracticeServer) -> list[str]:
+    """What the model was told of its calls, in the last request."""
+    return [
+        str(m["content"]) for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "tool"
+    ]
+
+
+@pytest.mark.parametrize("one_shot", [False, True])
+def test_every_question_about_a_write_carries_its_diff(folder: Path, one_shot: bool) -> None:
+    question = ["-q", "go"] if one_shot else []
+    with (
+        PracticeServer(script=writes()) as server,
+        Tty(["chat", *flags(server), *question], folder, columns=100) as tty,
+    ):
+        if not one_shot:
+            tty.wait_for("Ctrl-D")
+            tty.type("go\r")
+        for one, lines in WRITES:
+            shown = tty.wait_for("[N]o")
+            assert all(line in shown for line in lines), (one, shown)
+            tty.type("o\r" if one_shot else "o")
+        end = tty.wait_for("All done.")
+        assert "+1 −2" in end or "+2 −0" in end  # what was changed is said afterwards, too
+    assert (folder / "sums.py").read_text() == "gone = 1\n"
+
+
+def test_an_edited_call_is_what_runs_and_the_model_is_told(folder: Path) -> None:
+    script = [
+        call("patch", path="sums.py", old_string="a - b", new_string="a * b"),
+        call("terminal", command="echo before > said.txt"),
+        ScriptedReply("All done."),
+    ]
+    editor = {"EDITOR": "sed -i -e 's/a \\* b/a + b/' -e s/before/after/"}
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", *flags(server)], folder, columns=100, environ=editor) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("go\r")
+        for _ in range(2):
+            tty.wait_for("[e]dit")
+            tty.type("e")
+        tty.wait_for("All done.")
+        told = results(server)
+    assert "return a + b" in (folder / "sums.py").read_text()
+    assert (folder / "said.txt").read_text() == "after\n"
+    assert all("The person changed this call before allowing it" in text for text in told)
+    assert "echo after" in told[1]
+
+
+def test_a_no_reaches_the_model_in_the_persons_words_and_the_person_reads_none_of_the_models(
+    folder: Path,
+) -> None:
+    script = [
+        call("terminal", command="touch made"),
+        call("terminal", command="touch two"),
+        ScriptedReply("Fine."),
+    ]
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", *flags(server)], folder, columns=100) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("go\r")
+        tty.wait_for("[b]ecause")
+        tty.type("b")
+        tty.wait_for("No, because:")
+        tty.type("it is Friday\r")
+        said = tty.wait_for("[N]o")
+        tty.type("n")
+        said += tty.wait_for("Fine.")
+        told = results(server)
+    assert "you said no: it is Friday" in said and "Their words: it is Friday" in told[0]
+    assert "Don't try to reach" in told[1] and "Don't try" not in said and not (folder / "made").exists()
+
+
+def test_a_call_that_would_fail_is_refused_to_the_model_without_a_question(folder: Path) -> None:
+    script = [
+        call("patch", path="sums.py", old_string="nowhere", new_string="x"),
+        call("write_file", path="a.txt"),
+        call("terminal", cmd="touch made"),
+        ScriptedReply("I see."),
+    ]
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", *flags(server), "-q", "go"], folder, columns=100) as tty,
+    ):
+        shown = tty.wait_for("I see.")
+        assert "Allow it?" not in shown
+        told = results(server)
+    assert "old_string" in told[0] and "'content' is missing" in told[1] and "'command' is missing" in told[2]
+
+
+def test_a_scope_can_be_narrowed_and_widened(folder: Path) -> None:
+    (folder / "src").mkdir()
+    script = [
+        call("write_file", path="src/a.py", content="1\n"),
+        call("write_file", path="src/b.py", content="2\n"),
+        call("write_file", path="c.py", content="3\n"),
+        ScriptedReply("All done."),
+    ]
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", *flags(server)], folder, columns=100) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("go\r")
+        shown = tty.wait_for("[1-2]")
+        assert "1  session and always: write_file(src/a.py)" in shown
+        tty.type("2")
+        tty.wait_for("›")  # only what changed is drawn anew: the sign is at the other line
+        tty.type("a")
+        tty.wait_for("allowed from now on: write_file(src/*)")
+        assert "c.py" in tty.wait_for("[N]o")
+        tty.type("n")
+        tty.wait_for("All done.")
+        tty.type("/quit\r")
+        tty.wait_for_end()
+    code, out, _ = run(["approvals", "list"], folder)
+    assert code == 0 and "src/*" in out and "c.py" not in out
+
+
+def test_a_long_question_is_folded_and_shown_whole_on_demand(folder: Path) -> None:
+    content = "".join(f"line {number}\n" for number in range(200))
+    script = [call("write_file", path="long.txt", content=content), ScriptedReply("All done.")]
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", *flags(server), "-q", "go"], folder, columns=100, environ={"NO_COLOR": "1"}) as tty,
+    ):
+        assert "more lines" in tty.wait_for("[v]iew all") and "+line 199" not in tty.seen
+        tty.type("v\r")
+        assert "\x1b[32m" not in tty.seen
+        tty.wait_for("+line 199")
+        tty.wait_for("[N]o")
+        tty.type("no, because it is long\r")
+        tty.wait_for("All done.")
+        assert "Their words: it is long" in results(server)[0]
+    assert not (folder / "long.txt").exists()

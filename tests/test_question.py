@@ -1,0 +1,88 @@
+"""A question as rows: exact, counted, folded; and the hash that binds a yes to it."""
+
+from __future__ import annotations
+
+from whet.contract.changes import TextChange, call_digest, changes_digest
+from whet.contract.protocols import ApprovalRequest, GrantScope
+from whet.question import change_rows, edits_of, row_of, totals, worded
+
+
+def change(old: str | None, new: str | None, path: str = "a.py") -> TextChange:
+    return TextChange(path, f"/w/{path}", old, new, "h" if old is not None else "")
+
+
+def texts(old: str | None, new: str | None) -> list[str]:
+    return [row.text for row in change_rows(change(old, new))]
+
+
+def asked(*changes: TextChange, **more: object) -> ApprovalRequest:
+    return ApprovalRequest("s", "c", "patch", "patch a.py", ("why",), changes=changes, **more)  # type: ignore[arg-type]
+
+
+def test_a_change_is_a_unified_diff_with_its_counts() -> None:
+    old = "".join(f"line {n}\n" for n in range(20))
+    assert texts(old, old.replace("line 10\n", "ten\nmore\n")) == [
+        "a.py  (+2 −1)",
+        "@@ -8,7 +8,8 @@",
+        *[f" line {n}" for n in (7, 8, 9)],
+        "-line 10",
+        "+ten",
+        "+more",
+        *[f" line {n}" for n in (11, 12, 13)],
+    ]
+    assert texts(None, "a\nb") == [
+        "a.py  (new file, +2 −0)",
+        "@@ -0,0 +1,2 @@",
+        "+a",
+        "+b  (no newline at the end)",
+    ]
+    assert texts("a\n", None) == ["a.py  (deleted, +0 −1)", "@@ -1,1 +0,0 @@", "-a"]
+    assert totals([change("a\n", "b\nc\n"), change(None, "x\n")]) == (3, 1)
+
+
+def test_nothing_hides_in_a_diff() -> None:
+    shown = texts("ok\n", "ok \u202e\x1b[2J\r\n\tx\n")
+    assert shown[-2:] == ["+ok <U+202E>\\e[2J\\r", "+→   x"] and shown[2] == "-ok"
+    assert "�" not in "".join(texts("a", "a\n"))
+    assert texts("a", "a\n")[-2:] == ["-a  (no newline at the end)", "+a"]
+
+
+def test_a_huge_change_is_whole_and_quick() -> None:
+    old, new = ("".join(f"{word} {n}\n" for n in range(30_000)) for word in ("old", "new"))
+    question = worded(asked(change(old, new)))
+    assert len(question.body) == 60_002 and question.folded(40)[-1].text == "… 59,963 more lines"
+    assert question.body[1].text == "@@ -1,30000 +1,30000 @@"
+    assert edits_of([change(old, new)])[0].diff.splitlines()[-1].startswith("… ")
+
+
+def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
+    scopes = (GrantScope("patch", ("a.py",)), GrantScope("patch", ("src/*",), always=False))
+    question = worded(asked(change("a\n", "b\n"), scopes=scopes, opening="write ~/.cargo"))
+    assert question.title == "patch wants to write a.py (+1 −1)"
+    assert [row.text for row in question.notes] == [
+        "why",
+        "opens the sandbox for: write ~/.cargo",
+        "1  session and always: patch(a.py)",
+        "2  session: patch(src/*)",
+    ]
+    plain = worded(ApprovalRequest("s", "c", "terminal", "make\ntest", (), folder="/w"))
+    assert plain.plain() == "make\ntest\nin /w" and plain.title == "terminal wants to run:"
+
+
+def test_the_hash_changes_with_all_that_would_happen() -> None:
+    one = change("a\n", "b\n")
+    hashes = {
+        call_digest("patch", {"path": "a"}, "/w", [one]),
+        call_digest("patch", {"path": "b"}, "/w", [one]),
+        call_digest("other", {"path": "a"}, "/w", [one]),
+        call_digest("patch", {"path": "a"}, "/x", [one]),
+        call_digest("patch", {"path": "a"}, "/w", [change("a\n", "c\n")]),
+        call_digest("patch", {"path": "a"}, "/w", []),
+        call_digest("patch", {"path": "a"}, "/w", [TextChange("a.py", "/w/a.py", "a\n", "b\n", "other")]),
+    }
+    assert len(hashes) == 7 and changes_digest([]) == ""
+
+
+def test_a_line_of_a_diff_knows_its_kind() -> None:
+    kinds = [row_of(line).kind for line in ("+a", "-a", " a", "@@ -1 +1 @@", "… 3 more lines", "")]
+    assert kinds == ["added", "removed", "same", "hunk", "fold", "same"]
