@@ -30,6 +30,7 @@ from benchmarks import (
     search,
     startup,
     store,
+    streaming,
     waiting,
     warm,
 )
@@ -42,6 +43,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "reading-path": reading_path.run,
     "prompt": prompt.run,
     "overhead": overhead.run,
+    "streaming": streaming.run,
     "growth": growth.run,
     "store": store.run,
     "search": search.run,

@@ -26,13 +26,11 @@ MODULES = (
     "whet.cli.sessions",
     "whet.app.discover",
     "asyncio",
+    "httptools",
+    "whet.http1.client",
+    "whet.http1.trust",
     "httpx2",
-    "httpcore2._async.connection_pool",
-    "httpcore2._backends.anyio",
     "anyio._backends._asyncio",
-    "anyio.streams.tls",
-    "h11",
-    "truststore",
 )
 
 

@@ -28,10 +28,17 @@ async def noop(ctx: ToolContext) -> str:
     return "ok"
 
 
-async def main(base_url: str, steps: int, folder: Path) -> None:
+async def turn_of(base_url: str, model: str, folder: Path) -> float:
+    """Give the CPU seconds of a turn that this model answers."""
+    _, spent = await measured(base_url, model, 10_000, folder)
+    return spent
+
+
+async def measured(base_url: str, model: str, max_steps: int, folder: Path) -> tuple[int, float]:
+    """Give a turn's steps and CPU seconds."""
     settings = Settings(
-        model=ModelSettings(provider="practice", base_url=base_url, model=f"practice-steps-{steps}"),
-        agent=AgentSettings(max_steps=steps + 10),
+        model=ModelSettings(provider="practice", base_url=base_url, model=model),
+        agent=AgentSettings(max_steps=max_steps),
     )
     app = await App.start(Home(folder / "home"), settings, {}, NobodyPresent(), folder)
     app.tools.add(noop)
@@ -49,8 +56,13 @@ async def main(base_url: str, steps: int, folder: Path) -> None:
     assert end.reason == "answered", end
     usage = resource.getrusage(resource.RUSAGE_SELF)
     spent = usage.ru_utime + usage.ru_stime - cpu
-    print(json.dumps({"calls": end.steps, "loop_cpu_s": spent, "rss_mb": peak_mb()}))
     await app.aclose()
+    return end.steps, spent
+
+
+async def main(base_url: str, steps: int, folder: Path) -> None:
+    calls, spent = await measured(base_url, f"practice-steps-{steps}", steps + 10, folder)
+    print(json.dumps({"calls": calls, "loop_cpu_s": spent, "rss_mb": peak_mb()}))
 
 
 if __name__ == "__main__":

@@ -498,3 +498,35 @@ def test_a_turn_that_was_cut_off_is_finished_or_ended_first(
                 assert len(server.requests) == requests
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_a_call_that_may_run_again_is_told_of_once_it_is_on_disk(tmp_path: Path, is_slow: bool) -> None:
+    """Over at once, its start and its result are one commit; else its start is on disk while it runs."""
+    release = asyncio.Event()
+
+    @tool(toolset="file", effects={"read"}, repeatable=True)
+    async def see(ctx: ToolContext) -> str:
+        """See."""
+        ctx.output("half")
+        if is_slow:
+            await release.wait()
+        return "seen"
+
+    async def main() -> None:
+        async with rig(tmp_path, [calls(("see", "{}")), ANSWER], more_tools=[see]) as r:
+            told: list[tuple[str, bool, bool]] = []
+
+            def emit(event: Any) -> None:
+                if isinstance(event, ToolStarted | ToolProgress | ToolFinished):
+                    sql = "SELECT started IS NOT NULL, finished IS NOT NULL FROM tool_calls"
+                    row = r.database.read_now(lambda db: db.execute(sql).fetchall())[-1]
+                    told.append((type(event).__name__, bool(row[0]), bool(row[1])))
+                    release.set()
+
+            end = await run_turn(r.session, Message(role="user", content="go"), emit)
+            assert end.reason == "answered", end.error
+            ran = (True, not is_slow)
+            assert told == [("ToolStarted", *ran), ("ToolProgress", *ran), ("ToolFinished", True, True)]
+
+    asyncio.run(main())

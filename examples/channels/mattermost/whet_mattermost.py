@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from whet.channels.transfer import download, form, read_file
+from whet.channels.transfer import form, read_file
 from whet.contract.channels import (
     ChatPlace,
     FileRef,
@@ -197,7 +197,7 @@ class Mattermost:
     async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
         """Get a file with the bot's token."""
         url = f"{self._url}/api/v4/files/{file.where}"
-        return await download(self._http.client, url, most_bytes, self._auth)
+        return await self._http.download(url, most_bytes, self._auth)
 
     async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
         """Say it under the message: only administrators' bots may whisper."""

@@ -19,7 +19,7 @@ from whet.agent.interruption import TurnClock, shielded
 from whet.agent.session import CallRound, Session
 from whet.contract.changes import TextChange, call_digest, changes_digest
 from whet.contract.errors import StoreError, ToolError
-from whet.contract.events import Emit, EndReason, ToolFinished, ToolProgress, ToolStarted
+from whet.contract.events import Emit, EndReason, Event, ToolFinished, ToolProgress, ToolStarted
 from whet.contract.messages import Message, TextPart
 from whet.contract.protocols import CallPreview, Decision, GateCall
 from whet.contract.texts import NOT_JSON
@@ -29,6 +29,7 @@ from whet.store.transcript import OpenCall, TurnRecord
 
 log: logging.Logger = logging.getLogger("whet.dispatch")
 _REPEATS_ALLOWED = 3
+_AT_ONCE_S = 0.02
 _EDITED_CHARS = 4_000
 
 INTERRUPTED = (
@@ -196,22 +197,30 @@ async def _run_one(
     session: Session, turn: TurnRecord, item: PlannedCall, emit: Emit, clock: TurnClock
 ) -> None:
     call, question = item.open_call.call, item.question
+    begun: _Begun | None = None
     if isinstance(item, AnsweredCall):
         output, duration_s = item.output, 0.0
     else:
-        await session.log.call_started(turn, item.open_call, item.decided_by)
-        emit(ToolStarted(call.id, call.name, _written(item)))
+        begun = _Begun(session, turn, item, emit)
         began_s = session.clock.monotonic_s()
-        shown = changes_digest(item.decision.changes)
-        context = msgspec.structs.replace(_context(session, turn, call.id, emit, clock), shown=shown)
-        output = await _run_shown(item, context)
+        output = await _run_begun(begun, clock)
         duration_s = session.clock.monotonic_s() - began_s
     text = clip(output.text, question.tool.output_cap_chars if question else 2_000)
     content = (TextPart(text), *output.images) if output.images else text
     result = Message(
         role="tool", content=content, tool_call_id=call.id, tool_name=call.name, is_error=output.is_error
     )
-    await session.log.call_finished(turn, item.open_call, result, output=output, duration_s=duration_s)
+    is_unstored = begun is not None and not begun.is_stored
+    await session.log.call_finished(
+        turn,
+        item.open_call,
+        result,
+        output=output,
+        duration_s=duration_s,
+        decided_by=item.decided_by if is_unstored else "",
+    )
+    if begun is not None:
+        begun.tell()
     if question is not None and (item.decided_by == "service" or output.error_kind == "interrupted"):
         await session.gate.report(question, output, emit)
     # A command that failed says why at its end; everything else begins with what matters.
@@ -257,6 +266,60 @@ async def _run_shown(item: RunnableCall, context: ToolContext) -> ToolOutput:
     ran = clip(_written(item), _EDITED_CHARS)
     note = f"[The person changed this call before allowing it. These arguments ran: {ran}]"
     return msgspec.structs.replace(output, text=f"{note}\n{output.text}")
+
+
+class _Begun:
+    """A call that runs: whether its start is on disk, and what is told of it only after that."""
+
+    def __init__(self, session: Session, turn: TurnRecord, item: RunnableCall, emit: Emit) -> None:
+        self.session, self.turn, self.item = session, turn, item
+        self.is_stored = False
+        self._is_told = False
+        self._emit = emit
+        self._held: list[Event] = []
+
+    async def store(self) -> None:
+        """Store the start and tell of it."""
+        await self.session.log.call_started(self.turn, self.item.open_call, self.item.decided_by)
+        self.is_stored = True
+        self.tell()
+
+    def tell(self) -> None:
+        """Emit the start, once, and what came meanwhile."""
+        if not self._is_told:
+            self._is_told = True
+            call = self.item.open_call.call
+            for event in (ToolStarted(call.id, call.name, _written(self.item)), *self._held):
+                self._emit(event)
+
+    def emit(self, event: Event) -> None:
+        """Emit what the call says, after its start."""
+        if self._is_told:
+            self._emit(event)
+        else:
+            self._held.append(event)
+
+
+async def _run_begun(begun: _Begun, clock: TurnClock) -> ToolOutput:
+    """Run a call. Its start is stored before, but for a call that may run again and that nobody was asked
+    about: after a crash that one is run again whether or not it had begun, so where it is over at once its
+    start is stored with its result, in one commit."""
+    item = begun.item
+    context = _context(begun.session, begun.turn, item.open_call.call.id, begun.emit, clock)
+    context = msgspec.structs.replace(context, shown=changes_digest(item.decision.changes))
+    if not item.question.tool.repeatable or item.decided_by != "rule" or item.open_call.started:
+        await begun.store()
+        return await _run_shown(item, context)
+    running = asyncio.create_task(_run_shown(item, context))
+    try:
+        done, _ = await asyncio.wait({running}, timeout=_AT_ONCE_S)
+        if not done:
+            await begun.store()
+        return await running
+    except BaseException:
+        running.cancel()
+        await asyncio.wait({running})
+        raise
 
 
 async def _run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:

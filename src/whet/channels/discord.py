@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from whet.channels.transfer import download, form, read_file
+from whet.channels.transfer import form, read_file
 from whet.contract.channels import (
     ChatPlace,
     FileRef,
@@ -147,7 +147,7 @@ class Discord:
 
     async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
         """Get a file from Discord's own storage."""
-        return await download(self._api.http.client, file.where, most_bytes, {"authorization": ""})
+        return await self._api.http.download(file.where, most_bytes, {"authorization": ""})
 
     async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
         """Tell the presser alone."""

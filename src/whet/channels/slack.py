@@ -15,7 +15,7 @@ import msgspec
 
 from whet.channels.markup import slack_mrkdwn
 from whet.channels.pieces import pieces
-from whet.channels.transfer import download, form, read_file
+from whet.channels.transfer import form, read_file
 from whet.contract.channels import (
     ChatPlace,
     FileRef,
@@ -130,9 +130,7 @@ class Slack:
 
     async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
         """Get a file with the bot's token."""
-        return await download(
-            self._api.bot.client, file.where, most_bytes, {"authorization": self._api.bearer}
-        )
+        return await self._api.bot.download(file.where, most_bytes)
 
     async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
         """Tell the presser alone."""

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from whet.channels.markup import telegram_html
-from whet.channels.transfer import download, form, read_file
+from whet.channels.transfer import form, read_file
 from whet.contract.channels import (
     ChatPlace,
     FileRef,
@@ -182,7 +182,7 @@ class Telegram:
             raise SendFailed("Telegram gave no path for the file", is_final=True)
         if found.file_size > most_bytes:
             raise SendFailed(f"it is larger than {most_bytes // 1_000_000} MB", is_final=True)
-        return await download(self._api.http.client, f"{self._api.files_url}/{found.file_path}", most_bytes)
+        return await self._api.http.download(f"{self._api.files_url}/{found.file_path}", most_bytes)
 
     async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
         """End the button's spinning; an alert stays until it is tapped away."""

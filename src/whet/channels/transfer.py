@@ -1,4 +1,4 @@
-"""Files over HTTP: a form with one file, as platforms take uploads, and a download that stops in time."""
+"""Files for platforms: read from disk, and written as the form with one file that they take."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import asyncio
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
-
-import httpx2
 
 from whet.contract.channels import SendFailed
 
@@ -35,23 +32,3 @@ async def read_file(path: str) -> bytes:
         return await asyncio.to_thread(Path(path).read_bytes)
     except OSError as error:
         raise SendFailed(f"{Path(path).name}: {error.strerror}", is_final=True) from None
-
-
-async def download(
-    client: httpx2.AsyncClient, url: str, most_bytes: int, headers: Mapping[str, str] | None = None
-) -> bytes:
-    """Get a file, stopping when it is larger than `most_bytes`. Raises SendFailed, without the address: it
-    may hold a token."""
-    host = urlsplit(url).hostname
-    data = bytearray()
-    try:
-        async with client.stream("GET", url, headers=dict(headers or {}), timeout=60.0) as response:
-            if response.status_code != 200:
-                raise SendFailed(f"{host} answered {response.status_code}", is_final=True)
-            async for chunk in response.aiter_bytes():
-                data += chunk
-                if len(data) > most_bytes:
-                    raise SendFailed(f"it is larger than {most_bytes // 1_000_000} MB", is_final=True)
-    except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-        raise SendFailed(f"{host} could not be reached ({type(error).__name__})") from None
-    return bytes(data)

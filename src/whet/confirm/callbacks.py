@@ -15,7 +15,6 @@ import os
 from pathlib import Path
 
 import apsw
-import httpx2
 import msgspec
 
 from whet.config.paths import mode_of, read_small, replace
@@ -23,13 +22,18 @@ from whet.confirm.addresses import AddressRefused, resolve
 from whet.confirm.keys import SigningKey
 from whet.confirm.service import ConfirmService
 from whet.contract.errors import ConfigError, WhetError
+from whet.http1.client import HttpClient, Limits, Request
+from whet.http1.failure import HttpFailed
 from whet.web.beat import in_step
 
 SECRET_PREFIX = "whsec_"
 _GIVE_UP_S = 24 * 3600.0
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 5.0, 3600.0
 _TIMEOUT_S = 15.0
+_WHOLE_S = 60.0
 _AT_ONCE = 16
+_IDLE_S = 3.0  # servers hang up after five
+_MOST_BYTES = 100_000
 _LOOK_S = 0.5
 _logger = logging.getLogger("whet.confirm.callbacks")
 
@@ -75,15 +79,17 @@ class Callbacks:
 
     async def run(self) -> None:
         """Send until cancelled."""
-        async with (
-            httpx2.AsyncClient(timeout=_TIMEOUT_S, follow_redirects=False, trust_env=False) as client,
-            asyncio.TaskGroup() as group,
-        ):
-            while True:
-                for item in self._due():
-                    self._busy.add(item.id)
-                    group.create_task(self._send(client, item))
-                await asyncio.sleep(in_step(_LOOK_S))
+        limits = Limits(_TIMEOUT_S, silence_s=_TIMEOUT_S, idle_s=_IDLE_S, most_idle=_AT_ONCE)
+        client = HttpClient(limits, uses_proxy=False)
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    for item in self._due():
+                        self._busy.add(item.id)
+                        group.create_task(self._send(client, item))
+                    await asyncio.sleep(in_step(_LOOK_S))
+        finally:
+            await client.aclose()
 
     def _due(self) -> list[DueCallback]:
         room = _AT_ONCE - len(self._busy)
@@ -97,7 +103,7 @@ class Callbacks:
         rows = self._service.database.read_now(lambda db: db.execute(sql, (now_s, _AT_ONCE)).fetchall())
         return [item for row in rows if (item := DueCallback(*row)).id not in self._busy][:room]
 
-    async def _send(self, client: httpx2.AsyncClient, item: DueCallback) -> None:
+    async def _send(self, client: HttpClient, item: DueCallback) -> None:
         try:
             problem, is_final = await self._post(client, item)
             await self._service.change(
@@ -108,16 +114,18 @@ class Callbacks:
         finally:
             self._busy.discard(item.id)
 
-    async def _post(self, client: httpx2.AsyncClient, item: DueCallback) -> tuple[str, bool]:
+    async def _post(self, client: HttpClient, item: DueCallback) -> tuple[str, bool]:
         """Send one; gives what went wrong ("" for nothing) and whether trying again is pointless."""
         timestamp = int(self._service.timeline.now_s())
         try:
             target = await resolve(item.url, allow_private=self._allow_private)
-            answer = await client.post(
+            request = Request(
+                "POST",
                 target.url,
-                content=item.body.encode(),
-                headers={
-                    "host": target.host_header,
+                {
+                    "accept": "*/*",
+                    "accept-encoding": "identity",
+                    "user-agent": "whet",
                     "content-type": "application/json",
                     "webhook-id": item.message_id,
                     "webhook-timestamp": str(timestamp),
@@ -125,15 +133,21 @@ class Callbacks:
                         self._secret, self._service.key, item.message_id, timestamp, item.body
                     ),
                 },
-                extensions={"sni_hostname": target.server_name},
+                item.body.encode(),
+                host=target.host_header,
+                server_name=target.server_name,
             )
+            async with asyncio.timeout(_WHOLE_S), client.exchange(request) as answer:
+                await answer.read(_MOST_BYTES)  # or the connection could not be used again
         except AddressRefused as error:
             return error.message, True
-        except (httpx2.HTTPError, OSError, ValueError) as error:
+        except ConfigError as error:
+            return error.message, False
+        except (HttpFailed, OSError, ValueError) as error:
             return f"{type(error).__name__}: {error}"[:300], False
-        if answer.is_success:
+        if 200 <= answer.status < 300:
             return "", True
-        return f"answered {answer.status_code}", answer.status_code == 410
+        return f"answered {answer.status}", answer.status == 410
 
     def _note(self, db: apsw.Connection, now_s: float, item: DueCallback, result: tuple[str, bool]) -> None:
         problem, is_final = result

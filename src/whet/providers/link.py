@@ -20,15 +20,20 @@ from contextlib import aclosing, suppress
 
 import msgspec
 
-from whet.contract.errors import AuthRejected, ProviderError, QuotaExhausted, RateLimited
+from whet.contract.errors import AuthRejected, ProviderError, QuotaExhausted, RateLimited, WireError
 from whet.contract.events import ReasoningDelta, Retry, StreamRestarted, TextDelta
 from whet.contract.messages import Message
 from whet.contract.protocols import ModelInfo, ModelReply, StreamItem
-from whet.providers.http import Http, HttpAnswer
+from whet.http1.client import Answer
+from whet.providers.http import Http
 from whet.providers.sse import SseEvent, SseParser
 from whet.providers.wire import Decoder, Deltas, RequestOptions, WireCache, WireCodec
 
 _DRAIN_S = 0.25
+# What a server may send: before its first event, between two, and altogether.
+_MOST_BEFORE_BYTES = 1024 * 1024
+_MOST_IN_EVENT_BYTES = 8 * 1024 * 1024
+_MOST_ANSWER_BYTES = 256 * 1024 * 1024
 _REJECTED_REST_S = 3600.0
 _QUOTA_REST_S = 1800.0
 _LIMITED_REST_S = 30.0
@@ -199,7 +204,7 @@ class ServerLink:
         try:
             headers = wiring.codec.headers(key.value)
             async with wiring.http.post(self.info, wiring.codec.path, headers, body) as answer:
-                request_id = answer.request_id
+                request_id = answer.headers.get("x-request-id") or answer.headers.get("request-id") or ""
                 async with aclosing(self._deltas(answer, decoder)) as deltas:
                     async for delta in deltas:
                         yield delta
@@ -212,19 +217,27 @@ class ServerLink:
         yield msgspec.structs.replace(reply, request_id=request_id) if request_id else reply
 
     async def _deltas(
-        self, answer: HttpAnswer, decoder: Decoder
+        self, answer: Answer, decoder: Decoder
     ) -> AsyncGenerator[TextDelta | ReasoningDelta, None]:
         info = self.info
-        if answer.content_type == "application/json":
+        content_type = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if content_type == "application/json":
             for delta in await _whole(info, answer, decoder):
                 yield delta
             return
         parser = SseParser()
-        first = b""
+        kind = content_type or "no content type"
+        first, size, unheard = b"", 0, 0
         chunks = answer.chunks()
         async for chunk in chunks:
-            first = first or chunk
-            for delta in _decode(info, parser.feed(chunk), decoder):
+            events = parser.feed(chunk)
+            first, size = first or chunk, size + len(chunk)
+            unheard = 0 if events else unheard + len(chunk)
+            if unheard > _MOST_BEFORE_BYTES and not parser.has_events:
+                raise _cut(info, first, kind)
+            if unheard > _MOST_IN_EVENT_BYTES or size > _MOST_ANSWER_BYTES:
+                raise WireError("the answer has no end", provider=info.provider, model=info.model)
+            for delta in _decode(info, events, decoder):
                 yield delta
             if decoder.is_ended:
                 await _drain(chunks)
@@ -232,7 +245,6 @@ class ServerLink:
         for delta in _decode(info, parser.finish(), decoder):
             yield delta
         if not decoder.is_done:
-            kind = answer.content_type or "no content type"
             raise _cut(info, b"" if parser.has_events else first, kind)
 
 
@@ -247,7 +259,7 @@ def _decode(info: ModelInfo, events: list[SseEvent], decoder: Decoder) -> Deltas
     return deltas
 
 
-async def _whole(info: ModelInfo, answer: HttpAnswer, decoder: Decoder) -> Deltas:
+async def _whole(info: ModelInfo, answer: Answer, decoder: Decoder) -> Deltas:
     """Take an answer that was not streamed, or an error object sent with status 200."""
     body = await answer.read(64 * 1024 * 1024)
     deltas = decoder.feed(body)

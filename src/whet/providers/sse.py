@@ -27,6 +27,7 @@ class SseParser:
         self._rest = bytearray()
         self._name = b""
         self._data: list[bytes] = []
+        self._data_bytes = 0
         self._at_start = True
         self.has_events = False
         self.last_id = ""
@@ -34,7 +35,7 @@ class SseParser:
         self._id = ""
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
-        """Take bytes as they came. Raises WireError when one line passes 64 MB."""
+        """Take bytes as they came. Raises WireError when one line or event passes 64 MB."""
         if b"\n" not in chunk and b"\r" not in chunk and not self._rest.endswith(b"\r"):
             self._rest += chunk
             if len(self._rest) > _LIMIT_BYTES:
@@ -44,7 +45,11 @@ class SseParser:
             self._rest += chunk
             chunk = bytes(self._rest)
             self._rest.clear()
-        return self._lines(self._split(chunk))
+        events = self._lines(self._split(chunk))
+        self._data_bytes = self._data_bytes + len(chunk) if self._data else 0
+        if self._data_bytes > _LIMIT_BYTES:
+            raise WireError("the server sent an event without end")
+        return events
 
     def finish(self) -> list[SseEvent]:
         """Give an event that the server ended without its empty line."""

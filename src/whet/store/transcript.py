@@ -195,20 +195,32 @@ class Transcript:
         await self.writer.append(lambda _: step.started.add(open_call.index), (rows.CALL_STARTED, values))
 
     async def call_finished(
-        self, turn: TurnRecord, open_call: OpenCall, result: Message, *, output: ToolOutput, duration_s: float
+        self,
+        turn: TurnRecord,
+        open_call: OpenCall,
+        result: Message,
+        *,
+        output: ToolOutput,
+        duration_s: float,
+        decided_by: str = "",
     ) -> None:
-        """Store a call's result; `fold_results` then puts the step's results into the live list in order."""
+        """Store a call's result; `fold_results` then puts the step's results into the live list in order.
+
+        `decided_by` is given where the start was not stored before: it is stored with the result.
+        """
         state, step, now = self.live, self._step(), self._clock.unix_ms()
         result = rows.storable(result)
         seq = step.seq + 1 + open_call.index
         row = (rows.row_id(state.key, seq), turn.number, *rows.pack(result, now))
         end = (now, round(duration_s, 6), output.error_kind, output.exit_code, state.key, seq)
+        start = (now - round(duration_s * 1000), decided_by, state.key, seq)
+        starts = ((rows.CALL_STARTED, start),) if decided_by else ()
 
         def apply(_: None) -> None:
             step.results[open_call.index] = result
             turn.messages += 1
 
-        await self.writer.append(apply, (rows.MESSAGE, row), (rows.CALL_FINISHED, end))
+        await self.writer.append(apply, *starts, (rows.MESSAGE, row), (rows.CALL_FINISHED, end))
 
     async def end_turn(
         self, turn: TurnRecord, reason: EndReason, error: str, at_end: AtEnd = nothing

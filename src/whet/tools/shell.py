@@ -13,6 +13,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,7 @@ def _git_settings(kept: Mapping[str, str]) -> dict[str, str]:
     return made
 
 
+@cache  # the names are the environment's own, and every command has the same ones
 def _looks_secret(name: str) -> bool:
     if name.startswith("GIT_CONFIG_KEY_"):
         return False

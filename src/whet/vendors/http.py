@@ -5,16 +5,22 @@ Tokens are part of addresses and headers; no error text here quotes either.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeVar
+import contextlib
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-import httpx2
 import msgspec
 
 from whet.config.key_hosts import is_theirs
 from whet.contract.channels import SendFailed
+from whet.contract.errors import ConfigError
+from whet.http1.client import Answer, HttpClient, Limits, Request
+from whet.http1.failure import HttpFailed
 from whet.log import mask
+
+if TYPE_CHECKING:
+    import httpx2
 
 T = TypeVar("T")
 CALL_TIMEOUT_S = 15.0
@@ -22,7 +28,7 @@ _MOST_BYTES = 1_000_000
 # Node's and uvicorn's servers close a connection after 5 idle seconds: of a message on its way in that moment
 # nobody could say whether it has arrived.
 LONGEST_IDLE_S = 3.0
-_NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.InvalidURL)
+_SENT = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "whet"}
 
 
 class VendorAnswer(msgspec.Struct, frozen=True):
@@ -43,8 +49,8 @@ class VendorHttp:
     def __init__(self, vendor: str, base_url: str, headers: Mapping[str, str] | None = None) -> None:
         self._vendor = vendor
         self._base_url = base_url.rstrip("/")
-        self._host = urlsplit(base_url).hostname or base_url
-        self._headers = {"user-agent": "whet", **(headers or {})}
+        self._headers = _SENT | {name.lower(): value for name, value in (headers or {}).items()}
+        self._http = HttpClient(Limits(idle_s=LONGEST_IDLE_S, most_idle=20, most_connections=100))
         self._client: httpx2.AsyncClient | None = None
 
     async def call(
@@ -59,41 +65,63 @@ class VendorHttp:
         self, method: str, path: str, content: bytes | None, headers: Mapping[str, str], timeout_s: float
     ) -> VendorAnswer:
         """Make one call with this body. Raises SendFailed where there was no answer."""
-        try:
-            response = await self.client.request(
-                method,
-                self._base_url + path,
-                content=content,
-                headers=headers,
-                timeout=httpx2.Timeout(timeout_s, connect=min(timeout_s, 10.0)),
-            )
-        except httpx2.TimeoutException as error:
-            raise SendFailed(
-                f"{self._vendor}: {self._host} did not answer in time",
-                maybe_sent=not isinstance(error, _NOTHING_SENT),
-            ) from error
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            raise SendFailed(
-                f"{self._vendor}: can't reach {self._host} ({type(error).__name__})",
-                maybe_sent=not isinstance(error, _NOTHING_SENT),
-            ) from error
-        return VendorAnswer(
-            response.status_code,
-            response.content[:_MOST_BYTES],
-            _seconds(response.headers.get("retry-after")),
+        request = Request(
+            method,
+            self._base_url + path,
+            self._sent(headers),
+            content,
+            silence_s=timeout_s,
+            connect_s=min(timeout_s, 10.0),
         )
+        async with self._answered(request) as answer:
+            after_s = _seconds(answer.headers.get("retry-after"))
+            return VendorAnswer(answer.status, await answer.read(_MOST_BYTES), after_s)
+
+    async def download(self, url: str, most_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
+        """Get a file, stopping when it is larger than `most_bytes`. An empty header takes the client's own
+        away. Raises SendFailed, without the address: it may hold a token."""
+        sent = self._sent(headers or {})
+        if not is_theirs(url, self._base_url):
+            sent.pop("authorization", None)
+        request = Request("GET", url, sent, silence_s=60.0)
+        async with self._answered(request) as answer:
+            if answer.status != 200:
+                raise SendFailed(f"{urlsplit(url).hostname} answered {answer.status}", is_final=True)
+            data = await answer.read(most_bytes + 1)
+        if len(data) > most_bytes:
+            raise SendFailed(f"it is larger than {most_bytes // 1_000_000} MB", is_final=True)
+        return data
+
+    def _sent(self, headers: Mapping[str, str]) -> dict[str, str]:
+        merged = {**self._headers, **{name.lower(): value for name, value in headers.items()}}
+        return {name: value for name, value in merged.items() if value}
+
+    @contextlib.asynccontextmanager
+    async def _answered(self, request: Request) -> AsyncGenerator[Answer, None]:
+        try:
+            async with self._http.exchange(request) as answer:
+                yield answer
+        except HttpFailed as error:
+            host = urlsplit(request.url).hostname
+            text = (
+                f"{host} did not answer in time"
+                if error.is_timeout
+                else f"can't reach {host} ({_why(error)})"
+            )
+            raise SendFailed(f"{self._vendor}: {text}", maybe_sent=not error.is_unsent) from error
+        except ConfigError as error:
+            raise SendFailed(f"{self._vendor}: {error.message}") from error
 
     @property
     def client(self) -> httpx2.AsyncClient:
-        """The connections, made at the first use."""
+        """The client that opens this vendor's websockets."""
         if self._client is None:
-            self._client = httpx2.AsyncClient(
+            from httpx2 import AsyncClient  # noqa: PLC0415 30 ms of CPU; many vendors are only called
+
+            self._client = AsyncClient(
                 headers=self._headers,
                 follow_redirects=False,
                 event_hooks={"request": [self._keep_token]},
-                limits=httpx2.Limits(
-                    max_connections=100, max_keepalive_connections=20, keepalive_expiry=LONGEST_IDLE_S
-                ),
             )
         return self._client
 
@@ -104,6 +132,7 @@ class VendorHttp:
 
     async def aclose(self) -> None:
         """Close the connections."""
+        await self._http.aclose()
         if self._client is not None:
             await self._client.aclose()
             self._client = None
@@ -140,3 +169,8 @@ def _seconds(value: str | None) -> float | None:
     except ValueError:
         return None
     return number if 0 <= number < 1e6 else None
+
+
+def _why(error: HttpFailed) -> str:
+    cause = error.__cause__
+    return type(cause).__name__ if error.stage == "connect" and cause is not None else f"{error.stage} failed"

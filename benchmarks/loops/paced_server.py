@@ -1,0 +1,101 @@
+"""A model server that sends its answers as real ones come: in pieces, some time apart; with TLS where a
+certificate is named. Speaks Chat Completions.
+
+Run as: python -m benchmarks.loops.paced_server [CERTIFICATE]; prints its base URL. The model's name says what
+is sent: `paced-PIECES-GAP_MS-STEPS`, of which every answer but the last calls the tool `noop`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import ssl
+import sys
+
+_MODELS = json.dumps({"object": "list", "data": [{"id": "paced", "object": "model"}]}).encode()
+
+
+def _event(delta: dict[str, object], finish: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    value = {
+        "id": "c1",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "paced",
+        "choices": [choice],
+    }
+    return b"data: " + json.dumps(value, separators=(",", ":")).encode() + b"\n\n"
+
+
+def pieces(count: int, calls: bool) -> list[bytes]:
+    """One answer's events: `count` of them, the last of which ends it."""
+    events = [_event({"role": "assistant", "content": ""})]
+    events += [_event({"content": f" word{number}"}) for number in range(max(count - 3, 1))]
+    if calls:
+        call = {
+            "index": 0,
+            "id": "call_1",
+            "type": "function",
+            "function": {"name": "noop", "arguments": "{}"},
+        }
+        events.append(_event({"tool_calls": [call]}))
+    events.append(_event({}, "tool_calls" if calls else "stop"))
+    usage = b'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":9,"total_tokens":18}}\n\n'
+    return [*events, usage + b"data: [DONE]\n\n"]
+
+
+async def _answer(writer: asyncio.StreamWriter, body: bytes) -> None:
+    asked = json.loads(body)
+    _, count, gap_ms, steps = asked["model"].split("-")
+    calls = sum(message["role"] == "tool" for message in asked["messages"]) < int(steps)
+    writer.write(
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\n"
+        b"x-request-id: req_1\r\ntransfer-encoding: chunked\r\n\r\n"
+    )
+    due_s = asyncio.get_running_loop().time()
+    for event in pieces(int(count), calls):
+        writer.write(b"%x\r\n%b\r\n" % (len(event), event))
+        if gap_ms != "0":
+            due_s += int(gap_ms) / 1000
+            await asyncio.sleep(due_s - asyncio.get_running_loop().time())
+    writer.write(b"0\r\n\r\n")
+
+
+async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+            if head.startswith("get "):
+                kind = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+                writer.write(kind % len(_MODELS) + _MODELS)
+            else:
+                size = int(head.split("content-length: ")[1].split("\r\n")[0])
+                await _answer(writer, await reader.readexactly(size))
+            await writer.drain()
+    except (ConnectionError, asyncio.IncompleteReadError):
+        writer.close()
+
+
+async def main() -> None:
+    context = None
+    if len(sys.argv) > 1:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(sys.argv[1])
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # or Nagle delays it
+    listener.bind(("127.0.0.1", 0))
+    server = await asyncio.start_server(_serve, sock=listener, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+    print(f"http{'s' if context else ''}://localhost:{port}/v1", flush=True)
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+    loop.add_signal_handler(signal.SIGTERM, ended.cancel)
+    try:
+        await ended
+    except asyncio.CancelledError:
+        server.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

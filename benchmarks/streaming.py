@@ -1,0 +1,113 @@
+"""What a call costs when its answer comes as answers do: in pieces, some time apart, also through TLS.
+
+The counterpart is a paced server in a process of its own. CPU of the client's process, per call; every client
+in turn, so that a busy machine hits all alike. `http.client` blocks and does nothing else: it is the floor.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.listening import self_signed
+
+from benchmarks.measure import ROOT, Sample, clean_environment, in_turn, median
+from benchmarks.table import Row
+
+CLIENTS = {
+    "Whet": "whet",
+    "its client alone": "client",
+    "http.client": "http.client",
+    "httpx2": "httpx2",
+}
+BURST_GOAL_MS = 1.3
+PACED_GOAL_MS = 8.0
+PACED_GOAL_RATIO = 2.2
+# Pieces, milliseconds between them, calls in a run, TLS.
+SHAPES = {
+    "burst": (30, 0, 40, False),
+    "paced": (100, 1, 20, False),
+    "paced-tls": (100, 1, 20, True),
+    "paced-30-20": (30, 20, 6, False),
+    "paced-300-1": (300, 1, 8, False),
+}
+FULL = {"paced-300-20": (300, 20, 4, False), "burst-tls": (30, 0, 40, True)}
+
+
+@contextmanager
+def paced_server(certificate: Path | None) -> Iterator[str]:
+    """The paced server in a process of its own; gives its base URL."""
+    command = [sys.executable, "-m", "benchmarks.loops.paced_server"]
+    command += [str(certificate)] if certificate else []
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, env=clean_environment(), cwd=ROOT, text=True)
+    try:
+        assert process.stdout
+        yield process.stdout.readline().strip()
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def run(runs: int, full: bool) -> list[Row]:
+    """CPU per call of each shape."""
+    with tempfile.TemporaryDirectory() as folder:
+        certificate = self_signed(Path(folder), "localhost")
+        shapes = {**SHAPES, **(FULL if full else {})}
+        return [_row(name, *shape, runs, certificate) for name, shape in shapes.items()]
+
+
+def _row(
+    name: str, pieces: int, gap_ms: int, calls: int, is_secure: bool, runs: int, certificate: Path
+) -> Row:
+    with paced_server(certificate if is_secure else None) as base_url:
+        commands = {
+            client: [
+                sys.executable,
+                "-m",
+                "benchmarks.loops.paced_client",
+                kind,
+                base_url,
+                f"paced-{pieces}-{gap_ms}",
+                str(calls),
+            ]
+            for client, kind in CLIENTS.items()
+        }
+        samples = in_turn(commands, runs, SSL_CERT_FILE=str(certificate))
+    each = {client: _costs(found) for client, found in samples.items()}
+    cost = {client: median(found) for client, found in each.items()}
+    floor = cost["http.client"]
+    goals = {
+        "burst": (f"≤ {BURST_GOAL_MS} CPU ms", cost["Whet"] <= BURST_GOAL_MS),
+        "paced": (
+            f"≤ {PACED_GOAL_MS:g} CPU ms and ≤ {PACED_GOAL_RATIO} x http.client",
+            cost["Whet"] <= PACED_GOAL_MS and cost["Whet"] <= PACED_GOAL_RATIO * floor,
+        ),
+    }
+    goal, met = goals.get(name, ("", None))
+    apart = f"{gap_ms} ms apart" if gap_ms else "at once"
+    return Row(
+        f"streaming-{name}",
+        f"a model call, durable, whose answer comes in {pieces} pieces {apart}{', TLS' if is_secure else ''}",
+        goal or "for comparison",
+        f"{cost['Whet']:.2f} ms ({min(each['Whet']):.2f} to {max(each['Whet']):.2f}),"
+        f" {cost['Whet'] / floor:.2f} x http.client",
+        ", ".join(f"{client} {ms:.2f}" for client, ms in cost.items() if client != "Whet"),
+        met,
+        "python -m benchmarks streaming",
+        bars=cost,
+        unit="CPU ms",
+        details=[
+            "Whet: gate, tool, store with fsync, events. The others store nothing and run no tool."
+            f" The least of {runs} runs: "
+            + ", ".join(f"{client} {min(found):.2f}" for client, found in each.items())
+            + "."
+        ],
+    )
+
+
+def _costs(samples: list[Sample]) -> list[float]:
+    return [sample.printed["call_ms"] for sample in samples]

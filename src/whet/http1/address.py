@@ -1,0 +1,99 @@
+"""Where a request goes: a URL taken apart once, and the head of a request as bytes.
+
+Whatever could end a line early is refused here, so that no value makes a header or a request of its own. No
+error quotes a header: keys are among them.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+import msgspec
+
+from whet.http1.failure import HttpFailed
+
+PORTS = {"http": 80, "https": 443}
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_VALUE = re.compile(r"(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?")
+_TARGET = re.compile(r"[\x21-\x7e]+")
+
+
+class Address(msgspec.Struct, frozen=True):
+    """A URL as a connection needs it. `host` is what is connected to, `server_name` whose certificate is
+    wanted, `authority` what the Host header says; `user` is `Basic ...` where the URL has a name in it."""
+
+    scheme: str
+    host: str
+    port: int
+    target: str
+    authority: str
+    server_name: str
+    user: str = ""
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether it is spoken to through TLS."""
+        return self.scheme == "https"
+
+
+def parts_of(url: str) -> SplitResult | None:
+    """Split a URL; None where it is no http(s) URL."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in PORTS and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets without an address, a port that is none
+        return None
+    return parts if usable else None
+
+
+def address_of(url: str) -> Address:
+    """Take a URL apart. Raises HttpFailed where it is no http(s) URL."""
+    parts = parts_of(url)
+    if parts is None:
+        raise HttpFailed("request", "not an http or https URL")
+    name = parts.hostname or ""
+    try:
+        host = name if name.isascii() else name.encode("idna").decode("ascii")
+    except UnicodeError as error:
+        raise HttpFailed("request", "the URL's host is no name") from error
+    port = parts.port or PORTS[parts.scheme]
+    path = quote(parts.path, safe="/%:@!$&'()*+,;=~") or "/"
+    query = f"?{quote(parts.query, safe='/%:@!$&()*+,;=~?')}" if parts.query else ""
+    shown = f"[{host}]" if ":" in host else host
+    return Address(
+        scheme=parts.scheme,
+        host=host,
+        port=port,
+        target=path + query,
+        authority=shown if port == PORTS[parts.scheme] else f"{shown}:{port}",
+        server_name=host,
+        user=basic(parts),
+    )
+
+
+def basic(parts: SplitResult) -> str:
+    """Give the value of an authorization header for the name and password in a URL, "" without any."""
+    if not (parts.username or parts.password):
+        return ""
+    pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    return f"Basic {base64.b64encode(pair.encode()).decode()}"
+
+
+def head_of(method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
+    """Write a request's head. Raises HttpFailed for a name or value that no header may have."""
+    if not (_NAME.fullmatch(method) and _TARGET.fullmatch(target)):
+        raise HttpFailed("request", "a method or path that can't be sent")
+    lines = [f"{method} {target} HTTP/1.1"]
+    for name, value in headers.items():
+        if not _NAME.fullmatch(name):
+            raise HttpFailed("request", "a header's name can't be sent")
+        if not _VALUE.fullmatch(value):
+            raise HttpFailed("request", f"the header {name.lower()} has characters that can't be sent")
+        lines.append(f"{name}: {value}")
+    if body is not None or method in ("POST", "PUT", "PATCH"):
+        lines.append(f"content-length: {len(body or b'')}")
+    lines.append("\r\n")
+    return "\r\n".join(lines).encode("ascii")

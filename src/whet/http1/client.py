@@ -1,0 +1,219 @@
+"""A client for any number of servers: connections are kept and used again, each request is sent once.
+
+Nothing is sent a second time, no redirect is followed, no cookie kept; who wants that decides it for one
+request. A kept connection is not used after `Limits.idle_s`, nor when the server has said anything meanwhile:
+of a request that is on its way while the server hangs up nobody can say whether it has arrived.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from whet.config.secrets import proxy_for
+from whet.http1.address import Address, address_of, head_of
+from whet.http1.connection import READ_BYTES, HttpConnection
+from whet.http1.dial import dial
+from whet.http1.failure import HttpFailed
+from whet.http1.response import ResponseReader
+
+if TYPE_CHECKING:
+    from whet.http1.proxy import OutboundProxy
+
+_MOST_ADDRESSES = 256
+_Key = tuple[str, str, int, str]
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """A client's limits. `connect_s`: for each stage of connecting; `silence_s`: the longest time without a
+    byte out or in; `idle_s`: how long a connection is kept; `most_connections` 0: as many as are wanted."""
+
+    connect_s: float = 10.0
+    silence_s: float = 60.0
+    idle_s: float = 60.0
+    most_idle: int = 100
+    most_connections: int = 0
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What is sent. `host` and `server_name` stand for the URL's own where the URL has an address that was
+    looked up before. `silence_s` 0: the client's."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes | None = None
+    silence_s: float = 0.0
+    connect_s: float = 0.0
+    host: str = ""
+    server_name: str = ""
+
+
+class Answer:
+    """An answer whose body is still on its way; `headers` by their names in lower case."""
+
+    def __init__(self, connection: HttpConnection, response: ResponseReader) -> None:
+        self.status: int = response.status
+        self.headers: dict[str, str] = response.headers
+        self._connection = connection
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """Give the body as it comes, uncompressed. Raises HttpFailed."""
+        coding = self.headers.get("content-encoding", "").strip().lower()
+        if coding in ("", "identity"):
+            while piece := await self._connection.piece():
+                yield piece
+            return
+        from whet.http1.inflate import inflated  # noqa: PLC0415 nobody asked for it
+
+        async for piece in inflated(coding, self._connection.piece):
+            yield piece
+
+    async def read(self, limit_bytes: int) -> bytes:
+        """Give the body's first `limit_bytes`. Raises HttpFailed."""
+        body = bytearray()
+        async with contextlib.aclosing(self.chunks()) as chunks:
+            async for chunk in chunks:
+                body += chunk
+                if len(body) >= limit_bytes:
+                    break
+        return bytes(body[:limit_bytes])
+
+
+class HttpClient:
+    """The way out of one part of the program. Used on one event loop."""
+
+    def __init__(
+        self, limits: Limits, *, uses_proxy: bool = True, trust: ssl.SSLContext | None = None
+    ) -> None:
+        self._limits = limits
+        self._uses_proxy = uses_proxy
+        self._trust = trust
+        self._addresses: dict[str, Address] = {}
+        self._proxies: dict[tuple[str, str], OutboundProxy | None] = {}
+        self._idle: dict[_Key, list[HttpConnection]] = {}
+        self._busy: set[HttpConnection] = set()
+        self._closings = 0
+        self._buffer = memoryview(bytearray(READ_BYTES))
+        most = limits.most_connections
+        self._room = asyncio.Semaphore(most) if most else None
+
+    @contextlib.asynccontextmanager
+    async def exchange(self, request: Request) -> AsyncGenerator[Answer, None]:
+        """Send a request and give its answer. A connection whose answer was not read to its end is closed.
+
+        Raises HttpFailed; ConfigError for a proxy or certificates that can't be used.
+        """
+        address = self._address(request.url)
+        if request.host:
+            address = msgspec.structs.replace(
+                address, authority=request.host, server_name=request.server_name or address.server_name
+            )
+        silence_s = request.silence_s or self._limits.silence_s
+        async with contextlib.nullcontext() if self._room is None else _turn(self._room, silence_s):
+            proxy = self._proxy(address)
+            head, closings = self._head(request, address, proxy), self._closings
+            connection = self._kept(address) or await self._dial(address, proxy, request)
+            self._busy.add(connection)
+            try:
+                yield Answer(connection, await connection.send(head, request.body, silence_s))
+            finally:
+                self._busy.discard(connection)
+                if connection.finish() and closings == self._closings:
+                    self._keep(address, connection)
+                else:
+                    connection.abort()
+                    await asyncio.sleep(0)  # its end is told in the next pass of the loop
+
+    async def aclose(self) -> None:
+        """Close every connection; the next request opens a new one."""
+        self._closings += 1
+        for connection in [*self._busy, *(kept for all_ in self._idle.values() for kept in all_)]:
+            connection.abort()
+        self._idle.clear()
+        await asyncio.sleep(0)
+
+    def _address(self, url: str) -> Address:
+        found = self._addresses.get(url)
+        if found is None:
+            if len(self._addresses) >= _MOST_ADDRESSES:
+                self._addresses.clear()
+            found = self._addresses[url] = address_of(url)
+        return found
+
+    def _proxy(self, address: Address) -> OutboundProxy | None:
+        if not self._uses_proxy:
+            return None
+        key = (address.scheme, address.host)
+        if key not in self._proxies:
+            if len(self._proxies) >= _MOST_ADDRESSES:
+                self._proxies.clear()
+            named = proxy_for(*key)
+            if named:
+                from whet.http1.proxy import proxy_at  # noqa: PLC0415 most have no proxy
+
+                self._proxies[key] = proxy_at(named)
+            else:
+                self._proxies[key] = None
+        return self._proxies[key]
+
+    def _head(self, request: Request, address: Address, proxy: OutboundProxy | None) -> bytes:
+        headers = {"host": address.authority, **request.headers}
+        if address.user:
+            headers["authorization"] = address.user
+        target = address.target
+        if proxy is not None and proxy.carries(address):
+            target = f"http://{address.authority}{target}"
+            if proxy.basic:
+                headers["proxy-authorization"] = proxy.basic
+        return head_of(request.method, target, headers, request.body)
+
+    async def _dial(self, address: Address, proxy: OutboundProxy | None, request: Request) -> HttpConnection:
+        if self._trust is None and (address.is_secure or (proxy is not None and proxy.scheme == "https")):
+            from whet.http1.trust import trusted  # noqa: PLC0415 a server in the clear needs none of it
+
+            self._trust: ssl.SSLContext | None = trusted()
+        connection = HttpConnection(asyncio.get_running_loop(), self._buffer)
+        await dial(connection, address, proxy, self._trust, request.connect_s or self._limits.connect_s)
+        return connection
+
+    def _kept(self, address: Address) -> HttpConnection | None:
+        """Give a connection that was used before, the youngest; those that can't be used are closed."""
+        kept = self._idle.get(_key(address))
+        oldest_s = asyncio.get_running_loop().time() - self._limits.idle_s
+        while kept:
+            connection = kept.pop()
+            if connection.idle_since_s >= oldest_s and connection.is_usable:
+                return connection
+            connection.abort()
+        return None
+
+    def _keep(self, address: Address, connection: HttpConnection) -> None:
+        kept = self._idle.setdefault(_key(address), [])
+        kept.append(connection)
+        oldest_s = connection.idle_since_s - self._limits.idle_s
+        while kept[0].idle_since_s < oldest_s or sum(map(len, self._idle.values())) > self._limits.most_idle:
+            kept.pop(0).abort()
+
+
+@contextlib.asynccontextmanager
+async def _turn(room: asyncio.Semaphore, limit_s: float) -> AsyncGenerator[None, None]:
+    """Wait until there may be one more connection. Raises HttpFailed."""
+    try:
+        async with asyncio.timeout(limit_s):
+            await room.acquire()
+    except TimeoutError as error:
+        raise HttpFailed("wait", "too many requests at once", is_timeout=True) from error
+    try:
+        yield
+    finally:
+        room.release()
+
+
+def _key(address: Address) -> _Key:
+    return (address.scheme, address.host, address.port, address.server_name)

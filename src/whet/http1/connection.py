@@ -1,0 +1,251 @@
+"""One connection to a server: a request goes out, its answer comes in, one at a time.
+
+Bytes are received into one buffer of the client's and parsed where they lie. Where an answer comes in many
+small pieces, those of a few milliseconds are read together: the kernel keeps them meanwhile, and the loop
+wakes once instead of once for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from typing import Literal, cast
+
+from whet.http1.failure import HttpFailed
+from whet.http1.response import ResponseReader
+
+READ_BYTES = 64 * 1024
+_READ_AHEAD_BYTES = 256 * 1024
+# A person sees 60 pictures a second at the most; half of that time is the longest that a piece waits.
+PACE_S = 0.008
+_SMALL_BYTES = 8 * 1024
+_QUICK_PIECES = 4
+
+
+class HttpConnection(asyncio.BufferedProtocol):
+    """A connection, made by `Dialer`. `idle_since_s`: the loop's time at which it was last let go."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, buffer: memoryview) -> None:
+        self.idle_since_s = 0.0
+        self._loop = loop
+        self._buffer = buffer
+        self._transport: asyncio.Transport | None = None
+        self._response: ResponseReader | None = None
+        self._failure: HttpFailed | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._silence_s = 0.0
+        self._came_s = 0.0
+        self._since_s = 0.0
+        self._unsent_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._pacer: asyncio.TimerHandle | None = None
+        self._is_held = False
+        self._is_paused = False
+        self._quick_pieces = 0
+
+    # What the loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Give the room for what comes; it is empty again when `buffer_updated` returns."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Read what came. What comes without a request makes the connection useless."""
+        response = self._response
+        if response is None:
+            self.abort()
+            return
+        now_s = self._loop.time()
+        try:
+            response.feed(self._buffer[:nbytes])
+        except HttpFailed as failure:
+            self._fail(failure)
+            return
+        if not response.is_whole:
+            self._hold(response, nbytes, now_s)
+        self._came_s = now_s
+        if response.has_head:
+            self._wake()
+
+    def eof_received(self) -> None:
+        """Nothing more comes; the transport closes itself."""
+        self._over(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing more comes or goes."""
+        self._transport = None
+        self._over(exc)
+
+    # What the client calls.
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a request may be sent: it is open, and nothing came unasked that the loop has not seen."""
+        transport = self._transport
+        if transport is None or transport.is_closing() or self._failure is not None:
+            return False
+        place = transport.get_extra_info("socket")
+        if place is None or place.fileno() < 0:
+            return False
+        poll = select.poll()
+        poll.register(place.fileno(), select.POLLIN)
+        return not poll.poll(0)
+
+    async def send(self, head: bytes, body: bytes | None, silence_s: float) -> ResponseReader:
+        """Send a request and give its answer once its head is there. Raises HttpFailed."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            raise HttpFailed("write", "the connection is closed")
+        self._response = response = ResponseReader()
+        self._silence_s, self._quick_pieces = silence_s, 0
+        if body is None or len(body) < READ_BYTES:
+            transport.write(head + body if body else head)
+        else:
+            transport.write(head)
+            transport.write(body)
+        while not response.has_head:
+            await self._news()
+        return response
+
+    async def piece(self) -> bytes:
+        """Give what has come of the body, at least a byte; b"" at its end. Raises HttpFailed."""
+        response = self._response
+        while response is not None:
+            if response.waiting_bytes:
+                piece = response.take()
+                if self._is_held:
+                    self._is_held = False
+                    self._resume()
+                return piece
+            if response.is_whole:
+                break
+            await self._news()
+        return b""
+
+    def finish(self) -> bool:
+        """End the exchange; False where the connection can't carry another one, and is closed."""
+        response, self._response = self._response, None
+        for timer in (self._timer, self._pacer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._pacer = None
+        transport = self._transport
+        if response is not None:
+            response.close()
+        if response is None or transport is None:
+            self.abort()
+            return False
+        if not (response.is_whole and response.can_follow) or transport.get_write_buffer_size():
+            self.abort()
+            return False
+        self._is_held = False
+        self._resume()
+        self.idle_since_s = self._loop.time()
+        return True
+
+    def abort(self) -> None:
+        """Close at once; the loop tells the end in its next pass."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Inside.
+
+    def _hold(self, response: ResponseReader, size: int, now_s: float) -> None:
+        """Stop reading for a moment where small pieces follow each other, and where many wait to be taken
+        until they are."""
+        if response.waiting_bytes > _READ_AHEAD_BYTES:
+            self._is_held = True
+            self._pause()
+            return
+        is_paced = self._quick_pieces >= _QUICK_PIECES
+        if size > _SMALL_BYTES or now_s - self._came_s > (1.5 * PACE_S if is_paced else PACE_S):
+            self._quick_pieces = 0
+            return
+        self._quick_pieces += 1
+        if self._quick_pieces >= _QUICK_PIECES and self._pacer is None:
+            self._pause()
+            self._pacer = self._loop.call_later(PACE_S, self._paced)
+
+    def _paced(self) -> None:
+        self._pacer = None
+        self._resume()
+
+    def _pause(self) -> None:
+        if self._transport is not None and not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        """Read again, unless there is another reason not to."""
+        if self._is_paused and not self._is_held and self._pacer is None:
+            self._is_paused = False
+            if self._transport is not None:
+                self._transport.resume_reading()
+
+    async def _news(self) -> None:
+        """Wait until something has changed. Raises HttpFailed, also after `silence_s` without a sound."""
+        if self._failure is not None:
+            raise self._failure
+        self._waiter = waiter = self._loop.create_future()
+        self._since_s = self._loop.time()
+        if self._timer is None:
+            self._listen(self._silence_s)
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+        if self._failure is not None and (self._response is None or not self._response.waiting_bytes):
+            raise self._failure
+
+    def _listen(self, after_s: float) -> None:
+        transport = self._transport
+        self._unsent_bytes = transport.get_write_buffer_size() if transport is not None else 0
+        self._timer = self._loop.call_later(after_s, self._listened)
+
+    def _listened(self) -> None:
+        """Give up where nothing was heard, and nothing taken, for as long as is allowed."""
+        self._timer = None
+        if self._waiter is None:
+            return  # nobody waits; the next wait listens anew
+        unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        if unsent < self._unsent_bytes:  # it takes what it is sent, slowly
+            self._listen(self._silence_s)
+            return
+        left_s = max(self._since_s, self._came_s) + self._silence_s - self._loop.time()
+        if left_s > 0.001:
+            self._listen(left_s)
+            return
+        stage: Literal["write", "read"] = "write" if unsent else "read"
+        self._fail(HttpFailed(stage, f"silent for {self._silence_s:g} s", is_timeout=True))
+
+    def _over(self, error: Exception | None) -> None:
+        response = self._response
+        if response is None or self._failure is not None:
+            return
+        if error is not None and not response.is_whole:
+            failure = HttpFailed("read", _reason(error))
+            failure.__cause__ = error
+            self._failure = failure
+        else:
+            try:
+                response.end()
+            except HttpFailed as failure:
+                self._failure = failure
+        self._wake()
+
+    def _fail(self, failure: HttpFailed) -> None:
+        self._failure = self._failure or failure
+        self.abort()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def _reason(error: Exception) -> str:
+    return str(error).partition("\n")[0][:160] or type(error).__name__

@@ -1,0 +1,162 @@
+"""Opens connections: directly or through a proxy, in the clear or with TLS.
+
+Each stage (connecting with TLS, the proxy's part, TLS behind it) has the whole time limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from whet.http1.address import Address
+from whet.http1.connection import HttpConnection
+from whet.http1.failure import HttpFailed, Stage
+
+if TYPE_CHECKING:
+    from whet.http1.proxy import OutboundProxy
+
+_NEXT_ADDRESS_S = 0.25
+_Found = tuple[int, int, int, str, Any]
+T = TypeVar("T")
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+
+async def dial(
+    connection: HttpConnection,
+    address: Address,
+    proxy: OutboundProxy | None,
+    trust: ssl.SSLContext | None,
+    limit_s: float,
+) -> None:
+    """Connect, as far as `connection` can send its request. Raises HttpFailed, with its cause."""
+    if proxy is None or proxy.carries(address):
+        if proxy is None:
+            place, name = (address.host, address.port), address.server_name if address.is_secure else ""
+        else:
+            place, name = (proxy.host, proxy.port), proxy.host if proxy.scheme == "https" else ""
+        await _in_time(_open(lambda: connection, place, name, trust), limit_s)
+        return
+    from whet.http1.proxy import Handshake  # noqa: PLC0415 most have no proxy
+
+    name = proxy.host if proxy.scheme == "https" else ""
+    transport, way = await _in_time(_open(Handshake, (proxy.host, proxy.port), name, trust), limit_s)
+    loop = asyncio.get_running_loop()
+    try:
+        opened = await _in_time(way.open(proxy, address), limit_s, "proxy")
+        if address.is_secure:
+            opened = await _in_time(
+                loop.start_tls(opened, connection, _context(trust), server_hostname=address.server_name),
+                limit_s,
+            )
+        else:
+            opened.set_protocol(connection)
+    except BaseException:
+        transport.abort()
+        await asyncio.sleep(0)
+        raise
+    if opened is None:
+        raise HttpFailed("connect", "the connection was closed during the handshake")
+    connection.connection_made(opened)
+
+
+async def _open(
+    make: Callable[[], P], place: tuple[str, int], server_name: str, trust: ssl.SSLContext | None
+) -> tuple[asyncio.Transport, P]:
+    """Connect, with TLS where there is a name that the certificate must have."""
+    context = _context(trust) if server_name else None
+    return await asyncio.get_running_loop().create_connection(
+        make, sock=await _connected(*place), ssl=context, server_hostname=server_name or None
+    )
+
+
+def _context(trust: ssl.SSLContext | None) -> ssl.SSLContext:
+    # A context without any certificate refuses every server.
+    return trust or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+async def _in_time(work: Awaitable[T], limit_s: float, stage: Stage = "connect") -> T:
+    try:
+        async with asyncio.timeout(limit_s):
+            return await work
+    except TimeoutError as error:
+        raise HttpFailed("connect", f"no answer within {limit_s:g} s", is_timeout=True) from error
+    except OSError as error:  # an SSLError is one
+        text = str(error).partition("\n")[0][:160] or type(error).__name__
+        raise HttpFailed(stage, text) from error
+
+
+async def _connected(host: str, port: int) -> socket.socket:
+    """Give a connected socket: the addresses are tried one after the other, a moment apart, and the first
+    that answers is taken (RFC 8305). Raises OSError."""
+    # asyncio does the same, but where it is cancelled in the moment in which one has answered, Python 3.11
+    # loses that socket without closing it.
+    found = await _addresses(host, port)
+    if len(found) == 1:
+        return await _try(found[0])
+    errors: list[BaseException] = []
+    tries: list[asyncio.Task[socket.socket]] = []
+    winner: socket.socket | None = None
+    try:
+        for address in found:
+            tries.append(asyncio.create_task(_try(address)))
+            winner = await _first(tries, _NEXT_ADDRESS_S, errors)
+            if winner is not None:
+                return winner
+        winner = await _first(tries, None, errors)
+    finally:
+        for left in tries:
+            left.cancel()
+        for late in await asyncio.gather(*tries, return_exceptions=True):
+            if isinstance(late, socket.socket) and late is not winner:
+                late.close()
+    if winner is None:
+        raise errors[0] if errors else OSError(f"{host} has no address")
+    return winner
+
+
+async def _first(
+    tries: list[asyncio.Task[socket.socket]], limit_s: float | None, errors: list[BaseException]
+) -> socket.socket | None:
+    """Wait for the first that is connected; those that failed are dropped."""
+    loop = asyncio.get_running_loop()
+    until_s = None if limit_s is None else loop.time() + limit_s
+    while tries:
+        left_s = None if until_s is None else max(until_s - loop.time(), 0.0)
+        done, _ = await asyncio.wait(tries, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            return None
+        for one in done:
+            error = one.exception()
+            if error is None:
+                return one.result()
+            errors.append(error)
+            tries.remove(one)
+    return None
+
+
+async def _try(address: _Found) -> socket.socket:
+    family, kind, protocol, _, place = address
+    made = socket.socket(family, kind, protocol)
+    try:
+        made.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(made, place)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+async def _addresses(host: str, port: int) -> Sequence[_Found]:
+    """Give the addresses of a name, the two families in turn; a number is looked up without a thread."""
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)[:1]
+    except OSError:
+        pass
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    first = [one for one in found if one[0] == found[0][0]]
+    second = [one for one in found if one[0] != found[0][0]]
+    return [one for one in chain.from_iterable(zip_longest(first, second)) if one is not None]

@@ -1,0 +1,46 @@
+"""The certificates that a server's is checked against: SSL_CERT_FILE, SSL_CERT_DIR, or the system's."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import sys
+
+from whet.contract.errors import ConfigError
+
+# Where systems keep them that Python's own build does not know of.
+_FILES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+
+
+def trusted() -> ssl.SSLContext:
+    """Give a context that checks names and certificates. Raises ConfigError where they can't be read."""
+    try:
+        return _context()
+    except OSError as error:
+        raise ConfigError(
+            f"the certificates can't be read: {error}", hint="check SSL_CERT_FILE and SSL_CERT_DIR"
+        ) from error
+
+
+def _context() -> ssl.SSLContext:
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    if file or folder:
+        return ssl.create_default_context(cafile=file or None, capath=None if file else folder)
+    if sys.platform in ("darwin", "win32"):
+        from truststore import SSLContext  # noqa: PLC0415 the system's own store, there only
+
+        return SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    paths = ssl.get_default_verify_paths()
+    known = (paths.openssl_cafile, *_FILES)
+    file = next((name for name in known if name and os.path.isfile(name)), None)
+    folder = paths.openssl_capath if os.path.isdir(paths.openssl_capath or "") else None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # without any certificate it refuses every server
+    if file or folder:
+        context.load_verify_locations(file, folder)
+    return context

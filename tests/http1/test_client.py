@@ -1,0 +1,581 @@
+"""The client against servers that behave, and that don't: order, bounds, time limits, TLS, proxies, reuse."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import os
+import socket
+import ssl
+import struct
+import zlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.listening import Handler, listening, self_signed
+from whet.contract.errors import ConfigError
+from whet.http1.client import HttpClient, Limits, Request
+from whet.http1.failure import HttpFailed
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+PATIENT = Limits(connect_s=20, silence_s=20)
+Ask = Callable[[HttpClient, str], Awaitable[Any]]
+
+
+def run(serve: Handler, ask: Ask, limits: Limits = PATIENT, **options: Any) -> Any:
+    """Ask one server on loopback."""
+
+    async def go() -> Any:
+        trust = options.pop("server", None)
+        client = HttpClient(limits, **options)
+        async with asyncio.timeout(40), listening(serve, trust=trust) as port:
+            try:
+                return await ask(client, f"http{'s' if trust else ''}://localhost:{port}/")
+            finally:
+                await client.aclose()
+
+    return asyncio.run(go())
+
+
+async def get(client: HttpClient, url: str, **fields: Any) -> bytes:
+    """The whole body of an answer."""
+    async with client.exchange(Request("GET", url, {}, **fields)) as answer:
+        return await answer.read(100_000_000)
+
+
+async def failure(client: HttpClient, url: str, **fields: Any) -> HttpFailed:
+    """What an exchange failed with."""
+    with pytest.raises(HttpFailed) as caught:
+        await get(client, url, **fields)
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def saying(*answers: bytes, hangs_up: bool = False) -> tuple[Handler, list[bytes]]:
+    """A server that gives each request the next answer, the last one for good; and the heads it got."""
+    heads: list[bytes] = []
+    left = list(answers)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                heads.append(await reader.readuntil(b"\r\n\r\n"))
+                writer.write(left.pop(0) if len(left) > 1 else left[0])
+                await writer.drain()
+                if hangs_up:
+                    break
+        writer.close()
+
+    return serve, heads
+
+
+def test_head_and_body_leave_together():
+    pieces: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        pieces.append(await reader.read(1000))
+        writer.write(OK)
+
+    async def ask(client: HttpClient, url: str) -> None:
+        async with client.exchange(Request("POST", url + "a b?q=ü", {"x-y": "z"}, b"body")) as answer:
+            assert (answer.status, await answer.read(10)) == (200, b"ok")
+
+    run(serve, ask)
+    head, _, body = pieces[0].partition(b"\r\n\r\n")
+    lines = head.split(b"\r\n")
+    assert lines[0] == b"POST /a%20b?q=%C3%BC HTTP/1.1" and body == b"body"
+    assert b"x-y: z" in lines and b"content-length: 4" in lines
+
+
+def test_a_slow_reader_gets_everything_in_order_and_the_server_waits_for_it():
+    sent = b"".join(b"%08d" % number for number in range(400_000))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        writer.write(sent)
+        await writer.drain()
+        writer.close()
+
+    async def ask(client: HttpClient, url: str) -> bytes:
+        got = bytearray()
+        async with client.exchange(Request("GET", url, {})) as answer:
+            async for piece in answer.chunks():
+                assert len(piece) <= 400_000
+                got += piece
+                await asyncio.sleep(0)
+        return bytes(got)
+
+    assert run(serve, ask) == sent
+
+
+def test_a_silent_server_and_one_that_takes_nothing_have_their_time():
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async def ask(client: HttpClient, url: str) -> None:
+        silent = await failure(client, url)
+        assert (silent.stage, silent.is_timeout, silent.is_unsent) == ("read", True, False)
+        full = await failure(client, url, body=b"x" * 20_000_000)
+        assert (full.stage, full.is_timeout, full.is_unsent) == ("write", True, False)
+
+    run(serve, ask, Limits(silence_s=0.05))
+
+
+def test_silence_between_two_pieces_is_measured_from_the_last():
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        for _ in range(6):
+            writer.write(b"x")
+            await asyncio.sleep(0.1)
+        await asyncio.Event().wait()
+
+    async def ask(client: HttpClient, url: str) -> bytes:
+        got = b""
+        with pytest.raises(HttpFailed, match=r"silent for 0.3 s"):
+            async with client.exchange(Request("GET", url, {})) as answer:
+                async for piece in answer.chunks():
+                    got += piece
+        return got
+
+    assert run(serve, ask, Limits(silence_s=0.3)) == b"xxxxxx"
+
+
+def test_small_pieces_that_follow_each_other_are_read_together():
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        for _ in range(2_000):
+            writer.write(b"x")
+            await asyncio.sleep(0)  # the client reads in the same pass
+        writer.close()
+
+    async def ask(client: HttpClient, url: str) -> list[int]:
+        async with client.exchange(Request("GET", url, {})) as answer:
+            return [len(piece) async for piece in answer.chunks()]
+
+    sizes = run(serve, ask)
+    assert sum(sizes) == 2_000
+    assert 2 <= len(sizes) < 1_000
+
+
+def test_a_connection_is_used_again_while_it_is_young_and_quiet():
+    serve, heads = saying(OK)
+    ports: list[int] = []
+
+    async def counted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ports.append(writer.get_extra_info("peername")[1])
+        await serve(reader, writer)
+
+    async def ask(client: HttpClient, url: str) -> None:
+        assert [await get(client, url) for _ in range(3)] == [b"ok"] * 3
+        assert len(ports) == 1
+        await asyncio.sleep(0.06)
+        assert await get(client, url) == b"ok" and len(ports) == 2
+        await client.aclose()
+        assert await get(client, url) == b"ok" and len(ports) == 3
+
+    run(counted, ask, Limits(idle_s=0.05))
+    assert len(heads) == 5
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        OK.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"),
+        OK + b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil",
+        OK + b"x",
+        b"HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+    ],
+)
+def test_a_connection_that_may_not_be_used_again_is_closed(answer: bytes):
+    serve, _ = saying(answer)
+    opened: list[int] = []
+
+    async def counted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        opened.append(1)
+        await serve(reader, writer)
+
+    async def ask(client: HttpClient, url: str) -> None:
+        assert [await get(client, url) for _ in range(2)] == [b"ok", b"ok"]
+        assert len(opened) == 2
+
+    run(counted, ask)
+
+
+def test_a_kept_connection_on_which_the_server_spoke_or_hung_up_is_not_used():
+    wake = asyncio.Event()
+    done = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK)
+        await wake.wait()
+        writer.write(b"HTTP/1.1 408 Timeout\r\ncontent-length: 0\r\n\r\n")
+        writer.close()
+        done.set()
+
+    async def ask(client: HttpClient, url: str) -> None:
+        assert await get(client, url) == b"ok"
+        wake.set()
+        await done.wait()
+        assert await get(client, url) == b"ok"
+
+    run(serve, ask)
+
+
+def test_nothing_is_sent_twice():
+    serve, heads = saying(OK, b"", hangs_up=False)
+
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(OK)
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.transport.abort()
+
+    async def ask(client: HttpClient, url: str) -> None:
+        assert await get(client, url) == b"ok"
+        lost = await failure(client, url)
+        assert lost.stage == "read" and not lost.is_unsent
+
+    del serve
+    run(cut, ask)
+    assert len(heads) == 2
+
+
+def test_a_body_that_ends_with_the_connection_is_whole_unless_that_breaks():
+    has_half = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nhalf")
+        await writer.drain()
+        if b"break" in head:
+            await has_half.wait()
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.close()
+
+    async def ask(client: HttpClient, url: str) -> None:
+        assert await get(client, url) == b"half"
+        with pytest.raises(HttpFailed, match="reset"):
+            async with client.exchange(Request("GET", url + "break", {})) as answer:
+                async for piece in answer.chunks():
+                    assert piece == b"half"
+                    has_half.set()
+
+    run(serve, ask)
+
+
+def test_an_answer_before_the_request_was_taken_is_read():
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Too large\r\ncontent-length: 3\r\n\r\nbig")
+        await asyncio.Event().wait()
+
+    async def ask(client: HttpClient, url: str) -> None:
+        async with client.exchange(Request("POST", url, {}, b"x" * 20_000_000)) as answer:
+            assert (answer.status, await answer.read(10)) == (413, b"big")
+
+    run(serve, ask)
+
+
+def test_nobody_there_a_name_that_is_none_and_headers_that_are_two():
+    async def go() -> None:
+        client = HttpClient(Limits(connect_s=20))
+        for url in ("http://127.0.0.1:1/", "http://nobody.invalid/", "https://127.0.0.1:1/"):
+            away = await failure(client, url)
+            assert (away.stage, away.is_unsent) == ("connect", True)
+        for url in ("ftp://x/", "http://", "http://x:99999/", "x", "http://[::1/"):
+            assert (await failure(client, url)).stage == "request"
+        for headers in ({"a": "b\r\nevil: 1"}, {"a\r\nb": "c"}, {"a": "b\x00"}, {"a": "ü"}, {"": "b"}):
+            with pytest.raises(HttpFailed) as caught:
+                async with client.exchange(Request("GET", "http://127.0.0.1:1/", headers)):
+                    pass
+            assert caught.value.stage == "request" and "evil" not in str(caught.value)
+
+    asyncio.run(go())
+
+
+def test_so_many_connections_and_no_more():
+    serve, _ = saying(OK)
+    now, most = [0], [0]
+
+    async def counted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        now[0] += 1
+        most[0] = max(most[0], now[0])
+        await serve(reader, writer)
+        now[0] -= 1
+
+    async def ask(client: HttpClient, url: str) -> None:
+        assert await asyncio.gather(*[get(client, url) for _ in range(20)]) == [b"ok"] * 20
+        async with client.exchange(Request("GET", url, {})), client.exchange(Request("GET", url, {})):
+            full = await failure(client, url, silence_s=0.02)
+            assert (full.stage, full.is_unsent, full.is_timeout) == ("wait", True, True)
+
+    run(counted, ask, Limits(most_connections=2))
+    assert most[0] == 2
+
+
+@pytest.mark.parametrize("kind", ["behind its end", "empty blocks"])
+def test_a_compression_that_goes_on_for_ever_is_stopped(kind: str):
+    packer = zlib.compressobj(wbits=-15)
+    first = packer.compress(b"text") + packer.flush(
+        zlib.Z_FINISH if kind == "behind its end" else zlib.Z_SYNC_FLUSH
+    )
+    more = b"x" * 50_000 if kind == "behind its end" else b"\x00\x00\x00\xff\xff" * 10_000
+    sent = [0]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-encoding: deflate\r\n\r\n" + first)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(more)
+                sent[0] += len(more)
+                await writer.drain()
+                await asyncio.sleep(0)
+
+    async def ask(client: HttpClient, url: str) -> None:
+        if kind == "behind its end":
+            assert await get(client, url) == b"text"
+        else:
+            assert (await failure(client, url)).stage == "body"
+
+    run(serve, ask)
+    assert sent[0] < 20_000_000
+
+
+# TLS and proxies.
+
+
+def secured(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A server's side and a client's that trusts it, for localhost."""
+    certificate = self_signed(folder, "localhost")
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificate)
+    return server, ssl.create_default_context(cafile=str(certificate))
+
+
+async def pages(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer every request of a connection with its own body, in small pieces and a large one."""
+    while True:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+            return
+        size = int(head.split("content-length: ")[1].split("\r\n")[0])
+        body = await reader.readexactly(size)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size)
+        for piece in (body[:3], body[3:7], body[7:]):
+            writer.write(piece)
+            await writer.drain()
+
+
+def tunnel(asked: list[str], extra: bytes = b"") -> Handler:
+    """A proxy that knows CONNECT and SOCKS 5; `extra` is what it says beyond its answer."""
+
+    async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(65_536):
+                sink.write(data)
+                await sink.drain()
+        sink.close()
+
+    async def socks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[str, str]:
+        methods = await reader.readexactly((await reader.readexactly(1))[0])
+        writer.write(b"\x05\x02" if 2 in methods else b"\x05\x00")
+        if 2 in methods:
+            _, size = await reader.readexactly(2)
+            user = await reader.readexactly(size)
+            asked.append(
+                f"{user.decode()}:{(await reader.readexactly((await reader.readexactly(1))[0])).decode()}"
+            )
+            writer.write(b"\x01\x00")
+        kind = (await reader.readexactly(4))[3]
+        if kind == 3:
+            host = (await reader.readexactly((await reader.readexactly(1))[0])).decode()
+        else:
+            host = str(ipaddress.ip_address(await reader.readexactly(4 if kind == 1 else 16)))
+        port = str(int.from_bytes(await reader.readexactly(2)))
+        asked.append(f"SOCKS {host}:{port}")
+        writer.write(b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00" + extra)
+        return host, port
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        first = await reader.readexactly(1)
+        if first == b"\x05":
+            place = await socks(reader, writer)
+        else:
+            head = (first + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            asked.append(head)
+            method, where, _ = head.split(" ", 2)
+            assert method == "CONNECT"
+            host, _, port = where.rpartition(":")
+            place = (host, port)
+            writer.write(b"HTTP/1.1 200 Connection established\r\nx: y\r\n\r\n" + extra)
+        far_reader, far_writer = await asyncio.open_connection(*place)
+        await asyncio.gather(copy(reader, far_writer), copy(far_reader, writer))
+
+    return serve
+
+
+@pytest.mark.parametrize("proxied", ["", "http", "https", "socks5", "socks5h"])
+def test_tls_carries_requests_one_after_the_other_also_through_a_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxied: str
+):
+    server, trust = secured(tmp_path)
+    bodies = [b"small", b"", bytes(range(256)) * 8_000]
+    asked: list[str] = []
+
+    async def ask(client: HttpClient, url: str) -> list[bytes]:
+        proxy = tunnel(asked)
+        async with listening(proxy, trust=server if proxied == "https" else None) as port:
+            if proxied:
+                monkeypatch.delenv("NO_PROXY", raising=False)
+                monkeypatch.setenv("HTTPS_PROXY", f"{proxied}://ann:p%40ss@localhost:{port}")
+            got: list[bytes] = []
+            for body in bodies:
+                async with client.exchange(Request("POST", url, {}, body)) as answer:
+                    got.append(await answer.read(10_000_000))
+            await client.aclose()
+            return got
+
+    assert run(pages, ask, server=server, trust=trust) == bodies
+    place = {"": [], "socks5": ["ann:p@ss", "SOCKS localhost"], "socks5h": ["ann:p@ss", "SOCKS localhost"]}
+    if proxied in place:
+        assert [line.rpartition(":")[0] if "SOCKS" in line else line for line in asked] == place[proxied]
+    else:
+        assert len(asked) == 1 and "proxy-authorization: Basic YW5uOnBAc3M=" in asked[0]
+
+
+def test_a_proxy_takes_a_request_in_the_clear_itself(monkeypatch: pytest.MonkeyPatch):
+    serve, heads = saying(OK)
+
+    async def ask(client: HttpClient, url: str) -> bytes:
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.setenv("HTTP_PROXY", url.replace("//", "//ann:secret@"))
+        return await get(client, "http://far.invalid/way?x=1")
+
+    assert run(serve, ask) == b"ok"
+    lines = heads[0].split(b"\r\n")
+    assert lines[0] == b"GET http://far.invalid/way?x=1 HTTP/1.1" and b"host: far.invalid" in lines
+    assert b"proxy-authorization: Basic YW5uOnNlY3JldA==" in lines
+    assert not any(line.startswith(b"authorization") for line in lines)
+
+
+@pytest.mark.parametrize("scheme", ["http", "socks5"])
+def test_what_a_proxy_says_beyond_its_answer_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+):
+    server, trust = secured(tmp_path)
+
+    async def ask(client: HttpClient, url: str) -> HttpFailed:
+        async with listening(tunnel([], b"HTTP/1.1 200 OK\r\n\r\nevil")) as port:
+            monkeypatch.delenv("NO_PROXY", raising=False)
+            monkeypatch.setenv("HTTPS_PROXY", f"{scheme}://localhost:{port}")
+            return await failure(client, url)
+
+    failed = run(pages, ask, server=server, trust=trust)
+    assert failed.is_unsent and "came before" in str(failed)
+
+
+@pytest.mark.parametrize(
+    "said", [b"HTTP/1.1 407 No\r\n\r\n", b"nonsense\r\n\r\n", b"", b"x" * 100_000, b"\x05\x01\x00"]
+)
+def test_a_proxy_that_refuses_or_speaks_nonsense_is_named(monkeypatch: pytest.MonkeyPatch, said: bytes):
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        writer.write(said)
+        writer.close()
+
+    async def ask(client: HttpClient, url: str) -> None:
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        for scheme in ("http", "socks5"):
+            monkeypatch.setenv("HTTPS_PROXY", url.replace("http", scheme))
+            other = HttpClient(Limits(connect_s=20))
+            failed = await failure(other, "https://far.invalid/")
+            assert failed.is_unsent and failed.stage == "proxy", failed
+
+    run(serve, ask)
+
+
+def test_proxy_settings_that_are_none_are_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.setenv("HTTP_PROXY", "socks9://nowhere")
+
+    async def go() -> None:
+        with pytest.raises(ConfigError, match="proxy"):
+            await get(HttpClient(Limits()), "http://far.invalid/")
+
+    asyncio.run(go())
+
+
+def test_tls_is_refused_for_another_name_and_an_unknown_certificate(tmp_path: Path):
+    server, trust = secured(tmp_path)
+
+    async def ask(client: HttpClient, url: str) -> None:
+        other = await failure(client, url, host="other.test", server_name="other.test")
+        assert other.stage == "connect" and isinstance(other.__cause__, ssl.SSLCertVerificationError)
+        unknown = await failure(HttpClient(Limits()), url)
+        assert isinstance(unknown.__cause__, ssl.SSLCertVerificationError)
+        async with client.exchange(Request("POST", url, {}, b"yes")) as answer:
+            assert await answer.read(9) == b"yes"
+
+    run(pages, ask, server=server, trust=trust)
+
+
+def test_what_came_before_the_handshake_is_never_taken_for_an_answer(tmp_path: Path):
+    """Somebody between the two can send it; the handshake itself goes well."""
+    server, trust = secured(tmp_path)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil")
+        with contextlib.suppress(OSError):
+            await writer.start_tls(server)
+            await reader.read()
+
+    async def ask(client: HttpClient, url: str) -> HttpFailed:
+        return await failure(client, url.replace("http:", "https:"))
+
+    assert run(serve, ask, trust=trust).stage == "connect"
+
+
+def test_a_cancelled_request_closes_its_connection():
+    gone = asyncio.Event()
+    asked = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        while await reader.read(1000):
+            pass
+        gone.set()
+
+    async def ask(client: HttpClient, url: str) -> None:
+        task = asyncio.create_task(get(client, url))
+        await asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await gone.wait()
+
+    run(serve, ask)
+
+
+def test_a_thousand_exchanges_leave_no_descriptor():
+    serve, _ = saying(OK, hangs_up=True)
+
+    async def ask(client: HttpClient, url: str) -> None:
+        await get(client, url)
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(200):
+            await get(client, url)
+        await asyncio.sleep(0.01)
+        assert len(os.listdir("/proc/self/fd")) <= before + 4
+
+    run(serve, ask)
