@@ -95,3 +95,20 @@ def stem(word: str) -> str:
 def _undouble(word: str) -> str:
     word = word.removesuffix("e") if len(word) > 3 else word
     return word[:-1] if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiou" else word
+
+
+def find_folded(text: str, wanted: str) -> tuple[int, int] | None:
+    """Give where folded words stand in a text as it is: start and end of the first place; None for nowhere."""
+    skip = {at for match in _ANSI.finditer(text) for at in range(*match.span())} if "\x1b" in text else set[int]()
+    chars: list[str] = []
+    places: list[int] = []
+    for at, char in enumerate(text):
+        if at in skip:
+            continue
+        for one in _ZERO_WIDTH.sub("", unicodedata.normalize("NFKC", char).translate(_TYPOGRAPHY)).lower():
+            put = " " if one.isspace() else one
+            if put != " " or (chars and chars[-1] != " "):
+                chars.append(put)
+                places.append(at)
+    start = "".join(chars).find(wanted) if wanted else -1
+    return None if start < 0 else (places[start], places[start + len(wanted) - 1] + 1)

@@ -21,6 +21,7 @@ from whet.store.ledger import digest
 MAIN = "SKILL.md"
 MOST_FILE_CHARS = 60_000
 _NO_CLAIM = re.compile(r"---\s*$|name:\s|(?:license|version|author|metadata|compatibility|tags):")
+_MOST_ABOUT = 140
 _PLACES = ("references/", "scripts/", "assets/")
 Files = Mapping[str, bytes]
 
@@ -49,6 +50,36 @@ def plan(files: Files, request: SkillRequest) -> SkillPlan:
     except (BadFolder, BadSkill) as error:
         raise Refused(error.message, hint=error.hint) from error
     return made
+
+
+def from_sources(files: Files, made: SkillPlan, name: str, written: tuple[str, str]) -> SkillPlan:
+    """Give the plan with every new line taken out of SKILL.md and, in the first one's place, what the program
+    wrote (its lines, and the request that they are about). Lines that stood there stay where they are left."""
+    if made.files.get(MAIN) is None:
+        return made
+    lines, about = written
+    old = _decoded(files[MAIN], MAIN) if MAIN in files else ""
+    head, body = frontmatter.split(old) if old else (_head(name, about), "")
+    there = set(body.splitlines())
+    kept: list[str] = []
+    at = -1
+    for line in frontmatter.split(made.after)[1].splitlines():
+        if line in there or not line.strip():
+            kept.append(line)
+        elif at < 0:
+            at = len(kept)
+    at = at if at >= 0 else len(kept)
+    fresh = [line for line in lines.splitlines() if line not in kept]
+    text = "\n".join([*kept[:at], *fresh, *kept[at:]])
+    text = re.sub(r"\n{3,}", "\n\n", text).strip("\n")
+    text = _text(f"---\n{head}\n---\n\n{text}\n", "the skill")
+    return SkillPlan({**made.files, MAIN: text.encode()}, made.before, text)
+
+
+def _head(name: str, about: str) -> str:
+    request = re.sub(r":\s", " - ", " ".join(about.split()).replace("#", ""))
+    shown = request if len(request) <= _MOST_ABOUT else request[: _MOST_ABOUT - 1].rstrip() + "…"
+    return f"name: {name}\ndescription: What worked for “{shown or name}”"
 
 
 def tree_hash(files: Mapping[str, str]) -> str:

@@ -31,7 +31,7 @@ def blank_row(
         if wanted:
             connection.execute(f"UPDATE ledger SET {column} = ? WHERE id = ?", (PURGED, row_id))
     if proof:
-        connection.execute("UPDATE ledger SET evidence = '[]', reason = '' WHERE id = ?", (row_id,))
+        connection.execute("UPDATE ledger SET evidence = '[]', reason = '', remark = '' WHERE id = ?", (row_id,))
 
 
 def drop_texts(connection: apsw.Connection, keys: Collection[str]) -> int:

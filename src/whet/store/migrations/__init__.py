@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from whet.store.migrations import m001_m006 as first
 from whet.store.migrations import m007_m012 as later
+from whet.store.migrations import m016_pointed as pointed
 
 STEPS: dict[str, str] = {
     "m001_sessions": first.M001_SESSIONS,
@@ -21,5 +22,6 @@ STEPS: dict[str, str] = {
     "m010_gateway": later.M010_GATEWAY,
     "m011_moved": later.M011_MOVED,
     "m012_chosen_models": later.M012_CHOSEN_MODELS,
+    "m016_pointed": pointed.M016_POINTED,
 }
 """The SQL of each step by its name, in order."""
