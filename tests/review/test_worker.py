@@ -256,7 +256,7 @@ def test_in_mode_ask_it_waits_in_the_inbox_and_a_word_brings_it_into_force(tmp_p
             accepted, rejected = done.ledger_ids
             await b.app.reviews.desk.accept(accepted)
             await b.app.reviews.desk.reject(rejected)
-            assert "./check --fast, not with pytest" in b.memory() and "stg-2" not in b.memory()
+            assert "./check --fast in this project" in b.memory() and "stg-2" not in b.memory()
 
     asyncio.run(main())
 

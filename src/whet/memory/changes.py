@@ -92,7 +92,7 @@ class NoteChanges:
         if request.action == "replace":
             old = notes.fold(request.old_text)
             existing = tuple(one for one in existing if old not in notes.fold(one))
-        claim = Claim("memory", request.content, request.evidence, existing=existing)
+        claim = Claim("memory", request.content, request.evidence, existing=existing, target=request.target)
         return self._judge(claim, origin)
 
     def _insert(self, new: NewRow, target: Target, base: str, text: str) -> LedgerRow:

@@ -18,6 +18,7 @@ class Claim(msgspec.Struct, frozen=True):
     known: str = ""
     existing: tuple[str, ...] = ()
     is_verbatim: bool = False
+    target: str = ""
 
 
 class GateVerdict(msgspec.Struct, frozen=True):

@@ -70,6 +70,8 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
     text = entries.entry(pointed) if claim.kind == "memory" else "\n".join(entries.steps(pointed))
     if finding := scan(text):
         raise Refused(f"Not kept: {finding}", hint="Point at another statement.")
+    if claim.target == "user" and not any(one.tier == "user" for one in pointed):
+        raise Refused("About the person only their own typed words are kept", hint="Quote them, or use target memory.")
     evidence = tuple(_quote(one, transcript.session_id) for one in pointed)
     about = _about(pointed, transcript) if claim.kind == "skill" else ""
     why = next((one.why for one in pointed if one.tier == "untrusted"), "") or _unwitnessed(pointed, transcript)
@@ -113,7 +115,7 @@ def _pointed(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) 
     for quote in quotes:
         one = transcript.point(quote)
         if one is None and not claim.quotes:
-            raise Refused("There is nothing to point at", hint="Give verbatim quotes from the session: the person's words, or a result.")
+            raise Refused("There is no evidence", hint="Give verbatim quotes from the session: the person's words, or a result.")
         if one is None:
             hint = "Copy it letter by letter from the person or from a result, one message per quote."
             raise Refused(f"This quote does not stand in the session: {_short(quote)}", hint=hint)
@@ -154,7 +156,8 @@ def _usable(one: Pointed, transcript: QuotableTranscript) -> Pointed:
     if one.tier == "user" and one.source.role == "user" and units.is_question(one.unit):
         raise Refused(f"That is a question, not a rule or a fact: {_short(one.unit)}", hint="Quote what was decided.")
     if one.tier != "untrusted" and (later := transcript.taken_back(one)):
-        raise Refused(f"Something else was said or seen later: {_short(later)}", hint="Quote that instead, or keep nothing.")
+        what = "The person took that back later in the session" if one.tier == "user" else "A later look shows something else"
+        raise Refused(f"{what}: {_short(later)}", hint="Quote what holds in the end, or keep nothing.")
     if len(one.unit) > _MOST_LINE_CHARS:
         raise Refused(f"What this quote stands in is too long to be kept whole: {_short(one.quote)}", hint="Point at a shorter line.")
     if one.tier == "observed" and (why := _carried_over(one.source.call, one, transcript)):
@@ -215,9 +218,23 @@ def _unwitnessed(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> 
             continue
         telling = {value for value in units.values(one.unit) if len(value) >= 4}
         others = [s for s in transcript.sources if s is not one.source and _is_witness(s, one)]
+        if _answers(one, transcript):
+            continue
         if not any(value in (fold(s.call) if s.tier == "observed" else s.folded) for value in telling for s in others):
             return f"only the text of {one.source.call[:60] or 'a result'} says it, and nobody said or tried it"
     return ""
+
+
+def _answers(one: Pointed, transcript: QuotableTranscript) -> bool:
+    """Whether a statement answers what the person had asked: it shares half of a question's words."""
+    words = set(content_words(one.unit))
+    for source in transcript.sources:
+        if source.tier == "user" and source.seq < one.source.seq:
+            for sentence in filter(units.is_question, units.sentences(source.text)):
+                asked = set(content_words(sentence))
+                if len(words & asked) >= max(2, len(asked) / 2):
+                    return True
+    return False
 
 
 def _is_witness(source: SourceText, one: Pointed) -> bool:
@@ -253,7 +270,8 @@ def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed]) -> None:
     are not compared, since the claim may be in another language."""
     named = units.values(claim.text)
     there = fold(" ".join(f"{one.unit} {one.source.call} {one.source.text[:4_000]}" for one in pointed))
-    if named and not any(value in there for value in named):
+    parts = {part for value in named for part in re.findall(r"\w{3,}|\d+", value)}
+    if named and not any(value in there for value in (*named, *parts)):
         raise Refused(f"The quotes are about something else: they don't hold {_short(', '.join(sorted(named)[:4]))}", hint="Quote the statement that does.")
 
 

@@ -162,7 +162,11 @@ def _is_newer(old: str, new: str) -> bool:
         return False
     mine, theirs = set(content_words(old)), set(content_words(new))
     shared = mine & theirs
-    if len(shared) < 2 or len(shared) < 0.5 * min(len(mine), len(theirs)):
+    if shared and _NO.match(fold(new)):
+        return True
+    if len(shared) < 2 or not theirs - mine or not mine - theirs:
         return False
-    differ = units.values(old) != units.values(new)
-    return differ or len(shared) >= 0.7 * min(len(mine), len(theirs))
+    before, after = units.values(old), units.values(new)
+    if before and after:
+        return before.isdisjoint(after) and len(shared) >= 0.5 * min(len(mine), len(theirs))
+    return len(shared) >= 0.6 * min(len(mine), len(theirs))
