@@ -28,7 +28,7 @@ description: Run the tests of this project.
 1. the tests run with ./check --fast in this project
 """
 QUOTE = "the tests run with ./check --fast in this project"
-FACT = "QUOTE_PLACEHOLDER"
+FACT = QUOTE
 WRITES = (
     remember(FACT, QUOTE),
     use("skill_manage", action="create", name="run-tests", content=SKILL, evidence=[QUOTE]),
