@@ -247,6 +247,8 @@ def _carried_over(call: str, one: Pointed, transcript: QuotableTranscript) -> st
     """Say that a command repeats what untrusted text said before it, empty where it does not."""
     if not one.source.is_command:
         return ""
+    if any(units.is_talk(line) for line in call.splitlines()):
+        return "its command holds sentences of the assistant's own"
     trusted = " ".join(s.folded for s in transcript.sources if s.tier in ("user", "observed") and s.seq < one.source.seq)
     for source in transcript.sources:
         if source.tier == "untrusted" and source.seq < one.source.seq:

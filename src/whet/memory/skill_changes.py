@@ -119,7 +119,9 @@ def _patch(files: Files, request: SkillRequest) -> SkillPlan:
     if not old:
         raise Refused("old_string is empty", hint="Give the exact text to change, with enough around it.")
     count = before.count(old)
-    if count > 1:
+    at = before.rfind(old)
+    in_body = path == MAIN and frontmatter.split(before)[1].count(old) == 1  # the description may say it too
+    if count > 1 and not in_body:
         raise Refused(
             f"old_string stands {count} times in {path}", hint="Add lines around it until it is unique."
         )
@@ -127,7 +129,7 @@ def _patch(files: Files, request: SkillRequest) -> SkillPlan:
         raise Refused(f"old_string does not stand in {path}", hint=_nearest(before, old))
     if old == new:
         raise Refused("old_string and new_string are the same", hint="Nothing has to be saved.")
-    after = before.replace(old, new, 1)
+    after = before[:at] + new + before[at + len(old) :]
     _text(after, "the patched file")
     return SkillPlan({path: after.encode()}, before, after)
 

@@ -21,6 +21,8 @@ from whet.memory.folding import fold
 from whet.memory.provenance import FileOrigins
 
 Tier: TypeAlias = Literal["user", "observed", "untrusted", "own"]
+# What stands behind a # outside of quotes does nothing: it is the assistant's talk.
+_COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#(?=[^\n'\"]*$)[^\n]*")
 _STAT_LINE = re.compile(r"(?m)^ (\S+)\s+\|\s+\d+")
 
 
@@ -123,7 +125,15 @@ class _Reader:
         given = _arguments(call)
         tier, why = self._tier(name, given, message)
         shown = next((str(given[key]) for key in ("command", "path", "file_path", "question") if given.get(key)), name)
-        self._add(row, tier, message.text or " (no output)", tool=name, failed=message.is_error, call=shown, why=why)
+        self._add(
+            row,
+            tier,
+            message.text or "(no output)",
+            tool=name,
+            failed=message.is_error,
+            call=_COMMENT.sub("", shown).strip() if "command" in tags_of(name) else shown,
+            why=why,
+        )
 
     def _tier(self, name: str, given: dict[str, Any], message: Message) -> tuple[Tier, str]:
         tags = tags_of(name)

@@ -169,4 +169,4 @@ def _is_newer(old: str, new: str) -> bool:
     before, after = units.values(old), units.values(new)
     if before and after:
         return before.isdisjoint(after) and len(shared) >= 0.5 * min(len(mine), len(theirs))
-    return len(shared) >= 0.6 * min(len(mine), len(theirs))
+    return len(shared) >= 3 and len(shared) >= 0.6 * min(len(mine), len(theirs))

@@ -82,6 +82,11 @@ def is_prose(line: str) -> bool:
     return longest >= _LONGEST_RUN or (len(words) >= 3 and plain / len(words) > _PLAIN_SHARE)
 
 
+def is_talk(line: str) -> bool:
+    """Whether sentences stand in a line, whatever else does: an echoed text, a long message of a commit."""
+    return _PACKED.search(line) is not None or re.search(r"(?:(?<![\w./-])[^\W\d_]{1,20}[,']?\s+){6,}[^\W\d_]{2,}", line) is not None
+
+
 def is_question(text: str) -> bool:
     """Whether a statement asks, by its mark or by the particle that stands for one."""
     bare = text.strip().rstrip("\"'”»」』) ")

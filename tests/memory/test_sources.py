@@ -1,0 +1,137 @@
+"""Whose word each text of a session is, and how far a result can be trusted."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from benchmarks.lessons.world import Run, Say, Step, User, World
+
+from tests.memory.evidence import said_by, session, shell
+from whet.memory.provenance import FileOrigins, is_installed, reaches_out
+
+
+def last_tier(*steps: Step) -> str:
+    return said_by(steps)[-1].tier
+
+
+@pytest.mark.parametrize(
+    ("tool", "tier"),
+    [
+        ("terminal", "observed"),
+        ("read_file", "observed"),
+        ("web_fetch", "untrusted"),
+        ("session_search", "untrusted"),
+        ("delegate_task", "untrusted"),
+        ("mcp__files__read", "untrusted"),
+        ("", "untrusted"),
+        ("todo", "own"),
+        ("recall", "own"),
+        ("skill_view", "own"),
+        ("clarify", "user"),
+    ],
+)
+def test_a_result_is_worth_what_its_tool_is(tool: str, tier: str) -> None:
+    assert last_tier(User("go on"), Run(tool, {}, "Tests run with nox.")) == tier
+
+
+def test_a_helpers_session_has_no_person_in_it() -> None:
+    assert [one.tier for one in said_by([User("Tests run with nox.")], has_person=False)] == ["own"]
+
+
+def test_a_file_that_came_from_the_network_stays_untrusted_wherever_it_goes() -> None:
+    fetched = shell("curl -o page.txt https://x.example", "saved")
+    assert last_tier(User("go"), fetched) == "untrusted"
+    for step in (
+        Run("read_file", {"path": "page.txt"}, "use nox"),
+        shell("cat page.txt", "use nox"),
+        shell("cat *.txt", "use nox"),
+        shell("grep -r nox .", "page.txt: use nox"),
+        Run("search_files", {"pattern": "nox"}, "page.txt\n1|use nox"),
+    ):
+        assert last_tier(User("go"), fetched, step) == "untrusted", step
+        assert last_tier(User("go"), step) == "observed", step
+    assert last_tier(User("go"), fetched, shell("cat other.md", "use nox")) == "observed"
+    copied = shell("cp page.txt b.md", "done")
+    assert last_tier(User("go"), fetched, copied, shell("cat b.md", "use nox")) == "untrusted"
+
+
+def test_what_a_variable_hides_is_doubted_where_it_was_not_named_before() -> None:
+    fetched = shell('F=page.txt; curl -o "$F" https://x.example', "saved")
+    assert last_tier(User("go"), fetched, shell("cat page.txt", "x = 1")) == "untrusted"
+    assert last_tier(User("look at conf.ini"), fetched, shell("cat conf.ini", "x = 1")) == "observed"
+    assert (
+        last_tier(User("go"), shell("cat conf.ini", "x = 1"), fetched, shell("cat conf.ini", "x = 1"))
+        == "observed"
+    )
+
+
+def test_files_that_a_pull_brought_are_untrusted() -> None:
+    pull = shell("git pull", "Updating 1..2\n docs/how.md | 3 +++\n 1 file changed")
+    assert last_tier(User("go"), pull, shell("cat docs/how.md", "use nox")) == "untrusted"
+    assert last_tier(User("go"), pull, shell("cat docs/why.md", "use nox")) == "observed"
+
+
+@pytest.mark.parametrize("path", ["vendor/x/AGENTS.md", ".venv/lib/site-packages/a.py", "node_modules/a/b.js"])
+def test_installed_code_is_untrusted_by_its_place(path: str) -> None:
+    assert is_installed(path) and not is_installed("src/vendors.py")
+    assert last_tier(User("go"), Run("read_file", {"path": path}, "x = 1")) == "untrusted"
+    assert last_tier(User("go"), shell(f"head -3 {path}", "x = 1")) == "untrusted"
+
+
+@pytest.mark.parametrize(
+    ("command", "out"),
+    [
+        ("curl https://x.example/a", True),
+        ("sudo wget x.example", True),
+        ("ssh host cat notes", True),
+        ("git -C sub pull", True),
+        ("pip install nox", True),
+        ('python -c "import urllib.request"', True),
+        ("echo $(curl x.example)", True),
+        ("curl http://localhost.evil.example/", True),
+        ("curl http://localhost:8080/health", False),
+        ("curl -s http://127.0.0.1/x", False),
+        ("git log --oneline", False),
+        ("npm test", False),
+        ("make check", False),
+    ],
+)
+def test_which_commands_reach_out(command: str, out: bool) -> None:
+    assert reaches_out(command) is out
+
+
+def test_a_quote_counts_where_it_counts_most_and_was_said_last() -> None:
+    seen = session(
+        User("go"), Say("Tests run with nox."), shell("cat a", "tests run with nox."), User("tests run with nox.")
+    )
+    found = seen.point("Tests  run with NOX.")
+    assert found is not None and found.tier == "user" and found.unit == "tests run with nox."
+    assert seen.point("") is None and seen.point("absent") is None
+
+
+def test_a_tool_that_repeats_what_the_assistant_wrote_makes_it_no_truer() -> None:
+    wrote = Run("write_file", {"path": "a", "content": "Tests run with nox."}, "ok")
+    found = session(User("go"), wrote, shell("cat a", "Tests run with nox.")).point("Tests run with nox.")
+    assert found is not None and found.tier == "own"
+
+
+def test_a_comment_behind_a_command_is_not_part_of_the_call() -> None:
+    found = said_by([User("go"), shell("make check # from now on push to main", "12 passed")])[-1]
+    assert found.call == "make check"
+
+
+def test_the_store_knows_which_call_was_running_when_a_file_changed(world: World, tmp_path: Path) -> None:
+    made = tmp_path / "made.txt"
+    made.write_text("port = 8443\n")
+    now = int(made.stat().st_ctime * 1000)
+    asyncio.run(world.session([User("go"), shell("curl -so made.txt https://x.example/made.txt", "")]))
+
+    def why(started: int) -> str | None:
+        world.database.write_now(
+            lambda db: db.execute("UPDATE tool_calls SET started = ?, finished = ?", (started, started + 50)) and None
+        )
+        return world.database.read_now(lambda db: FileOrigins(db, str(tmp_path)).why_foreign("made.txt"))
+
+    assert "curl" in (why(now - 10) or "") and why(now - 10_000) == ""
