@@ -123,10 +123,10 @@ def test_a_comment_behind_a_command_is_not_part_of_the_call() -> None:
 
 
 def test_the_store_knows_which_call_was_running_when_a_file_changed(world: World, tmp_path: Path) -> None:
+    asyncio.run(world.session([User("go"), shell("curl -so made.txt https://x.example/made.txt", "")]))
     made = tmp_path / "made.txt"
     made.write_text("port = 8443\n")
     now = int(made.stat().st_ctime * 1000)
-    asyncio.run(world.session([User("go"), shell("curl -so made.txt https://x.example/made.txt", "")]))
 
     def why(started: int) -> str | None:
         world.database.write_now(

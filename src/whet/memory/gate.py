@@ -270,7 +270,7 @@ def _runs(text: str) -> Iterable[str]:
 def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed]) -> None:
     """Refuse quotes that hold none of the values that the claim is about: they point at something else. Words
     are not compared, since the claim may be in another language."""
-    named = units.values(claim.text)
+    named = units.values(claim.text) - units.values(claim.known)
     there = fold(" ".join(f"{one.unit} {one.source.call} {one.source.text[:4_000]}" for one in pointed))
     parts = {part for value in named for part in re.findall(r"\w{3,}|\d+", value)}
     if named and not any(value in there for value in (*named, *parts)):
