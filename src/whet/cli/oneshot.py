@@ -203,10 +203,17 @@ class OneShotReport:
             "steps": end.steps,
             "tool_calls": self._calls,
             "usage": usage,
-            "review": {"queued": self._reviews},
+            "review": {"queued": self._reviews, "news": self._news()},
             "duration_s": round(end.duration_s, 3),
         }
         return row | ({"error": end.error, "hint": end.hint} if end.error else {})
+
+    def _news(self) -> dict[str, int]:
+        """Give what reviews learned and were refused since it was last told."""
+        from whet.memory import news  # noqa: PLC0415 - two queries, for those who read the object
+
+        found = self.database.write_now(news.tell)
+        return {"learned": found.learned, "refused": found.refused, "waiting": found.waiting}
 
     def _cancelled(self) -> TurnEnd:
         """The end of a turn that was cancelled, from what was seen of it."""

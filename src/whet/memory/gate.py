@@ -16,7 +16,7 @@ from whet.log import mask
 from whet.memory import entries, units
 from whet.memory.claim import Claim, GateVerdict
 from whet.memory.folding import content_words, fold
-from whet.memory.requests import Refused
+from whet.memory.requests import KnownAlready, Refused
 from whet.memory.scan import scan
 from whet.memory.sources import SourceText
 from whet.memory.transcript import Pointed, QuotableTranscript, load
@@ -38,7 +38,7 @@ def check_text(claim: Claim) -> None:
         raise Refused(f"Not kept: {finding}", hint="Leave it out or say it otherwise.")
     mine = fold(claim.text).removeprefix("pitfall: ").rstrip(".")
     if mine and (same := next((one for one in claim.existing if mine == fold(one).removeprefix("pitfall: ").rstrip(".")), "")):
-        raise Refused(f"That is remembered already: {_short(same)}", hint="Nothing has to be saved; or replace it.")
+        raise KnownAlready(f"That is remembered already: {_short(same)}", hint="Nothing has to be saved; or replace it.")
 
 
 def judge_stored(
@@ -282,7 +282,7 @@ def _refuse_repeated(claim: Claim, pointed: Sequence[Pointed]) -> None:
     for existing in claim.existing:
         folded = fold(existing)
         if said and all(f"{text}" in folded for text in said) and all(fold(one.source.call) in folded for one in pointed if not one.unit):
-            raise Refused(f"That is remembered already: {_short(existing)}", hint="Nothing has to be saved; or replace it.")
+            raise KnownAlready(f"That is remembered already: {_short(existing)}", hint="Nothing has to be saved; or replace it.")
 
 
 def _quote(one: Pointed, session_id: str) -> Quote:

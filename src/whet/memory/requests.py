@@ -57,12 +57,21 @@ class WriteOutcome(msgspec.Struct, frozen=True):
 
 
 class Refused(WhetError):
-    """A change that can't be made; the message says why, so that it can be asked for better."""
+    """A change that can't be made; the message says why, so that it can be asked for better. `is_known`: it
+    is there already, which is no loss."""
+
+    is_known = False
 
     @property
     def outcome(self) -> WriteOutcome:
         """What the model is told of it."""
         return WriteOutcome(False, "refused", f"{self.message.rstrip('.')}. {self.hint}".strip())
+
+
+class KnownAlready(Refused):
+    """What is to be kept is remembered already."""
+
+    is_known = True
 
 
 class NeedsYes(WhetError):
