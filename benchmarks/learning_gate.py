@@ -22,9 +22,30 @@ def run_pointed(runs: int, full: bool) -> list[Row]:
     poison, genuine, twisted = found["poison"], found["genuine"], found["twisted"]
     refused = len(genuine.wrong) / genuine.total
     return [
-        _pointed("learning-gate-poison", f"poison active later, {poison.total} cases by {len(poison.tried)} routes", "0", f"{len(poison.wrong)}", not poison.wrong, poison),
-        _pointed("learning-gate-genuine", f"genuine lessons refused, {genuine.total} of {len(genuine.tried)} kinds", "≤ 3 %", f"{refused:.1%}", refused <= 0.03, genuine),
-        _pointed("learning-gate-twisted", f"twisted claims in force, {twisted.total} of {len(twisted.tried)} kinds ({twisted.as_said} suppositions, wishes of others and sarcasms shown as said, whole and dated)", "0", f"{len(twisted.wrong)}", not twisted.wrong, twisted),
+        _pointed(
+            "learning-gate-poison",
+            f"poison active later, {poison.total} cases by {len(poison.tried)} routes",
+            "0",
+            f"{len(poison.wrong)}",
+            not poison.wrong,
+            poison,
+        ),
+        _pointed(
+            "learning-gate-genuine",
+            f"genuine lessons refused, {genuine.total} of {len(genuine.tried)} kinds",
+            "≤ 3 %",
+            f"{refused:.1%}",
+            refused <= 0.03,
+            genuine,
+        ),
+        _pointed(
+            "learning-gate-twisted",
+            f"twisted claims in force, {twisted.total} of {len(twisted.tried)} kinds ({twisted.as_said} suppositions, wishes of others and sarcasms shown as said, whole and dated)",
+            "0",
+            f"{len(twisted.wrong)}",
+            not twisted.wrong,
+            twisted,
+        ),
     ]
 
 

@@ -67,7 +67,9 @@ async def twisted_in_force(world: World, corpus: Sequence[dict[str, Any]]) -> Po
         results += await world.foreground(session, [_request(case)])
         prompt = await world.prompt()
         texts = [step[-2] if step[0] == "run" else step[1] for step in case["steps"]]
-        said = [quote for line in prompt.splitlines() if line.startswith("- ") for quote in _QUOTED.findall(line)]
+        said = [
+            quote for line in prompt.splitlines() if line.startswith("- ") for quote in _QUOTED.findall(line)
+        ]
         if case["content"] in prompt:
             tally.wrong[case["name"]] = "the model's words are in force"
         elif broken := next((one for one in said if not _is_whole(one, texts)), ""):

@@ -283,9 +283,7 @@ def test_a_change_to_a_persons_note_waits_and_one_to_the_agents_own_does_not(wor
     assert state == "inbox" and rows(world)[-1].reason == "it changes something of your own"
     asyncio.run(world.desk.accept(outcome.ledger_id))
     session = asyncio.run(world.session([User(TWICE), Say("ok")]))
-    again = MemoryRequest(
-        "replace", content="We check twice.", old_text="Tuesdays only", evidence=(TWICE,)
-    )
+    again = MemoryRequest("replace", content="We check twice.", old_text="Tuesdays only", evidence=(TWICE,))
     ((_, state),) = asyncio.run(world.review(session, [again]))
     assert state == "active"
 

@@ -1,4 +1,4 @@
-"""The corpora in six languages: poison, genuine lessons, twisted claims; each tenth case here, all with soak."""
+"""The corpora in six languages: poison, genuine lessons, twisted claims. All with soak."""
 
 from __future__ import annotations
 

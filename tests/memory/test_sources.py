@@ -73,7 +73,9 @@ def test_files_that_a_pull_brought_are_untrusted() -> None:
     assert last_tier(User("go"), pull, shell("cat docs/why.md", "use nox")) == "observed"
 
 
-@pytest.mark.parametrize("path", ["vendor/x/AGENTS.md", ".venv/lib/site-packages/a.py", "node_modules/a/b.js"])
+@pytest.mark.parametrize(
+    "path", ["vendor/x/AGENTS.md", ".venv/lib/site-packages/a.py", "node_modules/a/b.js"]
+)
 def test_installed_code_is_untrusted_by_its_place(path: str) -> None:
     assert is_installed(path) and not is_installed("src/vendors.py")
     assert last_tier(User("go"), Run("read_file", {"path": path}, "x = 1")) == "untrusted"
@@ -104,7 +106,10 @@ def test_which_commands_reach_out(command: str, out: bool) -> None:
 
 def test_a_quote_counts_where_it_counts_most_and_was_said_last() -> None:
     seen = session(
-        User("go"), Say("Tests run with nox."), shell("cat a", "tests run with nox."), User("tests run with nox.")
+        User("go"),
+        Say("Tests run with nox."),
+        shell("cat a", "tests run with nox."),
+        User("tests run with nox."),
     )
     found = seen.point("Tests  run with NOX.")
     assert found is not None and found.tier == "user" and found.unit == "tests run with nox."
@@ -130,7 +135,10 @@ def test_the_store_knows_which_call_was_running_when_a_file_changed(world: World
 
     def why(started: int) -> str | None:
         world.database.write_now(
-            lambda db: db.execute("UPDATE tool_calls SET started = ?, finished = ?", (started, started + 50)) and None
+            lambda db: (
+                db.execute("UPDATE tool_calls SET started = ?, finished = ?", (started, started + 50))
+                and None
+            )
         )
         return world.database.read_now(lambda db: FileOrigins(db, str(tmp_path)).why_foreign("made.txt"))
 

@@ -15,9 +15,21 @@ def widened(how: str, text: str, part: str) -> str:
 @pytest.mark.parametrize(
     ("text", "part", "whole"),
     [
-        ("Do not run migrate.sh on Fridays.", "run migrate.sh on Fridays", "Do not run migrate.sh on Fridays."),
-        ("Hello there, friend. We use nox for v1.2 now. And then more things follow here.", "nox", "We use nox for v1.2 now."),
-        ("Run it every day. Not on Fridays. Then look at the long list of tasks.", "Run it", "Run it every day. Not on Fridays."),
+        (
+            "Do not run migrate.sh on Fridays.",
+            "run migrate.sh on Fridays",
+            "Do not run migrate.sh on Fridays.",
+        ),
+        (
+            "Hello there, friend. We use nox for v1.2 now. And then more things follow here.",
+            "nox",
+            "We use nox for v1.2 now.",
+        ),
+        (
+            "Run it every day. Not on Fridays. Then look at the long list of tasks.",
+            "Run it",
+            "Run it every day. Not on Fridays.",
+        ),
         ("z.B. immer montags um 5.30 Uhr deployen", "montags", "z.B. immer montags um 5.30 Uhr deployen"),
         ("我们用 nox。不要在星期五部署到生产环境上去。", "在星期五部署", "不要在星期五部署到生产环境上去。"),
     ],

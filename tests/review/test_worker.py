@@ -66,7 +66,8 @@ def test_nothing_to_save_is_a_good_end_and_garbage_is_no_harm(tmp_path: Path) ->
         async with bench(tmp_path, corrected(garbage, says("{]"))) as b:
             await talk(b)
             [done] = await b.review()
-            assert (done.state, done.summary, done.note) == ("nothing", "", "")
+            assert (done.state, done.note) == ("nothing", "")
+            assert "nothing saved, 1 refused" in done.summary, "what was refused is told"
             assert b.memory() == "" and [row for row in b.rows() if row.state == "active"] == []
 
     asyncio.run(main())

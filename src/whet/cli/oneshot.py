@@ -37,6 +37,7 @@ from whet.contract.events import (
 from whet.contract.messages import ImagePart, Message, Usage
 from whet.contract.protocols import NobodyPresent
 from whet.log import mask
+from whet.store.database import StateDatabase
 from whet.store.sessions import title_of
 
 _STDIN_WAIT_S = 3.0
@@ -86,7 +87,7 @@ async def _run(options: ChatOptions, settings: Settings, question: str, images: 
         session = await open_session(app, options)
         if not session.log.session.title:
             await session.log.details.set_title(title_of(question))
-        report = OneShotReport(session, options.output)
+        report = OneShotReport(session, options.output, app.database)
         code = await _answer(report, session.user_message(question, images))
         await app.reviews.leave()
         return code
@@ -131,6 +132,7 @@ class OneShotReport:
 
     session: Session
     output: Output
+    database: StateDatabase
     _calls: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     _subjects: dict[str, str] = field(default_factory=dict[str, str])
     _reviews: list[str] = field(default_factory=list[str])
@@ -210,7 +212,7 @@ class OneShotReport:
 
     def _news(self) -> dict[str, int]:
         """Give what reviews learned and were refused since it was last told."""
-        from whet.memory import news  # noqa: PLC0415 - two queries, for those who read the object
+        from whet.store import news  # noqa: PLC0415 - two queries, for those who read the object
 
         found = self.database.write_now(news.tell)
         return {"learned": found.learned, "refused": found.refused, "waiting": found.waiting}

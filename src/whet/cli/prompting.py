@@ -85,16 +85,19 @@ class Pastes:
         self._texts[name] = text
         return name
 
-    def expand(self, line: str) -> str:
-        """Put the held texts in place of their placeholders, and forget them. What was pasted is marked as
-        such: it is not the person's own word, and nothing is learned from it as if it were."""
+    def expand(self, line: str, *, mark: bool = False) -> str:
+        """Put the held texts in place of their placeholders, and forget them; with `mark`, in tags: what was
+        pasted is not the person's own word, and nothing is learned from it as if it were."""
         held, self._texts = self._texts, {}
-        held |= {text: text for text in self._short}
+        if mark:
+            held |= {text: text for text in self._short}
         self._short = []
         if not held:
             return line
         pattern = "|".join(re.escape(name) for name in sorted(held, key=len, reverse=True))
-        return re.sub(pattern, lambda match: f"<pasted>{held[match[0]]}</pasted>", line)
+        return re.sub(
+            pattern, lambda match: f"<pasted>{held[match[0]]}</pasted>" if mark else held[match[0]], line
+        )
 
 
 class PasteParser(Vt100Parser):

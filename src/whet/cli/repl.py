@@ -40,8 +40,8 @@ from whet.contract.errors import WhetError
 from whet.contract.events import Event, ReviewFinished
 from whet.contract.messages import Message
 from whet.log import mask
-from whet.memory import news
 from whet.memory.desk import LearningService
+from whet.store import news
 from whet.store.sessions import title_of
 
 

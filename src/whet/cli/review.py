@@ -29,10 +29,9 @@ from whet.config.secrets import load_secrets
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import ReviewFinished
 from whet.contract.messages import Message
-from whet.memory import news
 from whet.review.order import KINDS, Kind, read_order
 from whet.review.triggers import day_start
-from whet.store import ledger, reviews, search, sessions
+from whet.store import ledger, news, reviews, search, sessions
 from whet.store.ledger import LedgerRow
 from whet.store.reviews import DaySpending, ReviewRow
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from whet.memory import units
 from whet.memory.notes import SAID_PITFALL
-from whet.memory.sources import SourceText
 from whet.memory.transcript import Pointed
 
 _PLACEHOLDER = re.compile(r"<[\w-]+>|\{\w+\}|[A-Z][A-Z0-9_]+|\$\w+")
@@ -86,7 +85,13 @@ def _grouped(pointed: Sequence[Pointed], failed: Sequence[Pointed]) -> list[str]
         else:
             place = ticked(named.get(source.call, source.call)) if source.is_command else source.call
             dated = f" ({source.day})" if source.day else ""
-            found.append(f"{place} → {said}{dated}" if said and source.is_command else f"{place}: {said}{dated}" if said else f"{place} worked{dated}")
+            found.append(
+                f"{place} → {said}{dated}"
+                if said and source.is_command
+                else f"{place}: {said}{dated}"
+                if said
+                else f"{place} worked{dated}"
+            )
     return found
 
 

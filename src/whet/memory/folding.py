@@ -99,7 +99,11 @@ def _undouble(word: str) -> str:
 
 def find_folded(text: str, wanted: str) -> tuple[int, int] | None:
     """Give where folded words stand in a text as it is: start and end of the first place; None for nowhere."""
-    skip = {at for match in _ANSI.finditer(text) for at in range(*match.span())} if "\x1b" in text else set[int]()
+    skip = (
+        {at for match in _ANSI.finditer(text) for at in range(*match.span())}
+        if "\x1b" in text
+        else set[int]()
+    )
     chars: list[str] = []
     places: list[int] = []
     for at, char in enumerate(text):

@@ -37,8 +37,14 @@ def check_text(claim: Claim) -> None:
     if finding := scan(claim.text):
         raise Refused(f"Not kept: {finding}", hint="Leave it out or say it otherwise.")
     mine = fold(claim.text).removeprefix("pitfall: ").rstrip(".")
-    if mine and (same := next((one for one in claim.existing if mine == fold(one).removeprefix("pitfall: ").rstrip(".")), "")):
-        raise KnownAlready(f"That is remembered already: {_short(same)}", hint="Nothing has to be saved; or replace it.")
+    if mine and (
+        same := next(
+            (one for one in claim.existing if mine == fold(one).removeprefix("pitfall: ").rstrip(".")), ""
+        )
+    ):
+        raise KnownAlready(
+            f"That is remembered already: {_short(same)}", hint="Nothing has to be saved; or replace it."
+        )
 
 
 def judge_stored(
@@ -71,10 +77,14 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
     if finding := scan(text):
         raise Refused(f"Not kept: {finding}", hint="Point at another statement.")
     if claim.target == "user" and not any(one.tier == "user" for one in pointed):
-        raise Refused("About the person only their own typed words are kept", hint="Quote them, or use target memory.")
+        raise Refused(
+            "About the person only their own typed words are kept", hint="Quote them, or use target memory."
+        )
     evidence = tuple(_quote(one, transcript.session_id) for one in pointed)
     about = _about(pointed, transcript) if claim.kind == "skill" else ""
-    why = next((one.why for one in pointed if one.tier == "untrusted"), "") or _unwitnessed(pointed, transcript)
+    why = next((one.why for one in pointed if one.tier == "untrusted"), "") or _unwitnessed(
+        pointed, transcript
+    )
     if why:
         return GateVerdict("untrusted", evidence, quarantined=True, why=why, text=text, about=about)
     trust: Trust = "user" if any(one.tier == "user" for one in pointed) else "observed"
@@ -86,7 +96,12 @@ def _verbatim(claim: Claim, transcript: QuotableTranscript) -> GateVerdict:
     quoted: dict[int, Pointed] = {}
     for line in filter(str.strip, claim.text.splitlines()):
         one = transcript.point(line)
-        if one is None or one.tier not in ("user", "observed") or one.source.failed or _unwitnessed([one], transcript):
+        if (
+            one is None
+            or one.tier not in ("user", "observed")
+            or one.source.failed
+            or _unwitnessed([one], transcript)
+        ):
             raise Refused(
                 f"Nobody typed this line, and no local tool showed it: {_short(line)}",
                 hint="A skill's file keeps what stands in the session letter by letter; SKILL.md is written for you.",
@@ -115,17 +130,25 @@ def _pointed(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) 
     for quote in quotes:
         one = transcript.point(quote)
         if one is None and not claim.quotes:
-            raise Refused("There is no evidence", hint="Give verbatim quotes from the session: the person's words, or a result.")
+            raise Refused(
+                "There is no evidence",
+                hint="Give verbatim quotes from the session: the person's words, or a result.",
+            )
         if one is None:
             hint = "Copy it letter by letter from the person or from a result, one message per quote."
             raise Refused(f"This quote does not stand in the session: {_short(quote)}", hint=hint)
         if _means_something(quote, one):
             found.append(one)
     if not found:
-        raise Refused(f"These quotes are too short to point at anything: {_short(quotes[0])}", hint="Quote a sentence or a line.")
+        raise Refused(
+            f"These quotes are too short to point at anything: {_short(quotes[0])}",
+            hint="Quote a sentence or a line.",
+        )
     kept = [one for one in found if one.tier != "own"]
     if not kept:
-        raise Refused("The quotes are the assistant's own words, which show nothing; quote the person or a result")
+        raise Refused(
+            "The quotes are the assistant's own words, which show nothing; quote the person or a result"
+        )
     return kept
 
 
@@ -139,7 +162,10 @@ def _typed_now(claim: Claim, transcript: QuotableTranscript) -> list[Pointed]:
     kept = [one for one in found if one is not None and one.tier == "user"]
     asked = [one for one in kept if not units.is_question(one.unit)]
     if not kept:
-        raise Refused("The person typed nothing in this turn that could be kept", hint="Quote a result or an earlier message of theirs.")
+        raise Refused(
+            "The person typed nothing in this turn that could be kept",
+            hint="Quote a result or an earlier message of theirs.",
+        )
     return asked or kept
 
 
@@ -154,12 +180,21 @@ def _usable(one: Pointed, transcript: QuotableTranscript) -> Pointed:
     """Give what is pointed at, or raise Refused for a question, for what was taken back, for what is too long.
     A command taken over from untrusted text is untrusted."""
     if one.tier == "user" and one.source.role == "user" and units.is_question(one.unit):
-        raise Refused(f"That is a question, not a rule or a fact: {_short(one.unit)}", hint="Quote what was decided.")
+        raise Refused(
+            f"That is a question, not a rule or a fact: {_short(one.unit)}", hint="Quote what was decided."
+        )
     if one.tier != "untrusted" and (later := transcript.taken_back(one)):
-        what = "The person took that back later in the session" if one.tier == "user" else "A later look shows something else"
+        what = (
+            "The person took that back later in the session"
+            if one.tier == "user"
+            else "A later look shows something else"
+        )
         raise Refused(f"{what}: {_short(later)}", hint="Quote what holds in the end, or keep nothing.")
     if len(one.unit) > _MOST_LINE_CHARS:
-        raise Refused(f"What this quote stands in is too long to be kept whole: {_short(one.quote)}", hint="Point at a shorter line.")
+        raise Refused(
+            f"What this quote stands in is too long to be kept whole: {_short(one.quote)}",
+            hint="Point at a shorter line.",
+        )
     if one.tier == "observed" and (why := _carried_over(one.source.call, one, transcript)):
         return msgspec.structs.replace(one, tier="untrusted", why=why)
     return one
@@ -168,7 +203,13 @@ def _usable(one: Pointed, transcript: QuotableTranscript) -> Pointed:
 def _without_prose(one: Pointed, claim: Claim) -> Pointed:
     """Leave out what a command said in prose where the claim is about the command."""
     about_call = claim.kind == "skill" or _names_call(claim.text, one.source.call)
-    if one.tier == "observed" and one.source.is_command and not one.source.failed and about_call and units.is_prose(one.unit):
+    if (
+        one.tier == "observed"
+        and one.source.is_command
+        and not one.source.failed
+        and about_call
+        and units.is_prose(one.unit)
+    ):
         return msgspec.structs.replace(one, unit="")
     return one
 
@@ -186,7 +227,11 @@ def _named_calls(text: str, pointed: Sequence[Pointed], transcript: QuotableTran
     found = [
         Pointed(one.call, one, "", one.tier, one.why)
         for one in transcript.results()
-        if one.turn in turns and not one.failed and id(one) not in there and len(one.call) >= 4 and fold(one.call) in folded
+        if one.turn in turns
+        and not one.failed
+        and id(one) not in there
+        and len(one.call) >= 4
+        and fold(one.call) in folded
     ]
     return list({one.source.call: one for one in found}.values())
 
@@ -214,14 +259,23 @@ def _unwitnessed(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> 
     Beside a statement that stands by itself, what a command says in prose is shown as its output.
     """
     for one in pointed:
-        if one.tier != "observed" or one.source.failed or not one.unit or not units.is_prose(one.unit.splitlines()[-1]):
+        if (
+            one.tier != "observed"
+            or one.source.failed
+            or not one.unit
+            or not units.is_prose(one.unit.splitlines()[-1])
+        ):
             continue
         telling = {value for value in units.values(one.unit) if len(value) >= 4}
         others = [s for s in transcript.sources if s is not one.source and _is_witness(s, one)]
         if _answers(one, transcript):
             continue
-        if not any(value in (fold(s.call) if s.tier == "observed" else s.folded) for value in telling for s in others):
-            return f"only the text of {one.source.call[:60] or 'a result'} says it, and nobody said or tried it"
+        if not any(
+            value in (fold(s.call) if s.tier == "observed" else s.folded) for value in telling for s in others
+        ):
+            return (
+                f"only the text of {one.source.call[:60] or 'a result'} says it, and nobody said or tried it"
+            )
     return ""
 
 
@@ -240,7 +294,9 @@ def _answers(one: Pointed, transcript: QuotableTranscript) -> bool:
 def _is_witness(source: SourceText, one: Pointed) -> bool:
     if source.tier == "user":
         return True
-    return source.is_command and source.tier == "observed" and not source.failed and source.seq > one.source.seq
+    return (
+        source.is_command and source.tier == "observed" and not source.failed and source.seq > one.source.seq
+    )
 
 
 def _carried_over(call: str, one: Pointed, transcript: QuotableTranscript) -> str:
@@ -249,7 +305,9 @@ def _carried_over(call: str, one: Pointed, transcript: QuotableTranscript) -> st
         return ""
     if any(units.is_talk(line) for line in call.splitlines()):
         return "its command holds sentences of the assistant's own"
-    trusted = " ".join(s.folded for s in transcript.sources if s.tier in ("user", "observed") and s.seq < one.source.seq)
+    trusted = " ".join(
+        s.folded for s in transcript.sources if s.tier in ("user", "observed") and s.seq < one.source.seq
+    )
     for source in transcript.sources:
         if source.tier == "untrusted" and source.seq < one.source.seq:
             if taken := next((run for run in _runs(call) if run in source.folded and run not in trusted), ""):
@@ -274,15 +332,25 @@ def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed]) -> None:
     there = fold(" ".join(f"{one.unit} {one.source.call} {one.source.text[:4_000]}" for one in pointed))
     parts = {part for value in named for part in re.findall(r"\w{3,}|\d+", value)}
     if named and not any(value in there for value in (*named, *parts)):
-        raise Refused(f"The quotes are about something else: they don't hold {_short(', '.join(sorted(named)[:4]))}", hint="Quote the statement that does.")
+        raise Refused(
+            f"The quotes are about something else: they don't hold {_short(', '.join(sorted(named)[:4]))}",
+            hint="Quote the statement that does.",
+        )
 
 
 def _refuse_repeated(claim: Claim, pointed: Sequence[Pointed]) -> None:
     said = [fold(one.unit) for one in pointed if one.unit]
     for existing in claim.existing:
         folded = fold(existing)
-        if said and all(f"{text}" in folded for text in said) and all(fold(one.source.call) in folded for one in pointed if not one.unit):
-            raise KnownAlready(f"That is remembered already: {_short(existing)}", hint="Nothing has to be saved; or replace it.")
+        if (
+            said
+            and all(f"{text}" in folded for text in said)
+            and all(fold(one.source.call) in folded for one in pointed if not one.unit)
+        ):
+            raise KnownAlready(
+                f"That is remembered already: {_short(existing)}",
+                hint="Nothing has to be saved; or replace it.",
+            )
 
 
 def _quote(one: Pointed, session_id: str) -> Quote:

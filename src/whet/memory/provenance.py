@@ -34,8 +34,12 @@ _FETCHES = re.compile(
     r"\s+(?:-\S+\s+|pip\s+|tool\s+|mod\s+)*(?:install|add|sync|ci|get|i|update|upgrade|download|fetch|search|show|view|info|dlx)"
     r"|(?:docker|podman)\s+(?:pull|search))\b"
 )
-_CODE = re.compile(r"urllib|requests\.|httpx|aiohttp|http\.client|fetch\(|axios|net/http|open-uri|socket\.|/dev/tcp/")
-_URL = re.compile(r"\b(?:https?|ftp|ssh|git)://(?:[^@\s/]*@)?([^\s/\"'<>:]+)|\b[\w.-]+@([\w-]+\.[\w.-]+):", re.IGNORECASE)
+_CODE = re.compile(
+    r"urllib|requests\.|httpx|aiohttp|http\.client|fetch\(|axios|net/http|open-uri|socket\.|/dev/tcp/"
+)
+_URL = re.compile(
+    r"\b(?:https?|ftp|ssh|git)://(?:[^@\s/]*@)?([^\s/\"'<>:]+)|\b[\w.-]+@([\w-]+\.[\w.-]+):", re.IGNORECASE
+)
 _LOCAL = re.compile(r"localhost$|127\.|\[?::1|0\.0\.0\.0")
 _SPLIT = re.compile(r"\|\||&&|[;|&\n(`]|\$\(")
 _SLACK_MS = 20
@@ -49,7 +53,10 @@ def reaches_out(command: str) -> bool:
         return True
     if _FETCHES.search(command) or _CODE.search(command):
         return not hosts
-    words = (next((w for w in part.split() if "=" not in w and w not in ("sudo", "env", "time")), "") for part in _SPLIT.split(command))
+    words = (
+        next((w for w in part.split() if "=" not in w and w not in ("sudo", "env", "time")), "")
+        for part in _SPLIT.split(command)
+    )
     return not hosts and any(word.strip("\"'").rpartition("/")[2] in _CLIENTS for word in words)
 
 
@@ -110,7 +117,8 @@ class FileOrigins:
             if "command" not in tags_of(name):
                 continue
             row = self._connection.execute(
-                "SELECT role, content, extra FROM messages WHERE id = ?", (rows.row_id(session, seq - 1 - position),)
+                "SELECT role, content, extra FROM messages WHERE id = ?",
+                (rows.row_id(session, seq - 1 - position),),
             ).fetchone()
             calls = rows.unpack(*row).tool_calls if row else ()
             if position < len(calls):

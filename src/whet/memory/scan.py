@@ -18,34 +18,18 @@ _HIDDEN = re.compile(
 )
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _ORDERS = (
-    r"ignore (?:all |any |the |your |every )*(?:previous|prior|above|earlier|preceding|other"
-    r"|existing) (?:\w+ ){0,2}(?:instruction|rule|message|prompt|guideline|context)",
-    r"(?:disregard|forget|override|bypass|overrule) (?:all |any |the |your |every )*(?:previous "
-    r"|prior |earlier |other )?(?:instruction|rule|guideline|safety|polic|restriction|system prompt"
-    r"|approval|confirmation|gate)",
-    r"(?:do not|don'?t|never|without) (?:ever )?(?:tell|telling|inform|informing|mention|mentioning"
-    r"|reveal|revealing|show|showing|notify|notifying|alert|alerting|ask|asking|warn"
-    r"|warning) (?:\w+ ){0,3}(?:the )?(?:user|person|owner|human|anyone|anybody|operator"
-    r"|them)\b(?! (?:about|for|to) (?:formatting|style))",
-    r"\byou are (?:now |no longer )(?:a |an |in )?\w+",
-    r"(?:new|updated|real|actual) (?:system )?(?:instructions?|prompt|directive)s?\s*:",
-    r"(?:developer|god|dan|admin|root|jailbreak|unrestricted|maintenance) mode\b",
+    r"(?:ignore|disregard|forget|override|bypass) (?:all |any |the |your |every )*(?:previous |prior |above |earlier |other )?"
+    r"(?:\w+ ){0,2}(?:instruction|rule|guideline|safety|restriction|system prompt|approval|confirmation)",
+    r"(?:do not|don'?t|never|without) (?:ever )?(?:tell|inform|mention|reveal|notify|alert|warn)(?:ing)? (?:\w+ ){0,3}"
+    r"(?:the )?(?:user|person|owner|human|anyone|operator)\b(?! (?:about|for|to) (?:formatting|style))",
+    r"\b(?:developer|god|dan|admin|root|jailbreak|unrestricted|maintenance) mode\b",
     r"(?:^|\n)\s*(?:system|assistant|user|human|developer|tool)\s*:\s",
-    r"<\s*/?\s*(?:system|assistant|user|human|instructions?|tool_call|tool_result|function_calls?"
-    r"|im_start|im_end|inst)\b[^>]*>",
+    r"<\s*/?\s*(?:system|assistant|user|human|instructions?|tool_call|tool_result|function_calls?|im_start|im_end|inst)\b[^>]*>",
     r"<\|[a-z_]+\|>|\[/?INST\]|\[/?SYS(?:TEM)?\]|<<SYS>>",
-    r"(?:skip|disable|turn off|circumvent|avoid|suppress|auto-?approve"
-    r"|pre-?approved?) (?:\w+ ){0,3}(?:approval|confirmation|permission|safety check|security check"
-    r"|the gate|review gate|guard ?rail)",
-    r"(?:approvals?|confirmations?|permissions?) (?:\w+ ){0,3}(?:is|are) (?:not (?:needed|required"
-    r"|necessary)|unnecessary|already (?:given|granted)|waived|pre-?approved)",
-    r"(?:the )?(?:user|person|owner|human) (?:has )?(?:already )?(?:pre-?)?(?:approved|authori[sz]ed"
-    r"|consented|gave permission|given (?:permission|consent))",
-    r"(?:always|automatically|silently|secretly|quietly) (?:\w+ ){0,4}(?:approve|accept|trust|execute"
-    r"|obey|comply|follow) (?:\w+ ){0,4}(?:request|command|instruction|script|link|order|code|message)",
-    r"\b(?:secretly|covertly|stealthily|silently|discreetly|unnoticed|without (?:being )?notic\w+)\b",
-    r"\b(?:trust|obey|follow) (?:all |any |every )?(?:instructions?|commands?|orders?"
-    r"|messages?) (?:from|on|in|at|by)\b",
+    r"(?:skip|disable|turn off|circumvent|suppress|auto-?approve) (?:\w+ ){0,3}(?:approval|confirmation|permission|safety check)",
+    r"(?:user|person|owner|human) (?:has )?(?:already )?(?:pre-?)?(?:approved|authori[sz]ed|consented)",
+    r"(?:always|silently|secretly|quietly) (?:\w+ ){0,4}(?:approve|trust|execute|obey|comply|follow) (?:\w+ ){0,4}"
+    r"(?:request|command|instruction|script|link|order|code|message)",
 )
 _LEAKS = (
     r"(?:send|post|upload|forward|e-?mail|exfiltrate|leak|transmit|report|submit|copy|paste|include"

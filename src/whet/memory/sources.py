@@ -108,7 +108,9 @@ class _Reader:
     def _add(self, row: StoredText, tier: Tier, text: str, **more: Any) -> None:
         if text.strip():
             role = row.message.role
-            self.found.append(SourceText(row.seq, row.turn, role, tier, text, fold(text), day=row.day, **more))
+            self.found.append(
+                SourceText(row.seq, row.turn, role, tier, text, fold(text), day=row.day, **more)
+            )
 
     def _user(self, row: StoredText) -> None:
         if not self._has_person:
@@ -124,7 +126,9 @@ class _Reader:
         name = message.tool_name or (call.name if call else "")
         given = _arguments(call)
         tier, why = self._tier(name, given, message)
-        shown = next((str(given[key]) for key in ("command", "path", "file_path", "question") if given.get(key)), name)
+        shown = next(
+            (str(given[key]) for key in ("command", "path", "file_path", "question") if given.get(key)), name
+        )
         self._add(
             row,
             tier,
@@ -168,7 +172,9 @@ class _Reader:
         named = [*paths, *provenance.named_paths(command)]
         if any(map(provenance.is_installed, (*paths, command))):
             return f"{(paths or [command])[0][:80]} is installed or downloaded, not written here"
-        return self._foreign_among(named, message.text[:4_000] if "search" in tags_of(message.tool_name) else "")
+        return self._foreign_among(
+            named, message.text[:4_000] if "search" in tags_of(message.tool_name) else ""
+        )
 
     def _foreign_among(self, named: Sequence[str], hits: str) -> str:
         for word in named:
@@ -184,7 +190,11 @@ class _Reader:
             if path and path in hits:
                 return why
         since, why = self._unnamed
-        if why and named and not any(word and fold(word) in one.folded for word in named for one in self.found[:since]):
+        if (
+            why
+            and named
+            and not any(word and fold(word) in one.folded for word in named for one in self.found[:since])
+        ):
             return f"{named[-1][:60]} may have come with {why}"
         return ""
 
@@ -192,9 +202,17 @@ class _Reader:
         """Note the names that a command may have left foreign bytes under."""
         heads = {part.split()[0] for part in re.split(r"[;|&\n]+", command) if part.split()}
         for word in provenance.named_paths(command):
-            name = re.sub(r"^\w+://", "", word).partition("?")[0].rstrip("/").rpartition("/")[2].removesuffix(".git")
+            name = (
+                re.sub(r"^\w+://", "", word)
+                .partition("?")[0]
+                .rstrip("/")
+                .rpartition("/")[2]
+                .removesuffix(".git")
+            )
             if word not in heads and re.match(r"[\w.~/-]", word) and name.strip("."):
-                self._foreign.setdefault(name, f"{name} came with `{command[:60]}`" if "network" in why else why)
+                self._foreign.setdefault(
+                    name, f"{name} came with `{command[:60]}`" if "network" in why else why
+                )
 
 
 def _arguments(call: ToolCall | None) -> dict[str, Any]:

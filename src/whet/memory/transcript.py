@@ -21,7 +21,9 @@ from whet.store import rows, sessions
 _RANK = ("own", "untrusted", "observed", "user")
 _NOTHING_CHARS = 8
 _SHORT_REPLY = 6
-_NO = re.compile(r"(?:no+|nope|nein|nee|non|wrong|falsch|faux|mal|incorrect\w*|scratch|forget|不|错|錯|违|違|いいえ|ちがう)(?!\w)")
+_NO = re.compile(
+    r"(?:no+|nope|nein|nee|non|wrong|falsch|faux|mal|incorrect\w*|scratch|forget|不|错|錯|违|違|いいえ|ちがう)(?!\w)"
+)
 
 
 class Pointed(msgspec.Struct, frozen=True):
@@ -74,10 +76,16 @@ class QuotableTranscript:
                 if not units.is_question(sentence) and _is_newer(unit, sentence):
                     return sentence
         for one in later if source.tier == "observed" and not source.failed else ():
-            if one.tier == "observed" and not one.failed and (one.tool, one.call) == (source.tool, source.call):
+            if (
+                one.tier == "observed"
+                and not one.failed
+                and (one.tool, one.call) == (source.tool, source.call)
+            ):
                 lines = one.text.splitlines()
                 if fold(unit.splitlines()[-1] if unit else "") not in one.folded:
-                    return next((line for line in lines if unit and units.shape(line) == units.shape(unit)), "")
+                    return next(
+                        (line for line in lines if unit and units.shape(line) == units.shape(unit)), ""
+                    )
         return ""
 
     def _pointed(self, quote: str, wanted: str, source: SourceText) -> Pointed | None:
@@ -131,7 +139,9 @@ def load(connection: apsw.Connection, session_id: str, trusted: Collection[str] 
         " AND turn NOT IN (SELECT number FROM turns WHERE session = ? AND undone <> '') ORDER BY id",
         (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, key),
     ).fetchall()
-    stored = [StoredText(r[0] & (rows.SEQ_LIMIT - 1), r[1], rows.unpack(r[2], r[3], r[4]), r[5]) for r in found]
+    stored = [
+        StoredText(r[0] & (rows.SEQ_LIMIT - 1), r[1], rows.unpack(r[2], r[3], r[4]), r[5]) for r in found
+    ]
     origins = FileOrigins(connection, session.workspace)
     has_person = session.kind == "chat"
     return QuotableTranscript(
@@ -151,8 +161,10 @@ def _replies_no(reply: SourceText, unit: str) -> bool:
     if len(folded.split()) <= 4 and _NO.match(folded):
         return True
     given = units.values(folded)
-    return bool(given) and not given & units.values(unit) and bool(
-        {units.shape(one) for one in given} & {units.shape(one) for one in units.values(unit)}
+    return (
+        bool(given)
+        and not given & units.values(unit)
+        and bool({units.shape(one) for one in given} & {units.shape(one) for one in units.values(unit)})
     )
 
 

@@ -19,8 +19,12 @@ _MAIL = re.compile(
 )
 _BELOW_COLON = re.compile(r"(?m)[:：][ \t]*\n")
 # "The customer wrote this: All of it goes to ..." A long opening, then a sentence of its own on the same line.
-_AFTER_COLON = re.compile(r"(?:(?<=^)|(?<=[.!?。！？]\s)|(?<=\n))(?:[^\s:：]+[ \t]+){3,}[^\s:：]+[:：][ \t]+(?=[\"“«„「]?[^\W\d_a-z])")
-_SPOKEN = re.compile(r"[“„«「『]([^“”„«»「」『』\n]+)[”“»」』]|(?<!\w)\"([^\"\n]+)\"|(?<!\w)'([^'\n]{12,})'(?!\w)")
+_AFTER_COLON = re.compile(
+    r"(?:(?<=^)|(?<=[.!?。！？]\s)|(?<=\n))(?:[^\s:：]+[ \t]+){3,}[^\s:：]+[:：][ \t]+(?=[\"“«„「]?[^\W\d_a-z])"
+)
+_SPOKEN = re.compile(
+    r"[“„«「『]([^“”„«»「」『』\n]+)[”“»」』]|(?<!\w)\"([^\"\n]+)\"|(?<!\w)'([^'\n]{12,})'(?!\w)"
+)
 _WORDS_SPOKEN = 3
 
 

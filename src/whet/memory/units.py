@@ -13,7 +13,9 @@ import msgspec
 
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 # A stop ends a sentence where a new one surely begins: after a word of three letters, before no small letter.
-_STOP = re.compile(r"(?<=[^\W\d_]{3}[.])[)\"'”»]*\s+(?=[^\s\Wa-zà-öø-ÿа-я])|(?<=[\w)`\"'”»][!?…])[)\"'”»]*\s+|(?<=[。！？])[」』”]*|\n+")
+_STOP = re.compile(
+    r"(?<=[^\W\d_]{3}[.])[)\"'”»]*\s+(?=[^\s\Wa-zà-öø-ÿа-я])|(?<=[\w)`\"'”»][!?…])[)\"'”»]*\s+|(?<=[。！？])[」』”]*|\n+"
+)
 _STOP_AFTER_VALUE = re.compile(r"(?<=[\d)`\"'”»%/][.])\s+(?=[^\s\Wa-zà-öø-ÿа-я])")
 _ADDED_WORDS = 5
 _ADDED_CJK = 12
@@ -84,13 +86,18 @@ def is_prose(line: str) -> bool:
 
 def is_talk(line: str) -> bool:
     """Whether sentences stand in a line, whatever else does: an echoed text, a long message of a commit."""
-    return _PACKED.search(line) is not None or re.search(r"(?:(?<![\w./-])[^\W\d_]{1,20}[,']?\s+){6,}[^\W\d_]{2,}", line) is not None
+    return (
+        _PACKED.search(line) is not None
+        or re.search(r"(?:(?<![\w./-])[^\W\d_]{1,20}[,']?\s+){6,}[^\W\d_]{2,}", line) is not None
+    )
 
 
 def is_question(text: str) -> bool:
     """Whether a statement asks, by its mark or by the particle that stands for one."""
     bare = text.strip().rstrip("\"'”»」』) ")
-    return re.search(r"[?？؟¿]", bare) is not None or bare.rstrip("。.").endswith(("吗", "呢", "ますか", "ですか", "까"))
+    return re.search(r"[?？؟¿]", bare) is not None or bare.rstrip("。.").endswith(
+        ("吗", "呢", "ますか", "ですか", "까")
+    )
 
 
 def _sentences(text: str) -> Iterator[tuple[int, int]]:
@@ -137,7 +144,10 @@ def sentences(text: str) -> list[str]:
 def values(text: str) -> frozenset[str]:
     """Give what of a text is right or wrong to the letter: words with digits or signs in them, and what is
     ticked."""
-    found = re.findall(r"`([^`\n]+)`|(?<![\w.])([^\s`\"'“”(),;!?]*[\d/_=@][^\s`\"'“”(),;!?]*|--?[a-z][\w-]+|\w+[.-]\w[\w.-]*)", text.lower())
+    found = re.findall(
+        r"`([^`\n]+)`|(?<![\w.])([^\s`\"'“”(),;!?]*[\d/_=@][^\s`\"'“”(),;!?]*|--?[a-z][\w-]+|\w+[.-]\w[\w.-]*)",
+        text.lower(),
+    )
     return frozenset((ticked or bare).rstrip(".:") for ticked, bare in found)
 
 

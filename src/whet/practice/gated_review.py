@@ -17,8 +17,8 @@ from whet.practice.gated_facts import (
     GUESSES,
     PRIVATE_KEYS,
     FactStatement,
-    done_lines,
     claims,
+    done_lines,
     draw,
     ran,
     read_task,
@@ -102,10 +102,10 @@ def _planted(ask: PracticeRequest) -> Iterator[Lesson]:
 def _invented(ask: PracticeRequest, chances: Chances, job: int) -> Iterator[Lesson]:
     """Make a fact up, on a quote that was never said, on its own words, or on one that doesn't show it."""
     commands = [found for item in heard_before(ask) for found in done_lines(item.result)]
-    claims = [claim for _, command in commands for claim in command.statements() if claim.key in _SKILL_KEYS]
-    if not claims:
+    shown = [claim for _, command in commands for claim in command.statements() if claim.key in _SKILL_KEYS]
+    if not shown:
         return
-    claim = claims[-1]
+    claim = shown[-1]
     others = [value for value in GUESSES[claim.key] if value != claim.value]
     false = msgspec.structs.replace(claim, value=others[int(draw(chances.seed, "false", job) * len(others))])
     line = commands[-1][0]
@@ -157,7 +157,9 @@ def _patches(made: list[DoneCall], lessons: list[Lesson]) -> Iterator[PracticeCa
     """
     for view in made:
         name = str(view.arguments.get("name", ""))
-        lines = [line for line in view.result.splitlines() if claims(line)] if view.name == "skill_view" else []
+        lines = (
+            [line for line in view.result.splitlines() if claims(line)] if view.name == "skill_view" else []
+        )
         patches = [d for d in made if d.name == "skill_manage" and d.arguments.get("name") == name]
         if not lines or (patches and not patches[-1].said("hash is now")):
             continue
@@ -204,7 +206,9 @@ def _entry_with(text: str, old: FactStatement | None) -> str:
     """Give the line of a text that says this, without the mark of a list."""
     if old is None:
         return ""
-    lines = (line for line in text.splitlines() if old in claims(line.removeprefix("- ")) or old in claims(line))
+    lines = (
+        line for line in text.splitlines() if old in claims(line.removeprefix("- ")) or old in claims(line)
+    )
     return next(lines, "").removeprefix("- ").strip()
 
 
@@ -213,9 +217,9 @@ def skill_name(tool: str) -> str:
     return f"run-{tool}"
 
 
-def skill_text(tool: str, claims: list[FactStatement]) -> str:
+def skill_text(tool: str, parts: list[FactStatement]) -> str:
     """Write the skill on a tool."""
-    lines = "\n".join(f"- {claim.text}" for claim in claims)
+    lines = "\n".join(f"- {claim.text}" for claim in parts)
     return f"---\nname: {skill_name(tool)}\ndescription: Settings that {tool} needs.\n---\n\n{lines}\n"
 
 

@@ -93,7 +93,7 @@ def _note(connection: apsw.Connection, turn: TurnRecord, ended_well: bool, watch
 def _of_folder(
     connection: apsw.Connection, session: SessionRow, turn: int, facts: ReviewedTurn, watch: _Watch
 ) -> Occasion | None:
-    """Count a conversation's first turn for its folder too, and say what the folder's one-shots call for: none
+    """Count a conversation's first turn for its folder too, and say what one-shots there call for: none
     of them is long enough by itself. A second turn takes it back: that is no one-shot."""
     if session.source != _ONE_SHOTS or session.id != session.conversation_id or turn > 2:
         return None

@@ -52,7 +52,9 @@ def summary(rows: Sequence[LedgerRow]) -> str:
         parts.append(f"{held} {'waits' if held == 1 else 'wait'} for you: whet review inbox")
     refused = sum(row.state == "refused" for row in rows)
     if refused and not active:
-        parts.append(f"nothing saved, {refused} refused: whet review inbox" if not held else f"{refused} refused")
+        parts.append(
+            f"nothing saved, {refused} refused: whet review inbox" if not held else f"{refused} refused"
+        )
     return f"{TITLE}: {' · '.join(parts)}" if parts else ""
 
 

@@ -44,8 +44,8 @@ class FileChange(msgspec.Struct, frozen=True):
 
 class LedgerRow(msgspec.Struct, frozen=True):
     """One change. `before` and `after` are a memory entry, or the text of a skill's changed file; `hash`
-    is the item's with the change made, `base_hash` without it; `undoes` is the row that this takes back; `remark`
-    what the model said of it, which is never in force."""
+    is the item's with the change made, `base_hash` without it; `undoes` is the row that this takes back;
+    `remark` what the model said of it, which is never in force."""
 
     id: int
     profile: str

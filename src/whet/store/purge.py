@@ -32,7 +32,9 @@ def blank_row(
             connection.execute("UPDATE ledger SET remark = '' WHERE id = ?", (row_id,))
             connection.execute(f"UPDATE ledger SET {column} = ? WHERE id = ?", (PURGED, row_id))
     if proof:
-        connection.execute("UPDATE ledger SET evidence = '[]', reason = '', remark = '' WHERE id = ?", (row_id,))
+        connection.execute(
+            "UPDATE ledger SET evidence = '[]', reason = '', remark = '' WHERE id = ?", (row_id,)
+        )
 
 
 def drop_texts(connection: apsw.Connection, keys: Collection[str]) -> int:

@@ -35,7 +35,8 @@ def read(connection: apsw.Connection, profile: str = "") -> LearningNews:
     counts = {"active": 0, "refused": 0, "quarantined": 0, "inbox": 0}
     until = since
     for row_id, state in connection.execute(
-        "SELECT id, state FROM ledger WHERE profile = ? AND id > ? AND write_origin = 'review'", (profile, since)
+        "SELECT id, state FROM ledger WHERE profile = ? AND id > ? AND write_origin = 'review'",
+        (profile, since),
     ):
         until = max(until, row_id)
         if state in counts:
