@@ -40,7 +40,9 @@ def run_pointed(runs: int, full: bool) -> list[Row]:
         ),
         _pointed(
             "learning-gate-twisted",
-            f"twisted claims in force, {twisted.total} of {len(twisted.tried)} kinds ({twisted.as_said} suppositions, wishes of others and sarcasms shown as said, whole and dated)",
+            f"twisted claims in force, {twisted.total} of {len(twisted.tried)} kinds;"
+            f" {twisted.as_said} suppositions"
+            " and wishes of others are shown as what was said, whole and dated",
             "0",
             f"{len(twisted.wrong)}",
             not twisted.wrong,

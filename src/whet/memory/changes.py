@@ -47,7 +47,7 @@ class NoteChanges:
         limit = self._reader.room_chars(request.target)
         for _ in range(_TRIES):
             base = self._database.read_now(
-                lambda db: overlay.note_text(db, self._profile, request.target, origin.task_id)
+                lambda db, target=request.target: overlay.note_text(db, self._profile, target, origin.task_id)
             )
             existing = tuple(entry.said for entry in notes.entries(base))
             request = self._named_by_remark(request, existing)

@@ -9,7 +9,7 @@ from whet.store.ledger import Kind, Quote, Trust
 
 class Claim(msgspec.Struct, frozen=True):
     """What is handed in to be learned: the model's words and its quotes, which point at what is kept. `known`
-    is the text that is edited; `existing` are the entries that must not be repeated. `is_verbatim`: a file that is
+    is the text that is edited; `existing` are the entries that must not be repeated. `is_verbatim`: a file,
     kept as it is or not at all."""
 
     kind: Kind

@@ -147,8 +147,7 @@ class LearningService:
         if dry_run:
             return await asyncio.to_thread(plan)
         steps = await asyncio.to_thread(
-            self._in_step,
-            lambda db: forget.carry_out(db, self.profile, session_id, origin, self._now()),
+            self._in_step, lambda db: forget.carry_out(db, self.profile, session_id, origin, self._now())
         )
         self._tell([step.back for step in steps if step.back is not None])
         return steps

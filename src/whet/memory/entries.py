@@ -1,8 +1,8 @@
 """Writes what comes into force from the sources' own words: the model points, this writes.
 
 A preference is the person's sentence with its day; a fact the whole line with the place that it stands in; a
-pitfall the failed call, its error's line and what then worked. Nothing that a model wrote is in it, so a twist
-is impossible. It does not decide what may be kept.
+pitfall the failed call, its error's line and what then worked. Nothing that a model wrote is in it, so a
+twist is impossible. It does not decide what may be kept.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def entry(pointed: Sequence[Pointed]) -> str:
 
 
 def steps(pointed: Sequence[Pointed]) -> list[str]:
-    """Give the lines of a skill for what was pointed at: calls that succeeded in their order, what was said."""
+    """Give a skill's lines for what was pointed at: calls that succeeded in their order, what was said."""
     failed = [one for one in pointed if one.source.failed]
     done = [one for one in pointed if not one.source.failed and one.source.is_command]
     other = [one for one in pointed if not one.source.failed and not one.source.is_command]

@@ -1,8 +1,8 @@
 """Stands before every learned write: what does it point at, whose words are those, may they be kept.
 
-The model's own words decide nothing: what comes into force is written from the sources (`entries.py`). It refuses with
-a reason that lets the model point better. What untrusted text says, and what only prose says that nobody typed or
-tried, waits for the person. It writes nothing, and knows neither files nor the ledger.
+The model's own words decide nothing: what comes into force is written from the sources (`entries.py`). It
+refuses with a reason that lets the model point better. What untrusted text says, and what only prose says
+that nobody typed or tried, waits for the person. It knows neither files nor the ledger.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from whet.log import mask
 from whet.memory import entries, units
 from whet.memory.claim import Claim, GateVerdict
 from whet.memory.folding import content_words, fold
-from whet.memory.requests import KnownAlready, Refused
+from whet.memory.requests import Refused
 from whet.memory.scan import scan
-from whet.memory.sources import SourceText
 from whet.memory.transcript import Pointed, QuotableTranscript, load
 from whet.store import sessions
 from whet.store.database import StateDatabase
@@ -42,9 +41,7 @@ def check_text(claim: Claim) -> None:
             (one for one in claim.existing if mine == fold(one).removeprefix("pitfall: ").rstrip(".")), ""
         )
     ):
-        raise KnownAlready(
-            f"That is remembered already: {_short(same)}", hint="Nothing has to be saved; or replace it."
-        )
+        raise _known(same)
 
 
 def judge_stored(
@@ -92,7 +89,7 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
 
 
 def _verbatim(claim: Claim, transcript: QuotableTranscript) -> GateVerdict:
-    """Let a file pass whose every line stands, letter by letter, in what the person typed or a local tool showed."""
+    """Let a file pass whose every line stands in what the person typed or a local tool showed."""
     quoted: dict[int, Pointed] = {}
     for line in filter(str.strip, claim.text.splitlines()):
         one = transcript.point(line)
@@ -104,7 +101,7 @@ def _verbatim(claim: Claim, transcript: QuotableTranscript) -> GateVerdict:
         ):
             raise Refused(
                 f"Nobody typed this line, and no local tool showed it: {_short(line)}",
-                hint="A skill's file keeps what stands in the session letter by letter; SKILL.md is written for you.",
+                hint="A file keeps what stands in the session; SKILL.md is written for you.",
             )
         quoted.setdefault(id(one.source), one)
     if finding := scan(claim.text):
@@ -153,7 +150,7 @@ def _pointed(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) 
 
 
 def _typed_now(claim: Claim, transcript: QuotableTranscript) -> list[Pointed]:
-    """Point at what the person typed in this turn: the sentences that share words with the claim, else all."""
+    """Point at what was typed in this turn: the sentences that share words with the claim, else all."""
     wanted = set(content_words(claim.text))
     own = transcript.own_words()
     places = [(one, sentence) for one in own for sentence in units.sentences(one.text)]
@@ -177,8 +174,8 @@ def _means_something(quote: str, one: Pointed) -> bool:
 
 
 def _usable(one: Pointed, transcript: QuotableTranscript) -> Pointed:
-    """Give what is pointed at, or raise Refused for a question, for what was taken back, for what is too long.
-    A command taken over from untrusted text is untrusted."""
+    """Give what is pointed at; raise Refused for a question, what was taken back, what is too long. A command
+    taken over from untrusted text is untrusted."""
     if one.tier == "user" and one.source.role == "user" and units.is_question(one.unit):
         raise Refused(
             f"That is a question, not a rule or a fact: {_short(one.unit)}", hint="Quote what was decided."
@@ -245,7 +242,7 @@ def _with_remedy(pointed: list[Pointed], transcript: QuotableTranscript) -> list
     mine = set(last.call.split())
     for one in transcript.results():
         shared = mine & set(one.call.split())
-        if one.seq > last.seq and not one.failed and one.tier == "observed" and len(shared) * 2 >= len(mine):
+        if one.seq > last.seq and one.ran_well and len(shared) * 2 >= len(mine):
             return [*pointed, Pointed(one.call, one, "", "observed")]
     raise Refused(
         "The quotes are from failed results, and nothing shows what worked instead",
@@ -267,7 +264,9 @@ def _unwitnessed(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> 
         ):
             continue
         telling = {value for value in units.values(one.unit) if len(value) >= 4}
-        others = [s for s in transcript.sources if s is not one.source and _is_witness(s, one)]
+        others = [
+            s for s in transcript.sources if s.tier == "user" or (s.ran_well and s.seq > one.source.seq)
+        ]
         if _answers(one, transcript):
             continue
         if not any(
@@ -291,14 +290,6 @@ def _answers(one: Pointed, transcript: QuotableTranscript) -> bool:
     return False
 
 
-def _is_witness(source: SourceText, one: Pointed) -> bool:
-    if source.tier == "user":
-        return True
-    return (
-        source.is_command and source.tier == "observed" and not source.failed and source.seq > one.source.seq
-    )
-
-
 def _carried_over(call: str, one: Pointed, transcript: QuotableTranscript) -> str:
     """Say that a command repeats what untrusted text said before it, empty where it does not."""
     if not one.source.is_command:
@@ -309,9 +300,10 @@ def _carried_over(call: str, one: Pointed, transcript: QuotableTranscript) -> st
         s.folded for s in transcript.sources if s.tier in ("user", "observed") and s.seq < one.source.seq
     )
     for source in transcript.sources:
-        if source.tier == "untrusted" and source.seq < one.source.seq:
-            if taken := next((run for run in _runs(call) if run in source.folded and run not in trusted), ""):
-                return f"the command repeats what untrusted text said: {taken[:60]}"
+        before = source.tier == "untrusted" and source.seq < one.source.seq
+        runs = (run for run in _runs(call) if before and run in source.folded and run not in trusted)
+        if taken := next(runs, ""):
+            return f"the command repeats what untrusted text said: {taken[:60]}"
     return ""
 
 
@@ -338,6 +330,14 @@ def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed]) -> None:
         )
 
 
+def _known(text: str) -> Refused:
+    error = Refused(
+        f"That is remembered already: {_short(text)}", hint="Nothing has to be saved; or replace it."
+    )
+    error.is_known = True
+    return error
+
+
 def _refuse_repeated(claim: Claim, pointed: Sequence[Pointed]) -> None:
     said = [fold(one.unit) for one in pointed if one.unit]
     for existing in claim.existing:
@@ -347,10 +347,7 @@ def _refuse_repeated(claim: Claim, pointed: Sequence[Pointed]) -> None:
             and all(f"{text}" in folded for text in said)
             and all(fold(one.source.call) in folded for one in pointed if not one.unit)
         ):
-            raise KnownAlready(
-                f"That is remembered already: {_short(existing)}",
-                hint="Nothing has to be saved; or replace it.",
-            )
+            raise _known(existing)
 
 
 def _quote(one: Pointed, session_id: str) -> Quote:

@@ -1,9 +1,9 @@
 """Where the bytes of a result are from: this machine's own work, or somewhere else.
 
-Trust follows bytes. A file counts as foreign where a call that reached for the network, or that took a foreign
-file, was running when it last changed: the store knows when each call ran, in every session, and the disk when
-the file changed. Vendored and installed folders are foreign by their place. A command's text says only
-whether it may have reached the network; what it wrote is not read from it.
+Trust follows bytes. A file counts as foreign where a call that reached for the network, or that took a
+foreign file, was running when it last changed: the store knows when each call ran, in every session, and the
+disk when the file changed. Vendored and installed folders are foreign by their place. A command's text says
+only whether it may have reached the network; what it wrote is not read from it.
 """
 
 from __future__ import annotations
@@ -11,21 +11,20 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
 
 from whet.contract.tools import tags_of
-from whet.store import rows
+from whet.store import calls
 
 _INSTALLED = re.compile(
     r"(?:^|[\s/\"'=])(?:node_modules|site-packages|dist-packages|vendor(?:ed)?|third[_-]party|bower_components"
     r"|\.venv|venv|\.tox|\.cargo/registry|go/pkg/mod|\.m2|\.gem|\.gradle/caches|Pods|[Dd]ownloads?|\.cache)(?:[/\s\"']|$)"
 )
 _CLIENTS = frozenset(
-    "curl wget gh glab ssh scp sftp ftp lftp rsync nc ncat socat telnet http https xh aria2c lynx w3m links dig"  # noqa: SIM905
-    " nslookup whois aws gcloud az kubectl oc helm heroku npx bunx uvx pipx s3cmd rclone mail mutt fetchmail"
+    "curl wget gh glab ssh scp sftp ftp lftp rsync nc ncat socat telnet http https xh aria2c lynx w3m"  # noqa: SIM905
+    " links dig nslookup whois aws gcloud az kubectl oc helm heroku npx bunx uvx pipx s3cmd rclone mail mutt"
     " yt-dlp xclip xsel pbpaste wl-paste".split()
 )
 _FETCHES = re.compile(
@@ -94,7 +93,9 @@ class FileOrigins:
         except (OSError, ValueError):
             return None
         self._known[key] = ""
-        for command in self._running_at(changed_ms):
+        for name, command in calls.running_at(self._connection, changed_ms):
+            if "command" not in tags_of(name):
+                continue
             taken = "" if depth >= _DEEPEST else self._takes_foreign(command, key, depth)
             if reaches_out(command) or taken:
                 self._known[key] = f"{path} came with `{' '.join(command.split())[:80]}`"
@@ -103,23 +104,3 @@ class FileOrigins:
     def _takes_foreign(self, command: str, but: str, depth: int) -> str:
         names = (word for word in named_paths(command) if str(self._workspace / word) != but)
         return next((why for word in names if word and (why := self.why_foreign(word, depth + 1))), "")
-
-    def _running_at(self, at_ms: int) -> Iterator[str]:
-        """Give the commands that were running at a time, in any session."""
-        found = self._connection.execute(
-            "SELECT c.session, c.seq, c.position, c.name FROM sessions s JOIN tool_calls c ON c.session = s.key"
-            " WHERE s.started <= strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch')"
-            " AND s.last_active >= strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0 - 86400, 'unixepoch')"
-            " AND c.started <= ? AND coalesce(c.finished, c.started + 86400000) >= ?",
-            (at_ms, at_ms, at_ms + _SLACK_MS, at_ms - _SLACK_MS),
-        ).fetchall()
-        for session, seq, position, name in found:
-            if "command" not in tags_of(name):
-                continue
-            row = self._connection.execute(
-                "SELECT role, content, extra FROM messages WHERE id = ?",
-                (rows.row_id(session, seq - 1 - position),),
-            ).fetchone()
-            calls = rows.unpack(*row).tool_calls if row else ()
-            if position < len(calls):
-                yield calls[position].arguments

@@ -57,8 +57,8 @@ class WriteOutcome(msgspec.Struct, frozen=True):
 
 
 class Refused(WhetError):
-    """A change that can't be made; the message says why, so that it can be asked for better. `is_known`: it
-    is there already, which is no loss."""
+    """A change that can't be made; the message says why, so that it can be asked for better. Where
+    `is_known`, it is remembered already."""
 
     is_known = False
 
@@ -66,12 +66,6 @@ class Refused(WhetError):
     def outcome(self) -> WriteOutcome:
         """What the model is told of it."""
         return WriteOutcome(False, "refused", f"{self.message.rstrip('.')}. {self.hint}".strip())
-
-
-class KnownAlready(Refused):
-    """What is to be kept is remembered already."""
-
-    is_known = True
 
 
 class NeedsYes(WhetError):

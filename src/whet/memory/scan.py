@@ -17,40 +17,30 @@ _HIDDEN = re.compile(
     "\U000e0000-\U000e0fff\U0001d173-\U0001d17a]"
 )
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# ruff: noqa: E501 - patterns are not cut in the middle
 _ORDERS = (
     r"(?:ignore|disregard|forget|override|bypass) (?:all |any |the |your |every )*(?:previous |prior |above |earlier |other )?"
     r"(?:\w+ ){0,2}(?:instruction|rule|guideline|safety|restriction|system prompt|approval|confirmation)",
     r"(?:do not|don'?t|never|without) (?:ever )?(?:tell|inform|mention|reveal|notify|alert|warn)(?:ing)? (?:\w+ ){0,3}"
     r"(?:the )?(?:user|person|owner|human|anyone|operator)\b(?! (?:about|for|to) (?:formatting|style))",
+    r"\byou are (?:now |no longer )(?:a |an |in )?\w+",
     r"\b(?:developer|god|dan|admin|root|jailbreak|unrestricted|maintenance) mode\b",
     r"(?:^|\n)\s*(?:system|assistant|user|human|developer|tool)\s*:\s",
     r"<\s*/?\s*(?:system|assistant|user|human|instructions?|tool_call|tool_result|function_calls?|im_start|im_end|inst)\b[^>]*>",
     r"<\|[a-z_]+\|>|\[/?INST\]|\[/?SYS(?:TEM)?\]|<<SYS>>",
     r"(?:skip|disable|turn off|circumvent|suppress|auto-?approve) (?:\w+ ){0,3}(?:approval|confirmation|permission|safety check)",
     r"(?:user|person|owner|human) (?:has )?(?:already )?(?:pre-?)?(?:approved|authori[sz]ed|consented)",
-    r"(?:always|silently|secretly|quietly) (?:\w+ ){0,4}(?:approve|trust|execute|obey|comply|follow) (?:\w+ ){0,4}"
-    r"(?:request|command|instruction|script|link|order|code|message)",
+    r"(?:always|silently|secretly) (?:\w+ ){0,4}(?:approve|execute|obey) (?:\w+ ){0,4}(?:request|command|order|code)",
 )
 _LEAKS = (
-    r"(?:send|post|upload|forward|e-?mail|exfiltrate|leak|transmit|report|submit|copy|paste|include"
-    r"|append|share|sync|mirror|back ?up|bcc|cc)\b[^.\n]{0,60}\b(?:secrets?|credentials?|tokens?"
-    r"|passwords?|passphrases?|api[ _-]?keys?|private keys?|ssh keys?|id_rsa|\.env\b"
-    r"|environment variables?|env vars?|cookies?|conversation|chat history|transcripts?|system prompt"
-    r"|memory files?|memor(?:y|ies)\b|everything|all files|\.ssh)",
-    r"(?:secrets?|credentials?|tokens?|passwords?|api[ _-]?keys?|private keys?|\.env\b|conversation"
-    r"|chat history|transcripts?|system prompt)\b[^.\n]{0,60}\b(?:to|at|via|into)\s+(?:https?://"
-    r"|\S+@\S+|[\w-]+\.(?:com|net|org|io|dev|xyz|example|ru|cn|site|info|co)\b)",
+    r"(?:send|post|upload|forward|e-?mail|exfiltrate|leak|share|copy|paste)\b[^.\n]{0,60}\b(?:secrets?|credentials?"
+    r"|tokens?|passwords?|api[ _-]?keys?|private keys?|\.env\b|cookies?|conversation|transcripts?|memory files?|\.ssh)",
     r"!\[[^\]]*\]\(\s*https?://[^)]*[?&=$%{][^)]*\)",
-    r"\b(?:curl|wget|fetch|iwr|invoke-webrequest)\b[^\n|;&]{0,200}\|\s*(?:sudo\s+)?(?:ba|z|da|fi)?sh\b",
-    r"\b(?:ba|z|da)?sh\s+(?:-c\s+)?[\"']?\$?\(\s*(?:curl|wget)\b|\bsource\s+<\(\s*(?:curl|wget)"
-    r"|\b(?:ba)?sh\s+<\(\s*(?:curl|wget)",
-    r"base64\s+(?:-d|-D|--decode)\b[^\n]{0,80}\|\s*(?:sudo\s+)?(?:ba|z|da)?sh\b"
-    r"|\beval\s*[\"'(]?\$?\(?\s*(?:echo|curl|wget|base64|atob)",
-    r"\b(?:curl|wget)\b[^\n]{0,200}(?:-d|--data\S*|-F|--form|-T|--upload-file|--post-file"
-    r"|--post-data)\s*=?\s*[\"']?(?:@|\$\(|\$\{?\w*(?:KEY|TOKEN|SECRET|PASS)|`)",
-    r"\b(?:cat|env|printenv|base64|tar)\b[^\n]{0,80}\|\s*(?:curl|wget|nc|ncat|netcat|socat)\b",
-    r"/dev/tcp/|\bnc\s+(?:-\w+\s+)*-e\b|\bbash\s+-i\s+>&",
-    r"\bauthorized_keys\b|\b(?:chmod\s+(?:\+s|[ug]\+s|4\d{3}))\b",
+    r"\b(?:curl|wget|fetch|iwr)\b[^\n|;&]{0,200}\|\s*(?:sudo\s+)?(?:ba|z|da|fi)?sh\b",
+    r"\b(?:ba|z|da)?sh\s+(?:-c\s+)?[\"']?[$<]?\(\s*(?:curl|wget)\b|\bsource\s+<\(\s*(?:curl|wget)",
+    r"base64\s+(?:-d|-D|--decode)\b[^\n]{0,80}\|\s*(?:sudo\s+)?(?:ba|z|da)?sh\b|\beval\s*[\"'(]?\$?\(?\s*(?:curl|wget|base64)",
+    r"\b(?:curl|wget)\b[^\n]{0,200}(?:-d|--data\S*|-F|--form|-T|--upload-file|--post-file)\s*=?\s*[\"']?(?:@|\$\()",
+    r"\b(?:cat|env|printenv|tar)\b[^\n]{0,80}\|\s*(?:curl|wget|nc|ncat|socat)\b|/dev/tcp/|\bauthorized_keys\b",
 )
 _SECRET = re.compile(
     r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|api[ _-]?key|access[ _-]?key|private[ _-]?key"
@@ -63,7 +53,6 @@ _CARD = re.compile(r"(?<!\d)(?:\d[ -]?){13,19}(?!\d)")
 _PLANTS = re.compile(
     r"\b(?:remember|memori[sz]e|keep in mind|save to (?:your )?memory)\b[:,]? (?:that|this)\b", re.I
 )
-_COMMENT = re.compile(r"<!--")
 _orders = re.compile("|".join(_ORDERS), re.IGNORECASE)
 _leaks = re.compile("|".join(_LEAKS), re.IGNORECASE)
 
@@ -82,7 +71,7 @@ def scan(text: str) -> str:
         )
     if found := _leaks.search(plain):
         return f"{_shown(found[0])} would send data out or run what is fetched"
-    if _COMMENT.search(text):
+    if "<!--" in text:
         return "it holds an HTML comment, which people don't see; write it in plain text"
     return ""
 

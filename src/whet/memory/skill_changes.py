@@ -54,7 +54,7 @@ def plan(files: Files, request: SkillRequest) -> SkillPlan:
 
 def from_sources(files: Files, made: SkillPlan, name: str, written: tuple[str, str]) -> SkillPlan:
     """Give the plan with every new line taken out of SKILL.md and, in the first one's place, what the program
-    wrote (its lines, and the request that they are about). Lines that stood there stay where they are left."""
+    wrote (its lines, and the request that they are about). Lines that stood there stay."""
     if made.files.get(MAIN) is None:
         return made
     lines, about = written

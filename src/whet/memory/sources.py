@@ -8,13 +8,13 @@ assistant's words, its arguments, and tools that only give those back. Reads sto
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from whet.contract.messages import Message, ToolCall
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, map_texts
 from whet.contract.tools import tags_of
 from whet.memory import provenance, typed
 from whet.memory.folding import fold
@@ -36,8 +36,8 @@ class StoredText(msgspec.Struct, frozen=True):
 
 
 class SourceText(msgspec.Struct, frozen=True):
-    """One text of a session: what stands in it (`folded`, and as it was), and whose it is. Of a result, `call`
-    is what was called: the command, the file that was read, the question that was answered."""
+    """One text of a session: what stands in it (`folded`, and as it was), and whose it is. Of a result,
+    `call` is what was called: the command, the file that was read, the question that was answered."""
 
     seq: int
     turn: int
@@ -57,8 +57,13 @@ class SourceText(msgspec.Struct, frozen=True):
         return self.role == "tool" and "command" in tags_of(self.tool)
 
     @property
+    def ran_well(self) -> bool:
+        """Whether it is what a command of this machine printed that succeeded."""
+        return self.is_command and self.tier == "observed" and not self.failed
+
+    @property
     def puts(self) -> bool:
-        """Whether the assistant's words went into the world: into a command or a file, not into a question."""
+        """Whether the assistant's words went into the world: a command or a file, not a question."""
         return self.tier == "own" and self.tool != "" and "looks" not in tags_of(self.tool)
 
 
@@ -183,9 +188,9 @@ class _Reader:
                 return why
             if self._origins is not None and word and (why := self._origins.why_foreign(word) or ""):
                 return why
-            if any(mark in word for mark in "*?") or word in (".", "./"):
-                if self._foreign:
-                    return next(iter(self._foreign.values()))
+            takes_many = any(mark in word for mark in "*?") or word in (".", "./")
+            if takes_many and self._foreign:
+                return next(iter(self._foreign.values()))
         for path, why in self._foreign.items():
             if path and path in hits:
                 return why
@@ -225,13 +230,7 @@ def _arguments(call: ToolCall | None) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}  # pyright: ignore[reportUnknownVariableType] JSON of a model
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Give every text in a JSON value, in its order."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():  # pyright: ignore[reportUnknownVariableType] JSON of a model
-            yield from _texts(item)
-    elif isinstance(value, list):
-        for item in value:  # pyright: ignore[reportUnknownVariableType] JSON of a model
-            yield from _texts(item)
+def _texts(values: dict[str, Any]) -> list[str]:
+    found: list[str] = []
+    map_texts(values, lambda text: found.append(text) or text)
+    return found

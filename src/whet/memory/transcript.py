@@ -45,13 +45,13 @@ class QuotableTranscript:
         self.turn: int = max((source.turn for source in found), default=0)
 
     def point(self, quote: str) -> Pointed | None:
-        """Give what a quote points at, where it counts most and was said last; None where it stands nowhere."""
+        """Give what a quote points at, where it counts most and was said last; None for nowhere."""
         wanted = fold(quote)
         best: Pointed | None = None
         for source in self.sources:
-            if wanted and wanted in source.folded and (found := self._pointed(quote, wanted, source)):
-                if best is None or _rank(found) >= _rank(best):
-                    best = found
+            found = self._pointed(quote, wanted, source) if wanted and wanted in source.folded else None
+            if found is not None and (best is None or _rank(found) >= _rank(best)):
+                best = found
         if best is None or best.tier == "own":
             return self._call_pointed(quote, wanted) or best
         return best
@@ -123,7 +123,7 @@ class QuotableTranscript:
         """Give the last successful call whose command the quote is."""
         bare = wanted.strip("`$ ")
         for one in reversed(self.results()):
-            if bare and bare == fold(one.call) and not one.failed and one.tier == "observed":
+            if bare and bare == fold(one.call) and one.ran_well:
                 return Pointed(quote, one, "", "observed")
         return None
 

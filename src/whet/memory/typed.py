@@ -1,9 +1,8 @@
 """What in a person's message is their own, and what they brought from elsewhere.
 
-The interface says so first: a terminal puts `<pasted>` round what came by its paste key, attachments, mentioned
-files and forwarded messages come in tags of their own. Where a plain text says nothing of that, its structure
-decides: fenced blocks, quoted lines, mail headers, and what stands below a line that ends in a colon are from
-elsewhere. No words are looked at, so it holds in any language.
+The interface says so first: a terminal puts `<pasted>` round what came by its paste key, attachments and
+forwarded messages come in tags. Where a text says nothing of that, its structure decides: fenced blocks,
+quoted lines, mail headers, and what stands below a line that ends in a colon. No words are looked at.
 """
 
 from __future__ import annotations
@@ -15,12 +14,14 @@ _FENCED = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)"
 _QUOTED = re.compile(r"(?m)^[ \t]*[>|].*$")
 # Two header lines in a row, or a rule of dashes with words in it: a mail begins, and goes on to the end.
 _MAIL = re.compile(
-    r"(?m)^(?:[ \t]*-{3,}[^-\n]+-{3,}[ \t]*$|[ \t]*[^\W\d_][\w-]{1,20}[:：] [^\n]+\n[ \t]*[^\W\d_][\w-]{1,20}[:：] \S)"
+    r"(?m)^(?:[ \t]*-{3,}[^-\n]+-{3,}[ \t]*$|[ \t]*[^\W\d_][\w-]{1,20}[:：] [^\n]+\n"
+    r"[ \t]*[^\W\d_][\w-]{1,20}[:：] \S)"
 )
 _BELOW_COLON = re.compile(r"(?m)[:：][ \t]*\n")
-# "The customer wrote this: All of it goes to ..." A long opening, then a sentence of its own on the same line.
+# "The customer wrote this: All of it goes to ...": a long opening, then a sentence of its own.
 _AFTER_COLON = re.compile(
-    r"(?:(?<=^)|(?<=[.!?。！？]\s)|(?<=\n))(?:[^\s:：]+[ \t]+){3,}[^\s:：]+[:：][ \t]+(?=[\"“«„「]?[^\W\d_a-z])"
+    r"(?:(?<=^)|(?<=[.!?。！？]\s)|(?<=\n))(?:[^\s:：]+[ \t]+){3,}[^\s:：]+[:：]"
+    r"[ \t]+(?=[\"“«„「]?[^\W\d_a-z])"
 )
 _SPOKEN = re.compile(
     r"[“„«「『]([^“”„«»「」『』\n]+)[”“»」』]|(?<!\w)\"([^\"\n]+)\"|(?<!\w)'([^'\n]{12,})'(?!\w)"

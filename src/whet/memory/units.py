@@ -1,7 +1,7 @@
 """The whole sentence or line that a quote stands in: what is kept is never less than that.
 
-So no "not", no condition and no neighbour's value can fall away. Cuts only where a text surely ends, and rather
-too late than too early. It knows nothing of who said what.
+So no "not", no condition and no neighbour's value can fall away. It cuts rather too late than too early, and
+knows nothing of who said what.
 """
 
 from __future__ import annotations
