@@ -19,7 +19,7 @@ _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]{2,}
 _NO_CONTENT_TEXT = """
 a about after all also always an and any are as at be been before but by can could did do does for from get give
 had has have he her here his how i if in into is it its just keep make may me more my need never no not
-now of on only or our out over own please prefer she should so some such than that the their then there
+now of on only or our out over own please prefer she should so some such than the their then there
 these they this those to too up us use used user uses using want wants was we well were what when which
 who will with would yes yet you your don't doesn't isn't it's that's i'm project pitfall instead work
 """

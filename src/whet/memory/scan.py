@@ -53,8 +53,7 @@ _CARD = re.compile(r"(?<!\d)(?:\d[ -]?){13,19}(?!\d)")
 _PLANTS = re.compile(
     r"\b(?:remember|memori[sz]e|keep in mind|save to (?:your )?memory)\b[:,]? (?:that|this)\b", re.I
 )
-_orders = re.compile("|".join(_ORDERS), re.IGNORECASE)
-_leaks = re.compile("|".join(_LEAKS), re.IGNORECASE)
+_orders, _leaks = (re.compile("|".join(some), re.IGNORECASE) for some in (_ORDERS, _LEAKS))
 
 
 def scan(text: str) -> str:
@@ -66,11 +65,11 @@ def scan(text: str) -> str:
     plain = _look_alike(text)
     if found := _orders.search(plain):
         return (
-            f"{_shown(found[0])} is an order to an assistant, not a fact or a way of working;"
+            f"{repr(found[0][:80])} is an order to an assistant, not a fact or a way of working;"
             " what runs without a question is decided in config.yaml"
         )
     if found := _leaks.search(plain):
-        return f"{_shown(found[0])} would send data out or run what is fetched"
+        return f"{repr(found[0][:80])} would send data out or run what is fetched"
     if "<!--" in text:
         return "it holds an HTML comment, which people don't see; write it in plain text"
     return ""
@@ -106,7 +105,3 @@ def _is_card(run: str) -> bool:
         return False
     doubled = [d if i % 2 else (d * 2 - 9 if d > 4 else d * 2) for i, d in enumerate(reversed(digits), 1)]
     return sum(doubled) % 10 == 0
-
-
-def _shown(text: str) -> str:
-    return repr(" ".join(text.split())[:80])
