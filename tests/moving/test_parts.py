@@ -9,8 +9,7 @@ import pytest
 
 from whet.contract.messages import Message, ToolCall
 from whet.moving.lines import JsonLines
-from whet.moving.pairing import MISSING, live_from, pair
-from whet.moving.results import Ending, ending_of
+from whet.moving.pairing import MISSING, Ending, ending_of, live_from, pair
 from whet.store.bulk import PastMessage
 
 

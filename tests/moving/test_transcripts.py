@@ -14,7 +14,7 @@ from whet.cli.importing import importing
 from whet.config.paths import Home
 from whet.moving import claude_code, codex
 from whet.moving.lines import JsonLines
-from whet.moving.results import Ending, ending_of
+from whet.moving.pairing import Ending, ending_of
 
 KEY = "sk-" + "ant0123456789abcdefghijklmnopqrstuvwxyz"
 

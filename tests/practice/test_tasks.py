@@ -16,8 +16,7 @@ from whet.practice.chapters_task import number_command
 from whet.practice.cleanup_task import RECKLESS
 from whet.practice.orders_task import NAIVE, PROPER
 from whet.practice.project import make_project
-from whet.practice.shop import make_shop
-from whet.practice.shop_task import LOOK, WIPE, delete_command
+from whet.practice.shop import LOOK, WIPE, delete_command, make_shop
 from whet.practice.survey_task import page_of, path_of
 
 MEND = "The order totals are wrong for discounts. Find out why, fix it and show that the tests pass."

@@ -19,8 +19,7 @@ from whet.review import wording
 from whet.review.budget import Budget, BudgetReached
 from whet.review.digest import digest
 from whet.review.order import Order, Runtime, kinds_for, put, read_order
-from whet.review.recovery import recovered
-from whet.review.triggers import after_review, count, day_start
+from whet.review.triggers import after_review, count, day_start, recovered
 from whet.store import jobs, sessions
 from whet.store.database import StateDatabase
 from whet.store.ledger import Kind, LedgerRow, Quote, State

@@ -10,8 +10,7 @@ import pytest
 
 from tests.review.rig import LESSON, SAID, bench, corrected, does, says, talk, use
 from whet.config.schema import ReviewSettings
-from whet.review.recovery import recovered
-from whet.review.triggers import after_review, called_for, count
+from whet.review.triggers import after_review, called_for, count, recovered
 from whet.store import reviews
 from whet.store.reviews import Counters, ReviewedTurn, TurnCall
 

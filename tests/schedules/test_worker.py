@@ -17,7 +17,7 @@ from whet.contract.errors import ConfigError
 from whet.contract.messages import Message
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
-from whet.schedules import channel
+from whet.schedules.perform import check, is_chat
 from whet.store import chats, jobs, schedules, sessions
 from whet.store.database import StateDatabase
 from whet.store.leases import HEARTBEAT_S
@@ -243,9 +243,9 @@ def test_a_long_run_keeps_its_lease_and_ends_where_another_worker_took_it(
 def test_an_answer_goes_to_a_conversation_of_the_gateway_once(bench: Bench, server: PracticeServer) -> None:
     server.install([says("a " * 1_500), ScriptedReply(fault=Fault(status=500))])
     with pytest.raises(ConfigError):
-        bench.database.read_now(lambda db: channel.check(db, "telegram:7"))
+        bench.database.read_now(lambda db: check(db, "telegram:7"))
     chat = bench.database.write_now(lambda db: chats.chat_at(db, chats.ChatPlace("telegram", "7", user="7")))
-    bench.database.read_now(lambda db: channel.check(db, "telegram:7"))
+    bench.database.read_now(lambda db: check(db, "telegram:7"))
     bench.add(target="telegram:7")
     bench.clock.advance(10 * MINUTE_S)
     bench.drain()
@@ -262,10 +262,10 @@ def test_an_answer_goes_to_a_conversation_of_the_gateway_once(bench: Bench, serv
 
 def test_a_conversation_is_known_by_its_channels_own_name(bench: Bench, server: PracticeServer) -> None:
     server.install([says("hello there")])
-    assert channel.is_chat("my-bot:-1007") and channel.is_chat("webhook:a/b")
-    assert not channel.is_chat("/out/my-bot:7") and not channel.is_chat("notify")
+    assert is_chat("my-bot:-1007") and is_chat("webhook:a/b")
+    assert not is_chat("/out/my-bot:7") and not is_chat("notify")
     bench.database.write_now(lambda db: chats.chat_at(db, chats.ChatPlace("my-bot", "-1007", user="7")))
-    bench.database.read_now(lambda db: channel.check(db, "my-bot:-1007"))
+    bench.database.read_now(lambda db: check(db, "my-bot:-1007"))
     bench.add(target="my-bot:-1007")
     bench.clock.advance(10 * MINUTE_S)
     bench.drain()

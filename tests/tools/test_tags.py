@@ -17,7 +17,7 @@ from whet.contract.tools import Tool, ToolContext, declare, tags_of
 from whet.editors.tool_calls import kind_of
 from whet.memory.sources import StoredText, sources
 from whet.review.fork import usable
-from whet.review.recovery import recovered
+from whet.review.triggers import recovered
 from whet.store.calls import StoredCall
 from whet.store.reviews import TurnCall
 from whet.tools.signature import tool

@@ -35,9 +35,9 @@ from whet.tools.declared import (
     warm_tools,
     web_tools,
 )
+from whet.tools.learning import WarmRequest
 from whet.tools.process import Processes
 from whet.tools.todo import TodoLists
-from whet.tools.warm import WarmRequest
 
 
 class Case(NamedTuple):

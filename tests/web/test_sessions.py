@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from tests.support import FixedClock
 from whet.web.assets import Assets
-from whet.web.forms import BadForm, read_form
+from whet.web.bodies import BadForm, read_form
 from whet.web.guard import place
 from whet.web.sessions import LIFETIME_S, Account, LoginSession, Sessions, is_own_form
 

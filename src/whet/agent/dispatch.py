@@ -140,11 +140,7 @@ async def _run_one(
     text = clip(output.text, question.tool.output_cap_chars if question else 2_000)
     content = (TextPart(text), *output.images) if output.images else text
     result = Message(
-        role="tool",
-        content=content,
-        tool_call_id=call.id,
-        tool_name=call.name,
-        is_error=output.is_error,
+        role="tool", content=content, tool_call_id=call.id, tool_name=call.name, is_error=output.is_error
     )
     await session.log.call_finished(turn, item.open_call, result, output=output, duration_s=duration_s)
     if question is not None and (item.decided_by == "service" or output.error_kind == "interrupted"):

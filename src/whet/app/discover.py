@@ -163,10 +163,7 @@ def save(home: Home, choice: ModelChoice) -> None:
 
 
 def choose(
-    home: Home,
-    secrets: Mapping[str, str],
-    say: Callable[[str], None],
-    read: Callable[[str], str] | None,
+    home: Home, secrets: Mapping[str, str], say: Callable[[str], None], read: Callable[[str], str] | None
 ) -> ModelChoice:
     """Find, ask and save. `read` None: nobody is at a terminal, then a ConfigError says what to set."""
     if read is None:

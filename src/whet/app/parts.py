@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from whet.app.plugin_sessions import PluginParts
     from whet.mcp.servers import Servers
     from whet.plugins.load import LoadedPlugins
-    from whet.tools.warm import WarmRequest
+    from whet.tools.learning import WarmRequest
 
 _REMOTE_PREFIX = "mcp__"
 

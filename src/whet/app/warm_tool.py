@@ -15,7 +15,7 @@ from whet.app.warmth import WarmStarts
 from whet.contract.errors import WhetError
 from whet.contract.messages import to_dict
 from whet.contract.tools import ToolContext
-from whet.tools.warm import WarmRequest
+from whet.tools.learning import WarmRequest
 from whet.warm.compose import BuildOptions
 from whet.warm.mine import MiningScope
 from whet.warm.prime import make_prime

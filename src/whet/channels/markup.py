@@ -86,10 +86,7 @@ _SLACK_MARKS = _Marks(
 
 
 def _blocks(
-    text: str,
-    code: Callable[[str, str], str],
-    line: Callable[[str], str],
-    heading: Callable[[str], str],
+    text: str, code: Callable[[str, str], str], line: Callable[[str], str], heading: Callable[[str], str]
 ) -> str:
     out: list[str] = []
     inside: list[str] | None = None

@@ -24,8 +24,8 @@ from whet.clock import Clock, SystemClock, iso
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound, WhetError
-from whet.schedules import channel, timing
-from whet.schedules.perform import NOTIFY
+from whet.schedules import timing
+from whet.schedules.perform import NOTIFY, check, is_chat
 from whet.schedules.worker import Finished, ScheduleWorker
 from whet.store import claims, schedules, sessions
 from whet.store.database import StateDatabase
@@ -89,7 +89,7 @@ def add(home: Home, expression: str | None, at: str | None, as_json: bool, **giv
     clock = SystemClock()
     made, due = _made(home, (expression or "", at or ""), given, clock)
     with _opened(home) as database:
-        database.read_now(lambda db: channel.check(db, made.target))
+        database.read_now(lambda db: check(db, made.target))
         if made.session_id:
             found = database.read_now(lambda db: sessions.resolve(db, made.session_id))
             made = msgspec.structs.replace(made, session_id=found)
@@ -206,7 +206,7 @@ def resume(home: Home, name: str) -> None:
             raise ConfigError(
                 f"its only time, {_local(one.at, one)}, has passed", hint="whet cron add makes a new one"
             )
-        channel.check(db, one.target)
+        check(db, one.target)
         if one.paused:
             due = one.at or iso(timing.next_after(one, clock.now()))
             schedules.resume(db, one.id, due, clock)
@@ -275,7 +275,7 @@ def _made(home: Home, when: tuple[str, str], given: dict[str, Any], clock: Clock
 
 
 def _target(text: str) -> str:
-    if text in ("", NOTIFY) or channel.is_chat(text):
+    if text in ("", NOTIFY) or is_chat(text):
         return text
     path = _path(_readable(text, "target"))
     if path.is_dir() or text.endswith(("/", os.sep)):

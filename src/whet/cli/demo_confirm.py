@@ -17,8 +17,7 @@ from whet.cli.demo_play import DemoRun, DemoTurn
 from whet.cli.demo_service import APPROVER, DemoConfirmService
 from whet.cli.wording import clip
 from whet.contract.events import ConfirmationAsked, Event
-from whet.practice.shop import CART_AGES_DAYS, DATABASE, PROGRAM, make_shop
-from whet.practice.shop_task import WIPE, delete_command
+from whet.practice.shop import CART_AGES_DAYS, DATABASE, PROGRAM, WIPE, delete_command, make_shop
 
 _TIDY = "Tidy the shop database: there are too many old carts."
 _DAYS = 90

@@ -21,9 +21,8 @@ from whet.config.schema import ApprovalSettings, FallbackSettings, Settings
 from whet.config.secrets import load_secrets
 from whet.contract.errors import BadInput, NotFound
 from whet.evals import context_chart, context_story
-from whet.evals.context_judge import ModelJudge
 from whet.evals.context_replay import EngineResult, ReplaySetup, measured_tokens, names, run
-from whet.evals.context_story import Story
+from whet.evals.context_story import ModelJudge, Story
 from whet.practice.server import PracticeServer
 from whet.providers.connect import connect
 from whet.store import sessions

@@ -24,11 +24,10 @@ from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound
 from whet.moving import claude_code, codex, hermes_sessions
-from whet.moving.carry import CarrySums, carry, look
+from whet.moving.carry import CarrySums, TakenOver, carry, look
 from whet.moving.copies import reading, refuse_broken
 from whet.moving.hermes_home import HermesHome
 from whet.moving.hermes_sessions import HermesSessions
-from whet.moving.taken import TakenOver
 from whet.store.bulk import PastSession
 
 _PARTS = (*HOME_PARTS, "memory", "skills", "sessions")
@@ -55,8 +54,7 @@ def importing() -> None:
 
 
 @importing.command(
-    "hermes",
-    epilog="Examples: whet import hermes --dry-run  ·  whet import hermes ~/.hermes --only sessions",
+    "hermes", epilog="Examples: whet import hermes --dry-run  ·  whet import hermes ~/.hermes --only sessions"
 )
 @click.argument("path", type=click.Path(path_type=Path), default=Path("~/.hermes"))
 @click.option("--only", type=click.Choice(_PARTS), multiple=True, help="Take this part; may be repeated.")

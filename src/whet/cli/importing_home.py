@@ -17,8 +17,8 @@ from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 from whet.gateway.settings import parse_gateway
 from whet.moving import hermes_chats, hermes_cron, hermes_mcp, hermes_persona, hermes_plugins, hermes_settings
+from whet.moving.carry import TakenOver
 from whet.moving.hermes_home import HermesHome
-from whet.moving.taken import TakenOver
 from whet.schedules import timing
 from whet.store import moved, paired, schedules
 from whet.store.database import StateDatabase

@@ -19,9 +19,9 @@ from whet.memory.intake import SkillIntake
 from whet.memory.library import Library
 from whet.memory.requests import Target
 from whet.moving import notes, skills
+from whet.moving.carry import TakenOver
 from whet.moving.hermes_home import HermesHome
 from whet.moving.notes import Note
-from whet.moving.taken import TakenOver
 
 PROGRAM = "Hermes Agent"
 

@@ -20,14 +20,7 @@ from whet.app.build import App
 from whet.app.slash import Commands, parse, unescaped
 from whet.cli import attach
 from whet.cli.commands import ChatControl, add_plugin_commands, builtin_commands
-from whet.cli.launch import (
-    ChatOptions,
-    forget_empty,
-    load_settings,
-    open_session,
-    start_app,
-    workspace_of,
-)
+from whet.cli.launch import ChatOptions, forget_empty, load_settings, open_session, start_app, workspace_of
 from whet.cli.learning_commands import run_skill
 from whet.cli.live import Marks, Surface, TerminalTurnView
 from whet.cli.prompting import InputCompleter
@@ -324,8 +317,7 @@ class TerminalChat:
             self.say(f"\n{clip(title, self.width() - 16)} · {len(log.messages)} messages", "dim")
         if await log.unfinished_turn() is not None:
             self.say(
-                "The last turn was cut off. Enter /resume to go on with it, or say what to do next.",
-                "yellow",
+                "The last turn was cut off. Enter /resume to go on with it, or say what to do next.", "yellow"
             )
 
 

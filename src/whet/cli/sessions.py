@@ -76,9 +76,7 @@ def _read(home: Home, work: Callable[[apsw.Connection], T]) -> T:
 def list_(home: Home, words: tuple[str, ...], limit: int, here: bool, all_kinds: bool, as_json: bool) -> None:
     """List the latest sessions; WORDS narrow them down by title or id."""
     filters = SessionFilter(
-        kinds=() if all_kinds else ("chat",),
-        workspace=str(Path.cwd()) if here else "",
-        query=" ".join(words),
+        kinds=() if all_kinds else ("chat",), workspace=str(Path.cwd()) if here else "", query=" ".join(words)
     )
     rows: list[SessionRow] = []
     total = 0

@@ -67,11 +67,7 @@ class TerminalQuestion:
     """
 
     def __init__(
-        self,
-        lines: Sequence[tuple[str, str]],
-        *,
-        keys: str = "",
-        accepts: Callable[[str], bool] = bool,
+        self, lines: Sequence[tuple[str, str]], *, keys: str = "", accepts: Callable[[str], bool] = bool
     ) -> None:
         self.keys = keys
         self.accepts = accepts

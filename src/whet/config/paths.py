@@ -143,15 +143,16 @@ def replace(path: Path, text: str, *, mode: int) -> None:
             os.replace(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     except OSError as error:
         raise ConfigError(
             f"can't write {path}: {error.strerror}", hint="check the folder's owner and space"
         ) from error
 
 
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def sync_folder(folder: Path) -> None:
+    """Put a folder's names on the disk."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
     finally:

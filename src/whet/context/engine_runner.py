@@ -106,10 +106,7 @@ class EngineRunner:
 
     @classmethod
     def of(
-        cls,
-        engine: ContextEngine,
-        deadlines: Deadlines,
-        recorded: Callable[[Any, int], object] | None = None,
+        cls, engine: ContextEngine, deadlines: Deadlines, recorded: Callable[[Any, int], object] | None = None
     ) -> EngineRunner:
         """Run an engine that is there already; `recorded` as in `EngineOffer`."""
         offer = EngineOffer(engine.name, "", recorded=recorded)

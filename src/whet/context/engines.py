@@ -134,9 +134,7 @@ def _tool(seat: EngineRunner, spec: ToolSpec) -> Tool:
         hook = seat.engine.handle_tool_call
         keywords = accepted(hook, {"messages": rows})
         outcome = await seat.run(
-            f"the tool {spec.name}",
-            lambda: hook(spec.name, arguments, **keywords),
-            seat.deadlines.compress_s,
+            f"the tool {spec.name}", lambda: hook(spec.name, arguments, **keywords), seat.deadlines.compress_s
         )
         if outcome.error is not None:
             text = json.dumps({"error": f"{type(outcome.error).__name__}: {outcome.error}"})

@@ -165,3 +165,21 @@ def clip(text: str, cap_chars: int, note: str = "") -> str:
     return (
         f"{text[:head]}\n[... {cut:,} of {len(text):,} characters cut{note} ...]\n{text[len(text) - tail :]}"
     )
+
+
+JSON_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
+}
+
+
+def is_json_type(kind: str, value: object) -> bool:
+    """Whether a value is of a JSON Schema's `type`; an unknown type fits all, and 2.0 is an integer."""
+    if kind not in JSON_TYPES or (kind == "integer" and isinstance(value, float) and value.is_integer()):
+        return True
+    return isinstance(value, JSON_TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))

@@ -89,11 +89,7 @@ def _read(one: Given, workspace: Path) -> McpServerSettings | str:
     if isinstance(one, McpServerStdio):
         env = {variable.name: variable.value for variable in one.env}
         found = McpServerSettings(
-            command=one.command,
-            args=tuple(one.args),
-            env=env,
-            cwd=str(workspace),
-            start_timeout_s=_START_S,
+            command=one.command, args=tuple(one.args), env=env, cwd=str(workspace), start_timeout_s=_START_S
         )
         secret = [value for name, value in env.items() if is_secret_name(name)]
         values, lacks = env, not one.command

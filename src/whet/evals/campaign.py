@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from whet import __version__
-from whet.evals import run_folder
+from whet.evals import task_folder
 from whet.evals.arms import ARMS, Arm
 from whet.evals.play import play
 from whet.evals.records import WorldResult
@@ -47,7 +47,7 @@ class EvalCampaign:
         self.folder = folder
         self.settings: CampaignSettings = settings or CampaignSettings()
         self._wanted = [(arm.name, seed) for seed in range(seeds) for arm in arms]
-        run_folder.claim(folder, self.settings, "runs with other settings or of another version")
+        task_folder.claim(folder, self.settings, "runs with other settings or of another version")
 
     @property
     def missing(self) -> list[tuple[str, int]]:
@@ -92,10 +92,7 @@ def run_path(folder: Path, arm: str, seed: int) -> Path:
 
 
 def _in_processes(
-    folder: Path,
-    missing: Sequence[tuple[str, int]],
-    settings: CampaignSettings,
-    workers: int,
+    folder: Path, missing: Sequence[tuple[str, int]], settings: CampaignSettings, workers: int
 ) -> Iterator[list[tuple[str, int]]]:
     """Yield what was done since the last time, now and then also nothing."""
     # Spawned: a fork of a process with threads may deadlock.
@@ -123,4 +120,4 @@ def _run(folder: Path, arm: str, seed: int, settings: CampaignSettings) -> None:
     with tempfile.TemporaryDirectory(prefix="whet-world-") as place:
         world = FactWorld(seed, settings.shape)
         run = asyncio.run(play(world, ARMS[arm], Path(place), settings.habits))
-    run_folder.keep(run_path(folder, arm, seed), run)
+    task_folder.keep(run_path(folder, arm, seed), run)

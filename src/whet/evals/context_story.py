@@ -15,7 +15,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from whet.contract.errors import ProviderError
 from whet.contract.messages import Message, ToolCall
+from whet.contract.protocols import ModelReply, Provider
 
 FACTS_MAX = 400
 _NOISE = (
@@ -120,3 +122,31 @@ def _paths(arguments: str) -> list[str]:
     except (msgspec.DecodeError, UnicodeError):
         return []
     return [value for key, value in given.items() if key in ("path", "file_path") and isinstance(value, str)]
+
+
+_ANSWER = "Answer the last question from this conversation alone. Say `unknown` where it does not tell."
+_GRADE = "You grade answers. Reply with one digit from 0 (wrong or unknown) to 5 (exactly right)."
+
+
+class ModelJudge:
+    """Asks and grades with the model of `provider`."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+
+    async def score(self, view: Sequence[Message], facts: Sequence[Fact]) -> float:
+        """Give the mean grade, between 0 and 1. Raises ProviderError."""
+        grades = [await self._grade(view, fact) for fact in facts]
+        return sum(grades) / (5 * len(grades)) if grades else 0.0
+
+    async def _grade(self, view: Sequence[Message], fact: Fact) -> int:
+        said = await self._ask(_ANSWER, [*view, Message("user", fact.question)])
+        asked = f"Question: {fact.question}\nRight answer: {fact.value}\nGiven answer: {said[:500]}"
+        found = re.search(r"[0-5]", await self._ask(_GRADE, [Message("user", asked)]))
+        return int(found[0]) if found else 0
+
+    async def _ask(self, system: str, messages: Sequence[Message]) -> str:
+        async for item in self._provider.open(system, (), "judge").stream(messages):
+            if isinstance(item, ModelReply):
+                return item.message.text
+        raise ProviderError("the model ended its stream without a reply")

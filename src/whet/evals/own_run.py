@@ -25,7 +25,7 @@ from whet.contract.events import EndReason
 from whet.contract.messages import Usage
 from whet.contract.origin import Origin
 from whet.contract.protocols import NobodyPresent
-from whet.evals import run_folder, task_folder
+from whet.evals import task_folder
 from whet.evals.own_tasks import OwnTask
 from whet.memory import notes
 from whet.memory.reader import PromptItem, entry_id
@@ -110,7 +110,7 @@ class OwnTaskSetup:
             path = self._path(label, task)
             if not path.exists():
                 tell(f"{label.name} {label.repeat}: {task.name}")
-                run_folder.keep(path, await self._one(task, home, label))
+                task_folder.keep(path, await self._one(task, home, label))
         paths = [self._path(label, task) for task in self.tasks]
         return [msgspec.json.decode(path.read_bytes(), type=TaskOutcome) for path in paths]
 
@@ -214,7 +214,7 @@ class OwnTaskSetup:
     def _claim(self) -> None:
         model = (self._settings.model.provider, self._settings.model.model, self._settings.model.base_url)
         facts = {"model": model, "tasks": self.tasks}
-        run_folder.claim(self.folder, facts, "outcomes of other tasks or another model")
+        task_folder.claim(self.folder, facts, "outcomes of other tasks or another model")
 
 
 def _reviewed(connection: apsw.Connection) -> Usage:

@@ -24,9 +24,8 @@ from whet.contract.messages import Message, Usage
 from whet.contract.origin import Origin
 from whet.contract.protocols import NobodyPresent
 from whet.evals.arms import Arm
-from whet.evals.pages import Pages
 from whet.evals.records import FactNeed, Funnel, StaleFact, TaskRecord, TokenSpending, WorldResult
-from whet.evals.station import Counter, Standing, Station, TriedCommand
+from whet.evals.station import Counter, Pages, Standing, Station, TriedCommand
 from whet.evals.world import About, FactWorld, SessionPlan, WorldPerson
 from whet.memory.claim import Claim, GateVerdict
 from whet.practice.gated_facts import PRIVATE_KEYS, FactStatement, claims

@@ -7,6 +7,8 @@ import os
 import shutil
 from pathlib import Path
 
+import msgspec
+
 from whet.contract.errors import ConfigError
 from whet.evals.own_tasks import OwnTask
 
@@ -63,3 +65,21 @@ def _copy(files: Path | None, place: Path) -> None:
         place.mkdir(parents=True)
     else:
         shutil.copytree(files, place, symlinks=True)
+
+
+def claim(folder: Path, settings: object, others: str) -> None:
+    """Make the folder for runs with these settings. Raises ConfigError where it holds `others`."""
+    (folder / "runs").mkdir(parents=True, exist_ok=True)
+    path, mine = folder / "settings.json", msgspec.json.encode(settings)
+    if path.exists() and path.read_bytes() != mine:
+        raise ConfigError(
+            f"{folder} holds {others}", hint="name another folder with --out, or begin anew with --fresh"
+        )
+    path.write_bytes(mine)
+
+
+def keep(path: Path, run: object) -> None:
+    """Store a finished run as JSON, whole or not at all."""
+    part = path.with_suffix(".part")
+    part.write_bytes(msgspec.json.encode(run))
+    part.replace(path)

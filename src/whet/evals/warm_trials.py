@@ -156,14 +156,7 @@ def compare(trials: Sequence[Trial], other: TrialArm) -> Comparison:
     found = paired.compare(theirs, mine, lambda trial: trial.error_rate)
     verdict = "no evidence" if not found.is_clear else "fewer errors" if found.gap.low > 0 else "more errors"
     return Comparison(
-        other,
-        found.tasks,
-        found.pairs,
-        found.gap,
-        found.only_other,
-        found.only_first,
-        found.p_value,
-        verdict,
+        other, found.tasks, found.pairs, found.gap, found.only_other, found.only_first, found.p_value, verdict
     )
 
 

@@ -22,12 +22,7 @@ from whet.visible import visible
 Post = Callable[[Sequence[Outgoing]], Awaitable[None]]
 _DECIDED_CHARS = 120  # for how it was decided, and by whom
 _ANSWERS: dict[str, Answer] = {"once": "once", "session": "session", "always": "always", "no": "no"}
-_SAID = {
-    "1": "Allowed once",
-    "s": "Allowed in this conversation",
-    "a": "Always allowed",
-    "n": "Denied",
-}
+_SAID = {"1": "Allowed once", "s": "Allowed in this conversation", "a": "Always allowed", "n": "Denied"}
 _ONCE = (MessageButton("Allow once", "1", "good"), "once")
 _SESSION = (MessageButton("This conversation", "s"), "session")
 _ALWAYS = (MessageButton("Always", "a"), "always")

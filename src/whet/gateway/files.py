@@ -11,12 +11,15 @@ import base64
 import os
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Annotated
 
-from whet.contract.channels import Channel, FileRef, Incoming, SendFailed
-from whet.contract.errors import WhetError
+from whet.contract.channels import Channel, FileRef, Incoming, Outgoing, SendFailed
+from whet.contract.errors import BadInput, WhetError
 from whet.contract.messages import ImagePart
+from whet.contract.tools import Tool, ToolContext
+from whet.tools.signature import tool
 from whet.visible import visible
 
 FOLDER = "received"
@@ -123,3 +126,25 @@ def _why(error: Exception) -> str:
         if isinstance(error, WhetError)
         else str(error.strerror if isinstance(error, OSError) else error)
     )
+
+
+Post = Callable[[str, Outgoing], Awaitable[bool]]
+"""Queues a message for a session's conversation; False where it has none."""
+
+
+def send_file_tool(post: Post, most_bytes: int) -> Tool:
+    """Make the tool."""
+
+    # It reaches whoever reads the answer and nobody else, so it does no more than reading the file aloud.
+    @tool(toolset="file", effects={"read"}, timeout_s=30)
+    async def send_file(ctx: ToolContext, path: Annotated[str, "in the workspace"], caption: str = "") -> str:
+        """Send a file of the workspace to the person."""
+        try:
+            full = outgoing(ctx.workspace, path, most_bytes)
+        except WhetError as error:
+            raise BadInput(error.message, hint=error.hint) from None
+        if not await post(ctx.session_id, Outgoing(caption[:1000], file=str(full), file_name=full.name)):
+            raise BadInput("there is nobody to send it to here")
+        return f"{full.name} is on its way."
+
+    return send_file

@@ -32,11 +32,10 @@ from whet.gateway.chat_record import ConversationParts
 from whet.gateway.conversations import CommandRunner, Conversations
 from whet.gateway.deliveries import Deliveries
 from whet.gateway.drafts import Drafts
-from whet.gateway.files import ChatFiles
+from whet.gateway.files import ChatFiles, send_file_tool
 from whet.gateway.intake import UpdateIntake
 from whet.gateway.lock import TokenLock
 from whet.gateway.router import Router
-from whet.gateway.sending import send_file_tool
 from whet.gateway.settings import ConfiguredChannel, GatewayText
 from whet.log import mask
 from whet.store import chats

@@ -71,11 +71,7 @@ class Connection:
     async def open(self) -> None:
         """Start the transport and shake hands. Raises ServerFailed."""
         await self.transport.start(self._received, self._dropped, self._ended)
-        hello = {
-            "protocolVersion": VERSIONS[0],
-            "capabilities": {},
-            "clientInfo": _client(),
-        }
+        hello = {"protocolVersion": VERSIONS[0], "capabilities": {}, "clientInfo": _client()}
         try:
             answer = await self.request("initialize", hello)
         except RpcFailed as error:

@@ -182,11 +182,7 @@ class Login:
         return True
 
     async def _refresh(self, used: Tokens) -> Tokens | None:
-        form = {
-            "grant_type": "refresh_token",
-            "refresh_token": used.refresh_token,
-            "resource": used.resource,
-        }
+        form = {"grant_type": "refresh_token", "refresh_token": used.refresh_token, "resource": used.resource}
         form, headers = authenticated(form, used.client_id, used.client_secret, used.auth_method)
         try:
             answer = await fetch(self._http, used.token_endpoint, headers, form)

@@ -11,21 +11,22 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
+from whet.clock import Clock
 from whet.config.schema import McpServerSettings, McpSettings
 from whet.contract.errors import BadInput, ConfigError, ToolError
 from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
 from whet.log import mask
 from whet.mcp.kept import RETRY_AFTER_MS, read_kept
 from whet.mcp.listing import SERVER_NAME, Catalogue, Listing, Offered, read_listing
-from whet.mcp.progress import ProgressLines
 from whet.mcp.reading import read
 from whet.mcp.remote import Remote, RemoteParts, check_server
 from whet.mcp.results import as_failure, as_output
+from whet.mcp.words import clean
 
 TOOLSET = "mcp"
 PREFIX = "mcp__"
@@ -211,3 +212,45 @@ def _same(one: ToolSpec, other: ToolSpec) -> bool:
 def _names(names: Sequence[str]) -> str:
     shown = ", ".join(names[:5])
     return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
+
+
+_EVERY_S = 0.2
+_MOST_LINES = 500
+_LINE_CHARS = 200
+_LARGEST = 1e15
+
+
+class ProgressLines:
+    """Shows a call's progress, a line each, as often as a person can read it."""
+
+    def __init__(self, show: Callable[[str], None], clock: Clock) -> None:
+        self._show = show
+        self._clock = clock
+        self._shown_s = float("-inf")
+        self._last = ""
+        self._count = 0
+
+    def __call__(self, params: dict[str, Any]) -> None:
+        """Take one notification of the server."""
+        line, now_s = progress_line(params), self._clock.monotonic_s()
+        if not line or line == self._last or self._count >= _MOST_LINES or now_s - self._shown_s < _EVERY_S:
+            return
+        self._last, self._shown_s = line, now_s
+        self._count += 1
+        self._show(line + "\n")
+
+
+def progress_line(params: dict[str, Any]) -> str:
+    """Give it as `3 of 10: what is done`; empty where it says nothing."""
+    done, total, said = params.get("progress"), params.get("total"), params.get("message")
+    numbers = f"{done:g}" if _is_number(done) else ""
+    if numbers and _is_number(total):
+        numbers += f" of {total:g}"
+    text = (
+        mask(" ".join(clean(said[: _LINE_CHARS * 2]).split()))[:_LINE_CHARS] if isinstance(said, str) else ""
+    )
+    return ": ".join(part for part in (numbers, text) if part)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST

@@ -13,6 +13,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from whet.config.paths import sync_folder
 from whet.contract.errors import StoreUnwritable, WhetError
 from whet.store.ledger import digest
 
@@ -94,7 +95,7 @@ def swap(path: Path, expected: str, content: bytes | None) -> None:
         finally:
             fresh.unlink(missing_ok=True)
         aside.unlink(missing_ok=True)
-        _sync(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise StoreUnwritable(
             f"can't write {path}: {error.strerror}", hint="check the folder's owner and free space"
@@ -177,11 +178,3 @@ def _read_all(handle: int, limit_bytes: int) -> bytes:
         pieces.append(piece)
         left -= len(piece)
     return b"".join(pieces)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -94,3 +94,12 @@ def _store(
 
     for past, stored in zip(batch, database.write_now(work), strict=True):
         carried.add(stored, len(past.messages))
+
+
+class TakenOver(msgspec.Struct, frozen=True):
+    """`how` is set, copied, saved, installed, let in, added, paused (runs once a person lets it), quarantined
+    (kept, not in force until a person accepts it), kept (it was here already) or left; `why` says more."""
+
+    what: str
+    how: str
+    why: str = ""

@@ -98,11 +98,7 @@ class _Transcript:
         if not any(row.message.role == "user" for row in paired.messages):
             return None
         about = NewSession(
-            id=self._id,
-            source=ORIGIN,
-            provider="openai",
-            model=self._model,
-            workspace=self._workspace,
+            id=self._id, source=ORIGIN, provider="openai", model=self._model, workspace=self._workspace
         )
         return past_session(about, paired, self._summaries, self._compacted_at)
 

@@ -19,7 +19,7 @@ import msgspec
 from whet.clock import iso
 from whet.config import paths, secrets
 from whet.config.paths import Home
-from whet.moving.taken import TakenOver
+from whet.moving.carry import TakenOver
 from whet.store.paired import PairedPerson
 
 PART = "chats"

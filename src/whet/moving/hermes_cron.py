@@ -18,8 +18,8 @@ import msgspec
 from whet.clock import Clock, iso
 from whet.contract.errors import ConfigError
 from whet.contract.texts import NOT_JSON
+from whet.moving.carry import TakenOver
 from whet.moving.hermes_chats import KINDS
-from whet.moving.taken import TakenOver
 from whet.schedules import timing
 from whet.store.schedules import Schedule
 

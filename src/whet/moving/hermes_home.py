@@ -18,9 +18,9 @@ from whet.config import secrets
 from whet.contract.errors import ConfigError
 from whet.contract.texts import NOT_JSON
 from whet.moving import hermes_cron
+from whet.moving.carry import TakenOver
 from whet.moving.hermes_chats import KINDS, read_paired
 from whet.moving.hermes_settings import flat, is_variable
-from whet.moving.taken import TakenOver
 from whet.plugins.manifest import manifest_file
 from whet.store.paired import PairedPerson
 

@@ -21,7 +21,7 @@ from whet.config.schema import McpServerSettings
 from whet.contract.errors import WhetError
 from whet.mcp.listing import SERVER_NAME
 from whet.mcp.remote import check_server
-from whet.moving.taken import TakenOver
+from whet.moving.carry import TakenOver
 
 PART = "mcp"
 _KEY = "mcp.servers"

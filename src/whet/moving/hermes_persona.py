@@ -14,7 +14,7 @@ from whet.config import edit, load
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
 from whet.memory.scan import scan
-from whet.moving.taken import TakenOver
+from whet.moving.carry import TakenOver
 
 PART = "persona"
 _KEY = "agent.instructions"

@@ -11,7 +11,7 @@ from pathlib import Path
 from whet.config import edit, load
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
-from whet.moving.taken import TakenOver
+from whet.moving.carry import TakenOver
 from whet.plugins.manifest import read_manifest
 
 

@@ -17,8 +17,7 @@ import msgspec
 from whet.contract.errors import ConfigError
 from whet.contract.messages import Message, Part, TextPart, ToolCall, Usage
 from whet.contract.texts import NOT_JSON
-from whet.moving.pairing import image_of, pair
-from whet.moving.results import ending_of
+from whet.moving.pairing import ending_of, image_of, pair
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession, SessionKind, title_of
 

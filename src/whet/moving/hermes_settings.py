@@ -14,7 +14,7 @@ from whet.config import edit, load, secrets
 from whet.config.paths import Home
 from whet.config.redact import secrets_masked
 from whet.contract.errors import WhetError
-from whet.moving.taken import TakenOver
+from whet.moving.carry import TakenOver
 from whet.providers.catalog import SERVERS
 
 _SPOKEN = {"google": "gemini", "x-ai": "xai", "together-ai": "together", "lm-studio": "lmstudio"}

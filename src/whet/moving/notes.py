@@ -23,7 +23,7 @@ from whet.memory.folding import fold
 from whet.memory.gate import check_text
 from whet.memory.requests import MemoryRequest, Refused, Target
 from whet.memory.scan import scan
-from whet.moving.taken import TakenOver
+from whet.moving.carry import TakenOver
 from whet.store import ledger
 from whet.store.ledger import LedgerRow, digest
 

@@ -20,7 +20,7 @@ from whet.memory.desk import LearningService
 from whet.memory.intake import SkillIntake, read_folder
 from whet.memory.library import Library
 from whet.memory.requests import Refused
-from whet.moving.taken import TakenOver
+from whet.moving.carry import TakenOver
 from whet.store import ledger
 from whet.store.ledger import LedgerRow
 

@@ -45,11 +45,7 @@ class Hooks:
     """The hooks of every loaded plugin; what fails is added to `problems`."""
 
     def __init__(
-        self,
-        hooks: Sequence[Hook] = (),
-        problems: list[Problem] | None = None,
-        *,
-        limit_s: float = LIMIT_S,
+        self, hooks: Sequence[Hook] = (), problems: list[Problem] | None = None, *, limit_s: float = LIMIT_S
     ) -> None:
         self._hooks = {name: [hook for hook in hooks if hook.name == name] for name in NAMES}
         self._problems = problems if problems is not None else []

@@ -13,18 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, Unpack, get_args
 
 from whet.contract.errors import BadInput, PluginError
-from whet.contract.tools import Effect, Handler, Tool, ToolContext, ToolOutput, ToolSpec
+from whet.contract.tools import Effect, Handler, Tool, ToolContext, ToolOutput, ToolSpec, is_json_type
 from whet.plugins.calls import blamed, call, fields_of, fitting
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_KINDS: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-}
 
 
 class PluginToolOptions(TypedDict, total=False):
@@ -152,14 +144,8 @@ def check_arguments(spec: ToolSpec, arguments: Mapping[str, Any]) -> None:
             raise BadInput(f"{spec.name} needs the argument {name!r}", hint=hint)
     for name, value in arguments.items():
         kind = fields_of(properties.get(name)).get("type")
-        if isinstance(kind, str) and not _is_kind(kind, value):
+        if isinstance(kind, str) and not is_json_type(kind, value):
             raise BadInput(f"{spec.name}: {name!r} must be of type {kind}", hint="nothing was run")
-
-
-def _is_kind(kind: str, value: object) -> bool:
-    if kind not in _KINDS or (isinstance(value, float) and kind == "integer" and value.is_integer()):
-        return True
-    return isinstance(value, _KINDS[kind]) and (kind == "boolean" or not isinstance(value, bool))
 
 
 def _refused(plugin: str, reason: str) -> PluginError:

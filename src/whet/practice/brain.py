@@ -15,17 +15,17 @@ import msgspec
 from whet.practice import (
     chapters_task,
     cleanup_task,
-    depot_task,
+    depot,
     orders_task,
     plain,
     review,
-    shop_task,
+    shop,
     summary_task,
     survey_task,
 )
-from whet.practice.ask import PracticeCall, PracticeRequest
+from whet.practice.ask import Json, Offer, PracticeCall, PracticeRequest
+from whet.practice.hands import plain_value
 from whet.practice.script import ScriptedReply
-from whet.practice.steps import take_step
 
 MODELS = ("practice", "practice-echo", "practice-steps-3", "practice-steps-20", "practice-steps-1000")
 
@@ -37,8 +37,8 @@ _TASKS = (
     (orders_task.MATCH, orders_task.proceed),
     (cleanup_task.MATCH, cleanup_task.proceed),
     (chapters_task.MATCH, chapters_task.proceed),
-    (depot_task.MATCH, depot_task.proceed),
-    (shop_task.MATCH, shop_task.proceed),
+    (depot.MATCH, depot.proceed),
+    (shop.MATCH, shop.proceed),
     (summary_task.MATCH, summary_task.proceed),
     (survey_task.QUESTION, survey_task.answer),
     (survey_task.MATCH, survey_task.proceed),
@@ -110,3 +110,33 @@ def _with_ids(reply: ScriptedReply, ask: PracticeRequest) -> ScriptedReply:
         for n, call in enumerate(reply.tool_calls, 1)
     )
     return msgspec.structs.replace(reply, tool_calls=calls)
+
+
+_PREFERRED = ("noop", "echo", "read_file", "search_files", "todo", "terminal")
+_FILE = re.compile(r"[\w./-]+\.\w{1,6}\b")
+
+
+def take_step(ask: PracticeRequest, steps: int) -> ScriptedReply:
+    """Call a trivial tool, or say that the steps are done."""
+    taken = 0
+    for message in reversed(ask.heard):
+        if message.role == "user":
+            break
+        taken += message.role == "tool"
+    if taken >= steps:
+        return ScriptedReply(f"Done: {taken} tool results. (A scripted stand-in, not a language model.)")
+    offer = next((ask.offers[name] for name in _PREFERRED if name in ask.offers), None)
+    offer = offer or next(iter(ask.offers.values()), None)
+    if offer is None:
+        return ScriptedReply("There is no tool to call. (A scripted stand-in, not a language model.)")
+    required: list[str] = offer.parameters.get("required") or []
+    arguments = {name: _value(name, offer, ask, taken + 1) for name in required}
+    return ScriptedReply(tool_calls=(PracticeCall(offer.name, msgspec.json.encode(arguments).decode()),))
+
+
+def _value(name: str, offer: Offer, ask: PracticeRequest, step: int) -> object:
+    schema: Json = offer.properties.get(name, {})
+    if "path" in name or "file" in name:
+        found = _FILE.search(ask.last_user)
+        return plain_value(schema, found[0] if found else "README.md")
+    return plain_value(schema, "true" if name == "command" else f"step {step}")

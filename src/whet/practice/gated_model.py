@@ -13,7 +13,7 @@ import re
 
 import msgspec
 
-from whet.practice import gated_review, skills
+from whet.practice import gated_review, hands
 from whet.practice.ask import DoneCall, PracticeCall, PracticeRequest
 from whet.practice.brain import own_words
 from whet.practice.gated_facts import (
@@ -70,8 +70,8 @@ class GatedModel:
         if task.page and "web_fetch" in ask.offers and not _named(done, "web_fetch"):
             return _call("web_fetch", url=task.page)
         named = re.compile(rf"(?<![\w-])(?:{re.escape(task.tool)}|{re.escape(task.target)})(?![\w-])")
-        if found := skills.to_open(ask, start, named):
-            return ScriptedReply(tool_calls=tuple(map(skills.opening, found)))
+        if found := hands.skills_to_open(ask, start, named):
+            return ScriptedReply(tool_calls=tuple(map(hands.open_skill, found)))
         tries = [item for item in done if ran(item) and f" {task.number}" in ran(item)]
         asked_at = max(at for at, message in enumerate(ask.heard) if message.role == "user")
         new = [item for item in tries if item.at > asked_at]

@@ -6,6 +6,7 @@ no fitting tool is on offer, the answer says so.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -80,3 +81,24 @@ def plain_value(schema: dict[str, Any], text: str) -> object:
         return schema["enum"][0]
     kind = schema.get("type")
     return _BLANK[kind] if isinstance(kind, str) and kind in _BLANK else text
+
+
+_INDEX_LINE = re.compile(r"^\W*([a-z0-9][a-z0-9-]*)\W*[:—–-]+ +(.+)$", re.M)
+
+
+def skills_offered(ask: PracticeRequest) -> list[tuple[str, str]]:
+    """Give name and description of every line of the prompt that reads like one of a skill index."""
+    return _INDEX_LINE.findall(ask.system) if "skill_view" in ask.offers else []
+
+
+def skills_to_open(ask: PracticeRequest, start: int, words: re.Pattern[str]) -> list[str]:
+    """Give the skills whose name or description holds `words` and that were not opened since `start`."""
+    opened = {d.arguments.get("name") for d in ask.done if d.at > start and d.name == "skill_view"}
+    return [
+        name for name, about in skills_offered(ask) if words.search(f"{name} {about}") and name not in opened
+    ]
+
+
+def open_skill(name: str) -> PracticeCall:
+    """Give the call that opens a skill."""
+    return PracticeCall("skill_view", msgspec.json.encode({"name": name}).decode())

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 
-from whet.practice import skills
 from whet.practice.ask import DoneCall, PracticeRequest
-from whet.practice.hands import Hands
+from whet.practice.hands import Hands, open_skill, skills_to_open
 from whet.practice.project import DATABASE_SETTING, FAULTY_LINE, MENDED_LINE
 from whet.practice.script import ScriptedReply
 
@@ -56,9 +55,9 @@ def run_tests(ask: PracticeRequest, start: int) -> ScriptedReply:
 
 
 def _first_run(ask: PracticeRequest, start: int, hands: Hands) -> ScriptedReply:
-    if found := skills.to_open(ask, start, _TEST_SKILL):
+    if found := skills_to_open(ask, start, _TEST_SKILL):
         say = "There is a skill for running the tests here; I read it first."
-        return ScriptedReply(say, tool_calls=(skills.opening(found[0]),))
+        return ScriptedReply(say, tool_calls=(open_skill(found[0]),))
     read = [d.result for d in ask.done if d.at > start and d.name == "skill_view"]
     if ask.knows(DATABASE_SETTING, before=start) or any(DATABASE_SETTING in text for text in read):
         return hands.shell(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import Any
 
 import apsw
 import msgspec
@@ -18,9 +19,10 @@ from whet.clock import Clock, iso
 from whet.config.schema import ReviewSettings
 from whet.contract.events import EndReason
 from whet.contract.protocols import ModelInfo
+from whet.contract.texts import NOT_JSON
+from whet.contract.tools import Tag
 from whet.memory.correction import is_correction
 from whet.review.order import KINDS, TAG_OF, Kind, Order, Runtime, kinds_for, put
-from whet.review.recovery import recovered
 from whet.store import jobs, reviews, sessions
 from whet.store.jobs import AtEnd, Queued
 from whet.store.reviews import Counters, ReviewedTurn, TurnCall
@@ -170,3 +172,40 @@ def _is_affordable(connection: apsw.Connection, context_tokens: int, watch: _Wat
 def day_start(now: datetime) -> str:
     """Give the ISO time at which the person's day began."""
     return iso(now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0))
+
+
+_FAILURES = frozenset({"exit", "failed", "timeout", "bad_input"})
+# Their failures are about a text or a path that the model had wrong, not about how the work is done.
+_PLAIN = frozenset[Tag](("path", "tasks", "notes", "skills"))
+_LOOKING = frozenset(
+    {"ls", "cat", "head", "tail", "grep", "rg", "find", "pwd", "echo", "which", "type", "wc", "tree", "file"}
+    | {"stat", "env", "printenv", "man", "test", "[", "diff", "sort"}
+)
+_NEAR = 6
+
+
+def recovered(calls: Sequence[TurnCall]) -> bool:
+    """Say whether a failure was got round in these calls, which stand in the order they were asked for."""
+    doing = [call for call in calls if not tags_of(call.name) & _PLAIN and not _is_looking(call)]
+    for at, failed in enumerate(doing):
+        if failed.error_kind not in _FAILURES:
+            continue
+        later = [call for call in doing[at + 1 :] if call.name == failed.name and not call.error_kind]
+        unchanged = any(call.arguments == failed.arguments for call in later)
+        near = doing[at + 1 : at + 1 + _NEAR]
+        if not unchanged and any(call in near for call in later):
+            return True
+    return False
+
+
+def _is_looking(call: TurnCall) -> bool:
+    """Whether a command only looks around, as far as its first word tells."""
+    try:
+        arguments: Any = msgspec.json.decode(call.arguments or "{}")
+    except NOT_JSON:
+        return False
+    command = arguments.get("command") if isinstance(arguments, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    if not isinstance(command, str):
+        return False
+    words = command.rsplit("&&", 1)[-1][:400].split(maxsplit=1)
+    return bool(words) and words[0] in _LOOKING

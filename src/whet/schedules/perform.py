@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -23,17 +24,18 @@ from whet.agent.session import Session
 from whet.app import plugged
 from whet.app.build import App
 from whet.app.session_parts import SessionExtras
+from whet.channels.pieces import pieces
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.config.secrets import load_secrets
+from whet.contract.channels import Outgoing
 from whet.contract.errors import ConfigError, NotFound, StoreBusy, WhetError
 from whet.contract.events import Event, TurnEnd
 from whet.contract.protocols import NobodyPresent
 from whet.log import mask
 from whet.schedules import timing
-from whet.schedules.channel import is_chat
-from whet.store import schedules, sessions, turns
+from whet.store import chats, schedules, sessions, turns
 from whet.store.jobs import Queued
 from whet.store.schedules import RunEnd, Schedule, ScheduleRun
 
@@ -187,3 +189,37 @@ def _write(path: Path, text: str) -> None:
 
 def _ignore(event: Event) -> None:
     """Show nothing: nobody is there."""
+
+
+# A file is kept by its whole path, which begins with a slash: it is never taken for one of these.
+_CHAT = re.compile(r"([a-z0-9][a-z0-9-]{0,31}):(\S+)")
+_PIECE_CHARS = 1_900  # every platform takes as much in one message
+
+
+def is_chat(target: str) -> bool:
+    """Say whether a target is a conversation by its channel's name, such as telegram:12345678."""
+    return _CHAT.fullmatch(target) is not None
+
+
+def check(connection: apsw.Connection, target: str) -> None:
+    """Raise ConfigError for a conversation that the gateway does not know."""
+    if is_chat(target) and _chat(connection, target) is None:
+        raise ConfigError(
+            f"the gateway knows no conversation {target}",
+            hint=f"say something to the bot there first; a file of that name is ./{target}",
+        )
+
+
+def post(connection: apsw.Connection, target: str, text: str, now_ms: int) -> None:
+    """Queue a text, in as many messages as it takes, inside the caller's transaction."""
+    chat = _chat(connection, target)
+    if chat is not None:
+        parts = pieces(mask(text), _PIECE_CHARS)
+        chats.post(
+            connection, chat.id, [msgspec.json.encode(Outgoing(part)).decode() for part in parts], now_ms
+        )
+
+
+def _chat(connection: apsw.Connection, target: str) -> chats.ChatRecord | None:
+    found = _CHAT.fullmatch(target)
+    return chats.at(connection, found[1], found[2]) if found else None

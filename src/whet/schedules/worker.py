@@ -21,8 +21,8 @@ from whet.agent.interruption import shielded
 from whet.clock import Clock, iso
 from whet.config.paths import Home
 from whet.contract.errors import StoreBusy, StoreError
-from whet.schedules import channel, timing
-from whet.schedules.perform import RunResult, perform
+from whet.schedules import timing
+from whet.schedules.perform import RunResult, perform, post
 from whet.store import claims, jobs, schedules
 from whet.store.database import StateDatabase
 from whet.store.jobs import Job
@@ -187,7 +187,7 @@ class ScheduleWorker:
                 return None
             if came.result != "stopped":
                 text = came.text or f"{begun.schedule.name}: {came.result}. {came.note}"
-                channel.post(connection, begun.schedule.target, text, self._clock.unix_ms())
+                post(connection, begun.schedule.target, text, self._clock.unix_ms())
             return schedules.get_run(connection, begun.job.id)
 
         run = await self._write(work)

@@ -25,9 +25,7 @@ _OWNER = ("owner",)
 _ONE = "/api/sessions/{id}"
 _CHOSEN = {200: (JSON_OBJECT, EVENT_STREAM)}
 _SESSION = RequestParameter(
-    "X-Whet-Session",
-    place="header",
-    description="The session to go on in; every answer names its own.",
+    "X-Whet-Session", place="header", description="The session to go on in; every answer names its own."
 )
 _LIMIT, _AFTER = RequestParameter("limit", int), RequestParameter("after", int)
 

@@ -164,11 +164,7 @@ class Ticker:
         return True
 
 
-STREAM_HEADERS = {
-    "content-type": "text/event-stream",
-    "cache-control": "no-store",
-    "x-accel-buffering": "no",
-}
+STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-store", "x-accel-buffering": "no"}
 
 
 class Stream(Response):

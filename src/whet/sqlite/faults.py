@@ -9,13 +9,7 @@ import errno
 
 import apsw
 
-from whet.contract.errors import (
-    StoreBusy,
-    StoreCorrupt,
-    StoreError,
-    StoreFull,
-    StoreUnwritable,
-)
+from whet.contract.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnwritable
 
 DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _UNWRITABLE = {errno.EROFS, errno.EACCES, errno.EPERM}
@@ -25,8 +19,7 @@ def as_store_error(error: apsw.Error, path: str, system_errno: int = 0) -> Store
     """Give the StoreError for `error`; `system_errno` tells a full disk from a broken one."""
     if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and system_errno in DISK_FULL):
         return StoreFull(
-            f"no space is left to write {path}",
-            hint="free some disk space; everything stored before is safe",
+            f"no space is left to write {path}", hint="free some disk space; everything stored before is safe"
         )
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return StoreBusy(

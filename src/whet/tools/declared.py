@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from whet.contract.origin import Origin
     from whet.memory.desk import LearningService
     from whet.store.database import StateDatabase
+    from whet.tools.learning import WarmRequest
     from whet.tools.process import Processes
-    from whet.tools.warm import WarmRequest
     from whet.tools.web import PageSource, WebReader
 
     Desks: TypeAlias = Callable[[ToolContext, str], tuple[LearningService, Origin]]
@@ -385,7 +385,7 @@ def warm_tools(act: WarmAct) -> list[Tool]:
         apply: Annotated[bool, "load: start the next session with it"] = False,
     ) -> ToolOutput:
         """Templates of past tool calls that worked, to start sessions with. build mines the store."""
-        from whet.tools.warm import WarmRequest, answer
+        from whet.tools.learning import WarmRequest, answer
 
         return answer(await act(ctx, WarmRequest(action, name, description, apply)))
 

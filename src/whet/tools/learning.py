@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 import msgspec
 
 from whet.contract.origin import Origin
@@ -27,3 +29,22 @@ async def confirmed(
         return await desk.change_skill(msgspec.structs.replace(request, confirmed=True), origin)
     why = "nobody was there to ask" if answer is None else "the person said no"
     return WriteOutcome(False, "refused", f"Not done, {why}. It is a skill of the person's own.")
+
+
+Action = Literal["build", "list", "load", "delete"]
+
+
+class WarmRequest(msgspec.Struct, frozen=True):
+    """What the model asked for."""
+
+    action: Action
+    name: str = ""
+    description: str = ""
+    apply: bool = False
+
+
+def answer(found: dict[str, Any]) -> ToolOutput:
+    """Give what was done as the model reads it; `error` says that it failed."""
+    error = found.get("error")
+    row = {"success": not error, **found, "error": error}
+    return ToolOutput(msgspec.json.encode(row).decode(), error_kind="failed" if error else "")

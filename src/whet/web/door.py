@@ -12,7 +12,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from whet.web.forms import BadForm, read_form
+from whet.web.bodies import BadForm, read_form
 from whet.web.guard import has_origin
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Sessions, TooManyAttempts, Visit, is_own_form

@@ -11,19 +11,22 @@ from importlib.resources import files
 from starlette.routing import Route
 
 from whet.serve.board import shown
-from whet.serve.board.accounts import Logins, OwnerAccounts
 from whet.serve.board.frame import Frame
 from whet.serve.board.home import HomePages
 from whet.serve.board.learning import LearningPages
 from whet.serve.board.live import DashboardStream
 from whet.serve.board.past import HistoryPages
 from whet.serve.board.proof import Proof
+from whet.serve.door import ApiAuth
 from whet.serve.site import Site
+from whet.serve.tokens import LOGINS
+from whet.serve.wire import ApiError
+from whet.store.database import StateDatabase
 from whet.web.assets import Assets
 from whet.web.door import SiteLogin, Words
 from whet.web.guard import SiteAddress
 from whet.web.pages import SiteTemplates
-from whet.web.sessions import Sessions
+from whet.web.sessions import Account, LoginSession, Sessions, TooManyAttempts
 
 _PACKAGE = "whet.serve.board"
 _FILTERS = {
@@ -94,3 +97,50 @@ class Dashboard:
             Route("/live", self._live.serve, methods=["GET"]),
             Route("/static/{name}", self._assets.serve, methods=["GET"]),
         ]
+
+
+_WAIT_S = 60
+
+
+class OwnerAccounts:
+    """Signing in with an owner's token; revoking it ends its sign-ins at once."""
+
+    def __init__(self, door: ApiAuth) -> None:
+        self._door = door
+
+    async def sign_in(self, token: str, client: str) -> Account | None:
+        """Give the account of a token; one without a key where it only converses. Raises TooManyAttempts."""
+        caller = self._door.open(token)
+        if caller is None:
+            try:
+                self._door.throttle(client)
+            except ApiError as error:
+                raise TooManyAttempts(_WAIT_S) from error
+            return None
+        return Account(caller.token_id if caller.is_owner else "", caller.name, frozenset((caller.role,)))
+
+    async def find(self, key: str) -> Account | None:
+        """Give the account again; None once its token was revoked."""
+        row = self._door.token(key)
+        if row is None or row.role != "owner":
+            return None
+        return Account(row.id, row.name, frozenset((row.role,)))
+
+
+class Logins:
+    """Sign-ins in the store."""
+
+    def __init__(self, database: StateDatabase) -> None:
+        self._database = database
+
+    async def save(self, row: LoginSession) -> None:
+        """Keep a sign-in; durable on return."""
+        await self._database.append(lambda db: LOGINS.save(db, row))
+
+    async def find(self, id_hash: str) -> LoginSession | None:
+        """Give a sign-in by the hash of its number."""
+        return self._database.read_now(lambda db: LOGINS.find(db, id_hash))
+
+    async def drop(self, id_hash: str) -> None:
+        """Forget a sign-in; durable on return."""
+        await self._database.append(lambda db: LOGINS.drop(db, id_hash))

@@ -63,11 +63,6 @@ class Chart(msgspec.Struct, frozen=True):
     spots: tuple[Spot, ...]
     series: tuple[tuple[str, str], ...]
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to draw."""
-        return not self.bars and not self.line
-
 
 def days_back(today: date, days: int) -> list[str]:
     """Give the days up to today, oldest first, as they stand in the store."""
