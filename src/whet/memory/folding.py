@@ -17,7 +17,7 @@ _ZERO_WIDTH = re.compile("[\u200b-\u200f\u2060-\u2064\ufeff\u00ad]")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]{2,}")
 _NO_CONTENT_TEXT = """
-a about after all also always an and any are as at be been before but by can could did do does for from get give
+a about after all also always an and any are as at be been before but by can could did do does for from get
 had has have he her here his how i if in into is it its just keep make may me more my need never no not
 now of on only or our out over own please prefer she should so some such than the their then there
 these they this those to too up us use used user uses using want wants was we well were what when which

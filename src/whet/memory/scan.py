@@ -65,11 +65,11 @@ def scan(text: str) -> str:
     plain = _look_alike(text)
     if found := _orders.search(plain):
         return (
-            f"{repr(found[0][:80])} is an order to an assistant, not a fact or a way of working;"
+            f"{found[0][:80]!r} is an order to an assistant, not a fact or a way of working;"
             " what runs without a question is decided in config.yaml"
         )
     if found := _leaks.search(plain):
-        return f"{repr(found[0][:80])} would send data out or run what is fetched"
+        return f"{found[0][:80]!r} would send data out or run what is fetched"
     if "<!--" in text:
         return "it holds an HTML comment, which people don't see; write it in plain text"
     return ""

@@ -275,6 +275,6 @@ def running_at(connection: apsw.Connection, at_ms: int) -> Iterator[tuple[str, s
             "SELECT role, content, extra FROM messages WHERE id = ?",
             (rows.row_id(session, seq - 1 - position),),
         ).fetchone()
-        made: tuple[ToolCall, ...] = rows.unpack(*row).tool_calls if row else ()
-        if position < len(made):
+        if row is not None:
+            made = rows.unpack(*row).tool_calls
             yield name, made[position].arguments
