@@ -25,8 +25,8 @@ def old_home(path: Path) -> None:
         "INSERT INTO ledger (profile, at, kind, item, action, state, before, after, changes, base_hash, hash,"
         " evidence, trust, reason, write_origin, session_id, turn_id, tool_call_id, parent_session_id,"
         " execution_context, platform, tool_name, task_id) VALUES ('', '2026-01-01T00:00:00.000Z', 'memory',"
-        " 'memory', 'add', 'active', '', 'Tests run with nox.', '[]', '', 'h', '[]', 'user', '', 'review', 's',"
-        " '', 'c', 'p', '', '', '', 't')"
+        " 'memory', 'add', 'active', '', 'Tests run with nox.', '[]', '', 'h', '[]', 'user', '', 'review',"
+        " 's', '', 'c', 'p', '', '', '', 't')"
     )
     names = [name for name in list(STEPS)[at:]]
     connection.execute(f"DELETE FROM migrations WHERE name IN ({', '.join('?' * len(names))})", names)
