@@ -37,7 +37,7 @@ def strange(text: str, profile: str) -> list[str]:
 
 def test_each_ones_lessons_are_their_own(tmp_path: Path) -> None:
     async def main() -> None:
-        async with bench(tmp_path, []) as b:
+        async with bench(tmp_path, [], settings={"review.free_tokens": "5000000"}) as b:
             for profile, word in WORDS.items():
                 b.server.reset()
                 b.server.install(lesson(word))

@@ -178,7 +178,7 @@ class SkillChanges:
         )
 
     def _verdict(self, request: SkillRequest, origin: Origin, made: SkillPlan) -> GateVerdict:
-        is_file = request.action == "write_file"
+        is_file = bool(request.file_content)
         text = made.learned if made.learned.strip() or not request.evidence else request.new_string
         claim = Claim("skill", text, request.evidence, known=made.before, is_verbatim=is_file)
         return self._judge(claim, origin)

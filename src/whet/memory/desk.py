@@ -211,7 +211,7 @@ class LearningService:
 
     def _keep_refusal(self, request: MemoryRequest | SkillRequest, origin: Origin, error: Refused) -> None:
         """Keep what a review was refused, so that the person can look at it and accept a note by hand."""
-        made = request.action in ("add", "replace", "create", "edit", "patch") and request.evidence
+        made = request.content and request.evidence
         if origin.write_origin != "review" or not made or not origin.tool_call_id or error.is_known:
             return
         is_note = isinstance(request, MemoryRequest)
