@@ -277,4 +277,4 @@ def running_at(connection: apsw.Connection, at_ms: int) -> Iterator[tuple[str, s
         ).fetchone()
         if row is not None:
             made = rows.unpack(*row).tool_calls
-            yield name, made[position].arguments
+            yield name, made[int(position)].arguments
