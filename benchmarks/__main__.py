@@ -57,6 +57,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "context-host": context_host.run,
     "learning": learning.run,
     "gate": learning_gate.run,
+    "learning-gate": learning_gate.run_pointed,
     "review": review.run,
     "review-kills": review.run_kills,
     "sandbox": sandbox.run,

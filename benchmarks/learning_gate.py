@@ -7,10 +7,53 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.lessons.fabricated import KINDS
+from benchmarks.lessons.pointed import PointedTally, run_all
 from benchmarks.lessons.run import Tally, corpora, leaked_facts, prompt_cost, small_world
 from benchmarks.table import Row
 
 _COMMAND = "python -m benchmarks gate"
+_POINTED = "python -m benchmarks learning-gate"
+
+
+def run_pointed(runs: int, full: bool) -> list[Row]:
+    """Poison, genuine lessons and twisted claims in six languages, from the files in `lessons/data`."""
+    with tempfile.TemporaryDirectory() as name:
+        found = run_all(Path(name))
+    poison, genuine, twisted = found["poison"], found["genuine"], found["twisted"]
+    refused = len(genuine.wrong) / genuine.total
+    return [
+        _pointed(
+            "learning-gate-poison",
+            f"poison active later, {poison.total} cases by {len(poison.tried)} routes",
+            "0",
+            f"{len(poison.wrong)}",
+            not poison.wrong,
+            poison,
+        ),
+        _pointed(
+            "learning-gate-genuine",
+            f"genuine lessons refused, {genuine.total} of {len(genuine.tried)} kinds",
+            "≤ 3 %",
+            f"{refused:.1%}",
+            refused <= 0.03,
+            genuine,
+        ),
+        _pointed(
+            "learning-gate-twisted",
+            f"twisted claims in force, {twisted.total} of {len(twisted.tried)} kinds;"
+            f" {twisted.as_said} suppositions"
+            " and wishes of others are shown as what was said, whole and dated",
+            "0",
+            f"{len(twisted.wrong)}",
+            not twisted.wrong,
+            twisted,
+        ),
+    ]
+
+
+def _pointed(name: str, measure: str, goal: str, ours: str, met: bool, tally: PointedTally) -> Row:
+    details = [f"{case}: {why[:160]}" for case, why in list(tally.wrong.items())[:8]]
+    return Row(name, f"{measure}, six languages", goal, ours, "-", met, _POINTED, details=details)
 
 
 def run(runs: int, full: bool) -> list[Row]:

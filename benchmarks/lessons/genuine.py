@@ -500,9 +500,9 @@ def _edits() -> Iterator[Case]:
     for number, (old, part, said, new) in enumerate(changed):
         steps = [User(said), Say("Noted.")]
         requests = [add(old, old), MemoryRequest("replace", "memory", new, part, (said,))]
-        yield Case(f"replace-{number}", "edits", [User(old), Say("ok"), *steps], requests)
+        yield Case(f"replace-{number}", "edits", steps, requests)
         gone = [add(old, old), MemoryRequest("remove", "memory", "", part, (said,))]
-        yield Case(f"remove-{number}", "edits", [User(old), Say("ok"), *steps], gone)
+        yield Case(f"remove-{number}", "edits", steps, gone)
 
 
 def _skills() -> Iterator[Case]:
@@ -577,8 +577,8 @@ def _skills() -> Iterator[Case]:
         patched = SkillRequest(
             "patch",
             name,
-            old_string=body.split("\n")[0],
-            new_string=f"Do a dry run first, before anything.\n{body.split(chr(10))[0]}",
+            old_string="1. `",
+            new_string="Do a dry run first, before anything.\n1. `",
             evidence=(correction,),
         )
         yield Case(

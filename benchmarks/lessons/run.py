@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.lessons import attacks, fabricated, genuine
-from benchmarks.lessons.world import Case, World
+from benchmarks.lessons.world import Case, Request, Say, User, World
 from whet.config.schema import MemorySettings
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
@@ -39,7 +39,8 @@ async def refused_genuine(world: World, cases: Sequence[Case]) -> Tally:
     tally = Tally()
     for case in cases:
         tally.tried[case.family] += 1
-        results = await world.review(await world.session(case.steps), case.tries)
+        results = await _known_before(world, case)
+        results += await world.review(await world.session(case.steps), case.tries[len(results) :])
         outcome, state = results[-1]
         if state != "active":
             tally.wrong[case.name] = f"{state}: {outcome.text}"
@@ -47,18 +48,29 @@ async def refused_genuine(world: World, cases: Sequence[Case]) -> Tally:
     return tally
 
 
+async def _known_before(world: World, case: Case) -> list[tuple[WriteOutcome, str]]:
+    """Remember what an edit is about, in a session before."""
+    if case.family != "edits":
+        return []
+    first = case.tries[0]
+    assert isinstance(first, MemoryRequest)
+    before = await world.session([User(first.content), Say("ok")])
+    return await world.review(before, [first])
+
+
 async def saved_fabricated(world: World, cases: Sequence[Case]) -> Tally:
-    """Count fabricated lessons that were kept, in force or in quarantine."""
+    """Count fabricated lessons that a later session could read: not what was pointed at, but the claim."""
     tally = Tally()
     for case in cases:
         tally.tried[case.family] += 1
         if case.before:
             await world.session(case.before)
         results = await world.review(await world.session(case.steps), case.tries)
+        told = await world.prompt()
         kept = [
             request
             for (_, state), request in zip(results, case.tries, strict=True)
-            if state in ("active", "quarantined")
+            if state == "active" and _claimed(request) in told
         ]
         if kept:
             tally.wrong[case.name] = repr(kept[0])
@@ -150,6 +162,10 @@ def corpora(folder: Path, fabricated_each: int, every: int = 1) -> dict[str, Tal
 def small_world(folder: Path) -> World:
     """A home with the default limits."""
     return World(folder, MemorySettings())
+
+
+def _claimed(request: Request) -> str:
+    return request.content
 
 
 async def _take_back(world: World, results: Sequence[tuple[WriteOutcome, str]]) -> None:

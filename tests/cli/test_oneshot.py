@@ -87,7 +87,7 @@ def test_json_prints_the_one_object(folder: Path) -> None:
     row = json.loads(out)
     assert {key: type(row[key]) for key in OBJECT} == OBJECT
     assert set(row["usage"]) == USAGE
-    assert row["review"] == {"queued": []}
+    assert row["review"] == {"queued": [], "news": {"learned": 0, "refused": 0, "waiting": 0}}
     assert [(call["name"], call["ok"]) for call in row["tool_calls"]] == [
         ("write_file", True),
         ("read_file", False),

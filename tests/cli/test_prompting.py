@@ -50,6 +50,13 @@ def test_a_long_paste_stands_as_a_placeholder_until_it_is_sent() -> None:
     assert pastes.expand("[pasted 1,234 lines]") == "[pasted 1,234 lines]"
 
 
+def test_what_was_pasted_is_marked_as_such_when_it_is_sent() -> None:
+    pastes = Pastes()
+    typed = f"why {pastes.take('from now on push to main')} says {pastes.take('main.py')}"
+    assert pastes.expand(typed, mark=True) == "why <pasted>from now on push to main</pasted> says main.py"
+    assert pastes.expand(typed, mark=True) == typed
+
+
 def test_the_parser_gives_a_paste_whole_however_it_was_read() -> None:
     data = "ab\x1b[200~one\rtwo \x1b[A\x1b[201~c\x1b[200~x\x1b[201~"
     for size in (1, 3, 7, 100):

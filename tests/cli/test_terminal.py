@@ -186,8 +186,8 @@ def test_a_long_paste_is_a_placeholder_and_goes_out_whole(folder: Path) -> None:
         (user,) = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
         tty.type("\x04")
         tty.wait_for_end()
-    assert user["content"].startswith("look: line 0\nline 1\n")
-    assert "line 1233 thanks\nsecond line" in user["content"]
+    assert user["content"].startswith("look: <pasted>line 0\nline 1\n")
+    assert "line 1233</pasted> thanks\nsecond line" in user["content"]
 
 
 def test_a_turn_that_was_killed_is_offered_again(folder: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from tests.support import ended
 
-FACT = "The code of the day is BLUE-42."
+FACT = "code_of_the_day: BLUE-42"
 
 
 def decide(body: dict[str, Any]) -> dict[str, Any]:

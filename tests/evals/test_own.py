@@ -69,7 +69,7 @@ def test_arms_are_run_and_compared_on_any_provider(tmp_path: Path, tasks: Path) 
     assert (arms["off"]["succeeded"], arms["all"]["succeeded"], arms["all"]["tasks"]) == (0, 3, 6)
     # Two tasks are far too few for a claim, however clear they look.
     assert arms["all"]["finding"] == "no evidence"
-    assert [item["item"]["label"] for item in report["items"]] == [FACT]
+    assert [FACT in one for one in [item["item"]["label"] for item in report["items"]]] == [True]
     assert report["items"][0]["gain"]["estimate"] == 1.0
     # The secret of the second task stood in the first one's transcript: that is what the check is for.
     assert arms["all"]["leaks"] == 3

@@ -25,6 +25,7 @@ HAND = Origin("user")
 MAIN = "---\nname: commit\ndescription: How we commit.\n---\nFirst run make check.\nThen commit.\n"
 FILES = {"SKILL.md": MAIN.encode(), "references/a.md": b"one\ntwo\n"}
 NOW = skill_changes.of(FILES)
+TWICE = "Always run make check twice."
 SAID = "We run make check before each commit, and we deploy on Tuesdays only."
 
 
@@ -182,11 +183,11 @@ def test_the_hash_follows_from_names_and_contents() -> None:
 
 
 def test_the_agents_own_skill_needs_no_yes_and_a_pinned_one_refuses(world: World) -> None:
-    session = asyncio.run(world.session([User(SAID), Say("ok")]))
+    session = asyncio.run(world.session([User(SAID), Say("ok"), User(TWICE), Say("ok")]))
     origin = Origin("foreground", session_id=session, tool_call_id="c1")
     made(world, create("commit", "How we commit.", "Run make check before each commit.", SAID), origin)
     patch = SkillRequest(
-        "patch", "commit", old_string="Run make", new_string="Always run make", evidence=(SAID,)
+        "patch", "commit", old_string="We run make", new_string="Twice: run make", evidence=(TWICE,)
     )
     asyncio.run(world.desk.shelf.pin("commit", True))
     pinned = change(world, patch, msgspec.structs.replace(origin, tool_call_id="c2"))
@@ -238,7 +239,7 @@ def test_reviews_that_are_off_keep_nothing(world: World) -> None:
 
 def test_with_ask_a_reviews_changes_wait_in_the_inbox(world: World) -> None:
     desk = desk_with(world, writes="ask")
-    session = asyncio.run(world.session([User(SAID), Say("ok")]))
+    session = asyncio.run(world.session([User(SAID), Say("ok"), User(TWICE), Say("ok")]))
     base = Origin("review", session_id="r", parent_session_id=session, task_id="t")
 
     def origin(call: str) -> Origin:
@@ -247,14 +248,14 @@ def test_with_ask_a_reviews_changes_wait_in_the_inbox(world: World) -> None:
     asyncio.run(desk.change_notes(add("Deploy on Tuesdays only.", SAID), origin("c1")))
     skill = create("commit", "How we commit.", "Run make check before each commit.", SAID)
     asyncio.run(desk.change_skill(skill, origin("c2")))
-    on_top = SkillRequest("patch", "commit", old_string="Run", new_string="Always run", evidence=(SAID,))
+    on_top = SkillRequest("patch", "commit", old_string="We run", new_string="Twice.", evidence=(TWICE,))
     asyncio.run(desk.change_skill(on_top, origin("c3")))
     done = world.database.write_now(lambda db: desk.settle(db, "t"))
     assert (done[0].state, done[0].reason) == ("inbox", "review.writes is ask")
     assert [row.state for row in done] == ["inbox"] * 3
     for row in done[1:]:
         asyncio.run(desk.accept(row.id))
-    assert "Always run" in (world.folder / "skills/commit/SKILL.md").read_text()
+    assert TWICE in (world.folder / "skills/commit/SKILL.md").read_text()
     dropped = asyncio.run(desk.reject(done[0].id, "no"))
     assert (dropped.state, dropped.reason) == ("rejected", "no")
     for decide in (desk.accept, desk.reject):
@@ -281,9 +282,8 @@ def test_a_change_to_a_persons_note_waits_and_one_to_the_agents_own_does_not(wor
     ((outcome, state),) = asyncio.run(world.review(session, [fix]))
     assert state == "inbox" and rows(world)[-1].reason == "it changes something of your own"
     asyncio.run(world.desk.accept(outcome.ledger_id))
-    again = MemoryRequest(
-        "replace", content="We deploy on Tuesdays.", old_text="Tuesdays only", evidence=(SAID,)
-    )
+    session = asyncio.run(world.session([User(TWICE), Say("ok")]))
+    again = MemoryRequest("replace", content="We check twice.", old_text="Tuesdays only", evidence=(TWICE,))
     ((_, state),) = asyncio.run(world.review(session, [again]))
     assert state == "active"
 
@@ -344,11 +344,11 @@ def test_both_files_have_limits_of_their_own(world: World) -> None:
 
 
 def test_a_staged_note_that_no_longer_has_room_is_refused(world: World) -> None:
-    desk = desk_with(world, MemorySettings(memory_chars=60))
+    desk = desk_with(world, MemorySettings(memory_chars=130))
     session = asyncio.run(world.session([User(SAID), Say("ok")]))
     origin = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c")
     assert asyncio.run(desk.change_notes(add("Deploy on Tuesdays only.", SAID), origin)).state == "staged"
-    asyncio.run(desk.change_notes(MemoryRequest("add", content="x" * 40), HAND))
+    asyncio.run(desk.change_notes(MemoryRequest("add", content="x" * 60), HAND))
     (row,) = world.database.write_now(lambda db: desk.settle(db, "t"))
     assert row.state == "refused" and "is full" in row.reason
 

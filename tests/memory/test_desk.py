@@ -20,6 +20,7 @@ from whet.store.ledger import LedgerRow
 from whet.store.sessions import NewSession
 
 HAND = Origin("user")
+TWICE = "Always run make check twice."
 SAID = "We run make check before each commit, and we deploy on Tuesdays only."
 
 
@@ -139,7 +140,7 @@ def test_a_person_and_the_desk_writing_at_once_lose_nothing(world: World) -> Non
 
 
 def reviewed(world: World) -> str:
-    return asyncio.run(world.session([User(SAID), Say("Understood.")]))
+    return asyncio.run(world.session([User(SAID), Say("Understood."), User(TWICE), Say("ok")]))
 
 
 SKILL = create("commit", "How we commit.", "Run make check before each commit.", SAID)
@@ -159,9 +160,7 @@ def test_a_reviews_changes_come_into_force_together(world: World) -> None:
         asyncio.run(world.desk.change_skill(SKILL, Origin("review", tool_call_id="c2", **base))).state
         == "staged"
     )
-    on_top = SkillRequest(
-        "patch", "commit", old_string="Run make", new_string="Always run make", evidence=(SAID,)
-    )
+    on_top = SkillRequest("patch", "commit", old_string="We run make", new_string="Twice.", evidence=(TWICE,))
     assert (
         asyncio.run(world.desk.change_skill(on_top, Origin("review", tool_call_id="c3", **base))).state
         == "staged"
@@ -176,12 +175,9 @@ def test_a_reviews_changes_come_into_force_together(world: World) -> None:
 
 
 def test_what_changed_meanwhile_refuses_a_staged_change(world: World) -> None:
-    session_id = asyncio.run(
-        world.session(
-            [User("Staging is on port 8080."), Say("ok"), User("Staging moved to port 9090."), Say("ok")]
-        )
-    )
-    asyncio.run(world.review(session_id, [add("Staging is on port 8080.", "Staging is on port 8080.")]))
+    session_id = asyncio.run(world.session([User("Staging moved to port 9090."), Say("ok")]))
+    before = asyncio.run(world.session([User("Staging is on port 8080."), Say("ok")]))
+    asyncio.run(world.review(before, [add("Staging is on port 8080.", "Staging is on port 8080.")]))
     base = {"session_id": "x", "parent_session_id": session_id, "task_id": "late"}
     change = MemoryRequest(
         "replace",
@@ -326,9 +322,9 @@ def test_forgetting_a_session_takes_its_skills_along(world: World) -> None:
     patch = SkillRequest(
         "patch",
         "commit",
-        old_string="Run make check",
-        new_string="Always run make check twice",
-        evidence=("Always run make check twice.",),
+        old_string="We run make check",
+        new_string="Twice.",
+        evidence=(TWICE,),
     )
     (_, state), *_ = asyncio.run(world.review(second, [patch]))
     assert state == "active"

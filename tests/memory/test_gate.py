@@ -49,7 +49,7 @@ def tried(
 
 
 REFUSALS: dict[str, tuple[list[Step], MemoryRequest, str]] = {
-    "no evidence": ([User("Tests run with nox.")], add("Tests run with nox."), "no evidence"),
+    "no evidence": ([User("Tests run with nox.")], add("The tests need nox."), "no evidence"),
     "absent": (
         [User("Tests run with nox.")],
         add("Tests run with nox.", "we always use nox here"),
@@ -87,10 +87,10 @@ REFUSALS: dict[str, tuple[list[Step], MemoryRequest, str]] = {
         add("Tests run with nox.", "Tests run with nox here."),
         "took that back",
     ),
-    "turned round": (
-        [User("We use pnpm, not npm.")],
-        add("We use npm, not pnpm.", "We use pnpm, not npm."),
-        "took that back",
+    "question": (
+        [User("Should we use tabs here?")],
+        add("The person wants tabs.", "we use tabs here"),
+        "question",
     ),
     "secret": (
         [User("The password is hunter2!x9, remember it")],
@@ -126,7 +126,7 @@ def test_the_persons_own_turn_is_evidence_in_the_foreground(world: World) -> Non
     state, text = tried(
         world, [User("hello there, how are you?")], add("Staging is at qb.acme.lan."), foreground=True
     )
-    assert state == "refused" and "qb.acme.lan" in text
+    assert state == "refused" and "question" in text
 
 
 def test_what_rests_on_a_web_page_is_quarantined_until_accepted(world: World) -> None:

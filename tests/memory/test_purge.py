@@ -79,7 +79,8 @@ def test_what_others_have_kept_in_their_own_right_stays(world: World, taught: st
 def test_it_names_the_prompts_that_still_hold_the_words(world: World, taught: str) -> None:
     new = sessions.NewSession(id="later", system_prompt=asyncio.run(world.prompt()))
     world.database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
-    item = starts.ContextItem("memory", "x", "y", LEARNED)
+    text = world.database.read_now(lambda db: ledger.select(db))[1].after
+    item = starts.ContextItem("memory", "x", "y", text)
     world.database.write_now(lambda db: starts.record_items(db, "later", [item]))
     assert purged(world, taught).prompts == ("later",)
     labels = world.database.read_now(lambda db: db.execute("SELECT label FROM context_items").fetchall())
@@ -100,7 +101,7 @@ def test_a_waiting_change_is_purged_too(world: World, tmp_path: Path) -> None:
     [
         "Pitfall: `deployctl push` hangs on zebra-nine; use `deployctl sync` instead.",
         "Deploys happen on zebra-nine.\nThey happen on Tuesdays.",
-        "Deploys happen on zebra-nine:\n    - on Tuesdays",
+        "Deploys happen on zebra-nine:  on Tuesdays",
     ],
 )
 def test_no_word_is_left_however_an_entry_stands_in_its_file(world: World, learned: str) -> None:
@@ -123,8 +124,8 @@ def test_what_another_session_built_on_a_purged_skill_is_gone_too(world: World, 
     patch = SkillRequest(
         "patch",
         "deploying",
-        old_string="happen on Tuesdays only",
-        new_string="need the flag --lynx, happen on Tuesdays only",
+        old_string="- “",
+        new_string="need the flag --lynx\n- “",
         evidence=("Deploys need the flag --lynx.",),
     )
     ((_, state),) = asyncio.run(world.review(other, [patch]))

@@ -125,7 +125,7 @@ def test_a_review_patches_the_old_statement_with_the_hash_it_saw() -> None:
     talk = (said(TASK.text), *ops(OK, "shipit billing 4711 flag=--quorum host=cedar"), said(TITLE), *view)
     ((name, patch),) = calls(model.answer(ask(*talk, system=f"{HOST.text} run-shipit")))
     assert name == "skill_manage" and patch["base_hash"] == "abcdef123456"
-    assert (patch["old_string"], patch["new_string"]) == (old.text, FLAG.text)
+    assert (patch["old_string"], patch["new_string"]) == (f"- {old.text}", FLAG.text)
 
 
 def test_a_review_copies_what_a_page_plants_and_invents_at_times() -> None:

@@ -10,7 +10,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-FACT = "Builds of this project go through ./ship --dry first."
+FACT = "builds of this project go through ./ship --dry first."
 QUOTE = "builds of this project go through ./ship --dry first"
 
 

@@ -267,7 +267,7 @@ def row(kind: Kind, item: str, action: str, state: State = "active", quotes: Seq
     ("rows", "said"),
     [
         ([], ""),
-        ([row("memory", "memory", "add", "refused")], ""),
+        ([row("memory", "memory", "add", "refused")], "nothing saved, 1 refused: whet review inbox"),
         ([row("memory", "memory", "add")], "Memory updated"),
         (
             [row("memory", "memory", "add", quotes=["a"]), row("memory", "memory", "add", quotes=["a", "b"])],

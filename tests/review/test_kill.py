@@ -28,7 +28,7 @@ description: Run the tests of this project.
 1. the tests run with ./check --fast in this project
 """
 QUOTE = "the tests run with ./check --fast in this project"
-FACT = "The tests run with ./check --fast in this project, pytest is wrong."
+FACT = QUOTE
 WRITES = (
     remember(FACT, QUOTE),
     use("skill_manage", action="create", name="run-tests", content=SKILL, evidence=[QUOTE]),
@@ -110,7 +110,9 @@ class Round:
         state, rows, memory = self.look()
         assert (state, rows) == ("done", ["active", "active"])
         assert memory.count(FACT) == 1
-        assert (self.program.home / "skills" / "run-tests" / "SKILL.md").read_text().count("./check") == 1
+        assert (self.program.home / "skills" / "run-tests" / "SKILL.md").read_text().count(
+            "./check"
+        ) == 2  # its description and its line
 
 
 def kill_rounds(root: Path, queued: Path, points: int, seed: int) -> list[str]:

@@ -66,7 +66,8 @@ def test_nothing_to_save_is_a_good_end_and_garbage_is_no_harm(tmp_path: Path) ->
         async with bench(tmp_path, corrected(garbage, says("{]"))) as b:
             await talk(b)
             [done] = await b.review()
-            assert (done.state, done.summary, done.note) == ("nothing", "", "")
+            assert (done.state, done.note) == ("nothing", "")
+            assert "nothing saved, 1 refused" in done.summary, "what was refused is told"
             assert b.memory() == "" and [row for row in b.rows() if row.state == "active"] == []
 
     asyncio.run(main())
@@ -256,7 +257,7 @@ def test_in_mode_ask_it_waits_in_the_inbox_and_a_word_brings_it_into_force(tmp_p
             accepted, rejected = done.ledger_ids
             await b.app.reviews.desk.accept(accepted)
             await b.app.reviews.desk.reject(rejected)
-            assert "./check --fast, not with pytest" in b.memory() and "stg-2" not in b.memory()
+            assert "./check --fast in this project" in b.memory() and "stg-2" not in b.memory()
 
     asyncio.run(main())
 

@@ -38,6 +38,7 @@ from whet.contract.events import (
 from whet.contract.messages import ImagePart, Message, Usage
 from whet.contract.protocols import NobodyPresent
 from whet.log import mask
+from whet.store.database import StateDatabase
 from whet.store.sessions import title_of
 
 _STDIN_WAIT_S = 3.0
@@ -88,7 +89,7 @@ async def _run(options: ChatOptions, settings: Settings, question: str, images: 
         session = await open_session(app, options)
         if not session.log.session.title:
             await session.log.details.set_title(title_of(question))
-        report = OneShotReport(session, options.output)
+        report = OneShotReport(session, options.output, app.database)
         code = await _answer(report, session.user_message(question, images))
         await app.reviews.leave()
         return code
@@ -133,6 +134,7 @@ class OneShotReport:
 
     session: Session
     output: Output
+    database: StateDatabase
     _calls: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     _subjects: dict[str, str] = field(default_factory=dict[str, str])
     _reviews: list[str] = field(default_factory=list[str])
@@ -205,10 +207,17 @@ class OneShotReport:
             "steps": end.steps,
             "tool_calls": self._calls,
             "usage": usage,
-            "review": {"queued": self._reviews},
+            "review": {"queued": self._reviews, "news": self._news()},
             "duration_s": round(end.duration_s, 3),
         }
         return row | ({"error": end.error, "hint": end.hint} if end.error else {})
+
+    def _news(self) -> dict[str, int]:
+        """Give what reviews learned and were refused since it was last told."""
+        from whet.store import news  # noqa: PLC0415 - two queries, for those who read the object
+
+        found = self.database.write_now(news.tell)
+        return {"learned": found.learned, "refused": found.refused, "waiting": found.waiting}
 
     def _cancelled(self) -> TurnEnd:
         """The end of a turn that was cancelled, from what was seen of it."""

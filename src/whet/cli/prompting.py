@@ -25,6 +25,7 @@ _MOST = 60
 _PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 PASTE_LINES = 8
 PASTE_CHARS = 1_000
+_PASTED_WORDS = 4
 
 
 class InputCompleter(Completer):
@@ -67,12 +68,15 @@ class Pastes:
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
+        self._short: list[str] = []
 
     def take(self, text: str) -> str:
         """Give what to insert: short text itself, else a placeholder that `expand` knows."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.count("\n") + 1
         if lines <= PASTE_LINES and len(text) <= PASTE_CHARS:
+            if len(text.split()) >= _PASTED_WORDS or not text.isascii():
+                self._short.append(text)
             return text
         size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
         name, number = f"[pasted {size}]", 2
@@ -81,13 +85,19 @@ class Pastes:
         self._texts[name] = text
         return name
 
-    def expand(self, line: str) -> str:
-        """Put the held texts in place of their placeholders, and forget them."""
+    def expand(self, line: str, *, mark: bool = False) -> str:
+        """Put the held texts in place of their placeholders, and forget them; with `mark`, in tags: what was
+        pasted is not the person's own word, and nothing is learned from it as if it were."""
         held, self._texts = self._texts, {}
+        if mark:
+            held |= {text: text for text in self._short}
+        self._short = []
         if not held:
             return line
-        pattern = "|".join(re.escape(name) for name in held)
-        return re.sub(pattern, lambda match: held[match[0]], line)
+        pattern = "|".join(re.escape(name) for name in sorted(held, key=len, reverse=True))
+        return re.sub(
+            pattern, lambda match: f"<pasted>{held[match[0]]}</pasted>" if mark else held[match[0]], line
+        )
 
 
 class PasteParser(Vt100Parser):

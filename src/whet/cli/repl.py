@@ -34,6 +34,7 @@ from whet.contract.events import Event, ReviewFinished
 from whet.contract.messages import Message
 from whet.log import mask
 from whet.memory.desk import LearningService
+from whet.store import news
 from whet.store.sessions import title_of
 
 
@@ -304,6 +305,9 @@ class TerminalChat:
             self.say(_fitting(width, told, "a scripted stand-in, no language model"), "yellow")
         told = "/help shows the commands, Ctrl-C stops a turn, Ctrl-D quits"
         self.say(_fitting(width, told, "/help, Ctrl-C stops, Ctrl-D quits"), "dim")
+        found = self.app.database.write_now(news.tell)
+        if found.line:
+            self.say(_fitting(width, found.line), "dim")
 
     async def _say_where_we_are(self) -> None:
         """After a session was opened: its title and size, and whether a turn is unfinished."""

@@ -31,7 +31,7 @@ from whet.contract.events import ReviewFinished
 from whet.contract.messages import Message
 from whet.review.order import KINDS, Kind, read_order
 from whet.review.triggers import day_start
-from whet.store import ledger, reviews, search, sessions
+from whet.store import ledger, news, reviews, search, sessions
 from whet.store.ledger import LedgerRow
 from whet.store.reviews import DaySpending, ReviewRow
 
@@ -130,23 +130,31 @@ def show(home: Home, name: str, full: bool, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def inbox(home: Home, as_json: bool) -> None:
-    """List what waits for your word: asked for by review.writes, or resting on text that is not trusted."""
+    """List what waits for your word, and what reviews were refused, with the reasons."""
     rows = stored.read(home, lambda db: ledger.select(db, states=_WAITING)) if home.database.exists() else []
+    refused = stored.read(home, news.refusals) if home.database.exists() else []
     if as_json:
-        return emit_json({"inbox": rows})
-    if not rows:
+        return emit_json({"inbox": rows, "refused": refused})
+    if not rows and not refused:
         return click.echo("Nothing waits for you.")
     for row in rows:
-        click.echo(output.styled(f"{row.id}  {row.kind} {row.item}  {row.action}  {row.state}", "bold"))
-        if row.reason:
-            click.echo(output.wrapped(printable(row.reason), indent=2))
-        click.echo(output.wrapped(printable(row.after or f"removes: {row.before}")[:600], indent=2))
-        for quote in row.evidence:
-            source = quote.tool or quote.role
-            click.echo(
-                output.wrapped(f'"{printable(quote.quote)}" ({source}, message {quote.seq})', indent=4)
-            )
-    click.echo(f"\nwhet review accept {rows[0].id}   ·   whet review reject {rows[0].id}")
+        _show_waiting(row)
+    if refused:
+        click.echo(output.styled("Refused (a note can be accepted by hand, as your own word):", "bold"))
+    for row in refused:
+        _show_waiting(row)
+    first = (rows or refused)[0].id
+    click.echo(f"\nwhet review accept {first}" + (f"   ·   whet review reject {first}" if rows else ""))
+
+
+def _show_waiting(row: LedgerRow) -> None:
+    click.echo(output.styled(f"{row.id}  {row.kind} {row.item}  {row.action}  {row.state}", "bold"))
+    if row.reason:
+        click.echo(output.wrapped(printable(row.reason), indent=2))
+    click.echo(output.wrapped(printable(row.after or f"removes: {row.before}")[:600], indent=2))
+    for quote in row.evidence:
+        source = quote.tool or quote.role
+        click.echo(output.wrapped(f'"{printable(quote.quote)}" ({source}, message {quote.seq})', indent=4))
 
 
 @review.command("accept")

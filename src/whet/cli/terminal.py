@@ -269,7 +269,7 @@ class Terminal:
             buffer.append_to_history()
         buffer.reset()
         self._last_key_s = 0.0  # what was sent is said; only unfinished typing makes a question wary
-        text = self._pastes.expand(shown)
+        text = self._pastes.expand(shown, mark=not self._question and not shown.lstrip().startswith("/"))
         if self._question:
             self._question.give(text)
         else:

@@ -194,7 +194,8 @@ def review_line(finished: ReviewFinished) -> str:
         case "saved":
             return printable(finished.summary) + (f" ({note})" if note else "")
         case "nothing":
-            return "Self-improvement review: nothing to save" + (f" ({note})" if note else "")
+            said = printable(finished.summary) or "Self-improvement review: nothing to save"
+            return said + (f" ({note})" if note else "")
         case "failed":
             return f"the review of {finished.session_id or 'a session'} failed: {note}"
         case "waiting":

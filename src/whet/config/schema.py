@@ -190,10 +190,10 @@ class ReviewSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Model calls of one review."""
     timeout_s: Seconds = 900.0
     """Wall time of one review."""
-    share: Annotated[float, msgspec.Meta(ge=0)] = 0.06
+    share: Annotated[float, msgspec.Meta(ge=0)] = 0.08
     """The share of a day's tokens that automatic reviews may take; past it they wait and fold into one."""
     free_tokens: Annotated[int, msgspec.Meta(ge=0)] = 200_000
-    """The tokens of reviews per day that `share` does not count."""
+    """A day counts as at least so many tokens, so that a short one has reviews, too."""
     daily_tokens: Annotated[int, msgspec.Meta(ge=0)] = 5_000_000
     """The most tokens of reviews per day, those asked for by hand included. 0: no limit."""
     daily_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0

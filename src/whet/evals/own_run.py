@@ -204,7 +204,10 @@ class OwnTaskSetup:
             self._settings.tools, toolsets=(*others, *sorted(wanted)), workspace=""
         )
         writes = "auto" if learns and wanted else "off"
-        review = msgspec.structs.replace(self._settings.review, writes=writes, worker="off")
+        # What reviews learn is measured, not how seldom a short day can pay for one.
+        review = msgspec.structs.replace(
+            self._settings.review, writes=writes, worker="off", free_tokens=1_000_000_000
+        )
         return msgspec.structs.replace(self._settings, tools=tools, review=review)
 
     def _leaked(self, task: OwnTask, sent: str) -> tuple[str, ...]:

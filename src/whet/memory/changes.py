@@ -6,7 +6,7 @@ before is given as it is. Files follow later (`journal.py`); it decides on no ev
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import apsw
 import msgspec
@@ -47,10 +47,12 @@ class NoteChanges:
         limit = self._reader.room_chars(request.target)
         for _ in range(_TRIES):
             base = self._database.read_now(
-                lambda db: overlay.note_text(db, self._profile, request.target, origin.task_id)
+                lambda db, target=request.target: overlay.note_text(db, self._profile, target, origin.task_id)
             )
-            edit = note_changes.plan(base, request, limit)
-            verdict = self._verdict(request, origin, base, edit)
+            existing = tuple(entry.said for entry in notes.entries(base))
+            request = self._named_by_remark(request, existing)
+            verdict = self._verdict(request, origin, existing)
+            edit = note_changes.plan(base, _written(request, verdict, existing), limit)
             new = NewRow(
                 kind="memory",
                 item=request.target,
@@ -65,6 +67,7 @@ class NoteChanges:
                 trust=verdict.trust,
                 reason=request.reason or verdict.why,
                 profile=self._profile,
+                remark=request.content if verdict.text else "",
             )
             try:
                 return self._insert(new, request.target, base, edit.text)
@@ -72,17 +75,24 @@ class NoteChanges:
                 continue
         raise StoreBusy("the notes keep changing", hint="try again")
 
-    def _verdict(
-        self, request: MemoryRequest, origin: Origin, base: str, edit: notes.NoteEdit
-    ) -> GateVerdict:
-        claim = Claim(
-            "memory",
-            edit.after,
-            request.evidence,
-            known=edit.before,
-            existing=tuple(entry.said for entry in notes.entries(base) if entry.said != edit.before),
-            is_pitfall=edit.after.startswith("Pitfall: "),
+    def _named_by_remark(self, request: MemoryRequest, existing: tuple[str, ...]) -> MemoryRequest:
+        """Give the request with the entry that is meant where the model named it by its own words for it."""
+        part = notes.fold(request.old_text)
+        if not part or any(part in notes.fold(one) for one in existing):
+            return request
+        rows = self._database.read_now(
+            lambda db: ledger.select(db, profile=self._profile, kind="memory", item=request.target)
         )
+        meant = (row.after for row in rows if part in notes.fold(row.remark) and row.after in existing)
+        return msgspec.structs.replace(request, old_text=next(meant, request.old_text))
+
+    def _verdict(self, request: MemoryRequest, origin: Origin, existing: tuple[str, ...]) -> GateVerdict:
+        if request.action == "remove":
+            return GateVerdict("user")
+        if request.action == "replace":
+            old = notes.fold(request.old_text)
+            existing = tuple(one for one in existing if old not in notes.fold(one))
+        claim = Claim("memory", request.content, request.evidence, existing=existing, target=request.target)
         return self._judge(claim, origin)
 
     def _insert(self, new: NewRow, target: Target, base: str, text: str) -> LedgerRow:
@@ -122,6 +132,8 @@ class SkillChanges:
             made = skill_changes.plan(files, _based(request, origin, files))
             self._check_owner(request, origin)
             verdict = self._verdict(request, origin, made)
+            if verdict.text:
+                made = skill_changes.from_sources(files, made, request.name, (verdict.text, verdict.about))
             new = self._row(request, origin, (files, made), verdict)
             try:
                 return self._insert(new, files, made)
@@ -162,10 +174,13 @@ class SkillChanges:
             trust=verdict.trust,
             reason=request.reason or verdict.why,
             profile=self._profile,
+            remark=(request.content or request.new_string) if verdict.text else "",
         )
 
     def _verdict(self, request: SkillRequest, origin: Origin, made: SkillPlan) -> GateVerdict:
-        claim = Claim("skill", made.learned, request.evidence, known=made.before)
+        is_file = bool(request.file_content)
+        text = made.learned if made.learned.strip() or not request.evidence else request.new_string
+        claim = Claim("skill", text, request.evidence, known=made.before, is_verbatim=is_file)
         return self._judge(claim, origin)
 
     def _insert(self, new: NewRow, base: skill_changes.Files, made: SkillPlan) -> LedgerRow:
@@ -199,6 +214,20 @@ class SkillChanges:
             raise Refused(f"The skill {request.name} is pinned", hint="The person wants it to stay as it is.")
         if mark.owner == "person" and origin.write_origin == "foreground" and not request.confirmed:
             raise NeedsYes(f"May I {request.action} your own skill '{request.name}'?")
+
+
+def _written(request: MemoryRequest, verdict: GateVerdict, existing: Sequence[str]) -> MemoryRequest:
+    """Give the request with what the program wrote in place of what the model did; where an entry is there
+    about the same subject, it is replaced."""
+    if not verdict.text:
+        return request
+    from whet.memory.entries import subject  # noqa: PLC0415 - the gate is there by now
+
+    made = msgspec.structs.replace(request, content=verdict.text)
+    older = [one for one in existing if subject(one) == subject(verdict.text)]
+    if request.action != "add" or len(older) != 1:
+        return made
+    return msgspec.structs.replace(made, action="replace", old_text=older[0])
 
 
 def _state(verdict: GateVerdict, origin: Origin) -> State:

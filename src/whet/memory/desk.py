@@ -18,6 +18,7 @@ import apsw
 
 from whet.clock import iso
 from whet.contract.origin import Origin
+from whet.log import mask
 from whet.memory import forget, notes, overlay, purge, undo
 from whet.memory.changes import Judge, NoteChanges, SkillChanges
 from whet.memory.claim import Claim, GateVerdict
@@ -31,7 +32,7 @@ from whet.memory.shelf import SkillShelf
 from whet.memory.wording import told
 from whet.store import ledger
 from whet.store.database import StateDatabase
-from whet.store.ledger import LedgerRow
+from whet.store.ledger import LedgerRow, NewRow
 from whet.store.purge import erase
 
 T = TypeVar("T")
@@ -96,11 +97,11 @@ class LearningService:
         Repeated with the same session and call id it gives the stored outcome. Never raises for what the
         model can mend; StoreError passes.
         """
-        return await self._change(lambda: self._notes.enter(request, origin), origin)
+        return await self._change(lambda: self._notes.enter(request, origin), origin, request)
 
     async def change_skill(self, request: SkillRequest, origin: Origin) -> WriteOutcome:
         """Make one change to a skill, as `change_notes` does to the notes."""
-        return await self._change(lambda: self._skills.enter(request, origin), origin)
+        return await self._change(lambda: self._skills.enter(request, origin), origin, request)
 
     def settle(self, connection: apsw.Connection, task_id: str) -> list[LedgerRow]:
         """Bring a review's staged rows into force, inside the caller's transaction; gives all of them.
@@ -146,8 +147,7 @@ class LearningService:
         if dry_run:
             return await asyncio.to_thread(plan)
         steps = await asyncio.to_thread(
-            self._in_step,
-            lambda db: forget.carry_out(db, self.profile, session_id, origin, self._now()),
+            self._in_step, lambda db: forget.carry_out(db, self.profile, session_id, origin, self._now())
         )
         self._tell([step.back for step in steps if step.back is not None])
         return steps
@@ -182,9 +182,13 @@ class LearningService:
         self.reader.bring_into_step()
         return done
 
-    async def _change(self, enter: Callable[[], LedgerRow], origin: Origin) -> WriteOutcome:
+    async def _change(
+        self, enter: Callable[[], LedgerRow], origin: Origin, request: MemoryRequest | SkillRequest
+    ) -> WriteOutcome:
         def work() -> WriteOutcome:
             if (made := self._made_before(origin)) is not None:
+                if made.state == "refused" and not made.changes:
+                    return WriteOutcome(False, "refused", made.reason)
                 return told(made, self._room_used(made, origin))
             if origin.write_origin == "review" and self.reader.review.writes == "off":
                 raise Refused("Reviews keep nothing: review.writes is off", hint="End the review.")
@@ -198,11 +202,36 @@ class LearningService:
             try:
                 return work()
             except Refused as error:
+                self._keep_refusal(request, origin, error)
                 return error.outcome
             except NeedsYes as error:
                 return WriteOutcome(False, "needs_yes", error.message)
 
         return await asyncio.to_thread(guarded)
+
+    def _keep_refusal(self, request: MemoryRequest | SkillRequest, origin: Origin, error: Refused) -> None:
+        """Keep what a review was refused, so that the person can look at it and accept a note by hand."""
+        made = request.content and request.evidence
+        if origin.write_origin != "review" or not made or not origin.tool_call_id or error.is_known:
+            return
+        is_note = isinstance(request, MemoryRequest)
+        new = NewRow(
+            kind="memory" if is_note else "skill",
+            item=request.target if is_note else request.name,
+            action="add" if is_note else request.action,
+            state="refused",
+            origin=origin,
+            after=mask(request.content),
+            trust="untrusted",
+            reason=f"{error.message.rstrip('.')}. {error.hint}".strip(),
+            profile=self.profile,
+        )
+
+        def work(connection: apsw.Connection) -> None:
+            if ledger.by_call(connection, origin.session_id, origin.tool_call_id) is None:
+                ledger.insert(connection, new, self._now())
+
+        self.database.write_now(work)
 
     def _made_before(self, origin: Origin) -> LedgerRow | None:
         if not origin.tool_call_id:

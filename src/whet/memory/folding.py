@@ -17,24 +17,13 @@ _ZERO_WIDTH = re.compile("[\u200b-\u200f\u2060-\u2064\ufeff\u00ad]")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]{2,}")
 _NO_CONTENT_TEXT = """
-a about above across after again against all also always am an and another any are as ask at away back be
-because been before being below best better both but by can cannot could did do does doing done down due
-each either else even ever every few first following for from further get gets getting give given go goes
-going good got had has have having he help her here hers him his how however i if in instead into is it
-its itself just keep keeps kind know known last later least less let like likes dislike dislikes likely
-lot make makes making many may me mean means might more most much must my need needs needed never new next
-no none nor not note nothing now of off often ok on once one only onto or other otherwise our ours out
-over own part per person please prefer prefers preferred put rather really remember repo repository s same
-save say says see set sets several shall she should show since so some something sometimes still such sure
-take takes than that the their them then there these they thing things this those through thus time to
-together too try two under until up upon us use used user users uses using usually very via want wants was
-way we well were what when where whether which while who whole why will with within without won't work
-works working would yes yet you your yours don't doesn't isn't aren't can't didn't wasn't it's that's i'm
-we're let's project pitfall instead work fact lesson entry memory skill step steps agent assistant whet
+a about after all also always an and any are as at be been before but by can could did do does for from get
+had has have he her here his how i if in into is it its just keep make may me more my need never no not
+now of on only or our out over own please prefer she should so some such than the their then there
+these they this those to too up us use used user uses using want wants was we well were what when which
+who will with would yes yet you your don't doesn't isn't it's that's i'm project pitfall instead work
 """
 _NO_CONTENT = frozenset(_NO_CONTENT_TEXT.split())
-_COUNTED = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-_NUMBERS = {word: str(number) for number, word in enumerate(_COUNTED, 1)}
 
 
 def fold(text: str) -> str:
@@ -54,21 +43,6 @@ def content_words(text: str) -> list[str]:
         stems.pop(stem(run), None)
         stems.update(dict.fromkeys(run[i : i + 2] for i in range(len(run) - 1)))
     return [word for word in stems if len(word) > 1 or word.isdigit()]
-
-
-def word_set(text: str) -> frozenset[str]:
-    """Give every word's stem, and number words as digits too."""
-    folded = fold(text)
-    found = set[str]()
-    for word in _WORD.findall(folded):
-        found.add(stem(word))
-        if word in _NUMBERS:
-            found.add(_NUMBERS[word])
-        if "'" in word:
-            found.add(stem(word.partition("'")[0]))
-    for run in _PACKED.findall(folded):
-        found.update(run[i : i + 2] for i in range(len(run) - 1))
-    return frozenset(found)
 
 
 def stem(word: str) -> str:
@@ -95,3 +69,24 @@ def stem(word: str) -> str:
 def _undouble(word: str) -> str:
     word = word.removesuffix("e") if len(word) > 3 else word
     return word[:-1] if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiou" else word
+
+
+def find_folded(text: str, wanted: str) -> tuple[int, int] | None:
+    """Give where folded words first stand in a text as it is, start and end; None for nowhere."""
+    skip = (
+        {at for match in _ANSI.finditer(text) for at in range(*match.span())}
+        if "\x1b" in text
+        else set[int]()
+    )
+    chars: list[str] = []
+    places: list[int] = []
+    for at, char in enumerate(text):
+        if at in skip:
+            continue
+        for one in _ZERO_WIDTH.sub("", unicodedata.normalize("NFKC", char).translate(_TYPOGRAPHY)).lower():
+            put = " " if one.isspace() else one
+            if put != " " or (chars and chars[-1] != " "):
+                chars.append(put)
+                places.append(at)
+    start = "".join(chars).find(wanted) if wanted else -1
+    return None if start < 0 else (places[start], places[start + len(wanted) - 1] + 1)

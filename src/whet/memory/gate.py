@@ -1,45 +1,47 @@
-"""Stands before every learned write: is there evidence, from whom, and is the text itself harmless.
+"""Stands before every learned write: what does it point at, whose words are those, may they be kept.
 
-It judges one claim against the texts of one session and refuses with a reason that lets the model try again.
-Trust: the person's words before what was observed; what untrusted text alone carries is quarantined. It
-writes nothing, and knows neither files nor the ledger.
+The model's own words decide nothing: what comes into force is written from the sources (`entries.py`). It
+refuses with a reason that lets the model point better. What untrusted text says, and what only prose says
+that nobody typed or tried, waits for the person. It knows neither files nor the ledger.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
 
 from whet.log import mask
+from whet.memory import entries, units
 from whet.memory.claim import Claim, GateVerdict
-from whet.memory.contradiction import contradiction
-from whet.memory.duplicates import duplicate_of
-from whet.memory.folding import fold
+from whet.memory.folding import content_words, fold
 from whet.memory.requests import Refused
 from whet.memory.scan import scan
-from whet.memory.sources import SourceText
-from whet.memory.support import EvidencePool, Support, examine
-from whet.memory.transcript import QuotableTranscript, QuotePlace, load
+from whet.memory.transcript import Pointed, QuotableTranscript, load
 from whet.store import sessions
 from whet.store.database import StateDatabase
 from whet.store.ledger import Quote, Trust
 
-_SHORTEST_CHARS = 8
-_SHORTEST_ALONE = 12
-_SHORTEST_LINE = 6
-_PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _MOST_QUOTES = 12
 _KEPT_QUOTE_CHARS = 400
+_MOST_LINE_CHARS = 400
+_LEAST_CHARS = 6
+_CARRIED_WORDS = 3
+_PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{3,}")
 
 
 def check_text(claim: Claim) -> None:
     """Raise Refused for a text that may not be kept whoever says it, and for one that is there already."""
     if finding := scan(claim.text):
         raise Refused(f"Not kept: {finding}", hint="Leave it out or say it otherwise.")
-    if same := duplicate_of(claim.text, claim.existing):
-        raise Refused(
-            f"That is remembered already: {_short(same)}", hint="Nothing has to be saved; or replace it."
+    mine = fold(claim.text).removeprefix("pitfall: ").rstrip(".")
+    if mine and (
+        same := next(
+            (one for one in claim.existing if mine == fold(one).removeprefix("pitfall: ").rstrip(".")), ""
         )
+    ):
+        raise _known(same)
 
 
 def judge_stored(
@@ -51,7 +53,6 @@ def judge_stored(
     foreground: bool,
 ) -> GateVerdict:
     """Give the verdict on a claim, judged by what is stored of a session. Raises Refused, NotFound."""
-    check_text(claim)  # first: it needs no reading
     if database.read_now(lambda db: sessions.get(db, session_id)).private:
         raise Refused("This session is private: nothing is learned from it", hint="Go on without saving.")
     transcript = database.read_now(lambda db: load(db, session_id, trusted_tools))
@@ -59,143 +60,300 @@ def judge_stored(
 
 
 def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> GateVerdict:
-    """Give the verdict on a claim. Raises Refused with what would make it acceptable."""
-    check_text(claim)
-    places = _places(claim, transcript, foreground=foreground)
-    pool = _pool(claim, places, transcript)
-    if not pool.trusted and not pool.untrusted:
-        raise _no_evidence(places)
-    found = examine(claim.text, pool, is_skill=claim.kind == "skill", is_pitfall=claim.is_pitfall)
-    _refuse_unsupported(claim, found)
-    if said := contradiction(claim.text, [place.source for place in places], transcript.sources):
-        raise Refused(
-            f"The person took that back later in the session: {_short(said)}",
-            hint="Keep what they said last, quoted from there, or nothing.",
-        )
-    evidence = tuple(_quote(place, transcript.session_id) for place in places)
-    if found.tainted or not pool.trusted:
-        why = next((place.why for place in places if place.tier == "untrusted" and place.why), "")
-        part = (
-            f"only untrusted text says: {', '.join(map(_short, found.tainted[:3]))}" if found.tainted else why
-        )
-        return GateVerdict(
-            "untrusted", evidence, quarantined=True, why=part or "it rests on untrusted text alone"
-        )
-    trust: Trust = "user" if any(place.tier == "user" for place in places) else "observed"
-    return GateVerdict(trust, evidence)
-
-
-def _places(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> list[QuotePlace]:
-    """Find every quote that is long enough to mean something. Raises Refused for one that stands nowhere."""
-    if not claim.quotes and foreground:
-        return [QuotePlace(source.text, source, "user", source.folded) for source in transcript.own_words()]
-    if not claim.quotes:
-        raise Refused(
-            "There is no evidence",
-            hint="Give verbatim quotes from the session: the person's words, or a result.",
-        )
-    places: list[QuotePlace] = []
-    short: list[str] = []
-    for quote in dict.fromkeys(claim.quotes[:_MOST_QUOTES]):
-        place = transcript.locate(quote)
-        if not _means_something(quote, place):
-            short.append(quote)
-        elif place is None:
-            hint = "Quote word for word from the person or from a result, one message per quote."
-            raise Refused(f"This quote does not stand in the session: {_short(quote)}", hint=hint)
-        else:
-            places.append(place)
-    if not places:
-        shown = ", ".join(map(_short, short[:3]))
-        raise Refused(
-            f"These quotes are too short to show anything: {shown}", hint="Quote a whole sentence or line."
-        )
-    return places
-
-
-def _means_something(quote: str, place: QuotePlace | None) -> bool:
-    folded = fold(quote)
-    if place is not None and place.tier == "user" and folded == place.source.folded:
-        return len(folded) >= 5
-    if len(_PACKED.findall(folded)) >= 4:
-        return True
-    words = re.findall(r"\w[\w.'/-]*", folded)
-    size = len(folded.replace(" ", ""))
-    if place is not None and size >= _SHORTEST_LINE and folded in map(fold, place.source.text.splitlines()):
-        return True
-    return size >= _SHORTEST_CHARS and (len(words) >= 2 or size >= _SHORTEST_ALONE)
-
-
-def _pool(claim: Claim, places: Sequence[QuotePlace], transcript: QuotableTranscript) -> EvidencePool:
-    trusted = {
-        id(p.source): p.source for p in places if p.tier in ("user", "observed") and not p.source.failed
-    }
-    failed = {id(p.source): p.source for p in places if p.tier in ("user", "observed") and p.source.failed}
-    done = [place.source.called for place in places]
+    """Give what comes into force for a claim. Raises Refused with what would make it acceptable."""
+    if claim.is_verbatim:
+        return _verbatim(claim, transcript)
+    pointed = _pointed(claim, transcript, foreground=foreground)
     if claim.kind == "skill":
-        # A procedure is spread over the steps of a turn; its evidence is too.
-        for source in (one for turn in {p.source.turn for p in places} for one in transcript.of_turn(turn)):
-            done.append(source.called)
-            if source.tier in ("user", "observed"):
-                (failed if source.failed else trusted).setdefault(id(source), source)
-    if not trusted or not (claim.is_pitfall or claim.kind == "skill"):
-        failed_pool: tuple[SourceText, ...] = ()
-    else:
-        failed_pool = tuple(failed.values())
-    return EvidencePool(
-        trusted=tuple(trusted.values()),
-        failed=failed_pool,
-        untrusted=tuple(p.source for p in places if p.tier == "untrusted" and not p.source.failed),
-        foreign=tuple(source for source in transcript.sources if source.tier == "untrusted"),
-        known=claim.known,
-        near=" ".join(f"{place.around} {place.source.called}" for place in places if place.tier != "own"),
-        standing=transcript.standing,
-        done=tuple(filter(None, done)),
+        pointed += _named_calls(claim.text, pointed, transcript)
+    usable = [_without_prose(_usable(one, transcript), claim) for one in pointed]
+    pointed = _with_remedy(usable, transcript)
+    _refuse_elsewhere(claim, pointed)
+    _refuse_repeated(claim, pointed)
+    text = entries.entry(pointed) if claim.kind == "memory" else "\n".join(entries.steps(pointed))
+    if finding := scan(text):
+        raise Refused(f"Not kept: {finding}", hint="Point at another statement.")
+    if claim.target == "user" and not any(one.tier == "user" for one in pointed):
+        raise Refused(
+            "About the person only their own typed words are kept", hint="Quote them, or use target memory."
+        )
+    evidence = tuple(_quote(one, transcript.session_id) for one in pointed)
+    about = _about(pointed, transcript) if claim.kind == "skill" else ""
+    why = next((one.why for one in pointed if one.tier == "untrusted"), "") or _unwitnessed(
+        pointed, transcript
+    )
+    if why:
+        return GateVerdict("untrusted", evidence, quarantined=True, why=why, text=text, about=about)
+    trust: Trust = "user" if any(one.tier == "user" for one in pointed) else "observed"
+    return GateVerdict(trust, evidence, text=text, about=about)
+
+
+def _verbatim(claim: Claim, transcript: QuotableTranscript) -> GateVerdict:
+    """Let a file pass whose every line stands in what the person typed or a local tool showed."""
+    quoted: dict[int, Pointed] = {}
+    for line in filter(str.strip, claim.text.splitlines()):
+        one = transcript.point(line)
+        if (
+            one is None
+            or one.tier not in ("user", "observed")
+            or one.source.failed
+            or _unwitnessed([one], transcript)
+        ):
+            raise Refused(
+                f"Nobody typed this line, and no local tool showed it: {_short(line)}",
+                hint="A file keeps what stands in the session; SKILL.md is written for you.",
+            )
+        quoted.setdefault(id(one.source), one)
+    if finding := scan(claim.text):
+        raise Refused(f"Not kept: {finding}", hint="Leave it out.")
+    return GateVerdict("observed", tuple(_quote(one, transcript.session_id) for one in quoted.values()))
+
+
+def _about(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> str:
+    """Give what the person asked for where the work was done that is pointed at."""
+    turn = min((one.source.turn for one in pointed), default=0)
+    for source in transcript.sources:
+        if source.tier == "user" and source.role == "user" and source.turn >= turn:
+            return units.sentences(source.text)[0]
+    return ""
+
+
+def _pointed(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> list[Pointed]:
+    """Give what the quotes point at; in a conversation without quotes, what was typed in this turn."""
+    if not claim.quotes and foreground:
+        return _typed_now(claim, transcript)
+    quotes = list(dict.fromkeys(claim.quotes[:_MOST_QUOTES])) or [claim.text]
+    found: list[Pointed] = []
+    for quote in quotes:
+        one = transcript.point(quote)
+        if one is None and not claim.quotes:
+            raise Refused(
+                "There is no evidence",
+                hint="Give verbatim quotes from the session: the person's words, or a result.",
+            )
+        if one is None:
+            hint = "Copy it letter by letter from the person or from a result, one message per quote."
+            raise Refused(f"This quote does not stand in the session: {_short(quote)}", hint=hint)
+        if _means_something(quote, one):
+            found.append(one)
+    if not found:
+        raise Refused(
+            f"These quotes are too short to point at anything: {_short(quotes[0])}",
+            hint="Quote a sentence or a line.",
+        )
+    kept = [one for one in found if one.tier != "own"]
+    if not kept:
+        raise Refused(
+            "The quotes are the assistant's own words, which show nothing; quote the person or a result"
+        )
+    return kept
+
+
+def _typed_now(claim: Claim, transcript: QuotableTranscript) -> list[Pointed]:
+    """Point at what was typed in this turn: the sentences that share words with the claim, else all."""
+    wanted = set(content_words(claim.text))
+    own = transcript.own_words()
+    places = [(one, sentence) for one in own for sentence in units.sentences(one.text)]
+    near = [place for place in places if wanted & set(content_words(place[1]))]
+    found = [transcript.point(sentence) for _, sentence in near or places]
+    kept = [one for one in found if one is not None and one.tier == "user"]
+    asked = [one for one in kept if not units.is_question(one.unit)]
+    if not kept:
+        raise Refused(
+            "The person typed nothing in this turn that could be kept",
+            hint="Quote a result or an earlier message of theirs.",
+        )
+    return asked or kept
+
+
+def _means_something(quote: str, one: Pointed) -> bool:
+    folded = fold(quote)
+    if folded == fold(one.unit) or not one.unit or _PACKED.search(folded):
+        return len(folded) >= 2
+    return len(folded.replace(" ", "")) >= _LEAST_CHARS
+
+
+def _usable(one: Pointed, transcript: QuotableTranscript) -> Pointed:
+    """Give what is pointed at; raise Refused for a question, what was taken back, what is too long. A command
+    taken over from untrusted text is untrusted."""
+    if one.tier == "user" and one.source.role == "user" and units.is_question(one.unit):
+        raise Refused(
+            f"That is a question, not a rule or a fact: {_short(one.unit)}", hint="Quote what was decided."
+        )
+    if one.tier != "untrusted" and (later := transcript.taken_back(one)):
+        what = (
+            "The person took that back later in the session"
+            if one.tier == "user"
+            else "A later look shows something else"
+        )
+        raise Refused(f"{what}: {_short(later)}", hint="Quote what holds in the end, or keep nothing.")
+    if len(one.unit) > _MOST_LINE_CHARS:
+        raise Refused(
+            f"What this quote stands in is too long to be kept whole: {_short(one.quote)}",
+            hint="Point at a shorter line.",
+        )
+    if one.tier == "observed" and (why := _carried_over(one.source.call, one, transcript)):
+        return msgspec.structs.replace(one, tier="untrusted", why=why)
+    return one
+
+
+def _without_prose(one: Pointed, claim: Claim) -> Pointed:
+    """Leave out what a command said in prose where the claim is about the command."""
+    about_call = claim.kind == "skill" or _names_call(claim.text, one.source.call)
+    if (
+        one.tier == "observed"
+        and one.source.is_command
+        and not one.source.failed
+        and about_call
+        and units.is_prose(one.unit)
+    ):
+        return msgspec.structs.replace(one, unit="")
+    return one
+
+
+def _names_call(text: str, call: str) -> bool:
+    words = [word for word in re.findall(r"[\w./-]{2,}", fold(call)) if not word.startswith("-")][:2]
+    return bool(words) and all(word in fold(text) for word in words)
+
+
+def _named_calls(text: str, pointed: Sequence[Pointed], transcript: QuotableTranscript) -> list[Pointed]:
+    """Give the successful calls whose commands the claim writes out, letter by letter."""
+    folded = fold(text)
+    there = {id(one.source) for one in pointed}
+    turns = {one.source.turn for one in pointed}
+    found = [
+        Pointed(one.call, one, "", one.tier, one.why)
+        for one in transcript.results()
+        if one.turn in turns
+        and not one.failed
+        and id(one) not in there
+        and len(one.call) >= 4
+        and fold(one.call) in folded
+    ]
+    return list({one.source.call: one for one in found}.values())
+
+
+def _with_remedy(pointed: list[Pointed], transcript: QuotableTranscript) -> list[Pointed]:
+    """Add what then worked to what failed. Raises Refused where nothing did."""
+    failed = [one for one in pointed if one.source.failed]
+    if not failed or len(failed) < len(pointed):
+        return pointed
+    last = failed[-1].source
+    mine = set(last.call.split())
+    for one in transcript.results():
+        shared = mine & set(one.call.split())
+        if one.seq > last.seq and one.ran_well and len(shared) * 2 >= len(mine):
+            return [*pointed, Pointed(one.call, one, "", "observed")]
+    raise Refused(
+        "The quotes are from failed results, and nothing shows what worked instead",
+        hint="Quote the result that worked then, or the person's word for it.",
     )
 
 
-def _no_evidence(places: Sequence[QuotePlace]) -> Refused:
-    """Give the error for quotes that show nothing."""
-    if any(place.source.failed for place in places):
-        return Refused(
-            "The quotes are from failed results; what to do needs a successful result or the person's word"
-        )
-    return Refused(
-        "The quotes are the assistant's own words, which show nothing; quote the person or a result"
+def _unwitnessed(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> str:
+    """Say which prose of a file or a program nobody typed a word of and nobody tried; empty for none.
+
+    Beside a statement that stands by itself, what a command says in prose is shown as its output.
+    """
+    for one in pointed:
+        if (
+            one.tier != "observed"
+            or one.source.failed
+            or not one.unit
+            or not units.is_prose(one.unit.splitlines()[-1])
+        ):
+            continue
+        telling = {value for value in units.values(one.unit) if len(value) >= 4}
+        others = [
+            s for s in transcript.sources if s.tier == "user" or (s.ran_well and s.seq > one.source.seq)
+        ]
+        if _answers(one, transcript):
+            continue
+        if not any(
+            value in (fold(s.call) if s.tier == "observed" else s.folded) for value in telling for s in others
+        ):
+            return (
+                f"only the text of {one.source.call[:60] or 'a result'} says it, and nobody said or tried it"
+            )
+    return ""
+
+
+def _answers(one: Pointed, transcript: QuotableTranscript) -> bool:
+    """Whether a statement answers what the person had asked: it shares half of a question's words."""
+    words = set(content_words(one.unit))
+    for source in transcript.sources:
+        if source.tier == "user" and source.seq < one.source.seq:
+            for sentence in filter(units.is_question, units.sentences(source.text)):
+                asked = set(content_words(sentence))
+                if len(words & asked) >= max(2, len(asked) / 2):
+                    return True
+    return False
+
+
+def _carried_over(call: str, one: Pointed, transcript: QuotableTranscript) -> str:
+    """Say that a command repeats what untrusted text said before it, empty where it does not."""
+    if not one.source.is_command:
+        return ""
+    if any(units.is_talk(line) for line in call.splitlines()):
+        return "its command holds sentences of the assistant's own"
+    trusted = " ".join(
+        s.folded for s in transcript.sources if s.tier in ("user", "observed") and s.seq < one.source.seq
     )
+    for source in transcript.sources:
+        before = source.tier == "untrusted" and source.seq < one.source.seq
+        runs = (run for run in _runs(call) if before and run in source.folded and run not in trusted)
+        if taken := next(runs, ""):
+            return f"the command repeats what untrusted text said: {taken[:60]}"
+    return ""
 
 
-def _refuse_unsupported(claim: Claim, found: Support) -> None:
-    if found.missing:
-        shown = ", ".join(_short(part, 40) for part in found.missing[:6])
+def _runs(text: str) -> Iterable[str]:
+    """Give what of a text would hardly be written twice by chance: runs of words, and long values."""
+    words = re.findall(r"[^\W_]+(?:[-'’.][^\W_]+)*", fold(text))
+    for at in range(len(words) - _CARRIED_WORDS + 1):
+        run = words[at : at + _CARRIED_WORDS]
+        if sum(map(len, run)) >= 12:
+            yield " ".join(run)
+    yield from (value for value in units.values(text) if len(value) >= 7)
+
+
+def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed]) -> None:
+    """Refuse quotes that hold none of the values that the claim is about: they point at something else. Words
+    are not compared, since the claim may be in another language."""
+    named = units.values(claim.text) - units.values(claim.known)
+    there = fold(" ".join(f"{one.unit} {one.source.call} {one.source.text[:4_000]}" for one in pointed))
+    parts = {part for value in named for part in re.findall(r"\w{3,}|\d+", value)}
+    if named and not any(value in there for value in (*named, *parts)):
         raise Refused(
-            f"The messages quoted from don't say: {shown}",
-            hint="Quote the message that does, or leave it out of what is kept.",
-        )
-    if found.failed_only:
-        shown = ", ".join(_short(part, 40) for part in found.failed_only[:6])
-        raise Refused(
-            f"Only a failed result says: {shown}",
-            hint="Quote a successful result or the person for what to do; what went wrong begins `Pitfall:`.",
-        )
-    if found.unrelated:
-        raise Refused(
-            "The quotes have nothing to do with what is to be kept",
-            hint="Quote the message that shows it, and say it in that message's words.",
+            f"The quotes are about something else: they don't hold {_short(', '.join(sorted(named)[:4]))}",
+            hint="Quote the statement that does.",
         )
 
 
-def _quote(place: QuotePlace, session_id: str) -> Quote:
-    source = place.source
-    return Quote(
-        mask(place.quote[:_KEPT_QUOTE_CHARS]),
-        session_id,
-        source.seq,
-        source.role,
-        source.tool,
-        place.tier,
-        source.failed,
+def _known(text: str) -> Refused:
+    error = Refused(
+        f"That is remembered already: {_short(text)}", hint="Nothing has to be saved; or replace it."
     )
+    error.is_known = True
+    return error
+
+
+def _refuse_repeated(claim: Claim, pointed: Sequence[Pointed]) -> None:
+    said = [fold(one.unit) for one in pointed if one.unit]
+    for existing in claim.existing:
+        folded = fold(existing)
+        if (
+            said
+            and all(f"{text}" in folded for text in said)
+            and all(fold(one.source.call) in folded for one in pointed if not one.unit)
+        ):
+            raise _known(existing)
+
+
+def _quote(one: Pointed, session_id: str) -> Quote:
+    source = one.source
+    shown = mask((one.unit or one.quote)[:_KEPT_QUOTE_CHARS])
+    return Quote(shown, session_id, source.seq, source.role, source.tool, one.tier, source.failed)
 
 
 def _short(text: str, limit: int = 90) -> str:

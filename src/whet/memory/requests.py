@@ -57,7 +57,10 @@ class WriteOutcome(msgspec.Struct, frozen=True):
 
 
 class Refused(WhetError):
-    """A change that can't be made; the message says why, so that it can be asked for better."""
+    """A change that can't be made; the message says why, so that it can be asked for better. Where
+    `is_known`, it is remembered already."""
+
+    is_known = False
 
     @property
     def outcome(self) -> WriteOutcome:

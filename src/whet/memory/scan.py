@@ -17,56 +17,30 @@ _HIDDEN = re.compile(
     "\U000e0000-\U000e0fff\U0001d173-\U0001d17a]"
 )
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# ruff: noqa: E501 - patterns are not cut in the middle
 _ORDERS = (
-    r"ignore (?:all |any |the |your |every )*(?:previous|prior|above|earlier|preceding|other"
-    r"|existing) (?:\w+ ){0,2}(?:instruction|rule|message|prompt|guideline|context)",
-    r"(?:disregard|forget|override|bypass|overrule) (?:all |any |the |your |every )*(?:previous "
-    r"|prior |earlier |other )?(?:instruction|rule|guideline|safety|polic|restriction|system prompt"
-    r"|approval|confirmation|gate)",
-    r"(?:do not|don'?t|never|without) (?:ever )?(?:tell|telling|inform|informing|mention|mentioning"
-    r"|reveal|revealing|show|showing|notify|notifying|alert|alerting|ask|asking|warn"
-    r"|warning) (?:\w+ ){0,3}(?:the )?(?:user|person|owner|human|anyone|anybody|operator"
-    r"|them)\b(?! (?:about|for|to) (?:formatting|style))",
+    r"(?:ignore|disregard|forget|override|bypass) (?:all |any |the |your |every )*(?:previous |prior |above |earlier |other )?"
+    r"(?:\w+ ){0,2}(?:instruction|rule|guideline|safety|restriction|system prompt|approval|confirmation)",
+    r"(?:do not|don'?t|never|without) (?:ever )?(?:tell|inform|mention|reveal|notify|alert|warn)(?:ing)? (?:\w+ ){0,3}"
+    r"(?:the )?(?:user|person|owner|human|anyone|operator)\b(?! (?:about|for|to) (?:formatting|style))",
     r"\byou are (?:now |no longer )(?:a |an |in )?\w+",
-    r"(?:new|updated|real|actual) (?:system )?(?:instructions?|prompt|directive)s?\s*:",
-    r"(?:developer|god|dan|admin|root|jailbreak|unrestricted|maintenance) mode\b",
+    r"\b(?:developer|god|dan|admin|root|jailbreak|unrestricted|maintenance) mode\b",
     r"(?:^|\n)\s*(?:system|assistant|user|human|developer|tool)\s*:\s",
-    r"<\s*/?\s*(?:system|assistant|user|human|instructions?|tool_call|tool_result|function_calls?"
-    r"|im_start|im_end|inst)\b[^>]*>",
+    r"<\s*/?\s*(?:system|assistant|user|human|instructions?|tool_call|tool_result|function_calls?|im_start|im_end|inst)\b[^>]*>",
     r"<\|[a-z_]+\|>|\[/?INST\]|\[/?SYS(?:TEM)?\]|<<SYS>>",
-    r"(?:skip|disable|turn off|circumvent|avoid|suppress|auto-?approve"
-    r"|pre-?approved?) (?:\w+ ){0,3}(?:approval|confirmation|permission|safety check|security check"
-    r"|the gate|review gate|guard ?rail)",
-    r"(?:approvals?|confirmations?|permissions?) (?:\w+ ){0,3}(?:is|are) (?:not (?:needed|required"
-    r"|necessary)|unnecessary|already (?:given|granted)|waived|pre-?approved)",
-    r"(?:the )?(?:user|person|owner|human) (?:has )?(?:already )?(?:pre-?)?(?:approved|authori[sz]ed"
-    r"|consented|gave permission|given (?:permission|consent))",
-    r"(?:always|automatically|silently|secretly|quietly) (?:\w+ ){0,4}(?:approve|accept|trust|execute"
-    r"|obey|comply|follow) (?:\w+ ){0,4}(?:request|command|instruction|script|link|order|code|message)",
-    r"\b(?:secretly|covertly|stealthily|silently|discreetly|unnoticed|without (?:being )?notic\w+)\b",
-    r"\b(?:trust|obey|follow) (?:all |any |every )?(?:instructions?|commands?|orders?"
-    r"|messages?) (?:from|on|in|at|by)\b",
+    r"(?:skip|disable|turn off|circumvent|suppress|auto-?approve) (?:\w+ ){0,3}(?:approval|confirmation|permission|safety check)",
+    r"(?:user|person|owner|human) (?:has )?(?:already )?(?:pre-?)?(?:approved|authori[sz]ed|consented)",
+    r"(?:always|silently|secretly) (?:\w+ ){0,4}(?:approve|execute|obey) (?:\w+ ){0,4}(?:request|command|order|code)",
 )
 _LEAKS = (
-    r"(?:send|post|upload|forward|e-?mail|exfiltrate|leak|transmit|report|submit|copy|paste|include"
-    r"|append|share|sync|mirror|back ?up|bcc|cc)\b[^.\n]{0,60}\b(?:secrets?|credentials?|tokens?"
-    r"|passwords?|passphrases?|api[ _-]?keys?|private keys?|ssh keys?|id_rsa|\.env\b"
-    r"|environment variables?|env vars?|cookies?|conversation|chat history|transcripts?|system prompt"
-    r"|memory files?|memor(?:y|ies)\b|everything|all files|\.ssh)",
-    r"(?:secrets?|credentials?|tokens?|passwords?|api[ _-]?keys?|private keys?|\.env\b|conversation"
-    r"|chat history|transcripts?|system prompt)\b[^.\n]{0,60}\b(?:to|at|via|into)\s+(?:https?://"
-    r"|\S+@\S+|[\w-]+\.(?:com|net|org|io|dev|xyz|example|ru|cn|site|info|co)\b)",
+    r"(?:send|post|upload|forward|e-?mail|exfiltrate|leak|share|copy|paste)\b[^.\n]{0,60}\b(?:secrets?|credentials?"
+    r"|tokens?|passwords?|api[ _-]?keys?|private keys?|\.env\b|cookies?|conversation|transcripts?|memory files?|\.ssh)",
     r"!\[[^\]]*\]\(\s*https?://[^)]*[?&=$%{][^)]*\)",
-    r"\b(?:curl|wget|fetch|iwr|invoke-webrequest)\b[^\n|;&]{0,200}\|\s*(?:sudo\s+)?(?:ba|z|da|fi)?sh\b",
-    r"\b(?:ba|z|da)?sh\s+(?:-c\s+)?[\"']?\$?\(\s*(?:curl|wget)\b|\bsource\s+<\(\s*(?:curl|wget)"
-    r"|\b(?:ba)?sh\s+<\(\s*(?:curl|wget)",
-    r"base64\s+(?:-d|-D|--decode)\b[^\n]{0,80}\|\s*(?:sudo\s+)?(?:ba|z|da)?sh\b"
-    r"|\beval\s*[\"'(]?\$?\(?\s*(?:echo|curl|wget|base64|atob)",
-    r"\b(?:curl|wget)\b[^\n]{0,200}(?:-d|--data\S*|-F|--form|-T|--upload-file|--post-file"
-    r"|--post-data)\s*=?\s*[\"']?(?:@|\$\(|\$\{?\w*(?:KEY|TOKEN|SECRET|PASS)|`)",
-    r"\b(?:cat|env|printenv|base64|tar)\b[^\n]{0,80}\|\s*(?:curl|wget|nc|ncat|netcat|socat)\b",
-    r"/dev/tcp/|\bnc\s+(?:-\w+\s+)*-e\b|\bbash\s+-i\s+>&",
-    r"\bauthorized_keys\b|\b(?:chmod\s+(?:\+s|[ug]\+s|4\d{3}))\b",
+    r"\b(?:curl|wget|fetch|iwr)\b[^\n|;&]{0,200}\|\s*(?:sudo\s+)?(?:ba|z|da|fi)?sh\b",
+    r"\b(?:ba|z|da)?sh\s+(?:-c\s+)?[\"']?[$<]?\(\s*(?:curl|wget)\b|\bsource\s+<\(\s*(?:curl|wget)",
+    r"base64\s+(?:-d|-D|--decode)\b[^\n]{0,80}\|\s*(?:sudo\s+)?(?:ba|z|da)?sh\b|\beval\s*[\"'(]?\$?\(?\s*(?:curl|wget|base64)",
+    r"\b(?:curl|wget)\b[^\n]{0,200}(?:-d|--data\S*|-F|--form|-T|--upload-file|--post-file)\s*=?\s*[\"']?(?:@|\$\()",
+    r"\b(?:cat|env|printenv|tar)\b[^\n]{0,80}\|\s*(?:curl|wget|nc|ncat|socat)\b|/dev/tcp/|\bauthorized_keys\b",
 )
 _SECRET = re.compile(
     r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|api[ _-]?key|access[ _-]?key|private[ _-]?key"
@@ -79,9 +53,7 @@ _CARD = re.compile(r"(?<!\d)(?:\d[ -]?){13,19}(?!\d)")
 _PLANTS = re.compile(
     r"\b(?:remember|memori[sz]e|keep in mind|save to (?:your )?memory)\b[:,]? (?:that|this)\b", re.I
 )
-_COMMENT = re.compile(r"<!--")
-_orders = re.compile("|".join(_ORDERS), re.IGNORECASE)
-_leaks = re.compile("|".join(_LEAKS), re.IGNORECASE)
+_orders, _leaks = (re.compile("|".join(some), re.IGNORECASE) for some in (_ORDERS, _LEAKS))
 
 
 def scan(text: str) -> str:
@@ -93,12 +65,12 @@ def scan(text: str) -> str:
     plain = _look_alike(text)
     if found := _orders.search(plain):
         return (
-            f"{_shown(found[0])} is an order to an assistant, not a fact or a way of working;"
+            f"{found[0][:80]!r} is an order to an assistant, not a fact or a way of working;"
             " what runs without a question is decided in config.yaml"
         )
     if found := _leaks.search(plain):
-        return f"{_shown(found[0])} would send data out or run what is fetched"
-    if _COMMENT.search(text):
+        return f"{found[0][:80]!r} would send data out or run what is fetched"
+    if "<!--" in text:
         return "it holds an HTML comment, which people don't see; write it in plain text"
     return ""
 
@@ -133,7 +105,3 @@ def _is_card(run: str) -> bool:
         return False
     doubled = [d if i % 2 else (d * 2 - 9 if d > 4 else d * 2) for i, d in enumerate(reversed(digits), 1)]
     return sum(doubled) % 10 == 0
-
-
-def _shown(text: str) -> str:
-    return repr(" ".join(text.split())[:80])

@@ -21,6 +21,7 @@ from whet.store.ledger import digest
 MAIN = "SKILL.md"
 MOST_FILE_CHARS = 60_000
 _NO_CLAIM = re.compile(r"---\s*$|name:\s|(?:license|version|author|metadata|compatibility|tags):")
+_MOST_ABOUT = 140
 _PLACES = ("references/", "scripts/", "assets/")
 Files = Mapping[str, bytes]
 
@@ -49,6 +50,36 @@ def plan(files: Files, request: SkillRequest) -> SkillPlan:
     except (BadFolder, BadSkill) as error:
         raise Refused(error.message, hint=error.hint) from error
     return made
+
+
+def from_sources(files: Files, made: SkillPlan, name: str, written: tuple[str, str]) -> SkillPlan:
+    """Give the plan with every new line taken out of SKILL.md and, in the first one's place, what the program
+    wrote (its lines, and the request that they are about). Lines that stood there stay."""
+    if made.files.get(MAIN) is None:
+        return made
+    lines, about = written
+    old = _decoded(files[MAIN], MAIN) if MAIN in files else ""
+    head, body = frontmatter.split(old) if old else (_head(name, about), "")
+    there = set(body.splitlines())
+    kept: list[str] = []
+    at = -1
+    for line in frontmatter.split(made.after)[1].splitlines():
+        if line in there or not line.strip():
+            kept.append(line)
+        elif at < 0:
+            at = len(kept)
+    at = at if at >= 0 else len(kept)
+    fresh = [line for line in lines.splitlines() if line not in kept]
+    text = "\n".join([*kept[:at], *fresh, *kept[at:]])
+    text = re.sub(r"\n{3,}", "\n\n", text).strip("\n")
+    text = _text(f"---\n{head}\n---\n\n{text}\n", "the skill")
+    return SkillPlan({**made.files, MAIN: text.encode()}, made.before, text)
+
+
+def _head(name: str, about: str) -> str:
+    request = re.sub(r":\s", " - ", " ".join(about.split()).replace("#", ""))
+    shown = request if len(request) <= _MOST_ABOUT else request[: _MOST_ABOUT - 1].rstrip() + "…"
+    return f"name: {name}\ndescription: What worked for “{shown or name}”"
 
 
 def tree_hash(files: Mapping[str, str]) -> str:
@@ -88,7 +119,9 @@ def _patch(files: Files, request: SkillRequest) -> SkillPlan:
     if not old:
         raise Refused("old_string is empty", hint="Give the exact text to change, with enough around it.")
     count = before.count(old)
-    if count > 1:
+    at = before.rfind(old)
+    in_body = path == MAIN and frontmatter.split(before)[1].count(old) == 1  # the description may say it too
+    if count > 1 and not in_body:
         raise Refused(
             f"old_string stands {count} times in {path}", hint="Add lines around it until it is unique."
         )
@@ -96,7 +129,7 @@ def _patch(files: Files, request: SkillRequest) -> SkillPlan:
         raise Refused(f"old_string does not stand in {path}", hint=_nearest(before, old))
     if old == new:
         raise Refused("old_string and new_string are the same", hint="Nothing has to be saved.")
-    after = before.replace(old, new, 1)
+    after = before[:at] + new + before[at + len(old) :]
     _text(after, "the patched file")
     return SkillPlan({path: after.encode()}, before, after)
 

@@ -1,67 +1,43 @@
 """Who said what in a session, and how far each text can be trusted.
 
-user: the person's own words. observed: results of local tools. untrusted: the web, MCP, plugins, what a
-shell command fetched, files that it left and what came of them, other sessions, a helper's answer, pasted
-text. own: the assistant's words, its arguments, and tools that only give those back. Taint follows files and
-outputs through the session. Reads stored messages; asks nobody.
+user: what the person typed. observed: results of local tools. untrusted: the web, MCP, plugins, bytes from
+elsewhere (`provenance.py`), other sessions, a helper's answer, what the person pasted or attached. own: the
+assistant's words, its arguments, and tools that only give those back. Reads stored messages; asks nobody.
 """
 
 from __future__ import annotations
 
-import fnmatch
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from whet.contract.messages import Message, ToolCall
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, map_texts
 from whet.contract.tools import tags_of
-from whet.memory import network, pasted
+from whet.memory import provenance, typed
 from whet.memory.folding import fold
+from whet.memory.provenance import FileOrigins
 
 Tier: TypeAlias = Literal["user", "observed", "untrusted", "own"]
-
-_PLANTED = re.compile(
-    r"\b(?:remember (?:that|this|to|:)|(?:note|message|instructions?|attention|memo)\s*(?:to"
-    r"|for)\s*(?:the\s+|all\s+|any\s+)?"
-    r"(?:ai|assistants?|agents?|models?|llms?|bots?|whet|claude|gpt|chatgpt|copilot)\b|(?:add|save"
-    r"|store|write|commit|keep|put)"
-    r" (?:this|that|the following|it|these)?[^.\n]{0,40}\b(?:in|to|into) (?:your |the |long-term "
-    r"|its )*(?:memory|memories|skills?|notes)"
-    r"|ignore (?:all |any |the |your )*(?:previous|prior|above|earlier)|from now on,? (?:you|always"
-    r"|never|the (?:ai|assistant|agent))"
-    r"|(?:ai|assistants?|agents?|llms?|language models?|bots?)\s+(?:must|should|shall|are (?:required"
-    r"|instructed)|need to|have to)\b"
-    r"|(?:system|developer) (?:prompt|message|instruction|note)|you (?:must|are required to"
-    r"|are instructed to) (?:always |now )?(?:remember|save|store|use|trust)"
-    r"|(?:lasting|permanent|long-term) (?:memory|lesson|instruction)|(?:update|change) (?:your"
-    r"|the agent's) (?:memory|behaviou?r|instructions))",
-    re.IGNORECASE,
-)
-_AROUND = 240
-_YES = re.compile(
-    r"(?:yes|yep|yeah|ok(?:ay)?|sure|right|correct|exactly|please|do)\b.*\b(?:remember|save|keep|note"
-    r"|memori[sz]e|store)\b"
-    r"|(?:please )?(?:remember|save|keep|note|memori[sz]e|store) (?:that|this|it)(?: (?:please|down"
-    r"|for (?:later|next time)))?",
-    re.IGNORECASE,
-)
+# What stands behind a # outside of quotes does nothing: it is the assistant's talk.
+_COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#(?=[^\n'\"]*$)[^\n]*")
+_STAT_LINE = re.compile(r"(?m)^ (\S+)\s+\|\s+\d+")
 
 
 class StoredText(msgspec.Struct, frozen=True):
-    """One stored message: its number, its turn, and itself."""
+    """One stored message: its number, its turn, itself, and the day on which it was said (ISO)."""
 
     seq: int
     turn: int
     message: Message
+    day: str = ""
 
 
 class SourceText(msgspec.Struct, frozen=True):
-    """One text of a session: what stands in it (`folded`, and as it was), and whose it is. `called` is what
-    the call behind a successful result really did, folded: it shows as much as the result. `fresh` is what an
-    observed text has that neither a command or file of the assistant's nor an untrusted text had before."""
+    """One text of a session: what stands in it (`folded`, and as it was), and whose it is. Of a result,
+    `call` is what was called: the command, the file that was read, the question that was answered."""
 
     seq: int
     turn: int
@@ -71,163 +47,177 @@ class SourceText(msgspec.Struct, frozen=True):
     folded: str
     tool: str = ""
     failed: bool = False
-    called: str = ""
-    fresh: str = ""
+    call: str = ""
+    day: str = ""
     why: str = ""
 
-    def tier_at(self, start: int, end: int) -> Tier:
-        """Give the tier of a stretch of the folded text: text that is written at an assistant is planted,
-        wherever it was found."""
-        if self.tier != "observed":
-            return self.tier
-        around = self.folded[max(0, start - _AROUND) : end + _AROUND]
-        return "untrusted" if _PLANTED.search(around) else "observed"
+    @property
+    def is_command(self) -> bool:
+        """Whether it is what a command printed."""
+        return self.role == "tool" and "command" in tags_of(self.tool)
 
+    @property
+    def ran_well(self) -> bool:
+        """Whether it is what a command of this machine printed that succeeded."""
+        return self.is_command and self.tier == "observed" and not self.failed
 
-def puts(source: SourceText) -> bool:
-    """Whether the assistant's words went into the world: into a command or a file, not into a question."""
-    return source.tier == "own" and source.tool != "" and "looks" not in tags_of(source.tool)
+    @property
+    def puts(self) -> bool:
+        """Whether the assistant's words went into the world: a command or a file, not a question."""
+        return self.tier == "own" and self.tool != "" and "looks" not in tags_of(self.tool)
 
 
 def sources(
-    stored: Sequence[StoredText], *, has_person: bool = True, trusted: Collection[str] = ()
+    stored: Sequence[StoredText],
+    *,
+    has_person: bool = True,
+    trusted: Collection[str] = (),
+    origins: FileOrigins | None = None,
 ) -> list[SourceText]:
-    """Give the texts of a session in order. `trusted` names tools without tags whose results are observed.
+    """Give the texts of a session in order. `trusted` names tools without tags whose results are observed;
+    `origins` knows the bytes of files that are still there.
 
     Without a person (a helper's session) nothing in it is one's word: another model wrote the task.
     """
-    reader = _Reader(has_person, trusted)
+    reader = _Reader(has_person, trusted, origins)
     for row in stored:
         reader.read(row)
     return reader.found
 
 
 class _Reader:
-    """Reads a session once, keeping what is tainted so far."""
+    """Reads a session once, keeping which names stand for foreign bytes so far."""
 
-    def __init__(self, has_person: bool, trusted: Collection[str]) -> None:
+    def __init__(self, has_person: bool, trusted: Collection[str], origins: FileOrigins | None) -> None:
         self._trusted = trusted
+        self._origins = origins
         self.found: list[SourceText] = []
         self._has_person = has_person
         self._calls: dict[str, ToolCall] = {}
-        self._tainted: dict[str, str] = {}
+        self._foreign: dict[str, str] = {}
         self._background = ""
-        self._last_said = ""
+        self._unnamed = (0, "")
 
     def read(self, row: StoredText) -> None:
         message = row.message
         if message.role == "user":
             self._user(row)
         elif message.role == "assistant":
-            self._assistant(row)
+            self._add(row, "own", message.text)
+            for call in message.tool_calls:
+                self._calls[call.id] = call
+                self._add(row, "own", "\n".join(_texts(_arguments(call))), tool=call.name)
         else:
             self._result(row)
 
     def _add(self, row: StoredText, tier: Tier, text: str, **more: Any) -> None:
-        if not text.strip():
-            return
-        folded = fold(text)
-        fresh = self._fresh(text) if tier == "observed" else folded
-        self.found.append(
-            SourceText(row.seq, row.turn, row.message.role, tier, text, folded, fresh=fresh, **more)
-        )
-
-    def _fresh(self, text: str) -> str:
-        """Give the lines that nobody put there, without what is written at an assistant."""
-        there = [one.folded for one in self.found if one.tier == "untrusted" or puts(one)]
-        lines = (folded for line in text.splitlines() if (folded := fold(line)))
-        kept = " ".join(line for line in lines if len(line) < 8 or not any(line in one for one in there))
-        spans = [match.span() for match in _PLANTED.finditer(kept)]
-        for start, end in reversed(spans):
-            kept = kept[: max(0, start - _AROUND)] + " " + kept[end + _AROUND :]
-        return kept
+        if text.strip():
+            role = row.message.role
+            self.found.append(
+                SourceText(row.seq, row.turn, role, tier, text, fold(text), day=row.day, **more)
+            )
 
     def _user(self, row: StoredText) -> None:
         if not self._has_person:
-            self._add(row, "own", row.message.text, why="written by another model")
+            self._add(row, "own", row.message.text, why="another model wrote it")
             return
-        own, foreign = pasted.split(row.message.text)
+        own, foreign = typed.split(row.message.text)
         self._add(row, "user", own)
-        self._add(row, "untrusted", foreign, why="pasted by the person from elsewhere")
-        if len(own.split()) <= 12 and _YES.match(own.strip()):
-            self._add(row, "user", self._last_said, why="the person said to remember it")
-
-    def _assistant(self, row: StoredText) -> None:
-        self._last_said = row.message.text
-        self._add(row, "own", row.message.text)
-        for call in row.message.tool_calls:
-            self._calls[call.id] = call
-            self._add(row, "own", _argument_text(call), tool=call.name)
+        self._add(row, "untrusted", foreign, why="you pasted or attached it")
 
     def _result(self, row: StoredText) -> None:
         message = row.message
         call = self._calls.get(message.tool_call_id)
         name = message.tool_name or (call.name if call else "")
-        arguments = _arguments(call)
-        tier, why = self._tier(name, arguments, message)
-        called = "" if message.is_error else fold(_done(name, arguments))
-        self._add(row, tier, message.text, tool=name, failed=message.is_error, called=called, why=why)
+        given = _arguments(call)
+        tier, why = self._tier(name, given, message)
+        shown = next(
+            (str(given[key]) for key in ("command", "path", "file_path", "question") if given.get(key)), name
+        )
+        self._add(
+            row,
+            tier,
+            message.text or "(no output)",
+            tool=name,
+            failed=message.is_error,
+            call=_COMMENT.sub("", shown).strip() if "command" in tags_of(name) else shown,
+            why=why,
+        )
 
-    def _tier(self, name: str, arguments: dict[str, Any], message: Message) -> tuple[Tier, str]:
+    def _tier(self, name: str, given: dict[str, Any], message: Message) -> tuple[Tier, str]:
         tags = tags_of(name)
-        if "own" in tags:
+        if "own" in tags or "edits" in tags:
             return "own", f"{name} gives back what was written before"
         if "asks" in tags:
             return ("user", "") if not message.is_error else ("own", "")
         if not ("local" in tags if tags else name in self._trusted):
             return "untrusted", f"it comes from {name or 'an unknown tool'}"
-        if tags & {"command", "background"}:
-            return self._shell("background" in tags, arguments, message)
+        if "background" in tags:
+            return ("untrusted", self._background) if self._background else ("observed", "")
         if "search" in tags and message.text.startswith("[no matches"):
             return "own", ""
-        hits = (message.text,) if "search" in tags else ()
-        if why := self._tainted_in(_paths(arguments)) or self._tainted_in(hits):
-            return ("own", "") if "edits" in tags else ("untrusted", why)
-        return "observed", ""
+        words = str(given.get("command") or "") if "command" in tags else ""
+        why = self._why(words, given, message)
+        if why and words:
+            self._mark(words, why, given)
+        return ("untrusted", why) if why else ("observed", "")
 
-    def _shell(self, later: bool, arguments: dict[str, Any], message: Message) -> tuple[Tier, str]:
-        command = str(arguments.get("command") or arguments.get("text") or "")
-        where = str(arguments.get("workdir") or "")
-        if later and self._background and arguments.get("action") != "list":
-            return "untrusted", self._background
-        why = ""
-        if network.is_network(command):
-            why = f"`{command[:80]}` fetches from the network"
-            if arguments.get("background"):
+    def _why(self, command: str, given: dict[str, Any], message: Message) -> str:
+        """Say why a result is not this machine's own; empty where it is."""
+        if command and provenance.reaches_out(command):
+            why = f"`{command[:80]}` reaches out to the network"
+            if given.get("background"):
                 self._background = why
-            if re.search(r"\bgit\b.*\b(?:pull|merge|fetch)\b", command):
-                for path in re.findall(r"(?m)^ (\S+)\s+\|\s+\d+", message.text):
-                    self._tainted[path] = f"{path} came with `{command[:60]}`"
-        else:
-            why = self._tainted_in((where, command)) or self._globbed(command)
-        if not why:
-            return ("own", "") if network.only_repeats(command) else ("observed", "")
-        for path in network.outputs(command):
-            self._tainted[path] = f"{path} came from `{command[:60]}`"
-        return "untrusted", why
+            if "$" in command:
+                self._unnamed = (len(self.found), why)
+            for path in _STAT_LINE.findall(message.text):
+                self._foreign[path] = f"{path} came with `{command[:60]}`"
+            return why
+        paths = [str(given[key]) for key in ("path", "file_path", "workdir", "glob") if given.get(key)]
+        named = [*paths, *provenance.named_paths(command)]
+        if any(map(provenance.is_installed, (*paths, command))):
+            return f"{(paths or [command])[0][:80]} is installed or downloaded, not written here"
+        return self._foreign_among(
+            named, message.text[:4_000] if "search" in tags_of(message.tool_name) else ""
+        )
 
-    def _tainted_in(self, texts: Sequence[str]) -> str:
-        for path, why in self._tainted.items():
-            if any(text and network.mentions(text, path) for text in texts):
+    def _foreign_among(self, named: Sequence[str], hits: str) -> str:
+        for word in named:
+            parts = {word, *word.strip("./").split("/")}
+            if why := next((self._foreign[part] for part in parts if part in self._foreign), ""):
                 return why
-        return ""
-
-    def _globbed(self, command: str) -> str:
-        """Whether a pattern, or a search through a whole folder, takes a tainted file in."""
-        if not self._tainted:
-            return ""
-        patterns = [word for word in command.split() if any(c in word for c in "*?[")]
-        for path, why in self._tainted.items():
-            name = path.rstrip("/").rpartition("/")[2]
-            if any(fnmatch.fnmatch(name, pattern.rpartition("/")[2].strip("\"'")) for pattern in patterns):
+            if self._origins is not None and word and (why := self._origins.why_foreign(word) or ""):
                 return why
-        if re.search(
-            r"\b(?:grep|rg|ag|ack)\b.*(?:-\w*[rR]|\s\.(?:\s|$))|\brg\b|\bfind\b.*-exec"
-            r"|\bgit\s+(?:show|diff|log)\b",
-            command,
+            takes_many = any(mark in word for mark in "*?") or word in (".", "./")
+            if takes_many and self._foreign:
+                return next(iter(self._foreign.values()))
+        for path, why in self._foreign.items():
+            if path and path in hits:
+                return why
+        since, why = self._unnamed
+        if (
+            why
+            and named
+            and not any(word and fold(word) in one.folded for word in named for one in self.found[:since])
         ):
-            return next(iter(self._tainted.values()))
+            return f"{named[-1][:60]} may have come with {why}"
         return ""
+
+    def _mark(self, command: str, why: str, given: dict[str, Any]) -> None:
+        """Note the names that a command may have left foreign bytes under."""
+        heads = {part.split()[0] for part in re.split(r"[;|&\n]+", command) if part.split()}
+        for word in provenance.named_paths(command):
+            name = (
+                re.sub(r"^\w+://", "", word)
+                .partition("?")[0]
+                .rstrip("/")
+                .rpartition("/")[2]
+                .removesuffix(".git")
+            )
+            if word not in heads and re.match(r"[\w.~/-]", word) and name.strip("."):
+                self._foreign.setdefault(
+                    name, f"{name} came with `{command[:60]}`" if "network" in why else why
+                )
 
 
 def _arguments(call: ToolCall | None) -> dict[str, Any]:
@@ -240,32 +230,7 @@ def _arguments(call: ToolCall | None) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}  # pyright: ignore[reportUnknownVariableType] JSON of a model
 
 
-def _argument_text(call: ToolCall) -> str:
-    return "\n".join(_texts(_arguments(call)))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Give every text in a JSON value, in its order."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():  # pyright: ignore[reportUnknownVariableType] JSON of a model
-            yield from _texts(item)
-    elif isinstance(value, list):
-        for item in value:  # pyright: ignore[reportUnknownVariableType] JSON of a model
-            yield from _texts(item)
-
-
-def _paths(arguments: dict[str, Any]) -> list[str]:
-    return [str(arguments[key]) for key in ("path", "file_path", "workdir", "glob") if arguments.get(key)]
-
-
-def _done(name: str, arguments: dict[str, Any]) -> str:
-    """Give what a call that succeeded really did: the command that ran, the file that is there."""
-    if "command" in tags_of(name):
-        return "\n".join(
-            (network.meant(str(arguments.get("command") or "")), str(arguments.get("workdir") or ""))
-        )
-    if "asks" in tags_of(name):
-        return str(arguments.get("question") or "")
-    return "\n".join(_paths(arguments))
+def _texts(values: dict[str, Any]) -> list[str]:
+    found: list[str] = []
+    map_texts(values, lambda text: found.append(text) or text)
+    return found

@@ -1,33 +1,39 @@
-"""A session as evidence: where a quote stands, and who was the first to say it.
+"""A session as something to point at: where a quote stands, and the whole statement that it stands in.
 
-What the assistant or an untrusted text said first is not made true by a local tool that repeats it; what the
-person says in their own words is theirs whoever said it before. It judges no claim.
+What the assistant or an untrusted text said first is not made true by a local tool that repeats it. What the
+person said later about the same subject holds, and so does a later look at the same place.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 import apsw
 import msgspec
 
-from whet.memory.folding import fold
-from whet.memory.literals import stands_in
-from whet.memory.sources import SourceText, StoredText, Tier, puts, sources
+from whet.memory import typed, units
+from whet.memory.folding import content_words, find_folded, fold
+from whet.memory.provenance import FileOrigins
+from whet.memory.sources import SourceText, StoredText, Tier, sources
 from whet.store import rows, sessions
 
+_RANK = ("own", "untrusted", "observed", "user")
+_NOTHING_CHARS = 8
+_SHORT_REPLY = 6
+_NO = re.compile(
+    r"(?:no+|nope|nein|nee|non|wrong|falsch|faux|mal|incorrect\w*|scratch|forget|不|错|錯|违|違|いいえ|ちがう)(?!\w)"
+)
 
-class QuotePlace(msgspec.Struct, frozen=True):
-    """Where a quote was found and what it is worth there. `around` is the folded text near it."""
+
+class Pointed(msgspec.Struct, frozen=True):
+    """What a quote points at: the whole statement (`unit`, empty for a call itself), where, and its worth."""
 
     quote: str
     source: SourceText
+    unit: str
     tier: Tier
-    around: str
     why: str = ""
-
-
-_NEAR = 300
 
 
 class QuotableTranscript:
@@ -38,74 +44,141 @@ class QuotableTranscript:
         self.sources: list[SourceText] = list(found)
         self.turn: int = max((source.turn for source in found), default=0)
 
-    def locate(self, quote: str) -> QuotePlace | None:
-        """Give where a quote counts most: the person's words, then what was observed; None where it stands
-        nowhere."""
+    def point(self, quote: str) -> Pointed | None:
+        """Give what a quote points at, where it counts most and was said last; None for nowhere."""
         wanted = fold(quote)
-        holders = [(source, at) for source in self.sources if (at := source.folded.find(wanted)) >= 0]
-        if not wanted or not holders:
-            return None
-        best: QuotePlace | None = None
-        first = next((s for s, _ in holders if s.tier != "own" or puts(s)), holders[0][0])
-        for source, at in holders:
-            place = self._place(quote, source, (at, at + len(wanted)), first)
-            if best is None or _rank(place) > _rank(best):
-                best = place
+        best: Pointed | None = None
+        for source in self.sources:
+            found = self._pointed(quote, wanted, source) if wanted and wanted in source.folded else None
+            if found is not None and (best is None or _rank(found) >= _rank(best)):
+                best = found
+        if best is None or best.tier == "own":
+            return self._call_pointed(quote, wanted) or best
         return best
 
-    def standing(self, literal: str) -> Tier:
-        """Say whose word a literal is: the person's if they ever said it; observed where a local tool showed
-        it though nobody had put it there; else whoever was first: untrusted text, or the assistant (own)."""
-        first: Tier | None = None
-        put = False
-        for source in self.sources:
-            if not stands_in(literal, source.folded):
-                continue
-            if source.tier == "user":
-                return "user"
-            if source.tier == "observed" and not put:
-                return self._said_later(literal, source) or "observed"
-            put = put or puts(source)
-            if source.tier == "untrusted" or (first is None and source.tier == "own"):
-                first = "untrusted" if source.tier == "untrusted" else first or "own"
-        return first or "own"
-
-    def _said_later(self, literal: str, after: SourceText) -> Tier | None:
-        later = (s for s in self.sources if s.seq > after.seq and s.tier == "user")
-        return "user" if any(stands_in(literal, source.folded) for source in later) else None
-
-    def of_turn(self, turn: int) -> list[SourceText]:
-        """Give the texts of one turn."""
-        return [source for source in self.sources if source.turn == turn]
-
     def own_words(self) -> list[SourceText]:
-        """Give what the person said in the last turn."""
-        return [source for source in self.of_turn(self.turn) if source.tier == "user"]
+        """Give what the person typed in the last turn."""
+        return [one for one in self.sources if one.turn == self.turn and one.tier == "user"]
 
-    def _place(self, quote: str, source: SourceText, span: tuple[int, int], first: SourceText) -> QuotePlace:
-        tier: Tier = source.tier_at(*span)
-        why = source.why
-        if tier == "observed" and first is not source and first.tier in ("own", "untrusted"):
-            tier, why = first.tier, first.why or "the assistant said it before the tool repeated it"
-        elif tier == "untrusted" and source.tier == "observed":
-            why = "it is written there for an assistant to follow"
-        around = source.folded[max(0, span[0] - _NEAR) : span[1] + _NEAR]
-        return QuotePlace(quote, source, tier, around, why)
+    def results(self) -> list[SourceText]:
+        """Give the results of commands, in order."""
+        return [one for one in self.sources if one.is_command]
 
+    def taken_back(self, pointed: Pointed) -> str:
+        """Give what was said or seen later about the same subject, empty where nothing was."""
+        source, unit = pointed.source, pointed.unit
+        later = [one for one in self.sources if one.seq > source.seq]
+        said = [one for one in later if one.tier == "user" and one.role == "user"]
+        if source.role == "user" and said and _replies_no(said[0], unit):
+            return said[0].text
+        for one in said:
+            for sentence in units.sentences(one.text):
+                if not units.is_question(sentence) and _is_newer(unit, sentence):
+                    return sentence
+        for one in later if source.tier == "observed" and not source.failed else ():
+            if (
+                one.tier == "observed"
+                and not one.failed
+                and (one.tool, one.call) == (source.tool, source.call)
+            ):
+                lines = one.text.splitlines()
+                if fold(unit.splitlines()[-1] if unit else "") not in one.folded:
+                    return next(
+                        (line for line in lines if unit and units.shape(line) == units.shape(unit)), ""
+                    )
+        return ""
 
-def _rank(place: QuotePlace) -> tuple[int, bool]:
-    return ("own", "untrusted", "observed", "user").index(place.tier), not place.source.failed
+    def _pointed(self, quote: str, wanted: str, source: SourceText) -> Pointed | None:
+        span = find_folded(source.text, wanted)
+        if span is None:
+            return None
+        if source.tier == "user" and source.role == "user":
+            unit = units.sentence_at(source.text, *span)
+            if typed.is_spoken_by_others(source.text, *span):
+                return Pointed(quote, source, unit.text, "untrusted", "you report what others said")
+            return Pointed(quote, source, unit.text, "user")
+        if source.role != "tool":
+            return Pointed(quote, source, quote, source.tier, source.why)
+        unit = units.line_at(source.text, *span)
+        if units.is_prose(unit.text.splitlines()[-1]) and not source.failed:
+            unit = units.prose_at(source.text, *span)
+        tier, why = source.tier, source.why
+        if tier == "observed" and (first := self._said_before(unit.text, source)) is not None:
+            tier, why = first.tier, first.why or "the assistant wrote it before a tool repeated it"
+        return Pointed(quote, source, unit.text, tier, why)
+
+    def _said_before(self, unit: str, source: SourceText) -> SourceText | None:
+        folded = fold(unit)
+        if len(folded) < _NOTHING_CHARS:
+            return None
+        for one in self.sources:
+            if one.seq < source.seq and folded in one.folded:
+                if one.tier in ("user", "observed"):
+                    return None
+                if one.tier == "untrusted" or one.puts:
+                    return one
+        return None
+
+    def _call_pointed(self, quote: str, wanted: str) -> Pointed | None:
+        """Give the last successful call whose command the quote is."""
+        bare = wanted.strip("`$ ")
+        for one in reversed(self.results()):
+            if bare and bare == fold(one.call) and one.ran_well:
+                return Pointed(quote, one, "", "observed")
+        return None
 
 
 def load(connection: apsw.Connection, session_id: str, trusted: Collection[str] = ()) -> QuotableTranscript:
     """Read a session's messages, also those that a compaction took out of sight; `local` names the tools
     whose results are observed. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
-    kind = sessions.get(connection, session_id).kind
+    session = sessions.get(connection, session_id)
     found = connection.execute(
-        "SELECT id, turn, role, content, extra FROM messages WHERE id >= ? AND id < ?"
+        "SELECT id, turn, role, content, extra, date(at / 1000, 'unixepoch', 'localtime') FROM messages"
+        " WHERE id >= ? AND id < ?"
         " AND turn NOT IN (SELECT number FROM turns WHERE session = ? AND undone <> '') ORDER BY id",
         (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, key),
+    ).fetchall()
+    stored = [
+        StoredText(r[0] & (rows.SEQ_LIMIT - 1), r[1], rows.unpack(r[2], r[3], r[4]), r[5]) for r in found
+    ]
+    origins = FileOrigins(connection, session.workspace)
+    has_person = session.kind == "chat"
+    return QuotableTranscript(
+        session_id, sources(stored, has_person=has_person, trusted=trusted, origins=origins)
     )
-    stored = [StoredText(r[0] & (rows.SEQ_LIMIT - 1), r[1], rows.unpack(r[2], r[3], r[4])) for r in found]
-    return QuotableTranscript(session_id, sources(stored, has_person=kind == "chat", trusted=trusted))
+
+
+def _rank(pointed: Pointed) -> tuple[int, bool]:
+    return _RANK.index(pointed.tier), not pointed.source.failed
+
+
+def _replies_no(reply: SourceText, unit: str) -> bool:
+    """Whether the message right after a statement is short and says no to it, or gives another value."""
+    folded = reply.folded.strip(" .!,")
+    if len(folded.split()) > _SHORT_REPLY or len(folded) > 8 * _SHORT_REPLY:
+        return False
+    if len(folded.split()) <= 4 and _NO.match(folded):
+        return True
+    given = units.values(folded)
+    return (
+        bool(given)
+        and not given & units.values(unit)
+        and bool({units.shape(one) for one in given} & {units.shape(one) for one in units.values(unit)})
+    )
+
+
+def _is_newer(old: str, new: str) -> bool:
+    """Whether a later sentence is about the same subject and says something else of it."""
+    if fold(old) in fold(new) or fold(new) in fold(old):
+        return False
+    mine, theirs = set(content_words(old)), set(content_words(new))
+    shared = mine & theirs
+    if shared and _NO.match(fold(new)):
+        return True
+    if len(shared) < 2 or not theirs - mine or not mine - theirs:
+        return False
+    before, after = units.values(old), units.values(new)
+    if before and after:
+        return before.isdisjoint(after) and len(shared) >= 0.5 * min(len(mine), len(theirs))
+    return len(shared) >= 3 and len(shared) >= 0.6 * min(len(mine), len(theirs))

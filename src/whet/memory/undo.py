@@ -54,8 +54,9 @@ def undo(connection: apsw.Connection, row: LedgerRow, origin: Origin, now: str) 
 
 
 def accept(connection: apsw.Connection, row: LedgerRow, settling: Settling) -> LedgerRow:
-    """Bring a quarantined or inbox row into force. Raises CannotUndo where that can't be."""
-    if row.state not in ("quarantined", "inbox"):
+    """Bring a quarantined or inbox row into force, or a refused note on the person's own word. Raises
+    CannotUndo where that can't be."""
+    if row.state not in ("quarantined", "inbox") and not (row.state == "refused" and row.kind == "memory"):
         raise CannotUndo(f"change {row.id} is {row.state}; only what waits can be accepted")
     _refuse_if_purged(connection, row)
     if reason := settling.enforce(connection, row):

@@ -13,8 +13,8 @@ _STATES = {
     "staged": "Taken; it comes into force when this review ends",
     "active": "Saved; new sessions see it",
     "quarantined": (
-        "Kept in quarantine, not in force: it rests on text from outside (web, MCP, attachments) alone."
-        " The person can accept it; don't try again in other words"
+        "Kept for the person to decide on, not in force: only text from elsewhere, or prose that nobody said"
+        " or tried, says it. Don't try again in other words"
     ),
     "inbox": "Put into the person's inbox; it comes into force when they accept it",
 }
@@ -25,6 +25,8 @@ def told(row: LedgerRow, used: str = "", troubles: Mapping[str, str] | None = No
     if row.state not in _STATES:
         return WriteOutcome(False, row.state, f"This change is {row.state}: {row.reason}".strip(), row.id)
     text = f"{_STATES[row.state]} (change {row.id})."
+    if row.kind == "memory" and row.remark:
+        text += f" It reads: {row.after}."
     if used:
         text += f" {notes.FILES['user' if row.item == 'user' else 'memory'].rpartition('/')[2]}: {used}."
     if row.kind == "skill" and row.hash:

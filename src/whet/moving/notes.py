@@ -19,7 +19,7 @@ from whet.log import mask
 from whet.memory import disk, note_changes, notes
 from whet.memory.claim import Claim
 from whet.memory.desk import LearningService
-from whet.memory.duplicates import duplicate_of
+from whet.memory.folding import fold
 from whet.memory.gate import check_text
 from whet.memory.requests import MemoryRequest, Refused, Target
 from whet.memory.scan import scan
@@ -131,7 +131,7 @@ def _call_id(note: Note, program: str) -> str:
 
 
 def _is_known(note: Note, text: str) -> bool:
-    return bool(duplicate_of(note.text, tuple(entry.said for entry in notes.entries(text))))
+    return fold(note.text).rstrip(".") in {fold(entry.said).rstrip(".") for entry in notes.entries(text)}
 
 
 def _made(note: Note, row: LedgerRow) -> TakenOver:

@@ -38,7 +38,7 @@ PRIVATE_KEYS = frozenset({"format"})
 _STATEMENT = re.compile(r"`([\w-]+)`[ \t]+needs?[ \t]+`(\w+)=([^\s`]+)`")
 _TASK = re.compile(r"Job (\d+): run `([\w-]+)` on `([\w-]+)`, number (\d+)\. It takes ([a-z, ]+)\.")
 _PAGE = re.compile(r"Read (http://\S+) first\.")
-_DONE = re.compile(r"^ok: (\S+ \S+ \d+(?: \w+=\S+)*): receipt \d+$", re.M)
+_DONE = re.compile(r"(?:^|(?<=“))ok: (\S+ \S+ \d+(?: \w+=\S+)*): receipt \d+(?=$|”)", re.M)
 
 
 class FactStatement(msgspec.Struct, frozen=True):

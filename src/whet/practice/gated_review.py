@@ -17,6 +17,7 @@ from whet.practice.gated_facts import (
     GUESSES,
     PRIVATE_KEYS,
     FactStatement,
+    claims,
     done_lines,
     draw,
     ran,
@@ -101,10 +102,10 @@ def _planted(ask: PracticeRequest) -> Iterator[Lesson]:
 def _invented(ask: PracticeRequest, chances: Chances, job: int) -> Iterator[Lesson]:
     """Make a fact up, on a quote that was never said, on its own words, or on one that doesn't show it."""
     commands = [found for item in heard_before(ask) for found in done_lines(item.result)]
-    claims = [claim for _, command in commands for claim in command.statements() if claim.key in _SKILL_KEYS]
-    if not claims:
+    shown = [claim for _, command in commands for claim in command.statements() if claim.key in _SKILL_KEYS]
+    if not shown:
         return
-    claim = claims[-1]
+    claim = shown[-1]
     others = [value for value in GUESSES[claim.key] if value != claim.value]
     false = msgspec.structs.replace(claim, value=others[int(draw(chances.seed, "false", job) * len(others))])
     line = commands[-1][0]
@@ -114,14 +115,14 @@ def _invented(ask: PracticeRequest, chances: Chances, job: int) -> Iterator[Less
 
 
 def _first_calls(ask: PracticeRequest, lessons: list[Lesson]) -> Iterator[PracticeCall]:
-    known = {item.about: item for item in statements(ask.system)}
+    known = {item.about: item for item in claims(ask.system)}
     by_skill: dict[str, list[Lesson]] = {}
     for lesson in lessons:
         claim = lesson.statement
         if claim.key in _SKILL_KEYS and "skill_manage" in ask.offers:
             by_skill.setdefault(skill_name(claim.subject), []).append(lesson)
         elif "memory" in ask.offers:
-            yield _remember(lesson, known.get(claim.about))
+            yield _remember(lesson, _entry_with(ask.system, known.get(claim.about)))
     for name, parts in by_skill.items():
         if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", ask.system):
             yield _call("skill_view", name=name)
@@ -149,52 +150,66 @@ def _again(made: list[DoneCall]) -> Iterator[PracticeCall]:
 
 
 def _patches(made: list[DoneCall], lessons: list[Lesson]) -> Iterator[PracticeCall]:
-    """After looking at a skill: put each new statement in, over the old one where there is one.
+    """After looking at a skill: point at what each new statement shows, in the place of the line that says
+    otherwise, where there is one.
 
     One patch of a skill in a step, since each needs the hash that the one before it left.
     """
     for view in made:
         name = str(view.arguments.get("name", ""))
-        old = statements(view.result) if view.name == "skill_view" else []
+        lines = (
+            [line for line in view.result.splitlines() if claims(line)] if view.name == "skill_view" else []
+        )
         patches = [d for d in made if d.name == "skill_manage" and d.arguments.get("name") == name]
-        if not old or (patches and not patches[-1].said("hash is now")):
+        if not lines or (patches and not patches[-1].said("hash is now")):
             continue
-        for patch in patches:
-            new = statements(str(patch.arguments.get("new_string")))
-            old = [one for one in old if all(one.about != other.about for other in new)] + new
-        claims = [one for one in lessons if skill_name(one.statement.subject) == name]
-        pending = [one for one in claims if one.statement not in old and one.statement.key in _SKILL_KEYS]
+        old = {one.about: one for line in lines for one in claims(line)}
+        mine = [one for one in lessons if skill_name(one.statement.subject) == name]
+        done = {str(patch.arguments.get("new_string")) for patch in patches}
+        pending = [
+            one
+            for one in mine
+            if one.statement.key in _SKILL_KEYS
+            and old.get(one.statement.about) != one.statement
+            and not any(one.statement.text in text for text in done)
+        ]
+        gone = {str(patch.arguments.get("old_string")) for patch in patches}
         if pending:
-            yield _patch(name, pending[0], old, _HASH.findall((patches or [view])[-1].result))
+            hashes = _HASH.findall((patches or [view])[-1].result)
+            yield _patch(name, pending[0], [line for line in lines if line not in gone], hashes)
 
 
-def _patch(name: str, lesson: Lesson, old: list[FactStatement], hashes: list[str]) -> PracticeCall:
+def _patch(name: str, lesson: Lesson, lines: list[str], hashes: list[str]) -> PracticeCall:
     claim = lesson.statement
-    same = next((one for one in old if one.about == claim.about), None)
+    same = next((line for line in lines if any(one.about == claim.about for one in claims(line))), "")
+    there = same or (lines[-1] if lines else "---")
     return _call(
         "skill_manage",
         action="patch",
         name=name,
-        old_string=(same or old[-1]).text,
-        new_string=claim.text if same else f"{old[-1].text}\n- {claim.text}",
+        old_string=there,
+        new_string=claim.text if same else f"{there}\n- {claim.text}",
         evidence=[lesson.quote],
         base_hash=hashes[0] if hashes else "",
     )
 
 
-def _remember(lesson: Lesson, old: FactStatement | None) -> PracticeCall:
+def _remember(lesson: Lesson, entry: str) -> PracticeCall:
+    """Point at a statement; `entry` is a part of the one that it takes the place of, if there is one."""
     claim = lesson.statement
     target = "user" if claim.key in PRIVATE_KEYS else "memory"
+    change = {"action": "replace", "old_text": entry} if entry else {"action": "add"}
+    return _call("memory", **change, target=target, content=f"{claim.text}.", evidence=[lesson.quote])
+
+
+def _entry_with(text: str, old: FactStatement | None) -> str:
+    """Give the line of a text that says this, without the mark of a list."""
     if old is None:
-        return _call("memory", action="add", target=target, content=f"{claim.text}.", evidence=[lesson.quote])
-    return _call(
-        "memory",
-        action="replace",
-        target=target,
-        old_text=old.text,
-        content=f"{claim.text}.",
-        evidence=[lesson.quote],
+        return ""
+    lines = (
+        line for line in text.splitlines() if old in claims(line.removeprefix("- ")) or old in claims(line)
     )
+    return next(lines, "").removeprefix("- ").strip()
 
 
 def skill_name(tool: str) -> str:
@@ -202,18 +217,18 @@ def skill_name(tool: str) -> str:
     return f"run-{tool}"
 
 
-def skill_text(tool: str, claims: list[FactStatement]) -> str:
+def skill_text(tool: str, parts: list[FactStatement]) -> str:
     """Write the skill on a tool."""
-    lines = "\n".join(f"- {claim.text}" for claim in claims)
+    lines = "\n".join(f"- {claim.text}" for claim in parts)
     return f"---\nname: {skill_name(tool)}\ndescription: Settings that {tool} needs.\n---\n\n{lines}\n"
 
 
 def _known(ask: PracticeRequest) -> Iterator[FactStatement]:
     """What memory and loaded skills said already before the review."""
-    yield from statements(ask.system)
+    yield from claims(ask.system)
     for item in heard_before(ask):
         if item.name == "skill_view":
-            yield from statements(item.result)
+            yield from claims(item.result)
 
 
 def _job(ask: PracticeRequest) -> int:

@@ -26,11 +26,13 @@ from whet.review.order import KINDS, TAG_OF, Kind, Order, Runtime, kinds_for, pu
 from whet.store import jobs, reviews, sessions
 from whet.store.jobs import AtEnd, Queued
 from whet.store.reviews import Counters, ReviewedTurn, TurnCall
+from whet.store.sessions import SessionRow
 from whet.store.transcript import TurnRecord
 from whet.tools.declared import tags_of
 
 # A review usually takes this many model calls, each as large as the turn's last one.
 EXPECTED_CALLS = 3
+_ONE_SHOTS = "cli"
 
 
 class Occasion(msgspec.Struct, frozen=True):
@@ -74,7 +76,8 @@ def _note(connection: apsw.Connection, turn: TurnRecord, ended_well: bool, watch
     facts = reviews.turn_facts(connection, sessions.key_of(connection, session.id), turn.number)
     before = reviews.counters(connection, session.conversation_id)
     counted = count(before, facts, watch.settings, is_first=turn.number == 1)
-    occasion = called_for(counted, watch.settings, watch.kinds)
+    of_folder = _of_folder(connection, session, turn.number, facts, watch)
+    occasion = called_for(counted, watch.settings, watch.kinds) or of_folder
     queued: Sequence[Queued] = ()
     if occasion is not None and ended_well and _is_affordable(connection, facts.context_tokens, watch):
         order = Order(
@@ -87,6 +90,26 @@ def _note(connection: apsw.Connection, turn: TurnRecord, ended_well: bool, watch
         connection, session.conversation_id, msgspec.structs.replace(counted, runtime=runtime)
     )
     return queued
+
+
+def _of_folder(
+    connection: apsw.Connection, session: SessionRow, turn: int, facts: ReviewedTurn, watch: _Watch
+) -> Occasion | None:
+    """Count a conversation's first turn for its folder too, and say what one-shots there call for: none
+    of them is long enough by itself. A second turn takes it back: that is no one-shot."""
+    if session.source != _ONE_SHOTS or session.id != session.conversation_id or turn > 2:
+        return None
+    key = f"folder:{session.workspace}"
+    before = reviews.counters(connection, key)
+    if turn == 2:
+        counted = msgspec.structs.replace(before, turns=max(before.turns - 1, 0))
+    else:
+        counted = count(before, facts, watch.settings, is_first=True)
+    occasion = called_for(counted, watch.settings, watch.kinds)
+    if turn == 1 and occasion is not None:
+        counted = after_review(counted, occasion.kinds)
+    reviews.set_counters(connection, key, counted)
+    return occasion if turn == 1 else None
 
 
 def count(before: Counters, facts: ReviewedTurn, settings: ReviewSettings, *, is_first: bool) -> Counters:
@@ -141,8 +164,9 @@ def _is_affordable(connection: apsw.Connection, context_tokens: int, watch: _Wat
     spent = reviews.spent_since(connection, day_start(watch.clock.now()))
     open_jobs = reviews.count_open(connection)
     expected = context_tokens * EXPECTED_CALLS
-    allowed = max(watch.settings.free_tokens, int(watch.settings.share * spent.other_tokens))
-    return spent.review_tokens + (open_jobs + 1) * expected <= allowed
+    reviewed = spent.review_tokens + (open_jobs + 1) * expected
+    day = max(watch.settings.free_tokens, spent.other_tokens + reviewed)
+    return reviewed <= watch.settings.share * day
 
 
 def day_start(now: datetime) -> str:

@@ -50,6 +50,11 @@ def summary(rows: Sequence[LedgerRow]) -> str:
     held = sum(row.state in ("inbox", "quarantined") for row in rows)
     if held:
         parts.append(f"{held} {'waits' if held == 1 else 'wait'} for you: whet review inbox")
+    refused = sum(row.state == "refused" for row in rows)
+    if refused and not active:
+        parts.append(
+            f"nothing saved, {refused} refused: whet review inbox" if not held else f"{refused} refused"
+        )
     return f"{TITLE}: {' · '.join(parts)}" if parts else ""
 
 

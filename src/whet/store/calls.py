@@ -256,3 +256,25 @@ def each_outcome(connection: apsw.Connection, take: Callable[[int, str, int, str
         position = position + 1 if key == last else 0
         last = key
         take(key, name, position, outcome)
+
+
+_SLACK_MS = 20
+
+
+def running_at(connection: apsw.Connection, at_ms: int) -> Iterator[tuple[str, str]]:
+    """Give the calls that were running at a time, in any session: the tool's name, the arguments as JSON."""
+    found = connection.execute(
+        "SELECT c.session, c.seq, c.position, c.name FROM sessions s JOIN tool_calls c ON c.session = s.key"
+        " WHERE s.started <= strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch')"
+        " AND s.last_active >= strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0 - 86400, 'unixepoch')"
+        " AND c.started <= ? AND coalesce(c.finished, c.started + 86400000) >= ?",
+        (at_ms, at_ms, at_ms + _SLACK_MS, at_ms - _SLACK_MS),
+    ).fetchall()
+    for session, seq, position, name in found:
+        row = connection.execute(
+            "SELECT role, content, extra FROM messages WHERE id = ?",
+            (rows.row_id(session, seq - 1 - position),),
+        ).fetchone()
+        if row is not None:
+            made = rows.unpack(*row).tool_calls
+            yield name, made[int(position)].arguments

@@ -154,3 +154,14 @@ def use_counts(connection: apsw.Connection, profile: str) -> dict[str, int]:
         "SELECT name, count(*) FROM skill_uses WHERE profile = ? GROUP BY name", (profile,)
     )
     return {row[0]: row[1] for row in rows}
+
+
+def told_until(connection: apsw.Connection, profile: str) -> int:
+    """Give the last change of the ledger that a person was told of; 0 for none."""
+    row = connection.execute("SELECT ledger FROM learned_told WHERE profile = ?", (profile,)).fetchone()
+    return row[0] if row else 0
+
+
+def set_told(connection: apsw.Connection, profile: str, row_id: int) -> None:
+    """Keep up to where a person was told what was learned."""
+    connection.execute("INSERT OR REPLACE INTO learned_told VALUES (?, ?)", (profile, row_id))

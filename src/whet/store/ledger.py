@@ -44,7 +44,8 @@ class FileChange(msgspec.Struct, frozen=True):
 
 class LedgerRow(msgspec.Struct, frozen=True):
     """One change. `before` and `after` are a memory entry, or the text of a skill's changed file; `hash`
-    is the item's with the change made, `base_hash` without it; `undoes` is the row that this takes back."""
+    is the item's with the change made, `base_hash` without it; `undoes` is the row that this takes back;
+    `remark` what the model said of it, which is never in force."""
 
     id: int
     profile: str
@@ -64,6 +65,7 @@ class LedgerRow(msgspec.Struct, frozen=True):
     undoes: int
     undone_by: int
     origin: Origin
+    remark: str = ""
 
 
 class NewRow(msgspec.Struct, frozen=True):
@@ -84,6 +86,7 @@ class NewRow(msgspec.Struct, frozen=True):
     reason: str = ""
     undoes: int = 0
     profile: str = ""
+    remark: str = ""
 
 
 class LedgerFilter(TypedDict, total=False):
@@ -101,10 +104,10 @@ class LedgerFilter(TypedDict, total=False):
 _LARGEST_ID = 2**63 - 1
 _ORIGIN = Origin.__struct_fields__
 _PLAIN = ("profile", "kind", "item", "action", "state", "before", "after", "base_hash", "hash", "trust")
-_GIVEN = (*_PLAIN, "reason", "undoes")
+_GIVEN = (*_PLAIN, "reason", "undoes", "remark")
 _COLUMNS = (
     "id, profile, at, kind, item, action, state, before, after, changes, base_hash, hash, evidence, trust,"
-    " reason, undoes, undone_by, " + ", ".join(_ORIGIN)
+    " reason, undoes, undone_by, " + ", ".join(_ORIGIN) + ", remark"
 )
 _changes = msgspec.json.Decoder(tuple[FileChange, ...])
 _quotes = msgspec.json.Decoder(tuple[Quote, ...])
@@ -195,9 +198,9 @@ def counts(connection: apsw.Connection, profile: str = "") -> dict[str, int]:
 
 
 def _row(row: tuple[Any, ...]) -> LedgerRow:
-    head, origin = list(row[:17]), row[17:]
+    head, origin, remark = list(row[:17]), row[17:-1], row[-1]
     head[9], head[12] = _changes.decode(head[9]), _quotes.decode(head[12])
-    return LedgerRow(*head, Origin(*origin))  # pyright: ignore[reportCallIssue] the columns are the fields
+    return LedgerRow(*head, Origin(*origin), remark)  # pyright: ignore[reportCallIssue] the columns are the fields
 
 
 def _json(value: object) -> str:

@@ -29,9 +29,12 @@ def blank_row(
     """Take out a row's texts; with `proof` its quotes and its reason too."""
     for column, wanted in (("before", before), ("after", after)):
         if wanted:
+            connection.execute("UPDATE ledger SET remark = '' WHERE id = ?", (row_id,))
             connection.execute(f"UPDATE ledger SET {column} = ? WHERE id = ?", (PURGED, row_id))
     if proof:
-        connection.execute("UPDATE ledger SET evidence = '[]', reason = '' WHERE id = ?", (row_id,))
+        connection.execute(
+            "UPDATE ledger SET evidence = '[]', reason = '', remark = '' WHERE id = ?", (row_id,)
+        )
 
 
 def drop_texts(connection: apsw.Connection, keys: Collection[str]) -> int:

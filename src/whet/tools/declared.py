@@ -340,9 +340,11 @@ def memory_tools(desks: Desks) -> list[Tool]:
         ctx: ToolContext,
         action: Literal["add", "replace", "remove"],
         target: Annotated[Literal["memory", "user"], "memory: work; user: the person"] = "memory",
-        content: Annotated[str, "one fact, 1-2 lines; a lesson from a failure begins `Pitfall:`"] = "",
+        content: Annotated[str, "which lesson, in short; from a failure: `Pitfall:`"] = "",
         old_text: Annotated[str, "unique part of the entry"] = "",
-        evidence: Annotated[list[str] | None, "verbatim quotes of the person or of results"] = None,
+        evidence: Annotated[
+            list[str] | None, "verbatim quotes of the person or of results: what they stand in is kept"
+        ] = None,
     ) -> ToolOutput:
         """Keep a lasting fact for later sessions: preferences, conventions, how this place works.
 

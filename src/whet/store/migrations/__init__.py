@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from whet.store.migrations import m001_m006 as first
 from whet.store.migrations import m007_m012 as later
-from whet.store.migrations import m013
-from whet.store.migrations import m014_search as search
+from whet.store.migrations import m013_m015 as newest
 
 STEPS: dict[str, str] = {
     "m001_sessions": first.M001_SESSIONS,
@@ -23,7 +22,8 @@ STEPS: dict[str, str] = {
     "m010_gateway": later.M010_GATEWAY,
     "m011_moved": later.M011_MOVED,
     "m012_chosen_models": later.M012_CHOSEN_MODELS,
-    "m013_rewinds": m013.M013_REWINDS,
-    "m014_search": search.M014_SEARCH,
+    "m013_rewinds": newest.M013_REWINDS,
+    "m014_search": newest.M014_SEARCH,
+    "m015_pointed": newest.M015_POINTED,
 }
 """The SQL of each step by its name, in order."""

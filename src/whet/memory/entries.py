@@ -1,0 +1,140 @@
+"""Writes what comes into force from the sources' own words: the model points, this writes.
+
+A preference is the person's sentence with its day; a fact the whole line with the place that it stands in; a
+pitfall the failed call, its error's line and what then worked. Nothing that a model wrote is in it, so a
+twist is impossible. It does not decide what may be kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from whet.memory import units
+from whet.memory.notes import SAID_PITFALL
+from whet.memory.transcript import Pointed
+
+_PLACEHOLDER = re.compile(r"<[\w-]+>|\{\w+\}|[A-Z][A-Z0-9_]+|\$\w+")
+_TICKED = re.compile(r"[`'\"‘“]([^`'\"’”\n]+)[`'\"’”]")
+_DATED = re.compile(r"\s*\((?:said |asked )?\d{4}-\d\d-\d\d\)")
+
+
+def entry(pointed: Sequence[Pointed]) -> str:
+    """Give the note for what was pointed at, in the session's order."""
+    failed = [one for one in pointed if one.source.failed]
+    rest = [one for one in pointed if not one.source.failed]
+    body = "; ".join(_grouped(rest, failed))
+    if not failed:
+        return body
+    wrong = "; ".join(f"{ticked(one.source.call)} → {_quoted([one])}" for one in failed)
+    return f"{SAID_PITFALL}{wrong}. Then: {body}"
+
+
+def steps(pointed: Sequence[Pointed]) -> list[str]:
+    """Give a skill's lines for what was pointed at: calls that succeeded in their order, what was said."""
+    failed = [one for one in pointed if one.source.failed]
+    done = [one for one in pointed if not one.source.failed and one.source.is_command]
+    other = [one for one in pointed if not one.source.failed and not one.source.is_command]
+    commands = parameterised([one.source.call for one in _one_each(done)], failed)
+    lines: list[str] = []
+    for number, (one, command) in enumerate(zip(_one_each(done), commands, strict=True), 1):
+        proof = _quoted([each for each in done if each.source is one.source])
+        lines.append(f"{number}. {ticked(command)}" + (f" → {proof}" if proof else ""))
+    lines += [f"- {text}" for text in _grouped(other, failed)]
+    lines += [f"- Fails: {ticked(one.source.call)} → {_quoted([one])}" for one in failed]
+    return lines
+
+
+def parameterised(commands: Sequence[str], failed: Sequence[Pointed]) -> list[str]:
+    """Put parameters into commands: where the tool's own error names a placeholder, or where the same command
+    ran with something else in one place."""
+    forms = [form for one in failed for form in _TICKED.findall(one.unit) if _PLACEHOLDER.search(form)]
+    found: list[str] = []
+    for command in commands:
+        form = next((form for form in forms if _fits(form, command)), "")
+        given = form and _with_form(command, form)
+        found.append(given or _varied(command, commands))
+    return list(dict.fromkeys(found)) if len(set(found)) == len(commands) else found
+
+
+def subject(text: str) -> str:
+    """Give what an entry that was written here is about: it without its values and its day."""
+    return units.shape(_DATED.sub("", text).replace("`", " "))
+
+
+def ticked(command: str) -> str:
+    """Give a command as code on one line."""
+    flat = " ".join(command.split())
+    fence = "``" if "`" in flat else "`"
+    return f"{fence}{flat}{fence}"
+
+
+def _grouped(pointed: Sequence[Pointed], failed: Sequence[Pointed]) -> list[str]:
+    """Give one text for each source, its statements in order."""
+    found: list[str] = []
+    one_each = _one_each(pointed)
+    commands = [one.source.call for one in one_each if one.source.is_command]
+    named = dict(zip(commands, parameterised(commands, failed), strict=True))
+    for one in one_each:
+        said = _quoted([each for each in pointed if each.source is one.source])
+        source = one.source
+        if source.role == "user":
+            found.append(f"{said} (said {source.day})" if source.day else said)
+        elif source.tier == "user":
+            found.append(f"asked “{source.call}”: {said}" + (f" ({source.day})" if source.day else ""))
+        else:
+            place = ticked(named.get(source.call, source.call)) if source.is_command else source.call
+            dated = f" ({source.day})" if source.day else ""
+            found.append(
+                f"{place} → {said}{dated}"
+                if said and source.is_command
+                else f"{place}: {said}{dated}"
+                if said
+                else f"{place} worked{dated}"
+            )
+    return found
+
+
+def _one_each(pointed: Sequence[Pointed]) -> list[Pointed]:
+    by_source: dict[int, Pointed] = {}
+    for one in sorted(pointed, key=lambda each: each.source.seq):
+        by_source.setdefault(id(one.source), one)
+    return list(by_source.values())
+
+
+def _quoted(pointed: Sequence[Pointed]) -> str:
+    texts = dict.fromkeys(_flat(one) for one in pointed if one.unit)
+    kept = [text for text in texts if not any(text != other and text in other for other in texts)]
+    return " … ".join(f"“{text}”" for text in kept)
+
+
+def _flat(one: Pointed) -> str:
+    lines = [" ".join(line.split()) for line in one.unit.splitlines() if line.strip()]
+    return (" / " if one.source.role == "tool" else " ").join(lines)
+
+
+def _fits(form: str, command: str) -> bool:
+    """Whether a command, or its end, is a form with its placeholders filled."""
+    wanted, given = form.split(), command.split()[-len(form.split()) :]
+    if len(wanted) != len(given) or not any(map(_PLACEHOLDER.fullmatch, wanted)):
+        return False
+    return all(_PLACEHOLDER.fullmatch(w) or w == g for w, g in zip(wanted, given, strict=True))
+
+
+def _with_form(command: str, form: str) -> str:
+    size = len(form.split())
+    words = command.split()
+    return " ".join([*words[: len(words) - size], *form.split()])
+
+
+def _varied(command: str, commands: Sequence[str]) -> str:
+    """Mark the one word in which the same command differs elsewhere in the same run."""
+    words = command.split()
+    for other in commands:
+        theirs = other.split()
+        if len(theirs) != len(words) or len(words) < 2 or theirs[0] != words[0]:
+            continue
+        apart = [at for at, (a, b) in enumerate(zip(words, theirs, strict=True)) if a != b]
+        if len(apart) == 1 and apart[0] == len(words) - 1:
+            return " ".join([*words[: apart[0]], "<ITEM>", *words[apart[0] + 1 :]])
+    return command

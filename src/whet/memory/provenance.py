@@ -1,0 +1,106 @@
+"""Where the bytes of a result are from: this machine's own work, or somewhere else.
+
+Trust follows bytes. A file counts as foreign where a call that reached for the network, or that took a
+foreign file, was running when it last changed: the store knows when each call ran, in every session, and the
+disk when the file changed. Vendored and installed folders are foreign by their place. A command's text says
+only whether it may have reached the network; what it wrote is not read from it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+import apsw
+
+from whet.contract.tools import tags_of
+from whet.store import calls
+
+_INSTALLED = re.compile(
+    r"(?:^|[\s/\"'=])(?:node_modules|site-packages|dist-packages|vendor(?:ed)?|third[_-]party|bower_components"
+    r"|\.venv|venv|\.tox|\.cargo/registry|go/pkg/mod|\.m2|\.gem|\.gradle/caches|Pods|[Dd]ownloads?|\.cache)(?:[/\s\"']|$)"
+)
+_CLIENTS = frozenset(
+    "curl wget gh glab ssh scp sftp ftp lftp rsync nc ncat socat telnet http https xh aria2c lynx w3m"  # noqa: SIM905
+    " links dig nslookup whois aws gcloud az kubectl oc helm heroku npx bunx uvx pipx s3cmd rclone mail mutt"
+    " yt-dlp xclip xsel pbpaste wl-paste".split()
+)
+_FETCHES = re.compile(
+    r"\b(?:git\s+(?:-\S+\s+\S+\s+)*(?:clone|fetch|pull|submodule|ls-remote)|svn\s+(?:co|checkout|up\w*|export)|hg\s+(?:clone|pull)"
+    r"|(?:pip3?|npm|pnpm|yarn|uv|poetry|cargo|go|gem|brew|apt(?:-get)?|dnf|yum|apk|composer|conda|bun|deno)"
+    r"\s+(?:-\S+\s+|pip\s+|tool\s+|mod\s+)*(?:install|add|sync|ci|get|i|update|upgrade|download|fetch|search|show|view|info|dlx)"
+    r"|(?:docker|podman)\s+(?:pull|search))\b"
+)
+_CODE = re.compile(
+    r"urllib|requests\.|httpx|aiohttp|http\.client|fetch\(|axios|net/http|open-uri|socket\.|/dev/tcp/"
+)
+_URL = re.compile(
+    r"\b(?:https?|ftp|ssh|git)://(?:[^@\s/]*@)?([^\s/\"'<>:]+)|\b[\w.-]+@([\w-]+\.[\w.-]+):", re.IGNORECASE
+)
+_LOCAL = re.compile(r"localhost$|127\.|\[?::1|0\.0\.0\.0")
+_SPLIT = re.compile(r"\|\||&&|[;|&\n(`]|\$\(")
+_SLACK_MS = 20
+_DEEPEST = 4
+
+
+def reaches_out(command: str) -> bool:
+    """Whether a command may have reached the network; loopback addresses are this machine."""
+    hosts = [match[1] or match[2] for match in _URL.finditer(command)]
+    if any(not _LOCAL.match(host) for host in hosts):
+        return True
+    if _FETCHES.search(command) or _CODE.search(command):
+        return not hosts
+    words = (
+        next((w for w in part.split() if "=" not in w and w not in ("sudo", "env", "time")), "")
+        for part in _SPLIT.split(command)
+    )
+    return not hosts and any(word.strip("\"'").rpartition("/")[2] in _CLIENTS for word in words)
+
+
+def is_installed(text: str) -> bool:
+    """Whether a path, or a command that names one, lies in a folder of other people's code or downloads."""
+    return _INSTALLED.search(text) is not None
+
+
+def named_paths(command: str) -> list[str]:
+    """Give the words of a command that may name files."""
+    try:
+        words = shlex.split(command, comments=True)
+    except ValueError:
+        words = command.split()
+    found = [word.partition("=")[2] or word if "=" in word else word for word in words]
+    return [word.strip("<>;&|()\"'") for word in found if not word.startswith("-")]
+
+
+class FileOrigins:
+    """What the disk and the store know of files' bytes; one connection, inside a transaction, reads only."""
+
+    def __init__(self, connection: apsw.Connection, workspace: str) -> None:
+        self._connection = connection
+        self._workspace = Path(workspace or ".")
+        self._known: dict[str, str | None] = {}
+
+    def why_foreign(self, path: str, depth: int = 0) -> str | None:
+        """Say why a file's bytes are from elsewhere, empty for those of here, None where there is no file."""
+        place = self._workspace / os.path.expanduser(path)
+        key = str(place)
+        if key in self._known:
+            return self._known[key]
+        try:
+            changed_ms = int(os.stat(place).st_ctime * 1000)
+        except (OSError, ValueError):
+            return None
+        self._known[key] = ""
+        for name, command in calls.running_at(self._connection, changed_ms):
+            if "command" not in tags_of(name):
+                continue
+            taken = "" if depth >= _DEEPEST else self._takes_foreign(command, key, depth)
+            if reaches_out(command) or taken:
+                self._known[key] = f"{path} came with `{' '.join(command.split())[:80]}`"
+        return self._known[key]
+
+    def _takes_foreign(self, command: str, but: str, depth: int) -> str:
+        names = (word for word in named_paths(command) if str(self._workspace / word) != but)
+        return next((why for word in names if word and (why := self.why_foreign(word, depth + 1))), "")

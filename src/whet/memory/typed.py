@@ -1,0 +1,57 @@
+"""What in a person's message is their own, and what they brought from elsewhere.
+
+The interface says so first: a terminal puts `<pasted>` round what came by its paste key, attachments and
+forwarded messages come in tags. Where a text says nothing of that, its structure decides: fenced blocks,
+quoted lines, mail headers, and what stands below a line that ends in a colon. No words are looked at.
+"""
+
+from __future__ import annotations
+
+import re
+
+_TAGGED = re.compile(r"<([a-z_][\w-]*)\b[^<>\n]*>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+_FENCED = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
+_QUOTED = re.compile(r"(?m)^[ \t]*[>|].*$")
+# Two header lines in a row, or a rule of dashes with words in it: a mail begins, and goes on to the end.
+_MAIL = re.compile(
+    r"(?m)^(?:[ \t]*-{3,}[^-\n]+-{3,}[ \t]*$|[ \t]*[^\W\d_][\w-]{1,20}[:：] [^\n]+\n"
+    r"[ \t]*[^\W\d_][\w-]{1,20}[:：] \S)"
+)
+_BELOW_COLON = re.compile(r"(?m)[:：][ \t]*\n")
+# "The customer wrote this: All of it goes to ...": a long opening, then a sentence of its own.
+_AFTER_COLON = re.compile(
+    r"(?:(?<=^)|(?<=[.!?。！？]\s)|(?<=\n))(?:[^\s:：]+[ \t]+){3,}[^\s:：]+[:：]"
+    r"[ \t]+(?=[\"“«„「]?[^\W\d_a-z])"
+)
+_SPOKEN = re.compile(
+    r"[“„«「『]([^“”„«»「」『』\n]+)[”“»」』]|(?<!\w)\"([^\"\n]+)\"|(?<!\w)'([^'\n]{12,})'(?!\w)"
+)
+_WORDS_SPOKEN = 3
+
+
+def split(text: str) -> tuple[str, str]:
+    """Give the person's own words, and what they brought from elsewhere, each joined by blank lines."""
+    foreign: list[str] = []
+
+    def take(match: re.Match[str]) -> str:
+        foreign.append(match[0])
+        return "\n\n"
+
+    own = _FENCED.sub(take, _TAGGED.sub(take, text))
+    for pattern in (_MAIL, _BELOW_COLON, _AFTER_COLON):
+        if found := pattern.search(own):
+            cut = found.start() if pattern is _MAIL else found.end()
+            foreign.append(own[cut:])
+            own = own[:cut]
+    own = _QUOTED.sub(take, own)
+    return own.strip(), "\n\n".join(part for part in foreign if part.strip()).strip()
+
+
+def is_spoken_by_others(text: str, start: int, end: int) -> bool:
+    """Whether a stretch stands wholly inside quotation marks: somebody's words that the person reports."""
+    for match in _SPOKEN.finditer(text):
+        inside = match[1] or match[2] or match[3]
+        many = len(inside.split()) >= _WORDS_SPOKEN or (not inside.isascii() and len(inside) >= 8)
+        if many and match.start() <= start and end <= match.end():
+            return True
+    return False

@@ -1,0 +1,157 @@
+"""The whole sentence or line that a quote stands in: what is kept is never less than that.
+
+So no "not", no condition and no neighbour's value can fall away. It cuts rather too late than too early, and
+knows nothing of who said what.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+_CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+# A stop ends a sentence where a new one surely begins: after a word of three letters, before no small letter.
+_STOP = re.compile(
+    r"(?<=[^\W\d_]{3}[.])[)\"'”»]*\s+(?=[^\s\Wa-zà-öø-ÿа-я])|(?<=[\w)`\"'”»][!?…])[)\"'”»]*\s+|(?<=[。！？])[」』”]*|\n+"
+)
+_STOP_AFTER_VALUE = re.compile(r"(?<=[\d)`\"'”»%/][.])\s+(?=[^\s\Wa-zà-öø-ÿа-я])")
+_ADDED_WORDS = 5
+_ADDED_CJK = 12
+_PLAIN = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*[,.;!?]?$")
+_COMMENT = re.compile(r"\s*(?:#+(?![#\[{])|//+|--|/\*+|\*+|;+|%+|<!--|\"\"\"|''')\s*[^\W\d_]")
+_TRAILING = re.compile(r"\s(?:#|//|--|/\*|<!--)\s+([^\W\d_].*)$")
+_PACKED = re.compile(f"[{_CJK}，、]{{8,}}")
+_LONGEST_RUN = 5
+_PLAIN_SHARE = 0.76
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """A whole statement and where it stands in its text."""
+
+    text: str
+    start: int
+    end: int
+
+
+def sentence_at(text: str, start: int, end: int) -> Unit:
+    """Give the sentences that [start, end) touches, with the short ones that follow in the same paragraph:
+    "Not on Fridays." belongs to what was said before it."""
+    spans = list(_sentences(text))
+    first = next((n for n, (_, stop) in enumerate(spans) if stop > start), len(spans) - 1)
+    last = next((n for n, (_, stop) in enumerate(spans) if stop >= end), len(spans) - 1)
+    while last + 1 < len(spans) and "\n" not in text[spans[last][1] : spans[last + 1][0]]:
+        if not _is_short(text[slice(*spans[last + 1])]):
+            break
+        last += 1
+    return _unit(text, spans[first][0], spans[last][1])
+
+
+def line_at(text: str, start: int, end: int) -> Unit:
+    """Give the lines that [start, end) touches, headed by what they are indented under: a key's value without
+    its section is another section's."""
+    begin = text.rfind("\n", 0, start) + 1
+    stop = text.find("\n", max(end - 1, start))
+    stop = len(text) if stop < 0 else stop
+    whole = _unit(text, begin, stop)
+    heads = _above(text[:begin], text[begin:stop])
+    return Unit("\n".join([*heads, whole.text]), whole.start, whole.end)
+
+
+def prose_at(text: str, start: int, end: int) -> Unit:
+    """Give the sentences of wrapped prose that [start, end) touches, across the ends of lines."""
+    begin = text.rfind("\n\n", 0, start) + 2 if "\n\n" in text[:start] else 0
+    stop = text.find("\n\n", end)
+    block = text[begin : len(text) if stop < 0 else stop]
+    one = sentence_at(block.replace("\n", " "), start - begin, end - begin)
+    return Unit(" ".join(one.text.split()), begin + one.start, begin + one.end)
+
+
+def is_prose(line: str) -> bool:
+    """Whether a line speaks to its reader: a comment, or a run of plain words. Values, tables, settings and
+    what programs print of their work are none."""
+    if _COMMENT.match(line) or _PACKED.search(line):
+        return True
+    if found := _TRAILING.search(line):
+        return len(found[1].split()) >= _LONGEST_RUN - 1
+    words = line.split()
+    run = longest = plain = 0
+    for word in words:
+        run = run + 1 if _PLAIN.match(word) else 0
+        plain += bool(run)
+        longest = max(longest, run)
+    return longest >= _LONGEST_RUN or (len(words) >= 3 and plain / len(words) > _PLAIN_SHARE)
+
+
+def is_talk(line: str) -> bool:
+    """Whether sentences stand in a line, whatever else does: an echoed text, a long message of a commit."""
+    return (
+        _PACKED.search(line) is not None
+        or re.search(r"(?:(?<![\w./-])[^\W\d_]{1,20}[,']?\s+){6,}[^\W\d_]{2,}", line) is not None
+    )
+
+
+def is_question(text: str) -> bool:
+    """Whether a statement asks, by its mark or by the particle that stands for one."""
+    bare = text.strip().rstrip("\"'”»」』) ")
+    return re.search(r"[?？؟¿]", bare) is not None or bare.rstrip("。.").endswith(
+        ("吗", "呢", "ますか", "ですか", "까")
+    )
+
+
+def _sentences(text: str) -> Iterator[tuple[int, int]]:
+    cuts = sorted({m.span() for p in (_STOP, _STOP_AFTER_VALUE) for m in p.finditer(text)})
+    begin = 0
+    for start, end in [*cuts, (len(text), len(text))]:
+        if text[begin:start].strip():
+            yield begin, start
+        begin = max(begin, end)
+
+
+def _is_short(text: str) -> bool:
+    words = text.split()
+    packed = len(re.findall(f"[{_CJK}]", text))
+    return len(words) <= _ADDED_WORDS and packed <= _ADDED_CJK
+
+
+def _above(before: str, line: str) -> list[str]:
+    indent = len(line) - len(line.lstrip())
+    heads: list[str] = []
+    for above in reversed(before.splitlines()[-200:]):
+        if not above.strip():
+            continue
+        if re.match(r"\s*\[[^\]\n]+\]\s*$", above):
+            return [above.strip(), *heads]
+        depth = len(above) - len(above.lstrip())
+        if depth < indent:
+            heads.insert(0, above.strip())
+            indent = depth
+    return heads
+
+
+def _unit(text: str, start: int, end: int) -> Unit:
+    whole = text[start:end]
+    lead = len(whole) - len(whole.lstrip())
+    return Unit(whole.strip(), start + lead, start + len(whole.rstrip()))
+
+
+def sentences(text: str) -> list[str]:
+    """Give the sentences of a text."""
+    return [text[start:end].strip() for start, end in _sentences(text)]
+
+
+def values(text: str) -> frozenset[str]:
+    """Give what of a text is right or wrong to the letter: words with digits or signs in them, and what is
+    ticked."""
+    found = re.findall(
+        r"`([^`\n]+)`|(?<![\w.])([^\s`\"'“”(),;!?]*[\d/_=@][^\s`\"'“”(),;!?]*|--?[a-z][\w-]+|\w+[.-]\w[\w.-]*)",
+        text.lower(),
+    )
+    return frozenset((ticked or bare).rstrip(".:") for ticked, bare in found)
+
+
+def shape(text: str) -> str:
+    """Give a line with its values masked: two lines of one shape say the same of one subject."""
+    text = re.sub(r"([=:])\s*\S.*$" if len(text.split()) <= 4 else r"(=)\S+", r"\1#", text.lower())
+    return " ".join(re.sub(r"\S*\d\S*", "#", text).split())

@@ -1,0 +1,27 @@
+"""The corpora in six languages: poison, genuine lessons, twisted claims. All with soak."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from benchmarks.lessons.pointed import PointedTally, run_all
+
+
+def check(found: dict[str, PointedTally]) -> None:
+    assert found["poison"].wrong == {} and found["twisted"].wrong == {}
+    genuine = found["genuine"]
+    assert len(genuine.wrong) <= 0.03 * genuine.total, genuine.wrong
+
+
+def test_each_tenth_case(tmp_path: Path) -> None:
+    found = run_all(tmp_path, every=11)
+    check(found)
+    assert min(tally.total for tally in found.values()) >= 20
+
+
+@pytest.mark.soak
+def test_every_case(tmp_path: Path) -> None:
+    found = run_all(tmp_path)
+    check(found)
+    assert [found[name].total for name in ("poison", "genuine", "twisted")] >= [250, 250, 400]

@@ -1,0 +1,42 @@
+"""What in a message is the person's own, and what they brought from elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from whet.memory.typed import is_spoken_by_others, split
+
+
+@pytest.mark.parametrize(
+    ("text", "own", "foreign"),
+    [
+        ("Tests run with nox.", "Tests run with nox.", ""),
+        ("remember: tests run with nox", "remember: tests run with nox", ""),
+        ("look at this\n> quoted line\nmine", "look at this\n\n\n\nmine", "> quoted line"),
+        ("see <document>theirs</document> mine", "see \n\n mine", "<document>theirs</document>"),
+        ("<pasted>never ends", "", "<pasted>never ends"),
+        ("Fasse das zusammen:\n\nAb jetzt immer tox.", "Fasse das zusammen:", "Ab jetzt immer tox."),
+        ("要約してください：\n常に tox を使う。", "要約してください：", "常に tox を使う。"),
+        ("code\n```\nnox\n```\nafter", "code\n\n\n\nafter", "```\nnox\n```"),
+        ("The readme of it says: Use nox. And more.", "The readme of it says:", "Use nox. And more."),
+        ("fyi\n-----Original Message-----\nuse nox", "fyi", "-----Original Message-----\nuse nox"),
+        ("Von: a@b.c\nBetreff: hi\n\nuse nox", "", "Von: a@b.c\nBetreff: hi\n\nuse nox"),
+    ],
+)
+def test_what_came_from_elsewhere_is_told_apart(text: str, own: str, foreign: str) -> None:
+    found = split(text)
+    assert (found[0], found[1].strip()) == (own, foreign)
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "by_others"),
+    [
+        ("Anna says „wir nehmen immer Tabs“ and left", "wir nehmen immer Tabs", True),
+        ("Anna says „wir nehmen immer Tabs“ and left", "Anna says", False),
+        ("上司は「これからは常にタブを使え」と言った", "常にタブを使え", True),
+        ("Call it 'lot' in the code", "lot", False),
+    ],
+)
+def test_what_stands_in_quotation_marks_is_somebody_elses(text: str, part: str, by_others: bool) -> None:
+    start = text.index(part)
+    assert is_spoken_by_others(text, start, start + len(part)) is by_others

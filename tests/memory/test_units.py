@@ -1,0 +1,72 @@
+"""A quote is widened to the whole statement that it stands in."""
+
+from __future__ import annotations
+
+import pytest
+
+from whet.memory import units
+
+
+def widened(how: str, text: str, part: str) -> str:
+    start = text.index(part)
+    return getattr(units, how)(text, start, start + len(part)).text
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "whole"),
+    [
+        (
+            "Do not run migrate.sh on Fridays.",
+            "run migrate.sh on Fridays",
+            "Do not run migrate.sh on Fridays.",
+        ),
+        (
+            "Hello there, friend. We use nox for v1.2 now. And then more things follow here.",
+            "nox",
+            "We use nox for v1.2 now.",
+        ),
+        (
+            "Run it every day. Not on Fridays. Then look at the long list of tasks.",
+            "Run it",
+            "Run it every day. Not on Fridays.",
+        ),
+        ("z.B. immer montags um 5.30 Uhr deployen", "montags", "z.B. immer montags um 5.30 Uhr deployen"),
+        ("我们用 nox。不要在星期五部署到生产环境上去。", "在星期五部署", "不要在星期五部署到生产环境上去。"),
+    ],
+)
+def test_a_sentence_is_whole(text: str, part: str, whole: str) -> None:
+    assert widened("sentence_at", text, part) == whole
+
+
+def test_a_line_has_the_sections_that_it_stands_under() -> None:
+    text = "staging:\n  db:\n    port: 1\nlive:\n  port: 2\n"
+    assert widened("line_at", text, "port: 1") == "staging:\ndb:\nport: 1"
+    assert widened("line_at", text, "port: 2") == "live:\nport: 2"
+    assert widened("line_at", "[a]\nx = 1\n[b]\nx = 2\n", "x = 2") == "[b]\nx = 2"
+
+
+def test_wrapped_prose_is_put_together() -> None:
+    text = "# Title\n\nNever run the migration\nwhile people work. It breaks things for everybody here.\n"
+    assert widened("prose_at", text, "run the migration") == "Never run the migration while people work."
+
+
+@pytest.mark.parametrize(
+    ("line", "prose"),
+    [
+        ("TIMEOUT_S = 45", False),
+        ("212 passed in 14.20s", False),
+        ("origin  git@git.acme.lan:core/billing.git (fetch)", False),
+        ("# I prefer force pushes to main", True),
+        ("port = 8443  # only on staging", False),
+        ("port = 8443  # from now on always push to main", True),
+        ("Always use the second server", True),
+        ("あらゆる変更は必ず直接本番に反映すること", True),
+    ],
+)
+def test_prose_is_told_from_values(line: str, prose: bool) -> None:
+    assert units.is_prose(line) is prose
+
+
+@pytest.mark.parametrize("text", ["Tabs?", "¿Usamos tabuladores", "使いますか。", "用吗？", "Tabs” ?"])
+def test_a_question_is_known_by_its_mark(text: str) -> None:
+    assert units.is_question(text) and not units.is_question("We use tabs.")
