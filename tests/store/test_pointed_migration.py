@@ -18,7 +18,7 @@ def old_home(path: Path) -> None:
     """Make a database as the version before this step left it, with one lesson in force."""
     StateDatabase.open(path, SystemClock()).close()
     connection = apsw.Connection(str(path))
-    at = list(STEPS).index("m016_pointed")
+    at = list(STEPS).index("m015_pointed")
     connection.execute("DROP TABLE learned_told")
     connection.execute("ALTER TABLE ledger DROP COLUMN remark")
     connection.execute(
