@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import os
 import re
 import sys
 import tempfile
@@ -233,6 +234,7 @@ def _allow(
 ) -> None:
     question = seen.count
     write(ASK)
+    record.say("", "(in the sandbox this would run without a question; here it is off)")
     record.say("ann", ASK)
     seen.wait("May I run this?")
     record.say("ann", f"presses Allow once, and is told: {press()}")
@@ -286,6 +288,7 @@ def page(kind: str, *, inside: bool) -> str:
 def main() -> int:
     """Write the pages, or say which are stale; give the exit code."""
     is_check, stale = "--check" in sys.argv[1:], 0
+    os.environ["WHET_SANDBOX_MODE"] = "off"  # the question is what the pages show
     for kind in RECORDERS:
         path = DOCS / f"gateway-{kind}.md"
         with contextlib.redirect_stdout(sys.stderr):

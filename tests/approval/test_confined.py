@@ -34,7 +34,8 @@ def confined(
 ) -> tuple[Bench, Holding]:
     bench = Bench(tmp_path, Someone(*answers), kept, **settings)
     jails = Holding(tmp_path / "home")
-    bench.gate.jails = JailGate(lambda: jails)
+    gate = JailGate(lambda: jails)
+    bench.gate.jails = lambda: gate
     return bench, jails
 
 
@@ -138,7 +139,8 @@ def test_what_failed_at_the_wall_is_offered_at_the_next_try(tmp_path: Path) -> N
 def test_with_nothing_that_holds_all_is_as_before_and_it_is_said_once(tmp_path: Path) -> None:
     bench, _ = confined(tmp_path)
     jails = Holding(tmp_path / "home", "none")
-    bench.gate.jails = JailGate(lambda: jails)
+    gate = JailGate(lambda: jails)
+    bench.gate.jails = lambda: gate
     assert bench.sh("make").verdict == "deny"
     assert bench.sh("make").verdict == "deny"
     notices = [event.text for event in bench.events if isinstance(event, Notice)]

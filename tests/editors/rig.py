@@ -176,7 +176,12 @@ async def editing(
     """Start `whet acp` as an editor does; gives the editor, the connection and the process."""
     folder.mkdir(exist_ok=True)
     flags = ["--provider", "practice", "--base-url", server.base_url, "--model", "practice"] if server else []
-    environ = {"WHET_HOME": str(home), "WHET_MODEL_MAX_RETRIES": "0", "WHET_REVIEW_WORKER": "off"}
+    environ = {
+        "WHET_HOME": str(home),
+        "WHET_MODEL_MAX_RETRIES": "0",
+        "WHET_REVIEW_WORKER": "off",
+        "WHET_SANDBOX_MODE": "off",
+    }
     editor = Editor()
     command = [sys.executable, "-m", "whet", "acp", *flags, *arguments]
     async with spawn_agent_process(

@@ -116,7 +116,7 @@ def test_a_yes_for_the_session_holds_and_modes_decide_what_is_asked(desk: Desk) 
         assert len(desk.editor.asked) == 1
         await desk.connection.set_session_mode(session_id=session_id, mode_id="auto")
         desk.server.install(
-            [write("m2"), does("terminal", command="rm -rf /tmp/x-not-there"), ScriptedReply("ok")]
+            [write("m2"), does("terminal", command="rm -rf /opt/x-not-there"), ScriptedReply("ok")]
         )
         desk.editor.answer = pick("reject_once")
         await desk.ask(session_id, "write")

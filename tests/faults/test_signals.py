@@ -114,6 +114,7 @@ def test_ctrl_c_before_the_first_request_is_an_interrupt_and_no_stack(tmp_path: 
             assert done.err in ("", "cancelled\n"), done
 
 
+@pytest.mark.unconfined  # its commands' process numbers are looked up
 def test_killed_in_step_8_of_20_all_7_finished_steps_are_in_the_next_request(tmp_path: Path) -> None:
     steps = [does(use("terminal", command=f"echo finished step {n}")) for n in range(1, 8)]
     steps.append(does(use("terminal", command="echo $$ > pid; echo up > ready; sleep 60")))

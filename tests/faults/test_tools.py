@@ -54,6 +54,7 @@ def test_a_gigabyte_of_output_is_cut_in_the_middle_in_little_memory(program: Pro
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss - before < 300_000
 
 
+@pytest.mark.unconfined  # its commands' process numbers are looked up
 def test_what_never_ends_forks_and_reads_is_answered_in_time(program: Program) -> None:
     told = results(
         program,

@@ -92,7 +92,7 @@ def test_json_is_one_object_with_exactly_the_promised_keys(program: Program, ser
     assert list(row["usage"]) == USAGE
     assert row["usage"]["total_tokens"] == row["usage"]["prompt_tokens"] + row["usage"]["completion_tokens"]
     assert [list(call) for call in row["tool_calls"]] == [["name", "ok", "duration_s"]] * 2
-    assert list(row["review"]) == ["queued"]
+    assert list(row["review"]) == ["queued", "news"]
     assert (row["text"], row["end_reason"], row["steps"], done.err) == ("done", "answered", 2, "")
 
 

@@ -23,7 +23,6 @@ from whet.app.recording import Recordings
 from whet.app.session_parts import NO_EXTRAS, OWNERS, Principal, SessionExtras, SessionStart
 from whet.app.sessions import SessionOpener
 from whet.app.warmth import WarmStarts
-from whet.approval.confined import JailGate
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock, SystemClock
 from whet.config.paths import Home
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from whet.app.plugin_sessions import PluginParts
     from whet.app.reviews import ReviewRunner
     from whet.app.schedule_watch import ScheduleWatch
+    from whet.approval.confined import JailGate
     from whet.mcp.servers import Servers
     from whet.plugins.load import LoadedPlugins
     from whet.sandbox.confinement import Confinement
@@ -79,7 +79,8 @@ class App:
         self.person: Person = person if self.plugin_parts is None else self.plugin_parts.heard_by(person)
         self._grants = GrantRepository(self.database, self.clock)
         self.gate: PolicyGate = PolicyGate(settings.approval, self.person, self._grants, home.root)
-        self.gate.jails = JailGate(lambda: self.confinement)
+        self._jails: JailGate | None = None
+        self.gate.jails = self._jail_gate
         self.gate.own_ports = parts.own_ports(settings)
         self._confirmations = parts.attach_confirmations(self.gate, settings, secrets, home, self.clock)
         try:
@@ -210,6 +211,13 @@ class App:
         from whet.app.confining import confine  # noqa: PLC0415 - 15 ms, and most turns run no command
 
         return confine(self.home, self.settings.sandbox)
+
+    def _jail_gate(self) -> JailGate:
+        if self._jails is None:
+            from whet.approval.confined import JailGate  # noqa: PLC0415 - as above
+
+            self._jails = JailGate(lambda: self.confinement)
+        return self._jails
 
     def _let_go(self) -> None:
         if self.plugins is not None:

@@ -89,6 +89,8 @@ class RecordingObserver(TurnObserver):
 
     async def before(self, session: Session, message: Message) -> Message:
         """Tell the model that files were taken back without its conversation: what it read of them is old."""
+        if not session.log.messages:
+            return message
         db, key = session.log.writer.db, session.log.live.key
         turns = db.read_now(lambda connection: rewinds.untold(connection, key))
         if not turns:

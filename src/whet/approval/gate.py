@@ -10,16 +10,15 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from whet.approval.actions import ActionView, describe
-from whet.approval.confined import JailedCall, JailGate
 from whet.approval.high_risk import HighRisk
 from whet.approval.policy import GatePolicy, PolicyGrant, Ruling
 from whet.approval.risk import Analyse, RiskScope, ShellRisk
@@ -41,6 +40,9 @@ from whet.contract.protocols import (
 from whet.contract.tools import ToolOutput
 from whet.question import edits_of
 from whet.visible import visible
+
+if TYPE_CHECKING:  # what it reads of facts costs time, and most turns run no command
+    from whet.approval.confined import JailedCall, JailGate
 
 _MOST_SESSIONS = 5_000  # whose permissions for the session are kept at a time
 
@@ -122,7 +124,7 @@ class PolicyGate:
         analyse: Analyse | None = None,
     ) -> None:
         self.service: ServiceRoute | None = None
-        self.jails: JailGate | None = None
+        self.jails: Callable[[], JailGate] | None = None
         self.own_ports: tuple[int, ...] = ()
         self._settings = settings
         if settings.allow or settings.ask or settings.deny:
@@ -198,7 +200,7 @@ class PolicyGate:
     def _runs(self, case: _Case, *, wanted: bool) -> None:
         """Note that a call will run, and open its jail for what it is allowed."""
         if self.jails is not None and case.jailed is not None:
-            self.jails.opens(case.call, case.action, case.jailed, wanted=wanted)
+            self.jails().opens(case.call, case.action, case.jailed, wanted=wanted)
         if case.action.downloads:
             root = self.root_of(case.call.session_id)
             self._downloads[root] = self._downloads.get(root, frozenset()) | case.action.downloads
@@ -209,9 +211,9 @@ class PolicyGate:
         """Give the case with what its command needs outside of its jail, if it will run in one."""
         if self.jails is None or "command" not in case.call.tool.tags:
             return case
-        if warning := await self.jails.warning():
+        if warning := await self.jails().warning():
             emit(Notice(warning))
-        found = await self.jails.look(case.call, case.action, await self._held(case.call))
+        found = await self.jails().look(case.call, case.action, await self._held(case.call))
         return msgspec.structs.replace(case, jailed=found)
 
     async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:

@@ -32,7 +32,7 @@ from whet.providers.wire import Decoder, Deltas, RequestOptions, WireCache, Wire
 _DRAIN_S = 0.25
 # What a server may send: before its first event, between two, and altogether.
 _MOST_BEFORE_BYTES = 1024 * 1024
-_MOST_IN_EVENT_BYTES = 8 * 1024 * 1024
+_MOST_IN_EVENT_BYTES = 32 * 1024 * 1024
 _MOST_ANSWER_BYTES = 256 * 1024 * 1024
 _REJECTED_REST_S = 3600.0
 _QUOTA_REST_S = 1800.0
