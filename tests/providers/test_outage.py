@@ -1,0 +1,212 @@
+"""Outages in mid-turn against a real server, with a clock that jumps: the turn ends by itself, once."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from pathlib import Path
+
+import pytest
+
+from tests.agent.rig import traced_tools
+from tests.providers.server import SSE, Script, Server, running, sse
+from whet.config.schema import ModelSettings
+from whet.contract.errors import BadRequest, ProviderError, RateLimited, Unavailable
+from whet.contract.events import Retry, StreamRestarted, TextDelta
+from whet.contract.messages import Message
+from whet.contract.protocols import ModelReply
+from whet.http1.machine import MachineWatch
+from whet.providers.backoff import Backoff
+from whet.providers.connect import ServerProvider, connect_one
+
+ANSWER = Script([sse(b'{"choices":[{"delta":{"content":"done"},"finish_reason":"stop"}]}', b"[DONE]")])
+HI = [Message("user", "hi")]
+JSON = "application/json"
+
+
+class Machine:
+    """A machine whose time passes when somebody sleeps; `at` says what happens when."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.asleep_s = 0.0
+        self.address = "10.0.0.1"
+        self.at: dict[float, object] = {}
+        self.slept: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+        self.slept.append(seconds)
+        self.now_s += seconds
+        for moment in sorted(self.at):
+            if moment <= self.now_s:
+                happens = self.at.pop(moment)
+                assert callable(happens)
+                happens()
+
+    def watch(self) -> MachineWatch:
+        return MachineWatch(
+            wall_s=lambda: self.now_s + self.asleep_s,
+            monotonic_s=lambda: self.now_s,
+            source=lambda: self.address,
+        )
+
+    def backoff(self, patience_s: float, retries: int = 4) -> Backoff:
+        return Backoff(
+            retries,
+            patience_s=patience_s,
+            uniform=lambda low, high: high,
+            sleep=self.sleep,
+            monotonic_s=lambda: self.now_s,
+            watch=self.watch,
+        )
+
+
+class Flaky(Server):
+    """Answers `down` until the machine's clock reaches `until_s`, then as scripted."""
+
+    def __init__(self, machine: Machine, until_s: float, down: Script) -> None:
+        super().__init__()
+        self.machine, self.until_s, self.down = machine, until_s, down
+
+    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        if self.machine.now_s < self.until_s:
+            self.scripts.insert(0, self.down)
+        return await super()._one(reader, writer)
+
+
+def provider(url: str, backoff: Backoff, name: str = "mine") -> ServerProvider:
+    source = connect_one(
+        ModelSettings(provider=name, base_url=url, model="m", timeout_s=5.0), {}, backoff=backoff
+    )
+    backoff.is_local = False
+    return source
+
+
+async def ask(source: ServerProvider) -> list[object]:
+    try:
+        return [item async for item in source.open("sys", [], "s").stream(HI)]
+    finally:
+        await source.aclose()
+
+
+async def through(machine: Machine, down: Script, until_s: float, patience_s: float) -> list[object]:
+    from tests.listening import listening
+
+    server = Flaky(machine, until_s, down)
+    server.answer(ANSWER)
+    async with listening(server.serve) as server.port:
+        return await ask(provider(server.url, machine.backoff(patience_s)))
+
+
+DOWN = {
+    "loading": Script([b'{"error":{"message":"x"}}'], 503, JSON, {"retry-after": "20"}),
+    "busy": Script([b"bad gateway"], 502, "text/html"),
+    "limited": Script([b"{}"], 429, JSON),
+    "cut": Script([], 200, SSE, cut=True),
+    "reset": Script([], 200, SSE, reset=True),
+}
+
+
+@pytest.mark.parametrize("kind", DOWN)
+@pytest.mark.parametrize(("outage_s", "patience_s"), [(30.0, 300.0), (180.0, 300.0), (880.0, 900.0)])
+def test_an_outage_within_the_patience_ends_with_the_answer(kind: str, outage_s: float, patience_s: float):
+    machine = Machine()
+    items = asyncio.run(through(machine, DOWN[kind], outage_s, patience_s))
+    reply, retries = items[-1], [item for item in items if isinstance(item, Retry)]
+    assert isinstance(reply, ModelReply) and reply.message.content == "done"
+    assert outage_s <= machine.now_s <= outage_s + 31.0
+    assert len(retries) > 1 and max(machine.slept) <= 1.0
+    assert all(a.left_s > b.left_s for a, b in itertools.pairwise(retries))
+
+
+def test_a_longer_outage_fails_when_the_patience_is_over_and_says_the_status():
+    machine = Machine()
+    with pytest.raises(Unavailable) as caught:
+        asyncio.run(through(machine, DOWN["busy"], 1e9, 300.0))
+    assert 300.0 <= machine.now_s <= 301.0 and "HTTP 502" in caught.value.message
+
+
+def test_a_server_that_is_started_later_is_waited_for():
+    async def test() -> None:
+        machine = Machine()
+        async with running() as gone:
+            port = gone.port
+        server = Server()
+        server.answer(ANSWER)
+        started: list[asyncio.Server] = []
+
+        async def start() -> None:
+            started.append(await asyncio.start_server(server.serve, "127.0.0.1", port))
+
+        tasks: list[asyncio.Task[None]] = []
+        machine.at[40.0] = lambda: tasks.append(asyncio.create_task(start()))
+        items = await ask(provider(f"http://127.0.0.1:{port}/v1", machine.backoff(300.0)))
+        assert isinstance(items[-1], ModelReply) and machine.now_s >= 40.0
+        assert isinstance(items[0], Retry) and "is the server running" in items[0].hint
+        started[0].close()
+        await started[0].wait_closed()
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("what", ["resumed", "network"])
+def test_a_wake_up_and_a_new_network_end_the_wait_at_once(what: str):
+    machine = Machine()
+
+    def happens() -> None:
+        machine.address = "" if what == "network" else machine.address
+
+    def back() -> None:
+        if what == "network":
+            machine.address = "192.168.7.2"
+        else:
+            machine.asleep_s += 8 * 3600
+
+    machine.at = {100.0: happens, 101.0: back}
+    down = Script([b"{}"], 503, JSON, {"retry-after": "250"})
+    items = asyncio.run(through(machine, down, 101.0, 300.0))
+    assert isinstance(items[-1], ModelReply) and machine.now_s == pytest.approx(101.0, abs=1.0)
+
+
+def test_after_a_sleep_the_patience_begins_anew():
+    machine = Machine()
+
+    def sleeps() -> None:
+        machine.asleep_s += 3600
+
+    machine.at = {290.0: sleeps}
+    items = asyncio.run(through(machine, DOWN["busy"], 500.0, 300.0))
+    assert isinstance(items[-1], ModelReply) and machine.now_s > 500.0
+
+
+def test_text_that_was_shown_is_void_and_the_wait_is_told():
+    part = Script([sse(b'{"choices":[{"delta":{"content":"do"}}]}')], cut=True)
+
+    async def test() -> None:
+        machine = Machine()
+        async with running(part, ANSWER) as server:
+            items = await ask(provider(server.url, machine.backoff(300.0)))
+            assert [type(item) for item in items] == [TextDelta, StreamRestarted, Retry, TextDelta, ModelReply]
+
+    asyncio.run(test())
+
+
+def test_what_no_time_mends_is_not_waited_for():
+    backoff = Machine().backoff(900.0)
+    assert backoff.wait_s(1, BadRequest("x")) is None
+    garbage = ProviderError("x")
+    assert backoff.wait_s(1, garbage) is None
+    limited = RateLimited("x")
+    limited.retry_after_s = 901.0
+    assert backoff.wait_s(1, limited) is None
+    limited.retry_after_s = 899.0
+    assert backoff.wait_s(1, limited) == 899.25
+    assert Machine().backoff(900.0, retries=0).wait_s(1, Unavailable("x")) is None
+
+
+def test_effects_are_there_once_after_an_outage_between_two_steps(tmp_path: Path):
+    from tests.agent.test_outage_turn import turn_through_an_outage
+
+    trace = asyncio.run(turn_through_an_outage(tmp_path, Machine(), traced_tools(tmp_path)))
+    assert trace == ["put a", "put b"]
