@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from pathlib import Path
+from collections.abc import Callable
+from typing import SupportsIndex
 
 import pytest
 
-from tests.agent.rig import traced_tools
+from tests.listening import listening
+from tests.providers.machine import Machine
 from tests.providers.server import SSE, Script, Server, running, sse
 from whet.config.schema import ModelSettings
 from whet.contract.errors import BadRequest, ProviderError, RateLimited, Unavailable
 from whet.contract.events import Retry, StreamRestarted, TextDelta
 from whet.contract.messages import Message
 from whet.contract.protocols import ModelReply
-from whet.http1.machine import MachineWatch
 from whet.providers.backoff import Backoff
 from whet.providers.connect import ServerProvider, connect_one
 
@@ -24,55 +25,21 @@ HI = [Message("user", "hi")]
 JSON = "application/json"
 
 
-class Machine:
-    """A machine whose time passes when somebody sleeps; `at` says what happens when."""
+class _Scripts(list[Script]):
+    def __init__(self, choose: Callable[[], Script]) -> None:
+        super().__init__()
+        self._choose = choose
 
-    def __init__(self) -> None:
-        self.now_s = 0.0
-        self.asleep_s = 0.0
-        self.address = "10.0.0.1"
-        self.at: dict[float, object] = {}
-        self.slept: list[float] = []
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(0)
-        self.slept.append(seconds)
-        self.now_s += seconds
-        for moment in sorted(self.at):
-            if moment <= self.now_s:
-                happens = self.at.pop(moment)
-                assert callable(happens)
-                happens()
-
-    def watch(self) -> MachineWatch:
-        return MachineWatch(
-            wall_s=lambda: self.now_s + self.asleep_s,
-            monotonic_s=lambda: self.now_s,
-            source=lambda: self.address,
-        )
-
-    def backoff(self, patience_s: float, retries: int = 4) -> Backoff:
-        return Backoff(
-            retries,
-            patience_s=patience_s,
-            uniform=lambda low, high: high,
-            sleep=self.sleep,
-            monotonic_s=lambda: self.now_s,
-            watch=self.watch,
-        )
+    def pop(self, index: SupportsIndex = 0) -> Script:
+        return self._choose()
 
 
 class Flaky(Server):
-    """Answers `down` until the machine's clock reaches `until_s`, then as scripted."""
+    """Answers `down` until the machine's clock reaches `until_s`."""
 
     def __init__(self, machine: Machine, until_s: float, down: Script) -> None:
         super().__init__()
-        self.machine, self.until_s, self.down = machine, until_s, down
-
-    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        if self.machine.now_s < self.until_s:
-            self.scripts.insert(0, self.down)
-        return await super()._one(reader, writer)
+        self.scripts = _Scripts(lambda: down if machine.now_s < until_s else ANSWER)
 
 
 def provider(url: str, backoff: Backoff, name: str = "mine") -> ServerProvider:
@@ -91,10 +58,7 @@ async def ask(source: ServerProvider) -> list[object]:
 
 
 async def through(machine: Machine, down: Script, until_s: float, patience_s: float) -> list[object]:
-    from tests.listening import listening
-
     server = Flaky(machine, until_s, down)
-    server.answer(ANSWER)
     async with listening(server.serve) as server.port:
         return await ask(provider(server.url, machine.backoff(patience_s)))
 
@@ -192,6 +156,14 @@ def test_text_that_was_shown_is_void_and_the_wait_is_told():
     asyncio.run(test())
 
 
+def test_a_server_that_says_not_to_try_again_is_heeded():
+    machine = Machine()
+    down = Script([b"{}"], 500, JSON, {"x-should-retry": "false"})
+    with pytest.raises(Unavailable):
+        asyncio.run(through(machine, down, 1e9, 900.0))
+    assert machine.now_s == 0.0
+
+
 def test_what_no_time_mends_is_not_waited_for():
     backoff = Machine().backoff(900.0)
     assert backoff.wait_s(1, BadRequest("x")) is None
@@ -203,10 +175,3 @@ def test_what_no_time_mends_is_not_waited_for():
     limited.retry_after_s = 899.0
     assert backoff.wait_s(1, limited) == 899.25
     assert Machine().backoff(900.0, retries=0).wait_s(1, Unavailable("x")) is None
-
-
-def test_effects_are_there_once_after_an_outage_between_two_steps(tmp_path: Path):
-    from tests.agent.test_outage_turn import turn_through_an_outage
-
-    trace = asyncio.run(turn_through_an_outage(tmp_path, Machine(), traced_tools(tmp_path)))
-    assert trace == ["put a", "put b"]

@@ -80,6 +80,8 @@ def from_response(
     wait = waiting_time_s(headers)
     if isinstance(error, RateLimited | Unavailable) and wait is not None:
         error.retry_after_s = wait
+    if headers.get("x-should-retry", "").lower() == "false":  # the vendors' own clients heed it too
+        error.retryable = False
     error.request_id = headers.get("x-request-id") or headers.get("request-id") or ""
     return error
 
