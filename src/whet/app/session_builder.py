@@ -145,7 +145,7 @@ class SessionBuilder:
     def _limits(self, start: SessionStart | None, extras: SessionExtras) -> TurnLimits:
         agent = self._app.settings.agent
         steps = start.steps if start is not None else 0
-        return TurnLimits(steps or agent.max_steps, extras.turn_s or agent.turn_timeout_s)
+        return TurnLimits(steps or agent.max_steps, extras.turn_s or agent.turn_timeout_s, agent.answer_cap_chars)
 
     async def _tools(self, specs: Sequence[ToolSpec], seat: EngineRunner) -> Mapping[str, Tool]:
         """Give the tools of a stored list that are there now, the engine's own among them."""

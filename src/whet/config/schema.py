@@ -65,6 +65,9 @@ class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Model calls in one turn."""
     turn_timeout_s: Seconds = 3600.0
     """Wall time of one turn, without the time a person is being asked."""
+    answer_cap_chars: Annotated[int, msgspec.Meta(ge=0)] = 400_000
+    """The most characters of one answer, or of its reasoning; then it is cut and the turn ends. 0: no cap.
+    An answer that repeats itself is cut in any case."""
     delegate_max_steps: Count = 30
     """Model calls of a delegated task."""
     delegate_parallel: Count = 4

@@ -108,6 +108,10 @@ class ModelRefused(ProviderError):
     """The vendor's safety system declined to answer; the same request will be declined again."""
 
 
+class Rambled(ProviderError):
+    """The answer had no end, so it was cut; asking the same model again may go the same way."""
+
+
 class BadRequest(ProviderError):
     """The server rejected the request's shape or the model's name; sending it again will not help."""
 
