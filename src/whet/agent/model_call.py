@@ -38,24 +38,25 @@ async def ask_model(session: Session, turn: TurnRecord, emit: Emit) -> ModelRepl
 
 
 async def _stream(session: Session, turn: TurnRecord, view: Sequence[Message], emit: Emit) -> ModelReply:
-    cap_chars = session.limits.answer_chars
-    said, thought = AnswerGuard(cap_chars), AnswerGuard(cap_chars)
+    guards: dict[type, AnswerGuard] = {}
     try:
         # Closed at once where the answer is cut: a model on this machine would go on for minutes.
         async with aclosing(cast("AsyncGenerator[StreamItem, None]", session.link.stream(view))) as items:
             async for item in items:
                 if isinstance(item, ModelReply):
                     return item
-                if isinstance(item, StreamRestarted):
-                    said, thought = AnswerGuard(cap_chars), AnswerGuard(cap_chars)
                 emit(item)
-                if isinstance(item, TextDelta):
-                    said.feed(item.text)
-                elif isinstance(item, ReasoningDelta):
-                    thought.feed(item.text)
+                if isinstance(item, StreamRestarted):
+                    guards.clear()
+                elif isinstance(item, TextDelta | ReasoningDelta):
+                    guard = guards.get(type(item))
+                    if guard is None:
+                        guard = guards[type(item)] = AnswerGuard(session.limits.answer_chars)
+                    guard.feed(item.text)
         raise RuntimeError("a model link ended its stream without a reply")
     except (asyncio.CancelledError, ProviderError):
-        if shown := said.whole():  # what a person saw stays, also when the answer was cut
+        said = guards.get(TextDelta)
+        if shown := said.whole() if said else "":  # what a person saw stays, also when the answer was cut
             partial = Message(role="assistant", content=shown)
             await shielded(session.log.append_reply(turn, partial, Usage(), session.model.model))
         raise

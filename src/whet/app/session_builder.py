@@ -18,6 +18,7 @@ from whet.app.recording import RecordingObserver
 from whet.app.session_parts import SessionExtras, SessionStart, StoredPrefix
 from whet.app.warmth import OFF, SessionOpening, WarmLabelObserver, WarmStartObserver
 from whet.context.engine_runner import EngineRunner, no_scope
+from whet.context.nested import with_nested
 from whet.context.prompt import volatile_note
 from whet.contract.origin import Origin
 from whet.contract.tools import Tool, ToolSpec
@@ -88,6 +89,7 @@ class SessionBuilder:
             left = leaving.id if leaving else ""
             hooks = await app.plugin_parts.sessions.enter(host, gate, tools, left=left, model=link.info.model)
             gate, tools = hooks.gate, hooks.tools
+        tools = with_nested(tools, workspace, lambda: stored.log.messages)
         limits, warm = self._limits(start, extras), self._warm_start(stored, link, start)
 
         def note() -> str:

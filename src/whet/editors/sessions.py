@@ -104,7 +104,7 @@ class EditorSessions:
                 await brought.aclose()
                 raise
         brought.enter([tool.spec for tool in brought.tools()])
-        self._tell_commands(here, app.home.root)
+        self._tell_commands(here, program.hosted.app.home.root)
         return here
 
     async def reopen(self, cwd: str, session_id: str, servers: Sequence[Given]) -> OpenedSession:
