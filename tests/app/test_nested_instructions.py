@@ -30,14 +30,18 @@ def results(folder: Path, script: list[ScriptedReply], *, reopen: int = 0) -> li
     """Run one turn, closing the program and opening the session again before the last `reopen` replies."""
 
     async def main() -> list[str]:
-        settings_of = lambda url: Settings(model=ModelSettings(provider="practice", base_url=url, model="practice"))  # noqa: E731, E501
+        settings_of = lambda url: Settings(
+            model=ModelSettings(provider="practice", base_url=url, model="practice")
+        )  # noqa: E731, E501
         session_id = ""
         parts = [script[: len(script) - reopen], script[len(script) - reopen :]]
         found: list[str] = []
         for part in filter(None, parts):
             with PracticeServer(script=part) as server:
                 home = Home(folder / "home")
-                app = await App.start(home, settings_of(server.base_url), {}, NobodyPresent(), folder / "work")
+                app = await App.start(
+                    home, settings_of(server.base_url), {}, NobodyPresent(), folder / "work"
+                )
                 session = await (app.open_session(session_id) if session_id else app.new_session())
                 session_id = session.id
                 end = await run_turn(session, session.user_message("go"), lambda event: None)
@@ -67,7 +71,8 @@ DONE = ScriptedReply(text="done")
 def test_each_file_comes_with_the_first_call_below_it_and_once(tmp_path: Path):
     project(tmp_path)
     texts = results(
-        tmp_path, [read("a.py"), read("packages/web/deep/c.py"), read("packages/web/b.py", "packages/api/d.py"), DONE]
+        tmp_path,
+        [read("a.py"), read("packages/web/deep/c.py"), read("packages/web/b.py", "packages/api/d.py"), DONE],
     )
     assert [("PACKAGES RULES" in t, "WEB RULES" in t) for t in texts] == [
         (False, False),
@@ -81,7 +86,9 @@ def test_each_file_comes_with_the_first_call_below_it_and_once(tmp_path: Path):
 
 def test_after_a_restart_it_is_not_given_again(tmp_path: Path):
     project(tmp_path)
-    texts = results(tmp_path, [read("packages/web/b.py"), DONE, read("packages/web/deep/c.py"), DONE], reopen=2)
+    texts = results(
+        tmp_path, [read("packages/web/b.py"), DONE, read("packages/web/deep/c.py"), DONE], reopen=2
+    )
     assert "WEB RULES" in texts[0] and "RULES" not in texts[1]
 
 

@@ -151,7 +151,13 @@ def test_text_that_was_shown_is_void_and_the_wait_is_told():
         machine = Machine()
         async with running(part, ANSWER) as server:
             items = await ask(provider(server.url, machine.backoff(300.0)))
-            assert [type(item) for item in items] == [TextDelta, StreamRestarted, Retry, TextDelta, ModelReply]
+            assert [type(item) for item in items] == [
+                TextDelta,
+                StreamRestarted,
+                Retry,
+                TextDelta,
+                ModelReply,
+            ]
 
     asyncio.run(test())
 

@@ -28,9 +28,7 @@ def remote_commands(shared: Iterable[SlashCommand[Any]], without: Container[str]
     return commands
 
 
-def command_for(
-    commands: Commands[Any], name: str, root: Path | None, workspace: Path
-) -> SlashCommand[Any]:
+def command_for(commands: Commands[Any], name: str, root: Path | None, workspace: Path) -> SlashCommand[Any]:
     """Give a command of the table, else the prompt file of that name in the home `root` (None: without it)
     or the workspace. Raises NotFound."""
     if name not in commands:

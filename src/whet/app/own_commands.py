@@ -43,7 +43,7 @@ class PromptCommand(msgspec.Struct, frozen=True):
     def message(self, rest: str) -> str:
         """Give the message that `/name rest` stands for. Raises ConfigError."""
         body = _filled(_parts(self.path)[1], rest).replace("</command", "<\\/command")
-        return f'/{self.name} {rest}'.rstrip() + f'\n\n<command name="{self.name}">\n{body}\n</command>'
+        return f"/{self.name} {rest}".rstrip() + f'\n\n<command name="{self.name}">\n{body}\n</command>'
 
     def as_slash(self) -> SlashCommand[Any]:
         """Give it as an entry of the table of commands."""

@@ -295,6 +295,28 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     besides, e.g. "reach api.example.com" or "write ~/notes", and confined: false for all that you may."""
 
 
+HookEvent = Literal["PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop"]
+
+
+class HookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One shell hook: `command` runs at `event` with JSON on its input. `tools`: the names of the tools that
+    it is for, as a regular expression; empty for all."""
+
+    event: HookEvent
+    command: str
+    tools: str = ""
+    timeout_s: Seconds = 60.0
+
+
+class HooksSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Commands of yours that run around calls and turns."""
+
+    commands: dict[str, HookSettings] = {}
+    """Hooks by name: event (PreToolUse, PostToolUse, UserPromptSubmit, Stop), command, tools (names as a
+    regular expression), timeout_s. Exit code 2 of one before something is a no, with its error output as the
+    reason."""
+
+
 class NotifySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the notifiers that plugins bring are told."""
 
@@ -364,6 +386,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rewind: RewindSettings = RewindSettings()
     plugins: PluginSettings = PluginSettings()
     mcp: McpSettings = McpSettings()
+    hooks: HooksSettings = HooksSettings()
     notify: NotifySettings = NotifySettings()
     gateway: GatewaySettings = GatewaySettings()
     schedules: ScheduleSettings = ScheduleSettings()

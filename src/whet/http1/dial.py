@@ -44,9 +44,7 @@ async def dial(
     from whet.http1.proxy import Handshake  # noqa: PLC0415 most have no proxy
 
     name = proxy.host if proxy.scheme == "https" else ""
-    transport, way = await _in_time(
-        _open(Handshake, (proxy.host, proxy.port), name, trust), limit_s, "proxy"
-    )
+    transport, way = await _in_time(_open(Handshake, (proxy.host, proxy.port), name, trust), limit_s, "proxy")
     loop = asyncio.get_running_loop()
     try:
         opened = await _in_time(way.open(proxy, address), limit_s, "proxy")
