@@ -33,7 +33,10 @@ def test_the_turn_ends_by_itself_and_nothing_runs_twice(tmp_path: Path, outage_s
             assert isinstance(end, TurnEnd) and (end.reason, end.text) == ("answered", "both are put")
             assert at.trace() == ["put a", "put b"] and end.steps == 3
             assert machine.now_s >= outage_s and len(at.seen(Retry)) > len(tries)
-            assert [m.role for m in at.session.log.messages] == ["user", "assistant", "tool"] + [
+            assert [m.role for m in at.session.log.messages] == [
+                "user",
+                "assistant",
+                "tool",
                 "assistant",
                 "tool",
                 "assistant",

@@ -1,4 +1,4 @@
-"""The login at OpenRouter against a server that speaks its protocol, with a browser that follows addresses."""
+"""The login at OpenRouter against a server that speaks its protocol, and a browser."""
 
 from __future__ import annotations
 

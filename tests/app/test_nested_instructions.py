@@ -1,4 +1,4 @@
-"""AGENTS.md of folders inside the workspace: given with the first result that touches them, once, for good."""
+"""AGENTS.md of folders inside the workspace: given with the first result that touches them, once."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def results(folder: Path, script: list[ScriptedReply], *, reopen: int = 0) -> li
     """Run one turn, closing the program and opening the session again before the last `reopen` replies."""
 
     async def main() -> list[str]:
-        settings_of = lambda url: Settings(
-            model=ModelSettings(provider="practice", base_url=url, model="practice")
-        )  # noqa: E731, E501
+        def settings_of(url: str) -> Settings:
+            return Settings(model=ModelSettings(provider="practice", base_url=url, model="practice"))
+
         session_id = ""
         parts = [script[: len(script) - reopen], script[len(script) - reopen :]]
         found: list[str] = []

@@ -14,7 +14,7 @@ from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.app.repository_hooks import accept, is_accepted, refuse, repository_hooks
 from whet.config.paths import Home
-from whet.config.schema import ApprovalSettings, HooksSettings, HookSettings, ModelSettings, Settings
+from whet.config.schema import ApprovalSettings, HookSettings, HooksSettings, ModelSettings, Settings
 from whet.contract.errors import ConfigError, WhetError
 from whet.contract.events import Event, Notice, TurnEnd
 from whet.contract.protocols import NobodyPresent

@@ -1,4 +1,4 @@
-"""A machine whose time passes when somebody sleeps: a clock that jumps, a lid that closes, a network that changes."""
+"""A machine whose time passes when somebody sleeps, with a lid that closes and a network that changes."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 The shape is that of Claude Code's hooks. It runs in the sandbox of the session's workspace, without
 secrets in its environment, and never longer than its limit. Exit code 2 is a no, with the error output
-as the reason; so is `{"decision": "block", "reason": ...}`. A hook that stands before something must end well:
-one that can't be started, takes too long or fails is a no as well.
+as the reason; so is `{"decision": "block", "reason": ...}`. A hook that stands before something must end
+well: one that can't be started, takes too long or fails is a no as well.
 """
 
 from __future__ import annotations

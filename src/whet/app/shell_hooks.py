@@ -67,7 +67,7 @@ class ShellHooks:
         return any(hook.event == event for hook in self._hooks.values())
 
     def around(self, tool: Tool) -> Tool:
-        """Give the tool with the PostToolUse hooks behind each call; what they object to is told the model."""
+        """Give the tool with the PostToolUse hooks behind each call; the model reads what they object to."""
         if not any(h.event == "PostToolUse" and _fits(h.tools, tool.name) for h in self._hooks.values()):
             return tool
 
@@ -144,7 +144,7 @@ class ShellHookObserver(TurnObserver):
 def session_hooks(
     app: App, workspace: Path, session_id: str, note: Callable[[str], None]
 ) -> ShellHooks | None:
-    """Give a session's hooks, the owner's first; None without any. `note` tells the person what is left out."""
+    """Give a session's hooks, the owner's first; None without any. `note` tells what is left out."""
     hooks = dict(app.settings.hooks.commands)
     try:
         brought = repository_hooks(workspace)

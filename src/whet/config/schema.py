@@ -43,7 +43,7 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_retries: int = 4
     """How often a failed call is tried again before its first delta."""
     patience_s: Annotated[float, msgspec.Meta(ge=0)] = 300.0
-    """How long a turn waits for a server that is down while a person is there. 0: max_retries alone counts."""
+    """How long a turn waits for a server that is down while a person watches. 0: max_retries alone counts."""
     patience_unattended_s: Annotated[float, msgspec.Meta(ge=0)] = 900.0
     """The same where nobody is: scripts, schedules, the gateway, the API."""
 

@@ -1,4 +1,4 @@
-"""Whether this machine slept or changed its network meanwhile; both leave connections that are dead and silent.
+"""Whether this machine slept or changed its network meanwhile; both leave dead and silent connections.
 
 Sleep shows as wall time that the monotonic clock did not count (Linux, macOS). A change of network shows as
 another local address on the way to a place: the kernel's routing table is asked, and no packet is sent.

@@ -19,9 +19,9 @@ from whet.contract.messages import WireFormat
 from whet.contract.protocols import ModelInfo, Provider
 from whet.contract.tools import ToolSpec
 from whet.http1.address import parts_of
+from whet.providers.backoff import Backoff
 from whet.providers.catalog import SERVERS, KnownServer, describe
 from whet.providers.http import Http
-from whet.providers.backoff import Backoff
 from whet.providers.link import Key, KeyPool, ServerLink, Wiring, keyless
 from whet.providers.wire import RequestOptions, WireCodec
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whet.contract.errors import AuthRejected, ProviderError, QuotaExhausted, RateLimited, WireError
-from whet.contract.events import ReasoningDelta, Retry, StreamRestarted, TextDelta
+from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import Message
 from whet.contract.protocols import ModelInfo, ModelReply, StreamItem
 from whet.http1.client import Answer
@@ -148,7 +148,6 @@ class ServerLink:
         """Send the prefix and `messages`; yield deltas and one Reply. Raises ProviderError."""
         wiring = self._wiring
         body = self._cache.body(messages)
-        notices: list[str] = []
         outage: Outage | None = None
         while True:
             key = wiring.keys.current
@@ -158,35 +157,28 @@ class ServerLink:
                 async with aclosing(self._attempt(body, key)) as items:
                     async for item in items:
                         if isinstance(item, ModelReply):
-                            if outage is not None and self._returned is not None:
-                                await self._returned()
-                            yield msgspec.structs.replace(item, notices=tuple(notices)) if notices else item
+                            yield item if outage is None else await self._over(outage, item)
                             return
                         shown = True
                         yield item
                 return
             except ProviderError as error:
                 failure = keyless(error, key, wiring.http.where)
-            if outage is None:
-                from whet.providers.outage import Outage  # noqa: PLC0415 read only where something failed
+            outage = outage or self._outage()
+            for event in outage.failed(failure, key, None if shown else began_s):
+                yield event
+            await outage.wait()
 
-                outage = Outage(wiring.backoff)
-            if not shown:
-                outage.lost(wiring.backoff.monotonic_s() - began_s)
-            notice = wiring.keys.switch(key, failure)
-            if notice is not None:
-                notices.append(notice)
-            wait_s = 0.0 if notice is not None else outage.next_wait_s(failure)
-            if wait_s is None:
-                raise failure
-            reason = notice or failure.message
-            if shown:
-                yield StreamRestarted(reason)
-            if not shown or (wait_s and outage.left_s):
-                hint = "" if notice else failure.hint
-                yield Retry(max(outage.retries, 1), wait_s, reason, outage.left_s, hint)
-            if wait_s:
-                await outage.wait(wait_s)
+    def _outage(self) -> Outage:
+        from whet.providers.outage import Outage  # noqa: PLC0415 read only where something failed
+
+        return Outage(self._wiring.backoff, self._wiring.keys)
+
+    async def _over(self, outage: Outage, reply: ModelReply) -> ModelReply:
+        """Give the reply that came after failures, with what the person should know of them."""
+        if self._returned is not None:
+            await self._returned()
+        return msgspec.structs.replace(reply, notices=tuple(outage.notices)) if outage.notices else reply
 
     async def _attempt(
         self, body: bytes, key: Key
