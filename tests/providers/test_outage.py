@@ -181,3 +181,29 @@ def test_what_no_time_mends_is_not_waited_for():
     limited.retry_after_s = 899.0
     assert backoff.wait_s(1, limited) == 899.25
     assert Machine().backoff(900.0, retries=0).wait_s(1, Unavailable("x")) is None
+
+
+@pytest.mark.parametrize(
+    "proxy", ["http://ann:pass-word-1@127.0.0.1:9", "socks5://127.0.0.1:9", "http://nobody.invalid"]
+)
+def test_a_dead_proxy_is_named_and_not_the_address_of_the_model(proxy: str, monkeypatch: pytest.MonkeyPatch):
+    for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    with pytest.raises(Unavailable) as caught:
+        asyncio.run(ask(provider("http://models.invalid/v1", Machine().backoff(0.0, retries=0))))
+    assert f"the proxy {proxy.rpartition('/')[2].rpartition('@')[2]}" in caught.value.message
+    assert "HTTP_PROXY" in caught.value.hint and "base_url" not in caught.value.hint
+    assert "pass-word" not in caught.value.message
+
+
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 413, 422, 429, 500, 502, 503, 529])
+@pytest.mark.parametrize("body", [b'{"error":{"message":"x"}}', b"<html>", b""])
+def test_the_status_is_in_the_line_of_every_answer(status: int, body: bytes):
+    async def test() -> None:
+        async with running(Script([body] if body else [], status, JSON)) as server:
+            with pytest.raises(ProviderError) as caught:
+                await ask(provider(server.url, Machine().backoff(0.0, retries=0)))
+            assert caught.value.message.count(f"HTTP {status}") == 1
+
+    asyncio.run(test())
