@@ -121,7 +121,7 @@ class SessionBuilder:
             return gate, tools, ()
         from whet.app.shell_hooks import hooked, session_hooks  # noqa: PLC0415 - few have hooks
 
-        hooks = session_hooks(self._app, workspace, session_id, seat.note)
+        hooks = session_hooks(self._app, workspace, session_id, seat.pass_on)
         return (gate, tools, ()) if hooks is None else hooked(hooks, gate, tools)
 
     def _observers(
