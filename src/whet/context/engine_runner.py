@@ -220,7 +220,7 @@ class EngineRunner:
         """Keep a line on a summary that failed, once until another one fails or one succeeds ("")."""
         if error and error != self._summary_error:
             text = f"{self.name}: {error}"
-            self._told.discard(_line(text))
+            self._told.discard(f"context engine {_line(text)}")
             self.note(text)
         self._summary_error = error
 
