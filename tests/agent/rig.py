@@ -25,6 +25,7 @@ from whet.plugins.hermes import await_real_usage
 from whet.practice.ask import PracticeCall
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
+from whet.providers.backoff import Backoff
 from whet.providers.connect import connect
 from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
@@ -160,6 +161,7 @@ async def rig(
     observers: Sequence[TurnObserver] = (),
     person: Person = NobodyPresent(),  # noqa: B008 it has no state
     more_tools: Sequence[Tool] = (),
+    backoff: Backoff | None = None,
 ) -> AsyncIterator[Rig]:
     """Open a session, new or `session_id`'s, in `folder`; closes everything it opened."""
     clock = clock or SystemClock()
@@ -173,7 +175,7 @@ async def rig(
         format=wire,  # type: ignore[arg-type]
         window_tokens=window,
     )
-    provider = connect(settings, FallbackSettings(), {})
+    provider = connect(settings, FallbackSettings(), {}, backoff=backoff)
     tools = [*traced_tools(folder), *more_tools]
     if session_id:
         log = await Transcript.open(store, session_id, clock)

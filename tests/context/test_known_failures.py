@@ -29,8 +29,8 @@ from whet.contract.context_engine import ChatRows
 from whet.contract.protocols import Provider
 from whet.practice.script import Fault, ScriptedReply, html_page, rate_limited, server_error
 from whet.practice.server import PracticeServer
+from whet.providers.backoff import Backoff
 from whet.providers.connect import connect_one
-from whet.providers.link import Backoff
 
 TESTS = Path(__file__).parents[1]
 NUMBERS = {str(number) for number in range(1, 41)} - {"38"} | {"38a", "38b"}

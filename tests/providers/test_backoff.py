@@ -12,7 +12,7 @@ from whet.contract.errors import (
     Unavailable,
     WireError,
 )
-from whet.providers.link import Backoff
+from whet.providers.backoff import Backoff
 
 
 def backoff(retries: int = 4) -> Backoff:

@@ -12,9 +12,9 @@ from whet.config.schema import FallbackSettings, ModelSettings
 from whet.contract.errors import BadRequest, Unavailable
 from whet.contract.events import Retry, StreamRestarted, TextDelta
 from whet.contract.protocols import ModelReply, Provider
+from whet.providers.backoff import Backoff
 from whet.providers.connect import connect, learn_windows
 from whet.providers.fallback import FallbackProvider
-from whet.providers.link import Backoff
 
 DOWN = Script([b"{}"], status=503, content_type="application/json")
 

@@ -29,8 +29,8 @@ from whet.contract.errors import (
 from whet.contract.events import Retry, StreamRestarted, TextDelta
 from whet.contract.messages import Message
 from whet.contract.protocols import ModelLink, ModelReply
+from whet.providers.backoff import Backoff
 from whet.providers.connect import ServerProvider, connect_one
-from whet.providers.link import Backoff
 
 FIRST = b'{"model":"m","choices":[{"delta":{"content":"Hel"}}]}'
 LAST = b'{"choices":[{"delta":{"content":"lo"},"finish_reason":"stop"}]}'

@@ -6,14 +6,17 @@ It does not know about tools or the end of a turn; the loop stores the reply.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import cast
 
 from whet.agent.interruption import shielded
+from whet.agent.rambling import AnswerGuard
 from whet.agent.session import Session
 from whet.contract.errors import ContextOverflow, ProviderError
-from whet.contract.events import Emit, StreamRestarted, TextDelta
+from whet.contract.events import Emit, ReasoningDelta, StreamRestarted, TextDelta
 from whet.contract.messages import Message, Usage
-from whet.contract.protocols import ModelReply
+from whet.contract.protocols import ModelReply, StreamItem
 from whet.store.transcript import TurnRecord
 
 
@@ -35,19 +38,25 @@ async def ask_model(session: Session, turn: TurnRecord, emit: Emit) -> ModelRepl
 
 
 async def _stream(session: Session, turn: TurnRecord, view: Sequence[Message], emit: Emit) -> ModelReply:
-    shown: list[str] = []
+    guards: dict[type, AnswerGuard] = {}
     try:
-        async for item in session.link.stream(view):
-            if isinstance(item, ModelReply):
-                return item
-            if isinstance(item, TextDelta):
-                shown.append(item.text)
-            elif isinstance(item, StreamRestarted):
-                shown.clear()
-            emit(item)
+        # Closed at once where the answer is cut: a model on this machine would go on for minutes.
+        async with aclosing(cast("AsyncGenerator[StreamItem, None]", session.link.stream(view))) as items:
+            async for item in items:
+                if isinstance(item, ModelReply):
+                    return item
+                emit(item)
+                if isinstance(item, StreamRestarted):
+                    guards.clear()
+                elif isinstance(item, TextDelta | ReasoningDelta):
+                    guard = guards.get(type(item))
+                    if guard is None:
+                        guard = guards[type(item)] = AnswerGuard(session.limits.answer_chars)
+                    guard.feed(item.text)
         raise RuntimeError("a model link ended its stream without a reply")
     except (asyncio.CancelledError, ProviderError):
-        if shown:  # what a person saw stays, also when the answer was cut
-            partial = Message(role="assistant", content="".join(shown))
+        said = guards.get(TextDelta)
+        if shown := said.whole() if said else "":  # what a person saw stays, also when the answer was cut
+            partial = Message(role="assistant", content=shown)
             await shielded(session.log.append_reply(turn, partial, Usage(), session.model.model))
         raise

@@ -24,10 +24,12 @@ from whet.store.transcript import Transcript, TurnRecord
 
 
 class TurnLimits(msgspec.Struct, frozen=True):
-    """What one turn may spend: model calls, and seconds without those a person was asked in."""
+    """What one turn may spend: model calls, seconds without those a person was asked in, and the characters
+    of one answer (0: no cap)."""
 
     steps: int
     turn_s: float | None
+    answer_chars: int = 0
 
 
 class InboxEntry(msgspec.Struct, frozen=True):

@@ -67,7 +67,7 @@ class App:
         self.clock: Clock = SystemClock()
         self.database: StateDatabase = StateDatabase.open(home.database, self.clock)
         self.warmth: WarmStarts = WarmStarts(home, settings.warm, self.database, self.clock)
-        self._dialer = Dialer(settings, secrets)
+        self._dialer = Dialer(settings, secrets, patience_s=parts.patience_s(settings, source, person))
         self.processes: SharedProcesses = SharedProcesses(confine=lambda: self.confinement)
         self.pool: ToolPool = ToolPool()
         self.todo_lists: TodoLists = TodoLists()

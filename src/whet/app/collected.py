@@ -7,6 +7,7 @@ lines, the turns to begin and the wish for a new session is up to the interface.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Iterable
+from pathlib import Path
 from typing import Any
 
 from whet.agent.session import Session
@@ -25,6 +26,18 @@ def remote_commands(shared: Iterable[SlashCommand[Any]], without: Container[str]
         if command.remote and command.name not in without:
             commands.add(command)
     return commands
+
+
+def command_for(commands: Commands[Any], name: str, root: Path | None, workspace: Path) -> SlashCommand[Any]:
+    """Give a command of the table, else the prompt file of that name in the home `root` (None: without it)
+    or the workspace. Raises NotFound."""
+    if name not in commands:
+        from whet.app.own_commands import prompt_command  # noqa: PLC0415 - few have any
+
+        own = prompt_command(name, root, workspace)
+        if own is not None:
+            return own.as_slash()
+    return commands.get(name)
 
 
 class CommandReply:

@@ -138,6 +138,8 @@ def ask(
     say("No model is set yet. Found on this machine:")
     for number, choice in enumerate(choices, start=1):
         say(f"  {number}  {choice.line}")
+    if [choice.provider for choice in choices] == ["practice"]:
+        say("For a real model: `whet model login openrouter`, or set a key such as ANTHROPIC_API_KEY.")
     several = len(choices) > 1
     question = f"Which one? [1-{len(choices)}, Enter = 1] " if several else "Use it? [Enter = yes] "
     while True:

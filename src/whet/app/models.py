@@ -58,7 +58,8 @@ class Dialer:
     `practice` without an address a practice server (a scripted stand-in, not a language model) in this very
     process, started when it is needed; `close` stops it."""
 
-    def __init__(self, settings: Settings, secrets: Mapping[str, str]) -> None:
+    def __init__(self, settings: Settings, secrets: Mapping[str, str], *, patience_s: float = 0.0) -> None:
+        self._patience_s = patience_s
         self.plugins: LoadedPlugins | None = None
         self._fallback = settings.fallback
         self._secrets = secrets
@@ -66,7 +67,13 @@ class Dialer:
 
     def connect(self, model: ModelSettings) -> Provider:
         """Connect what `model` names, with the fallback behind it. Raises ConfigError where that can't be."""
-        return connect(self._reached(model), self._fallback, self._secrets, others=self._plugged)
+        return connect(
+            self._reached(model),
+            self._fallback,
+            self._secrets,
+            patience_s=self._patience_s,
+            others=self._plugged,
+        )
 
     def connect_alone(self, model: ModelSettings) -> Provider:
         """Connect what `model` names, without a fallback. Raises ConfigError where that can't be."""

@@ -15,6 +15,7 @@ from whet.approval.gate import PolicyGate
 from whet.clock import Clock
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings, Settings
+from whet.contract.protocols import NobodyPresent, Person
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.tools.declared import (
     ShellLimits,
@@ -107,6 +108,12 @@ def chosen(registry: Registry, settings: Settings, plugins: LoadedPlugins | None
 
 
 _OWN_PORTS = (6000, 6080, 6090)  # of `whet confirm serve`, its page, and `whet serve`, unless told otherwise
+
+
+def patience_s(settings: Settings, source: str, person: Person) -> float:
+    """Give how long an outage of the model's server is waited out: a person who watches can stop it."""
+    is_watched = source in ("cli", "acp") and not isinstance(person, NobodyPresent)
+    return settings.model.patience_s if is_watched else settings.model.patience_unattended_s
 
 
 def own_ports(settings: Settings) -> tuple[int, ...]:

@@ -18,8 +18,10 @@ from whet.app.recording import RecordingObserver
 from whet.app.session_parts import SessionExtras, SessionStart, StoredPrefix
 from whet.app.warmth import OFF, SessionOpening, WarmLabelObserver, WarmStartObserver
 from whet.context.engine_runner import EngineRunner, no_scope
+from whet.context.nested import with_nested
 from whet.context.prompt import volatile_note
 from whet.contract.origin import Origin
+from whet.contract.protocols import Gate
 from whet.contract.tools import Tool, ToolSpec
 from whet.review.triggers import ReviewObserver
 from whet.store import sessions
@@ -88,6 +90,8 @@ class SessionBuilder:
             left = leaving.id if leaving else ""
             hooks = await app.plugin_parts.sessions.enter(host, gate, tools, left=left, model=link.info.model)
             gate, tools = hooks.gate, hooks.tools
+        tools = with_nested(tools, workspace, lambda: stored.log.messages)
+        gate, tools, shell = self._hooked(gate, tools, workspace, row.id, seat)
         limits, warm = self._limits(start, extras), self._warm_start(stored, link, start)
 
         def note() -> str:
@@ -105,9 +109,20 @@ class SessionBuilder:
             clock=app.clock,
             workspace=workspace,
             note=note,
-            observers=(*self._observers(row, warm, hooks, profile), *extras.observers),
+            observers=(*self._observers(row, warm, hooks, profile), *shell, *extras.observers),
             buffers=extras.buffers,
         )
+
+    def _hooked(
+        self, gate: Gate, tools: Mapping[str, Tool], workspace: Path, session_id: str, seat: EngineRunner
+    ) -> tuple[Gate, Mapping[str, Tool], Sequence[TurnObserver]]:
+        """Let the owner's shell hooks, and a repository's that were accepted, take part."""
+        if not self._app.settings.hooks.commands and not (workspace / ".whet" / "hooks.json").is_file():
+            return gate, tools, ()
+        from whet.app.shell_hooks import hooked, session_hooks  # noqa: PLC0415 - few have hooks
+
+        hooks = session_hooks(self._app, workspace, session_id, seat.pass_on)
+        return (gate, tools, ()) if hooks is None else hooked(hooks, gate, tools)
 
     def _observers(
         self, session: SessionRow, warm: WarmStartObserver | None, hooks: HookedParts | None, profile: str
@@ -145,7 +160,9 @@ class SessionBuilder:
     def _limits(self, start: SessionStart | None, extras: SessionExtras) -> TurnLimits:
         agent = self._app.settings.agent
         steps = start.steps if start is not None else 0
-        return TurnLimits(steps or agent.max_steps, extras.turn_s or agent.turn_timeout_s)
+        return TurnLimits(
+            steps or agent.max_steps, extras.turn_s or agent.turn_timeout_s, agent.answer_cap_chars
+        )
 
     async def _tools(self, specs: Sequence[ToolSpec], seat: EngineRunner) -> Mapping[str, Tool]:
         """Give the tools of a stored list that are there now, the engine's own among them."""

@@ -99,7 +99,13 @@ async def _warm(chat: ChatControl, rest: str) -> None:
 
 async def _help(chat: ChatControl, rest: str) -> None:
     is_wide = chat.width() >= _WIDE
-    rows = [(f"/{c.name} {c.argument if is_wide else ''}".rstrip(), c) for c in chat.commands]
+    from whet.app.own_commands import prompt_commands  # noqa: PLC0415 - only /help lists them
+
+    # A chat platform's people may see the workspace's, not what the owner keeps at home.
+    root = chat.app.home.root if chat.desk is chat.app.learning.desk else None
+    own = [one.as_slash() for one in prompt_commands(root, chat.session.workspace)]
+    commands = [*chat.commands, *(one for one in own if one.name not in chat.commands)]
+    rows = [(f"/{c.name} {c.argument if is_wide else ''}".rstrip(), c) for c in commands]
     wide = max(len(label) for label, _ in rows)
     for label, command in rows:
         also = " ".join(f"/{alias}" for alias in command.aliases)

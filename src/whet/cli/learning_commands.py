@@ -46,7 +46,13 @@ async def _skills(chat: ChatControl, rest: str) -> None:
 
 
 async def run_skill(chat: ChatControl, name: str, rest: str) -> None:
-    """Send a message that begins with the skill's text. Raises NotFound where there is no such skill."""
+    """Send what a prompt file or a skill of that name says. Raises NotFound where there is neither."""
+    from whet.app.own_commands import prompt_command  # noqa: PLC0415 most of what is typed is no command
+
+    own = prompt_command(name, chat.app.home.root, chat.session.workspace)
+    if own is not None:
+        chat.send(own.message(rest))
+        return
     desk = chat.desk
     if desk.library.find(name) is None:
         chat.commands.get(name)  # there is none: this says which name is near
@@ -60,7 +66,7 @@ async def run_skill(chat: ChatControl, name: str, rest: str) -> None:
 
 def typed(text: str) -> str:
     """Give what the person typed of a message, less the skill that was sent with it."""
-    return text.partition("\n\n<skill name=")[0]
+    return text.partition("\n\n<skill name=")[0].partition("\n\n<command name=")[0]
 
 
 def learning_commands() -> list[SlashCommand[ChatControl]]:

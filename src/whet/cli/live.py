@@ -21,6 +21,7 @@ from whet.contract.events import (
     ConfirmationAsked,
     Event,
     ReasoningDelta,
+    Retry,
     Steered,
     StepFinished,
     StreamRestarted,
@@ -104,6 +105,7 @@ class TerminalTurnView:
     _decides_until_s: float | None = None
     _after_call: bool = False
     _doing: str = ""
+    _waits: tuple[float, float] | None = None
 
     def begin(self, doing: str = "") -> None:
         """Start a turn, or other work that is shown as `doing`: the status line runs until its TurnEnd or
@@ -119,10 +121,12 @@ class TerminalTurnView:
         self._subjects.clear()
         self._asked = ""
         self._decides_until_s = None
+        self._waits = None
         self._began_s = None
 
     def emit(self, event: Event) -> None:
         """Show one event. Called on the loop's task; does not block."""
+        self._waits = self._waiting(event)
         match event:
             case TextDelta():
                 self._flush_reasoning()
@@ -178,9 +182,25 @@ class TerminalTurnView:
             left = wording.duration(max(0.0, self._decides_until_s - self.now_s()))
             text = f"{spin} waiting for a human · {left} left · Ctrl-C withdraws"
             return text if wording.columns(text) <= width else f"{spin} {left} left · Ctrl-C withdraws"
+        if self._waits is not None:
+            return self._countdown(spin, width, *self._waits)
         turn = "running" if self._running else "writing" if self._blocks.tail_end(1, 1) else "thinking"
         doing = self._doing or turn
         return f"{spin} {doing} {round(elapsed)} s · Ctrl-C stops"
+
+    def _waiting(self, event: Event) -> tuple[float, float] | None:
+        """Give when a call is tried again and when no more, while its server is waited for."""
+        if isinstance(event, Retry) and event.left_s:
+            return self.now_s() + event.wait_s, self.now_s() + event.left_s
+        # What background work says meanwhile does not bring the server back.
+        return self._waits if isinstance(event, ToolProgress) else None
+
+    def _countdown(self, spin: str, width: int, again_s: float, until_s: float) -> str:
+        now_s = self.now_s()
+        wait = f"{round(again_s - now_s)} s" if again_s > now_s + 0.5 else "now"
+        left = wording.duration(max(0.0, until_s - now_s))
+        text = f"{spin} the model's server is away · next try {wait} · {left} left · Ctrl-C stops"
+        return text if wording.columns(text) <= width else f"{spin} server away · try {wait} · Ctrl-C stops"
 
     def _call_rows(self, call: _Running, width: int) -> list[list[Fragment]]:
         took = f"{round(self.now_s() - call.began_s)} s"

@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "model": ("whet.cli.model:model", "Show, list and choose the model."),
     "context": ("whet.cli.context:context", "Context engines; how full a session's window is; compact it."),
     "sandbox": ("whet.cli.sandbox:sandbox", "See what commands may reach, and try one."),
+    "hooks": ("whet.cli.hooks:hooks", "See the shell hooks, and accept a repository's."),
     "plugins": ("whet.cli.plugins:plugins", "List, install, enable and check plugins."),
     "mcp": ("whet.cli.mcp:mcp", "Use MCP servers' tools; be an MCP server yourself."),
     "warm": ("whet.cli.warm:warm", "Start sessions with calls that worked before; measure whether it helps."),

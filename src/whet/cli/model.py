@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -131,3 +132,25 @@ def _connected(home: Home, loaded: LoadedSettings) -> Generator[Provider]:
         raise nothing_set(by_keys(secrets))
     with borrowed_provider(home, settings, secrets) as provider:
         yield provider
+
+
+@model.command("login")
+@click.argument("provider", type=click.Choice(["openrouter"]))
+@click.pass_obj
+def login(home: Home, provider: str) -> None:
+    """Get a key by logging in with the browser, and keep it in .env."""
+    import webbrowser  # noqa: PLC0415 only a login opens one
+
+    from whet.app.key_login import log_in  # noqa: PLC0415 an HTTP client and a listener of its own
+
+    def show(address: str) -> None:
+        click.echo(f"Log in here (a browser opens where there is one):\n{address}")
+        if sys.stdout.isatty():
+            webbrowser.open(address)
+
+    name = asyncio.run(log_in(home, show))
+    loaded = _load(home)
+    if not (loaded.settings.model.provider or loaded.settings.model.base_url):
+        set_value(home, "model.provider", provider)
+        click.echo(f"{provider} answers from now on")
+    click.echo(f"the key is kept as {name} in {home.env}; `whet model list` shows what it reaches")

@@ -13,6 +13,7 @@ import signal
 import stat
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.cli import attach, wording
 from whet.cli.deciding import coloured, diff_lines, has_colour
-from whet.cli.launch import ChatOptions, Output, load_settings, open_session, start_app
+from whet.cli.launch import ChatOptions, Output, load_settings, open_session, start_app, workspace_of
 from whet.cli.person import LinePerson
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError
@@ -51,13 +52,17 @@ def run(options: ChatOptions) -> int:
     signal's number when one ended it."""
     there = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
     settings = load_settings(options, _ask if there else None)
-    question = _question(options)
+    question = _question(options, workspace_of(settings))
     images = [attach.load_image(path) for path in options.images]
     return asyncio.run(_run(options, settings, question, images))
 
 
-def _question(options: ChatOptions) -> str:
+def _question(options: ChatOptions, workspace: Path) -> str:
     question = options.question or ""
+    if question.startswith("/"):
+        from whet.app.own_commands import expanded  # noqa: PLC0415 - few questions are commands
+
+        question = expanded(question, options.home.root, workspace)
     whole = question in ("", "-")
     piped = ""
     if whole or is_piped():

@@ -70,7 +70,10 @@ def _open_screen(
     if os.environ.get("TERM", "dumb") in ("dumb", "unknown") or not sys.stdout.isatty():
         return LineScreen(desk.marks, desk.idle)
     folder = workspace_of(settings)
-    names = [(command.name, command.help) for command in commands]
+    from whet.app.own_commands import prompt_commands  # noqa: PLC0415 a terminal that completes needs them
+
+    own = [(one.name, one.description) for one in prompt_commands(options.home.root, folder)]
+    names = [*((command.name, command.help) for command in commands), *own]
     completer = InputCompleter(lambda: names, lambda: folder)
     return Terminal(desk.marks, completer, options.home.history)
 

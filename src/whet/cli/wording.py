@@ -163,8 +163,7 @@ def aside(event: Event) -> str:
     """Give the line for an event that is neither text nor a call, "" where there is nothing to say."""
     match event:
         case Retry():
-            wait = f" in {duration(event.wait_s)}" if event.wait_s else ""
-            return printable(f"retry {event.attempt}{wait}: {event.reason}")
+            return _retrying(event)
         case StreamRestarted():
             return printable(f"the stream broke ({event.reason}); the answer starts anew")
         case Compaction():
@@ -185,6 +184,16 @@ def aside(event: Event) -> str:
             return review_line(event)
         case _:
             return ""
+
+
+def _retrying(event: Retry) -> str:
+    """Say why a call is tried again; of a long outage only now and then, its countdown runs elsewhere."""
+    if event.left_s and event.attempt > 3 and event.attempt % 10:
+        return ""
+    wait = f" in {duration(event.wait_s)}" if event.wait_s else ""
+    rest = f"; given up after {duration(event.left_s)} more" if event.left_s and event.attempt > 1 else ""
+    hint = f" ({event.hint})" if event.hint and event.attempt == 2 else ""
+    return printable(f"retry {event.attempt}{wait}: {event.reason}{hint}{rest}")
 
 
 def review_line(finished: ReviewFinished) -> str:

@@ -42,6 +42,10 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Longest silence on the wire before a call counts as failed."""
     max_retries: int = 4
     """How often a failed call is tried again before its first delta."""
+    patience_s: Annotated[float, msgspec.Meta(ge=0)] = 300.0
+    """How long a turn waits for a server that is down while a person watches. 0: max_retries alone counts."""
+    patience_unattended_s: Annotated[float, msgspec.Meta(ge=0)] = 900.0
+    """The same where nobody is: scripts, schedules, the gateway, the API."""
 
 
 class FallbackSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,6 +65,9 @@ class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Model calls in one turn."""
     turn_timeout_s: Seconds = 3600.0
     """Wall time of one turn, without the time a person is being asked."""
+    answer_cap_chars: Annotated[int, msgspec.Meta(ge=0)] = 400_000
+    """The most characters of one answer, or of its reasoning; then it is cut and the turn ends. 0: no cap.
+    An answer that repeats itself is cut in any case."""
     delegate_max_steps: Count = 30
     """Model calls of a delegated task."""
     delegate_parallel: Count = 4
@@ -288,6 +295,28 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     besides, e.g. "reach api.example.com" or "write ~/notes", and confined: false for all that you may."""
 
 
+HookEvent = Literal["PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop"]
+
+
+class HookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One shell hook: `command` runs at `event` with JSON on its input. `tools`: the names of the tools that
+    it is for, as a regular expression; empty for all."""
+
+    event: HookEvent
+    command: str
+    tools: str = ""
+    timeout_s: Seconds = 60.0
+
+
+class HooksSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Commands of yours that run around calls and turns."""
+
+    commands: dict[str, HookSettings] = {}
+    """Hooks by name: event (PreToolUse, PostToolUse, UserPromptSubmit, Stop), command, tools (names as a
+    regular expression), timeout_s. Exit code 2 of one before something is a no, with its error output as the
+    reason."""
+
+
 class NotifySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the notifiers that plugins bring are told."""
 
@@ -357,6 +386,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rewind: RewindSettings = RewindSettings()
     plugins: PluginSettings = PluginSettings()
     mcp: McpSettings = McpSettings()
+    hooks: HooksSettings = HooksSettings()
     notify: NotifySettings = NotifySettings()
     gateway: GatewaySettings = GatewaySettings()
     schedules: ScheduleSettings = ScheduleSettings()

@@ -207,17 +207,20 @@ class EngineRunner:
         self.live, self.scope = list, nullcontext
 
     def note(self, text: str) -> None:
-        """Keep a line for the person; the same one is shown once."""
-        text = _line(text)
+        """Keep a line on the engine for the person; the same one is shown once."""
+        self.pass_on(f"context engine {_line(text)}")
+
+    def pass_on(self, text: str) -> None:
+        """Keep a line of somebody else's for the person; the same one is shown once."""
         if text not in self._told:
             self._told.add(text)
-            self.notices.append(f"context engine {text}")
+            self.notices.append(text)
 
     def tell_of_summary(self, error: str) -> None:
         """Keep a line on a summary that failed, once until another one fails or one succeeds ("")."""
         if error and error != self._summary_error:
             text = f"{self.name}: {error}"
-            self._told.discard(_line(text))
+            self._told.discard(f"context engine {_line(text)}")
             self.note(text)
         self._summary_error = error
 

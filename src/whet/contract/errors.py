@@ -91,9 +91,11 @@ class RateLimited(ProviderError):
 
 
 class Unavailable(ProviderError):
-    """The server or the way to it is down: 5xx, 408, DNS, refused, time-out, a stream cut short."""
+    """The server or the way to it is down: 5xx, 408, DNS, refused, time-out, a stream cut short; it may say
+    when to come back (`retry_after_s`), as one that loads its model does."""
 
     retryable = True
+    retry_after_s: float | None = None
 
 
 class ContextOverflow(ProviderError):
@@ -104,6 +106,10 @@ class ContextOverflow(ProviderError):
 
 class ModelRefused(ProviderError):
     """The vendor's safety system declined to answer; the same request will be declined again."""
+
+
+class Rambled(ProviderError):
+    """The answer had no end, so it was cut; asking the same model again may go the same way."""
 
 
 class BadRequest(ProviderError):

@@ -114,11 +114,15 @@ class Compaction(msgspec.Struct, frozen=True, tag="compaction"):
 
 
 class Retry(msgspec.Struct, frozen=True, tag="retry"):
-    """A model call failed before its first delta and is tried again after `wait_s`."""
+    """A model call failed before its first delta, or after a StreamRestarted, and is tried again after
+    `wait_s`, or sooner where the machine woke up or its network changed. `left_s`: how long an outage will
+    still be waited out; 0 where only tries are counted. `hint`: what the person can do meanwhile."""
 
     attempt: int
     wait_s: float
     reason: str
+    left_s: float = 0.0
+    hint: str = ""
 
 
 class StreamRestarted(msgspec.Struct, frozen=True, tag="stream_restarted"):

@@ -6,12 +6,14 @@ That the editor does itself. A command works on one session between its turns; w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from acp.schema import AvailableCommand, AvailableCommandInput, UnstructuredCommandInput
 
-from whet.app.collected import CommandReply, remote_commands
+from whet.app.collected import CommandReply, command_for, remote_commands
 from whet.app.hosted import SessionHost
+from whet.app.own_commands import prompt_commands
 from whet.app.slash import SlashCommand, parse
 from whet.contract.errors import WhetError
 from whet.contract.events import Emit
@@ -35,8 +37,8 @@ class EditorCommands:
     ) -> tuple[str, list[str | None]]:
         """Run a command; gives what it says, an error too, and the messages that it begins turns with."""
         try:
-            command = self._commands.get(what[0])
             async with hosted.using(session_id) as session:
+                command = command_for(self._commands, what[0], hosted.app.home.root, session.workspace)
                 said = CommandReply(hosted, session, self._commands, hosted.app.learning.desk, _COLUMNS)
                 await said.run(command, what[1], emit)
             if said.begins is not None:
@@ -46,11 +48,12 @@ class EditorCommands:
         text = "\n".join(said.lines)
         return (f"```\n{text}\n```" if "\n" in text else text), said.sends
 
-    def available(self) -> list[AvailableCommand]:
-        """List them as the protocol does."""
+    def available(self, root: Path, workspace: Path) -> list[AvailableCommand]:
+        """List them as the protocol does, with the prompt files of a home and a workspace."""
+        own = [one.as_slash() for one in prompt_commands(root, workspace)]
         return [
             AvailableCommand(name=one.name, description=one.help, input=_input(one.argument))
-            for one in self._commands
+            for one in (*self._commands, *(one for one in own if one.name not in self._commands))
         ]
 
 

@@ -104,7 +104,7 @@ class EditorSessions:
                 await brought.aclose()
                 raise
         brought.enter([tool.spec for tool in brought.tools()])
-        self._tell_commands(here)
+        self._tell_commands(here, program.hosted.app.home.root)
         return here
 
     async def reopen(self, cwd: str, session_id: str, servers: Sequence[Given]) -> OpenedSession:
@@ -126,14 +126,14 @@ class EditorSessions:
         if open_already is not None:
             await open_already.aclose()
         await program.hosted.let_go(session_id)  # it is opened anew with what the editor brings now
-        self._tell_commands(here)
+        self._tell_commands(here, app.home.root)
         here.title = row.title
         if row.model_chosen and row.provider == app.models.provider.info.provider:
             here.wanted = row.model
         return here
 
-    def _tell_commands(self, here: OpenedSession) -> None:
-        update = update_available_commands(self.commander.available())
+    def _tell_commands(self, here: OpenedSession, root: Path) -> None:
+        update = update_available_commands(self.commander.available(root, here.workspace))
         loop = asyncio.get_running_loop()
         loop.call_later(_AFTER_ANSWER_S, self.editor.outbox.put, here.session_id, update)
 

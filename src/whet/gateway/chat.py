@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from whet.app.collected import CommandReply, remote_commands
+from whet.app.collected import CommandReply, command_for, remote_commands
 from whet.app.slash import SlashCommand, parse
 from whet.contract.channels import Incoming
 from whet.contract.errors import WhetError
@@ -41,10 +41,14 @@ class ChatCommands:
         """Run a command and post what it says. Raises WhetError to say no."""
         if name == "start":  # what Telegram sends when somebody opens a bot
             name = "help"
-        command = self._commands.get(name)
         person = await conversation.record.person()
         if person is None:
             return
+        parts = conversation.parts
+        # What the owner keeps at home is for those who share the owner's memory.
+        is_owners = not parts.router.profile(person, conversation.record.place)
+        root = parts.app.home.root if is_owners else None
+        command = command_for(self._commands, name, root, parts.app.workspace)
         if (own := self._own.get(command.name)) is not None:
             await conversation.record.say(await own(conversation, person, rest))
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import select
+import time
 from typing import Literal, cast
 
 from whet.http1.failure import HttpFailed
@@ -20,6 +21,9 @@ _READ_AHEAD_BYTES = 256 * 1024
 PACE_S = 0.008
 _SMALL_BYTES = 8 * 1024
 _QUICK_PIECES = 4
+# How often a wait looks whether the machine slept, and what a connection has to prove itself afterwards.
+_LOOK_S = 5.0
+_AFTER_SLEEP_S = 10.0
 
 
 class HttpConnection(asyncio.BufferedProtocol):
@@ -37,6 +41,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._came_s = 0.0
         self._since_s = 0.0
         self._unsent_bytes = 0
+        self._listens_until_s = self._offset_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._pacer: asyncio.TimerHandle | None = None
         self._is_held = False
@@ -204,13 +209,22 @@ class HttpConnection(asyncio.BufferedProtocol):
     def _listen(self, after_s: float) -> None:
         transport = self._transport
         self._unsent_bytes = transport.get_write_buffer_size() if transport is not None else 0
-        self._timer = self._loop.call_later(after_s, self._listened)
+        self._listens_until_s = self._loop.time() + after_s
+        self._offset_s = time.time() - time.monotonic()
+        self._timer = self._loop.call_later(min(after_s, _LOOK_S), self._listened)
 
     def _listened(self) -> None:
         """Give up where nothing was heard, and nothing taken, for as long as is allowed."""
         self._timer = None
         if self._waiter is None:
             return  # nobody waits; the next wait listens anew
+        if self._is_stranded():
+            self._since_s, self._silence_s = self._loop.time(), min(self._silence_s, _AFTER_SLEEP_S)
+            self._listen(self._silence_s)
+            return
+        if (rest_s := self._listens_until_s - self._loop.time()) > 0.001:
+            self._timer = self._loop.call_later(min(rest_s, _LOOK_S), self._listened)
+            return
         unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
         if unsent < self._unsent_bytes:  # it takes what it is sent, slowly
             self._listen(self._silence_s)
@@ -221,6 +235,18 @@ class HttpConnection(asyncio.BufferedProtocol):
             return
         stage: Literal["write", "read"] = "write" if unsent else "read"
         self._fail(HttpFailed(stage, f"silent for {self._silence_s:g} s", is_timeout=True))
+
+    def _is_stranded(self) -> bool:
+        """Whether the machine slept meanwhile, or the way to the server leads through another network now:
+        such a connection may be dead, and would never say so."""
+        from whet.http1.machine import SLEPT_S, source_address  # noqa: PLC0415 only long waits need it
+
+        offset_s = time.time() - time.monotonic()
+        slept, self._offset_s = offset_s - self._offset_s > SLEPT_S, offset_s
+        if slept or self._silence_s <= _AFTER_SLEEP_S or self._transport is None:
+            return slept
+        here, there = (self._transport.get_extra_info(name) for name in ("sockname", "peername"))
+        return bool(here and there) and source_address(there[:2]) != here[0]
 
     def _over(self, error: Exception | None) -> None:
         response = self._response

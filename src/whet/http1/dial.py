@@ -38,12 +38,13 @@ async def dial(
             place, name = (address.host, address.port), address.server_name if address.is_secure else ""
         else:
             place, name = (proxy.host, proxy.port), proxy.host if proxy.scheme == "https" else ""
-        await _in_time(_open(lambda: connection, place, name, trust), limit_s)
+        stage: Stage = "connect" if proxy is None else "proxy"
+        await _in_time(_open(lambda: connection, place, name, trust), limit_s, stage)
         return
     from whet.http1.proxy import Handshake  # noqa: PLC0415 most have no proxy
 
     name = proxy.host if proxy.scheme == "https" else ""
-    transport, way = await _in_time(_open(Handshake, (proxy.host, proxy.port), name, trust), limit_s)
+    transport, way = await _in_time(_open(Handshake, (proxy.host, proxy.port), name, trust), limit_s, "proxy")
     loop = asyncio.get_running_loop()
     try:
         opened = await _in_time(way.open(proxy, address), limit_s, "proxy")
@@ -83,7 +84,7 @@ async def _in_time(work: Awaitable[T], limit_s: float, stage: Stage = "connect")
         async with asyncio.timeout(limit_s):
             return await work
     except TimeoutError as error:
-        raise HttpFailed("connect", f"no answer within {limit_s:g} s", is_timeout=True) from error
+        raise HttpFailed(stage, f"no answer within {limit_s:g} s", is_timeout=True) from error
     except OSError as error:  # an SSLError is one
         text = str(error).partition("\n")[0][:160] or type(error).__name__
         raise HttpFailed(stage, text) from error

@@ -19,9 +19,10 @@ from whet.contract.messages import WireFormat
 from whet.contract.protocols import ModelInfo, Provider
 from whet.contract.tools import ToolSpec
 from whet.http1.address import parts_of
+from whet.providers.backoff import Backoff
 from whet.providers.catalog import SERVERS, KnownServer, describe
 from whet.providers.http import Http
-from whet.providers.link import Backoff, Key, KeyPool, ServerLink, Wiring, keyless
+from whet.providers.link import Key, KeyPool, ServerLink, Wiring, keyless
 from whet.providers.wire import RequestOptions, WireCodec
 
 
@@ -31,6 +32,7 @@ class ServerProvider:
     def __init__(self, info: ModelInfo, wiring: Wiring) -> None:
         self._info = info
         self.wiring = wiring
+        self._window_unsaid = False
 
     @property
     def info(self) -> ModelInfo:
@@ -45,7 +47,9 @@ class ServerProvider:
                 hint="set model.model; whet model list shows what the server has",
             )
         options = msgspec.structs.replace(self.wiring.options, session_id=session_id)
-        return ServerLink(lambda: self._info, self.wiring, self.wiring.codec.head(system, tools, options))
+        head = self.wiring.codec.head(system, tools, options)
+        # A server that was loading its model could not say the model's window before.
+        return ServerLink(lambda: self._info, self.wiring, head, returned=self._ask_again)
 
     async def list_models(self) -> list[str]:
         """Ask the server which models it serves, sorted. Raises ProviderError."""
@@ -66,9 +70,14 @@ class ServerProvider:
         from whet.providers.server_facts import ask_window  # noqa: PLC0415 only local servers say it
 
         tokens = await ask_window(self.wiring.http, self._info, self._headers())
+        self._window_unsaid = not tokens
         if tokens:
             self._info = msgspec.structs.replace(self._info, window_tokens=tokens)
         return tokens
+
+    async def _ask_again(self) -> None:
+        if self._window_unsaid:
+            await self.probe_window()
 
     async def aclose(self) -> None:
         """Close the connection pool."""
@@ -84,25 +93,32 @@ def connect(
     secrets: Mapping[str, str],
     *,
     backoff: Backoff | None = None,
+    patience_s: float = 0.0,
     others: Callable[[ModelSettings], Provider | None] = lambda _model: None,
 ) -> Provider:
     """Give the provider that the settings name, with its fallback where one is set. No I/O.
 
-    `others` is asked first: it gives a provider that is not one of ours.
+    `others` is asked first: it gives a provider that is not one of ours. `patience_s`: how long an outage is
+    waited out; where there is a fallback that answers instead, only its own.
 
     Raises ConfigError, with a hint, for an unknown provider, a bad URL or a missing key.
     """
-    first = others(model) or connect_one(model, secrets, backoff=backoff)
     if not fallback.model:
-        return first
+        return others(model) or connect_one(model, secrets, backoff=backoff, patience_s=patience_s)
+    first = others(model) or connect_one(model, secrets, backoff=backoff)
     from whet.providers.fallback import FallbackProvider  # noqa: PLC0415 most settings name no fallback
 
     second = beside(model, fallback)
-    return FallbackProvider(first, others(second) or connect_one(second, secrets, backoff=backoff))
+    backup = others(second) or connect_one(second, secrets, backoff=backoff, patience_s=patience_s)
+    return FallbackProvider(first, backup)
 
 
 def connect_one(
-    model: ModelSettings, secrets: Mapping[str, str], *, backoff: Backoff | None = None
+    model: ModelSettings,
+    secrets: Mapping[str, str],
+    *,
+    backoff: Backoff | None = None,
+    patience_s: float = 0.0,
 ) -> ServerProvider:
     """Give the provider of one server."""
     name, server = _server(model)
@@ -124,11 +140,13 @@ def connect_one(
         max_output_tokens=model.max_output_tokens,
         reasoning_effort=model.reasoning_effort,
     )
+    backoff = backoff or Backoff(model.max_retries, patience_s=patience_s)
+    backoff.is_local = server.local or http.is_loopback
     wiring = Wiring(
         http=http,
         codec=_codec(wire, server, info),
         keys=keys,
-        backoff=backoff or Backoff(model.max_retries),
+        backoff=backoff,
         options=options,
         is_window_set=bool(model.window_tokens),
     )

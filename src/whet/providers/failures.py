@@ -76,10 +76,12 @@ def from_response(
 ) -> ProviderError:
     """Give the error for an answer that is no 2xx. `where`: the host, named to the person."""
     said = read_error(body) or _not_json(status, headers, body, where)
-    error = classify(info, status, said)
+    error = classify(info, status, said, answered=status)
     wait = waiting_time_s(headers)
-    if isinstance(error, RateLimited) and wait is not None:
+    if isinstance(error, RateLimited | Unavailable) and wait is not None:
         error.retry_after_s = wait
+    if headers.get("x-should-retry", "").lower() == "false":  # the vendors' own clients heed it too
+        error.retryable = False
     error.request_id = headers.get("x-request-id") or headers.get("request-id") or ""
     return error
 
@@ -89,7 +91,7 @@ def from_payload(info: ModelInfo, payload: bytes) -> ProviderError:
     said = read_error(payload)
     if said is None:
         return unreadable(info, payload)
-    return classify(info, said.status or _status_of(said), said)
+    return classify(info, said.status or _status_of(said), said, answered=said.status)
 
 
 def unreadable(info: ModelInfo, data: bytes, what: str = "something that can't be read") -> WireError:
@@ -121,12 +123,19 @@ def refused(info: ModelInfo, why: str = "") -> ModelRefused:
     )
 
 
-def classify(info: ModelInfo, status: int, said: ServerError) -> ProviderError:
-    """Choose the class for `said`: its words first, for vendors reuse status codes; then the status."""
-    line = f"{info.provider}: {mask(said.message)[:300] or f'HTTP {status}'}"
+def classify(info: ModelInfo, status: int, said: ServerError, *, answered: int | None) -> ProviderError:
+    """Choose the class for `said`: its words first, for vendors reuse status codes; then the status, which
+    is a guess where the server `answered` none."""
+    line = f"{info.provider}: {_line(mask(said.message)[:300], answered)}"
     error = _by_words(info, status, said, line) or _by_status(status, said, line)
     error.provider, error.model, error.status = info.provider, info.model, status
     return error
+
+
+def _line(text: str, answered: int | None) -> str:
+    if answered is None or f"HTTP {answered}" in text:
+        return text
+    return f"{text} (HTTP {answered})" if text else f"HTTP {answered}"
 
 
 def _by_words(info: ModelInfo, status: int, said: ServerError, line: str) -> ProviderError | None:

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Mapping
 from urllib.parse import unquote
 
 from whet import log
+from whet.config.secrets import proxy_for
 from whet.contract.errors import ConfigError, Unavailable
 from whet.contract.protocols import ModelInfo
 from whet.http1.address import parts_of
@@ -38,8 +39,14 @@ class Http:
         if parts.password:
             log.protect((parts.password, unquote(parts.password)))
         self.where: str = parts.netloc.rpartition("@")[2]
+        self._scheme, self._host = parts.scheme, parts.hostname or ""
         self._timeout_s = timeout_s
         self._client = HttpClient(Limits(connect_s=CONNECT_TIMEOUT_S, silence_s=timeout_s))
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the server runs on this machine."""
+        return self._host in ("localhost", "::1") or self._host.startswith("127.")
 
     def post(
         self, info: ModelInfo, path: str, headers: Mapping[str, str], body: bytes
@@ -79,6 +86,12 @@ class Http:
 
     def _explain(self, error: HttpFailed) -> tuple[str, str]:
         causes = _causes(error)
+        if error.stage == "proxy":
+            proxy = _proxy_named(self._scheme, self._host)
+            return (
+                f"the proxy {proxy} gave no way to {self.where}: {error}",
+                "check HTTPS_PROXY, HTTP_PROXY, ALL_PROXY; NO_PROXY names hosts to reach without one",
+            )
         if any(isinstance(cause, socket.gaierror) for cause in causes):
             return f"the name {self.where} can't be resolved", "check model.base_url and the network (DNS)"
         certificate = next((c for c in causes if isinstance(c, ssl.SSLError)), None)
@@ -87,11 +100,6 @@ class Http:
             return (
                 f"no trusted TLS connection to {self.where}: {reason}",
                 "SSL_CERT_FILE names extra certificates",
-            )
-        if error.stage == "proxy":
-            return (
-                f"the proxy refused the way to {self.where}: {error}",
-                "check HTTPS_PROXY, HTTP_PROXY, NO_PROXY",
             )
         if error.stage == "connect" and error.is_timeout:
             return f"{self.where} did not answer within {CONNECT_TIMEOUT_S:.0f} s", "check the network"
@@ -106,6 +114,11 @@ def _nameless(url: str) -> str:
     """Give a URL, usable or not, without the name and password in it."""
     head, mark, rest = url.partition("://")
     return head + mark + rest.rpartition("@")[2]
+
+
+def _proxy_named(scheme: str, host: str) -> str:
+    """Name the proxy without what it is opened with."""
+    return proxy_for(scheme, host).rpartition("@")[2].rpartition("/")[2] or "of the environment"
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:

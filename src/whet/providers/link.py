@@ -5,29 +5,32 @@ its sessions. A stream that was shown in part and then broke is begun again afte
 
 One key is kept while it works, because caches are per account. A key that the server rejected, that is out of
 credit or rate-limited rests for a while and the next one takes over. Where no other key is ready, the call
-waits: exponential back-off with full jitter (AWS architecture blog, 2015), or the server's own Retry-After up
-to 60 s; a longer one fails at once, because a person is waiting and another model may answer now. Keys are
-named by their variable wherever a person reads of them. Knows no wire format: a codec is handed in.
+waits (`providers/backoff.py`, `providers/outage.py`). Keys are named by their variable wherever a person
+reads of them. Knows no wire format: a codec is handed in.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from whet.contract.errors import AuthRejected, ProviderError, QuotaExhausted, RateLimited, WireError
-from whet.contract.events import ReasoningDelta, Retry, StreamRestarted, TextDelta
+from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import Message
 from whet.contract.protocols import ModelInfo, ModelReply, StreamItem
 from whet.http1.client import Answer
+from whet.providers.backoff import Backoff
 from whet.providers.http import Http
 from whet.providers.sse import SseEvent, SseParser
 from whet.providers.wire import Decoder, Deltas, RequestOptions, WireCache, WireCodec
+
+if TYPE_CHECKING:
+    from whet.providers.outage import Outage
 
 _DRAIN_S = 0.25
 # What a server may send: before its first event, between two, and altogether.
@@ -37,34 +40,6 @@ _MOST_ANSWER_BYTES = 256 * 1024 * 1024
 _REJECTED_REST_S = 3600.0
 _QUOTA_REST_S = 1800.0
 _LIMITED_REST_S = 30.0
-LONGEST_WAIT_S = 60.0
-
-
-class Backoff:
-    """How one call is retried. `uniform` and `sleep` are injectable, so that tests need no waiting."""
-
-    def __init__(
-        self,
-        max_retries: int,
-        *,
-        uniform: Callable[[float, float], float] = random.uniform,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._max_retries = max_retries
-        self._uniform = uniform
-        self.sleep = sleep
-
-    def wait_s(self, attempt: int, error: ProviderError) -> float | None:
-        """Give the wait before retry number `attempt` (1 is the first), None where the call has failed."""
-        if not error.retryable or attempt > self._max_retries:
-            return None
-        asked = error.retry_after_s if isinstance(error, RateLimited) else None
-        if asked is None:
-            return self._uniform(0.0, min(30.0, 0.5 * 2 ** (attempt - 1)))
-        if asked > LONGEST_WAIT_S:
-            return None
-        # A little more than asked, so that sessions of one process don't all return in the same instant.
-        return asked + self._uniform(0.0, 0.25)
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -151,8 +126,16 @@ class Wiring(msgspec.Struct, frozen=True):
 class ServerLink:
     """One session's way to a server. Not shared; used by one task at a time."""
 
-    def __init__(self, info: Callable[[], ModelInfo], wiring: Wiring, head: bytes) -> None:
+    def __init__(
+        self,
+        info: Callable[[], ModelInfo],
+        wiring: Wiring,
+        head: bytes,
+        *,
+        returned: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
         self._info = info
+        self._returned = returned
         self._wiring = wiring
         self._cache = WireCache(wiring.codec, head)
 
@@ -165,35 +148,37 @@ class ServerLink:
         """Send the prefix and `messages`; yield deltas and one Reply. Raises ProviderError."""
         wiring = self._wiring
         body = self._cache.body(messages)
-        notices: list[str] = []
-        retries = 0
+        outage: Outage | None = None
         while True:
             key = wiring.keys.current
             shown = False
+            began_s = wiring.backoff.monotonic_s()
             try:
                 async with aclosing(self._attempt(body, key)) as items:
                     async for item in items:
                         if isinstance(item, ModelReply):
-                            yield msgspec.structs.replace(item, notices=tuple(notices)) if notices else item
+                            yield item if outage is None else await self._over(outage, item)
                             return
                         shown = True
                         yield item
                 return
             except ProviderError as error:
                 failure = keyless(error, key, wiring.http.where)
-            notice = wiring.keys.switch(key, failure)
-            wait_s: float | None = 0.0
-            if notice is not None:
-                notices.append(notice)
-            else:
-                retries += 1
-                wait_s = wiring.backoff.wait_s(retries, failure)
-            if wait_s is None:
-                raise failure
-            reason = notice or failure.message
-            yield StreamRestarted(reason) if shown else Retry(max(retries, 1), wait_s, reason)
-            if wait_s:
-                await wiring.backoff.sleep(wait_s)
+            outage = outage or self._outage()
+            for event in outage.failed(failure, key, None if shown else began_s):
+                yield event
+            await outage.wait()
+
+    def _outage(self) -> Outage:
+        from whet.providers.outage import Outage  # noqa: PLC0415 read only where something failed
+
+        return Outage(self._wiring.backoff, self._wiring.keys)
+
+    async def _over(self, outage: Outage, reply: ModelReply) -> ModelReply:
+        """Give the reply that came after failures, with what the person should know of them."""
+        if self._returned is not None:
+            await self._returned()
+        return msgspec.structs.replace(reply, notices=tuple(outage.notices)) if outage.notices else reply
 
     async def _attempt(
         self, body: bytes, key: Key

@@ -1,0 +1,73 @@
+"""Cuts an answer that has no end: one that says the same again and again, or passes the cap.
+
+Only exact repetition counts, and much of it: a list that goes on is an answer, however dull. It does not know
+where the text comes from.
+"""
+
+from __future__ import annotations
+
+from whet.contract.errors import Rambled
+
+_REPEATED_CHARS = 6_000
+_TIMES = 8
+_LOOK_EVERY_CHARS = 2_000
+_NEEDLE_CHARS = 48
+_KEPT_TIMES = 2
+
+
+class AnswerGuard:
+    """Reads one answer along, its text and its reasoning apart; `cap_chars` 0: no cap."""
+
+    def __init__(self, cap_chars: int) -> None:
+        self._cap_chars = cap_chars
+        self.text = ""
+        self._pieces: list[str] = []
+        self._size = self._looked_at = 0
+
+    def feed(self, piece: str) -> None:
+        """Take what came. Raises Rambled; `text` is what is worth keeping then."""
+        self._pieces.append(piece)
+        self._size += len(piece)
+        is_over = 0 < self._cap_chars < self._size
+        if not is_over and self._size - self._looked_at < _LOOK_EVERY_CHARS:
+            return
+        self._looked_at = self._size
+        self.text += "".join(self._pieces)
+        self._pieces.clear()
+        if is_over:
+            self.text = self.text[: self._cap_chars]
+            raise Rambled(
+                f"the answer passed {self._cap_chars:,} characters and was cut",
+                hint="agent.answer_cap_chars sets the limit; say: go on",
+            )
+        if period := repeated(self.text):
+            self.text = _kept(self.text, period)
+            raise Rambled(
+                f"the model repeated itself and was cut; the last {period:,} characters came over and over",
+                hint="/retry asks again; another model or a larger window may help",
+            )
+
+    def whole(self) -> str:
+        """Give everything that came."""
+        return self.text + "".join(self._pieces)
+
+
+def repeated(text: str) -> int:
+    """Give the length of what the end of `text` repeats; 0 where it repeats nothing for long enough."""
+    needle = text[-_NEEDLE_CHARS:]
+    before = text.rfind(needle, 0, len(text) - 1)
+    if before < 0:
+        return 0
+    period = len(text) - _NEEDLE_CHARS - before
+    most = max(_REPEATED_CHARS, period * _TIMES)
+    if len(text) < most + period:
+        return 0
+    return period if text[-most:] == text[-most - period : -period] else 0
+
+
+def _kept(text: str, period: int) -> str:
+    """Give the text with the repetition's first rounds; a model that reads all of them goes on with them."""
+    at = len(text) - period
+    while at >= period and text[at - period : at] == text[at : at + period]:
+        at -= period
+    return text[: at + _KEPT_TIMES * period]

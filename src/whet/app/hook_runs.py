@@ -1,0 +1,140 @@
+"""One shell hook run: JSON on its input, an exit code and perhaps JSON back.
+
+The shape is that of Claude Code's hooks. It runs in the sandbox of the session's workspace, without
+secrets in its environment, and never longer than its limit. Exit code 2 is a no, with the error output
+as the reason; so is `{"decision": "block", "reason": ...}`. A hook that stands before something must end
+well: one that can't be started, takes too long or fails is a no as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import msgspec
+
+from whet.config.schema import HookSettings
+from whet.contract.errors import ToolError
+from whet.contract.tools import clip
+from whet.tools.shell import command_environment
+
+if TYPE_CHECKING:
+    from whet.sandbox.jail import Jail
+
+_OUTPUT_BYTES = 64_000
+_REASON_CHARS = 2_000
+BLOCKS = 2
+MakeJail = Callable[[], "Jail | None"]
+
+
+class HookVerdict(msgspec.Struct, frozen=True):
+    """What came of a hook: `blocked` is its reason for a no, `said` what it printed; `trouble` says why it
+    did not end well."""
+
+    blocked: str = ""
+    said: str = ""
+    trouble: str = ""
+
+
+class _Specific(msgspec.Struct, frozen=True):
+    permission_decision: str = msgspec.field(default="", name="permissionDecision")
+    permission_reason: str = msgspec.field(default="", name="permissionDecisionReason")
+    context: str = msgspec.field(default="", name="additionalContext")
+
+
+class _Printed(msgspec.Struct, frozen=True):
+    decision: str = ""
+    reason: str = ""
+    goes_on: bool = msgspec.field(default=True, name="continue")
+    stop_reason: str = msgspec.field(default="", name="stopReason")
+    specific: _Specific = msgspec.field(default=_Specific(), name="hookSpecificOutput")
+
+
+async def run_hook(
+    name: str, hook: HookSettings, facts: Mapping[str, Any], workspace: Path, make_jail: MakeJail
+) -> HookVerdict:
+    """Run a hook with `facts` as JSON on its input. Never raises, but for a cancel, which ends the hook."""
+    running: list[int] = []
+    # A thread of its own: hooks may take minutes, and the tools' pool is for tools.
+    work = asyncio.ensure_future(
+        asyncio.to_thread(_run, hook, msgspec.json.encode(facts), workspace, make_jail, running)
+    )
+    try:
+        code, out, err = await asyncio.shield(work)
+    except asyncio.CancelledError:
+        for group in running:
+            with contextlib.suppress(OSError):
+                os.killpg(group, signal.SIGKILL)
+        await asyncio.wait([work])
+        raise
+    except (OSError, ToolError, ValueError) as error:
+        return HookVerdict(trouble=f"the hook {name} could not be run: {error}")
+    return _judged(name, hook, code, out.strip(), err.strip())
+
+
+def _judged(name: str, hook: HookSettings, code: int | None, out: str, err: str) -> HookVerdict:
+    if code is None:
+        return HookVerdict(trouble=f"the hook {name} passed its limit of {hook.timeout_s:g} s")
+    if code == BLOCKS:
+        return HookVerdict(blocked=clip(err or out, _REASON_CHARS) or f"the hook {name} said no")
+    if code:
+        return HookVerdict(trouble=f"the hook {name} failed with exit {code}: {clip(err or out, 300)}")
+    if not out.startswith("{"):
+        return HookVerdict(said=out)
+    try:
+        printed = msgspec.json.decode(out, type=_Printed)
+    except msgspec.DecodeError:
+        return HookVerdict(said=out)
+    specific = printed.specific
+    if printed.decision == "block" or specific.permission_decision in ("deny", "ask") or not printed.goes_on:
+        reason = printed.reason or specific.permission_reason or printed.stop_reason
+        return HookVerdict(blocked=clip(reason, _REASON_CHARS) or f"the hook {name} said no")
+    return HookVerdict(said=specific.context)
+
+
+def _run(
+    hook: HookSettings, given: bytes, workspace: Path, make_jail: MakeJail, running: list[int]
+) -> tuple[int | None, str, str]:
+    """Give the exit code (None past the limit) and what was printed on both outputs. Blocks."""
+    with tempfile.TemporaryFile() as into, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        into.write(given)
+        into.seek(0)
+        started = _start(hook.command, workspace, make_jail(), (into, out, err))
+        running.append(started.pid)
+        code: int | None
+        try:
+            code = started.wait(hook.timeout_s)
+        except subprocess.TimeoutExpired:
+            code = None
+        with contextlib.suppress(OSError):
+            os.killpg(started.pid, signal.SIGKILL)
+        if code is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                started.wait(5.0)
+        return code, _read(out), _read(err)
+
+
+def _start(command: str, workspace: Path, jail: Jail | None, files: tuple[BinaryIO, BinaryIO, BinaryIO]):
+    environment = {**command_environment(os.environ), "WHET_PROJECT_DIR": str(workspace)}
+    argv = ["/bin/sh", "-c", command]
+    into, out, err = files
+    if jail is None:
+        return subprocess.Popen(
+            argv, cwd=workspace, env=environment, stdin=into, stdout=out, stderr=err, start_new_session=True
+        )
+    from whet.sandbox.jail import JailedCommand  # noqa: PLC0415 - only where commands are confined
+
+    wanted = JailedCommand(argv, jail.environment(environment), workspace)
+    return jail.spawn(wanted, (into.fileno(), out.fileno(), err.fileno()))
+
+
+def _read(file: BinaryIO) -> str:
+    file.seek(0)
+    return file.read(_OUTPUT_BYTES).decode("utf-8", "replace")

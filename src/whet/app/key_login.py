@@ -1,0 +1,76 @@
+"""Gets an OpenRouter key by a login in the browser (OAuth with PKCE), and keeps it as any key is kept.
+
+The key is made at OpenRouter for this program, where the person can limit or revoke it. No client is
+registered; the verifier never leaves this process but for the exchange.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+from collections.abc import Callable
+from urllib.parse import urlencode
+
+import msgspec
+
+from whet import log
+from whet.config.paths import Home
+from whet.config.secrets import set_secret
+from whet.http1.client import HttpClient, Limits, Request
+from whet.http1.failure import HttpFailed
+from whet.mcp.callback import Listener, LoginFailed
+from whet.visible import visible
+
+SITE = "https://openrouter.ai"
+VARIABLE = "OPENROUTER_API_KEY"
+_WAIT_S = 300.0
+_MOST_BYTES = 100_000
+
+
+class _Made(msgspec.Struct, frozen=True):
+    key: str
+
+
+async def log_in(
+    home: Home, show: Callable[[str], None], *, site: str = SITE, wait_s: float = _WAIT_S
+) -> str:
+    """Have the person log in at the address that `show` is given, and store the key in .env; gives the
+    variable that holds it. Raises LoginFailed; then nothing was stored."""
+    verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
+    challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+    log.protect([verifier])
+    async with Listener(state, site, names_itself=False) as listener:
+        # The state comes back as a part of our own address; the protocol has no field for it.
+        back = f"{listener.address.replace('127.0.0.1', 'localhost')}?{urlencode({'state': state})}"
+        asked = {"callback_url": back, "code_challenge": challenge, "code_challenge_method": "S256"}
+        show(f"{site}/auth?{urlencode(asked)}")
+        code = await listener.code(wait_s)
+    key = await _exchange(site, {"code": code, "code_verifier": verifier, "code_challenge_method": "S256"})
+    set_secret(home, VARIABLE, key)
+    return VARIABLE
+
+
+async def _exchange(site: str, given: dict[str, str]) -> str:
+    client = HttpClient(Limits(silence_s=30.0))
+    headers = {"content-type": "application/json", "accept": "application/json", "user-agent": "whet"}
+    request = Request("POST", f"{site}/api/v1/auth/keys", headers, msgspec.json.encode(given))
+    try:
+        async with client.exchange(request) as answer:
+            body = await answer.read(_MOST_BYTES)
+            if answer.status != 200:
+                said = visible(body[:200].decode("utf-8", "replace"), 200)
+                raise LoginFailed(
+                    f"OpenRouter gave no key (HTTP {answer.status}): {said}", hint="log in again"
+                )
+        key = msgspec.json.decode(body, type=_Made).key
+        log.protect([key])
+    except HttpFailed as error:
+        raise LoginFailed(f"OpenRouter could not be reached: {error}", hint="check the network") from error
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise LoginFailed("OpenRouter's answer holds no key", hint="log in again") from error
+    finally:
+        await client.aclose()
+    if not key.strip() or not key.isascii() or not key.isprintable():
+        raise LoginFailed("OpenRouter's answer holds no key", hint="log in again")
+    return key

@@ -1,0 +1,152 @@
+"""Slash commands that people write: prompt files in the home's `commands` and in the workspace's.
+
+`commands/review.md` is /review, `commands/git/pr.md` is /git:pr. The home's win over the workspace's, and
+built-in ones over both. A file's text goes out in a tag behind what was typed, so that memory never takes a
+repository's words for the person's. Files are read when they are used; it does not know who typed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from whet.app.slash import SlashCommand
+from whet.contract.errors import ConfigError
+from whet.memory import frontmatter
+
+_MOST_BYTES = 100_000
+_MOST_FILES = 500
+_ABOUT_CHARS = 60
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(?::[a-z0-9][a-z0-9_-]{0,63}){0,3}")
+_PLACE = re.compile(r"\$(?:ARGUMENTS\b|\{ARGUMENTS\}|([1-9])(?!\d))")
+
+
+class _Sender(Protocol):
+    def send(self, text: str | None) -> None: ...
+
+
+class PromptCommand(msgspec.Struct, frozen=True):
+    """A prompt file: how it is called, what it says of itself, and where it is."""
+
+    name: str
+    description: str
+    argument_hint: str
+    path: Path
+    is_own: bool
+
+    def message(self, rest: str) -> str:
+        """Give the message that `/name rest` stands for. Raises ConfigError."""
+        body = _filled(_parts(self.path)[1], rest).replace("</command", "<\\/command")
+        return f"/{self.name} {rest}".rstrip() + f'\n\n<command name="{self.name}">\n{body}\n</command>'
+
+    def as_slash(self) -> SlashCommand[Any]:
+        """Give it as an entry of the table of commands."""
+
+        async def run(chat: _Sender, rest: str) -> None:
+            chat.send(self.message(rest))
+
+        return SlashCommand(self.name, self.description, run, argument=self.argument_hint, remote=True)
+
+
+def prompt_commands(root: Path | None, workspace: Path) -> list[PromptCommand]:
+    """Give the commands of a home (None: without it) and of a workspace, by name; broken files are told by
+    their description."""
+    found: dict[str, PromptCommand] = {}
+    places = [(root / "commands", True)] if root else []
+    for folder, is_own in (*places, (workspace / ".whet" / "commands", False)):
+        for name, path in _files(folder, None if is_own else workspace):
+            found.setdefault(name, _described(name, path, is_own))
+    return [found[name] for name in sorted(found)]
+
+
+def prompt_command(name: str, root: Path | None, workspace: Path) -> PromptCommand | None:
+    """Give the command of that name; None where there is none."""
+    if not _NAME.fullmatch(name):
+        return None
+    return next((one for one in prompt_commands(root, workspace) if one.name == name), None)
+
+
+def expanded(text: str, root: Path | None, workspace: Path) -> str:
+    """Give the message of a text that calls a prompt file, and any other text unchanged."""
+    name, _, rest = text[1:].partition(" ") if text.startswith("/") else ("", "", "")
+    name, more, below = name.partition("\n")
+    command = prompt_command(name.lower(), root, workspace) if name else None
+    return command.message((rest if not more else below).strip()) if command else text
+
+
+def _files(folder: Path, inside: Path | None) -> Iterator[tuple[str, Path]]:
+    """Give names and paths. `inside`: where a repository's files must really lie, so that a link in it can't
+    send another file of the person's to the model."""
+    count = 0
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(one for one in folders if not one.startswith("."))
+        for file in sorted(files):
+            path = Path(place, file)
+            name = ":".join(path.relative_to(folder).with_suffix("").parts).lower()
+            if path.suffix != ".md" or not _NAME.fullmatch(name):
+                continue
+            if inside is not None and not path.resolve().is_relative_to(inside.resolve()):
+                continue
+            count += 1
+            if count > _MOST_FILES:
+                return
+            yield name, path
+
+
+def _described(name: str, path: Path, is_own: bool) -> PromptCommand:
+    try:
+        values, body = _parts(path)
+    except ConfigError as error:
+        return PromptCommand(name, f"can't be used: {error.message}", "", path, is_own)
+    about = str(values.get("description") or next((x for x in body.splitlines() if x.strip()), ""))
+    about = " ".join(about.split()).lstrip("# ")
+    about = about if len(about) <= _ABOUT_CHARS else about[: _ABOUT_CHARS - 1] + "…"
+    hint = values.get("argument-hint", "")
+    # YAML takes [file] for a list; it is meant as it stands.
+    hint = " ".join(f"[{one}]" for one in hint) if isinstance(hint, list) else str(hint or "")  # pyright: ignore[reportUnknownVariableType]
+    return PromptCommand(name, about, hint, path, is_own)
+
+
+def _parts(path: Path) -> tuple[dict[str, Any], str]:
+    """Give the front matter's fields, where there is one, and the text."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"can't read {path}: {error.strerror}", hint="fix its permissions") from error
+    if len(data) > _MOST_BYTES:
+        raise ConfigError(f"{path} is larger than {_MOST_BYTES:,} bytes", hint="a command is a prompt")
+    text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+    if not text.startswith("---\n"):
+        return {}, text.strip()
+    try:
+        head, body = frontmatter.split(text)
+        return frontmatter.fields(head), body.strip()
+    except frontmatter.BadSkill as error:
+        raise ConfigError(f"the front matter of {path} can't be read: {error.message}") from error
+
+
+def _filled(body: str, rest: str) -> str:
+    """Put the arguments in their places, once: what they hold is never looked at again."""
+    try:
+        words = shlex.split(rest)
+    except ValueError:  # an apostrophe is no quotation mark
+        words = rest.split()
+    used = False
+
+    def put(match: re.Match[str]) -> str:
+        nonlocal used
+        used = True
+        if match[1] is None:
+            return rest
+        number = int(match[1])
+        return words[number - 1] if number <= len(words) else ""
+
+    text = _PLACE.sub(put, body)
+    return text if used or not rest else f"{text}\n\n{rest}"

@@ -1,0 +1,90 @@
+"""A repository's own hooks: `.whet/hooks.json`, run only after the owner has accepted exactly these.
+
+What is accepted is a hash of the file and of every file in the workspace that its commands name, so that a
+change of either asks anew. Acceptances stand in Whet's home, out of the repository's reach.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from pathlib import Path
+
+import msgspec
+
+from whet.config.paths import Home, replace
+from whet.config.schema import HookSettings
+from whet.contract.errors import ConfigError
+
+PLACE = Path(".whet/hooks.json")
+_MOST_BYTES = 200_000
+_Hooks = dict[str, HookSettings]
+
+
+class RepositoryHooks(msgspec.Struct, frozen=True):
+    """The hooks of a workspace and the hash that stands for them."""
+
+    workspace: Path
+    hooks: _Hooks
+    digest: str
+
+
+def repository_hooks(workspace: Path) -> RepositoryHooks | None:
+    """Read a workspace's hooks; None where it has none. Raises ConfigError for a file that can't be read."""
+    path = workspace / PLACE
+    if not path.is_file():
+        return None
+    try:
+        data = path.read_bytes()[:_MOST_BYTES]
+        hooks = msgspec.json.decode(data, type=_Hooks)
+    except (OSError, msgspec.DecodeError, UnicodeError) as error:
+        raise ConfigError(f"{path} can't be read: {error}", hint="docs/hooks.md shows its shape") from error
+    seal = hashlib.sha256(data)
+    for hook in hooks.values():
+        for name in _named(hook.command):
+            file = workspace / name
+            if file.is_file() and file.resolve() != path.resolve():
+                seal.update(b"\0" + name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+    return RepositoryHooks(workspace.resolve(), hooks, seal.hexdigest())
+
+
+def is_accepted(home: Home, found: RepositoryHooks) -> bool:
+    """Whether the owner has accepted exactly these hooks in this folder."""
+    return _accepted(home).get(str(found.workspace)) == found.digest
+
+
+def accept(home: Home, found: RepositoryHooks) -> None:
+    """Let these hooks run from the next session on."""
+    kept = {**_accepted(home), str(found.workspace): found.digest}
+    home.ensure()
+    replace(_place(home), msgspec.json.format(msgspec.json.encode(kept)).decode() + "\n", mode=0o600)
+
+
+def refuse(home: Home, workspace: Path) -> bool:
+    """Take an acceptance back; False where there was none."""
+    kept = _accepted(home)
+    was = kept.pop(str(workspace.resolve()), None) is not None
+    if was:
+        replace(_place(home), msgspec.json.encode(kept).decode() + "\n", mode=0o600)
+    return was
+
+
+def _place(home: Home) -> Path:
+    return home.root / "accepted-hooks.json"
+
+
+def _accepted(home: Home) -> dict[str, str]:
+    try:
+        return msgspec.json.decode(_place(home).read_bytes(), type=dict[str, str])
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError, UnicodeError):
+        return {}  # nothing that can't be read is an acceptance
+
+
+def _named(command: str) -> list[str]:
+    try:
+        words = shlex.split(command, comments=False)
+    except ValueError:
+        words = command.split()
+    return [word for word in words if not word.startswith(("-", "/", "~")) and ".." not in Path(word).parts]

@@ -1,0 +1,171 @@
+"""The owner's shell hooks around a session's calls and turns; a repository's too, once they were accepted.
+
+PreToolUse stands before the gate and can only say no: a hook's yes allows nothing. Hooks before something
+(PreToolUse, UserPromptSubmit) fail closed. It does not know how a hook is run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from whet.agent.session import Session, TurnObserver
+from whet.app.hook_runs import HookVerdict, run_hook
+from whet.app.repository_hooks import is_accepted, repository_hooks
+from whet.config.schema import HookEvent, HookSettings
+from whet.contract.errors import ConfigError, ToolError, WhetError
+from whet.contract.events import ApprovalDecided, Emit, TurnEnd
+from whet.contract.messages import Message
+from whet.contract.protocols import Decision, Gate, GateCall
+from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
+
+if TYPE_CHECKING:
+    from whet.app.build import App
+    from whet.sandbox.jail import Jail
+
+_RESPONSE_CHARS = 20_000
+_NOT_ACCEPTED = (
+    "this repository brings hooks of its own (.whet/hooks.json), which don't run: `whet hooks` shows them,"
+    " `whet hooks accept` lets them"
+)
+
+
+class ShellHooks:
+    """The hooks of one session."""
+
+    def __init__(self, hooks: Mapping[str, HookSettings], workspace: Path, session_id: str, app: App) -> None:
+        self._hooks = hooks
+        self._workspace = workspace
+        self._session_id = session_id
+        self._app = app
+
+    async def run(self, event: HookEvent, tool: str = "", **facts: Any) -> HookVerdict:
+        """Run the hooks of an event one after the other, up to the first no; what they said is joined. A
+        hook before something that did not end well is a no."""
+        said: list[str] = []
+        trouble: list[str] = []
+        given = {"hook_event_name": event, "session_id": self._session_id, "cwd": str(self._workspace)}
+        for name, hook in self._hooks.items():
+            if hook.event != event or not _fits(hook.tools, tool):
+                continue
+            named = {"tool_name": tool} if tool else {}
+            verdict = await run_hook(name, hook, {**given, **named, **facts}, self._workspace, self._jail)
+            if verdict.trouble and event in ("PreToolUse", "UserPromptSubmit"):
+                return HookVerdict(blocked=verdict.trouble)
+            if verdict.blocked:
+                return verdict
+            said.append(verdict.said)
+            trouble.append(verdict.trouble)
+        return HookVerdict(said="\n".join(filter(None, said)), trouble="; ".join(filter(None, trouble)))
+
+    def has(self, event: HookEvent) -> bool:
+        """Whether there is a hook for an event."""
+        return any(hook.event == event for hook in self._hooks.values())
+
+    def around(self, tool: Tool) -> Tool:
+        """Give the tool with the PostToolUse hooks behind each call; the model reads what they object to."""
+        if not any(h.event == "PostToolUse" and _fits(h.tools, tool.name) for h in self._hooks.values()):
+            return tool
+
+        async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+            try:
+                output = await tool.run(context, arguments)
+            except ToolError as error:
+                await self._after(tool.name, arguments, error.message)
+                raise
+            told = await self._after(tool.name, arguments, output.text)
+            return msgspec.structs.replace(output, text=f"{output.text}\n\n{told}") if told else output
+
+        limit_s = tool.timeout_s and tool.timeout_s + sum(hook.timeout_s for hook in self._hooks.values())
+        return msgspec.structs.replace(tool, run=run, timeout_s=limit_s)
+
+    async def _after(self, name: str, arguments: dict[str, Any], text: str) -> str:
+        shown = clip(text, _RESPONSE_CHARS)
+        verdict = await self.run("PostToolUse", name, tool_input=arguments, tool_response=shown)
+        if verdict.blocked:
+            return f"[A hook objects: {verdict.blocked}]"
+        lines = [
+            f"[A hook says: {verdict.said}]" if verdict.said else "",
+            verdict.trouble and f"[{verdict.trouble}]",
+        ]
+        return "\n".join(filter(None, lines))
+
+    def _jail(self) -> Jail | None:
+        return self._app.confinement.jail(self._workspace, self._session_id)
+
+
+class ShellHookGate:
+    """Lets PreToolUse hooks refuse a call, then asks `gate`."""
+
+    def __init__(self, gate: Gate, hooks: ShellHooks) -> None:
+        self._gate = gate
+        self._hooks = hooks
+
+    async def decide(self, call: GateCall, emit: Emit) -> Decision:
+        """Decide as the Gate contract says."""
+        verdict = await self._hooks.run("PreToolUse", call.tool.name, tool_input=call.arguments)
+        if verdict.blocked:
+            reason = f"A hook refused this, so nothing was run: {verdict.blocked}"
+            emit(ApprovalDecided(call.call.id, "deny", "rule", reason))
+            return Decision("deny", "rule", reason)
+        return await self._gate.decide(call, emit)
+
+    async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
+        """Pass the result on to the gate."""
+        await self._gate.report(call, output, emit)
+
+
+class ShellHookObserver(TurnObserver):
+    """Calls UserPromptSubmit before a message is stored, and Stop after a turn."""
+
+    def __init__(self, hooks: ShellHooks) -> None:
+        self._hooks = hooks
+
+    async def before(self, session: Session, message: Message) -> Message:
+        """Add what the hooks print to the message. Raises WhetError where one of them refuses it."""
+        if not self._hooks.has("UserPromptSubmit"):
+            return message
+        verdict = await self._hooks.run("UserPromptSubmit", prompt=message.text)
+        if verdict.blocked:
+            raise WhetError(f"a hook refused this message: {verdict.blocked}", hint="whet hooks lists them")
+        note = "\n\n".join(filter(None, (message.note, verdict.said)))
+        return msgspec.structs.replace(message, note=note) if verdict.said else message
+
+    async def ended(self, session: Session, end: TurnEnd) -> None:
+        """Tell the hooks that the turn has ended."""
+        if self._hooks.has("Stop"):
+            await self._hooks.run("Stop", reason=end.reason, text=clip(end.text, _RESPONSE_CHARS))
+
+
+def session_hooks(
+    app: App, workspace: Path, session_id: str, note: Callable[[str], None]
+) -> ShellHooks | None:
+    """Give a session's hooks, the owner's first; None without any. `note` tells what is left out."""
+    hooks = dict(app.settings.hooks.commands)
+    try:
+        brought = repository_hooks(workspace)
+    except ConfigError as error:
+        note(error.message)
+        brought = None
+    if brought is not None and brought.hooks:
+        if is_accepted(app.home, brought):
+            hooks |= {f"{workspace.name}/{name}": hook for name, hook in brought.hooks.items()}
+        else:
+            note(_NOT_ACCEPTED)
+    return ShellHooks(hooks, workspace, session_id, app) if hooks else None
+
+
+def _fits(tools: str, name: str) -> bool:
+    return tools in ("", "*") or bool(re.fullmatch(tools, name))
+
+
+def hooked(
+    hooks: ShellHooks, gate: Gate, tools: Mapping[str, Tool]
+) -> tuple[Gate, dict[str, Tool], Sequence[TurnObserver]]:
+    """Give what a session is made with so that its hooks take part in it."""
+    around = {name: hooks.around(tool) for name, tool in tools.items()}
+    return ShellHookGate(gate, hooks), around, (ShellHookObserver(hooks),)

@@ -1,0 +1,101 @@
+"""`whet hooks`: which shell hooks run in this folder, and a repository's own accepted or refused.
+
+It runs no hook.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+import msgspec
+
+from whet.app.repository_hooks import accept, is_accepted, refuse, repository_hooks
+from whet.cli.output import emit, json_option
+from whet.cli.wording import printable
+from whet.config.load import load
+from whet.config.paths import Home
+from whet.config.schema import HookSettings
+from whet.contract.errors import ConfigError, NotFound
+
+
+class _Listed(msgspec.Struct, frozen=True):
+    name: str
+    event: str
+    tools: str
+    command: str
+    timeout_s: float
+    origin: str
+    runs: bool
+
+
+@click.group("hooks", invoke_without_command=True, help="See the shell hooks, and accept a repository's.")
+@json_option
+@click.pass_context
+def hooks(context: click.Context, as_json: bool) -> None:
+    """List the hooks of the home and of this folder."""
+    if context.invoked_subcommand is not None:
+        return
+    home: Home = context.obj
+    workspace = _workspace(home)
+    rows = _rows(load(home, {}, environ=os.environ).settings.hooks.commands, "home", runs=True)
+    found = repository_hooks(workspace)
+    if found is not None:
+        rows += _rows(found.hooks, "repository", runs=is_accepted(home, found))
+    emit([msgspec.to_builtins(row) for row in rows], _text(rows), as_json=as_json)
+
+
+def _text(rows: list[_Listed]) -> str:
+    lines: list[str] = []
+    for row in rows:
+        state = "" if row.runs else "  (not accepted: it does not run)"
+        about = f"{row.event} {row.tools}".strip()
+        lines.append(printable(f"{row.name}  {about}  {row.command}{state}"))
+    if not rows:
+        lines.append("no hooks; docs/hooks.md shows how to write one")
+    if any(not row.runs for row in rows):
+        lines.append("`whet hooks accept` lets the repository's run")
+    return "\n".join(lines)
+
+
+@hooks.command("accept")
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@click.pass_obj
+def accept_command(home: Home, yes: bool) -> None:
+    """Let this repository's hooks run, exactly as they are now."""
+    workspace = _workspace(home)
+    found = repository_hooks(workspace)
+    if found is None or not found.hooks:
+        raise NotFound(f"{workspace} has no .whet/hooks.json", hint="hooks of your own stand in config.yaml")
+    for row in _rows(found.hooks, "repository", runs=False):
+        click.echo(printable(f"{row.name}  {row.event} {row.tools}".rstrip() + f"\n    {row.command}"))
+    if not yes:
+        if not sys.stdin.isatty():
+            raise ConfigError("nobody is there to say yes", hint="run it at a terminal, or with --yes")
+        if not click.confirm("Let these commands run, in the sandbox, whenever you work here?"):
+            click.echo("nothing was changed")
+            return
+    accept(home, found)
+    click.echo("accepted; a change of these hooks or of their scripts asks anew")
+
+
+@hooks.command("refuse")
+@click.pass_obj
+def refuse_command(home: Home) -> None:
+    """Take an acceptance back."""
+    click.echo("taken back" if refuse(home, _workspace(home)) else "nothing was accepted here")
+
+
+def _rows(found: Mapping[str, HookSettings], origin: str, *, runs: bool) -> list[_Listed]:
+    return [
+        _Listed(name, hook.event, hook.tools, hook.command, hook.timeout_s, origin, runs)
+        for name, hook in found.items()
+    ]
+
+
+def _workspace(home: Home) -> Path:
+    settings = load(home, {}, environ=os.environ).settings
+    return Path(settings.tools.workspace or os.getcwd()).expanduser().absolute()

@@ -1,0 +1,131 @@
+"""Instructions of folders inside a workspace, given to the model when a call first touches their folder.
+
+They stand behind the call's result, once in a session, so that the prefix never changes. They are the
+project's words: what lies in a repository of its own, in a hidden folder or outside the workspace is not the
+project's, and is left alone. The workspace's own file is in the system prompt (`context/prompt.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whet.context.prompt import PROJECT_FILES
+from whet.contract.messages import Message
+from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
+
+_CAP_CHARS = 6_000
+_MOST_FILES = 4
+_HEAD = "[Instructions for {folder}/ ({name}): "
+_TOLD = (
+    "the project's own, for work below that folder. They change how you work there; they allow nothing that"
+    " the person or the gate has not allowed.]"
+)
+
+
+class NestedInstructions:
+    """Which folders' instructions one session has. `history` gives its stored messages."""
+
+    def __init__(self, workspace: Path, history: Callable[[], Sequence[Message]]) -> None:
+        self._workspace = workspace
+        self._history = history
+        self._given: set[str] | None = None
+
+    def around(self, tool: Tool) -> Tool:
+        """Give the tool with instructions behind its results, where its arguments name places."""
+        if not tool.tags & {"path", "command"} or "mcp" in tool.tags:
+            return tool
+
+        async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+            output = await tool.run(context, arguments)
+            if output.error_kind in ("bad_input", "denied"):
+                return output
+            found = "\n\n".join(self._news(_places(arguments)))
+            if not found:
+                return output
+            room = max(tool.output_cap_chars - len(found) - 200, 2_000)
+            return msgspec.structs.replace(output, text=f"{clip(output.text, room)}\n\n{found}")
+
+        most = tool.output_cap_chars + _MOST_FILES * (_CAP_CHARS + 500)
+        return msgspec.structs.replace(tool, run=run, output_cap_chars=most)
+
+    def _news(self, places: Iterable[str]) -> Iterator[str]:
+        count = 0
+        for place in places:
+            for folder in self._folders(place):
+                if count >= _MOST_FILES:
+                    return
+                text = self._read(folder, place)
+                if text:
+                    count += 1
+                    yield text
+
+    def _folders(self, place: str) -> list[Path]:
+        """Give the folders from the workspace's first level down to where `place` is."""
+        try:
+            workspace = self._workspace.resolve()
+            path = (workspace / Path(place).expanduser()).resolve()
+            last = path if path.is_dir() else path.parent
+            inside = last.relative_to(workspace).parts
+        except (OSError, RuntimeError, ValueError):
+            return []
+        found: list[Path] = []
+        for part in inside:
+            folder = (found[-1] if found else workspace) / part
+            if part.startswith(".") or (folder / ".git").exists():
+                break
+            found.append(folder)
+        return found
+
+    def _read(self, folder: Path, place: str) -> str:
+        shown = folder.relative_to(self._workspace.resolve()).as_posix()
+        given = self._known()
+        if shown in given:
+            return ""
+        for name in PROJECT_FILES:
+            path = folder / name
+            try:
+                if not path.is_file() or not path.resolve().is_relative_to(self._workspace.resolve()):
+                    continue
+                text = path.read_text("utf-8", "replace").strip()
+            except OSError:
+                continue
+            if text:
+                given.add(shown)
+                if Path(place).name == path.name and (self._workspace / place).resolve() == path.resolve():
+                    return ""  # the call itself read it, or wrote it
+                return f"{_HEAD.format(folder=shown, name=name)}{_TOLD}\n{clip(text, _CAP_CHARS)}"
+        return ""
+
+    def _known(self) -> set[str]:
+        """Give the folders whose instructions stand in the transcript, also from before a restart."""
+        if self._given is None:
+            before, after = _HEAD.format(folder="\0", name="").split("\0")
+            self._given = set()
+            for message in self._history():
+                if message.role == "tool" and before in message.text:
+                    parts = message.text.split(f"\n\n{before}")[1:]
+                    self._given |= {part.split(after[:3])[0] for part in parts if _TOLD in part}
+        return self._given
+
+
+def with_nested(
+    tools: Mapping[str, Tool], workspace: Path, history: Callable[[], Sequence[Message]]
+) -> dict[str, Tool]:
+    """Give a session's tools with the instructions of the folders that they touch."""
+    nested = NestedInstructions(workspace, history)
+    return {name: nested.around(tool) for name, tool in tools.items()}
+
+
+def _places(arguments: Mapping[str, Any]) -> Iterator[str]:
+    for key in ("path", "workdir"):
+        if isinstance(value := arguments.get(key), str) and value:
+            yield value
+    if isinstance(diff := arguments.get("diff"), str):
+        for line in diff.splitlines():
+            if line.startswith(("+++ ", "--- ")):
+                name = line[4:].split("\t")[0].strip()
+                yield name[2:] if name.startswith(("a/", "b/")) else name

@@ -1,0 +1,51 @@
+"""Whether this machine slept or changed its network meanwhile; both leave dead and silent connections.
+
+Sleep shows as wall time that the monotonic clock did not count (Linux, macOS). A change of network shows as
+another local address on the way to a place: the kernel's routing table is asked, and no packet is sent.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from typing import Literal
+
+ANYWHERE = ("192.0.2.1", 9)  # an address that is nobody's (RFC 5737): the way to it is the default route
+SLEPT_S = 5.0
+News = Literal["", "resumed", "network"]
+
+
+def source_address(place: tuple[str, int]) -> str:
+    """Give the address that packets to `place` leave from; "" where there is no way to it."""
+    family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(place)
+            return str(probe.getsockname()[0])
+    except OSError:
+        return ""
+
+
+class MachineWatch:
+    """Notices a sleep and a change of network between two looks. The clocks are injectable."""
+
+    def __init__(
+        self,
+        *,
+        wall_s: Callable[[], float] = time.time,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        source: Callable[[], str] = lambda: source_address(ANYWHERE),
+    ) -> None:
+        self._wall_s, self._monotonic_s, self._source = wall_s, monotonic_s, source
+        self._offset_s = wall_s() - monotonic_s()
+        self._from = source()
+
+    def look(self) -> News:
+        """Say what happened since the last look. A network that went away is no news until one is back."""
+        offset_s = self._wall_s() - self._monotonic_s()
+        slept, self._offset_s = offset_s - self._offset_s > SLEPT_S, offset_s
+        before, self._from = self._from, self._source()
+        if slept:
+            return "resumed"
+        return "network" if self._from and self._from != before else ""

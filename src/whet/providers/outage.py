@@ -1,0 +1,73 @@
+"""An outage in the middle of a call: how long it has lasted, and the wait until the next try.
+
+A wait is cut short when the machine was asleep or its network changed: the server may be back in reach now.
+After a sleep the patience begins anew, since nobody waited meanwhile. Loaded when a call has failed.
+"""
+
+from __future__ import annotations
+
+from whet.contract.errors import ProviderError
+from whet.contract.events import Retry, StreamRestarted
+from whet.http1.machine import MachineWatch
+from whet.providers.backoff import Backoff
+from whet.providers.link import Key, KeyPool
+
+_LOOK_S = 1.0
+
+
+class Outage:
+    """The failures of one call. Time in which the model streamed an answer is not counted. `notices`: which
+    keys were changed."""
+
+    def __init__(self, backoff: Backoff, keys: KeyPool) -> None:
+        self.notices: list[str] = []
+        self._backoff = backoff
+        self._keys = keys
+        self._watch: MachineWatch | None = None
+        self._lost_s = 0.0
+        self._wait_s = 0.0
+        self._retries = 0
+
+    def failed(
+        self, failure: ProviderError, key: Key, began_s: float | None
+    ) -> list[StreamRestarted | Retry]:
+        """Take a try that failed with `key`, and give what the person is told before the next one. `began_s`:
+        when it began, None where something of an answer was shown. Raises `failure` where there is none."""
+        backoff = self._backoff
+        if began_s is not None and self._retries:  # what comes before the first failure is no part of it
+            self._lost_s += backoff.monotonic_s() - began_s
+        notice = self._keys.switch(key, failure)
+        if notice is not None:
+            self.notices.append(notice)
+            wait_s: float | None = 0.0
+        else:
+            self._retries += 1
+            wait_s = backoff.wait_s(self._retries, failure, self._lost_s)
+        if wait_s is None:
+            raise failure
+        self._wait_s = wait_s
+        left_s = max(backoff.patience_s - self._lost_s, 0.0)
+        reason = notice or failure.message
+        retry = Retry(max(self._retries, 1), wait_s, reason, left_s, "" if notice else failure.hint)
+        if began_s is not None:
+            return [retry]
+        return [StreamRestarted(reason), *([retry] if wait_s and left_s else [])]
+
+    async def wait(self) -> None:
+        """Wait, or less where the machine woke up or its network changed."""
+        backoff, seconds = self._backoff, self._wait_s
+        if not backoff.patience_s:
+            if seconds:
+                await backoff.sleep(seconds)
+            return
+        watch = self._watch = self._watch or backoff.watch()
+        began_s = backoff.monotonic_s()
+        while (left_s := seconds - (backoff.monotonic_s() - began_s)) > 0.001:
+            await backoff.sleep(min(left_s, _LOOK_S))
+            news = watch.look()
+            if news == "resumed":
+                self._lost_s, self._retries = 0.0, 1
+                return
+            if news == "network":
+                break
+        self._lost_s += backoff.monotonic_s() - began_s

@@ -1,0 +1,117 @@
+"""AGENTS.md of folders inside the workspace: given with the first result that touches them, once."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from tests.agent.rig import calls
+from whet.agent.loop import run_turn
+from whet.app.build import App
+from whet.config.paths import Home
+from whet.config.schema import ModelSettings, Settings
+from whet.contract.protocols import NobodyPresent
+from whet.practice.script import ScriptedReply
+from whet.practice.server import PracticeServer
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+
+
+def read(*paths: str) -> ScriptedReply:
+    return calls(*[("read_file", msgspec.json.encode({"path": path}).decode()) for path in paths])
+
+
+def results(folder: Path, script: list[ScriptedReply], *, reopen: int = 0) -> list[str]:
+    """Run one turn, closing the program and opening the session again before the last `reopen` replies."""
+
+    async def main() -> list[str]:
+        def settings_of(url: str) -> Settings:
+            return Settings(model=ModelSettings(provider="practice", base_url=url, model="practice"))
+
+        session_id = ""
+        parts = [script[: len(script) - reopen], script[len(script) - reopen :]]
+        found: list[str] = []
+        for part in filter(None, parts):
+            with PracticeServer(script=part) as server:
+                home = Home(folder / "home")
+                app = await App.start(
+                    home, settings_of(server.base_url), {}, NobodyPresent(), folder / "work"
+                )
+                session = await (app.open_session(session_id) if session_id else app.new_session())
+                session_id = session.id
+                end = await run_turn(session, session.user_message("go"), lambda event: None)
+                assert end.reason == "answered", end
+                found = [m.text for m in session.log.messages if m.role == "tool"]
+                prompts = [m.text for m in session.log.messages if m.role == "user"]
+                assert not any("Instructions for" in text for text in prompts)
+                await app.aclose()
+        return found
+
+    return asyncio.run(main())
+
+
+def project(tmp_path: Path) -> Path:
+    work = tmp_path / "work"
+    write(work / "AGENTS.md", "ROOT RULES")
+    write(work / "packages/AGENTS.md", "PACKAGES RULES")
+    write(work / "packages/web/CLAUDE.md", "WEB RULES")
+    for name in ("a.py", "packages/web/b.py", "packages/web/deep/c.py", "packages/api/d.py"):
+        write(work / name, f"text of {name}\n")
+    return work
+
+
+DONE = ScriptedReply(text="done")
+
+
+def test_each_file_comes_with_the_first_call_below_it_and_once(tmp_path: Path):
+    project(tmp_path)
+    texts = results(
+        tmp_path,
+        [read("a.py"), read("packages/web/deep/c.py"), read("packages/web/b.py", "packages/api/d.py"), DONE],
+    )
+    assert [("PACKAGES RULES" in t, "WEB RULES" in t) for t in texts] == [
+        (False, False),
+        (True, True),
+        (False, False),
+        (False, False),
+    ]
+    assert "text of packages/web/deep/c.py" in texts[1] and not any("ROOT RULES" in t for t in texts)
+    assert texts[1].index("PACKAGES RULES") < texts[1].index("WEB RULES")
+
+
+def test_after_a_restart_it_is_not_given_again(tmp_path: Path):
+    project(tmp_path)
+    texts = results(
+        tmp_path, [read("packages/web/b.py"), DONE, read("packages/web/deep/c.py"), DONE], reopen=2
+    )
+    assert "WEB RULES" in texts[0] and "RULES" not in texts[1]
+
+
+def test_agents_md_stands_before_claude_md_in_one_folder(tmp_path: Path):
+    write(project(tmp_path) / "packages/web/AGENTS.md", "WEB AGENTS")
+    (text,) = results(tmp_path, [read("packages/web/b.py"), DONE])
+    assert "WEB AGENTS" in text and "WEB RULES" not in text
+
+
+def test_another_repository_a_hidden_folder_and_a_link_out_are_not_the_project_s(tmp_path: Path):
+    work = project(tmp_path)
+    for name in ("clone", ".venv", "linked"):
+        write(work / name / "x.py", "x\n")
+    write(work / "clone/.git/HEAD", "ref: refs/heads/main\n")
+    write(work / "clone/AGENTS.md", "STRANGE RULES")
+    write(work / ".venv/AGENTS.md", "STRANGE RULES")
+    write(tmp_path / "elsewhere.md", "STRANGE RULES")
+    (work / "linked/AGENTS.md").symlink_to(tmp_path / "elsewhere.md")
+    texts = results(tmp_path, [read("clone/x.py", ".venv/x.py", "linked/x.py"), DONE])
+    assert not any("STRANGE" in text for text in texts)
+
+
+def test_a_long_file_is_cut_and_the_result_stays_whole(tmp_path: Path):
+    write(project(tmp_path) / "packages/api/AGENTS.md", "Rule. " * 5_000)
+    (text,) = results(tmp_path, [read("packages/api/d.py"), DONE])
+    assert "text of packages/api/d.py" in text and "characters cut" in text and len(text) < 9_000

@@ -1,0 +1,172 @@
+"""Shell hooks around real calls: what they are told, what they refuse, and that they fail closed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.agent.rig import calls
+from whet.agent.loop import run_turn
+from whet.app.build import App
+from whet.app.repository_hooks import accept, is_accepted, refuse, repository_hooks
+from whet.config.paths import Home
+from whet.config.schema import ApprovalSettings, HookSettings, HooksSettings, ModelSettings, Settings
+from whet.contract.errors import ConfigError, WhetError
+from whet.contract.events import Event, Notice, TurnEnd
+from whet.contract.protocols import NobodyPresent
+from whet.practice.script import ScriptedReply
+from whet.practice.server import PracticeServer
+
+DONE = ScriptedReply(text="done")
+WRITE = calls(("write_file", '{"path":"a.txt","content":"hi"}'))
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+def turn(
+    work: Path, hooks: dict[str, HookSettings], *script: ScriptedReply
+) -> tuple[TurnEnd, list[str], list[Event]]:
+    async def main() -> tuple[TurnEnd, list[str], list[Event]]:
+        with PracticeServer(script=[*script, DONE]) as server:
+            settings = Settings(
+                model=ModelSettings(provider="practice", base_url=server.base_url, model="practice"),
+                approval=ApprovalSettings(mode="auto"),
+                hooks=HooksSettings(hooks),
+            )
+            app = await App.start(Home(work.parent / "home"), settings, {}, NobodyPresent(), work)
+            seen: list[Event] = []
+            try:
+                session = await app.new_session()
+                end = await run_turn(session, session.user_message("do it"), seen.append)
+                said = [m.text + m.note for m in session.log.messages if m.role != "assistant"]
+                return end, said, seen
+            finally:
+                await app.aclose()
+
+    return asyncio.run(main())
+
+
+def hook(event: str, command: str, **more: object) -> HookSettings:
+    return msgspec.convert({"event": event, "command": command, **more}, HookSettings)
+
+
+def test_a_hook_is_told_what_it_stands_before_and_after(work: Path):
+    hooks = {
+        "before": hook("PreToolUse", "cat > before.json", tools="write_.*"),
+        "other": hook("PreToolUse", "touch wrong", tools="read_file"),
+        "after": hook("PostToolUse", "cat > after.json; echo formatted"),
+        "prompt": hook("UserPromptSubmit", "cat > prompt.json; echo branch main"),
+        "stop": hook("Stop", "cat > stop.json"),
+    }
+    end, said, _ = turn(work, hooks, WRITE)
+    before, after, prompt, stop = (
+        msgspec.json.decode((work / f"{name}.json").read_bytes())
+        for name in ("before", "after", "prompt", "stop")
+    )
+    assert end.reason == "answered" and (work / "a.txt").read_text() == "hi"
+    assert before == {
+        "hook_event_name": "PreToolUse",
+        "session_id": end.session_id,
+        "cwd": str(work),
+        "tool_name": "write_file",
+        "tool_input": {"path": "a.txt", "content": "hi"},
+    }
+    assert after["hook_event_name"] == "PostToolUse" and "a.txt" in after["tool_response"]
+    assert prompt["prompt"] == "do it" and stop["reason"] == "answered"
+    assert "branch main" in said[0] and "[A hook says: formatted]" in said[1]
+    assert not (work / "wrong").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("echo not there >&2; exit 2", "not there"),
+        ("""echo '{"decision": "block", "reason": "not on friday"}'""", "not on friday"),
+        (
+            """echo '{"hookSpecificOutput": {"permissionDecision": "deny",
+            "permissionDecisionReason": "never"}}'""",
+            "never",
+        ),
+        ("exit 1", "exit 1"),
+        ("no-such-program-anywhere", "exit 127"),
+        ("sleep 30", "limit of 0.2 s"),
+        ("kill -9 $$", "failed with exit"),
+    ],
+)
+def test_a_hook_before_a_call_refuses_it_and_fails_closed(work: Path, command: str, reason: str):
+    _, said, _ = turn(
+        work, {"guard": hook("PreToolUse", command, timeout_s=0.2 if "sleep" in command else 20)}, WRITE
+    )
+    assert "nothing was run" in said[1] and reason in said[1] and not (work / "a.txt").exists()
+
+
+def test_a_hook_s_yes_allows_nothing(work: Path):
+    yes = """echo '{"decision": "approve", "hookSpecificOutput": {"permissionDecision": "allow"}}'"""
+    removing = calls(("terminal", '{"command":"rm -rf /"}'))
+    _, said, _ = turn(work, {"yes": hook("PreToolUse", yes)}, removing)
+    assert "nobody" in said[1].lower() or "denied" in said[1].lower()
+
+
+@pytest.mark.parametrize("command", ["echo no secrets here >&2; exit 2", "exit 7"])
+def test_a_prompt_can_be_refused_before_anything_is_stored(work: Path, command: str):
+    with pytest.raises(WhetError, match="a hook refused this message"):
+        turn(work, {"guard": hook("UserPromptSubmit", command)}, WRITE)
+    assert not (work / "a.txt").exists()
+
+
+def test_a_hook_after_a_call_can_object_and_its_failure_breaks_nothing(work: Path):
+    end, said, _ = turn(work, {"lint": hook("PostToolUse", "echo bad style >&2; exit 2")}, WRITE)
+    assert "[A hook objects: bad style]" in said[1] and (work / "a.txt").exists()
+    end, said, _ = turn(work, {"lint": hook("PostToolUse", "exit 9")}, WRITE)
+    assert end.reason == "answered" and "exit 9" in said[1]
+
+
+def test_secrets_do_not_reach_a_hook(work: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SOME_API_KEY", "s3cret")
+    turn(work, {"spy": hook("UserPromptSubmit", "env > env.txt")})
+    assert "s3cret" not in (work / "env.txt").read_text()
+
+
+def repository(work: Path) -> Callable[[str], None]:
+    (work / ".whet").mkdir()
+
+    def write(script: str) -> None:
+        (work / "guard.sh").write_text(script)
+        hooks = {"guard": {"event": "PreToolUse", "command": "sh ./guard.sh"}}
+        (work / ".whet/hooks.json").write_bytes(msgspec.json.encode(hooks))
+
+    return write
+
+
+def test_a_repository_s_hooks_run_only_once_they_were_accepted(work: Path):
+    write, home = repository(work), Home(work.parent / "home")
+    write("echo theirs >&2; exit 2")
+    _, _, seen = turn(work, {}, WRITE)
+    assert (work / "a.txt").exists()
+    assert any(e.text.startswith("this repository brings") for e in seen if isinstance(e, Notice))
+    found = repository_hooks(work)
+    assert found is not None
+    accept(home, found)
+    assert "theirs" in turn(work, {}, WRITE)[1][1]
+    write("echo changed >&2; exit 2")  # the script, not the file that names it
+    changed = repository_hooks(work)
+    assert changed is not None and not is_accepted(home, changed)
+    assert "refused" not in turn(work, {}, WRITE)[1][1]
+    assert refuse(home, work) and not refuse(home, work)
+
+
+def test_a_broken_file_of_a_repository_is_said_and_runs_nothing(work: Path):
+    (work / ".whet").mkdir()
+    (work / ".whet/hooks.json").write_text("{")
+    with pytest.raises(ConfigError):
+        repository_hooks(work)
+    end, _, seen = turn(work, {}, WRITE)
+    assert end.reason == "answered" and any("hooks.json" in e.text for e in seen if isinstance(e, Notice))
