@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from whet.app.slash import SlashCommand
 from whet.cli import wording
+from whet.cli.here import RAN
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
 from whet.memory import shelf
@@ -59,8 +60,8 @@ async def run_skill(chat: ChatControl, name: str, rest: str) -> None:
 
 
 def typed(text: str) -> str:
-    """Give what the person typed of a message, less the skill that was sent with it."""
-    return text.partition("\n\n<skill name=")[0]
+    """Give what the person typed of a message, less the skill and the commands that were sent with it."""
+    return text.partition("\n\n<skill name=")[0].partition(f"\n\n{RAN}\n")[0]
 
 
 def learning_commands() -> list[SlashCommand[ChatControl]]:
