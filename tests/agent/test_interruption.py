@@ -194,3 +194,21 @@ def test_a_slow_approval_ends_no_turn(tmp_path: Path) -> None:
             assert r.trace() == ["put a"]
 
     asyncio.run(main())
+
+
+def test_how_long_a_person_was_asked_is_counted_once() -> None:
+    now_s = 10.0
+
+    async def main() -> None:
+        nonlocal now_s
+        clock = TurnClock(None, now_s=lambda: now_s)
+        async with clock:
+            with clock.paused():
+                now_s += 5
+                with clock.paused():
+                    now_s += 2
+                assert clock.paused_s == 7.0
+            now_s += 30
+            assert clock.paused_s == 7.0
+
+    asyncio.run(main())

@@ -477,3 +477,25 @@ def test_the_parser_is_loaded_by_the_first_command_only(tmp_path: Path) -> None:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_session_that_plans_only_reads_whatever_is_allowed(tmp_path: Path) -> None:
+    kept = Kept(PolicyGrant("terminal", "make *"))
+    bench = Bench(tmp_path, Someone("once"), kept, mode="auto", allow=["write_file"])
+    bench.gate.adopt("child", "s1")
+    bench.gate.plans.set("s1", True)
+    assert bench.decide("read_file", path="a.py").verdict == "allow"
+    assert bench.sh("git log && ls").verdict == "allow"
+    for denied in (
+        bench.decide("write_file", path="a.py", content="x"),
+        bench.sh("make test"),
+        bench.sh("ls > out.txt"),
+        bench.decide("write_file", session="child", path="a.py", content="x"),
+        bench.decide("odd"),
+    ):
+        assert (denied.verdict, denied.decided_by) == ("deny", "rule")
+        assert "plans and only reads" in denied.reason
+    assert bench.person.asked == []
+    assert bench.decide("write_file", session="other", path="a.py", content="x").verdict == "allow"
+    bench.gate.plans.set("s1", False)
+    assert bench.sh("make test").verdict == "allow"

@@ -52,7 +52,7 @@ def test_finished_blocks_are_written_once_and_the_rest_is_live() -> None:
     assert paper.live()[0] == "Second one"
     paper.view.emit(StepFinished(1, Usage()))
     assert paper.text == "\nFirst para.\n\nSecond one\n"
-    assert paper.live() == ["⠋ thinking 0 s · Ctrl-C stops"]
+    assert paper.live() == ["⠋ thinking 0 s · Esc stops"]
 
 
 def test_a_tool_runs_in_the_live_area_and_ends_as_one_line() -> None:
@@ -65,7 +65,7 @@ def test_a_tool_runs_in_the_live_area_and_ends_as_one_line() -> None:
         "  │ two",
         "  │ three",
         "  │ four",
-        "⠼ running 3 s · Ctrl-C stops",
+        "⠼ running 3 s · Esc stops",
     ]
     paper.view.emit(ToolFinished("1", "terminal", 3.0, "exit", 2, "x\nerror: boom\ny"))
     assert paper.text == "\n✗ terminal  make test  exit 2  3.0 s\n  error: boom\n"

@@ -82,7 +82,7 @@ def test_show_has_what_was_said_and_a_line_per_call(home: Path, clock: FixedCloc
     output = run(home, "show", session).output
     assert "Where is the lunch list?" in output
     assert "✓ terminal  cat menu.txt" in output
-    assert "| soup (+2 lines)" in output and "bread" not in output
+    assert "| soup … 2 more lines" in output and "bread" not in output
     assert "✗ terminal  make" in output
     assert output.index("Where is") < output.index("cat menu.txt") < output.index("It is in menu.txt.")
     assert "bread" in run(home, "show", "lunch", "--full").output

@@ -202,9 +202,9 @@ async def _run_one(
         output, duration_s = item.output, 0.0
     else:
         begun = _Begun(session, turn, item, emit)
-        began_s = session.clock.monotonic_s()
+        began_s = session.clock.monotonic_s() - clock.paused_s
         output = await _run_begun(begun, clock)
-        duration_s = session.clock.monotonic_s() - began_s
+        duration_s = max(0.0, session.clock.monotonic_s() - clock.paused_s - began_s)
     text = clip(output.text, question.tool.output_cap_chars if question else 2_000)
     content = (TextPart(text), *output.images) if output.images else text
     result = Message(

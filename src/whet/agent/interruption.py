@@ -7,6 +7,7 @@ It does not know what a turn does.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import TracebackType
@@ -24,11 +25,19 @@ class TurnClock:
     the turn that started this one: whoever is asked in a delegated task stops the clocks up to the root.
     """
 
-    def __init__(self, limit_s: float | None, around: Pause = nullcontext) -> None:
+    def __init__(
+        self,
+        limit_s: float | None,
+        around: Pause = nullcontext,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._now_s = now_s
         self._timeout = asyncio.timeout(limit_s)
         self._around = around
         self._askers = 0
         self._kept_s: float | None = None  # what is left while the clock stands still
+        self._paused_s = 0.0
+        self._stopped_at_s = 0.0
 
     async def __aenter__(self) -> Self:
         await self._timeout.__aenter__()
@@ -45,17 +54,25 @@ class TurnClock:
         due_s = self._timeout.when()
         return None if due_s is None else due_s - asyncio.get_running_loop().time()
 
+    @property
+    def paused_s(self) -> float:
+        """How long it has stood still, for a person."""
+        return self._paused_s + (self._now_s() - self._stopped_at_s if self._askers else 0.0)
+
     @contextmanager
     def paused(self) -> Generator[None]:
         """Stop the clock inside; where several ask at once, it goes on when the last one has an answer."""
         with self._around():
             self._askers += 1
             if self._askers == 1:
+                self._stopped_at_s = self._now_s()
                 self._stop()
             try:
                 yield
             finally:
                 self._askers -= 1
+                if not self._askers:
+                    self._paused_s += self._now_s() - self._stopped_at_s
                 if not self._askers and self._kept_s is not None:
                     self._timeout.reschedule(asyncio.get_running_loop().time() + self._kept_s)
 

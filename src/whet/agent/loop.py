@@ -50,8 +50,9 @@ async def run_turn(
     reason: EndReason = "crashed"  # what a bug leaves behind
     error: WhetError | None = None
     queued: Sequence[Queued] = ()
+    clock = TurnClock(session.limits.turn_s, around, session.clock.monotonic_s)
     try:
-        async with TurnClock(session.limits.turn_s, around) as clock:
+        async with clock:
             reason = await _steps(session, turn, emit, clock)
     except asyncio.CancelledError:
         reason = "cancelled"
@@ -76,7 +77,7 @@ async def run_turn(
         text=session.last_answer,
         steps=turn.steps,
         usage=turn.usage,
-        duration_s=session.clock.monotonic_s() - started_s,
+        duration_s=session.clock.monotonic_s() - started_s - clock.paused_s,
         error=error.message if error else "",
         hint=error.hint if error else "",
     )

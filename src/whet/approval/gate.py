@@ -20,6 +20,7 @@ import msgspec
 
 from whet.approval.actions import ActionView, describe
 from whet.approval.high_risk import HighRisk
+from whet.approval.plans import Plans
 from whet.approval.policy import GatePolicy, PolicyGrant, Ruling
 from whet.approval.risk import Analyse, RiskScope, ShellRisk
 from whet.approval.scopes import scopes_of
@@ -111,8 +112,7 @@ class ServiceRoute(msgspec.Struct, frozen=True):
 class PolicyGate:
     """Decides by rules, grants and mode, and asks `person` about the rest; one for all sessions.
 
-    With a `service`, what is high-risk is decided there and nowhere else: no allow rule, grant, mode or
-    person at this terminal stands in for it. Only a denial by rule comes before.
+    With a `service`, that alone decides on what is high-risk; only a denial by rule comes before it.
     """
 
     def __init__(
@@ -141,6 +141,11 @@ class PolicyGate:
     @cached_property
     def _policy(self) -> GatePolicy:
         return GatePolicy(self._settings)
+
+    @cached_property
+    def plans(self) -> Plans:
+        """The sessions that only read."""
+        return Plans(self.root_of)
 
     @property
     def mode(self) -> ApprovalMode:
@@ -239,17 +244,16 @@ class PolicyGate:
         return ConfirmCase(name, case.action.subject, reasons, case.call)
 
     async def _judge(self, case: _Case) -> Ruling:
-        first = self._policy.judge(case.action, ())
+        first = self.plans.denial(case.call, case.action) or self._policy.judge(case.action, ())
         if first.verdict == "ask":
             first = self._policy.judge(case.action, await self._held(case.call))
         jailed = case.jailed
         if jailed is None or first.verdict == "deny" or first.by_rule or self.mode == "deny":
             return first
         if first.verdict == "ask":
-            inside = not jailed.wanted and not case.action.lasts
-            return (
-                Ruling("allow") if inside else msgspec.structs.replace(first, lasting=not case.action.lasts)
-            )
+            lasts = case.action.lasts
+            inside = not jailed.wanted and not lasts
+            return Ruling("allow") if inside else msgspec.structs.replace(first, lasting=not lasts)
         # Nobody but the person lets what only reads out of its jail, or anything out of all of it.
         leaves = jailed.wanted and (case.action.level == "safe" or jailed.leaves)
         return Ruling("ask", lasting=True) if leaves else first
@@ -273,18 +277,13 @@ class PolicyGate:
         while True:
             changes = await _preview(case.call)
             request = _request(case, ruling, changes)
-            emit(
-                ApprovalAsked(
-                    request.call_id, request.tool, request.subject, request.reasons, edits_of(changes)
-                )
-            )
+            what = (request.tool, request.subject, request.reasons, edits_of(changes))
+            emit(ApprovalAsked(request.call_id, *what))
             said = await self._person.approve(request)
             reply = Reply(said) if isinstance(said, str) else said
             if reply is None:
-                nobody = Decision(
-                    "deny", "nobody", _nobody(self.mode, case.action, request.reasons), _NOBODY_TOLD
-                )
-                return _decided(case.call, nobody, emit)
+                why = _nobody(self.mode, case.action, request.reasons)
+                return _decided(case.call, Decision("deny", "nobody", why, _NOBODY_TOLD), emit)
             if reply.answer not in ("once", "session", "always"):
                 return _decided(case.call, _no(reply.words), emit)
             if reply.arguments is None or reply.arguments == case.call.arguments:

@@ -18,7 +18,10 @@ from whet.contract.messages import ImagePart
 CAP_CHARS = 200_000
 IMAGE_CAP_BYTES = 20_000_000
 _CHUNK_BYTES = 1 << 20
-_IMAGE_MENTION = re.compile(r"(?:^|\s)@(\S+\.(?:png|jpe?g|gif|webp))(?=\s|$)", re.IGNORECASE)
+IMAGE_NAME = r"\.(?:png|jpe?g|gif|webp)"
+_IMAGE_MENTION = re.compile(
+    rf"(?:^|\s)@(?:\"([^\"\n]+{IMAGE_NAME})\"|(\S+{IMAGE_NAME}))(?=\s|$)", re.IGNORECASE
+)
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -53,9 +56,9 @@ def with_piped(question: str, piped: str) -> str:
 
 
 def mentioned_images(text: str, folder: Path) -> list[Path]:
-    """Give the image files that `text` names as @path, relative to `folder`."""
-    paths = (folder / os.path.expanduser(name) for name in _IMAGE_MENTION.findall(text))
-    return [path for path in paths if path.is_file()]
+    """Give the image files that `text` names as @path or @"path", relative to `folder`."""
+    names = (quoted or bare for quoted, bare in _IMAGE_MENTION.findall(text))
+    return [path for name in names if (path := folder / os.path.expanduser(name)).is_file()]
 
 
 def load_image(path: Path) -> ImagePart:

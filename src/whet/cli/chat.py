@@ -24,6 +24,7 @@ from whet.contract.errors import ConfigError
 @click.option("--stream-json", is_flag=True, help="Print each event as a line of JSON, the result last.")
 @click.option("--session", "session_id", default="", metavar="ID", help="Go on with this session.")
 @click.option("-c", "--continue", "go_on", is_flag=True, help="Go on with this folder's latest session.")
+@click.option("--resume", "picks", is_flag=True, help="Pick the session to go on with from a list.")
 @click.option("--yes", is_flag=True, help="Don't ask about what is not dangerous (--approvals auto).")
 @approvals_option
 @click.option("--max-steps", type=click.IntRange(1), help="Most model calls of one turn.")
@@ -41,6 +42,8 @@ def chat(context: click.Context, /, **given: Any) -> None:
         raise click.UsageError("--session and --continue exclude each other")
     if given["warm"] and (given["session_id"] or given["go_on"]):
         raise click.UsageError("--warm is for a new session; one that exists keeps how it was started")
+    if given["picks"] and (given["session_id"] or given["go_on"] or given["question"] is not None):
+        raise click.UsageError("--resume picks a session in the chat; it goes with no other and with no -q")
     if given["as_json"] and given["stream_json"]:
         raise click.UsageError("--json and --stream-json exclude each other")
     context.exit(run(_options(context.obj, given)))
@@ -68,6 +71,6 @@ def _options(home: Home, given: dict[str, Any]) -> ChatOptions:
     if given["yes"] and not given["approvals"]:
         flags["approval.mode"] = "auto"
     output: Output = "json" if given["as_json"] else "stream-json" if given["stream_json"] else "text"
-    named = ("question", "session_id", "go_on", "private", "title", "warm")
+    named = ("question", "session_id", "go_on", "private", "title", "warm", "picks")
     images = tuple(Path(name) for name in given["images"])
     return ChatOptions(home, flags, output=output, images=images, **{name: given[name] for name in named})

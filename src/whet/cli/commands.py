@@ -6,28 +6,31 @@ the terminal works.
 
 from __future__ import annotations
 
+import base64
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.app.slash import Commands, SlashCommand
-from whet.cli import wording
+from whet.cli import mode, picking, wording
 from whet.cli.context_report import OUTCOMES, report
+from whet.cli.jobs import jobs
 from whet.cli.learning_commands import learning_commands, typed
 from whet.cli.output import age
 from whet.cli.rating import rating_commands
 from whet.cli.rewind_commands import files_line, rewind_commands
-from whet.cli.transcripts import as_jsonl, as_markdown
+from whet.cli.transcripts import as_html, as_jsonl, as_markdown
+from whet.cli.unfolding import calls
 from whet.clock import iso
-from whet.config.schema import ApprovalMode
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.contract.events import Event
+from whet.log import mask
 from whet.memory.desk import LearningService
 from whet.store import compactions, outcomes, sessions, warm
 
-_MODES: tuple[ApprovalMode, ...] = ("ask", "auto", "deny")
+_WRITERS = {".jsonl": as_jsonl, ".json": as_jsonl, ".html": as_html, ".htm": as_html}
 _LISTED = 12
 _WIDE = 70  # columns from which on /help has room for what may follow a name
 
@@ -83,6 +86,18 @@ class ChatControl(Protocol):
         """End the chat."""
         ...
 
+    async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
+        """Have the person pick one of some (line, preview); None where they don't, or can't."""
+        ...
+
+    def put_out(self, text: str) -> None:
+        """Write to the terminal as it is."""
+        ...
+
+    def put_back(self, text: str) -> None:
+        """Put text into the input line again."""
+        ...
+
 
 async def _warm(chat: ChatControl, rest: str) -> None:
     if rest:
@@ -112,8 +127,10 @@ async def _help(chat: ChatControl, rest: str) -> None:
         about = f"{command.help} Also {also}." if also else command.help
         chat.say(wording.cut(f"  {label:<{wide}}  {about}", chat.width()))
     chat.say(
-        "\nAlt-Enter or a trailing \\ starts a new line, @ completes a file name, //x sends /x.\n"
-        "Typed text reaches a running turn before its next step; Ctrl-C stops the turn.",
+        "\nAlt-Enter or a trailing \\ starts a new line, @ finds a file, //x sends /x, !x runs x here,\n"
+        "# x remembers x. Esc stops a turn, Esc Esc goes back to an earlier message, Shift-Tab changes\n"
+        "the mode, Ctrl-O shows a call whole, Ctrl-B puts a command into the background, Ctrl-G opens\n"
+        "your editor. Typed text reaches a running turn before its next step.",
         "dim",
     )
 
@@ -128,9 +145,11 @@ async def _resume(chat: ChatControl, rest: str) -> None:
         chat.send(None)
         return
     if not rest:
-        await _sessions(chat, "")
-        chat.say("/resume ID opens one", "dim")
-        return
+        picked = await picking.pick_session(chat)
+        if picked is None:
+            chat.say("/resume ID opens one", "dim")
+            return
+        rest = picked
     session_id = await chat.app.database.read(lambda db: sessions.resolve(db, rest))
     if session_id == chat.session.id:
         raise NotFound("this session is open already")
@@ -245,7 +264,7 @@ def _switch(text: str, otherwise: bool) -> bool:
 async def _export(chat: ChatControl, rest: str) -> None:
     path = chat.app.workspace / os.path.expanduser(rest or f"{chat.session.id}.md")
     log = chat.session.log
-    write = as_jsonl if path.suffix in (".jsonl", ".json") else as_markdown
+    write = _WRITERS.get(path.suffix, as_markdown)
     try:
         path.write_text(write(log.session, log.messages), "utf-8")
     except OSError as error:
@@ -255,10 +274,19 @@ async def _export(chat: ChatControl, rest: str) -> None:
 
 async def _approvals(chat: ChatControl, rest: str) -> None:
     if rest:
-        if rest not in _MODES:
-            raise ConfigError(f"there is no mode {rest!r}", hint="ask, auto or deny")
-        chat.app.gate.set_mode(rest)
-    chat.say(f"approvals: {chat.app.gate.mode}")
+        if rest not in mode.ABOUT:
+            raise ConfigError(f"there is no mode {rest!r}", hint="ask, plan, auto or deny")
+        mode.set_mode(chat.app.gate, chat.session, rest)
+    chat.say(f"approvals: {mode.mode_of(chat.app.gate, chat.session)}")
+
+
+async def _copy(chat: ChatControl, rest: str) -> None:
+    text = picking.last_exchange(chat.session.log.messages)[1]
+    if not text:
+        raise NotFound("nothing has been answered in this session yet")
+    data = base64.b64encode(mask(text).encode()).decode()
+    chat.put_out(f"\x1b]52;c;{data}\x07")
+    chat.say(f"copied {len(text):,} characters, if your terminal lets programs copy (OSC 52)", "dim")
 
 
 async def _quit(chat: ChatControl, rest: str) -> None:
@@ -308,7 +336,9 @@ def builtin_commands() -> list[SlashCommand[ChatControl]]:
         ),
         SlashCommand("model", "Show or switch the model.", _model, "[name|default]", remote=True),
         SlashCommand("tools", "List the tools of this session.", _tools, anytime=True, remote=True),
-        SlashCommand("usage", "Show what this session has spent.", _usage, anytime=True, remote=True),
+        SlashCommand(
+            "usage", "Show what this session has spent.", _usage, anytime=True, aliases=("cost",), remote=True
+        ),
         SlashCommand("context", "Show how full the window is, and the engine.", _context, remote=True),
         SlashCommand(
             "compress", "Make the context smaller, keeping what you name.", _compress, "[focus]", remote=True
@@ -325,7 +355,17 @@ def builtin_commands() -> list[SlashCommand[ChatControl]]:
         SlashCommand(
             "private", "Keep this session out of search and learning.", _private, "[on|off]", remote=True
         ),
-        SlashCommand("export", "Write this session to a file (.md or .jsonl).", _export, "[file]"),
-        SlashCommand("approvals", "Show or set what runs without a question.", _approvals, "[ask|auto|deny]"),
+        SlashCommand("export", "Write this session to a file (.md, .html, .jsonl).", _export, "[file]"),
+        SlashCommand(
+            "approvals",
+            "Show or set what runs without a question.",
+            _approvals,
+            "[ask|plan|auto|deny]",
+            anytime=True,
+            aliases=("mode",),
+        ),
+        SlashCommand("calls", "List this session's calls, or show one whole.", calls, "[N]", anytime=True),
+        SlashCommand("jobs", "See and stop what runs in the background.", jobs, "[ID|stop ID]", anytime=True),
+        SlashCommand("copy", "Copy the last answer to the clipboard.", _copy, anytime=True),
         SlashCommand("quit", "End the chat.", _quit, anytime=True, aliases=("exit", "q")),
     ]

@@ -65,6 +65,7 @@ class ChatOptions:
     private: bool = False
     title: str = ""
     warm: str = ""
+    picks: bool = False
 
 
 def workspace_of(settings: Settings) -> Path:

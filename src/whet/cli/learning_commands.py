@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from whet.app.slash import SlashCommand
 from whet.cli import wording
+from whet.cli.here import RAN
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
 from whet.memory import shelf
@@ -65,8 +66,17 @@ async def run_skill(chat: ChatControl, name: str, rest: str) -> None:
 
 
 def typed(text: str) -> str:
-    """Give what the person typed of a message, less the skill that was sent with it."""
-    return text.partition("\n\n<skill name=")[0].partition("\n\n<command name=")[0]
+    """Give what the person typed of a message, less the skill, the prompt file and the commands sent with it."""
+    for mark in ("
+
+<skill name=", "
+
+<command name=", f"
+
+{RAN}
+"):
+        text = text.partition(mark)[0]
+    return text
 
 
 def learning_commands() -> list[SlashCommand[ChatControl]]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from whet.cli import wording
 from whet.cli.blocks import Blocks, MarkdownBlock
 from whet.cli.deciding import coloured, diff_lines
+from whet.cli.plan import counted, plan_rows
 from whet.cli.render import Painter
 from whet.contract.events import (
     ApprovalAsked,
@@ -31,10 +32,13 @@ from whet.contract.events import (
     ToolStarted,
     TurnEnd,
 )
+from whet.contract.tools import tags_of
+from whet.tools.todo import TodoItem
 
 _TAIL_CHARS = 4_000
 _OUTPUT_LINES = 3
 _DIFF_ROWS = 16
+_PLAN_ROWS, _WHOLE_PLAN_ROWS = 6, 20
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 _PLAIN = str.maketrans("…·“”•─−→", '~-""---~')
@@ -76,6 +80,46 @@ class _Running:
     began_s: float
     output: str = ""
 
+    def rows(self, marks: Marks, width: int) -> list[str]:
+        """Give the last lines that it printed."""
+        lines = [line for line in self.output.splitlines() if line.strip()]
+        return [f"  {marks.output} {wording.clip(text, width - 4)}" for text in lines[-_OUTPUT_LINES:]]
+
+    def live(self, marks: Marks, width: int, now_s: float) -> list[list[Fragment]]:
+        """Give the call as it runs: what it is, for how long, its last lines."""
+        took = f"{round(now_s - self.began_s)} s"
+        line = wording.call_line(self.name, self.subject, width, mark=marks.running, tail=took)
+        return [[("", line)], *([("class:dim", text)] for text in self.rows(marks, width))]
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What a turn has done so far, for whoever stops it; `waited_s` is how long a person was asked."""
+
+    calls: int = 0
+    edits: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    waited_s: float = 0.0
+    asked_at_s: float | None = None
+
+    def answered(self, now_s: float) -> None:
+        """End a wait for the person, if there is one."""
+        if self.asked_at_s is not None:
+            self.waited_s += now_s - self.asked_at_s
+            self.asked_at_s = None
+
+    def take(self, event: ToolFinished) -> None:
+        """Count a call that ended."""
+        self.calls += 1
+        for edit in event.edits:
+            added, removed = self.edits.get(edit.path, (0, 0))
+            self.edits[edit.path] = (added + edit.added, removed + edit.removed)
+
+    def said(self) -> str:
+        """Say what was done, "" for nothing."""
+        parts = [f"{self.calls} call{'' if self.calls == 1 else 's'} done"] if self.calls else []
+        parts += [f"{path} +{added:,} −{removed:,}" for path, (added, removed) in self.edits.items()]
+        return " · ".join(parts)
+
 
 @dataclass(frozen=True, slots=True)
 class Surface:
@@ -96,6 +140,9 @@ class TerminalTurnView:
     show_reasoning: bool = False
     now_s: Callable[[], float] = time.monotonic
     queued: list[str] = field(default_factory=list[str])
+    plan: Callable[[], Sequence[TodoItem]] = tuple
+    _turn: _Turn = field(default_factory=_Turn)
+    _planned: tuple[str, ...] = ()
     _blocks: Blocks = field(default_factory=Blocks)
     _reasoning: str = ""
     _running: dict[str, _Running] = field(default_factory=dict[str, _Running])
@@ -111,6 +158,7 @@ class TerminalTurnView:
         """Start a turn, or other work that is shown as `doing`: the status line runs until its TurnEnd or
         `stop`."""
         self._began_s = self.now_s()
+        self._turn = _Turn()
         self._doing = doing
         self._after_call = False
 
@@ -123,6 +171,22 @@ class TerminalTurnView:
         self._decides_until_s = None
         self._waits = None
         self._began_s = None
+
+    def interrupted(self) -> None:
+        """End a turn that the person stopped, and say which calls were stopped and what had been done."""
+        width, took = self.surface.width(), wording.duration(self._elapsed())
+        stopped = list(self._running.values())
+        self.stop()
+        for call in stopped:
+            ran = wording.duration(self.now_s() - call.began_s)
+            line = wording.call_line(
+                call.name, call.subject, width, mark=self.marks.failed, tail=f"stopped  {ran}"
+            )
+            text = self.painter.line(self.marks.failed, "red") + line[len(self.marks.failed) :]
+            rows = [text, *(self.painter.line(row, "dim") for row in call.rows(self.marks, width))]
+            self.surface.write("\n" + "\n".join(rows) + "\n")
+        done = self._turn.said()
+        self.say(f"\ncancelled after {took}" + (f" · {done}" if done else ""), "yellow")
 
     def emit(self, event: Event) -> None:
         """Show one event. Called on the loop's task; does not block."""
@@ -139,6 +203,8 @@ class TerminalTurnView:
                 self._flush()
                 about = wording.subject(event.arguments)
                 self._running[event.call_id] = _Running(event.name, about, self.now_s())
+                if "asks" in tags_of(event.name):
+                    self._turn.asked_at_s = self.now_s()
             case ToolProgress():
                 self._progress(event)
             case ToolFinished():
@@ -167,16 +233,25 @@ class TerminalTurnView:
             style = "" if self._blocks.tail_end(1, 1) else "class:dim"
             rows += [[(style, line)] for line in wrapped(wording.printable(tail), width)[-room:]]
         for call in self._running.values():
-            rows += self._call_rows(call, width)
+            rows += call.live(self.marks, width, self.now_s())
+        plain = self.marks.plain
+        for text in plan_rows(self.plan(), width, min(_PLAN_ROWS, max(room // 2, 2)), plain=plain):
+            rows.append([("", text)])
         for text in self.queued:
             rows.append([("class:dim", wording.clip(f"{self.marks.queued} queued: {text}", width))])
         rows.append([("class:dim", wording.clip(self._status(width), width))])
         return [[(style, self.marks.fit(text)) for style, text in row] for row in rows]
 
+    def _elapsed(self) -> float:
+        """Give the seconds of the turn without those that a person was asked in."""
+        turn, now_s = self._turn, self.now_s()
+        waits_s = now_s - turn.asked_at_s if turn.asked_at_s is not None else 0.0
+        began_s = now_s if self._began_s is None else self._began_s
+        return now_s - began_s - turn.waited_s - waits_s
+
     def _status(self, width: int) -> str:
-        elapsed = self.now_s() - (self._began_s or 0.0)
-        spin = self.marks.spinner[int(elapsed * 8) % len(self.marks.spinner)]
-        if self._asked:
+        spin = self.marks.spinner[int((self.now_s() - (self._began_s or 0.0)) * 8) % len(self.marks.spinner)]
+        if self._asked or any("asks" in tags_of(call.name) for call in self._running.values()):
             return "waiting for your answer"
         if self._decides_until_s is not None:
             left = wording.duration(max(0.0, self._decides_until_s - self.now_s()))
@@ -186,7 +261,7 @@ class TerminalTurnView:
             return self._countdown(spin, width, *self._waits)
         turn = "running" if self._running else "writing" if self._blocks.tail_end(1, 1) else "thinking"
         doing = self._doing or turn
-        return f"{spin} {doing} {round(elapsed)} s · Ctrl-C stops"
+        return f"{spin} {doing} {round(self._elapsed())} s · Esc stops"
 
     def _waiting(self, event: Event) -> tuple[float, float] | None:
         """Give when a call is tried again and when no more, while its server is waited for."""
@@ -199,16 +274,8 @@ class TerminalTurnView:
         now_s = self.now_s()
         wait = f"{round(again_s - now_s)} s" if again_s > now_s + 0.5 else "now"
         left = wording.duration(max(0.0, until_s - now_s))
-        text = f"{spin} the model's server is away · next try {wait} · {left} left · Ctrl-C stops"
-        return text if wording.columns(text) <= width else f"{spin} server away · try {wait} · Ctrl-C stops"
-
-    def _call_rows(self, call: _Running, width: int) -> list[list[Fragment]]:
-        took = f"{round(self.now_s() - call.began_s)} s"
-        line = wording.call_line(call.name, call.subject, width, mark=self.marks.running, tail=took)
-        rows: list[list[Fragment]] = [[("", line)]]
-        for text in call.output.splitlines()[-_OUTPUT_LINES:]:
-            rows.append([("class:dim", f"  {self.marks.output} {wording.clip(text, width - 4)}")])
-        return rows
+        text = f"{spin} the model's server is away · next try {wait} · {left} left · Esc stops"
+        return text if wording.columns(text) <= width else f"{spin} server away · try {wait} · Esc stops"
 
     def _progress(self, event: ToolProgress) -> None:
         if call := self._running.get(event.call_id):
@@ -216,6 +283,9 @@ class TerminalTurnView:
 
     def _finished(self, event: ToolFinished) -> None:
         call = self._running.pop(event.call_id, None)
+        self._turn.take(event)
+        if "asks" in tags_of(event.name):
+            self._turn.answered(self.now_s())
         width = self.surface.width()
         mark, style = (self.marks.ok, "green") if event.ok else (self.marks.failed, "red")
         about = call.subject if call else self._subjects.pop(event.call_id, "")
@@ -224,9 +294,26 @@ class TerminalTurnView:
         text = self.painter.line(mark, style) + line[len(mark) :] + "\n"
         if reason := wording.failure(event):
             text += self.painter.line("  " + wording.clip(reason, width - 2), "dim red") + "\n"
+        elif call is not None:
+            text += "".join(self.painter.line(row, "dim") + "\n" for row in call.rows(self.marks, width))
+        if event.ok and "tasks" in tags_of(event.name):
+            text += self._plan(width)
         text += self._edits(event, width)
         self.surface.write(text if self._after_call else "\n" + text)
         self._after_call = True
+
+    def _plan(self, width: int) -> str:
+        """Give the list whole where it is a new one, else how far it is."""
+        items = self.plan()
+        contents, before = tuple(item.content for item in items), self._planned
+        self._planned = contents
+        if contents != before:
+            rows = plan_rows(items, width - 2, _WHOLE_PLAN_ROWS, plain=self.marks.plain)
+            return "".join(f"  {row}\n" for row in rows)
+        done, whole = counted(items)
+        now = next((item.content for item in items if item.status == "in_progress"), "")
+        line = f"{done} of {whole} done" + (f" · now: {now}" if now else "")
+        return self.painter.line("  " + wording.clip(line, width - 2), "dim") + "\n" if items else ""
 
     def _edits(self, event: ToolFinished, width: int) -> str:
         """Give what an edit changed, file by file, folded where it is long."""
@@ -268,6 +355,9 @@ class TerminalTurnView:
         """Keep in mind who is asked: the person here, or humans at a service."""
         self._asked = event.call_id if isinstance(event, ApprovalAsked) else ""
         self._decides_until_s = None
+        self._turn.answered(self.now_s())
+        if not isinstance(event, ApprovalDecided):
+            self._turn.asked_at_s = self.now_s()
         if isinstance(event, ApprovalDecided):
             self._aside(event)
             return

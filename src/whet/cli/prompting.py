@@ -20,9 +20,12 @@ from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
+from whet.cli.finding import FileFinder
+
 _AT_WORD = re.compile(r"(?:^|\s)@([^\s@]*)$")
-_MOST = 60
+_MOST, _FOUND, _FEWEST_LETTERS = 60, 12, 2
 _PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
+_BURST_CHARS = 400
 PASTE_LINES = 8
 PASTE_CHARS = 1_000
 _PASTED_WORDS = 4
@@ -34,6 +37,7 @@ class InputCompleter(Completer):
     def __init__(self, commands: Callable[[], Sequence[tuple[str, str]]], folder: Callable[[], Path]) -> None:
         self._commands = commands
         self._folder = folder
+        self.finder = FileFinder()
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         """Yield what could stand at the cursor."""
@@ -43,7 +47,14 @@ class InputCompleter(Completer):
                 if f"/{name}".startswith(before):
                     yield Completion(f"/{name}", start_position=-len(before), display_meta=about)
         elif match := _AT_WORD.search(before):
-            yield from self._paths(match[1])
+            self.finder.look(self._folder())
+            here = list(self._paths(match[1]))
+            yield from here
+            shown = {match[1].rpartition("/")[0] + "/" * ("/" in match[1]) + one.text for one in here}
+            if len(match[1]) >= _FEWEST_LETTERS and len(here) < _MOST:
+                for path in self.finder.find(match[1], _FOUND):
+                    if path not in shown:
+                        yield Completion(path, start_position=-len(match[1]))
 
     def _paths(self, typed: str) -> Iterable[Completion]:
         parent, _, prefix = typed.rpartition("/")
@@ -107,9 +118,15 @@ class PasteParser(Vt100Parser):
         super().__init__(feed_key)
         self._held: list[str] | None = None
         self._edge = ""
+        self._burst: list[str] = []
 
     def feed(self, data: str) -> None:
-        """Take what was read; a paste becomes one key press once its end mark is there."""
+        """Take what was read; a paste becomes one key press once its end mark is there. What comes faster
+        than a person types and has no marks is one, too, once nothing more comes (`flush`)."""
+        if self._held is None and "\x1b" not in data and (self._burst or len(data) >= _BURST_CHARS):
+            self._burst.append(data)
+            return
+        self._end_burst()
         if self._held is None:
             before, mark, data = data.partition(_PASTE_BEGINS)
             super().feed(before)
@@ -124,6 +141,16 @@ class PasteParser(Vt100Parser):
             self._held = None
             self.feed_key_callback(KeyPress(Keys.BracketedPaste, text))
             self.feed(rest)
+
+    def flush(self) -> None:
+        """Nothing more came for a while: what is held back is whole."""
+        self._end_burst()
+        super().flush()
+
+    def _end_burst(self) -> None:
+        if self._burst:
+            text, self._burst = "".join(self._burst), []
+            self.feed_key_callback(KeyPress(Keys.BracketedPaste, text))
 
 
 def open_input() -> Input:

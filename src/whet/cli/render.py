@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
+from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement, TableElement
 from rich.padding import Padding
 from rich.style import Style
 from rich.syntax import Syntax
+from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
@@ -60,12 +61,24 @@ class _IndentedCode(CodeBlock):
         yield Padding(code, (0, 0, 0, 2))
 
 
+class _WrappedTable(TableElement):
+    """A table whose cells break over lines, long words too; nothing of one is cut off."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for part in super().__rich_console__(console, options):
+            if isinstance(part, Table):
+                for column in part.columns:
+                    column.overflow = "fold"
+            yield part
+
+
 class _Answer(Markdown):
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "heading_open": _LeftHeading,
         "fence": _IndentedCode,
         "code_block": _IndentedCode,
+        "table_open": _WrappedTable,
     }
 
 

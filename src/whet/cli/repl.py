@@ -18,8 +18,12 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.app.slash import Commands, parse, unescaped
-from whet.cli import attach
+from whet.cli import attach, jobs, mode
+from whet.cli.board import StatusBoard
 from whet.cli.commands import ChatControl, add_plugin_commands, builtin_commands
+from whet.cli.dropped import dropped_images
+from whet.cli.gestures import Gestures
+from whet.cli.greeting import greet, say_where_we_are
 from whet.cli.launch import ChatOptions, forget_empty, load_settings, open_session, start_app, workspace_of
 from whet.cli.learning_commands import run_skill
 from whet.cli.live import Marks, Surface, TerminalTurnView
@@ -27,14 +31,13 @@ from whet.cli.prompting import InputCompleter
 from whet.cli.render import Painter
 from whet.cli.screen import LineScreen, PromptSignal, Screen, Typed
 from whet.cli.terminal import Terminal
-from whet.cli.wording import clip, columns, printable, review_line
+from whet.cli.wording import printable, review_line
 from whet.config.schema import Settings
 from whet.contract.errors import WhetError
-from whet.contract.events import Event, ReviewFinished
+from whet.contract.events import Event, ReviewFinished, ToolFinished
 from whet.contract.messages import Message
 from whet.log import mask
 from whet.memory.desk import LearningService
-from whet.store import news
 from whet.store.sessions import title_of
 
 
@@ -56,7 +59,7 @@ async def _run(options: ChatOptions, settings: Settings) -> int:
         chat = TerminalChat(app, session, screen, commands, desk)
         for line in plugin_notes:
             chat.say(line, "dim")
-        code = await chat.run(options.images)
+        code = await chat.run(options.images, picks=options.picks)
         await forget_empty(app, chat.session)
         await app.reviews.leave()
         return code
@@ -75,7 +78,8 @@ def _open_screen(
     own = [(one.name, one.description) for one in prompt_commands(options.home.root, folder)]
     names = [*((command.name, command.help) for command in commands), *own]
     completer = InputCompleter(lambda: names, lambda: folder)
-    return Terminal(desk.marks, completer, options.home.history)
+    ui = settings.ui
+    return Terminal(desk.marks, completer, options.home.history, theme=ui.theme, vi=ui.keys == "vi")
 
 
 @dataclass(slots=True)
@@ -85,6 +89,7 @@ class _Desk:
     turn: asyncio.Task[None] | None = None
     idle: asyncio.Event = field(default_factory=asyncio.Event)
     wants_out: bool = False
+    leaves_jobs: bool = False
     leaving: bool = False
     code: int = 0
     marks: Marks = field(default_factory=lambda: Marks.for_encoding(sys.stdout.encoding))
@@ -108,21 +113,26 @@ class TerminalChat:
         self._painter = Painter(markdown=ui.markdown)
         surface = Surface(lambda text: screen.write(desk.marks.fit(text)), screen.refresh, screen.width)
         self._view = TerminalTurnView(surface, self._painter, desk.marks, show_reasoning=ui.show_reasoning)
+        self._view.plan = lambda: app.todo_lists.get(self.session.id)
+        self._board = StatusBoard(app, plain=desk.marks.plain)
+        self._gestures = Gestures(self)
         self._images: list[Path] = []
         self._held: list[tuple[str, str]] = []
         app.reviews.listeners.append(self._reviewed)
 
-    async def run(self, images: Sequence[Path] = ()) -> int:
+    async def run(self, images: Sequence[Path] = (), *, picks: bool = False) -> int:
         """Take what the person does until they leave."""
         self._images = list(images)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._terminate)
-        await self._screen.start(self._view.lines)
+        await self._screen.start(self._view.lines, lambda width: self._board.line(self.session, width))
         try:
-            self._greet()
-            await self._say_where_we_are()
+            greet(self)
+            await self._arrive()
             self.app.reviews.start()
             self.app.schedules.start()
+            if picks:
+                await self._typed(Typed("/resume", "/resume"))
             while not self._desk.leaving:
                 await self._take(await self._screen.read())
         finally:
@@ -140,8 +150,23 @@ class TerminalChat:
         return self._screen.width()
 
     def leave(self) -> None:
-        """End the chat; a running turn is cancelled first."""
+        """End the chat; a running turn is cancelled first. Background processes have it asked twice."""
+        if not self._desk.leaves_jobs and jobs.tell_of_leaving(self):
+            self._desk.leaves_jobs = True
+            return
         self._desk.leaving = True
+
+    async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
+        """Have the person pick one of some (line, preview); None where they don't, or can't."""
+        return await self._screen.choose(title, choices)
+
+    def put_back(self, text: str) -> None:
+        """Put text into the input line again."""
+        self._screen.put_back(text)
+
+    def put_out(self, text: str) -> None:
+        """Write to the terminal as it is."""
+        self._screen.write(text)
 
     @property
     def desk(self) -> LearningService:
@@ -160,7 +185,12 @@ class TerminalChat:
         """Talk in another session from now on; the old one stays stored."""
         await forget_empty(self.app, self.session)
         self.session: Session = session
-        await self._say_where_we_are()
+        await self._arrive()
+
+    async def _arrive(self) -> None:
+        if self.session.log.messages:
+            await self._board.look(self.session)
+        await say_where_we_are(self)
 
     def send(self, text: str | None) -> None:
         """Start a turn with a message, or go on with the unfinished one (None)."""
@@ -169,7 +199,13 @@ class TerminalChat:
 
     def work(self, doing: str, work: Callable[[Callable[[Event], None]], Awaitable[None]]) -> None:
         """Do something long beside the input, as a turn is done."""
-        self._begin(doing, lambda: work(self._view.emit))
+        self._begin(doing, lambda: work(self._emit))
+
+    def _emit(self, event: Event) -> None:
+        if isinstance(event, ToolFinished):
+            self._gestures.called()
+        self._board.see(event)
+        self._view.emit(event)
 
     def _begin(self, doing: str, work: Callable[[], Awaitable[None]]) -> None:
         self._view.begin(doing)
@@ -177,21 +213,30 @@ class TerminalChat:
         self._desk.turn = asyncio.create_task(self._guarded(work))
 
     def _message(self, text: str) -> Message:
-        paths = [*self._images, *attach.mentioned_images(text, self.app.workspace)]
+        paths = [*self._images, *attach.mentioned_images(dropped_images(text), self.app.workspace)]
         images = [attach.load_image(path) for path in paths]
         self._images = []
-        return self.session.user_message(attach.capped(text), images)
+        told, self._gestures.pending = [text, *self._gestures.pending], []
+        message = self.session.user_message(attach.capped("\n\n".join(told)), images)
+        return mode.with_note(message) if self.app.gate.plans.has(self.session.id) else message
 
     async def _take(self, done: Typed | PromptSignal) -> None:
         self._say_held(at_rest=True)
-        if isinstance(done, PromptSignal):
-            self.leave() if done is PromptSignal.END else self._interrupt()
-        elif done.text:
-            self._desk.wants_out = False
-            try:
-                await self._typed(done)
-            except WhetError as error:
-                self._complain(error)
+        try:
+            if isinstance(done, Typed):
+                if done.text:
+                    self._desk.wants_out = False
+                    await self._typed(done)
+            elif done is PromptSignal.END:
+                self.leave()
+            elif done is PromptSignal.INTERRUPT or (done is PromptSignal.ESCAPE and self._desk.turn):
+                self._interrupt()
+            elif done is PromptSignal.ESCAPE:
+                await self._gestures.escape(self.app.clock.monotonic_s())
+            else:
+                await self._gestures.take(done)
+        except WhetError as error:
+            self._complain(error)
 
     async def _typed(self, typed: Typed) -> None:
         running = self._desk.turn is not None
@@ -205,6 +250,10 @@ class TerminalChat:
                 self.say(f"/{found.name} waits for the end of this turn; Ctrl-C stops it", "yellow")
             else:
                 await found.run(self, command[1])
+            return
+        if typed.shown[:1] in ("!", "#") and "\n" not in typed.shown:
+            self._echo(typed.shown)
+            await self._gestures.sign(typed.shown[0], typed.shown[1:].strip(), running=running)
             return
         text = unescaped(typed.text)
         if running:
@@ -227,7 +276,10 @@ class TerminalChat:
     async def _turn(self, message: Message | None) -> None:
         if message is not None and not self.session.log.session.title:
             await self.session.log.details.set_title(title_of(message.text))
-        await run_turn(self.session, message, self._view.emit)
+        end = await run_turn(self.session, message, self._emit)
+        await self._board.look(self.session)
+        if end.reason == "answered" and self.app.gate.plans.has(self.session.id):
+            self._screen.wake(PromptSignal.PLAN)
 
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do `work`; whatever ends it, the chat is usable afterwards."""
@@ -236,8 +288,7 @@ class TerminalChat:
             await work()
         except asyncio.CancelledError:
             cancelled = True
-            self._view.stop()
-            self.say("\ncancelled", "yellow")
+            self._view.interrupted()
         except WhetError as error:
             self._view.stop()
             self._complain(error)
@@ -296,42 +347,3 @@ class TerminalChat:
         lines = printable(text).split("\n")
         shown = [self._desk.marks.prompt + lines[0], *(f"  {line}" for line in lines[1:])]
         self._screen.write("\n" + self._painter.line("\n".join(shown), "bold") + "\n")
-
-    def _greet(self) -> None:
-        model, mode, width = self.session.model, self.app.settings.approval.mode, self.width()
-        head = f"whet · {model.model} · approvals {mode}"
-        named = f"whet · {model.model} ({model.provider}) · approvals {mode}"
-        self.say(_fitting(width, named, head), "bold")
-        self.say(_fitting(width, *_shortened(self.app.workspace, width)), "dim")
-        if model.provider == "practice":
-            told = "The practice model is a scripted stand-in, not a language model."
-            self.say(_fitting(width, told, "a scripted stand-in, no language model"), "yellow")
-        told = "/help shows the commands, Ctrl-C stops a turn, Ctrl-D quits"
-        self.say(_fitting(width, told, "/help, Ctrl-C stops, Ctrl-D quits"), "dim")
-        found = self.app.database.write_now(news.tell)
-        if found.line:
-            self.say(_fitting(width, found.line), "dim")
-
-    async def _say_where_we_are(self) -> None:
-        """After a session was opened: its title and size, and whether a turn is unfinished."""
-        log = self.session.log
-        if log.messages:
-            title = printable(log.session.title) or self.session.id
-            self.say(f"\n{clip(title, self.width() - 16)} · {len(log.messages)} messages", "dim")
-        if await log.unfinished_turn() is not None:
-            self.say(
-                "The last turn was cut off. Enter /resume to go on with it, or say what to do next.", "yellow"
-            )
-
-
-def _fitting(width: int, *variants: str) -> str:
-    """Give the first of `variants` that fits, else the last one cut."""
-    return next((text for text in variants if columns(text) <= width), clip(variants[-1], width))
-
-
-def _shortened(path: Path, width: int) -> tuple[str, str]:
-    """Give a path in whole, with ~ for the home folder, and its end."""
-    whole = printable(str(path))
-    home = str(Path.home())
-    whole = "~" + whole[len(home) :] if home != "/" and whole.startswith(home) else whole
-    return whole, "…" + whole[-(width - 1) :]

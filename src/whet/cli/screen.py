@@ -11,7 +11,7 @@ import os
 import shutil
 import signal as signals
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
@@ -26,6 +26,11 @@ class PromptSignal(Enum):
 
     INTERRUPT = auto()
     END = auto()
+    ESCAPE = auto()
+    MODE = auto()
+    UNFOLD = auto()
+    BACKGROUND = auto()
+    PLAN = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,7 @@ class Typed:
 
 
 LiveLines = Callable[[int, int], list[list[Fragment]]]
+StatusLine = Callable[[int], str]
 
 
 class Screen(Protocol):
@@ -44,8 +50,9 @@ class Screen(Protocol):
 
     person: Person
 
-    async def start(self, live: LiveLines) -> None:
-        """Take the terminal; `live` gives the lines above the input for a width and a height."""
+    async def start(self, live: LiveLines, status: StatusLine) -> None:
+        """Take the terminal; `live` gives the lines above the input for a width and a height, `status` the
+        one below it, empty for none."""
         ...
 
     def write(self, text: str) -> None:
@@ -66,6 +73,10 @@ class Screen(Protocol):
 
     async def read(self) -> Typed | PromptSignal:
         """Wait for the next thing that the person does."""
+        ...
+
+    async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
+        """Have the person pick one of some (line, preview); None where they don't, or can't."""
         ...
 
     def put_back(self, text: str) -> None:
@@ -91,8 +102,8 @@ class LineScreen:
         self._signals: asyncio.Queue[PromptSignal] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
 
-    async def start(self, live: LiveLines) -> None:
-        """Take over Ctrl-C; there is no live area."""
+    async def start(self, live: LiveLines, status: StatusLine) -> None:
+        """Take over Ctrl-C; there is no live area and no status line."""
         self._loop.add_signal_handler(signals.SIGINT, self._signals.put_nowait, PromptSignal.INTERRUPT)
 
     def write(self, text: str) -> None:
@@ -131,6 +142,11 @@ class LineScreen:
                 continue
             whole = "\n".join([*lines, text]).strip()
             return Typed(whole, whole)
+
+    async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
+        """Show the list; to pick, its command is called with a name."""
+        self.write("".join(f"  {line}\n" for line, _ in choices))
+        return None
 
     def put_back(self, text: str) -> None:
         """Say what was not sent: nothing can be put into this terminal's input."""

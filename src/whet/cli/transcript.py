@@ -80,6 +80,7 @@ def _call(call: ToolCall, result: Message | None, full: bool) -> Iterator[str]:
         yield from (styled(f"    | {line}", "dim") for line in text.splitlines())
     elif text:
         lines = text.splitlines()
-        more = f" (+{len(lines) - 1} lines)" if len(lines) > 1 else ""
+        left = len(lines) - 1
+        more = f" … {left} more line{'' if left == 1 else 's'}" if left else ""
         first = clip(lines[0], max(output.terminal_width() - 6 - len(more), 10))
         yield styled(f"    | {first}{more}", "dim")

@@ -14,6 +14,7 @@ import msgspec
 from whet.contract.messages import WireFormat
 
 ApprovalMode = Literal["ask", "auto", "deny"]
+StatusPart = Literal["mode", "model", "branch", "folder", "context", "cost", "sandbox", "jobs", "plan"]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
@@ -366,6 +367,22 @@ class UiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether the model's visible reasoning is printed."""
     markdown: bool = True
     """Whether answers are rendered as Markdown."""
+    keys: Literal["emacs", "vi"] = "emacs"
+    """How the input line is edited."""
+    theme: Literal["dark", "light", "plain"] = "dark"
+    """The colours: for a dark or a light background, or bold and plain only."""
+    status_line: tuple[StatusPart, ...] = (
+        "mode",
+        "model",
+        "branch",
+        "folder",
+        "context",
+        "cost",
+        "sandbox",
+        "jobs",
+        "plan",
+    )
+    """The parts of the line below the input, in order. Empty: no line."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

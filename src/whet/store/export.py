@@ -24,7 +24,7 @@ def as_jsonl(connection: apsw.Connection, session_id: str) -> Iterator[str]:
     system, tools = sessions.prefix(connection, session_id)
     meta: dict[str, Any] = {**msgspec.to_builtins(session), "system_prompt": system, "tools": tools}
     yield _line({"meta": _masked(meta)})
-    for message in _messages(connection, session_id):
+    for message in messages(connection, session_id):
         yield _line(_masked(to_dict(message)))
 
 
@@ -40,7 +40,7 @@ def as_markdown(connection: apsw.Connection, session_id: str) -> Iterator[str]:
         ("Turns", str(session.turns)),
     )
     yield mask("\n".join(f"- {name}: {value}" for name, value in facts if value) + "\n\n")
-    for message in _messages(connection, session_id):
+    for message in messages(connection, session_id):
         for block in _blocks(message):
             yield mask(block)
 
@@ -66,15 +66,22 @@ def _fence(text: str, language: str = "") -> str:
     return f"{fence}{language}\n{text}\n{fence}\n\n"
 
 
-def _messages(connection: apsw.Connection, session_id: str) -> Iterator[Message]:
+def messages(connection: apsw.Connection, session_id: str, *, last: int = 0) -> Iterator[Message]:
+    """Give the messages of a session but those of undone turns, oldest first; of `last`, only so many."""
+    return (message for _, message in numbered(connection, session_id, last=last))
+
+
+def numbered(connection: apsw.Connection, session_id: str, *, last: int = 0) -> Iterator[tuple[int, Message]]:
+    """Give each message with its turn. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     found = connection.execute(
-        "SELECT role, content, extra FROM messages m WHERE id > ? AND id < ? AND NOT EXISTS"
-        " (SELECT 1 FROM turns t WHERE t.session = ? AND t.number = m.turn AND t.undone <> '') ORDER BY id",
-        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, key),
+        "SELECT turn, role, content, extra FROM (SELECT * FROM messages m WHERE id > ? AND id < ? AND NOT"
+        " EXISTS (SELECT 1 FROM turns t WHERE t.session = ? AND t.number = m.turn AND t.undone <> '')"
+        " ORDER BY id DESC LIMIT ?) ORDER BY id",
+        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, key, last or -1),
     )
-    for role, content, extra in found:
-        yield rows.unpack(role, content, extra)
+    for turn, role, content, extra in found:
+        yield int(turn), rows.unpack(role, content, extra)
 
 
 def _masked(value: Any) -> Any:

@@ -77,27 +77,27 @@ class WebLimits(msgspec.Struct, frozen=True):
 
 
 class SharedProcesses:
-    """The commands of one program, which its sessions share; made at the first one unless given.
+    """The commands of one program, which its sessions share; `made` at the first one unless given.
     `confine` makes what gives them their jails; None: they have all rights."""
 
     def __init__(
         self, processes: Processes | None = None, confine: Callable[[], Confinement] | None = None
     ) -> None:
-        self._processes = processes
+        self.made = processes
         self.confine = confine
 
     def get(self) -> Processes:
         """Give the commands."""
-        if self._processes is None:
+        if self.made is None:
             from whet.tools.process import Processes
 
-            self._processes = Processes()
-        return self._processes
+            self.made = Processes()
+        return self.made
 
     def close(self) -> None:
         """Stop what runs."""
-        if self._processes is not None:
-            self._processes.close()
+        if self.made is not None:
+            self.made.close()
 
 
 def file_tools(

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 65_536
 _STDIN_CAP_BYTES = 1_000_000
+_TOO_LONG = "the command is too long; write it to a file and run that"
 _PTY_ROWS, _PTY_COLUMNS = 40, 120
 _ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b]*+(?:\x07|\x1b\\)?|[PX^_][^\x1b]*+(?:\x1b\\)?|[ -/]*+[0-~])"
@@ -105,6 +106,7 @@ class Process:
         self.started_s: float = time.monotonic()
         self.ended_s: float | None = None
         self.exited: asyncio.Event = asyncio.Event()
+        self._turned = asyncio.Event()  # it exited, or nobody waits for it any more
         self.output_ended: asyncio.Event = asyncio.Event()
         self.on_output: Callable[[bytes], None] | None = None
         self._popen = popen
@@ -149,6 +151,14 @@ class Process:
     async def wait(self, timeout_s: float | None) -> bool:
         """Wait for the exit; False when `timeout_s` passed first."""
         return await _happens(self.exited, timeout_s)
+
+    async def wait_turn(self, timeout_s: float | None) -> bool:
+        """Wait for the exit, or until it is put aside; False when `timeout_s` passed first."""
+        return await _happens(self._turned, timeout_s)
+
+    def put_aside(self) -> None:
+        """Let whoever waits for the command go on without it."""
+        self._turned.set()
 
     async def wait_output_end(self, timeout_s: float) -> bool:
         """Wait until nobody holds the output open; False when `timeout_s` passed first."""
@@ -233,6 +243,7 @@ class Process:
         if not self.exited.is_set():
             self.ended_s = time.monotonic()
             self.exited.set()
+            self._turned.set()
 
     def _wait_on_thread(self) -> None:
         self._popen.wait()
@@ -308,7 +319,8 @@ class Processes:
             raise BadInput(f"the command can't be run: {error}") from error
         except OSError as error:
             raise ToolError(
-                f"the command could not be started: {error.strerror}", hint=_spawn_hint(error)
+                f"the command could not be started: {error.strerror}",
+                hint=_TOO_LONG if error.errno == 7 else "",
             ) from error
         self._held[process.pid] = process
         self._guardian.add(process.pid)
@@ -341,6 +353,13 @@ class Processes:
     def listed(self) -> list[Process]:
         """Give the background processes, oldest first."""
         return list(self._background.values())
+
+    def put_aside(self) -> int:
+        """Have the commands that are waited for run on in the background; says how many."""
+        waited = [p for p in self._held.values() if not p.id and not p.exited.is_set()]
+        for process in waited:
+            process.put_aside()
+        return len(waited)
 
     def forget(self, process: Process) -> None:
         """Let go of a process; one that is still dying is held until `close`, so that it is reaped."""
@@ -467,12 +486,6 @@ def _is_member(pid: str, group: int) -> bool:
     except OSError:
         return False
     return len(fields) > 2 and int(fields[2]) == group and fields[0] not in (b"Z", b"X")
-
-
-def _spawn_hint(error: OSError) -> str:
-    if error.errno == 7:
-        return "the command is too long; write it to a file and run that"
-    return ""
 
 
 async def _happens(event: asyncio.Event, timeout_s: float | None) -> bool:

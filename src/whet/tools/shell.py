@@ -122,6 +122,8 @@ class Shell:
         limit_s = _time_limit(timeout_s, self._limits.timeout_s)
         try:
             in_time = await _watch(process, limit_s, show)
+            if in_time and not process.exited.is_set():
+                return _aside(self._processes, process, self._limits)
             if not in_time:
                 await process.stop()
             await process.wait_output_end(_PIPE_GRACE_S)
@@ -187,6 +189,14 @@ def _result(
     return ToolOutput(_joined(body, notes), error_kind=kind, exit_code=process.exit_code)
 
 
+def _aside(processes: Processes, process: Process, limits: ShellLimits) -> ToolOutput:
+    """Give what a command printed until the person put it into the background, and its name there."""
+    body = _read_text(process, limits.output_cap_chars - _STATUS_CHARS)
+    name = processes.publish(process)
+    note = f"[the person put it into the background, where it runs on as {name}; see it with process]"
+    return ToolOutput(_joined(body, [note]))
+
+
 def _report(process: Process, limits: ShellLimits, *, is_kill: bool) -> ToolOutput:
     body = _read_text(process, limits.output_cap_chars - _STATUS_CHARS)
     failed = bool(process.exit_code) and not is_kill
@@ -207,7 +217,7 @@ async def _watch(process: Process, timeout_s: float, show: Callable[[str], None]
     feed = LiveFeed(show)
     process.on_output = feed.take
     try:
-        return await process.wait(timeout_s)
+        return await process.wait_turn(timeout_s)
     finally:
         process.on_output = None
         feed.close()

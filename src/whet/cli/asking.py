@@ -1,0 +1,202 @@
+"""Questions at the terminal: the gate's take one key, the model's a line, a list is searched by typing.
+
+They stand in place of the input line while they wait; `Terminal` shows them and hands the keys on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from whet.cli import wording
+from whet.cli.deciding import Deciding, answer_of, coloured, has_colour
+from whet.cli.live import Fragment, Marks, wrapped
+from whet.cli.person import chosen
+from whet.contract.errors import ConfigError
+from whet.contract.protocols import Answer, ApprovalRequest, Reply
+from whet.question import RowKind
+
+if TYPE_CHECKING:
+    from whet.cli.terminal import Terminal
+
+_BAR = "  | "
+_ROW_STYLES: dict[RowKind, str] = {
+    "added": "ansigreen",
+    "removed": "ansired",
+    "hunk": "ansicyan",
+    "file": "bold",
+    "fold": "class:dim",
+}
+_GRANTS = {"session": "for this session", "always": "from now on"}
+
+
+class TerminalQuestion:
+    """A question on the screen and its coming answer; `keys` names the keys of which one answers.
+
+    Each line has a prefix. Every row of what would run gets its bar, and the rows of a long reason are set in
+    below its dash, so that none can pass for a line of ours.
+    """
+
+    def __init__(
+        self,
+        lines: Sequence[tuple[str, str] | tuple[str, str, str]],
+        *,
+        keys: str = "",
+        accepts: Callable[[str], bool] = bool,
+    ) -> None:
+        self.keys = keys
+        self.accepts = accepts
+        self.wary = False
+        self.answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._lines = lines
+
+    def give(self, answer: str | None) -> None:
+        """Answer, once."""
+        if not self.answer.done():
+            self.answer.set_result(answer)
+
+    def rows(self, width: int, height: int) -> list[list[Fragment]]:
+        """Lay the question out; one that is too long for the screen keeps its head and its end."""
+        rows: list[Fragment] = []
+        for prefix, line, *style in self._lines:
+            further = prefix if prefix == _BAR else " " * len(prefix)
+            for at, row in enumerate(wrapped(line, max(width - len(prefix), 8))):
+                rows.append((style[0] if style else "", (further if at else prefix) + row))
+        if len(rows) > height:
+            hidden = len(rows) - height + 1
+            rows = [
+                *rows[: height // 2],
+                ("", f"  ... {hidden} lines ..."),
+                *rows[hidden + height // 2 :],
+            ]
+        return [[row] for row in rows]
+
+
+class PickQuestion(TerminalQuestion):
+    """A list to pick from: typing narrows it, Up and Down move, Enter takes, Esc takes none.
+
+    `typed` gives what stands in the input line. Each choice is a line and a preview that is shown for the
+    one that is pointed at.
+    """
+
+    def __init__(self, title: str, choices: Sequence[tuple[str, str]], typed: Callable[[], str]) -> None:
+        super().__init__([])
+        self._title = title
+        self._choices = choices
+        self._typed = typed
+        self._at = 0
+
+    @property
+    def found(self) -> list[int]:
+        """The numbers of the choices that have every typed word."""
+        words = self._typed().lower().split()
+        texts = [f"{line} {preview}".lower() for line, preview in self._choices]
+        return [at for at, text in enumerate(texts) if all(word in text for word in words)]
+
+    def move(self, by: int) -> None:
+        """Point at another one."""
+        self._at = max(0, min(self._at + by, len(self.found) - 1))
+
+    def give(self, answer: str | None) -> None:
+        """Answer with the number of the one pointed at; None stays none."""
+        found = self.found
+        at = min(self._at, len(found) - 1)
+        super().give(None if answer is None or not found else str(found[at]))
+
+    def rows(self, width: int, height: int) -> list[list[Fragment]]:
+        """Give the title, the choices around the one pointed at, and its preview."""
+        found = self.found
+        self._at = max(0, min(self._at, len(found) - 1))
+        rows: list[list[Fragment]] = [[("bold", wording.clip(self._title, width))]]
+        preview: list[str] = []
+        if found:
+            preview = wrapped(wording.printable(self._choices[found[self._at]][1]), max(width - 4, 8))[:3]
+        most = max(height - 2 - len(preview), 3)
+        first = max(0, min(self._at - most // 2, len(found) - most))
+        for at in range(first, min(first + most, len(found))):
+            here = at == self._at
+            line = wording.clip(self._choices[found[at]][0], width - 2)
+            rows.append([("class:sign" if here else "", f"{'>' if here else ' '} {line}")])
+            if here:
+                rows += [[("class:dim", f"    {text}")] for text in preview if text.strip()]
+        if not found:
+            rows.append([("class:dim", "  nothing fits")])
+        hint = f"{len(found)} of {len(self._choices)} · type to narrow · Enter takes · Esc leaves"
+        rows.append([("class:dim", wording.clip(hint, width))])
+        return rows
+
+
+class TerminalPerson:
+    """The person at a terminal: the gate's questions take one key, the model's a line."""
+
+    def __init__(self, terminal: Terminal, marks: Marks) -> None:
+        self._terminal = terminal
+        self._marks = marks
+
+    async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
+        """Ask with one key; Enter, Esc and Ctrl-C are a no. Other keys narrow, show all, edit, say why."""
+        deciding = Deciding(request, max(self._terminal.height() - 20, 8))
+        while True:
+            key = await self._terminal.ask(self._question(deciding)) or "n"
+            if deciding.choose(key):
+                continue
+            if key.lower() == "v":
+                self._show_whole(deciding)
+            elif key.lower() == "e":
+                if edited := await self._edited(request):
+                    return edited
+            elif key.lower() == "b":
+                words = await self._terminal.ask(TerminalQuestion([("", "No, because:")]))
+                return Reply("no", words=words or "")
+            else:
+                return self._said(deciding, answer_of(key, request) or "no")
+
+    def _question(self, deciding: Deciding) -> TerminalQuestion:
+        lines = [("", wording.printable(deciding.question.title), "bold")]
+        for prefix, row in deciding.rows():
+            style = _ROW_STYLES.get(row.kind, "") if has_colour() else ""
+            lines.append((prefix, wording.exact(row.text), style))
+        return TerminalQuestion(
+            lines, keys=deciding.keys(self._terminal.width() - 1), accepts=deciding.accepts
+        )
+
+    def _said(self, deciding: Deciding, answer: Answer) -> Answer | Reply:
+        if answer not in _GRANTS:
+            return answer
+        said = f"allowed {_GRANTS[answer]}: {deciding.covers() or deciding.request.subject}"
+        self._terminal.write(wording.clip(wording.printable(said), self._terminal.width()) + "\n")
+        return deciding.reply(answer).short
+
+    def _show_whole(self, deciding: Deciding) -> None:
+        rows = [f"{prefix}{wording.exact(row.text)}" for prefix, row in deciding.rows(whole=True)]
+        painted = [
+            coloured(row, text, colour=has_colour())
+            for (_, row), text in zip(deciding.rows(whole=True), rows, strict=True)
+        ]
+        self._terminal.write("\n".join([wording.printable(deciding.question.title), *painted]) + "\n")
+
+    async def _edited(self, request: ApprovalRequest) -> Reply | None:
+        from whet.cli.rewriting import rewrite  # noqa: PLC0415 - most questions are not edited
+
+        try:
+            arguments = await self._terminal.lend(lambda: rewrite(request, os.environ))
+        except ConfigError as error:
+            self._terminal.write(f"{wording.printable(error.message)}\n")
+            return None
+        if arguments is None:
+            self._terminal.write("nothing was changed\n")
+            return None
+        return Reply("once", arguments=arguments)
+
+    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
+        """Ask for a line; a number picks a choice, Esc gives no answer."""
+        options = [(f"  {number}. ", wording.printable(choice)) for number, choice in enumerate(choices, 1)]
+        answer = await self._terminal.ask(TerminalQuestion([("", wording.printable(question)), *options]))
+        if answer is None:
+            return None
+        answer = chosen(answer.strip(), choices)
+        said = f"{wording.printable(question)}\n  {self._marks.prompt}{wording.printable(answer)}\n"
+        self._terminal.write(said)
+        return answer

@@ -1,0 +1,114 @@
+"""What keys and signs at the terminal's prompt do: Esc, Shift-Tab, Ctrl-O, Ctrl-B, `!command`, `# note`.
+
+Each is a few lines on what the chat offers; which key it is, the screen knows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whet.cli import jobs, mode, picking, unfolding
+from whet.cli.here import run_here, shell_of
+from whet.cli.screen import PromptSignal
+from whet.contract.errors import NotFound, WhetError
+from whet.contract.events import Emit
+from whet.contract.origin import Origin
+from whet.memory.requests import MemoryRequest
+
+if TYPE_CHECKING:
+    from whet.cli.commands import ChatControl
+
+_TWICE_S = 0.8
+
+
+class Gestures:
+    """The gestures of one chat. `pending` is what the model is told with the next message."""
+
+    def __init__(self, chat: ChatControl) -> None:
+        self.pending: list[str] = []
+        self._chat = chat
+        self._escaped_s = float("-inf")
+        self._unfolded = 0
+
+    async def take(self, signal: PromptSignal) -> None:
+        """Do what a key stands for; nothing runs, or the key may be used while something does."""
+        chat = self._chat
+        if signal is PromptSignal.MODE:
+            self._next_mode()
+        elif signal is PromptSignal.UNFOLD:
+            await self._unfold()
+        elif signal is PromptSignal.BACKGROUND:
+            if not jobs.put_aside(chat.app):
+                chat.say("no command runs that could go into the background", "dim")
+        elif signal is PromptSignal.PLAN:
+            await self._decide_plan()
+
+    def _next_mode(self) -> None:
+        """Go to the next mode."""
+        chat = self._chat
+        name = mode.next_mode(mode.mode_of(chat.app.gate, chat.session))
+        mode.set_mode(chat.app.gate, chat.session, name)
+        chat.say(f"mode {name}: {mode.ABOUT[name]}", "dim")
+
+    async def escape(self, now_s: float) -> None:
+        """Open the rewind at the second Esc in a row, where nothing runs."""
+        twice, self._escaped_s = now_s - self._escaped_s < _TWICE_S, now_s
+        if twice:
+            self._escaped_s = float("-inf")
+            await picking.pick_point(self._chat)
+
+    def called(self) -> None:
+        """Have Ctrl-O begin at the last call again."""
+        self._unfolded = 0
+
+    async def _unfold(self) -> None:
+        chat = self._chat
+        count = len(await unfolding.calls_of(chat.app.database, chat.session))
+        if not count:
+            raise NotFound("no call was made in this session")
+        self._unfolded = self._unfolded % count + 1
+        await unfolding.unfold(chat, count - self._unfolded + 1)
+
+    async def _decide_plan(self) -> None:
+        """Put the plan that was made to the person; a yes carries it out."""
+        chat = self._chat
+        picked = await chat.choose("Carry this plan out?", mode.CHOICES)
+        if picked is None or picked == len(mode.CHOICES) - 1:
+            chat.say("still planning; Shift-Tab or /mode ask ends that", "dim")
+            return
+        name = mode.MODES[0] if picked == 0 else mode.MODES[2]
+        mode.set_mode(chat.app.gate, chat.session, name)
+        chat.say(f"mode {name}: {mode.ABOUT[name]}", "dim")
+        chat.send(mode.APPROVED)
+
+    async def sign(self, sign: str, text: str, *, running: bool) -> None:
+        """Do what a line with a sign in front says: remember, or run a command here. Raises WhetError."""
+        if sign == "#":
+            await self._remember(text)
+        elif running:
+            self._chat.say("a command of yours waits for the end of this turn; Esc stops it", "yellow")
+        else:
+            self._run_here(text)
+
+    def _run_here(self, command: str) -> None:
+        """Run the person's own command; the model hears of it with the next message. Raises WhetError."""
+        if not command:
+            raise WhetError("there is no command", hint="!ls runs ls here")
+        chat = self._chat
+        shell_of(chat.session)
+
+        async def work(emit: Emit) -> None:
+            self.pending.append(await run_here(chat.session, command, emit))
+
+        chat.work("running", work)
+
+    async def _remember(self, note: str) -> None:
+        """Keep a note for later sessions. Raises WhetError where it is refused."""
+        if not note:
+            raise WhetError("there is nothing to remember", hint="# the tests need ORDERS_DB=memory")
+        chat = self._chat
+        origin = Origin("user", session_id=chat.session.id, platform=chat.app.source)
+        done = await chat.desk.change_notes(MemoryRequest("add", content=note, confirmed=True), origin)
+        if not done.ok:
+            raise WhetError(done.text)
+        chat.say(f"remembered; `whet undo {done.ledger_id}` takes it back", "dim")

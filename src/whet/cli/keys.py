@@ -1,0 +1,183 @@
+"""What each key does at the terminal: text is sent, a question is answered, a turn is stopped.
+
+It owns what is between the keys and the chat: the queue of what the person did, and which question is up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition, has_completions, is_searching, vi_insert_mode
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.search import stop_search
+
+from whet.cli.asking import PickQuestion, TerminalQuestion
+from whet.cli.dropped import dropped_images
+from whet.cli.live import Fragment
+from whet.cli.prompting import Pastes
+from whet.cli.screen import LiveLines, PromptSignal, Typed
+
+_TYPING_S = 1.0
+_TWICE_S = 0.8
+_SIGNALS = {"s-tab": PromptSignal.MODE, "c-o": PromptSignal.UNFOLD}
+
+
+def _nothing(width: int, height: int) -> list[list[Fragment]]:
+    return []
+
+
+def _suspend(event: KeyPressEvent) -> None:
+    event.app.suspend_to_background()
+
+
+def _leave(event: KeyPressEvent) -> None:
+    """Do nothing: nobody asked for the mouse, and colours that come as keys look like it to the library."""
+
+
+def _edit(event: KeyPressEvent) -> None:
+    event.current_buffer.open_in_editor()
+
+
+class InputKeys:
+    """The keys of one terminal. `live` says whether something runs, `inputs` is what the person did."""
+
+    def __init__(self) -> None:
+        self.live: LiveLines = _nothing
+        self.pastes = Pastes()
+        self.inputs: asyncio.Queue[Typed | PromptSignal] = asyncio.Queue()
+        self.question: TerminalQuestion | None = None
+        self.last_key_s = 0.0
+        self._escaped_s = 0.0
+
+    def bindings(self, prompt: Callable[[], Buffer]) -> KeyBindings:
+        """Give the keys; `prompt` is the input line's buffer."""
+        keys = KeyBindings()
+        asked = Condition(lambda: self.question is not None)
+        one_key = Condition(lambda: self.question is not None and bool(self.question.keys))
+        empty = Condition(lambda: not prompt().text)
+
+        @keys.add("enter", filter=~one_key & ~is_searching)
+        def _(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            if buffer.document.char_before_cursor == "\\" and buffer.document.is_cursor_at_the_end:
+                buffer.delete_before_cursor()
+                buffer.insert_text("\n")
+            else:
+                self._send(event)
+
+        @keys.add("escape", "enter", filter=~one_key)
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        @keys.add(Keys.BracketedPaste, filter=~one_key)
+        def _(event: KeyPressEvent) -> None:
+            text = event.data if self.question else dropped_images(event.data)
+            event.current_buffer.insert_text(self.pastes.take(text))
+
+        @keys.add("c-c", eager=True)
+        @keys.add("<sigint>", eager=True)
+        def _(event: KeyPressEvent) -> None:
+            self._interrupt(event)
+
+        keys.add("c-z", eager=True)(_suspend)
+        keys.add(Keys.Vt100MouseEvent)(_leave)
+
+        @keys.add("c-d", filter=empty & ~asked)
+        def _(event: KeyPressEvent) -> None:
+            self.inputs.put_nowait(PromptSignal.END)
+
+        @keys.add(Keys.Any, filter=one_key, eager=True)
+        @keys.add("enter", filter=one_key, eager=True)
+        @keys.add(Keys.BracketedPaste, filter=one_key, eager=True)
+        def _(event: KeyPressEvent) -> None:
+            self._one_key(event)
+
+        @keys.add("escape", filter=asked)
+        def _(event: KeyPressEvent) -> None:
+            if self.question:
+                self.question.give(None)
+
+        keys.add("escape", filter=~asked & ~has_completions & ~is_searching & ~vi_insert_mode)(self._escape)
+        self._add_signals(keys, asked)
+        return keys
+
+    def _add_signals(self, keys: KeyBindings, asked: Condition) -> None:
+        picking = Condition(lambda: isinstance(self.question, PickQuestion))
+        running = Condition(lambda: bool(self.live(1, 1)))
+
+        def tell(signal: PromptSignal) -> Callable[[KeyPressEvent], None]:
+            return lambda event: self.inputs.put_nowait(signal)
+
+        for key, signal in _SIGNALS.items():
+            keys.add(key, filter=~asked & ~has_completions, eager=True)(tell(signal))
+        keys.add("c-b", filter=running & ~asked, eager=True)(tell(PromptSignal.BACKGROUND))
+        keys.add("c-g", filter=~asked & ~is_searching)(_edit)
+
+        @keys.add("up", filter=picking, eager=True)
+        @keys.add("down", filter=picking, eager=True)
+        def _(event: KeyPressEvent) -> None:
+            if isinstance(self.question, PickQuestion):
+                self.question.move(-1 if event.key_sequence[0].key == "up" else 1)
+
+    def _escape(self, event: KeyPressEvent) -> None:
+        """Tell of Esc; with text in the input and nothing running, two of them clear it."""
+        buffer, now_s = event.current_buffer, time.monotonic()
+        if not buffer.text or self.live(1, 1):
+            self.inputs.put_nowait(PromptSignal.ESCAPE)
+        elif now_s - self._escaped_s < _TWICE_S:
+            buffer.reset()
+        self._escaped_s = now_s
+
+    def _send(self, event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        shown = buffer.text
+        if isinstance(self.question, PickQuestion):
+            self.question.give("")
+            return
+        if not shown.strip():
+            return
+        if not shown.startswith(" "):
+            buffer.append_to_history()
+        buffer.reset()
+        self.last_key_s = 0.0  # what was sent is said; only unfinished typing makes a question wary
+        text = self.pastes.expand(shown, mark=not self.question and not shown.lstrip().startswith("/"))
+        if self.question:
+            self.question.give(text)
+        else:
+            self.inputs.put_nowait(Typed(shown.strip(), text.strip()))
+
+    def note_typing(self, _: object) -> None:
+        """Remember when a person last typed, so that a question does not take a word for its answer."""
+        self.last_key_s = time.monotonic()
+
+    def _one_key(self, event: KeyPressEvent) -> None:
+        question = self.question
+        if question is None:
+            return
+        now_s = time.monotonic()
+        if question.wary and now_s - self.last_key_s < _TYPING_S:
+            self.last_key_s = now_s
+            return
+        question.wary = False
+        if event.data in ("\r", "\n"):
+            question.give("n")
+        elif question.accepts(event.data):
+            question.give(event.data)
+
+    def _interrupt(self, event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if self.question:
+            self.question.give(None)
+            if isinstance(self.question, PickQuestion):
+                return
+        elif event.app.layout.is_searching:
+            stop_search()
+            return
+        elif buffer.text and not self.live(1, 1):
+            buffer.reset()
+            return
+        self.inputs.put_nowait(PromptSignal.INTERRUPT)

@@ -1,0 +1,101 @@
+"""The status line below the input: model, branch, folder, context, cost, mode, sandbox, background, plan.
+
+Each part has a name for `ui.status_line`, and a rank: where the terminal is narrow, what matters least goes
+first. It does not know where the facts come from nor where the line stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from whet.cli.wording import clip, columns, count, printable
+
+_BAR = 5
+_KEPT = ("mode", "jobs", "context", "model", "plan", "cost", "branch", "sandbox", "folder")
+"""What stays longest, first."""
+
+
+class StatusFacts(msgspec.Struct, frozen=True):
+    """What the line is made of; empty and zero parts are left out."""
+
+    model: str = ""
+    branch: str = ""
+    folder: str = ""
+    context_used: float = 0.0
+    tokens: int = 0
+    cost_usd: float | None = None
+    mode: str = ""
+    sandbox: str = ""
+    jobs: int = 0
+    plan: tuple[int, int] = (0, 0)
+
+
+def status_line(facts: StatusFacts, parts: Sequence[str], width: int, *, plain: bool = False) -> str:
+    """Give the named parts in their order, in one line of at most `width` columns."""
+    written = {name: text for name in parts if (text := _PARTS[name](facts))}
+    for name in reversed(_KEPT):
+        line = " · ".join(written.values())
+        if columns(line) <= width:
+            break
+        if len(written) > 1:
+            written.pop(name, None)
+    line = clip(printable(" · ".join(written.values())), width)
+    return line.translate(_PLAIN) if plain else line
+
+
+_PLAIN = str.maketrans("▰▱·…", "#-~~")
+
+
+def _context(facts: StatusFacts) -> str:
+    if not facts.context_used:
+        return ""
+    used = min(facts.context_used, 1.0)
+    full = round(used * _BAR)
+    return f"{'▰' * full}{'▱' * (_BAR - full)} {used:.0%}"
+
+
+def _cost(facts: StatusFacts) -> str:
+    if facts.cost_usd:
+        return f"${facts.cost_usd:.2f}" if facts.cost_usd >= 0.1 else f"${facts.cost_usd:.4f}"
+    return f"{count(facts.tokens)} tokens" if facts.tokens else ""
+
+
+def _jobs(facts: StatusFacts) -> str:
+    return f"{facts.jobs} in background" if facts.jobs else ""
+
+
+def _plan(facts: StatusFacts) -> str:
+    done, whole = facts.plan
+    return f"plan {done}/{whole}" if whole and done < whole else ""
+
+
+_PARTS: dict[str, Callable[[StatusFacts], str]] = {
+    "mode": lambda facts: facts.mode,
+    "model": lambda facts: facts.model,
+    "branch": lambda facts: facts.branch,
+    "folder": lambda facts: facts.folder,
+    "context": _context,
+    "cost": _cost,
+    "sandbox": lambda facts: facts.sandbox,
+    "jobs": _jobs,
+    "plan": _plan,
+}
+
+
+def branch_of(folder: Path) -> str:
+    """Give the branch of the git repository that holds `folder`, read without git; "" where there is none."""
+    for place in (folder, *folder.parents):
+        git = place / ".git"
+        try:
+            if git.is_file():  # a worktree or a submodule
+                git = place / git.read_text("utf-8").removeprefix("gitdir:").strip()
+            elif not git.is_dir():
+                continue
+            head = (git / "HEAD").read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            return ""
+        return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:8]
+    return ""

@@ -1,0 +1,261 @@
+"""Modes, the person's own commands, background jobs, unfolding: at a real terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.key_binding.key_processor import KeyPress
+from prompt_toolkit.keys import Keys
+
+from tests.cli.running import Tty, flags, run
+from whet.cli.blocks import MarkdownBlock
+from whet.cli.dropped import dropped_images
+from whet.cli.finding import FileFinder, rank
+from whet.cli.plan import plan_rows
+from whet.cli.prompting import PasteParser
+from whet.cli.render import Painter
+from whet.cli.status import StatusFacts, branch_of, status_line
+from whet.cli.wording import columns
+from whet.config.schema import UiSettings
+from whet.practice.ask import PracticeCall
+from whet.practice.script import ScriptedReply
+from whet.practice.server import PracticeServer
+from whet.tools.todo import TodoItem
+
+WRITE = PracticeCall("write_file", '{"path": "a.txt", "content": "x"}')
+
+
+def terminal(command: str) -> PracticeCall:
+    return PracticeCall("terminal", json.dumps({"command": command}))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+def said(server: PracticeServer, at: int = -1) -> list[str]:
+    messages = json.loads(server.requests[at].body)["messages"]
+    return [str(message["content"]) for message in messages if message["role"] == "user"]
+
+
+def test_a_plan_is_made_by_reading_only_and_carried_out_after_a_yes(folder: Path) -> None:
+    script = [
+        ScriptedReply("", tool_calls=(WRITE,)),
+        ScriptedReply("1. Write a.txt."),
+        ScriptedReply("", tool_calls=(WRITE,)),
+        ScriptedReply("Written."),
+    ]
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", "--yes", *flags(server)], folder) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("\x1b[Z")
+        tty.wait_for("mode ask")
+        tty.type("\x1b[Z")
+        tty.wait_for("mode plan")
+        tty.type("write a.txt\r")
+        tty.wait_for("denied")
+        tty.wait_for("Carry this plan out?")
+        assert not (folder / "a.txt").exists()
+        tty.wait_for("Esc leaves")
+        tty.type("\x1b[B\r")
+        tty.wait_for("mode auto")
+        tty.wait_for("Written.")
+        tty.type("\x04")
+        assert tty.wait_for_end() == 0
+    assert (folder / "a.txt").read_text() == "x"
+    assert "[Plan mode: only read" in said(server, 0)[-1]
+    assert "The plan is approved" in said(server)[-1]
+    assert "[Plan mode" not in said(server)[-1]
+
+
+def test_an_own_command_runs_unasked_and_the_model_hears_of_it(folder: Path) -> None:
+    with (
+        PracticeServer(script=[ScriptedReply("I see.")]) as server,
+        Tty(["chat", *flags(server)], folder) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("!echo one; echo two\r")
+        tty.wait_for("│ two")
+        tty.type("what was that\r")
+        tty.wait_for("I see.")
+        tty.type("\x04")
+        assert tty.wait_for_end() == 0
+    assert len(server.requests) == 1
+    assert said(server)[-1].startswith(
+        "what was that\n\nI ran this here myself:\n<pasted>$ echo one; echo two\none\ntwo</pasted>"
+    )
+
+
+def test_a_command_goes_into_the_background_and_leaving_asks(folder: Path) -> None:
+    script = [ScriptedReply("", tool_calls=(terminal("echo up; sleep 60"),)), ScriptedReply("Going on.")]
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", "--yes", *flags(server)], folder) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("go\r")
+        tty.wait_for("│ up")
+        tty.type("\x02")
+        tty.wait_for("Going on.")
+        tty.wait_for("2 steps")
+        tty.type("\x0f")
+        tty.wait_for("runs on as p1")
+        tty.type("/quit\r")
+        tty.wait_for("still running in the background")
+        tty.wait_for("sleep 60")
+        tty.type("/jobs stop p1\r")
+        tty.wait_for("stopped p1")
+        tty.type("/quit\r")
+        assert tty.wait_for_end() == 0
+
+
+def test_esc_stops_a_turn_and_says_what_was_stopped_and_done(folder: Path) -> None:
+    script = [ScriptedReply("", tool_calls=(WRITE, terminal("echo up; sleep 60"))), ScriptedReply("Again.")]
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", "--yes", *flags(server)], folder) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("go\r")
+        tty.wait_for("│ up")
+        tty.type("\x1b")
+        stopped = tty.wait_for("a.txt +1 −0")
+        assert "✗ terminal  echo up; sleep 60  stopped" in stopped
+        assert "1 call done" in stopped
+        tty.type("\x1b")
+        tty.type("\x1b")
+        tty.wait_for("Go back to before which message?")
+        tty.wait_for("Esc leaves")
+        tty.type("\r")
+        tty.wait_for("restored 1 path")
+        tty.type("\x03\x04")
+        assert tty.wait_for_end() == 0
+    assert not (folder / "a.txt").exists()
+
+
+def test_no_colour_leaves_none(folder: Path) -> None:
+    with (
+        PracticeServer(script=[]) as server,
+        Tty(["chat", *flags(server)], folder, environ={"NO_COLOR": "1"}) as tty,
+    ):
+        seen = ""
+        while "Ctrl-D" not in seen:
+            tty._read(0.2)
+            seen = tty.seen
+        assert "[0;36" not in seen
+        assert "[36" not in seen
+        tty.wait_for("Ctrl-D")
+        tty.type("\x04")
+        assert tty.wait_for_end() == 0
+
+
+FACTS = StatusFacts(
+    "large-model-4", "feature/x", "~/orders", 0.42, 90_000, 0.31, "plan", "sandbox", 2, (1, 3)
+)
+
+
+def test_the_status_line_keeps_what_matters_where_it_is_narrow() -> None:
+    parts = UiSettings().status_line
+    for width in (120, 80, 40, 20):
+        assert columns(status_line(FACTS, parts, width)) <= width
+    assert status_line(FACTS, parts, 120).startswith(
+        "plan · large-model-4 · feature/x · ~/orders · ▰▰▱▱▱ 42%"
+    )
+    assert status_line(FACTS, parts, 40) == "plan · ▰▰▱▱▱ 42% · 2 in background"
+    assert status_line(FACTS, ("model",), 40) == "large-model-4"
+    assert status_line(FACTS, (), 40) == ""
+    assert status_line(FACTS, parts, 120, plain=True).isascii()
+
+
+def test_the_branch_is_read_without_git(folder: Path) -> None:
+    (folder / ".git").mkdir()
+    (folder / "src").mkdir()
+    (folder / ".git" / "HEAD").write_text("ref: refs/heads/feature/a\n")
+    assert branch_of(folder / "src") == "feature/a"
+    (folder / ".git" / "HEAD").write_text("0123456789abcdef\n")
+    assert branch_of(folder) == "01234567"
+
+
+def test_a_long_plan_is_shown_around_what_is_being_done() -> None:
+    items = [TodoItem(str(at), f"step {at}", "completed" if at < 7 else "pending") for at in range(12)]
+    assert plan_rows(items, 40, 4) == ["☑ step 6", "☐ step 7", "☐ step 8", "… 9 more, 7 of 12 done"]
+    assert len(plan_rows(items, 40, 20)) == 12
+
+
+def test_a_paste_without_marks_is_one_key_and_a_typed_line_is_not() -> None:
+    keys: list[KeyPress] = []
+    parser = PasteParser(keys.append)
+    text = "0123456789abcde\r" * 64
+    for _ in range(56):
+        parser.feed(text)
+    parser.feed("end\r")
+    assert keys == []
+    parser.flush()
+    assert [(key.key, len(key.data)) for key in keys] == [(Keys.BracketedPaste, 56 * 1024 + 4)]
+    parser.feed("go\r")
+    assert len(keys) == 4
+
+
+def test_dropped_images_become_mentions(folder: Path) -> None:
+    plain, spaced = folder / "a.png", folder / "b c.JPG"
+    plain.touch()
+    spaced.touch()
+    assert dropped_images(f"{plain}") == f"@{plain} "
+    assert dropped_images(str(spaced).replace(" ", "\\ ")) == f'@"{spaced}" '
+    assert dropped_images(f"'{spaced}' {plain}") == f'@"{spaced}" @{plain} '
+    assert dropped_images(f"file://{str(spaced).replace(' ', '%20')}") == f'@"{spaced}" '
+    for text in (f"see {plain}", str(folder / "none.png"), "a.png", "it's a.png"):
+        assert dropped_images(text) == text
+
+
+def test_files_are_found_by_letters_in_order(folder: Path) -> None:
+    for name in ("src/pkg/repl.py", "src/replay.txt", "docs/read.md"):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    finder = FileFinder()
+    finder.look(folder)
+    finder.wait()
+    assert finder.find("repl.py", 5) == ["src/pkg/repl.py"]
+    assert finder.find("spr", 5) == ["src/pkg/repl.py"]
+    assert finder.find("repl", 1) == ["src/replay.txt"]
+    assert rank("docs/read.md", "xyz") is None
+
+
+def test_table_cells_wrap_and_lose_nothing() -> None:
+    cell = "abcdefghij" * 9
+    text = f"| name | what |\n|---|---|\n| {cell} | yes |\n"
+    shown = Painter({"TERM": "xterm", "NO_COLOR": "1"}).block(MarkdownBlock(text), 40)
+    assert "".join(char for char in shown if char in "abcdefghij").count("abcdefghij") >= 8
+    assert "…" not in shown
+
+
+def test_a_session_is_picked_from_a_list_and_shows_what_was_said_last(folder: Path) -> None:
+    script = [ScriptedReply("Blue, I think."), ScriptedReply("Seven.")]
+    with PracticeServer(script=script) as server:
+        for question in ("which colour", "which number"):
+            assert run(["chat", "-q", question, *flags(server)], folder)[0] == 0
+        with Tty(["chat", "--resume", *flags(server)], folder, columns=60) as tty:
+            tty.wait_for("of 2")
+            tty.type("colour")
+            tty.wait_for("1 of 2")
+            tty.type("\r")
+            tty.wait_for("› which colour")
+            tty.wait_for("Blue, I think.")
+            tty.type("# the sky is blue\r")
+            tty.wait_for("remembered")
+            tty.type("/export a.html\r")
+            tty.wait_for("written to")
+            tty.type("\x04")
+            assert tty.wait_for_end() == 0
+    page = (folder / "a.html").read_text()
+    assert "Blue, I think." in page
+    assert "http" not in page
+    assert "the sky is blue" in run(["memory", "show"], folder)[1]
