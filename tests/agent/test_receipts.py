@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.rewind.running import ANSWER, Running, call, running, shell
 
+from tests.rewind.running import ANSWER, Running, call, running, shell
 from whet.agent.test_runs import test_counts as counts_of
 from whet.contract.events import TurnEnd
 from whet.contract.receipts import CallEffects, FileLines, TestCounts, TurnReceipt

@@ -119,10 +119,8 @@ def _go(text: str) -> _Found:
 
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    found = None
-    for found in pattern.finditer(text):
-        pass
-    return found
+    found = list(pattern.finditer(text))
+    return found[-1] if found else None
 
 
 _READERS: dict[str, Callable[[str], _Found]] = {

@@ -87,6 +87,8 @@ class App:
         except WhetError:
             self._let_go()
             raise
+        if settings.wallet.has_caps:
+            self.open_wallet()
         self.mcp: Servers | None = parts.open_servers(self, secrets)
         self.tools: Registry = parts.chosen(built_in, settings, self.plugins)
         self.learning.trust(self.tools.by_name.values())
@@ -210,6 +212,12 @@ class App:
         from whet.app.confining import confine  # noqa: PLC0415 - 15 ms, and most turns run no command
 
         return confine(self.home, self.settings.sandbox)
+
+    def open_wallet(self) -> None:
+        """Have every model call of this process go past the caps from now on."""
+        from whet.app.wallet import Wallet  # noqa: PLC0415 - only where something is capped
+
+        self.models.wallet = Wallet(self.database, self.clock, self.settings.wallet)
 
     def _let_go(self) -> None:
         if self.plugins is not None:

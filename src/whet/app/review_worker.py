@@ -100,10 +100,19 @@ def _connect(needs: ReviewParts, order: Order) -> tuple[Provider, bool]:
     """Give an order's provider: the conversation's own with the same key, or the one set for reviews."""
     settings = needs.settings.review
     if settings.model:
-        return needs.dialer.connect_alone(beside(order.runtime.model, settings)), False
+        return _capped(needs, needs.dialer.connect_alone(beside(order.runtime.model, settings))), False
     if settings.provider or settings.base_url:
         raise ConfigError("review.provider needs review.model", hint="whet config set review.model NAME")
     provider = needs.dialer.connect_alone(order.runtime.model)
     if isinstance(provider, ServerProvider):
         provider.wiring.keys.prefer(order.runtime.key_name)
-    return provider, True
+    return _capped(needs, provider), True
+
+
+def _capped(needs: ReviewParts, provider: Provider) -> Provider:
+    """Have a review's calls go past the caps where there are any."""
+    if not needs.settings.wallet.has_caps:
+        return provider
+    from whet.app.wallet import Wallet, WalletProvider  # noqa: PLC0415 - only where something is capped
+
+    return WalletProvider(provider, Wallet(needs.database, needs.clock, needs.settings.wallet), "review")

@@ -1,4 +1,4 @@
-"""What a turn really did, as its calls show it: files, commands, test runs, what was sent. No prose is read.
+"""What a turn really did, as its calls show it: files, commands, tests, what was sent; no prose is read.
 
 `CallEffects` is kept with each stored call; a `TurnReceipt` sums up those of one turn. What the model says of its
 work stands beside it and never goes into it.

@@ -85,7 +85,7 @@ def changed_by(workspace: Workspace, record: int) -> list[tuple[str, int, int]]:
 
 
 def _is_work(path: str) -> bool:
-    """Whether a file is more than a by-product: caches and what tools keep in hidden folders are not named."""
+    """Whether a file is more than a by-product, as caches are and what tools keep in hidden folders."""
     return not any(part.startswith(".") or part == "__pycache__" for part in path.split("/"))
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 import apsw
 import msgspec
 
-from whet.contract.receipts import CallEffects, CommandRun, FileLines, TurnReceipt, SentOut, TestCounts
+from whet.contract.receipts import CallEffects, CommandRun, FileLines, SentOut, TestCounts, TurnReceipt
 
 
 class FactRow(msgspec.Struct, frozen=True):
@@ -51,8 +51,8 @@ def _rows(connection: apsw.Connection, where: str, values: tuple[int, ...]) -> l
 def keep_touched(
     connection: apsw.Connection, step: tuple[int, int, int], tools: list[str], changed: list[FileLines]
 ) -> None:
-    """Keep with the last call of `tools` in a step (session's key, turn, number) which files the step changed,
-    without those that its edits name."""
+    """Keep with the last call of `tools` in a step (session's key, turn, number) which files the step
+    changed, without those that its edits name."""
     place = "session = ? AND turn = ? AND step = ?"
     found = connection.execute(
         f"SELECT seq, name, facts FROM tool_calls WHERE {place} AND error_kind <> 'denied' ORDER BY seq", step

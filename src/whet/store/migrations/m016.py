@@ -1,4 +1,4 @@
-"""The schema's step for receipts, the wallet and goals: what each call did, what was spent, what is aimed at."""
+"""The schema's step for receipts, the wallet and goals."""
 
 from __future__ import annotations
 
