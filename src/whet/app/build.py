@@ -83,6 +83,7 @@ class App:
         self.gate.own_ports = parts.own_ports(settings)
         self._confirmations = parts.attach_confirmations(self.gate, settings, secrets, home, self.clock)
         try:
+            parts.learn_prices(home, self.clock)
             self.models: Models = Models(settings, self._dialer)
         except WhetError:
             self._let_go()

@@ -17,6 +17,7 @@ from whet.app import plugged
 from whet.app.learning import LearningServices
 from whet.app.memories import joined
 from whet.app.models import Dialer
+from whet.app.parts import learn_prices
 from whet.app.plugged import PluginNeeds
 from whet.app.reviews import ReviewParts, ReviewRunner
 from whet.app.warmth import WarmStarts
@@ -70,6 +71,7 @@ async def open_reviews(
     """Open the reviews of a home for a process that does nothing else; everything is closed at the end."""
     home.ensure()
     clock, pool, dialer = SystemClock(), ToolPool(), Dialer(settings, secrets)
+    learn_prices(home, clock)
     database = StateDatabase.open(home.database, clock)
     try:
         learning = LearningServices(database, clock, home, settings)

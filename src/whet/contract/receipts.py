@@ -1,7 +1,7 @@
-"""What a turn really did, as its calls show it: files, commands, tests, what was sent; no prose is read.
+"""What a turn really did, as its calls show it: files, commands, tests, what was sent; not its prose.
 
-`CallEffects` is kept with each stored call; a `TurnReceipt` sums up those of one turn. What the model says of its
-work stands beside it and never goes into it.
+`CallEffects` is kept with each stored call; a `TurnReceipt` sums up those of one turn. What the model says of
+its work stands beside it and never goes into it.
 """
 
 from __future__ import annotations
