@@ -211,7 +211,7 @@ async def _run_one(
         role="tool", content=content, tool_call_id=call.id, tool_name=call.name, is_error=output.is_error
     )
     edits = edits_of(output.changes)
-    if begun is not None and (output.changes or question.tool.effects - {"read"}):
+    if begun is not None and question is not None and (output.changes or question.tool.effects - {"read"}):
         output = _with_facts(session, question, output, edits)
     is_unstored = begun is not None and not begun.is_stored
     await session.log.call_finished(

@@ -45,7 +45,10 @@ def _rows(connection: apsw.Connection, where: str, values: tuple[int, ...]) -> l
         f" WHERE {where} ORDER BY seq",
         values,
     )
-    return [FactRow(*row[:7], msgspec.json.decode(row[7], type=CallEffects)) for row in found]
+    return [
+        FactRow(seq, turn, step, call_id, name, kind, exit_code, msgspec.json.decode(text, type=CallEffects))
+        for seq, turn, step, call_id, name, kind, exit_code, text in found
+    ]
 
 
 def keep_touched(

@@ -37,6 +37,7 @@ CREATE TABLE goals (
   budget_usd REAL NOT NULL,                -- 0: none
   max_steps INTEGER NOT NULL,              -- model calls, 0: no limit
   state TEXT NOT NULL,                     -- running | paused | achieved | budget | stuck | cancelled
+  asked INTEGER NOT NULL DEFAULT 0,        -- rounds whose message is stored
   round INTEGER NOT NULL DEFAULT 0,        -- rounds that ended
   first_turn INTEGER NOT NULL,
   said TEXT NOT NULL DEFAULT '',           -- what the verifier or the check of claims said last
