@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from tests.rewind.running import Consenting, call
 from whet.app.build import App
 from whet.app.goals import GoalReport, GoalRunner, GoalWish, report
@@ -58,5 +60,28 @@ async def pursue(
             runner = GoalRunner(app, (events if events is not None else []).append)
             ended = await runner.pursue(*await runner.start(wish))
             return app.database.read_now(lambda db: report(db, ended))
+        finally:
+            await app.aclose()
+
+
+async def pursue_all(
+    folder: Path, scripts: Sequence[tuple[Sequence[ScriptedReply], GoalWish]]
+) -> list[GoalReport]:
+    """Pursue goals one after the other in one program; each may take as many steps as it has replies."""
+    (folder / "work").mkdir(exist_ok=True)
+    with PracticeServer(script=[reply for script, _ in scripts for reply in script]) as server:
+        settings = Settings(
+            model=ModelSettings(provider="practice", base_url=server.base_url, model="practice-echo"),
+            approval=ApprovalSettings(mode="auto", allow=("terminal", "write_file", "patch", "process")),
+        )
+        app = await App.start(Home(folder / "home"), settings, {}, Judge(), folder / "work")
+        found: list[GoalReport] = []
+        try:
+            for script, wish in scripts:
+                runner = GoalRunner(app, lambda event: None)
+                capped = msgspec.structs.replace(wish, steps=len(script))
+                ended = await runner.pursue(*await runner.start(capped))
+                found.append(app.database.read_now(lambda db, ended=ended: report(db, ended)))
+            return found
         finally:
             await app.aclose()

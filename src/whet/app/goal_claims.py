@@ -19,7 +19,7 @@ ClaimKind = Literal["tests", "command", "edit"]
 _SHORTEST = 2
 
 
-class Claim(msgspec.Struct, frozen=True):
+class GoalClaim(msgspec.Struct, frozen=True):
     """What a call is said to show. `call`: the command or the path as it was called with, or the call's id;
     `shows`: for tests and commands words from its result, for an edit the file."""
 
@@ -69,7 +69,7 @@ def seen_calls(stored: Sequence[StoredCall | UserWords], facts: Sequence[FactRow
     return found
 
 
-def refusals(claims: Sequence[Claim], calls: Sequence[SeenCall]) -> list[str]:
+def refusals(claims: Sequence[GoalClaim], calls: Sequence[SeenCall]) -> list[str]:
     """Give why a goal can't end with these claims; nothing where they hold."""
     if not claims:
         return ["there is no claim: point at the calls that show that the goal is reached"]
@@ -91,7 +91,7 @@ def _failed(call: SeenCall) -> bool:
     return bool(call.error_kind) or (call.facts.tests is not None and call.facts.tests.failed > 0)
 
 
-def _refusal(claim: Claim, calls: Sequence[SeenCall]) -> str:
+def _refusal(claim: GoalClaim, calls: Sequence[SeenCall]) -> str:
     call = _pointed(claim, calls)
     if call is None:
         return "there is no such call in this goal"
@@ -109,7 +109,7 @@ def _refusal(claim: Claim, calls: Sequence[SeenCall]) -> str:
     return _unfounded(claim, call, calls)
 
 
-def _pointed(claim: Claim, calls: Sequence[SeenCall]) -> SeenCall | None:
+def _pointed(claim: GoalClaim, calls: Sequence[SeenCall]) -> SeenCall | None:
     """Give the last call that a claim points at, by its id, its command or its path."""
     wanted = claim.call.strip()
     if not wanted:
@@ -122,7 +122,7 @@ def _pointed(claim: Claim, calls: Sequence[SeenCall]) -> SeenCall | None:
     return None
 
 
-def _unfounded(claim: Claim, call: SeenCall, calls: Sequence[SeenCall]) -> str:
+def _unfounded(claim: GoalClaim, call: SeenCall, calls: Sequence[SeenCall]) -> str:
     tests = call.facts.tests
     if claim.kind == "tests":
         if tests is None or not tests.direct:

@@ -17,7 +17,7 @@ import msgspec
 from whet.agent.loop import run_turn
 from whet.agent.session import Session, TurnLimits
 from whet.app import goal_verifier
-from whet.app.goal_claims import Claim, SeenCall, refusals, seen_calls
+from whet.app.goal_claims import GoalClaim, SeenCall, refusals, seen_calls
 from whet.app.session_parts import Principal, SessionExtras
 from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound, ToolError
@@ -74,7 +74,7 @@ def finish_tool(database: StateDatabase) -> Tool:
     @tool(toolset="goal", effects={"read"})
     async def finish(
         ctx: ToolContext,
-        claims: Annotated[list[Claim], "one for each thing that shows that the goal is reached"],
+        claims: Annotated[list[GoalClaim], "one for each thing that shows that the goal is reached"],
     ) -> ToolOutput:
         """End the goal. Each claim points at a call of yours by its command or path; `shows` is copied from
         its result, or for an edit names the file. Every pointer is checked."""
@@ -265,7 +265,7 @@ class GoalRunner:
 
 
 class _Finish(msgspec.Struct, frozen=True):
-    claims: list[Claim]
+    claims: list[GoalClaim]
 
 
 def report(connection: apsw.Connection, goal: GoalRow) -> GoalReport:
