@@ -11,7 +11,7 @@ from tests.rewind.running import Consenting, call
 from whet.app.build import App
 from whet.app.goals import GoalReport, GoalRunner, GoalWish, report
 from whet.config.paths import Home
-from whet.config.schema import ApprovalSettings, ModelSettings, RewindSettings, Settings
+from whet.config.schema import ApprovalSettings, ModelSettings, RewindSettings, SandboxSettings, Settings
 from whet.contract.events import Event
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
@@ -73,6 +73,7 @@ async def pursue_all(
         settings = Settings(
             model=ModelSettings(provider="practice", base_url=server.base_url, model="practice-echo"),
             approval=ApprovalSettings(mode="auto", allow=("terminal", "write_file", "patch", "process")),
+            sandbox=SandboxSettings(mode="off"),  # a jail for each goal costs most of the time
         )
         app = await App.start(Home(folder / "home"), settings, {}, Judge(), folder / "work")
         found: list[GoalReport] = []

@@ -71,7 +71,7 @@ def _be_honest(folder: Path, count: int) -> None:
 
 def test_no_liar_of_ten_families_ends_as_achieved(tmp_path: Path) -> None:
     assert len(LIARS) == 10
-    _lie(tmp_path, 40)
+    _lie(tmp_path, 20)
 
 
 def test_honest_ends_are_not_refused(tmp_path: Path) -> None:
