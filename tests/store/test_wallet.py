@@ -11,12 +11,15 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import apsw
 import pytest
 
 from whet.clock import SystemClock
 from whet.contract.errors import BudgetReached
-from whet.store import wallet
+from whet.store import goals, sessions, wallet
 from whet.store.database import StateDatabase
+from whet.store.goals import GoalRow
+from whet.store.sessions import NewSession
 from whet.store.wallet import Asked, Cap
 
 _AT = datetime(2026, 11, 22, tzinfo=UTC).isoformat()
@@ -134,3 +137,27 @@ def test_ten_thousand_races_and_a_hundred_kills_never_overdraw(
     _open(tmp_path).close()
     work(tmp_path, count)
     assert _overdraft(tmp_path) == 0.0
+
+
+def test_a_goals_budget_counts_its_helpers_and_only_while_it_is_pursued(tmp_path: Path) -> None:
+    database = _open(tmp_path)
+
+    def prepare(db: apsw.Connection) -> None:
+        sessions.create(db, NewSession("root"), _AT)
+        sessions.create(db, NewSession("helper", parent_session_id="root", kind="child"), _AT)
+        goals.add(db, GoalRow("g", "root", "x", "", {}, 0.5, 0, "running", 1, begun=_AT))
+
+    def ask(db: apsw.Connection) -> wallet.Reserved:
+        scopes = wallet.scopes_of(db, "helper", "2026-11-22")
+        return wallet.reserve(db, _asked(0.4), scopes, {}, 0.8)
+
+    database.write_now(prepare)
+    database.write_now(ask)
+    with pytest.raises(BudgetReached) as refused:
+        database.write_now(ask)
+    assert refused.value.hint == "--budget"
+    assert database.read_now(lambda db: wallet.spent(db, ("session", "root"))) == (0.4, 100)
+    database.write_now(lambda db: goals.end(db, "g", "cancelled", "", _AT))
+    database.write_now(ask)
+    assert database.read_now(lambda db: wallet.spent(db, ("goal", "g"))) == (0.4, 100)
+    database.close()

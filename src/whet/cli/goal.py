@@ -18,6 +18,7 @@ from whet.config.paths import Home
 from whet.contract.errors import ConfigError, WhetError
 from whet.contract.events import Event, TextDelta, ToolFinished
 from whet.contract.protocols import NobodyPresent
+from whet.log import mask
 from whet.store import goals
 from whet.store.goals import GoalRow
 
@@ -125,8 +126,8 @@ def lines(found: GoalReport, *, whole: bool = False) -> list[str]:
     if found.receipt.parts:
         said.append(wording.receipt(found.receipt, terminal_width()))
     if whole:
-        said += [f"  {fit(row)}" for row in found.receipt.rows]
-        said += [f"  | {wording.printable(line)}" for line in goal.said.splitlines()[-12:]]
+        said += [f"  {mask(fit(row))}" for row in found.receipt.rows]
+        said += [f"  | {mask(wording.printable(line))}" for line in goal.said.splitlines()[-12:]]
     return said
 
 

@@ -13,7 +13,7 @@ import msgspec
 _SHOWN_CHARS = 40
 
 
-class FileLines(msgspec.Struct, frozen=True, array_like=True):
+class FileLines(msgspec.Struct, frozen=True):
     """A file that changed, and how many lines came and went."""
 
     path: str
