@@ -21,7 +21,7 @@ _VALUED = ("--verify", "--budget", "--steps", "--guard")
 
 def goal_commands() -> list[SlashCommand[ChatControl]]:
     """Give /goal."""
-    text = "Work on something until it is proven: a command that passes, or calls that show it."
+    text = "Work on something until a check proves that it is done."
     return [SlashCommand("goal", text, _goal, "TEXT [--verify CMD]")]
 
 
