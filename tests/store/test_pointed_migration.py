@@ -16,11 +16,12 @@ from whet.store.migrations import STEPS
 
 def old_home(path: Path) -> None:
     """Make a database as the version before this step left it, with one lesson in force."""
-    StateDatabase.open(path, SystemClock()).close()
     connection = apsw.Connection(str(path))
     at = list(STEPS).index("m015_pointed")
-    connection.execute("DROP TABLE learned_told")
-    connection.execute("ALTER TABLE ledger DROP COLUMN remark")
+    connection.execute("CREATE TABLE migrations (name TEXT PRIMARY KEY, applied TEXT NOT NULL)")
+    for name in list(STEPS)[:at]:
+        connection.execute(STEPS[name])
+        connection.execute("INSERT INTO migrations VALUES (?, '')", (name,))
     connection.execute(
         "INSERT INTO ledger (profile, at, kind, item, action, state, before, after, changes, base_hash, hash,"
         " evidence, trust, reason, write_origin, session_id, turn_id, tool_call_id, parent_session_id,"
@@ -28,8 +29,6 @@ def old_home(path: Path) -> None:
         " 'memory', 'add', 'active', '', 'Tests run with nox.', '[]', '', 'h', '[]', 'user', '', 'review',"
         " 's', '', 'c', 'p', '', '', '', 't')"
     )
-    names = [name for name in list(STEPS)[at:]]
-    connection.execute(f"DELETE FROM migrations WHERE name IN ({', '.join('?' * len(names))})", names)
     connection.pragma("user_version", at)
     connection.close()
 

@@ -17,7 +17,7 @@ import msgspec
 
 from whet.agent.interruption import TurnClock, shielded
 from whet.agent.session import CallRound, Session
-from whet.contract.changes import TextChange, call_digest, changes_digest
+from whet.contract.changes import FileEdit, TextChange, call_digest, changes_digest
 from whet.contract.errors import StoreError, ToolError
 from whet.contract.events import Emit, EndReason, Event, ToolFinished, ToolProgress, ToolStarted
 from whet.contract.messages import Message, TextPart
@@ -210,6 +210,9 @@ async def _run_one(
     result = Message(
         role="tool", content=content, tool_call_id=call.id, tool_name=call.name, is_error=output.is_error
     )
+    edits = edits_of(output.changes)
+    if begun is not None and question is not None and (output.changes or question.tool.effects - {"read"}):
+        output = _with_facts(session, question, output, edits)
     is_unstored = begun is not None and not begun.is_stored
     await session.log.call_finished(
         turn,
@@ -228,12 +231,20 @@ async def _run_one(
     asked = ""
     if isinstance(item, AnsweredCall):
         preview, asked = item.told or preview, call.arguments
-    edits = edits_of(output.changes)
     emit(
         ToolFinished(
             call.id, call.name, duration_s, output.error_kind, output.exit_code, preview, asked, edits
         )
     )
+
+
+def _with_facts(
+    session: Session, question: GateCall, output: ToolOutput, edits: tuple[FileEdit, ...]
+) -> ToolOutput:
+    from whet.agent.facts import call_facts  # noqa: PLC0415 - 2 ms, and most calls only read
+
+    facts = call_facts(question.tool, question.arguments, output, edits, session.workspace)
+    return msgspec.structs.replace(output, facts=facts) if facts else output
 
 
 def _written(item: RunnableCall) -> str:

@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from whet.agent.dispatch import close_open_calls, dispatch
 from whet.agent.interruption import Pause, TurnClock, or_undone, shielded
 from whet.agent.model_call import ask_model
-from whet.agent.session import InboxEntry, Session
+from whet.agent.session import InboxEntry, Session, receipt_of
 from whet.contract.errors import (
     BudgetReached,
     ConfigError,
@@ -80,6 +80,7 @@ async def run_turn(
         duration_s=session.clock.monotonic_s() - started_s - clock.paused_s,
         error=error.message if error else "",
         hint=error.hint if error else "",
+        receipt=receipt_of(session, turn.number) if turn.tool_calls else None,
     )
     for observer in session.observers:
         await observer.ended(session, end)

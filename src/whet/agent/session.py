@@ -18,6 +18,7 @@ from whet.clock import Clock
 from whet.contract.events import Emit, EndReason, TurnEnd
 from whet.contract.messages import ImagePart, Message, Part, TextPart, Usage
 from whet.contract.protocols import Context, Gate, ModelInfo, ModelLink, Person
+from whet.contract.receipts import TurnReceipt
 from whet.contract.tools import Buffers, Tool
 from whet.store.jobs import AtEnd, Queued, nothing
 from whet.store.transcript import Transcript, TurnRecord
@@ -156,3 +157,11 @@ class Session(msgspec.Struct, frozen=True):
     def steer(self, text: str) -> None:
         """Queue text typed during a turn; it is stored and read before the next step."""
         self.inbox.put(Message(role="user", content=text))
+
+
+def receipt_of(session: Session, turn: int) -> TurnReceipt | None:
+    """Give what a turn's calls did, as stored; None where they had no effect."""
+    from whet.store import facts  # noqa: PLC0415 - only after a turn with calls
+
+    key = session.log.live.key
+    return session.log.writer.db.read_now(lambda connection: facts.receipt(connection, key, turn))

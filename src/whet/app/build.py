@@ -84,10 +84,13 @@ class App:
         self.gate.own_ports = parts.own_ports(settings)
         self._confirmations = parts.attach_confirmations(self.gate, settings, secrets, home, self.clock)
         try:
+            parts.learn_prices(home, self.clock)
             self.models: Models = Models(settings, self._dialer)
         except WhetError:
             self._let_go()
             raise
+        if settings.wallet.has_caps:
+            self.open_wallet()
         self.mcp: Servers | None = parts.open_servers(self, secrets)
         self.tools: Registry = parts.chosen(built_in, settings, self.plugins)
         self.learning.trust(self.tools.by_name.values())
@@ -218,6 +221,12 @@ class App:
 
             self._jails = JailGate(lambda: self.confinement)
         return self._jails
+
+    def open_wallet(self) -> None:
+        """Have every model call of this process go past the caps from now on."""
+        from whet.app.wallet import Wallet  # noqa: PLC0415 - only where something is capped
+
+        self.models.wallet = Wallet(self.database, self.clock, self.settings.wallet)
 
     def _let_go(self) -> None:
         if self.plugins is not None:

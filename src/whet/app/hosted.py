@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from whet.agent.loop import run_turn
-from whet.agent.session import InboxEntry, Session, TurnObserver
+from whet.agent.session import InboxEntry, Session, TurnObserver, receipt_of
 from whet.app.build import App
 from whet.app.people import Switchboard
 from whet.app.session_parts import NO_EXTRAS, Principal, SessionExtras
@@ -308,7 +308,8 @@ async def end_of(turn: asyncio.Task[TurnEnd], session: Session, began_s: float, 
     if not turn.cancelled():
         return turn.result()
     took_s = session.clock.monotonic_s() - began_s
-    end = TurnEnd(session.id, "", "cancelled", "", 0, Usage(), took_s)
+    done = receipt_of(session, session.log.live.turn_number)
+    end = TurnEnd(session.id, "", "cancelled", "", 0, Usage(), took_s, receipt=done)
     emit(end)
     return end
 

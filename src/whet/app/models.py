@@ -18,7 +18,7 @@ from whet.config.key_hosts import beside
 from whet.config.schema import ModelSettings, Settings
 from whet.context.compressor import Compressor, CompressorSettings
 from whet.contract.context_engine import EngineOffer
-from whet.contract.errors import ProviderError
+from whet.contract.errors import BudgetReached, ProviderError
 from whet.contract.messages import Message, from_dict
 from whet.contract.protocols import ModelInfo, ModelLink, ModelReply, Provider, StreamItem
 from whet.providers.catalog import SERVERS
@@ -26,6 +26,7 @@ from whet.providers.connect import ServerProvider, connect, connect_one, learn_w
 from whet.review.order import Runtime
 
 if TYPE_CHECKING:
+    from whet.app.wallet import Wallet
     from whet.plugins.load import LoadedPlugins
     from whet.practice.server import PracticeServer
 
@@ -36,8 +37,11 @@ _SUMMARY_PROMPT = "You write records of conversations, exactly as asked and noth
 class SwitchableLink:
     """A session's way to its model; another link can take the place of the present one between requests."""
 
-    def __init__(self, link: ModelLink) -> None:
+    def __init__(self, link: ModelLink, session_id: str, wallet: Callable[[], Wallet | None]) -> None:
+        """`wallet` gives what the session's calls are capped by; None where nothing is."""
         self._link = link
+        self._session_id = session_id
+        self._wallet = wallet
 
     @property
     def info(self) -> ModelInfo:
@@ -46,7 +50,10 @@ class SwitchableLink:
 
     def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
         """Stream over the present link."""
-        return self._link.stream(messages)
+        wallet = self._wallet()
+        if wallet is None:
+            return self._link.stream(messages)
+        return wallet.stream(self._link, messages, self._session_id, "turn")
 
     def switch(self, link: ModelLink) -> None:
         """Have `link` carry the requests to come."""
@@ -110,8 +117,9 @@ class Summariser:
     as the engine says.
     """
 
-    def __init__(self, provider: Callable[[], Provider]) -> None:
+    def __init__(self, provider: Callable[[], Provider], wallet: Callable[[], Wallet | None]) -> None:
         self._provider = provider
+        self._wallet = wallet
         self._loop = asyncio.get_running_loop()
 
     def __call__(self, messages: Sequence[dict[str, Any]], *, max_tokens: int, timeout_s: float) -> str:
@@ -125,10 +133,14 @@ class Summariser:
             raise
 
     async def _ask(self, messages: Sequence[Message]) -> str:
-        link = self._provider().open(_SUMMARY_PROMPT, (), "summaries")
-        async for item in link.stream(messages):
-            if isinstance(item, ModelReply):
-                return item.message.text
+        link, wallet = self._provider().open(_SUMMARY_PROMPT, (), "summaries"), self._wallet()
+        asked = wallet.stream(link, messages, "", "summary") if wallet else link.stream(messages)
+        try:
+            async for item in asked:
+                if isinstance(item, ModelReply):
+                    return item.message.text
+        except BudgetReached as reached:  # an engine goes on without a summary
+            raise ProviderError(reached.message, hint=reached.hint) from reached
         raise ProviderError("the model ended its stream without a reply")
 
 
@@ -144,6 +156,7 @@ class Models:
         self._configured = settings.model.model
         self._others: OrderedDict[str, Provider] = OrderedDict()
         self._answering: dict[str, str] = {}
+        self.wallet: Wallet | None = None
 
     @property
     def settings(self) -> ModelSettings:
@@ -207,13 +220,13 @@ class Models:
 
     def compressor(self, clock: Clock, *, can_recall: bool) -> EngineOffer:
         """Offer the built-in context engine, with the model that it has summaries written by."""
-        own, other = Summariser(lambda: self.provider), self._summaries
+        own, other = self._summariser(lambda: self.provider), self._summaries
         limits = CompressorSettings(
             max_output_tokens=self.provider.info.max_output_tokens,
             summary_window_tokens=other.info.window_tokens if other else 0,
             can_recall=can_recall,
         )
-        summarise, again = (Summariser(lambda: other), own) if other else (own, None)
+        summarise, again = (self._summariser(lambda: other), own) if other else (own, None)
         return EngineOffer(
             "compressor",
             "Keeps the beginning and the end, summarises the middle; recall brings any of it back.",
@@ -221,6 +234,9 @@ class Models:
             is_quick=True,
             recorded=Compressor.recorded,
         )
+
+    def _summariser(self, provider: Callable[[], Provider]) -> Summariser:
+        return Summariser(provider, lambda: self.wallet)
 
     async def aclose(self) -> None:
         """Close every connection."""

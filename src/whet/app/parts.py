@@ -17,6 +17,7 @@ from whet.config.paths import Home
 from whet.config.schema import McpServerSettings, Settings
 from whet.contract.protocols import NobodyPresent, Person
 from whet.contract.tools import ToolContext, ToolOutput
+from whet.providers import catalog
 from whet.tools.declared import (
     ShellLimits,
     WebLimits,
@@ -95,6 +96,13 @@ def attach_confirmations(
     from whet.app.confirming import attach  # noqa: PLC0415 - an HTTP client of its own
 
     return attach(gate, settings.confirm, secrets, home, clock)
+
+
+def learn_prices(home: Home, clock: Clock) -> None:
+    """Take in the home's own price table where there is one. Raises ConfigError."""
+    path = home.root / "prices.csv"
+    if path.exists():
+        catalog.learn_prices(path, clock.now().date().isoformat())
 
 
 def chosen(registry: Registry, settings: Settings, plugins: LoadedPlugins | None) -> Registry:

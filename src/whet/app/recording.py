@@ -19,6 +19,7 @@ from whet.config.schema import RewindSettings
 from whet.contract.errors import WhetError
 from whet.contract.events import Emit, Notice
 from whet.contract.messages import Message
+from whet.contract.receipts import FileLines
 from whet.contract.tools import Tool
 from whet.lanes import ToolPool
 from whet.store import rewinds, sessions
@@ -79,6 +80,18 @@ class Recordings:
         self._open.clear()
 
 
+def _by_command(tool: Tool) -> bool:
+    """Whether what a call of `tool` changes is known from the record alone."""
+    return may_change_files(tool) and "edits" not in tool.tags
+
+
+class _Begun(msgspec.Struct, frozen=True):
+    record: int
+    turn: int
+    step: int
+    tools: list[str]
+
+
 class RecordingObserver(TurnObserver):
     """Records the workspace of one session before and after each step that may change files."""
 
@@ -131,20 +144,34 @@ class RecordingObserver(TurnObserver):
                 self._tell(emit, "a rewind that was cut off has been finished")
             if line:
                 self._tell(emit, line)
-            return number
+            return _Begun(
+                number, step.turn, step.step, [tool.name for tool in step.tools if _by_command(tool)]
+            )
         return None
 
     async def after_calls(self, session: Session, token: object, emit: Emit) -> None:
         """Record what the step made."""
-        if not isinstance(token, int):
+        if not isinstance(token, _Begun):
             return
         workspace = self._recordings.of(session.workspace)
-        from whet.rewind.taking_back import end_step  # noqa: PLC0415 - imported by now
+        from whet.rewind.taking_back import changed_by, end_step  # noqa: PLC0415 - imported by now
 
         try:
-            await self._recordings.pool.run(end_step, workspace, token)
+            await self._recordings.pool.run(end_step, workspace, token.record)
+            if token.tools:
+                changed = await self._recordings.pool.run(changed_by, workspace, token.record)
+                await self._keep(session, token, [FileLines(*one) for one in changed])
         except (WhetError, OSError) as error:
             self._tell(emit, f"what this step changed could not be recorded: {_said(error)}")
+
+    async def _keep(self, session: Session, step: _Begun, changed: list[FileLines]) -> None:
+        """Keep with the step's last command which files changed, those left out that an edit of it names."""
+        from whet.store import facts  # noqa: PLC0415 - only where a command changed files
+
+        key = session.log.live.key
+        await session.log.writer.db.write(
+            lambda db: facts.keep_touched(db, (key, step.turn, step.step), step.tools, changed)
+        )
 
     def _tell(self, emit: Emit, text: str) -> None:
         if text not in self._told:

@@ -17,6 +17,7 @@ from whet.app import plugged
 from whet.app.learning import LearningServices
 from whet.app.memories import joined
 from whet.app.models import Dialer
+from whet.app.parts import learn_prices
 from whet.app.plugged import PluginNeeds
 from whet.app.reviews import ReviewParts, ReviewRunner
 from whet.app.warmth import WarmStarts
@@ -70,6 +71,7 @@ async def open_reviews(
     """Open the reviews of a home for a process that does nothing else; everything is closed at the end."""
     home.ensure()
     clock, pool, dialer = SystemClock(), ToolPool(), Dialer(settings, secrets)
+    learn_prices(home, clock)
     database = StateDatabase.open(home.database, clock)
     try:
         learning = LearningServices(database, clock, home, settings)
@@ -100,10 +102,19 @@ def _connect(needs: ReviewParts, order: Order) -> tuple[Provider, bool]:
     """Give an order's provider: the conversation's own with the same key, or the one set for reviews."""
     settings = needs.settings.review
     if settings.model:
-        return needs.dialer.connect_alone(beside(order.runtime.model, settings)), False
+        return _capped(needs, needs.dialer.connect_alone(beside(order.runtime.model, settings))), False
     if settings.provider or settings.base_url:
         raise ConfigError("review.provider needs review.model", hint="whet config set review.model NAME")
     provider = needs.dialer.connect_alone(order.runtime.model)
     if isinstance(provider, ServerProvider):
         provider.wiring.keys.prefer(order.runtime.key_name)
-    return provider, True
+    return _capped(needs, provider), True
+
+
+def _capped(needs: ReviewParts, provider: Provider) -> Provider:
+    """Have a review's calls go past the caps where there are any."""
+    if not needs.settings.wallet.has_caps:
+        return provider
+    from whet.app.wallet import Wallet, WalletProvider  # noqa: PLC0415 - only where something is capped
+
+    return WalletProvider(provider, Wallet(needs.database, needs.clock, needs.settings.wallet), "review")

@@ -79,7 +79,7 @@ class SessionBuilder:
         workspace = folder if row.workspace and folder.is_dir() else app.workspace
         opened = app.models.provider.open(stored.prompt, stored.specs, row.id)
         opened, primed = await app.warmth.reopened(row.id, opened)
-        link = SwitchableLink(opened)
+        link = SwitchableLink(opened, row.id, lambda: app.models.wallet)
         self._note_news(stored.specs, seat)
         prefix = (stored.prompt, msgspec.json.encode(stored.specs).decode(), primed)
         scope = app.plugin_parts.loaded.scope if app.plugin_parts else no_scope

@@ -16,6 +16,7 @@ from whet.app.build import App
 from whet.app.slash import Commands, SlashCommand
 from whet.cli import mode, picking, wording
 from whet.cli.context_report import OUTCOMES, report
+from whet.cli.goal_command import goal_commands
 from whet.cli.jobs import jobs
 from whet.cli.learning_commands import learning_commands, typed
 from whet.cli.output import age
@@ -351,6 +352,7 @@ def builtin_commands() -> list[SlashCommand[ChatControl]]:
         SlashCommand("retry", "Take the last turn back and ask again.", _retry, remote=True),
         SlashCommand("undo", "Take the last turn back, its files aside.", _undo, remote=True),
         *rewind_commands(),
+        *goal_commands(),
         SlashCommand("title", "Show or set the title.", _title, "[text]", anytime=True, remote=True),
         SlashCommand(
             "private", "Keep this session out of search and learning.", _private, "[on|off]", remote=True

@@ -66,15 +66,8 @@ async def run_skill(chat: ChatControl, name: str, rest: str) -> None:
 
 
 def typed(text: str) -> str:
-    """Give what the person typed of a message, less the skill, the prompt file and the commands sent with it."""
-    for mark in ("
-
-<skill name=", "
-
-<command name=", f"
-
-{RAN}
-"):
+    """Give what the person typed of a message, less the skill, prompt file and commands sent with it."""
+    for mark in ("\n\n<skill name=", "\n\n<command name=", f"\n\n{RAN}\n"):
         text = text.partition(mark)[0]
     return text
 

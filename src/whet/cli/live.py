@@ -349,7 +349,9 @@ class TerminalTurnView:
             self.say("\n" + line, "red" if end.reason in ("failed", "crashed", "refused") else "yellow")
         if end.hint:
             self.say(wording.printable(end.hint))
-        self.say("\n" + wording.footer(end, self.surface.width()))
+        if end.receipt is not None:
+            self.say("\n" + wording.receipt(end.receipt, self.surface.width()))
+        self.say("\n" * (end.receipt is None) + wording.footer(end, self.surface.width()))
 
     def _asking(self, event: ApprovalAsked | ConfirmationAsked | ApprovalDecided) -> None:
         """Keep in mind who is asked: the person here, or humans at a service."""

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from whet.agent.loop import run_turn
-from whet.agent.session import Session
+from whet.agent.session import Session, receipt_of
 from whet.cli import attach, wording
 from whet.cli.deciding import coloured, diff_lines, has_colour
 from whet.cli.launch import ChatOptions, Output, load_settings, open_session, start_app, workspace_of
@@ -198,6 +198,8 @@ class OneShotReport:
         if end.hint:
             _say(f"hint: {mask(wording.printable(end.hint))}")
         if self._shows_calls:
+            if end.receipt is not None:
+                _say(wording.receipt(end.receipt, _columns()))
             _say(wording.footer(end))
         return code or int(failed)
 
@@ -214,6 +216,7 @@ class OneShotReport:
             "usage": usage,
             "review": {"queued": self._reviews, "news": self._news()},
             "duration_s": round(end.duration_s, 3),
+            "receipt": msgspec.to_builtins(end.receipt),
         }
         return row | ({"error": end.error, "hint": end.hint} if end.error else {})
 
@@ -227,7 +230,10 @@ class OneShotReport:
     def _cancelled(self) -> TurnEnd:
         """The end of a turn that was cancelled, from what was seen of it."""
         duration_s = self.session.clock.monotonic_s() - self._began_s
-        return TurnEnd(self.session.id, "", "cancelled", "", self._steps, self._usage, duration_s)
+        done = receipt_of(self.session, self.session.log.live.turn_number) if self._calls else None
+        return TurnEnd(
+            self.session.id, "", "cancelled", "", self._steps, self._usage, duration_s, receipt=done
+        )
 
     def _text(self, text: str) -> None:
         if self._streams:

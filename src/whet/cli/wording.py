@@ -27,6 +27,7 @@ from whet.contract.events import (
     ToolFinished,
     TurnEnd,
 )
+from whet.contract.receipts import TurnReceipt
 from whet.contract.texts import NOT_JSON, subject_of
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\)|[@-Z\\-_])", re.DOTALL)
@@ -219,6 +220,11 @@ def _asked(event: ConfirmationAsked) -> str:
     return printable(f"{what}\n{where}")
 
 
+def receipt(receipt: TurnReceipt, width: int = 0) -> str:
+    """Say what a turn really did in lines of at most `width` columns, broken between the parts."""
+    return _joined(["did: " + receipt.parts[0], *receipt.parts[1:]] if receipt.parts else ["did: ?"], width)
+
+
 def footer(end: TurnEnd, width: int = 0) -> str:
     """Sum a turn up: steps, tokens, cached share, cost where it is known, duration.
 
@@ -231,6 +237,11 @@ def footer(end: TurnEnd, width: int = 0) -> str:
     if usage.cost_usd:
         parts.append(f"${usage.cost_usd:.4f}" if usage.cost_usd < 0.1 else f"${usage.cost_usd:.2f}")
     parts.append(duration(end.duration_s))
+    return _joined(parts, width)
+
+
+def _joined(parts: list[str], width: int) -> str:
+    parts = [cut(printable(part), width) if width else printable(part) for part in parts]
     lines = parts[:1]
     for part in parts[1:]:
         longer = f"{lines[-1]} · {part}"

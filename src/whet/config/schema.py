@@ -360,6 +360,33 @@ class ScheduleSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `whet worker` runs schedules."""
 
 
+class WalletSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The most that model calls may cost together: turns, helpers, summaries and reviews. 0: no cap."""
+
+    daily_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """Per day, of everybody."""
+    session_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """Per session, its helpers and reviews included."""
+    person_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """Per person and day."""
+    schedule_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """Per schedule and day."""
+    daily_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Tokens per day, of everybody."""
+    session_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Tokens per session."""
+    unpriced_tokens: Annotated[int, msgspec.Meta(ge=0)] = 2_000_000
+    """Tokens per day of models whose price is not known, where any cap is in USD."""
+    near: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.8
+    """The share of a cap from which on you are told that it is near."""
+
+    @property
+    def has_caps(self) -> bool:
+        """Whether anything is capped."""
+        usd = self.daily_usd or self.session_usd or self.person_usd or self.schedule_usd
+        return bool(usd or self.daily_tokens or self.session_tokens)
+
+
 class UiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the terminal shows."""
 
@@ -407,4 +434,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     notify: NotifySettings = NotifySettings()
     gateway: GatewaySettings = GatewaySettings()
     schedules: ScheduleSettings = ScheduleSettings()
+    wallet: WalletSettings = WalletSettings()
     ui: UiSettings = UiSettings()

@@ -13,6 +13,7 @@ import msgspec
 
 from whet.contract.changes import FileEdit
 from whet.contract.messages import Usage
+from whet.contract.receipts import TurnReceipt
 
 EndReason = Literal["answered", "budget", "cancelled", "refused", "failed", "crashed"]
 Verdict = Literal["allow", "deny"]
@@ -169,7 +170,8 @@ class ReviewFinished(msgspec.Struct, frozen=True, tag="review_finished"):
 
 
 class TurnEnd(msgspec.Struct, frozen=True, tag="turn_end"):
-    """The turn's end marker is stored. `text` is the final answer, `error` one line where it failed."""
+    """The turn's end marker is stored. `text` is the final answer, `error` one line where it failed;
+    `receipt` is what the turn's calls did, None where they had no effect."""
 
     session_id: str
     turn_id: str
@@ -180,6 +182,7 @@ class TurnEnd(msgspec.Struct, frozen=True, tag="turn_end"):
     duration_s: float
     error: str = ""
     hint: str = ""
+    receipt: TurnReceipt | None = None
 
 
 Event = (

@@ -81,7 +81,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
 
     `error_kind` is empty on success, else one word (bad_input, timeout, denied, failed, crashed,
     interrupted, exit, unknown_tool, cancelled). `exit_code` is a command's, None otherwise. `changes` is
-    what it made of files.
+    what it made of files, `facts` what a receipt says of the call, as JSON; dispatch writes that.
     """
 
     text: str
@@ -89,6 +89,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
     exit_code: int | None = None
     images: tuple[ImagePart, ...] = ()
     changes: tuple[TextChange, ...] = ()
+    facts: str = ""
 
     @property
     def is_error(self) -> bool:

@@ -114,7 +114,7 @@ def _receipt(
 
         def work(connection: apsw.Connection) -> Sequence[Queued]:
             chats.finish_begun(connection, record.chat.id)
-            record.answer_in(connection, _answer(turn, reason, text), now_ms)
+            record.answer_in(connection, _answer(turn, reason, text) + _done(connection, turn), now_ms)
             return ()
 
         return work
@@ -132,6 +132,16 @@ def _answer(turn: TurnRecord, reason: EndReason, text: str) -> str:
         reason, BROKE
     )
     return f"{text}\n\n⚠️ {why}".strip()
+
+
+def _done(connection: apsw.Connection, turn: TurnRecord) -> str:
+    """Say what a turn's calls did, below what the model says; nothing where they had no effect."""
+    if not turn.tool_calls:
+        return ""
+    from whet.store import facts, sessions  # noqa: PLC0415 - only after a turn with calls
+
+    done = facts.receipt(connection, sessions.key_of(connection, turn.session_id), turn.number)
+    return f"\n\n{mask(done.line)}" if done is not None else ""
 
 
 def line_of(error: WhetError) -> str:

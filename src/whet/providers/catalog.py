@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from whet.config.key_hosts import HOMES
+from whet.contract.errors import ConfigError
 from whet.contract.messages import WireFormat
 from whet.contract.protocols import ModelInfo
 from whet.providers.wire import ServerDialect
@@ -104,6 +105,38 @@ def families() -> dict[str, Family]:
     return found
 
 
+PRICES_AS_OF = "2026-11-21"
+_own_prices: dict[str, tuple[str, tuple[float | None, ...]]] = {}
+_OWN_COLUMNS = "as_of,model,input_usd,output_usd,cache_read_usd,cache_write_usd"
+
+
+def learn_prices(path: Path, today: str) -> None:
+    """Take a home's own price table in: rows of `as_of,model,input_usd,...` with model as provider/beginning.
+
+    Of a model's rows the newest that holds by `today` (ISO) counts; an empty price is not known. Raises
+    ConfigError for a table that can't be read.
+    """
+    lines = path.read_text("utf-8").splitlines()
+    try:
+        if lines[:1] != [_OWN_COLUMNS]:
+            raise ValueError(f"its first line must be {_OWN_COLUMNS}")
+        for line in filter(None, lines[1:]):
+            as_of, name, *prices = (part.strip() for part in line.split(","))
+            given = tuple(float(price) if price else None for price in prices)
+            if len(given) != 4 or any(price is not None and price < 0 for price in given):
+                raise ValueError(f"{line!r} does not have four prices")
+            if _own_prices.get(name, ("",))[0] <= as_of <= today:
+                _own_prices[name] = as_of, given
+    except ValueError as error:
+        raise ConfigError(f"{path} is no price table: {error}", hint=f"first line: {_OWN_COLUMNS}") from error
+
+
+def _own(provider: str, model: str) -> tuple[float | None, ...] | None:
+    named = f"{provider}/{model}"
+    known = max((prefix for prefix in _own_prices if named.startswith(prefix)), key=len, default="")
+    return _own_prices[known][1] if known else None
+
+
 def describe(provider: str, model: str, *, window_tokens: int = 0, max_output_tokens: int = 0) -> ModelInfo:
     """Give what is known of a model, matched by its family's prefix; settings win where they are not 0.
 
@@ -119,6 +152,7 @@ def describe(provider: str, model: str, *, window_tokens: int = 0, max_output_to
         prices = _FREE
     elif not known.startswith(_LIST_PRICES.get(provider, ("\0",))):
         prices = _UNKNOWN.prices
+    prices = _own(provider, model) or prices
     return ModelInfo(
         provider=provider,
         model=model,

@@ -245,6 +245,11 @@ def records(connection: apsw.Connection, session: str, first: int = 0) -> list[R
     return [Record(*row) for row in found]
 
 
+def record(connection: apsw.Connection, number: int) -> Record:
+    """Give a record that is there, by its number."""
+    return Record(*next(connection.execute(f"{_RECORD} WHERE id = ?", (number,))))
+
+
 def sessions(connection: apsw.Connection) -> set[str]:
     """Give the sessions that have records here."""
     return {row[0] for row in connection.execute("SELECT DISTINCT session FROM records")}

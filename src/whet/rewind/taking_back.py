@@ -15,12 +15,15 @@ import msgspec
 from whet.contract.errors import StoreCorrupt
 from whet.rewind import database
 from whet.rewind.database import Record
+from whet.rewind.differences import difference
 from whet.rewind.planning import Change, Conflict, Plan, Planner, packed_texts
 from whet.rewind.recorder import Workspace
 from whet.rewind.restoring import Restorer
-from whet.rewind.states import PathState, split
+from whet.rewind.states import PathState, shown, split
 
 _OWNER = 0o700
+_MOST_COUNTED = 100
+_MOST_NAMED = 1_000
 
 
 class _Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -59,6 +62,31 @@ def end_step(workspace: Workspace, record: int) -> None:
     with workspace.alone():
         after = workspace.look(short=True)
         workspace.file.write_now(lambda db: database.end_record(db, record, after))
+
+
+def changed_by(workspace: Workspace, record: int) -> list[tuple[str, int, int]]:
+    """Give the files that a step changed, with the lines that came and went; folders are left out."""
+
+    def work(connection: apsw.Connection) -> list[tuple[str, int, int]]:
+        done = database.record(connection, record)
+        paths = sorted(filter(_is_work, database.between(connection, done.before, done.after)))
+        found: list[tuple[str, int, int]] = []
+        for at, path in enumerate(paths[:_MOST_NAMED]):
+            old, new = (database.state_at(connection, path, number) for number in (done.before, done.after))
+            if at >= _MOST_COUNTED:
+                found.append((shown(path), 0, 0))
+                continue
+            one = difference(connection, path, old, new)
+            if one.note != "folder":
+                found.append((one.path, one.added, one.removed))
+        return found
+
+    return workspace.file.read_now(work)
+
+
+def _is_work(path: str) -> bool:
+    """Whether a file is more than a by-product, as caches are and what tools keep in hidden folders."""
+    return not any(part.startswith(".") or part == "__pycache__" for part in path.split("/"))
 
 
 def finish(workspace: Workspace) -> TakenBack | None:

@@ -76,7 +76,7 @@ CALL = RowStatement(
 )
 CALL_STARTED = RowStatement("UPDATE tool_calls SET started = ?, decided_by = ? WHERE session = ? AND seq = ?")
 CALL_FINISHED = RowStatement(
-    "UPDATE tool_calls SET finished = ?, duration_s = ?, error_kind = ?, exit_code = ?"
+    "UPDATE tool_calls SET finished = ?, duration_s = ?, error_kind = ?, exit_code = ?, facts = ?"
     " WHERE session = ? AND seq = ?"
 )
 Packed = tuple[int, int, str, str | None]

@@ -212,7 +212,7 @@ class Transcript:
         result = rows.storable(result)
         seq = step.seq + 1 + open_call.index
         row = (rows.row_id(state.key, seq), turn.number, *rows.pack(result, now))
-        end = (now, round(duration_s, 6), output.error_kind, output.exit_code, state.key, seq)
+        end = (now, round(duration_s, 6), output.error_kind, output.exit_code, output.facts, state.key, seq)
         start = (now - round(duration_s * 1000), decided_by, state.key, seq)
         starts = ((rows.CALL_STARTED, start),) if decided_by else ()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from whet.store.migrations import m001_m006 as first
 from whet.store.migrations import m007_m012 as later
 from whet.store.migrations import m013_m015 as newest
+from whet.store.migrations.m016 import M016_GOALS
 
 STEPS: dict[str, str] = {
     "m001_sessions": first.M001_SESSIONS,
@@ -25,5 +26,6 @@ STEPS: dict[str, str] = {
     "m013_rewinds": newest.M013_REWINDS,
     "m014_search": newest.M014_SEARCH,
     "m015_pointed": newest.M015_POINTED,
+    "m016_goals": M016_GOALS,
 }
 """The SQL of each step by its name, in order."""

@@ -1,0 +1,57 @@
+"""What a call did, from its tool, its arguments and its output: kept with its result, in the same commit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from whet.agent.test_runs import test_counts
+from whet.contract.changes import FileEdit, TextChange
+from whet.contract.receipts import CallEffects, FileLines
+from whet.contract.texts import subject_of
+from whet.contract.tools import Tool, ToolOutput
+
+_COMMAND_CHARS = 400
+_ABOUT_CHARS = 200
+_NEVER_RAN = frozenset({"denied", "bad_input", "unknown_tool", "cancelled"})
+
+
+def call_facts(
+    tool: Tool,
+    arguments: Mapping[str, object],
+    output: ToolOutput,
+    edits: tuple[FileEdit, ...],
+    workspace: Path,
+) -> str:
+    """Give the call's facts as JSON; empty where it had no effect that a receipt names."""
+    if output.error_kind in _NEVER_RAN:
+        return ""
+    lines = tuple(
+        FileLines(named(change, workspace), edit.added, edit.removed)
+        for change, edit in zip(output.changes, edits, strict=True)
+    )
+    given = arguments.get("command") if "command" in tool.tags else ""
+    command = given if isinstance(given, str) else ""
+    sent = ""
+    if "send" in tool.effects and not tool.tags & {"command", "looks"}:
+        sent = subject_of(arguments)[:_ABOUT_CHARS] or tool.name
+    if not (lines or command or sent):
+        return ""
+    facts = CallEffects(
+        edits=lines,
+        command=command[:_COMMAND_CHARS],
+        tests=test_counts(command, output.text) if command else None,
+        sent=sent,
+    )
+    return msgspec.json.encode(facts).decode()
+
+
+def named(change: TextChange, workspace: Path) -> str:
+    """Give a changed file's name: below the workspace where it lies there."""
+    if not change.place:
+        return change.path
+    path = os.path.relpath(os.path.realpath(change.place), os.path.realpath(workspace))
+    return change.place if path.startswith("..") else path

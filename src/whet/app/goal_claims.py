@@ -1,0 +1,163 @@
+"""Checks the claims that a model ends a goal with: each points at a call, and the call must bear it out.
+
+Nothing of what the model says is believed: the call must be there, have succeeded, have come after the last
+edit, and its result must hold the words that are claimed, which the model must not have written itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from whet.contract.receipts import CallEffects
+from whet.store.calls import StoredCall, UserWords
+from whet.store.facts import FactRow
+
+ClaimKind = Literal["tests", "command", "edit"]
+_SHORTEST = 2
+
+
+class GoalClaim(msgspec.Struct, frozen=True):
+    """What a call is said to show. `call`: the command or the path as it was called with, or the call's id;
+    `shows`: for tests and commands words from its result, for an edit the file."""
+
+    kind: ClaimKind
+    call: str
+    shows: str
+
+
+class SeenCall(msgspec.Struct, frozen=True):
+    """A call of the goal, with its stored facts and its whole arguments and result."""
+
+    seq: int
+    call_id: str
+    name: str
+    arguments: str
+    result: str
+    error_kind: str
+    exit_code: int | None
+    facts: CallEffects
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """The files that it changed."""
+        return tuple(one.path for one in (*self.facts.edits, *self.facts.touched))
+
+
+def seen_calls(stored: Sequence[StoredCall | UserWords], facts: Sequence[FactRow]) -> list[SeenCall]:
+    """Join calls with their facts, in order."""
+    by_seq = {row.seq: row for row in facts}
+    found: list[SeenCall] = []
+    for call in stored:
+        if isinstance(call, UserWords) or call.result is None:
+            continue
+        row = by_seq.get(call.seq)
+        found.append(
+            SeenCall(
+                call.seq,
+                row.call_id if row else "",
+                call.name,
+                call.arguments,
+                call.result,
+                call.error_kind,
+                call.exit_code,
+                row.facts if row else CallEffects(),
+            )
+        )
+    return found
+
+
+def refusals(claims: Sequence[GoalClaim], calls: Sequence[SeenCall]) -> list[str]:
+    """Give why a goal can't end with these claims; nothing where they hold."""
+    if not claims:
+        return ["there is no claim: point at the calls that show that the goal is reached"]
+    found = [
+        f"claim {number} ({claim.kind} {claim.call!r}): {why}"
+        for number, claim in enumerate(claims, 1)
+        if (why := _refusal(claim, calls))
+    ]
+    last_edit = max((call.seq for call in calls if call.facts.edits or call.facts.touched), default=0)
+    if not found and last_edit and not any(claim.kind != "edit" for claim in claims):
+        found.append("files were changed, and no claim points at a command that shows that they work")
+    tested = [call for call in calls if call.facts.tests is not None]
+    if tested and tested[-1].facts.tests is not None and _failed(tested[-1]):
+        found.append(f"the last test run failed ({tested[-1].facts.tests.text})")
+    return found
+
+
+def _failed(call: SeenCall) -> bool:
+    return bool(call.error_kind) or (call.facts.tests is not None and call.facts.tests.failed > 0)
+
+
+def _refusal(claim: GoalClaim, calls: Sequence[SeenCall]) -> str:
+    call = _pointed(claim, calls)
+    if call is None:
+        return "there is no such call in this goal"
+    if call.error_kind or call.exit_code not in (None, 0):
+        return f"that call failed ({call.error_kind or 'exit'} {call.exit_code or ''})".replace(" )", ")")
+    if claim.kind == "edit":
+        return "" if claim.shows in call.changed else "that call did not change this file"
+    if not call.facts.command or call.exit_code is None:
+        return "that call ran no command to its end"
+    later = next((one for one in calls if one.seq > call.seq and one.changed), None)
+    if later is not None:
+        return f"it is stale: {later.changed[0]} was changed after it; run it again"
+    if call.changed:
+        return f"the command itself changed {call.changed[0]}; run the check alone"
+    return _unfounded(claim, call, calls)
+
+
+def _pointed(claim: GoalClaim, calls: Sequence[SeenCall]) -> SeenCall | None:
+    """Give the last call that a claim points at, by its id, its command or its path."""
+    wanted = claim.call.strip()
+    if not wanted:
+        return None
+    for call in reversed(calls):
+        given = _texts(call.arguments)
+        named = {call.call_id, given.get("command", ""), given.get("path", "")}
+        if wanted in named or (claim.kind == "edit" and wanted in call.changed):
+            return call
+    return None
+
+
+def _unfounded(claim: GoalClaim, call: SeenCall, calls: Sequence[SeenCall]) -> str:
+    tests = call.facts.tests
+    if claim.kind == "tests":
+        if tests is None or not tests.direct:
+            return "no known test runner printed its counts there"
+        if tests.failed or not tests.passed:
+            return f"the runner printed: {tests.text}"
+    shows = _plain(claim.shows)
+    if len(shows) < _SHORTEST or shows not in _plain(call.result):
+        return "its result does not say that; copy the words that it printed"
+    if shows in _plain(_texts(call.arguments).get("command", "")):
+        return "these words stand in the command itself: an echo shows nothing"
+    if claim.kind == "command" and _is_quote(call, calls):
+        return "it only prints what you wrote yourself"
+    return ""
+
+
+def _is_quote(call: SeenCall, calls: Sequence[SeenCall]) -> bool:
+    """Whether each line of a result is a line that the model wrote into a file or a command before."""
+    lines = {line.strip() for line in call.result.splitlines() if line.strip()}
+    lines = {line for line in lines if not (line.startswith("[exit ") and line.endswith("]"))}
+    own: set[str] = set()
+    for one in calls:
+        if one.seq <= call.seq:
+            given = _texts(one.arguments).values()
+            own |= {line.strip() for text in given for line in text.splitlines()}
+    return bool(lines) and lines <= own
+
+
+def _texts(arguments: str) -> dict[str, str]:
+    try:
+        found = msgspec.json.decode(arguments or "{}", type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {}
+    return {key: value.strip() for key, value in found.items() if isinstance(value, str)}
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,91 @@
+"""The verifier of a goal: a command that Whet runs itself, in the sandbox, and the files it consists of."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from whet.contract.tools import ToolContext, ToolOutput
+from whet.tools.confined import Confined
+from whet.tools.declared import ShellLimits
+from whet.tools.shell import Shell, job
+
+if TYPE_CHECKING:
+    from whet.app.build import App
+
+_MOST_FILES = 2_000
+_SAID_CHARS = 4_000
+_MOVING = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?\s*(?:ms|s|seconds?)\b")
+
+
+def guarded_files(verify: str, workspace: Path, more: Sequence[str] = ()) -> dict[str, str]:
+    """Give the hashes of the files that a verifier names, all of a folder's, and of `more`, by path."""
+    try:
+        words = shlex.split(verify, comments=True)
+    except ValueError:
+        words = verify.split()
+    named = [part for word in words for part in re.split(r"[;&|<>()=]|::", word) if part]
+    found: dict[str, str] = {}
+    for word in (*named, *more):
+        place = (workspace / os.path.expanduser(word)).resolve()
+        if place.is_relative_to(workspace.resolve()) and place != workspace.resolve():
+            for path in _files(place):
+                found[os.path.relpath(path, workspace.resolve())] = _hash(path)
+    return dict(sorted(found.items())[:_MOST_FILES])
+
+
+def changed_files(guarded: dict[str, str], workspace: Path) -> list[str]:
+    """Give the verifier's files that are not what they were."""
+    root = workspace.resolve()
+    return [path for path, known in guarded.items() if _hash(root / path) != known]
+
+
+async def verify(app: App, workspace: Path, command: str, goal_id: str, round_: int) -> ToolOutput:
+    """Run the verifier in the sandbox and give what it printed. Raises ToolError where it can't be run."""
+    limits = ShellLimits(app.settings.tools.terminal_timeout_s, app.settings.tools.output_cap_chars)
+    context = ToolContext(f"goal {goal_id}", "", f"verify {round_}", workspace, lambda text: None, _nobody)
+    confined = Confined(app.confinement, context)
+    wanted = await confined.jailed(job(workspace, command, "", ("", False, False), (limits, os.environ)))
+    output = await Shell(app.processes.get(), limits).run(wanted, limits.timeout_s, context.output)
+    return confined.explained(wanted, output)
+
+
+def said_by(output: ToolOutput) -> str:
+    """Give the end of what a verifier printed, as the model reads it."""
+    return output.text[-_SAID_CHARS:]
+
+
+def mark_of(said: str) -> str:
+    """Give a hash of what was said, durations and addresses left out: the same means nothing new."""
+    return hashlib.sha256(_MOVING.sub("", said).encode("utf-8", "replace")).hexdigest()[:16]
+
+
+async def _nobody(question: str, choices: Sequence[str]) -> str | None:
+    await asyncio.sleep(0)
+    return None
+
+
+def _files(place: Path) -> list[Path]:
+    if place.is_file():
+        return [place]
+    if not place.is_dir():
+        return []
+    hidden = (".", "__pycache__")
+    return [
+        path
+        for path in sorted(place.rglob("*"))
+        if path.is_file() and not any(part.startswith(hidden) for part in path.relative_to(place).parts)
+    ][:_MOST_FILES]
+
+
+def _hash(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""

@@ -1,0 +1,283 @@
+"""Pursues a goal round by round until it is proven, its budget ends, or nothing new comes of it.
+
+A round is a turn of the goal's own session, and then a judgement: Whet runs the verifier, or checks the
+claims that the model made with `finish`. What the model says of its work decides nothing. Each state is
+stored before the next begins, so another process goes on where a killed one was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import apsw
+import msgspec
+
+from whet.agent.loop import run_turn
+from whet.agent.session import Session, TurnLimits
+from whet.app import goal_verifier
+from whet.app.goal_claims import GoalClaim, SeenCall, refusals, seen_calls
+from whet.app.session_parts import Principal, SessionExtras
+from whet.clock import iso
+from whet.contract.errors import ConfigError, NotFound, ToolError
+from whet.contract.events import Emit, Notice, TurnEnd
+from whet.contract.messages import Message
+from whet.contract.receipts import TurnReceipt
+from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.store import calls, facts, goals, sessions, wallet
+from whet.store.database import StateDatabase
+from whet.store.goals import GoalRow, GoalState
+from whet.store.jobs import Queued
+from whet.tools.signature import tool
+
+if TYPE_CHECKING:
+    from whet.app.build import App
+
+FINISH = "finish"
+_STALLED_ROUNDS = 2
+_YES, _NO = "accept", "refuse"
+_BY_VERIFIER = (
+    "[This is a goal. When your turn ends, Whet runs `{verify}` and goes on until it passes; what it prints"
+    " comes back to you. Leave the files that it consists of as they are.]"
+)
+_BY_CLAIMS = (
+    "[This is a goal. It ends only when you call finish with claims that point at calls you made: run a"
+    " command or the tests after your last change, and copy words from the result.]"
+)
+_NOT_FINISHED = "You ended your turn without calling finish."
+
+
+class GoalWish(msgspec.Struct, frozen=True):
+    """What is asked for. `guard` names files besides those of the verifier that must stay as they are."""
+
+    text: str
+    verify: str = ""
+    budget_usd: float = 0.0
+    steps: int = 0
+    guard: tuple[str, ...] = ()
+
+
+class GoalReport(msgspec.Struct, frozen=True):
+    """A goal with what its calls really did, and what was spent on it."""
+
+    goal: GoalRow
+    receipt: TurnReceipt
+    steps: int
+    spent_usd: float
+    spent_tokens: int
+
+
+def finish_tool(database: StateDatabase) -> Tool:
+    """Make `finish`, which refuses with the reason what the goal's calls don't bear out."""
+
+    @tool(toolset="goal", effects={"read"})
+    async def finish(
+        ctx: ToolContext,
+        claims: Annotated[list[GoalClaim], "one for each thing that shows that the goal is reached"],
+    ) -> ToolOutput:
+        """End the goal. Each claim points at a call of yours by its command or path; `shows` is copied from
+        its result, or for an edit names the file. Every pointer is checked."""
+        seen = await database.read(lambda db: _calls(db, ctx.session_id))
+        if why := refusals(claims, seen):
+            return ToolOutput("Not finished:\n" + "\n".join(why), error_kind="failed")
+        return ToolOutput("Accepted. End your turn now.")
+
+    return finish
+
+
+@dataclass(frozen=True, slots=True)
+class GoalRunner:
+    """Pursues goals with one program's parts; `emit` shows the turns and what becomes of the goal."""
+
+    app: App
+    emit: Emit
+
+    async def start(self, wish: GoalWish) -> tuple[GoalRow, Session]:
+        """Store a goal with a session of its own. Raises ConfigError."""
+        if not wish.text.strip():
+            raise ConfigError("a goal needs a text", hint='whet goal start "..." --verify "make test"')
+        app, finish = self.app, finish_tool(self.app.database)
+        session = await app.new_session(
+            title=sessions.title_of(wish.text),
+            whose=Principal(tools=(finish,)),
+            extras=SessionExtras(tools=(finish,)),
+        )
+        goal = GoalRow(
+            id=app.clock.new_id(),
+            session=session.id,
+            text=wish.text,
+            verify=wish.verify,
+            guarded=goal_verifier.guarded_files(wish.verify, session.workspace, wish.guard),
+            budget_usd=wish.budget_usd,
+            max_steps=wish.steps,
+            state="running",
+            first_turn=1,
+            begun=iso(app.clock.now()),
+        )
+        await app.database.write(lambda db: goals.add(db, goal))
+        return goal, session
+
+    async def reopen(self, goal: GoalRow) -> Session:
+        """Open the session of a goal that was cut off or paused."""
+        extras = SessionExtras(tools=(finish_tool(self.app.database),))
+        return await self.app.open_session(goal.session, extras=extras)
+
+    async def pursue(self, goal: GoalRow, session: Session) -> GoalRow:
+        """Go on with an open goal until it ends or pauses; gives it as it is stored then. A cancel pauses it.
+        Raises StoreBusy where another process is at it."""
+        if self.app.models.wallet is None:
+            self.app.open_wallet()
+        try:
+            while goal.state in goals.OPEN:
+                goal = await self._round(goal, session)
+                if goal.state == "paused":
+                    break
+        except BaseException:
+            await self._end(goal, "paused", "interrupted; whet goal resume goes on")
+            raise
+        return goal
+
+    async def _round(self, goal: GoalRow, session: Session) -> GoalRow:
+        limits = await self._limits(goal, session)
+        if isinstance(limits, str):
+            return await self._end(goal, "budget", limits)
+        at_work = msgspec.structs.replace(session, limits=limits)
+        end = await self._turn(goal, at_work)
+        goal = await self._stored(goal)
+        if goal.state not in goals.OPEN:
+            return goal
+        if end is not None and end.reason not in ("answered", "budget"):
+            capped = end.hint == "--budget" or end.hint.startswith("wallet.")
+            return await self._end(goal, "budget" if capped else "paused", end.error or end.reason)
+        passed, said = await self._judged(goal, session)
+        goal = await self._stored(goal)
+        return await self._keep(goal, said, passed=passed)
+
+    async def _limits(self, goal: GoalRow, session: Session) -> TurnLimits | str:
+        """Give what the next turn may take, or why there is nothing left."""
+        key = session.log.live.key
+        steps, spent = await self.app.database.read(
+            lambda db: (
+                goals.steps_taken(db, key, goal.first_turn),
+                wallet.spent(db, ("goal", goal.id))[0],
+            )
+        )
+        if goal.max_steps and steps >= goal.max_steps:
+            return f"{steps} of {goal.max_steps} steps are taken"
+        if goal.budget_usd and spent >= goal.budget_usd:
+            return f"${spent:.2f} of ${goal.budget_usd:.2f} is spent"
+        own = session.limits
+        left = min(own.steps, goal.max_steps - steps) if goal.max_steps else own.steps
+        return TurnLimits(left, own.turn_s)
+
+    async def _turn(self, goal: GoalRow, session: Session) -> TurnEnd | None:
+        """Run the round's turn, or the rest of it; None where it has ended already."""
+        if goal.asked > goal.round:
+            try:
+                return await run_turn(session, None, self.emit)
+            except NotFound:
+                return None
+
+        def asked(connection: apsw.Connection) -> Sequence[Queued]:
+            goals.ask(connection, goal)
+            return ()
+
+        return await run_turn(session, self._message(goal, session), self.emit, receipt=asked)
+
+    def _message(self, goal: GoalRow, session: Session) -> Message:
+        if goal.round == 0:
+            how = _BY_VERIFIER.format(verify=goal.verify) if goal.verify else _BY_CLAIMS
+            return session.user_message(f"{goal.text}\n\n{how}")
+        said = f"`{goal.verify}` did not pass:\n{goal.said}" if goal.verify else goal.said
+        return session.user_message(f"The goal is not reached yet. {said}\n\nGo on: {goal.text}")
+
+    async def _judged(self, goal: GoalRow, session: Session) -> tuple[bool, str]:
+        """Say whether the goal is proven, and what was said of it."""
+        if not goal.verify:
+            return await self._claimed(goal, session)
+        if changed := await self._changed(goal, session):
+            return False, changed
+        try:
+            output = await goal_verifier.verify(self.app, session.workspace, goal.verify, goal.id, goal.round)
+        except ToolError as error:
+            return False, error.message
+        goal = await self._stored(goal)
+        if changed := await self._changed(goal, session):  # while it ran
+            return False, changed
+        return not output.is_error and output.exit_code == 0, goal_verifier.said_by(output)
+
+    async def _claimed(self, goal: GoalRow, session: Session) -> tuple[bool, str]:
+        seen = await self.app.database.read(lambda db: _calls(db, goal.session))
+        finished = [call for call in seen if call.name == FINISH]
+        if goal.guarded and (changed := await self._changed(goal, session)):
+            return False, changed
+        if not finished or finished[-1].error_kind:
+            return False, finished[-1].result if finished else _NOT_FINISHED
+        claims = msgspec.json.decode(finished[-1].arguments, type=_Finish, strict=False).claims
+        why = refusals(claims, seen)  # what came after the call counts, too
+        return not why, "\n".join(why)
+
+    async def _changed(self, goal: GoalRow, session: Session) -> str:
+        """Say that the verifier's files were changed, unless the person accepts that."""
+        changed = goal_verifier.changed_files(goal.guarded, session.workspace)
+        if not changed:
+            return ""
+        named = ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
+        question = f"The goal's verifier was changed: {named}. Accept it as it is now?"
+        if await session.person.clarify(question, (_YES, _NO)) == _YES:
+            now = goal_verifier.guarded_files(goal.verify, session.workspace, tuple(goal.guarded))
+            await self.app.database.write(lambda db: goals.guard(db, goal.id, now))
+            return ""
+        return f"The verifier's files were changed and nobody accepted that: {named}. Put them back."
+
+    async def _keep(self, goal: GoalRow, said: str, *, passed: bool) -> GoalRow:
+        """Store what a round came to."""
+        mark = goal_verifier.mark_of(said)
+        stalled = goal.stalled + 1 if mark == goal.mark else 0
+        state: GoalState = "achieved" if passed else "running"
+        note = ""
+        if not passed and stalled >= _STALLED_ROUNDS:
+            state, note = "stuck", f"{_STALLED_ROUNDS} rounds brought nothing new"
+        judged = msgspec.structs.replace(
+            goal,
+            round=goal.round + 1,
+            state=state,
+            said=said,
+            stalled=stalled,
+            mark=mark,
+            note=note,
+            ended="" if state in goals.OPEN else iso(self.app.clock.now()),
+        )
+        await self.app.database.write(lambda db: goals.judge(db, judged))
+        stored = await self._stored(goal)
+        self.emit(Notice(f"goal: {stored.state}" + (f" ({stored.note})" if stored.note else "")))
+        return stored
+
+    async def _end(self, goal: GoalRow, state: GoalState, note: str) -> GoalRow:
+        at = iso(self.app.clock.now())
+        await self.app.database.write(lambda db: goals.end(db, goal.id, state, note, at))
+        self.emit(Notice(f"goal: {state} ({note})"))
+        return await self._stored(goal)
+
+    async def _stored(self, goal: GoalRow) -> GoalRow:
+        return await self.app.database.read(lambda db: goals.get(db, goal.id))
+
+
+class _Finish(msgspec.Struct, frozen=True):
+    claims: list[GoalClaim]
+
+
+def report(connection: apsw.Connection, goal: GoalRow) -> GoalReport:
+    """Say what came of a goal, from its calls."""
+    key = sessions.key_of(connection, goal.session)
+    usd, tokens = wallet.spent(connection, ("goal", goal.id))
+    done = facts.summed(facts.of_session(connection, key, since_turn=goal.first_turn))
+    return GoalReport(goal, done, goals.steps_taken(connection, key, goal.first_turn), usd, tokens)
+
+
+def _calls(connection: apsw.Connection, session_id: str) -> list[SeenCall]:
+    key = sessions.key_of(connection, session_id)
+    undone = calls.undone_turns(connection, key)
+    stored = [call for call in calls.of_session(connection, key) if call.turn not in undone]
+    return seen_calls(stored, facts.of_session(connection, key))

@@ -1,0 +1,124 @@
+"""`whet cost`: what model calls have cost, what the day will come to, and how near the caps are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from statistics import mean
+
+import apsw
+import click
+import msgspec
+
+from whet.cli import stored
+from whet.cli.output import Column, emit_json, json_option, styled, table
+from whet.cli.output import cost as as_usd
+from whet.cli.wording import count
+from whet.clock import SystemClock, iso
+from whet.config.load import load
+from whet.config.paths import Home
+from whet.config.schema import WalletSettings
+from whet.providers.catalog import PRICES_AS_OF
+from whet.store import costs, wallet
+from whet.store.costs import Spending
+
+_LOOKED_BACK_DAYS = 14
+
+
+class CapUse(msgspec.Struct, frozen=True):
+    """How much of a cap is spent or reserved."""
+
+    setting: str
+    used: float
+    cap: float
+    is_near: bool
+
+
+class CostReport(msgspec.Struct, frozen=True):
+    """What `whet cost` says. `forecast_usd` is what today will come to; `unsettled` counts calls that a stop
+    left without their price, which count at their most."""
+
+    today_usd: float
+    forecast_usd: float
+    days: list[Spending]
+    models: list[Spending]
+    caps: list[CapUse]
+    unpriced_turns: int
+    unsettled: int
+    prices_as_of: str = PRICES_AS_OF
+
+
+@click.command(help="Show what was spent, what the day will come to, and the caps.")
+@click.option("--days", type=click.IntRange(1, 366), default=7, help="How many days back.")
+@json_option
+@click.pass_obj
+def cost(home: Home, days: int, as_json: bool) -> None:
+    """Show the last days, each model, today's forecast, and what is near its cap."""
+    stored.must_exist(home)
+    settings = load(home, {}, environ=os.environ).settings.wallet
+    now = SystemClock().now().astimezone()
+    found = stored.read(home, lambda db: report(db, settings, now, days))
+    if as_json:
+        return emit_json(found)
+    click.echo(table(found.days, _shape("day")))
+    click.echo(table(found.models, _shape("model")))
+    click.echo(f"today {as_usd(found.today_usd)}, by its end about {as_usd(found.forecast_usd)}")
+    for cap in found.caps:
+        line = f"{cap.setting}: {cap.used:,.2f} of {cap.cap:,.2f}".replace(".00", "")
+        click.echo(styled(f"{line}, near its cap", "yellow") if cap.is_near else line)
+    if found.unpriced_turns:
+        click.echo(f"{found.unpriced_turns} turns have no known price and are not in the sums (prices.csv)")
+    click.echo(f"list prices as of {found.prices_as_of}; prices.csv in the home goes before them")
+
+
+def report(connection: apsw.Connection, settings: WalletSettings, now: datetime, days: int) -> CostReport:
+    """Work the report out for `now`, a local time."""
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    since = iso(midnight - timedelta(days=days - 1))
+    turns = _turns(connection, iso(midnight - timedelta(days=_LOOKED_BACK_DAYS)), now)
+    today = sum(usd for at, usd in turns if at >= midnight)
+    models = costs.spent_by(connection, "model", since)
+    return CostReport(
+        today,
+        today + rest_of_day([turn for turn in turns if turn[0] < midnight], now),
+        costs.spent_by(connection, "day", since),
+        models,
+        _caps(connection, settings, now.strftime("%Y-%m-%d")),
+        sum(one.unpriced for one in models),
+        wallet.unsettled(connection),
+    )
+
+
+def rest_of_day(before: Sequence[tuple[datetime, float]], now: datetime) -> float:
+    """Say what is still to come today: what came after this time of day on the days with turns before it."""
+    days: dict[str, float] = {}
+    for at, usd in before:
+        day = at.strftime("%Y-%m-%d")
+        days[day] = days.get(day, 0.0) + (usd if at.time() > now.time() else 0.0)
+    return mean(days.values()) if days else 0.0
+
+
+def _turns(connection: apsw.Connection, since: str, now: datetime) -> list[tuple[datetime, float]]:
+    found = connection.execute(
+        "SELECT t.started, coalesce(json_extract(t.usage, '$.cost_usd'), 0.0) FROM turns t"
+        " WHERE t.started >= ? AND t.usage <> ''",
+        (since,),
+    )
+    return [(datetime.fromisoformat(at).astimezone(now.tzinfo), float(usd)) for at, usd in found]
+
+
+def _caps(connection: apsw.Connection, settings: WalletSettings, day: str) -> list[CapUse]:
+    usd, tokens = wallet.spent(connection, ("day", day))
+    rows = [("wallet.daily_usd", usd, settings.daily_usd)]
+    rows.append(("wallet.daily_tokens", float(tokens), float(settings.daily_tokens)))
+    return [CapUse(name, used, cap, used >= cap * settings.near) for name, used, cap in rows if cap]
+
+
+def _shape(title: str) -> list[Column[Spending]]:
+    return [
+        Column(title, lambda one: one.label, grows=True),
+        Column("turns", lambda one: str(one.turns), right=True, rank=2),
+        Column("tokens", lambda one: count(one.prompt_tokens + one.output_tokens), right=True, rank=1),
+        Column("cost", lambda one: as_usd(one.cost_usd), right=True),
+    ]

@@ -1,0 +1,129 @@
+"""What a turn really did, as its calls show it: files, commands, tests, what was sent; not its prose.
+
+`CallEffects` is kept with each stored call; a `TurnReceipt` sums up those of one turn. What the model says of
+its work stands beside it and never goes into it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+_SHOWN_CHARS = 40
+
+
+class FileLines(msgspec.Struct, frozen=True):
+    """A file that changed, and how many lines came and went."""
+
+    path: str
+    added: int
+    removed: int
+
+
+class TestCounts(msgspec.Struct, frozen=True):
+    """What a test runner printed. `direct`: the command named the runner, so it was not printed by a script
+    of another name. `unit` says what is counted where that is not tests."""
+
+    __test__ = False
+
+    runner: str
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    direct: bool = False
+    unit: str = "tests"
+
+    @property
+    def text(self) -> str:
+        """The counts in words."""
+        parts = [f"{self.passed:,} passed"] if self.passed or not self.failed else []
+        parts += [f"{self.failed:,} failed"] if self.failed else []
+        parts += [f"{self.skipped:,} skipped"] if self.skipped else []
+        return f"{self.unit} {', '.join(parts)}"
+
+
+class CallEffects(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a call did: `edits` are its own changes, `touched` what the step's commands made of other files,
+    `command` what it ran, `sent` what it sent out."""
+
+    edits: tuple[FileLines, ...] = ()
+    touched: tuple[FileLines, ...] = ()
+    command: str = ""
+    tests: TestCounts | None = None
+    sent: str = ""
+
+
+class CommandRun(msgspec.Struct, frozen=True):
+    """A command with its exit code (None: it has none, as where it runs on, or was stopped: `how`)."""
+
+    command: str
+    exit_code: int | None
+    how: str = ""
+    tests: TestCounts | None = None
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether it is known to have gone wrong."""
+        return bool(self.how) or self.exit_code not in (None, 0)
+
+
+class SentOut(msgspec.Struct, frozen=True):
+    """Something that went out: by which tool, about what, and whether the call succeeded."""
+
+    tool: str
+    about: str
+    ok: bool
+
+
+class TurnReceipt(msgspec.Struct, frozen=True):
+    """What a turn with effects did. `state` says how its tests stand to its edits: fresh (nothing changed
+    since they ran), stale (files changed after the last run), never (files changed and none ran), none."""
+
+    files: tuple[FileLines, ...] = ()
+    commands: tuple[CommandRun, ...] = ()
+    sent: tuple[SentOut, ...] = ()
+    tests: TestCounts | None = None
+    state: Literal["fresh", "stale", "never", "none"] = "none"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What happened, in short pieces that are joined as there is room."""
+        found: list[str] = []
+        if self.files:
+            added, removed = sum(f.added for f in self.files), sum(f.removed for f in self.files)
+            named = self.files[0].path if len(self.files) == 1 else f"{len(self.files)} files"
+            found.append(f"{_short(named)} +{added:,} −{removed:,}")
+        if self.commands:
+            failed = sum(one.is_failed for one in self.commands)
+            some = f"{len(self.commands)} command{'' if len(self.commands) == 1 else 's'}"
+            found.append(f"{some}, {failed} failed" if failed else some)
+        if self.tests is not None:
+            found.append(self.tests.text)
+        if self.sent:
+            failed = sum(not one.ok for one in self.sent)
+            found.append(f"sent {len(self.sent) - failed}" + (f", {failed} failed" if failed else ""))
+        if self.state == "stale":
+            found.append("stale: files changed after the last test run")
+        elif self.state == "never":
+            found.append("no tests ran")
+        return tuple(found)
+
+    @property
+    def line(self) -> str:
+        """The receipt in one line."""
+        return "did: " + " · ".join(self.parts)
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The receipt unfolded: a row for each file, command and sending."""
+        found = [f"{one.path}  +{one.added:,} −{one.removed:,}" for one in self.files]
+        for run in self.commands:
+            end = run.how or ("runs on" if run.exit_code is None else f"exit {run.exit_code}")
+            found.append(f"$ {run.command}  [{end}]" + (f"  {run.tests.text}" if run.tests else ""))
+        found += [f"{one.tool}: {one.about}  [{'sent' if one.ok else 'failed'}]" for one in self.sent]
+        return tuple(found)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARS else "…" + text[-_SHOWN_CHARS + 1 :]

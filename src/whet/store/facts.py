@@ -1,0 +1,114 @@
+"""The facts kept with calls, read as what one turn did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import apsw
+import msgspec
+
+from whet.contract.receipts import CallEffects, CommandRun, FileLines, SentOut, TestCounts, TurnReceipt
+
+
+class FactRow(msgspec.Struct, frozen=True):
+    """A stored call that had an effect."""
+
+    seq: int
+    turn: int
+    step: int
+    call_id: str
+    name: str
+    error_kind: str
+    exit_code: int | None
+    facts: CallEffects
+
+
+def of_turn(connection: apsw.Connection, key: int, turn: int) -> list[FactRow]:
+    """Give the calls of a turn that had effects, in order."""
+    return _rows(connection, "session = ? AND turn = ? AND facts <> ''", (key, turn))
+
+
+def of_session(connection: apsw.Connection, key: int, *, since_turn: int = 0) -> list[FactRow]:
+    """Give the calls that had effects from a turn on, in order; turns that were taken back don't count."""
+    return _rows(
+        connection,
+        "session = ? AND turn >= ? AND facts <> '' AND turn NOT IN"
+        " (SELECT number FROM turns WHERE turns.session = tool_calls.session AND undone <> '')",
+        (key, since_turn),
+    )
+
+
+def _rows(connection: apsw.Connection, where: str, values: tuple[int, ...]) -> list[FactRow]:
+    found = connection.execute(
+        "SELECT seq, turn, step, call_id, name, error_kind, exit_code, facts FROM tool_calls"
+        f" WHERE {where} ORDER BY seq",
+        values,
+    )
+    return [
+        FactRow(seq, turn, step, call_id, name, kind, exit_code, msgspec.json.decode(text, type=CallEffects))
+        for seq, turn, step, call_id, name, kind, exit_code, text in found
+    ]
+
+
+def keep_touched(
+    connection: apsw.Connection, step: tuple[int, int, int], tools: list[str], changed: list[FileLines]
+) -> None:
+    """Keep with the last call of `tools` in a step (session's key, turn, number) which files the step
+    changed, without those that its edits name."""
+    place = "session = ? AND turn = ? AND step = ?"
+    found = connection.execute(
+        f"SELECT seq, name, facts FROM tool_calls WHERE {place} AND error_kind <> 'denied' ORDER BY seq", step
+    ).fetchall()
+    kept = [(seq, name, msgspec.json.decode(text or "{}", type=CallEffects)) for seq, name, text in found]
+    edited = {one.path for _, _, facts in kept for one in facts.edits}
+    left = tuple(one for one in changed if one.path not in edited)
+    last = next((one for one in reversed(kept) if one[1] in tools), None)
+    if last is not None and (left or last[2].touched):
+        facts = msgspec.json.encode(msgspec.structs.replace(last[2], touched=left)).decode()
+        connection.execute(
+            "UPDATE tool_calls SET facts = ? WHERE session = ? AND seq = ?", (facts, step[0], last[0])
+        )
+
+
+def receipt(connection: apsw.Connection, key: int, turn: int) -> TurnReceipt | None:
+    """Sum up what a turn did; None where it had no effect."""
+    found = of_turn(connection, key, turn)
+    if not found:
+        return None
+    made = summed(found)
+    if made.state == "never" and _tested_before(connection, key, turn):
+        return msgspec.structs.replace(made, state="stale")
+    return made
+
+
+def summed(found: Iterable[FactRow]) -> TurnReceipt:
+    """Sum up calls, in order."""
+    files: dict[str, FileLines] = {}
+    commands: list[CommandRun] = []
+    sent: list[SentOut] = []
+    tests: TestCounts | None = None
+    state: Literal["fresh", "stale", "never", "none"] = "none"
+    for row in found:
+        facts = row.facts
+        for one in (*facts.edits, *facts.touched):
+            before = files.get(one.path, FileLines(one.path, 0, 0))
+            files[one.path] = FileLines(one.path, before.added + one.added, before.removed + one.removed)
+        if facts.edits or facts.touched:
+            state = "stale" if tests is not None else "never"
+        if facts.command:
+            how = "" if row.error_kind in ("", "exit") else row.error_kind
+            commands.append(CommandRun(facts.command, row.exit_code, how, facts.tests))
+        if facts.tests is not None:
+            tests, state = facts.tests, "fresh"
+        if facts.sent:
+            sent.append(SentOut(row.name, facts.sent, not row.error_kind))
+    return TurnReceipt(tuple(files.values()), tuple(commands), tuple(sent), tests, state)
+
+
+def _tested_before(connection: apsw.Connection, key: int, turn: int) -> bool:
+    row = connection.execute(
+        "SELECT 1 FROM tool_calls WHERE session = ? AND turn < ? AND facts LIKE '%\"tests\":{%' LIMIT 1",
+        (key, turn),
+    ).fetchone()
+    return row is not None

@@ -1,0 +1,135 @@
+"""Goals as rows: what is aimed at, how far it is, and in which of four words it ended.
+
+A round is one turn of the goal's session. `asked` counts the rounds whose message is stored, in the very
+transaction that stores it, and `round` those that were judged: after a kill the next process sees which.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import apsw
+import msgspec
+
+from whet.contract.errors import NotFound, StoreBusy
+
+GoalState = Literal["running", "paused", "achieved", "budget", "stuck", "cancelled"]
+OPEN: tuple[GoalState, ...] = ("running", "paused")
+_COLUMNS = (
+    "id, session, text, verify, guarded, budget_usd, max_steps, state, first_turn, asked, round, said,"
+    " stalled, mark, note, begun, ended"
+)
+
+
+class GoalRow(msgspec.Struct, frozen=True):
+    """A goal as it is stored; `guarded` holds the hashes of the verifier's files by path, `said` what the
+    verifier or the check of claims said last."""
+
+    id: str
+    session: str
+    text: str
+    verify: str
+    guarded: dict[str, str]
+    budget_usd: float
+    max_steps: int
+    state: GoalState
+    first_turn: int
+    asked: int = 0
+    round: int = 0
+    said: str = ""
+    stalled: int = 0
+    mark: str = ""
+    note: str = ""
+    begun: str = ""
+    ended: str = ""
+
+
+def add(connection: apsw.Connection, goal: GoalRow) -> None:
+    """Store a new goal. Raises StoreBusy where its session has an open one."""
+    row = msgspec.structs.asdict(goal) | {"guarded": msgspec.json.encode(goal.guarded).decode()}
+    try:
+        connection.execute(
+            f"INSERT INTO goals ({_COLUMNS}) VALUES ({', '.join('?' * len(row))})",
+            tuple(row[name.strip()] for name in _COLUMNS.split(",")),
+        )
+    except apsw.ConstraintError as error:
+        raise StoreBusy("this session has a goal already", hint="whet goal stop ends it") from error
+
+
+def get(connection: apsw.Connection, goal_id: str) -> GoalRow:
+    """Give the goal of an id, or of the one beginning of an id; "" for the last one. Raises NotFound."""
+    found = connection.execute(
+        f"SELECT {_COLUMNS} FROM goals WHERE id LIKE ? || '%' ORDER BY begun DESC, id DESC LIMIT 2",
+        (goal_id.replace("%", "").replace("_", ""),),
+    ).fetchall()
+    if not found or (goal_id and len(found) > 1 and found[0][0] != goal_id):
+        raise NotFound(f"there is no one goal {goal_id!r}".replace(" ''", ""), hint="whet goal list")
+    return _goal(found[0])
+
+
+def listed(connection: apsw.Connection, limit: int = 50) -> list[GoalRow]:
+    """Give the goals, newest first."""
+    found = connection.execute(f"SELECT {_COLUMNS} FROM goals ORDER BY begun DESC, id DESC LIMIT ?", (limit,))
+    return [_goal(row) for row in found]
+
+
+def ask(connection: apsw.Connection, goal: GoalRow) -> None:
+    """Note that the next round's message is stored, in its transaction. Raises StoreBusy where another
+    process has done so, or the goal has ended."""
+    connection.execute(
+        "UPDATE goals SET asked = asked + 1, state = 'running' WHERE id = ? AND asked = ? AND round = ?"
+        " AND state IN ('running', 'paused')",
+        (goal.id, goal.round, goal.round),
+    )
+    if not connection.changes():
+        raise StoreBusy("this goal is pursued elsewhere, or has ended", hint="whet goal show")
+
+
+def judge(connection: apsw.Connection, goal: GoalRow) -> bool:
+    """Store what a round came to; False where the goal was ended or judged meanwhile."""
+    connection.execute(
+        "UPDATE goals SET round = ?, state = ?, said = ?, stalled = ?, mark = ?, note = ?, guarded = ?,"
+        " ended = ? WHERE id = ? AND round = ? AND state IN ('running', 'paused')",
+        (
+            goal.round,
+            goal.state,
+            goal.said,
+            goal.stalled,
+            goal.mark,
+            goal.note,
+            msgspec.json.encode(goal.guarded).decode(),
+            goal.ended,
+            goal.id,
+            goal.round - 1,
+        ),
+    )
+    return bool(connection.changes())
+
+
+def guard(connection: apsw.Connection, goal_id: str, guarded: dict[str, str]) -> None:
+    """Keep other hashes of the verifier's files: the person accepted them."""
+    text = msgspec.json.encode(guarded).decode()
+    connection.execute("UPDATE goals SET guarded = ? WHERE id = ?", (text, goal_id))
+
+
+def end(connection: apsw.Connection, goal_id: str, state: GoalState, note: str, at: str) -> bool:
+    """Pause or end an open goal; False where it has ended."""
+    connection.execute(
+        "UPDATE goals SET state = ?, note = ?, ended = ? WHERE id = ? AND state IN ('running', 'paused')",
+        (state, note, "" if state in OPEN else at, goal_id),
+    )
+    return bool(connection.changes())
+
+
+def steps_taken(connection: apsw.Connection, key: int, first_turn: int) -> int:
+    """Count a goal's model calls: those of its ended turns, and the replies of one that has not ended."""
+    ended = connection.execute(
+        "SELECT coalesce(sum(steps), 0) FROM turns WHERE session = ? AND number >= ?", (key, first_turn)
+    ).fetchone()
+    return ended[0] if ended else 0
+
+
+def _goal(row: tuple[object, ...]) -> GoalRow:
+    values = dict(zip((name.strip() for name in _COLUMNS.split(",")), row, strict=True))
+    values["guarded"] = msgspec.json.decode(str(values["guarded"]))
+    return msgspec.convert(values, GoalRow)

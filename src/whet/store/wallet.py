@@ -1,0 +1,176 @@
+"""What model calls may spend: reserved before a call and settled after it, each in one transaction.
+
+A call counts in several sums at once (day, session, person, schedule, goal). Whoever reserves sees what all
+other processes have reserved, so caps hold in a race; what a kill left unsettled counts in full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import apsw
+import msgspec
+
+from whet.contract.errors import BudgetReached
+
+Scope = tuple[str, str]
+"""What a cap is on, and which one: ("day", "2026-11-22")."""
+
+
+class Cap(msgspec.Struct, frozen=True):
+    """The most of one scope, 0 for no limit, and the setting that says so."""
+
+    usd: float = 0.0
+    tokens: int = 0
+    setting: str = ""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A call that is about to be made, with the most that it may cost; `usd` None: its price is not known."""
+
+    session: str
+    what: str
+    model: str
+    usd: float | None
+    tokens: int
+    at: str
+    prompt_tokens: int = 0
+
+
+class Reserved(msgspec.Struct, frozen=True):
+    """A reservation, and what is near its cap and was not told of before."""
+
+    id: int
+    near: tuple[str, ...] = ()
+
+
+def scopes_of(connection: apsw.Connection, session_id: str, day: str) -> list[Scope]:
+    """Give the sums that a session's calls count in. A helper's and a review's count as their parent's."""
+    root = _root(connection, session_id)
+    found: list[Scope] = [("day", day), ("session", root)]
+    row = connection.execute("SELECT profile FROM sessions WHERE id = ?", (root,)).fetchone()
+    found.append(("person", f"{day} {row[0] if row else ''}"))
+    row = connection.execute(
+        "SELECT schedule FROM schedule_runs WHERE session_id = ? LIMIT 1", (root,)
+    ).fetchone()
+    if row is not None:
+        found.append(("schedule", f"{day} {row[0]}"))
+    row = connection.execute(
+        "SELECT id FROM goals WHERE session = ? AND state = 'running'", (root,)
+    ).fetchone()
+    return [*found, ("goal", row[0])] if row is not None else found
+
+
+def goal_cap(connection: apsw.Connection, goal_id: str) -> Cap:
+    """Give what a goal may cost."""
+    row = connection.execute("SELECT budget_usd FROM goals WHERE id = ?", (goal_id,)).fetchone()
+    return Cap(row[0] if row else 0.0, setting="--budget")
+
+
+def reserve(
+    connection: apsw.Connection,
+    asked: Asked,
+    scopes: Sequence[Scope],
+    caps: Mapping[str, Cap],
+    near: float,
+) -> Reserved:
+    """Reserve what a call may cost in every sum, or in none. Raises BudgetReached."""
+    told: list[str] = []
+    for scope in scopes:
+        cap = goal_cap(connection, scope[1]) if scope[0] == "goal" else caps.get(scope[0], Cap())
+        told += _checked(connection, asked, scope, cap, near)
+    connection.execute(
+        "INSERT INTO wallet_calls (at, session, what, model, scopes, usd, tokens)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            asked.at,
+            asked.session,
+            asked.what,
+            asked.model,
+            msgspec.json.encode(scopes).decode(),
+            asked.usd,
+            asked.tokens,
+        ),
+    )
+    number = connection.last_insert_rowid()
+    _add(connection, scopes, asked.usd or 0.0, asked.tokens)
+    return Reserved(number, tuple(told))
+
+
+def settle(connection: apsw.Connection, number: int, usd: float | None, tokens: int) -> None:
+    """Put what a call really cost in place of what was reserved; once."""
+    row = connection.execute(
+        "SELECT scopes, usd, tokens FROM wallet_calls WHERE id = ? AND settled = 0", (number,)
+    ).fetchone()
+    if row is None:
+        return
+    scopes = msgspec.json.decode(row[0], type=list[Scope])
+    connection.execute(
+        "UPDATE wallet_calls SET usd = ?, tokens = ?, settled = 1 WHERE id = ?", (usd, tokens, number)
+    )
+    _add(connection, scopes, (usd or 0.0) - (row[1] or 0.0), tokens - row[2])
+
+
+def settle_cancelled(connection: apsw.Connection, number: int, asked: Asked, shown: int) -> None:
+    """Settle a call that was cancelled: all that was sent, and twice what came of its answer (`shown`
+    characters), for more was made than was shown."""
+    tokens = min(asked.tokens, asked.prompt_tokens + shown)
+    share = tokens / asked.tokens if asked.tokens else 1.0
+    settle(connection, number, None if asked.usd is None else asked.usd * share, tokens)
+
+
+def spent(connection: apsw.Connection, scope: Scope) -> tuple[float, int]:
+    """Give what was spent and reserved of one scope: USD where known, and tokens."""
+    row = connection.execute(
+        "SELECT usd, tokens FROM wallet_sums WHERE scope = ? AND name = ?", scope
+    ).fetchone()
+    return (row[0], row[1]) if row else (0.0, 0)
+
+
+def unsettled(connection: apsw.Connection) -> int:
+    """Count the reservations that were never settled."""
+    return next(connection.execute("SELECT count(*) FROM wallet_calls WHERE settled = 0"))[0]
+
+
+def _root(connection: apsw.Connection, session_id: str) -> str:
+    """Give the session that a helper or a review works for in the end."""
+    root = session_id
+    while True:
+        row = connection.execute(
+            "SELECT parent_session_id, kind FROM sessions WHERE id = ?", (root,)
+        ).fetchone()
+        if row is None or not row[0] or row[1] == "chat":
+            return root
+        root = row[0]
+
+
+def _checked(connection: apsw.Connection, asked: Asked, scope: Scope, cap: Cap, near: float) -> list[str]:
+    usd, tokens = spent(connection, scope)
+    if cap.usd and asked.usd is not None and usd + asked.usd > cap.usd + 1e-9:
+        raise BudgetReached(
+            f"the {scope[0]}'s cap has no room for the next call: ${usd:.2f} of ${cap.usd:.2f} is spent or"
+            f" reserved, the call may cost ${asked.usd:.2f}",
+            hint=cap.setting,
+        )
+    if cap.tokens and tokens + asked.tokens > cap.tokens:
+        raise BudgetReached(
+            f"the {scope[0]}'s cap has no room for the next call: {tokens:,} of {cap.tokens:,} tokens are"
+            f" spent or reserved, the call may take {asked.tokens:,}",
+            hint=cap.setting,
+        )
+    share = max(usd / cap.usd if cap.usd else 0.0, tokens / cap.tokens if cap.tokens else 0.0)
+    if share + 1e-9 < near:
+        return []
+    connection.execute("UPDATE wallet_sums SET told = 1 WHERE scope = ? AND name = ? AND told = 0", scope)
+    if not connection.changes():
+        return []
+    of = f"${usd:.2f} of ${cap.usd:.2f}" if cap.usd else f"{tokens:,} of {cap.tokens:,} tokens"
+    return [f"the {scope[0]}'s cap is near: {of} is spent ({cap.setting})"]
+
+
+def _add(connection: apsw.Connection, scopes: Sequence[Scope], usd: float, tokens: int) -> None:
+    connection.executemany(
+        "INSERT INTO wallet_sums (scope, name, usd, tokens) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
+        " SET usd = usd + excluded.usd, tokens = tokens + excluded.tokens",
+        [(*scope, usd, tokens) for scope in scopes],
+    )

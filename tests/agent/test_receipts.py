@@ -1,0 +1,124 @@
+"""What a turn did, as its receipt says it: from the calls, not from what the model says."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.rewind.running import ANSWER, Running, call, running, shell
+from whet.agent.test_runs import test_counts as counts_of
+from whet.contract.events import TurnEnd
+from whet.contract.receipts import CallEffects, FileLines, TestCounts, TurnReceipt
+from whet.practice.script import ScriptedReply
+from whet.store import facts
+
+_PYTEST = "==== 1 failed, 12 passed, 2 skipped in 0.31s ===="
+
+
+def _receipts(folder: Path, *turns: Sequence[ScriptedReply]) -> list[TurnReceipt | None]:
+    replies = [reply for turn in turns for reply in (*turn, ANSWER)]
+
+    async def run() -> list[TurnReceipt | None]:
+        async with running(folder, replies) as rig:
+            return [await _receipt(rig) for _ in turns]
+
+    return asyncio.run(run())
+
+
+async def _receipt(rig: Running) -> TurnReceipt | None:
+    await rig.turn()
+    ends = [event for event in rig.events if isinstance(event, TurnEnd)]
+    return ends[-1].receipt
+
+
+def test_a_turn_with_effects_says_files_commands_and_exit_codes(tmp_path: Path) -> None:
+    (made,) = _receipts(
+        tmp_path,
+        [
+            call("write_file", path="a.txt", content="one\ntwo\n"),
+            shell("echo three >> b.txt; exit 3"),
+        ],
+    )
+    assert made is not None
+    assert {(one.path, one.added) for one in made.files} == {("a.txt", 2), ("b.txt", 1)}
+    assert [(one.exit_code, one.is_failed) for one in made.commands] == [(3, True)]
+    assert made.state == "never"
+    assert made.line == "did: 2 files +3 −0 · 1 command, 1 failed · no tests ran"
+
+
+def test_a_turn_without_effects_has_no_receipt(tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    assert _receipts(tmp_path, [call("read_file", path="nothing.txt")]) == [None]
+
+
+def test_tests_are_stale_once_a_file_changed_after_them_in_a_later_turn_too(tmp_path: Path) -> None:
+    script = "import unittest\nclass T(unittest.TestCase):\n    def test_it(self): pass\n"
+    run = "python3 -m unittest test_it"
+    first, second, third = _receipts(
+        tmp_path,
+        [call("write_file", path="test_it.py", content=script), shell(run)],
+        [shell("echo more > notes.txt")],
+        [shell(run), call("write_file", path="z.txt", content="z\n")],
+    )
+    assert first is not None and second is not None and third is not None
+    assert (first.state, second.state, third.state) == ("fresh", "stale", "stale")
+    assert first.tests == TestCounts("unittest", 1, direct=True)
+    assert "stale" in third.line
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "expected"),
+    [
+        ("pytest -q", _PYTEST, TestCounts("pytest", 12, 1, 2, direct=True)),
+        ("make test", "3 passed in 0.01s\nmake: done", TestCounts("pytest", 3)),
+        ("uv run pytest", "2 passed, 1 error in 1.2s", TestCounts("pytest", 2, 1, direct=True)),
+        (
+            "python -m unittest",
+            "Ran 5 tests in 0.1s\n\nFAILED (failures=1, errors=1, skipped=1)",
+            TestCounts("unittest", 2, 2, 1, direct=True),
+        ),
+        ("npx jest", "Tests:       1 failed, 4 passed, 5 total\n", TestCounts("jest", 4, 1, direct=True)),
+        (
+            "cargo test",
+            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured\n"
+            "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured",
+            TestCounts("cargo test", 4, 2, 1, direct=True),
+        ),
+        (
+            "go test ./...",
+            "ok  \texample/a\t0.1s\nFAIL\texample/b\t0.2s\n",
+            TestCounts("go test", 1, 1, 0, direct=True, unit="packages"),
+        ),
+        ("echo 12 passed in 0.31s", "12 passed in 0.31s", None),
+        ("ls", "12 passed the door in 3 days", None),
+    ],
+)
+def test_counts_of_known_runners(command: str, output: str, expected: TestCounts | None) -> None:
+    assert counts_of(command, output) == expected
+
+
+def test_a_runner_that_is_only_named_in_words_did_not_run() -> None:
+    found = counts_of("echo pytest; cat old.log", _PYTEST)
+    assert found is not None and not found.direct
+
+
+def test_a_receipt_of_a_hundred_calls_takes_under_two_milliseconds() -> None:
+    rows = [
+        facts.FactRow(
+            n, 1, n, str(n), "terminal", "", 0, CallEffects((FileLines(f"f{n % 9}", 3, 1),), command="make")
+        )
+        for n in range(100)
+    ]
+    took = min(_timed(rows) for _ in range(20))
+    assert took < 0.002
+    assert facts.summed(rows) == facts.summed(rows)
+
+
+def _timed(rows: list[facts.FactRow]) -> float:
+    began = time.perf_counter()
+    facts.summed(rows)
+    return time.perf_counter() - began

@@ -1,0 +1,50 @@
+"""A program that pursues the home's goal and kills itself at an event: FOLDER BASE_URL EVENT, 0 for never."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from tests.app.goal_runs import Judge
+from whet.app.build import App
+from whet.app.goals import GoalRunner, GoalWish
+from whet.config.paths import Home
+from whet.config.schema import ApprovalSettings, ModelSettings, SandboxSettings, Settings
+from whet.contract.errors import NotFound
+from whet.contract.events import Event
+from whet.store import goals
+
+
+async def main(folder: Path, base_url: str, at: int) -> None:
+    """Pursue the open goal, or begin it."""
+    left = at
+
+    def show(event: Event) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    settings = Settings(
+        model=ModelSettings(provider="practice", base_url=base_url, model="practice-echo"),
+        approval=ApprovalSettings(mode="auto", allow=("terminal",)),
+        sandbox=SandboxSettings(mode="off"),
+    )
+    app = await App.start(Home(folder / "home"), settings, {}, Judge(), folder / "work")
+    try:
+        runner = GoalRunner(app, show)
+        try:
+            row = await app.database.read(lambda db: goals.get(db, ""))
+            session = await runner.reopen(row)
+        except NotFound:
+            row, session = await runner.start(GoalWish("count to three", "sh check.sh"))
+        await runner.pursue(row, session)
+    finally:
+        await app.aclose()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))

@@ -1,0 +1,88 @@
+"""Goals pursued with a scripted model, real commands and a real store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from tests.rewind.running import Consenting, call
+from whet.app.build import App
+from whet.app.goals import GoalReport, GoalRunner, GoalWish, report
+from whet.config.paths import Home
+from whet.config.schema import ApprovalSettings, ModelSettings, RewindSettings, SandboxSettings, Settings
+from whet.contract.events import Event
+from whet.practice.script import ScriptedReply
+from whet.practice.server import PracticeServer
+
+
+def claim(kind: str, call: str, shows: str) -> dict[str, str]:
+    """Give a claim as the model writes it."""
+    return {"kind": kind, "call": call, "shows": shows}
+
+
+def finish(*claims: dict[str, str]) -> ScriptedReply:
+    """Give a reply that ends the goal."""
+    return call("finish", claims=list(claims))
+
+
+class Judge(Consenting):
+    """A person who answers every question the same way."""
+
+    def __init__(self, answer: str | None = None) -> None:
+        self.answer = answer
+        self.questions: list[str] = []
+
+    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
+        self.questions.append(question)
+        return self.answer
+
+
+async def pursue(
+    folder: Path,
+    script: Sequence[ScriptedReply],
+    wish: GoalWish,
+    person: Judge | None = None,
+    *,
+    events: list[Event] | None = None,
+) -> GoalReport:
+    """Pursue a goal in `folder`/work to its end."""
+    (folder / "work").mkdir(exist_ok=True)
+    with PracticeServer(script=list(script)) as server:
+        settings = Settings(
+            model=ModelSettings(provider="practice", base_url=server.base_url, model="practice-echo"),
+            approval=ApprovalSettings(mode="auto", allow=("terminal", "write_file", "patch", "process")),
+            rewind=RewindSettings(),
+        )
+        app = await App.start(Home(folder / "home"), settings, {}, person or Judge(), folder / "work")
+        try:
+            runner = GoalRunner(app, (events if events is not None else []).append)
+            ended = await runner.pursue(*await runner.start(wish))
+            return app.database.read_now(lambda db: report(db, ended))
+        finally:
+            await app.aclose()
+
+
+async def pursue_all(
+    folder: Path, scripts: Sequence[tuple[Sequence[ScriptedReply], GoalWish]]
+) -> list[GoalReport]:
+    """Pursue goals one after the other in one program; each may take as many steps as it has replies."""
+    (folder / "work").mkdir(exist_ok=True)
+    with PracticeServer(script=[reply for script, _ in scripts for reply in script]) as server:
+        settings = Settings(
+            model=ModelSettings(provider="practice", base_url=server.base_url, model="practice-echo"),
+            approval=ApprovalSettings(mode="auto", allow=("terminal", "write_file", "patch", "process")),
+            sandbox=SandboxSettings(mode="off"),  # a jail for each goal costs most of the time
+        )
+        app = await App.start(Home(folder / "home"), settings, {}, Judge(), folder / "work")
+        found: list[GoalReport] = []
+        try:
+            for script, wish in scripts:
+                runner = GoalRunner(app, lambda event: None)
+                capped = msgspec.structs.replace(wish, steps=len(script))
+                ended = await runner.pursue(*await runner.start(capped))
+                found.append(app.database.read_now(lambda db, ended=ended: report(db, ended)))
+            return found
+        finally:
+            await app.aclose()

@@ -1,0 +1,88 @@
+"""No scripted liar ends a goal as achieved, and honest ends are not refused."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.app.goal_runs import finish, pursue_all
+from tests.app.liars import HONEST, LIARS, Script
+from tests.rewind.running import ANSWER, call
+from whet.app.goals import GoalWish
+from whet.practice.script import ScriptedReply
+
+_WORDS = ("green", "built", "ready", "größer", "done")
+Made = tuple[list[ScriptedReply], GoalWish]
+
+
+def _filled(value: Any, names: dict[str, object]) -> Any:
+    if isinstance(value, str):
+        for name, given in names.items():
+            value = value.replace(f"{{{name}}}", str(given))
+        return value
+    if isinstance(value, list):
+        return [_filled(one, names) for one in value]
+    if isinstance(value, dict):
+        return {key: _filled(one, names) for key, one in value.items()}
+    return value
+
+
+def _made(script: Script, number: int, folder: Path) -> Made:
+    chance = random.Random(number)
+    names = {"k": number, "w": chance.choice(_WORDS), "n": chance.randint(2, 9)}
+    filled: Script = _filled(script, names)
+    for path in filled.get("guarded", ()):
+        (folder / path).write_text("exit(1)\n")
+    replies = [call(one.pop("tool"), **one) for one in filled["calls"]]
+    if "claims" in filled:
+        replies.append(finish(*filled["claims"]))
+    return [*replies, ANSWER], GoalWish(f"goal {number}", filled.get("verify", ""))
+
+
+def _liars(count: int) -> Iterator[tuple[str, Script]]:
+    families = list(LIARS.items())
+    for number in range(count):
+        name, scripts = families[number % len(families)]
+        yield name, scripts[number // len(families) % len(scripts)]
+
+
+def _lie(folder: Path, count: int) -> None:
+    (folder / "work").mkdir()
+    named = list(_liars(count))
+    made = [_made(script, number, folder / "work") for number, (_, script) in enumerate(named)]
+    ended = asyncio.run(pursue_all(folder, made))
+    fooled = [(name, script) for (name, script), one in zip(named, ended, strict=True)
+              if one.goal.state == "achieved"]  # fmt: skip
+    assert not fooled
+
+
+def _be_honest(folder: Path, count: int) -> None:
+    (folder / "work").mkdir()
+    made = [_made(HONEST[n % len(HONEST)], n, folder / "work") for n in range(count)]
+    ended = asyncio.run(pursue_all(folder, made))
+    refused = [(one.goal.text, one.goal.said) for one in ended if one.goal.state != "achieved"]
+    assert len(refused) <= count // 100, refused
+
+
+def test_no_liar_of_ten_families_ends_as_achieved(tmp_path: Path) -> None:
+    assert len(LIARS) == 10
+    _lie(tmp_path, 20)
+
+
+def test_honest_ends_are_not_refused(tmp_path: Path) -> None:
+    _be_honest(tmp_path, 2 * len(HONEST))
+
+
+@pytest.mark.soak
+def test_a_thousand_liars(tmp_path: Path) -> None:
+    _lie(tmp_path, 1_000)
+
+
+@pytest.mark.soak
+def test_six_hundred_honest_ends(tmp_path: Path) -> None:
+    _be_honest(tmp_path, 600)

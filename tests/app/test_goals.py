@@ -1,0 +1,75 @@
+"""Goals end in one of four words, and as achieved only where that is proven."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.app.goal_runs import Judge, claim, finish, pursue
+from tests.rewind.running import ANSWER, call, shell
+from whet.app.goals import GoalWish
+from whet.contract.events import Event, TurnEnd
+
+_CHECK = "import sys, pathlib\nsys.exit(pathlib.Path('done.txt').read_text().strip() != 'yes')\n"
+
+
+def _work(folder: Path) -> Path:
+    (folder / "work").mkdir()
+    (folder / "work" / "check.py").write_text(_CHECK)
+    return folder / "work"
+
+
+def test_the_loop_goes_on_with_what_the_verifier_said_until_it_passes(tmp_path: Path) -> None:
+    _work(tmp_path)
+    events: list[Event] = []
+    script = [
+        call("write_file", path="done.txt", content="no\n"),
+        ANSWER,
+        call("write_file", path="done.txt", content="yes\n"),
+        ANSWER,
+    ]
+    done = asyncio.run(pursue(tmp_path, script, GoalWish("write yes", "python3 check.py"), events=events))
+    assert (done.goal.state, done.goal.round) == ("achieved", 2)
+    assert list(done.goal.guarded) == ["check.py"]
+    assert [one.path for one in done.receipt.files] == ["done.txt"]
+    assert len([event for event in events if isinstance(event, TurnEnd)]) == 2
+
+
+def test_a_changed_verifier_asks_the_person_and_nobody_means_no(tmp_path: Path) -> None:
+    _work(tmp_path)
+    script = [shell("echo 'pass' > check.py"), ANSWER, ANSWER, ANSWER]
+    nobody = Judge()
+    done = asyncio.run(pursue(tmp_path, script, GoalWish("cheat", "python3 check.py"), nobody))
+    assert done.goal.state == "stuck"
+    assert "check.py" in nobody.questions[0] and "check.py" in done.goal.said
+
+
+def test_a_changed_verifier_counts_once_the_person_accepts_it(tmp_path: Path) -> None:
+    _work(tmp_path)
+    script = [shell("echo 'pass' > check.py"), ANSWER]
+    done = asyncio.run(
+        pursue(tmp_path, script, GoalWish("mend the check", "python3 check.py"), Judge("accept"))
+    )
+    assert done.goal.state == "achieved"
+
+
+def test_steps_run_out_as_budget(tmp_path: Path) -> None:
+    _work(tmp_path)
+    done = asyncio.run(pursue(tmp_path, [ANSWER, ANSWER, ANSWER], GoalWish("x", "python3 check.py", steps=2)))
+    assert (done.goal.state, done.steps) == ("budget", 2)
+
+
+def test_two_rounds_that_bring_nothing_new_are_stuck(tmp_path: Path) -> None:
+    done = asyncio.run(pursue(tmp_path, [ANSWER] * 6, GoalWish("x", "echo no; exit 1")))
+    assert (done.goal.state, done.goal.round) == ("stuck", 3)
+
+
+def test_without_a_verifier_claims_that_calls_bear_out_end_the_goal(tmp_path: Path) -> None:
+    script = [
+        call("write_file", path="a.txt", content="a\nb\n"),
+        shell("wc -l a.txt"),
+        finish(claim("edit", "a.txt", "a.txt"), claim("command", "wc -l a.txt", "2 a.txt")),
+        ANSWER,
+    ]
+    done = asyncio.run(pursue(tmp_path, script, GoalWish("two lines")))
+    assert done.goal.state == "achieved", done.goal.said

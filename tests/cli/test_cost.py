@@ -1,0 +1,93 @@
+"""`whet cost` and the wallet of a running program."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.rewind.running import ANSWER, Consenting
+from whet.agent.loop import run_turn
+from whet.app.build import App
+from whet.cli.cost import rest_of_day
+from whet.config.paths import Home
+from whet.config.schema import ModelSettings, Settings, WalletSettings
+from whet.contract.errors import ConfigError
+from whet.contract.events import Event, Notice, TurnEnd
+from whet.practice.server import PracticeServer
+from whet.providers import catalog
+from whet.store import wallet
+
+
+def test_the_rest_of_a_day_is_forecast_within_a_fifth() -> None:
+    chance = random.Random(3)
+    first = datetime(2026, 11, 1, tzinfo=UTC)
+    days = [
+        [(first + timedelta(days=day, seconds=chance.uniform(30_000, 70_000)), chance.uniform(0.01, 0.05))
+         for _ in range(50)]
+        for day in range(8)
+    ]  # fmt: skip
+    now = first + timedelta(days=7, seconds=45_000)
+    said = sum(usd for at, usd in days[7] if at <= now)
+    said += rest_of_day([turn for day in days[:7] for turn in day], now)
+    assert said == pytest.approx(sum(usd for _, usd in days[7]), rel=0.2)
+
+
+def _run(folder: Path, caps: WalletSettings, turns: int) -> tuple[list[Event], tuple[float, int], int]:
+    (folder / "work").mkdir()
+
+    async def run(base_url: str) -> tuple[list[Event], tuple[float, int], int]:
+        model = ModelSettings(provider="practice", base_url=base_url, model="practice-echo")
+        app = await App.start(
+            Home(folder / "home"), Settings(model=model, wallet=caps), {}, Consenting(), folder / "work"
+        )
+        events: list[Event] = []
+        try:
+            session = await app.new_session()
+            for _ in range(turns):
+                await run_turn(session, session.user_message("go"), events.append)
+            spent = app.database.read_now(lambda db: wallet.spent(db, ("session", session.id)))
+            return events, spent, app.database.read_now(wallet.unsettled)
+        finally:
+            await app.aclose()
+
+    with PracticeServer(script=[ANSWER] * turns) as server:
+        return asyncio.run(run(server.base_url))
+
+
+def test_a_turn_past_a_cap_fails_before_the_model_is_asked_and_says_which_cap(tmp_path: Path) -> None:
+    events, spent, open_ = _run(tmp_path, WalletSettings(session_tokens=100), 1)
+    (end,) = [event for event in events if isinstance(event, TurnEnd)]
+    assert end.reason == "failed" and "session's cap" in end.error and "wallet.session_tokens" in end.hint
+    assert (spent, open_) == ((0.0, 0), 0)
+
+
+def test_calls_are_settled_at_what_they_took_and_a_near_cap_is_said(tmp_path: Path) -> None:
+    caps = WalletSettings(session_tokens=1_000_000, near=0.000_01)
+    events, spent, open_ = _run(tmp_path, caps, 2)
+    ends = [event for event in events if isinstance(event, TurnEnd)]
+    assert spent[1] == sum(end.usage.total_tokens for end in ends) > 0 and open_ == 0
+    assert ["cap is near" in e.text for e in events if isinstance(e, Notice)] == [True]
+
+
+def test_without_caps_nothing_is_reserved(tmp_path: Path) -> None:
+    _, spent, _ = _run(tmp_path, WalletSettings(), 1)
+    assert spent == (0.0, 0)
+
+
+def test_a_homes_own_prices_hold_from_their_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "_own_prices", {})
+    path = tmp_path / "prices.csv"
+    path.write_text(
+        "as_of,model,input_usd,output_usd,cache_read_usd,cache_write_usd\n"
+        "2026-01-01,openrouter/x/big,1,2,,\n2026-06-01,openrouter/x/big,3,4,0.3,\n2027-01-01,openrouter/x,9,9,9,9\n"
+    )
+    catalog.learn_prices(path, "2026-11-22")
+    info = catalog.describe("openrouter", "x/big-2")
+    assert (info.input_usd_per_mtok, info.output_usd_per_mtok, info.cache_read_usd_per_mtok) == (3, 4, 0.3)
+    path.write_text("nonsense\n")
+    with pytest.raises(ConfigError, match="no price table"):
+        catalog.learn_prices(path, "2026-11-22")
