@@ -18,6 +18,7 @@ from whet.agent.session import InboxEntry, Session
 from whet.contract.errors import (
     BudgetReached,
     ConfigError,
+    ContextOverflow,
     ModelRefused,
     NotFound,
     ProviderError,
@@ -79,6 +80,7 @@ async def run_turn(
         duration_s=session.clock.monotonic_s() - started_s,
         error=error.message if error else "",
         hint=error.hint if error else "",
+        is_overflow=isinstance(error, ContextOverflow),
     )
     for observer in session.observers:
         await observer.ended(session, end)

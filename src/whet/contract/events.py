@@ -165,7 +165,8 @@ class ReviewFinished(msgspec.Struct, frozen=True, tag="review_finished"):
 
 
 class TurnEnd(msgspec.Struct, frozen=True, tag="turn_end"):
-    """The turn's end marker is stored. `text` is the final answer, `error` one line where it failed."""
+    """The turn's end marker is stored. `text` is the final answer, `error` one line where it failed;
+    `is_overflow` where what was said is too long for the model."""
 
     session_id: str
     turn_id: str
@@ -176,6 +177,7 @@ class TurnEnd(msgspec.Struct, frozen=True, tag="turn_end"):
     duration_s: float
     error: str = ""
     hint: str = ""
+    is_overflow: bool = False
 
 
 Event = (
