@@ -125,7 +125,7 @@ def image_of(data: str, place: str) -> ImagePart:
     try:
         found = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise ApiError(400, "the image is not base64", param=place, code="invalid_image") from error
+        raise ApiError(400, "the image is not base64", param=place) from error
     if not 0 < len(found) <= _IMAGE_LIMIT_BYTES:
         raise ApiError(400, f"an image may have {_IMAGE_LIMIT_BYTES:,} bytes", param=place)
     kind = next((kind for kind, pattern in _IMAGES.items() if pattern.match(found)), "")
@@ -151,10 +151,10 @@ def with_instructions(instructions: str, text: str) -> str:
     return f"<program-instructions>\n{_HEAD}\n\n{inner}\n</program-instructions>\n\n{text}"
 
 
-def news_of(said: Sequence[Utterance], stored: Sequence[str], *, is_begun: bool = True) -> NewContent:
+def news_of(said: Sequence[Utterance], stored: Sequence[str], *, is_begun: bool | None = None) -> NewContent:
     """Say what of a client's messages is new to a session whose person's messages are `stored`.
 
-    Not begun: all of them; what comes before the last ones of the person is history. The client's list
+    Not begun (where it is not said: nothing stored): all of them; what comes before the last ones of the person is history. The client's list
     begins with all that is stored: what the person said after it. Anything else (only the newest message, a
     shortened or edited list, an answer asked for again): what comes after the last answer.
     Raises ApiError where the last message is neither the person's nor a result.
@@ -167,7 +167,7 @@ def news_of(said: Sequence[Utterance], stored: Sequence[str], *, is_begun: bool 
         first -= 1
     new = spoken[first:]
     results = tuple(result for one in new for result in one.results)
-    if not is_begun:
+    if not (bool(stored) if is_begun is None else is_begun):
         while first < len(spoken) and spoken[first].results:
             first += 1  # they belong to the answer before them
         return _joined(tuple(spoken[:first]), spoken[first:], results)
