@@ -154,9 +154,10 @@ def with_instructions(instructions: str, text: str) -> str:
 def news_of(said: Sequence[Utterance], stored: Sequence[str], *, is_begun: bool | None = None) -> NewContent:
     """Say what of a client's messages is new to a session whose person's messages are `stored`.
 
-    Not begun (where it is not said: nothing stored): all of them; what comes before the last ones of the person is history. The client's list
-    begins with all that is stored: what the person said after it. Anything else (only the newest message, a
-    shortened or edited list, an answer asked for again): what comes after the last answer.
+    Not begun (unless it is said: nothing stored): all of them; what comes before the last ones of the person
+    is history. The client's list begins with all that is stored: what the person said after it. Anything else
+    (only the newest message, a shortened or edited list, an answer asked for again): what comes after the
+    last answer.
     Raises ApiError where the last message is neither the person's nor a result.
     """
     spoken = [one for one in said if one.speaker != "system"]
