@@ -156,7 +156,7 @@ def test_names_of_messages_never_come_again(tmp_path: Path) -> None:
 
 
 def test_what_may_be_missing_is_told_and_shown_once(tmp_path: Path) -> None:
-    """A cut connection at the answer, and another at the notice, which may come twice."""
+    """Two connections are cut; the notice is one, and what it shows comes in its order."""
     clock = FixedClock()
     board = Board(clock, 0.0, [lost(), lost()])
     database = StateDatabase.open(tmp_path / "state.db", clock)
@@ -185,7 +185,6 @@ def test_what_may_be_missing_is_told_and_shown_once(tmp_path: Path) -> None:
         rows = database.read_now(lambda db: chats.out_in(db, ("unknown", "failed", "queued")))
     finally:
         database.close()
-    assert [text[:8] for text in said] == ["hello", "second", "My last ", "My last ", "hello"] or [
-        text[:8] for text in said
-    ] == ["hello", "second", "second", "My last ", "hello", "second"]
+    assert [text[:8] for text in said if text[:2] != "My"] == ["hello", "second", "hello", "second"]
+    assert len(said) == 5  # and one notice for both
     assert rows == []

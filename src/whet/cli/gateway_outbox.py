@@ -1,4 +1,4 @@
-"""`whet gateway outbox`: messages that may not have arrived, or could not be sent; shown, sent again, dropped."""
+"""`whet gateway outbox`: messages that may not have arrived, or were not sent; shown, sent again, dropped."""
 
 from __future__ import annotations
 
