@@ -225,17 +225,23 @@ def shell_tools(
         is a new shell; without stdin it reads end of file. Use background for servers and watchers."""
         from whet.tools.shell import Shell, job
 
-        wanted = job(ctx.workspace, command, workdir, (stdin, pty, background), (chosen, source))
-        shell = Shell(shared.get(), chosen)
-        if shared.confine is None:
-            return shell.start(wanted) if background else await shell.run(wanted, timeout_s, ctx.output)
-        from whet.tools.confined import Confined
+        from whet.tools.seen import SEEN
 
-        confined = Confined(shared.confine(), ctx)
-        wanted = await confined.jailed(wanted)
+        wanted = job(ctx.workspace, command, workdir, (stdin, pty, background), (chosen, source))
+        untouched = SEEN.untouched(ctx)
+        shell = Shell(shared.get(), chosen)
+        confined = None
+        if shared.confine is not None:
+            from whet.tools.confined import Confined
+
+            confined = Confined(shared.confine(), ctx)
+            wanted = await confined.jailed(wanted)
         if background:
             return shell.start(wanted)
-        return confined.explained(wanted, await shell.run(wanted, timeout_s, ctx.output))
+        output = await shell.run(wanted, timeout_s, ctx.output)
+        for place in untouched:  # what its own command makes of a file it knows
+            SEEN.note(ctx, place)
+        return output if confined is None else confined.explained(wanted, output)
 
     @tool(toolset="terminal", effects={"execute"}, timeout_s=None, output_cap_chars=cap_chars, tags=_PROCESS)
     async def process(  # noqa: PLR0913 - the parameters are the tool's schema
