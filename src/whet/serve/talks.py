@@ -212,15 +212,11 @@ class SessionTurns:
         """Find the session by the calls whose results the request brings."""
         if wish.session_id:
             return wish
-        for result in wish.results:
-            session_id = session_in(result.call_id)
-            known = self._began(session_id) if session_id else None
-            if known is not None and (wish.caller.is_owner or known == wish.caller.name):
-                return msgspec.structs.replace(wish, session_id=session_id)
-        return wish
-
-    def _began(self, session_id: str) -> str | None:
-        return self._database.read_now(lambda db: api.token_of(db, session_id))
+        found = [found for one in wish.results if (found := session_in(one.call_id))]
+        known = self._database.read_now(lambda db: api.token_of(db, found[0])) if found else None
+        if known is None or not (wish.caller.is_owner or known == wish.caller.name):
+            return wish
+        return msgspec.structs.replace(wish, session_id=found[0])
 
     async def _fitting(self, wish: SessionChoice, session_id: str) -> str:
         """Give the session if it was begun with the tools that the program offers now, for its prefix stays;

@@ -67,7 +67,7 @@ def parse(diff: str, path: str = "") -> list[FilePatch]:
     Raises BadInput with the diff's line number.
     """
     if diff.lstrip().startswith("*** Begin Patch"):
-        from whet.tools.envelope import parse_envelope
+        from whet.tools.envelope import parse_envelope  # noqa: PLC0415 - it makes this module's values
 
         return parse_envelope(diff)
     lines = diff.split("\n")
@@ -181,15 +181,10 @@ def _locate(lines: list[str], hunk: Hunk, after: int, drift: int, number: int) -
         return expected or 0, 0
     if expected is not None and expected >= after and lines[expected : expected + len(old)] == old:
         return expected, 0
-    if hunk.below:
-        marks = find_block(lines[after:], [hunk.below], lambda line: typed(line).strip())
-        if not marks:
-            raise BadInput(f"hunk {number} is below {hunk.below!r}, which the file does not hold")
-        expected = after + marks[0] + 1 if expected is None else expected
+    lowest = _below(lines, hunk, after, number)
+    expected = lowest if hunk.below else expected
     for level, (_, fold) in enumerate(FOLDS):
-        starts = [start + after for start in find_block(lines[after:], old, fold)]
-        if hunk.below:
-            starts = [start for start in starts if start >= (expected or 0) - 1]
+        starts = [start + lowest for start in find_block(lines[lowest:], old, fold)]
         if len(starts) > 1 and expected is None:
             raise BadInput(
                 f"hunk {number} fits {len(starts)} places, at lines {listed([s + 1 for s in starts])}",
@@ -202,6 +197,16 @@ def _locate(lines: list[str], hunk: Hunk, after: int, drift: int, number: int) -
         f"hunk {number} does not fit the file" + (f"; {note}" if note else ""),
         hint="read the file and make the diff against what it holds",
     )
+
+
+def _below(lines: list[str], hunk: Hunk, after: int, number: int) -> int:
+    """Give the first line that a hunk may start at. Raises BadInput where the line above it is not there."""
+    if not hunk.below:
+        return after
+    marks = find_block(lines[after:], [hunk.below], lambda line: typed(line).strip())
+    if not marks:
+        raise BadInput(f"hunk {number} is below {hunk.below!r}, which the file does not hold")
+    return after + marks[0]
 
 
 def _hunk(lines: Sequence[str], index: int) -> tuple[Hunk, int]:
