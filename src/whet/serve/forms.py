@@ -94,9 +94,9 @@ class Shaping:
         self._form = form
         self._stops = stops
         self._stop = stop
-        self._kept = ""
+        self._kept: str = ""
         self._is_step_over = False
-        self.found = ""
+        self.found: str = ""
 
     def event(self, event: ApiEvent) -> None:
         """Take an event of the turn."""

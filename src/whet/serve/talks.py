@@ -148,15 +148,11 @@ class SessionTurns:
             # They are of a turn that ended without them, or that a crash cut off: that one goes on.
             self._tools.give(session_id, news.results)
             resumed = msgspec.structs.replace(said, text=None, images=())
-            if not text and await self._is_open(session_id):
+            session = await self._turns.hosted.session(session_id)
+            if not text and session.log.live.open_turn is not None:  # a crash cut it off
                 return await self._hold(session_id, resumed, emit, keep)
             said = msgspec.structs.replace(said, text=_late(news.results, text))
         return await self._hold(session_id, said, emit, keep)
-
-    async def _is_open(self, session_id: str) -> bool:
-        """Whether a turn of the session was cut off by a crash."""
-        session = await self._turns.hosted.session(session_id)
-        return session.log.live.open_turn is not None
 
     async def _hold(
         self, session_id: str, said: TurnInput, emit: Callable[[ApiEvent], None], keep: Work

@@ -1,5 +1,6 @@
-"""A call of `terminal` from its job to its output: in its jail where there is one, and with what it did to the
-files that the session knows."""
+"""A call of `terminal` from its job to its output: in its jail where there is one, and with a note on which
+files its command changed.
+"""
 
 from __future__ import annotations
 
