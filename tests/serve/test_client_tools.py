@@ -12,8 +12,10 @@ import pytest
 
 from tests.serve.conftest import WAIT_S, Api
 from tests.serve.test_openai import row_of, sent
+from whet.contract.events import TextDelta
 from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
+from whet.practice.script import Fault, ScriptedReply
+from whet.serve.feed import Feeds
 from whet.store import sessions
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -201,3 +203,23 @@ def test_bytes_that_are_no_image_are_refused_and_not_stored(api: Api, client: op
     with pytest.raises(openai.BadRequestError, match="no PNG"):
         client.chat.completions.create(model="whet", messages=[{"role": "user", "content": [part]}])  # type: ignore[list-item,misc]
     assert count(api) == before
+
+
+def test_a_conversation_that_is_too_long_is_said_so(api: Api, client: openai.OpenAI) -> None:
+    said: Any = [{"role": "user", "content": "hi"}]
+    what = "This model's maximum context length is 10 tokens. However, your messages resulted in 99 tokens."
+    fault = Fault(status=400, message=what, code="context_length_exceeded")
+    api.say(*(ScriptedReply(fault=fault) for _ in range(6)))
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(model="whet", messages=said)
+    assert refused.value.code == "context_length_exceeded"
+
+
+def test_turns_that_nobody_listens_to_keep_no_events(api: Api, client: openai.OpenAI) -> None:
+    api.say(ScriptedReply("Hello."))
+    raw = client.chat.completions.with_raw_response.create(
+        model="whet", messages=[{"role": "user", "content": "hi"}]
+    )
+    feeds = Feeds("abc")
+    feeds.pass_on("one", TextDelta("x"))
+    assert feeds.of("one").last_id.endswith("-0") and raw.headers["x-whet-session"]

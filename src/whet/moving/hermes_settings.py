@@ -158,7 +158,7 @@ def _mode(value: Any) -> dict[str, str] | str:
 
 def _denied(value: Any) -> dict[str, str] | str:
     """Give their patterns of commands as our rules."""
-    given: list[Any] = value if isinstance(value, list) else [value]
+    given = cast("list[Any]", value) if isinstance(value, list) else [value]
     patterns = [one for one in given if isinstance(one, str) and one.strip()]
     if len(patterns) != len(given):
         return "not all of it is patterns of commands; see approval.deny"

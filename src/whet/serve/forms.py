@@ -43,7 +43,7 @@ class AnswerForm(msgspec.Struct, frozen=True):
         fenced = _FENCE.search(text)
         found = (fenced[1] if fenced else text).strip()
         try:
-            value = json.loads(found)
+            value: object = json.loads(found)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"it is not JSON ({error})") from None
         if self.schema is None and not isinstance(value, dict):
