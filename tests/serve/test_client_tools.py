@@ -223,3 +223,19 @@ def test_turns_that_nobody_listens_to_keep_no_events(api: Api, client: openai.Op
     feeds = Feeds("abc")
     feeds.pass_on("one", TextDelta("x"))
     assert feeds.of("one").last_id.endswith("-0") and raw.headers["x-whet-session"]
+
+
+def test_results_that_come_after_the_turn_are_said_in_the_next(api: Api, client: openai.OpenAI) -> None:
+    api.say(ASKED, ScriptedReply("Sunny."))
+    said: list[Any] = [{"role": "user", "content": "weather?"}]
+    raw = client.chat.completions.with_raw_response.create(model="whet", messages=said, tools=[WEATHER])
+    session_id, message = raw.headers["x-whet-session"], raw.parse().choices[0].message
+    assert message.tool_calls and api.hosted.is_running(session_id)
+    with api.http() as http:
+        assert http.post(f"/api/sessions/{session_id}/cancel").json() == {"cancelled": True}
+    said.append(message.model_dump(exclude_none=True, include={"role", "content", "tool_calls"}))
+    said.append({"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "21 degrees"})
+    raw = client.chat.completions.with_raw_response.create(model="whet", messages=said, tools=[WEATHER])
+    assert raw.parse().choices[0].message.content == "Sunny."
+    assert raw.headers["x-whet-session"] == session_id and row_of(api, session_id).turns == 2
+    assert "21 degrees" in str(sent(api)[-1]["content"])

@@ -119,7 +119,8 @@ class ClientTools:
 
     def waiting(self, session_id: str) -> tuple[ToolCall, ...]:
         """Give the calls of a session that wait for their results."""
-        return tuple(call for call, _ in self._waiting.get(session_id, {}).values())
+        here = self._waiting.get(session_id, {}).values()
+        return tuple(call for call, future in here if not future.done())
 
     def give(self, session_id: str, results: Sequence[CallResult]) -> bool:
         """Hand results in; True where a call waited for one. Calls that got none are told so: the program

@@ -67,8 +67,7 @@ class SessionChoice(msgspec.Struct, frozen=True):
 
 
 class SessionTurns:
-    """Has requests answered by turns of sessions. A turn that waits for its program's results is given up
-    after `wait_s`."""
+    """Has requests answered by turns of sessions; one that waits for results is given up after `wait_s`."""
 
     def __init__(self, database: StateDatabase, turns: Turns, wait_s: float = 600.0) -> None:
         self._database = database
@@ -96,6 +95,9 @@ class SessionTurns:
         async with self._lock(wish):
             session_id = await self._fitting(wish, self._locate(wish))
             held = self._held.get(session_id)
+            if held is not None and not self._tools.waiting(session_id):
+                await asyncio.wait((held.task,))  # it was cancelled, and stores its end
+                held = None
             if held is not None:
                 opened(session_id)
                 return await self._go_on(held, wish, emit, ended)

@@ -32,12 +32,16 @@ def adopt(connection: apsw.Connection, session_id: str, token: str, client_key: 
 
 
 def rekey(connection: apsw.Connection, session_id: str, client_key: str) -> None:
-    """Have a session found by another key from now on."""
+    """Have a session found by another key from now on, unless its client has a name for it."""
     token = token_of(connection, session_id)
     if token is not None:
         _free(connection, token, client_key)
         key = sessions.key_of(connection, session_id)
-        connection.execute("UPDATE api_sessions SET client_key = ? WHERE session = ?", (client_key, key))
+        connection.execute(
+            "UPDATE api_sessions SET client_key = ? WHERE session = ?"
+            " AND (client_key = '' OR client_key LIKE 'tip:%')",
+            (client_key, key),
+        )
 
 
 def token_of(connection: apsw.Connection, session_id: str) -> str | None:
