@@ -21,6 +21,7 @@ from whet.contract.channels import (
     Take,
     Verb,
 )
+from whet.gateway import outbox
 from whet.gateway.deliveries import Deliveries
 from whet.store import chats
 from whet.store.database import StateDatabase
@@ -37,11 +38,14 @@ class Board:
     def __init__(self, clock: FixedClock, idempotent_s: float, failures: list[SendFailed]) -> None:
         self.limits = PlatformLimits(1000, 1.0, 1.0, idempotent_s=idempotent_s)
         self.keys: list[str] = []
+        self.said: list[Outgoing] = []
         self._clock = clock
         self._failures = failures
 
     async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
-        self.keys.append(key)
+        self.said.append(message)
+        if message.text == "hello":
+            self.keys.append(key)
         self._clock.advance(50)
         if self._failures:
             raise self._failures.pop(0)
@@ -149,3 +153,38 @@ def test_names_of_messages_never_come_again(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     first, second = sent(tmp_path, [])[0], sent(tmp_path / "b", [], later_s=1)[0]
     assert first != second and max(len(first[0]), len(second[0])) <= 25  # Discord's nonce
+
+
+def test_what_may_be_missing_is_told_and_shown_once(tmp_path: Path) -> None:
+    """Two connections are cut; the notice is one, and what it shows comes in its order."""
+    clock = FixedClock()
+    board = Board(clock, 0.0, [lost(), lost()])
+    database = StateDatabase.open(tmp_path / "state.db", clock)
+
+    def post(connection: apsw.Connection) -> int:
+        chat = chats.chat_at(connection, HERE)
+        bodies = [msgspec.json.encode(Outgoing(text)).decode() for text in ("hello", "second")]
+        chats.post(connection, chat.id, bodies, clock.unix_ms())
+        return chat.id
+
+    async def main() -> list[str]:
+        async def settled(chat: int) -> None: ...
+
+        deliveries = Deliveries(database, clock, {"board": board}, settled)
+        chat = await database.append(post)
+        for _ in range(2):
+            deliveries.wake(chat)
+            async with asyncio.timeout(20):
+                await deliveries.idle(chat)
+            await database.append(lambda db: outbox.show(db, chat, clock.unix_ms()))
+        await deliveries.drain(0)
+        return [one.text for one in board.said]
+
+    try:
+        said = asyncio.run(main())
+        rows = database.read_now(lambda db: chats.out_in(db, ("unknown", "failed", "queued")))
+    finally:
+        database.close()
+    assert [text[:8] for text in said if text[:2] != "My"] == ["hello", "second", "hello", "second"]
+    assert len(said) == 5  # and one notice for both
+    assert rows == []

@@ -235,3 +235,60 @@ def test_a_key_in_the_first_words_is_not_in_the_title_and_no_count_is_too_large(
     assert past.messages[0].message.text == words
     used = past.messages[1].usage
     assert used is None or 0 <= used.total_tokens < 2**62, "a count that none can be is passed over"
+
+
+def test_codex_says_how_a_command_ended_before_its_output(tmp_path: Path) -> None:
+    head = "Chunk ID: 5f2a\nWall time: 0.2 seconds\nProcess exited with code {}\nOutput:\n"
+    texts = [head.format(2) + "no such file", head.format(0) + "Exit code: 7", "Output:\nExit code: 1"]
+    rows: list[dict[str, object]] = [{"type": "message", "role": "user", "content": [{"text": "go"}]}]
+    for number, text in enumerate(texts):
+        call = {"type": "function_call", "name": "exec_command", "arguments": "{}"}
+        rows.append(call | {"call_id": f"c{number}"})
+        rows.append({"type": "function_call_output", "call_id": f"c{number}", "output": text})
+    path = tmp_path / "rollout-1.jsonl"
+    path.write_text("".join(json.dumps({"type": "response_item", "payload": row}) + "\n" for row in rows))
+    found, _ = codex.read(path)
+    assert found is not None
+    ended = [(row.error_kind, row.exit_code) for row in found.messages if row.message.role == "tool"]
+    assert ended == [("exit", 2), ("", 0), ("", None)]
+
+
+def test_codex_older_transcripts_are_read(tmp_path: Path) -> None:
+    """Before its version 0.40 a line was the item itself."""
+    rows: list[dict[str, object]] = [
+        {"id": "old-1", "timestamp": "2025-05-07T17:24:21.597Z", "instructions": "x"},
+        {"record_type": "state"},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "list"}]},
+        {"type": "function_call", "name": "shell", "arguments": "{}", "call_id": "c1"},
+        {"type": "function_call_output", "call_id": "c1", "output": '{"metadata":{"exit_code":1}}'},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Nothing."}]},
+    ]
+    path = tmp_path / "rollout-2025-05-07-x.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found, bad = codex.read(path)
+    assert found is not None and bad == 0 and found.about.id == "old-1"
+    assert [row.message.text[:8] for row in found.messages] == ["list", "", '{"metada', "Nothing."]
+    assert found.messages[2].exit_code == 1 and found.started_ms == 1746638661597
+
+
+def test_a_branch_that_was_left_in_claude_code_counts_as_never_said(tmp_path: Path) -> None:
+    def line(kind: str, uuid: str, parent: str | None, content: object) -> str:
+        message = {"role": kind, "content": content, "id": uuid}
+        return json.dumps({"type": kind, "uuid": uuid, "parentUuid": parent, "message": message}) + "\n"
+
+    path = tmp_path / "s.jsonl"
+    call = {"type": "tool_use", "id": "c1", "name": "Bash", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "done"}
+    path.write_text(
+        line("user", "u1", None, "first")
+        + line("assistant", "a1", "u1", [{"type": "text", "text": "one"}])
+        + line("user", "u2", "a1", "delete it")
+        + line("assistant", "a2", "u2", [call])
+        + line("user", "r2", "a2", [result])
+        + line("assistant", "a3", "r2", [{"type": "text", "text": "deleted"}])
+        + line("user", "u3", "a1", "keep it")
+        + line("assistant", "a4", "u3", [{"type": "text", "text": "kept"}])
+    )
+    found, _ = claude_code.read(path)
+    assert found is not None
+    assert [row.message.text for row in found.messages] == ["first", "one", "keep it", "kept"]

@@ -104,3 +104,17 @@ def test_missed_times_are_one_run_if_the_latest_is_not_too_long_ago() -> None:
     assert often.may_run
     once = timing.judge(schedule(single="2026-11-18T09:00:00Z"), due, at("2026-11-18T20:00:00+00:00"), 43_200)
     assert (once.may_run, once.missed) == (True, 0)
+
+
+@pytest.mark.parametrize(
+    ("expression", "hours"),
+    [
+        ("0 */2 * * *", ["25 00:00 CEST", "25 02:00 CEST", "25 04:00 CET", "25 06:00 CET"]),
+        ("0 0-23/2 * * *", ["25 00:00 CEST", "25 02:00 CEST", "25 04:00 CET", "25 06:00 CET"]),
+        ("*/30 2-3 * * *", ["25 02:00 CEST", "25 02:30 CEST", "25 03:00 CET", "25 03:30 CET"]),
+    ],
+)
+def test_what_skips_hours_does_not_come_twice_when_the_clock_goes_back(
+    expression: str, hours: list[str]
+) -> None:
+    assert following(expression, "2026-10-24T23:30+02:00", 4) == hours

@@ -149,7 +149,7 @@ def test_a_bare_hunk_takes_the_path() -> None:
     [
         ("", "no hunk"),
         ("--- a/f\n+++ b/f\n", "no hunk"),
-        ("*** Begin Patch\n*** Update File: f\n", "not a unified diff"),
+        ("*** Begin Patch\n*** Update File: f\n", "changes nothing"),
         ("rename from a\nrename to b\n", "renames"),
         ("--- a/f\n+++ b/g\n@@ -1 +1 @@\n-a\n+b\n", "renames 'f' to 'g'"),
         ("GIT binary patch\n", "binary"),

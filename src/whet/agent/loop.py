@@ -18,6 +18,7 @@ from whet.agent.session import InboxEntry, Session, receipt_of
 from whet.contract.errors import (
     BudgetReached,
     ConfigError,
+    ContextOverflow,
     ModelRefused,
     NotFound,
     ProviderError,
@@ -81,6 +82,7 @@ async def run_turn(
         error=error.message if error else "",
         hint=error.hint if error else "",
         receipt=receipt_of(session, turn.number) if turn.tool_calls else None,
+        is_overflow=isinstance(error, ContextOverflow),
     )
     for observer in session.observers:
         await observer.ended(session, end)

@@ -102,6 +102,16 @@ class SessionHost:
         )
         self._closing = False
 
+    def lend(self, extras: Callable[[str], SessionExtras]) -> None:
+        """Have another interface of the process furnish sessions too: its tools come besides."""
+        before = self._furnish
+
+        def furnish(session_id: str) -> SessionExtras:
+            given, more = before(session_id), extras(session_id)
+            return msgspec.structs.replace(given, tools=(*given.tools, *more.tools))
+
+        self._furnish = furnish
+
     @property
     def open_count(self) -> int:
         """How many sessions are in memory."""

@@ -17,6 +17,7 @@ from whet import log
 from whet.app.slash import SlashCommand
 from whet.cli import stored
 from whet.cli.commands import builtin_commands
+from whet.cli.gateway_outbox import outbox
 from whet.cli.output import Column, emit, emit_json, json_option, table
 from whet.cli.serve import served_beside
 from whet.cli.wording import printable
@@ -42,6 +43,7 @@ def gateway() -> None:
     \b
     whet gateway run                   serve every channel of gateway.toml
     whet gateway status                channels, what waits, what is unknown
+    whet gateway outbox                what may not have arrived; resend, drop
     whet gateway pair accept CODE      let somebody in
     """
 
@@ -101,7 +103,7 @@ def status(home: Home, as_json: bool) -> None:
     for row in rows:
         if row["unknown"]:
             click.echo(
-                f"{row['channel']}: {row['unknown']} messages may not have arrived; none is sent again"
+                f"{row['channel']}: {row['unknown']} messages may not have arrived: whet gateway outbox"
             )
         if row["last_error"]:
             click.echo(f"{row['channel']}: last trouble: {printable(row['last_error'])}")
@@ -146,6 +148,9 @@ def _state(row: dict[str, Any]) -> str:
 
 def _number(name: str) -> Callable[[dict[str, Any]], str]:
     return lambda row: str(row[name])
+
+
+gateway.add_command(outbox)
 
 
 @gateway.group()

@@ -171,7 +171,8 @@ class ReviewFinished(msgspec.Struct, frozen=True, tag="review_finished"):
 
 class TurnEnd(msgspec.Struct, frozen=True, tag="turn_end"):
     """The turn's end marker is stored. `text` is the final answer, `error` one line where it failed;
-    `receipt` is what the turn's calls did, None where they had no effect."""
+    `receipt` is what the turn's calls did, None where they had no effect; `is_overflow`: what was said is too
+    long for the model."""
 
     session_id: str
     turn_id: str
@@ -183,6 +184,7 @@ class TurnEnd(msgspec.Struct, frozen=True, tag="turn_end"):
     error: str = ""
     hint: str = ""
     receipt: TurnReceipt | None = None
+    is_overflow: bool = False
 
 
 Event = (

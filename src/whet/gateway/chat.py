@@ -1,5 +1,5 @@
 """Slash commands in a chat: the terminal's own, as far as they reach no further than the conversation, and
-the gateway's: /stop, /approve, /deny.
+the gateway's: /stop, /missing, /approve, /deny.
 
 A command works on the session between turns; one that works at any time sees it while a turn runs.
 """
@@ -13,6 +13,7 @@ from whet.app.collected import CommandReply, command_for, remote_commands
 from whet.app.slash import SlashCommand, parse
 from whet.contract.channels import Incoming
 from whet.contract.errors import WhetError
+from whet.gateway import outbox
 from whet.gateway.conversations import Conversation
 from whet.gateway.router import ChatUser
 
@@ -25,10 +26,16 @@ class ChatCommands:
 
     def __init__(self, shared: Sequence[SlashCommand[Any]]) -> None:
         self._commands = remote_commands(shared)
-        self._own = {"stop": self._stop, "approve": self._approve, "deny": self._deny}
+        self._own = {
+            "stop": self._stop,
+            "approve": self._approve,
+            "deny": self._deny,
+            "missing": self._missing,
+        }
         for name, text, argument in (
             ("stop", "Stop what is being done, and drop what waits.", ""),
             ("approve", "Allow what waits for a decision.", "[once|session|always]"),
+            ("missing", "Show answers that may not have arrived.", ""),
             ("deny", "Deny what waits for a decision.", "[BECAUSE ...]"),
         ):
             self._commands.add(SlashCommand(name, text, _never, argument, anytime=True, remote=True))
@@ -86,6 +93,10 @@ class ChatCommands:
         waited = f" {dropped} messages that waited were dropped." if dropped else ""
         return f"{'Stopping.' if ran else 'Nothing was running.'}{waited}"
 
+    async def _missing(self, conversation: Conversation, person: ChatUser, rest: str) -> str:
+        count = await _show(conversation)
+        return "That is all." if count else "Nothing is missing here."
+
     async def _approve(self, conversation: Conversation, person: ChatUser, rest: str) -> str:
         mark = _MARKS.get(rest or "once")
         if mark is None:
@@ -94,6 +105,12 @@ class ChatCommands:
 
     async def _deny(self, conversation: Conversation, person: ChatUser, rest: str) -> str:
         return await _decide(conversation, person, "n", rest)
+
+
+async def _show(conversation: Conversation) -> int:
+    parts, chat_id = conversation.parts, conversation.record.chat.id
+    now_ms = parts.clock.unix_ms()
+    return await parts.database.append(lambda db: outbox.show(db, chat_id, now_ms))
 
 
 async def _decide(conversation: Conversation, person: ChatUser, mark: str, words: str = "") -> str:

@@ -2,7 +2,7 @@
 
 A message is marked as being sent before the platform hears of it. Where nobody can say whether it got
 through (a crash, an answer that never came), it is kept as unknown and not sent again, unless the platform
-drops a repetition. It does not know what a message says.
+drops a repetition: the conversation is told that it may be missing, and can have it shown.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import msgspec
 from whet.clock import Clock
 from whet.contract.channels import Channel, Outgoing, SendFailed
 from whet.contract.errors import StoreError
+from whet.gateway import outbox
 from whet.store import chats
 from whet.store.chats import ChatRecord, OutRow
 from whet.store.database import StateDatabase
@@ -70,10 +71,12 @@ class Deliveries:
                     edits = message.edits
                     if edits == DRAFT:  # an edit where the draft is known, else a message of its own
                         edits = chats.chat(connection, row.chat).draft
-                    repeatable = is_recent or bool(edits)
+                    repeatable = is_recent or bool(edits) or outbox.is_notice(message)
                     state = "queued" if repeatable else "unknown"
                     chats.rewrite_out(connection, row.id, _written(message))
                     chats.end_sending(connection, row.id, state, error="the gateway stopped while sending it")
+                    if not repeatable:
+                        outbox.tell(connection, row.chat, now_ms)
                     unknown, again = unknown + (not repeatable), again + repeatable
             return unknown, again
 
@@ -156,7 +159,7 @@ class Deliveries:
             message = msgspec.structs.replace(message, edits=draft if draft != chats.SENDING else "")
         now_ms = self._clock.unix_ms()
         is_late = now_ms - message.since_ms >= channel.limits.idempotent_s * 1000
-        if message.since_ms and not message.edits and is_late:
+        if message.since_ms and not message.edits and is_late and not outbox.is_notice(message):
             await self._end(row, "unknown", "it may have arrived, and is too old to be repeated")
             return
         await self._database.append(lambda db: chats.begin_sending(db, row.id, now_ms))
@@ -205,7 +208,8 @@ class Deliveries:
     ) -> None:
         is_old = self._clock.unix_ms() - row.at_ms > _GIVEN_UP_MS
         is_refused = error.is_final and not error.is_barred
-        if error.maybe_sent and not (channel.limits.idempotent_s > 0 or message.edits):
+        may_repeat = channel.limits.idempotent_s > 0 or message.edits or outbox.is_notice(message)
+        if error.maybe_sent and not may_repeat:
             log.warning("a message may not have arrived: %s", error.reason)
             await self._end(row, "unknown", error.reason)
         elif is_refused or row.attempts + 1 >= _MOST_TRIES or is_old:
@@ -254,6 +258,8 @@ class Deliveries:
     async def _end(self, row: OutRow, state: chats.OutState, error: str) -> None:
         def work(connection: apsw.Connection) -> None:
             chats.end_sending(connection, row.id, state, error=error)
+            if state == "unknown":
+                outbox.tell(connection, row.chat, self._clock.unix_ms())
             if _read(row).edits == DRAFT:
                 chats.set_draft(connection, row.chat, "")
 

@@ -13,6 +13,7 @@ import apsw
 import msgspec
 
 from whet.contract.channels import Incoming, Outgoing, SendFailed
+from whet.gateway import outbox
 from whet.gateway.chat_record import ConversationParts
 from whet.gateway.conversations import Conversations
 from whet.gateway.router import CODE_S, Verdict, new_code
@@ -116,9 +117,29 @@ class UpdateIntake:
         await self._parts.database.append(lambda db: chats.post(db, chat_id, [body], now_ms))
         self._parts.deliveries.wake(chat_id)
 
+    async def _show_missing(self, press: Incoming) -> None:
+        """Send again what may be missing where a button was pressed; a second press finds nothing more."""
+        parts, now_ms = self._parts, self._parts.clock.unix_ms()
+
+        def work(connection: apsw.Connection) -> tuple[int, int]:
+            if parts.router.person(connection, press.place) is None:
+                return 0, 0
+            chat_id = chats.chat_at(connection, press.place).id
+            return chat_id, outbox.show(connection, chat_id, now_ms)
+
+        chat_id, count = await parts.database.append(work)
+        if count:
+            parts.deliveries.wake(chat_id)
+        with suppress(SendFailed):
+            said = "Here it is." if count else "It is shown."
+            await parts.channels[press.place.channel].answer(press, said)
+
     async def _press(self, update: Incoming) -> None:
         """Decide by a button. A press that a crash cuts off comes again, to a question that is over."""
         parts, place = self._parts, update.place
+        if update.text == outbox.SHOW:
+            await self._show_missing(update)
+            return
         chat_id, asked = parts.asking.chat_of(update.text), parts.asking.shown(update.text)
 
         def read(connection: apsw.Connection) -> tuple[bool, bool, bool]:

@@ -55,6 +55,8 @@ class _Line(msgspec.Struct):
     is_meta: Any = msgspec.field(default=False, name="isMeta")
     is_compact_summary: Any = msgspec.field(default=False, name="isCompactSummary")
     summary: Any = None
+    uuid: Any = None
+    parent: Any = msgspec.field(default=None, name="parentUuid")
 
 
 _lines = msgspec.json.Decoder(_Line, strict=False)
@@ -70,10 +72,44 @@ def files(folder: Path) -> list[Path]:
 
 def read(path: Path) -> tuple[PastSession | None, int]:
     """Read a transcript; None where nobody said anything. Also counts the lines that can't be read."""
+    taken_back = _taken_back(path)
     transcript, lines = _Transcript(), JsonLines(path, _lines)
     for line in lines:
-        transcript.add(line)
+        if line.uuid not in taken_back:
+            transcript.add(line)
     return transcript.session(path.stem), lines.bad
+
+
+def _taken_back(path: Path) -> set[str]:
+    """Give the lines of branches that were left: where the person went back and said something else, the
+    earlier words and all that followed from them count as never said."""
+    left, newest = set[str](), dict[object, str]()
+    children: dict[object, list[str]] = {}
+    for line in JsonLines(path, _lines):
+        if not isinstance(line.uuid, str) or line.is_sidechain:
+            continue
+        children.setdefault(line.parent, []).append(line.uuid)
+        if _is_prompt(line):
+            if before := newest.get(line.parent):
+                left.add(before)
+            newest[line.parent] = line.uuid
+    waiting = list(left)
+    while waiting:
+        found = [one for one in children.get(waiting.pop(), ()) if one not in left]
+        left.update(found)
+        waiting += found
+    return left
+
+
+def _is_prompt(line: _Line) -> bool:
+    """Whether a line is a person's own words."""
+    if line.type != "user" or line.message is None or line.is_meta or line.is_compact_summary:
+        return False
+    content = line.message.content
+    if isinstance(content, str):
+        return not content.lstrip().startswith((*_OWN, "<command-name>", "[Request interrupted"))
+    kinds = {block.get("type") for block in dicts_in(content)}
+    return bool(kinds) and "tool_result" not in kinds
 
 
 class _Transcript:

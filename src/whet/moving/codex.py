@@ -3,7 +3,8 @@
 One JSON object a line: `session_meta` first (in a fork its parent's again, later), then `response_item` with
 messages, calls and their outputs; other lines are passed over. Messages that the program puts in for itself
 (environment, instructions) are left out. After a compaction (`compacted`) the model saw the summary and what
-came after it; all is kept. Source: rollout files as written since its version 0.40.
+came after it; all is kept. Source: rollout files as written since its version 0.40, and its older ones,
+whose lines are the items themselves.
 """
 
 from __future__ import annotations
@@ -42,10 +43,12 @@ class _Payload(msgspec.Struct):
     message: Any = None
 
 
-class _Line(msgspec.Struct):
-    type: str = ""
+class _Line(_Payload):
+    """A line; before version 0.40 what it says stood in the line itself."""
+
     timestamp: Any = None
     payload: _Payload | None = None
+    record_type: Any = None
 
 
 _lines = msgspec.json.Decoder(_Line, strict=False)
@@ -62,9 +65,15 @@ def files(folder: Path) -> list[Path]:
 def read(path: Path) -> tuple[PastSession | None, int]:
     """Read a transcript; None where nobody said anything. Also counts the lines that can't be read."""
     transcript, lines = _Transcript(path.stem.removeprefix("rollout-")), JsonLines(path, _lines)
+    at_ms = 0
     for line in lines:
+        at_ms = ms_of(line.timestamp) or at_ms
         if line.payload is not None:
-            transcript.add(line.type, line.payload, ms_of(line.timestamp))
+            transcript.add(text_in(line.type), line.payload, at_ms)
+        elif line.type is not None:
+            transcript.add("response_item", line, at_ms)
+        elif line.id is not None and line.record_type is None:
+            transcript.add("session_meta", line, at_ms)
     return transcript.session(), lines.bad
 
 

@@ -6,6 +6,7 @@ What has none is listed, by name; values of secrets are never shown. Source: the
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
@@ -155,6 +156,15 @@ def _mode(value: Any) -> dict[str, str] | str:
     return {"approval.mode": mode} if mode else "turning approvals off is yours to decide: approval.mode"
 
 
+def _denied(value: Any) -> dict[str, str] | str:
+    """Give their patterns of commands as our rules."""
+    given = cast("list[Any]", value) if isinstance(value, list) else [value]
+    patterns = [one for one in given if isinstance(one, str) and one.strip()]
+    if len(patterns) != len(given):
+        return "not all of it is patterns of commands; see approval.deny"
+    return {"approval.deny": json.dumps([f"terminal({one.strip()})" for one in patterns], ensure_ascii=False)}
+
+
 def _engine(value: Any) -> dict[str, str] | str:
     return {"context.engine": str(value)}
 
@@ -173,6 +183,7 @@ _MAP: dict[str, _Put] = {
     "agent.reasoning_effort": _as("model.reasoning_effort"),
     "terminal.timeout": _as("tools.terminal_timeout_s"),
     "approvals.mode": _mode,
+    "approvals.deny": _denied,
     "context.engine": _engine,
     "display.show_reasoning": lambda value: {"ui.show_reasoning": "true" if value else "false"},
 }

@@ -127,7 +127,8 @@ def _named(said: PastMessage, call: ToolCall) -> PastMessage:
     return msgspec.structs.replace(said, message=msgspec.structs.replace(said.message, tool_name=call.name))
 
 
-_EXIT = re.compile(r"\A(?:Exit code:? |Process exited with code )(-?\d+)\b")
+_EXIT = re.compile(r"^(?:Exit code:? |Process exited with code )(-?\d+)\b", re.MULTILINE)
+_OUTPUT = re.compile(r"^Output:[ \t]*$", re.MULTILINE)
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -139,7 +140,9 @@ class Ending(msgspec.Struct, frozen=True):
 
 def ending_of(text: str, *, is_error: bool = False) -> Ending:
     """Read a result's text."""
-    if found := _EXIT.match(text):
+    # What a program says of a command stands before its output; the output may say anything.
+    output = _OUTPUT.search(text[:2_000])
+    if found := _EXIT.search(text, 0, output.start()) if output else _EXIT.match(text):
         return _exited(int(found[1]), is_error)
     if text.startswith("{"):
         try:

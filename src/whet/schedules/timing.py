@@ -1,8 +1,8 @@
 """When a schedule is due: cron expressions in a time zone, single times, and what a missed time becomes.
 
 Daylight saving, as cron on Debian does it: a time of day that the clock skips comes when the clock goes on
-(02:30 at 03:00), one that comes twice comes the first time only; what runs every so many minutes or hours
-keeps its real distance. Pure but for `local_zone`, which reads the machine's setting.
+(02:30 at 03:00), one that comes twice comes the first time only; what runs in every hour keeps its real
+distance. Pure but for `local_zone`, which reads the machine's setting.
 """
 
 from __future__ import annotations
@@ -113,12 +113,15 @@ def _moment(plain: str, here: ZoneInfo, now: datetime) -> datetime:
 def next_after(schedule: Schedule, moment: datetime) -> datetime:
     """Give the first time of a recurring schedule after `moment`, in UTC."""
     local = moment.astimezone(zone(schedule.time_zone))
-    found = next(_times(schedule.expression, local)).astimezone(UTC)
-    # A moment in the second pass of a doubled hour would be given its own hour's first pass again.
-    while found <= moment:
-        local += timedelta(hours=1)
-        found = next(_times(schedule.expression, local)).astimezone(UTC)
-    return found
+    # What does not run in each hour has run in a doubled hour's first pass: again an hour later would be no
+    # even distance.
+    is_hourly = schedule.expression.split(" ")[1] in ("*", "*/1")
+    for one in _times(schedule.expression, local):
+        found = one.astimezone(UTC)
+        # A moment in the second pass is given its own hour's first pass again.
+        if found > moment and (is_hourly or found.astimezone(local.tzinfo).fold == 0):
+            return found
+    raise RuntimeError("a checked expression has come to its end")
 
 
 def judge(schedule: Schedule, due: datetime, now: datetime, catch_up_s: float) -> RunWindow:

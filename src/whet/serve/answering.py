@@ -14,17 +14,25 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from whet.contract.errors import WhetError
-from whet.contract.events import Emit, Event, TurnEnd
+from whet.contract.events import TurnEnd
+from whet.serve.held import ApiEvent
 from whet.serve.wire import ApiError, JsonAnswer, Stream, Ticker, as_api_error, hung_up
 
 SESSION_HEADER = "x-whet-session"
-Work = Callable[[Emit, Callable[[str], None]], Coroutine[Any, Any, TurnEnd]]
+Work = Callable[[Callable[[ApiEvent], None], Callable[[str], None]], Coroutine[Any, Any, TurnEnd]]
 
 
 class ResponseCodec(Protocol):
-    """How a turn looks in a client's shape."""
+    """How a turn looks in a client's shape; `beat` is sent where it is silent, `answer` what it said."""
 
-    def event(self, event: Event) -> bytes:
+    beat: bytes
+
+    @property
+    def answer(self) -> str:
+        """The text that the client was given."""
+        ...
+
+    def event(self, event: ApiEvent) -> bytes:
         """Give what a stream sends for an event; nothing for most."""
         ...
 
@@ -71,7 +79,7 @@ class TurnResponder:
         unless the model has taken longer than `head_wait_s`."""
 
         async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
-            news: asyncio.Queue[Event] = asyncio.Queue()
+            news: asyncio.Queue[ApiEvent] = asyncio.Queue()
             turn = asyncio.ensure_future(work(news.put_nowait, _naming(response.headers)))
             looking, silence, is_begun = Ticker(self._beat_s), Ticker(self._head_wait_s), False
             try:
@@ -89,7 +97,7 @@ class TurnResponder:
                     if piece:
                         silence.restart()
                     elif silence.is_due():
-                        piece = b": beat\n\n"
+                        piece = codec.beat
                     if piece:
                         if not is_begun:
                             is_begun, silence = True, Ticker(self._beat_s)
@@ -102,8 +110,8 @@ class TurnResponder:
         return response
 
     async def _next(
-        self, news: asyncio.Queue[Event], turn: asyncio.Future[TurnEnd], gone: asyncio.Future[None]
-    ) -> list[Event]:
+        self, news: asyncio.Queue[ApiEvent], turn: asyncio.Future[TurnEnd], gone: asyncio.Future[None]
+    ) -> list[ApiEvent]:
         """Give the events that are there; none where the turn ended, the client went, or a beat is due."""
         if news.empty() and not turn.done():
             first = asyncio.ensure_future(news.get())
@@ -124,6 +132,8 @@ class TurnResponder:
 def failure_of(end: TurnEnd) -> ApiError | None:
     """Give the error that a turn's end is to a client; None for an answer."""
     text = f"{end.error} ({end.hint})" if end.hint else end.error
+    if end.is_overflow:
+        return ApiError(400, end.error, code="context_length_exceeded", param="messages")
     if end.reason in ("failed", "crashed"):
         return ApiError(502, text or "the turn failed", code="turn_failed")
     if end.reason == "cancelled":

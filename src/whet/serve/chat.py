@@ -1,23 +1,29 @@
 """`/v1/chat/completions`: OpenAI's request read, a turn's events written in OpenAI's shape.
 
-Tools run here, so no call of one ever reaches the client; it sees text. What settings decide (temperature,
-output limits and the like) is taken and not used; what would change the answer's form is refused.
+The server's tools run here, so no call of one reaches the client; calls of the client's own tools end the
+response. What settings decide (temperature, output limits and the like) is taken and not used.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal, cast
 
 import msgspec
 
-from whet.contract.events import Event, ReasoningDelta, StepFinished, StreamRestarted, TextDelta, TurnEnd
-from whet.contract.messages import Usage
+from whet.contract.events import ReasoningDelta, StepFinished, StreamRestarted, TextDelta, TurnEnd
+from whet.contract.messages import ToolCall, Usage
+from whet.contract.tools import ToolSpec
+from whet.serve.client_tools import CallResult, HandedOver, checked, spec_of
 from whet.serve.content import Utterance, utterance
+from whet.serve.forms import AnswerForm, form_of, stops_of
+from whet.serve.held import ApiEvent
 from whet.serve.wire import ApiError, encode, error_object
 
 DONE = b"data: [DONE]\n\n"
 RESTARTED = "\n\n[The connection to the model broke; the answer begins again.]\n\n"
+_ANY_CALL = "Call at least one of the tools of this program before you answer."
 _MOST_MESSAGES = 10_000
 _MOST_KEY = 512
 
@@ -27,6 +33,8 @@ class ChatMessage(msgspec.Struct, frozen=True):
 
     role: str
     content: Any = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
@@ -56,10 +64,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
 
 def read_said(request: ChatRequest) -> tuple[Utterance, ...]:
     """Give the messages of a request. Raises ApiError for what can't be done."""
-    if request.tool_choice != "none":
-        refuse_own_tools(request.tools or request.functions)
-    refuse_form((request.response_format or {}).get("type", "text"), "response_format")
-    refuse_set(request, "stop", "logprobs", "top_logprobs")
+    refuse_set(request, "functions", "logprobs", "top_logprobs")
     if request.n not in (None, 1):
         raise ApiError(400, "one answer is given; n must be 1", param="n", code="unsupported_value")
     if request.modalities not in (None, ["text"]):
@@ -70,17 +75,74 @@ def read_said(request: ChatRequest) -> tuple[Utterance, ...]:
         raise ApiError(400, "messages is empty", param="messages")
     if len(request.messages) > _MOST_MESSAGES:
         raise ApiError(400, f"more than {_MOST_MESSAGES:,} messages", param="messages")
-    return tuple(
-        utterance(one.role, one.content, f"messages[{number}]") for number, one in enumerate(request.messages)
-    )
+    return tuple(_said(one, f"messages[{number}]") for number, one in enumerate(request.messages))
 
 
-def refuse_own_tools(tools: object) -> None:
-    """Refuse a client's own tools: it would wait for calls that never come. Raises ApiError."""
-    if tools:
-        raise ApiError(
-            400, "tools run on the server; leave tools out", param="tools", code="unsupported_parameter"
-        )
+def _said(one: ChatMessage, place: str) -> Utterance:
+    found = utterance(one.role, one.content, place)
+    if found.speaker == "other":
+        result = CallResult(one.tool_call_id or "", found.text, images=found.images)
+        return Utterance("other", "", results=(result,))
+    if one.tool_calls and found.speaker == "assistant":
+        calls = tuple(_call(call, f"{place}.tool_calls[{at}]") for at, call in enumerate(one.tool_calls))
+        return msgspec.structs.replace(found, calls=calls)
+    return found
+
+
+def _call(call: dict[str, Any], place: str) -> ToolCall:
+    function: Any = call.get("function")
+    if not isinstance(function, dict):
+        raise ApiError(400, "a call needs a function", param=f"{place}.function")
+    return call_of(call.get("id"), cast("dict[str, Any]", function), place)
+
+
+def call_of(call_id: object, function: dict[str, Any], place: str) -> ToolCall:
+    """Read a call out of a client's history. Raises ApiError."""
+    name, arguments = function.get("name"), function.get("arguments")
+    if not (isinstance(call_id, str) and isinstance(name, str) and isinstance(arguments, str)):
+        raise ApiError(400, "a call needs an id, a name and arguments as text", param=place)
+    return ToolCall(call_id, name, arguments)
+
+
+def read_form(request: ChatRequest) -> AnswerForm | None:
+    """Give the form that the answer must have. Raises ApiError."""
+    wanted = request.response_format or {}
+    kind, schema = wanted.get("type", "text"), wanted.get("json_schema")
+    inner = cast("dict[str, Any]", schema).get("schema") if isinstance(schema, dict) else None
+    return form_of(kind, inner, "response_format")
+
+
+def read_stops(request: ChatRequest) -> tuple[str, ...]:
+    """Give the texts that end the answer. Raises ApiError."""
+    return stops_of(request.stop, "stop")
+
+
+def read_tools(request: ChatRequest) -> tuple[ToolSpec, ...]:
+    """Give the client's tools, none where it wants no calls. Raises ApiError."""
+    if request.tool_choice == "none":
+        return ()
+    found: list[ToolSpec] = []
+    for number, one in enumerate(request.tools or ()):
+        place = f"tools[{number}]"
+        tool = cast("dict[str, Any]", one) if isinstance(one, dict) else {}
+        function: Any = tool.get("function")
+        if tool.get("type", "function") != "function" or not isinstance(function, dict):
+            raise ApiError(400, "tools are taken of type function", param=place, code="unsupported_value")
+        inner = cast("dict[str, Any]", function)
+        found.append(spec_of(inner.get("name"), inner.get("description"), inner.get("parameters"), place))
+    return checked(found)
+
+
+def choice_of(choice: object) -> str:
+    """Say to the model what a client wants of its calls; empty where it may choose."""
+    if isinstance(choice, dict):
+        wanted = cast("dict[str, Any]", choice)
+        inner: Any = wanted.get("function") or wanted
+        name: object = cast("dict[str, Any]", inner).get("name") if isinstance(inner, dict) else None
+        if isinstance(name, str):
+            return f"Call the tool {name} before you answer; answer with that call."
+        return _ANY_CALL if wanted.get("type") in ("any", "required") else ""
+    return _ANY_CALL if choice in ("required", "any") else ""
 
 
 def refuse_set(request: object, *names: str) -> None:
@@ -91,13 +153,7 @@ def refuse_set(request: object, *names: str) -> None:
             raise ApiError(400, f"{name} is not supported", param=name, code="unsupported_parameter")
 
 
-def refuse_form(kind: object, param: str) -> None:
-    """Refuse to promise JSON. Raises ApiError."""
-    if kind != "text":
-        raise ApiError(400, "answers are plain text", param=param, code="unsupported_value")
-
-
-Finish = Literal["stop", "length", "content_filter"]
+Finish = Literal["stop", "length", "content_filter", "tool_calls"]
 
 
 def finish_of(end: TurnEnd) -> Finish:
@@ -120,6 +176,8 @@ class ChatCodec:
     """A turn as a chat completion. The content is all that was said in the turn, its steps a blank line
     apart, in a stream and in a whole answer alike."""
 
+    beat = b": beat\n\n"
+
     def __init__(self, answer_id: str, model: str, *, wants_usage: bool = False) -> None:
         self._head = {"id": f"chatcmpl-{answer_id}", "created": int(time.time()), "model": model}
         self._wants_usage = wants_usage
@@ -127,10 +185,21 @@ class ChatCodec:
         self._thought: list[str] = []
         self._step_at = 0
         self._is_begun = False
+        self._calls: Sequence[ToolCall] = ()
 
-    def event(self, event: Event) -> bytes:
+    @property
+    def answer(self) -> str:
+        """The text that the client was given."""
+        return "".join(self._said)
+
+    def event(self, event: ApiEvent) -> bytes:
         """Give the chunks for an event."""
         match event:
+            case HandedOver():
+                self._calls = event.calls
+                return self._chunk(
+                    {"tool_calls": [{"index": i, **_shown(c)} for i, c in enumerate(event.calls)]}
+                )
             case TextDelta():
                 return self._text(event.text)
             case ReasoningDelta():
@@ -149,7 +218,7 @@ class ChatCodec:
 
     def end(self, end: TurnEnd) -> bytes:
         """Give the last chunks."""
-        pieces = [self._chunk({}, finish_of(end))]
+        pieces = [self._chunk({}, self._finish(end))]
         if self._wants_usage:
             pieces.append(self._line({"choices": [], "usage": usage_of(end.usage)}))
         return b"".join((*pieces, DONE))
@@ -160,11 +229,17 @@ class ChatCodec:
 
     def whole(self, end: TurnEnd) -> object:
         """Give the answer."""
-        message: dict[str, Any] = {"role": "assistant", "content": "".join(self._said), "refusal": None}
+        message: dict[str, Any] = {"role": "assistant", "content": self.answer, "refusal": None}
+        if self._calls:
+            message["content"] = self.answer or None
+            message["tool_calls"] = [_shown(call) for call in self._calls]
         if self._thought:
             message["reasoning_content"] = "".join(self._thought)
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_of(end)}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish(end)}
         return {**self._head, "object": "chat.completion", "choices": [choice], "usage": usage_of(end.usage)}
+
+    def _finish(self, end: TurnEnd) -> Finish:
+        return "tool_calls" if self._calls else finish_of(end)
 
     def _text(self, text: str) -> bytes:
         if self._said and len(self._said) == self._step_at:
@@ -184,3 +259,11 @@ class ChatCodec:
         if self._wants_usage:
             row.setdefault("usage", None)
         return b"data: %s\n\n" % encode(row)
+
+
+def _shown(call: ToolCall) -> dict[str, Any]:
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": call.arguments},
+    }

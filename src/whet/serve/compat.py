@@ -1,4 +1,4 @@
-"""The calls that OpenAI's clients know: `/v1/models`, `/v1/chat/completions`, `/v1/responses`.
+"""The calls that OpenAI's and Anthropic's clients know: models, chat completions, responses, messages.
 
 Whatever model answers behind it, to clients it is the model `whet`; the configured model's name is taken too.
 """
@@ -8,15 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import apsw
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from whet.app.build import App
-from whet.contract.events import Emit, TurnEnd
-from whet.serve import chat, responses
+from whet.contract.events import TextDelta, TurnEnd
+from whet.serve import chat, history, messages, responses
 from whet.serve.answering import SESSION_HEADER, ResponseCodec, TurnResponder
 from whet.serve.chat import ChatCodec, ChatRequest
+from whet.serve.client_tools import HandedOver
+from whet.serve.content import Utterance
 from whet.serve.door import ApiAuth, ApiCaller
+from whet.serve.forms import AnswerForm, Shaping
+from whet.serve.held import ApiEvent
+from whet.serve.messages import MessagesCodec, MessagesRequest
 from whet.serve.responses import ResponsesCodec, ResponsesRequest
 from whet.serve.talks import SessionChoice, SessionTurns
 from whet.serve.wire import ApiError, JsonAnswer
@@ -27,8 +33,86 @@ _CHAT_ID = "x-openwebui-chat-id"
 _MOST_KEY = 512
 
 
+def _nothing(db: apsw.Connection, session_id: str) -> None:
+    """Store nothing besides."""
+
+
+class AnswerRules(msgspec.Struct, frozen=True):
+    """What a request wants of the answer's form, and what is stored with the turn's end."""
+
+    form: AnswerForm | None = None
+    stops: tuple[str, ...] = ()
+    keep: Callable[[apsw.Connection, str], None] = _nothing
+
+
+class _Answering:
+    """One request's turn in the form that it wants."""
+
+    def __init__(
+        self,
+        talks: SessionTurns,
+        wish: SessionChoice,
+        rules: AnswerRules,
+        emit: Callable[[ApiEvent], None],
+        name: Callable[[str], None],
+    ) -> None:
+        self._talks = talks
+        self._wish = wish
+        self._rules = rules
+        self._name = name
+        self._session_id = ""
+        self._is_handed = False
+        self._emit = emit
+        self.shaping: Shaping = Shaping(self._heard, rules.form, rules.stops, self._stop)
+
+    async def run(self) -> TurnEnd:
+        """Run it; an answer that is not in its form is asked for once more. Raises WhetError."""
+        end = await self._turn(self._wish)
+        if self.shaping.found and end.reason == "cancelled":
+            return msgspec.structs.replace(end, reason="answered")
+        self.shaping.flush()
+        form = self._rules.form
+        if form is None or end.reason != "answered" or self._is_handed:
+            return end
+        try:
+            self.shaping.finish(form)
+        except ValueError as problem:
+            return await self._once_more(form, end, str(problem))
+        return end
+
+    async def _once_more(self, form: AnswerForm, first: TurnEnd, problem: str) -> TurnEnd:
+        said = (Utterance("user", f"Your answer can't be used: {problem}. {form.told}"),)
+        self.shaping.again()
+        again = SessionChoice(self._wish.caller, said, self._session_id, tools=self._wish.tools)
+        end = await self._turn(again)
+        end = msgspec.structs.replace(end, usage=first.usage + end.usage)
+        if end.reason == "answered" and not self._is_handed:
+            try:
+                self.shaping.finish(form)
+            except ValueError as error:
+                what = f"the model's answer does not fit the schema: {error}"
+                raise ApiError(502, what, code="answer_not_in_form") from None
+        return end
+
+    async def _turn(self, wish: SessionChoice) -> TurnEnd:
+        return await self._talks.converse(
+            wish, self.shaping.event, self._opened, lambda db: self._rules.keep(db, self._session_id)
+        )
+
+    def _opened(self, session_id: str) -> None:
+        self._session_id = session_id
+        self._name(session_id)
+
+    def _heard(self, event: ApiEvent) -> None:
+        self._is_handed = self._is_handed or isinstance(event, HandedOver)
+        self._emit(event)
+
+    def _stop(self) -> None:
+        self._talks.cancel(self._session_id)
+
+
 class Compat:
-    """OpenAI's calls, answered by turns."""
+    """OpenAI's and Anthropic's calls, answered by turns."""
 
     def __init__(self, app: App, door: ApiAuth, talks: SessionTurns, answering: TurnResponder) -> None:
         self._app = app
@@ -50,48 +134,91 @@ class Compat:
         """Answer a chat completion."""
         self._known(asked.model)
         wish = _wish(request, caller, chat.read_said(asked), asked.user)
+        wish = msgspec.structs.replace(
+            wish, tools=chat.read_tools(asked), once=chat.choice_of(asked.tool_choice)
+        )
+        form = AnswerRules(chat.read_form(asked), chat.read_stops(asked))
         wants_usage = bool(asked.stream_options and asked.stream_options.include_usage)
         codec = ChatCodec(self._app.clock.new_id(), asked.model, wants_usage=wants_usage)
-        return await self._answer(request, wish, codec, _nothing, is_stream=bool(asked.stream))
+        return await self._answer(request, wish, codec, form, is_stream=bool(asked.stream))
 
     async def responses(self, request: Request, caller: ApiCaller, asked: ResponsesRequest) -> Response:
         """Answer a response."""
         self._known(asked.model)
         wish = _wish(request, caller, responses.read_said(asked), asked.user, private=asked.store is False)
+        wish = msgspec.structs.replace(
+            wish, tools=responses.read_tools(asked), once=chat.choice_of(asked.tool_choice)
+        )
         if asked.previous_response_id:
             wish = await self._following(wish, asked.previous_response_id)
         response_id = f"resp_{self._app.clock.new_id()}"
         is_kept = asked.store is not False
-        session_ids: list[str] = []
 
-        def keep(db: apsw.Connection) -> None:
+        def keep(db: apsw.Connection, session_id: str) -> None:
             if is_kept:
-                api.keep_response(db, response_id, session_ids[0])
+                api.keep_response(db, response_id, session_id)
 
         codec = ResponsesCodec(response_id, asked)
-        is_stream = bool(asked.stream)
-        return await self._answer(request, wish, codec, keep, is_stream=is_stream, opened=session_ids.append)
+        form = AnswerRules(responses.read_form(asked), (), keep)
+        return await self._answer(request, wish, codec, form, is_stream=bool(asked.stream))
+
+    async def messages(self, request: Request, caller: ApiCaller, asked: MessagesRequest) -> Response:
+        """Answer a message."""
+        wish = _wish(request, caller, messages.read_said(asked), None)
+        wish = msgspec.structs.replace(
+            wish, tools=messages.read_tools(asked), once=chat.choice_of(asked.tool_choice)
+        )
+        codec = MessagesCodec(self._app.clock.new_id(), asked)
+        form = AnswerRules(None, messages.read_stops(asked))
+        return await self._answer(request, wish, codec, form, is_stream=bool(asked.stream))
+
+    async def count_tokens(self, request: Request, caller: ApiCaller, asked: MessagesRequest) -> Response:
+        """Estimate how many tokens a request has: a token is about four bytes."""
+        messages.read_said(asked)
+        size = len(msgspec.json.encode((asked.messages, asked.system, asked.tools)))
+        return JsonAnswer({"input_tokens": max(1, size // 4)})
 
     async def _answer(
         self,
         request: Request,
         wish: SessionChoice,
         codec: ResponseCodec,
-        ended: Callable[[apsw.Connection], None],
+        rules: AnswerRules,
         *,
         is_stream: bool,
-        opened: Callable[[str], object] = str,
     ) -> Response:
-        async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
-            def both(session_id: str) -> None:
-                opened(session_id)
+        if rules.form is not None:
+            wish = msgspec.structs.replace(wish, once=f"{wish.once}\n\n{rules.form.told}".strip())
+
+        async def work(emit: Callable[[ApiEvent], None], name: Callable[[str], None]) -> TurnEnd:
+            answering = _Answering(self._talks, wish, rules, emit, name)
+            end = await answering.run()
+            if isinstance(codec, MessagesCodec):
+                codec.stopped_by = answering.shaping.found
+            return end
+
+        async def remembered(emit: Callable[[ApiEvent], None], name: Callable[[str], None]) -> TurnEnd:
+            said: list[str] = []
+
+            def heard(event: ApiEvent) -> None:
+                if isinstance(event, TextDelta):
+                    said.append(event.text)
+                emit(event)
+
+            session_ids: list[str] = []
+
+            def named(session_id: str) -> None:
+                session_ids.append(session_id)
                 name(session_id)
 
-            return await self._talks.converse(wish, emit, both, ended)
+            end = await work(heard, named)
+            if end.reason in ("answered", "budget"):
+                await self._talks.remember(wish, session_ids[0], "".join(said))
+            return end
 
         if is_stream:
-            return self._answering.stream(work, codec, lambda: self._door.is_valid(wish.caller))
-        return await self._answering.whole(request, work, codec)
+            return self._answering.stream(remembered, codec, lambda: self._door.is_valid(wish.caller))
+        return await self._answering.whole(request, remembered, codec)
 
     async def _following(self, wish: SessionChoice, response_id: str) -> SessionChoice:
         found = await self._app.database.read(lambda db: api.response_of(db, response_id))
@@ -108,7 +235,7 @@ class Compat:
             raise ApiError(409, what, param="previous_response_id", code="not_the_newest")
         if wish.session_id and wish.session_id != session_id:
             raise ApiError(400, f"{SESSION_HEADER} names another session", param="previous_response_id")
-        return SessionChoice(wish.caller, wish.said, session_id, private=wish.private)
+        return msgspec.structs.replace(wish, session_id=session_id, client_key="")
 
     def _known(self, name: str) -> None:
         if name not in (MODEL, self._app.settings.model.model, self._app.models.provider.info.model):
@@ -125,7 +252,7 @@ def _wish(
     private: bool = False,
 ) -> SessionChoice:
     session_id, chat_id = request.headers.get(SESSION_HEADER, ""), request.headers.get(_CHAT_ID, "")
-    key = f"user:{user}" if user else f"chat:{chat_id}" if chat_id else ""
+    key = f"user:{user}" if user else f"chat:{chat_id}" if chat_id else history.fingerprint(said)
     if len(key) > _MOST_KEY:
         raise ApiError(400, "the conversation's name is too long", param="user")
     return SessionChoice(caller, said, session_id, "" if session_id else key, private)
@@ -133,7 +260,3 @@ def _wish(
 
 def _model(name: str) -> dict[str, object]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "whet"}
-
-
-def _nothing(db: apsw.Connection) -> None:
-    """Store nothing besides."""

@@ -1,7 +1,7 @@
 """What a client's messages say, in either of OpenAI's shapes, and what of it is new to a session.
 
-The rules, which docs/api.md states: messages of the roles tool and function are left out, because tools ran
-here; images must come in the request (data: URLs). Nothing is fetched for a client.
+The rules, which docs/api.md states: images must come in the request (data: URLs) and be images. Nothing is
+fetched for a client.
 """
 
 from __future__ import annotations
@@ -15,11 +15,18 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from whet.contract.messages import ImagePart, Message, TextPart
+from whet.contract.messages import ImagePart, ToolCall
+from whet.serve.client_tools import CallResult
 from whet.serve.wire import ApiError
 
 _DATA_URL = re.compile(r"data:(image/(?:png|jpeg|gif|webp));base64,", re.IGNORECASE)
 _IMAGE_LIMIT_BYTES = 20_000_000
+_IMAGES = {
+    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
+    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
+    "image/gif": re.compile(rb"GIF8[79]a"),
+    "image/webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
+}
 _TEXTS = frozenset(("text", "input_text", "output_text", "refusal"))
 _HEAD = (
     "Instructions from the program that this conversation comes through; they don't change what you may do."
@@ -42,6 +49,8 @@ class Utterance(msgspec.Struct, frozen=True):
     speaker: Speaker
     text: str
     images: tuple[ImagePart, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    results: tuple[CallResult, ...] = ()
 
 
 class NewContent(msgspec.Struct, frozen=True):
@@ -50,6 +59,7 @@ class NewContent(msgspec.Struct, frozen=True):
     history: tuple[Utterance, ...]
     text: str
     images: tuple[ImagePart, ...]
+    results: tuple[CallResult, ...] = ()
 
 
 def utterance(role: str, content: object, where: str) -> Utterance:
@@ -61,8 +71,6 @@ def utterance(role: str, content: object, where: str) -> Utterance:
         return Utterance(speaker, content or "")
     if not isinstance(content, list):
         raise ApiError(400, "content must be text or a list of parts", param=f"{where}.content")
-    if speaker == "other":
-        return Utterance(speaker, "")
     texts: list[str] = []
     images: list[ImagePart] = []
     for number, part in enumerate(cast("list[object]", content)):
@@ -108,14 +116,23 @@ def _image(address: str, place: str) -> ImagePart:
     if found is None:
         what = "images are taken as data: URLs (PNG, JPEG, GIF, WebP, in base64); nothing is fetched"
         raise ApiError(400, what, param=f"{place}.image_url", code="unsupported_image")
-    data = address[found.end() :]
+    return image_of(address[found.end() :], f"{place}.image_url")
+
+
+def image_of(data: str, place: str) -> ImagePart:
+    """Read an image in base64. What it is, its bytes say: a wrong name for it would be refused by a model in
+    every request to come. Raises ApiError for what is no image."""
     try:
-        size = len(base64.b64decode(data, validate=True))
+        found = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise ApiError(400, "the image is not base64", param=f"{place}.image_url") from error
-    if not 0 < size <= _IMAGE_LIMIT_BYTES:
-        raise ApiError(400, f"an image may have {_IMAGE_LIMIT_BYTES:,} bytes", param=f"{place}.image_url")
-    return ImagePart(found[1].lower(), data)
+        raise ApiError(400, "the image is not base64", param=place) from error
+    if not 0 < len(found) <= _IMAGE_LIMIT_BYTES:
+        raise ApiError(400, f"an image may have {_IMAGE_LIMIT_BYTES:,} bytes", param=place)
+    kind = next((kind for kind, pattern in _IMAGES.items() if pattern.match(found)), "")
+    if not kind:
+        what = "these bytes are no PNG, JPEG, GIF or WebP"
+        raise ApiError(400, what, param=place, code="invalid_image")
+    return ImagePart(kind, data)
 
 
 def instructions_of(said: Sequence[Utterance]) -> str:
@@ -134,44 +151,44 @@ def with_instructions(instructions: str, text: str) -> str:
     return f"<program-instructions>\n{_HEAD}\n\n{inner}\n</program-instructions>\n\n{text}"
 
 
-def news_of(said: Sequence[Utterance], stored: Sequence[str]) -> NewContent:
+def news_of(said: Sequence[Utterance], stored: Sequence[str], *, is_begun: bool | None = None) -> NewContent:
     """Say what of a client's messages is new to a session whose person's messages are `stored`.
 
-    Nothing stored: all of them; what comes before the last ones of the person is history. The client's list
-    begins with all that is stored: what the person said after it. Anything else (only the newest message, a
-    shortened or edited list, an answer asked for again): what the person says after the last answer.
-    Raises ApiError where the last message is not the person's.
+    Not begun (unless it is said: nothing stored): all of them; what comes before the last ones of the person
+    is history. The client's list begins with all that is stored: what the person said after it. Anything else
+    (only the newest message, a shortened or edited list, an answer asked for again): what comes after the
+    last answer.
+    Raises ApiError where the last message is neither the person's nor a result.
     """
-    spoken = [one for one in said if one.speaker in ("user", "assistant")]
-    if not spoken or spoken[-1].speaker != "user":
-        raise ApiError(400, "the last message must be the user's", param="messages")
+    spoken = [one for one in said if one.speaker != "system"]
+    if not spoken or spoken[-1].speaker == "assistant":
+        raise ApiError(400, "the last message must be the user's or a tool's result", param="messages")
     first = len(spoken)
-    while first and spoken[first - 1].speaker == "user":
+    while first and spoken[first - 1].speaker != "assistant":
         first -= 1
     new = spoken[first:]
-    if not stored:
-        return _joined(tuple(spoken[:first]), new)
-    users = [one for one in spoken if one.speaker == "user"]
+    results = tuple(result for one in new for result in one.results)
+    if not (bool(stored) if is_begun is None else is_begun):
+        while first < len(spoken) and spoken[first].results:
+            first += 1  # they belong to the answer before them
+        return _joined(tuple(spoken[:first]), spoken[first:], results)
+    users = [one for one in spoken if one.speaker == "user" and not one.results]
     known = [_plain(text) for text in stored]
-    if len(users) > len(known) and [_plain(one.text) for one in users[: len(known)]] == known:
+    if known and len(users) > len(known) and [_plain(one.text) for one in users[: len(known)]] == known:
         new = users[len(known) :]
-    return _joined((), new)
+    return _joined((), new, results)
 
 
-def _joined(history: tuple[Utterance, ...], new: Sequence[Utterance]) -> NewContent:
-    text = "\n\n".join(one.text for one in new if one.text)
-    images = tuple(image for one in new for image in one.images)
-    if not text.strip() and not images:
+def _joined(
+    history: tuple[Utterance, ...], new: Sequence[Utterance], results: tuple[CallResult, ...]
+) -> NewContent:
+    said = [one for one in new if one.speaker == "user"]
+    text = "\n\n".join(one.text for one in said if one.text)
+    images = tuple(image for one in said for image in one.images)
+    if not text.strip() and not images and not results:
         raise ApiError(400, "the user's message is empty", param="messages")
-    return NewContent(history, text, images)
+    return NewContent(history, text, images, results)
 
 
 def _plain(text: str) -> str:
     return _BLOCK.sub("", text, count=1).strip()
-
-
-def as_message(one: Utterance) -> Message:
-    """Give a message of a client's history as it is stored."""
-    role = "assistant" if one.speaker == "assistant" else "user"
-    content = (TextPart(one.text), *one.images) if one.images else one.text
-    return Message(role=role, content=content)

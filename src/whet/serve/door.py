@@ -47,8 +47,12 @@ class ApiAuth:
     def caller(self, request: Request) -> ApiCaller:
         """Give who is calling. Raises ApiError: 401 without a valid token, 429 after many wrong ones."""
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        if not secret.strip() and (key := request.headers.get("x-api-key", "")):
+            scheme, secret = "bearer", key
         if scheme.lower() != "bearer" or not secret.strip():
-            raise ApiError(401, "a token is needed: Authorization: Bearer ...", code="missing_api_key")
+            raise ApiError(
+                401, "a token is needed: Authorization: Bearer ... (or x-api-key)", code="missing_api_key"
+            )
         found = self.open(secret)
         if found is not None:
             return found

@@ -17,7 +17,7 @@ from whet.contract.events import Event
 from whet.serve.wire import Ticker
 
 _KEPT_EVENTS, _KEPT_BYTES = 4_000, 2_000_000
-_ALL_FEEDS, _ALL_BYTES = 1_000, 64_000_000
+_ALL_FEEDS, _ALL_BYTES = 1_000, 32_000_000
 _ID = re.compile(r"([0-9a-z]{1,32})-([0-9]{1,15})")
 _GAP = b'event: gap\ndata: {"type":"gap"}\n\n'
 _encode = msgspec.json.Encoder().encode
@@ -125,6 +125,14 @@ class Feeds:
         self._by_session.move_to_end(session_id)
         if self._size_bytes > self._all_bytes:
             self._make_room(session_id)
+
+    def pass_on(self, session_id: str, event: Event) -> None:
+        """Tell an event; it is kept only where somebody has asked for the session's feed. For turns whose
+        events their request has already: thousands of them would fill the memory for nobody."""
+        if session_id in self._by_session:
+            self.add(session_id, event)
+        else:
+            self._told(session_id, event)
 
     def _make_room(self, wanted: str) -> None:
         while len(self._by_session) > _ALL_FEEDS or self._size_bytes > self._all_bytes:

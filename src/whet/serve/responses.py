@@ -7,26 +7,29 @@ its session, so that `previous_response_id` goes on there.
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
-from whet.contract.events import Event, StepFinished, StreamRestarted, TextDelta, TurnEnd
-from whet.contract.messages import Usage
-from whet.serve.chat import RESTARTED, refuse_form, refuse_own_tools, refuse_set
+from whet.contract.events import StepFinished, StreamRestarted, TextDelta, TurnEnd
+from whet.contract.messages import ToolCall, Usage
+from whet.contract.tools import ToolSpec
+from whet.serve.chat import RESTARTED, call_of, refuse_set
+from whet.serve.client_tools import CallResult, HandedOver, checked, spec_of
 from whet.serve.content import Utterance, kind_of, utterance
+from whet.serve.forms import AnswerForm, form_of
+from whet.serve.held import ApiEvent
 from whet.serve.wire import ApiError, encode
 
 _SPOKEN = frozenset(("message", None))
-_UNSPOKEN = frozenset(
-    ("function_call", "function_call_output", "reasoning", "item_reference", "custom_tool_call")
-)
+_UNSPOKEN = frozenset(("reasoning", "item_reference", "custom_tool_call", "custom_tool_call_output"))
 
 
-class Format(msgspec.Struct, frozen=True):
+class Format(msgspec.Struct, frozen=True, omit_defaults=False):
     """The form of an answer."""
 
     type: str = "text"
+    schema: dict[str, Any] | None = None
 
 
 class TextOptions(msgspec.Struct, frozen=True):
@@ -57,9 +60,6 @@ class ResponsesRequest(msgspec.Struct, frozen=True):
 
 def read_said(request: ResponsesRequest) -> tuple[Utterance, ...]:
     """Give the messages of a request, its instructions first. Raises ApiError for what can't be done."""
-    if request.tool_choice != "none":
-        refuse_own_tools(request.tools)
-    refuse_form(request.text.format.type if request.text and request.text.format else "text", "text.format")
     refuse_set(request, "background", "conversation", "prompt", "top_logprobs")
     if any("logprobs" in one for one in request.include or ()):
         raise ApiError(400, "logprobs are not given", param="include", code="unsupported_value")
@@ -73,9 +73,45 @@ def read_said(request: ResponsesRequest) -> tuple[Utterance, ...]:
             if not isinstance(role, str):
                 raise ApiError(400, "a message needs a role", param=f"{place}.role")
             said.append(utterance(role, item.get("content"), place))
+        elif kind == "function_call":
+            call = call_of(item.get("call_id"), item, place)
+            if said and said[-1].speaker == "assistant":
+                said[-1] = msgspec.structs.replace(said[-1], calls=(*said[-1].calls, call))
+            else:
+                said.append(Utterance("assistant", "", calls=(call,)))
+        elif kind == "function_call_output":
+            said.append(Utterance("other", "", results=(_result(item, place),)))
         elif kind not in _UNSPOKEN:
             raise ApiError(400, f"items of type {str(kind)[:40]!r} are not taken", param=f"{place}.type")
     return tuple(said)
+
+
+def _result(item: dict[str, Any], place: str) -> CallResult:
+    call_id, output = item.get("call_id"), item.get("output")
+    if not isinstance(call_id, str):
+        raise ApiError(400, "a result needs its call_id", param=f"{place}.call_id")
+    found = utterance("tool", output, place)
+    return CallResult(call_id, found.text, images=found.images)
+
+
+def read_form(request: ResponsesRequest) -> AnswerForm | None:
+    """Give the form that the answer must have. Raises ApiError."""
+    wanted = (request.text and request.text.format) or Format()
+    return form_of(wanted.type, wanted.schema, "text.format")
+
+
+def read_tools(request: ResponsesRequest) -> tuple[ToolSpec, ...]:
+    """Give the client's tools, none where it wants no calls. Raises ApiError."""
+    if request.tool_choice == "none":
+        return ()
+    found: list[ToolSpec] = []
+    for number, one in enumerate(request.tools or ()):
+        place = f"tools[{number}]"
+        tool = cast("dict[str, Any]", one) if isinstance(one, dict) else {}
+        if tool.get("type") != "function":
+            raise ApiError(400, "tools are taken of type function", param=place, code="unsupported_value")
+        found.append(spec_of(tool.get("name"), tool.get("description"), tool.get("parameters"), place))
+    return checked(found)
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
@@ -95,6 +131,8 @@ def usage_of(usage: Usage) -> dict[str, Any]:
 class ResponsesCodec:
     """A turn as a response."""
 
+    beat = b": beat\n\n"
+
     def __init__(self, response_id: str, request: ResponsesRequest) -> None:
         self._request = request
         self._id = response_id
@@ -104,9 +142,16 @@ class ResponsesCodec:
         self._open: list[str] | None = None
         self._is_begun = False
 
-    def event(self, event: Event) -> bytes:
+    @property
+    def answer(self) -> str:
+        """The text that the client was given."""
+        return "".join(part["text"] for item in self._items for part in item.get("content", ()))
+
+    def event(self, event: ApiEvent) -> bytes:
         """Give the stream events for an event."""
         match event:
+            case HandedOver():
+                return b"".join((self._begin(), self._close(), *map(self._call, event.calls)))
             case TextDelta():
                 return self._text(event.text)
             case StepFinished():
@@ -185,6 +230,29 @@ class ResponsesCodec:
             )
         )
 
+    def _call(self, call: ToolCall) -> bytes:
+        at, item_id = len(self._items), f"fc_{self._id.removeprefix('resp_')}_{len(self._items)}"
+        item = {
+            "id": item_id,
+            "type": "function_call",
+            "status": "completed",
+            "call_id": call.id,
+            "name": call.name,
+            "arguments": call.arguments,
+        }
+        self._items.append(item)
+        place = {"output_index": at, "item_id": item_id}
+        begun = {**item, "status": "in_progress", "arguments": ""}
+        done = {**place, "name": call.name, "arguments": call.arguments}
+        return b"".join(
+            (
+                self._line("response.output_item.added", {"output_index": at, "item": begun}),
+                self._line("response.function_call_arguments.delta", {**place, "delta": call.arguments}),
+                self._line("response.function_call_arguments.done", done),
+                self._line("response.output_item.done", {"output_index": at, "item": item}),
+            )
+        )
+
     def _begin(self) -> bytes:
         if self._is_begun:
             return b""
@@ -229,9 +297,9 @@ class ResponsesCodec:
             "reasoning": {"effort": None, "summary": None},
             "store": request.store is not False,
             "temperature": None,
-            "text": {"format": {"type": "text"}},
-            "tool_choice": "none",
-            "tools": [],
+            "text": {"format": (request.text and request.text.format) or Format()},
+            "tool_choice": request.tool_choice or "auto",
+            "tools": request.tools or [],
             "top_p": None,
             "truncation": "disabled",
             "usage": None,

@@ -16,6 +16,7 @@ from whet.serve.chat import ChatRequest
 from whet.serve.compat import Compat
 from whet.serve.door import ApiAuth, need_owner
 from whet.serve.hosts import Hosts
+from whet.serve.messages import MessagesRequest
 from whet.serve.native import Native, QuestionList, SessionFacts
 from whet.serve.responses import ResponsesRequest
 from whet.serve.wire import ErrorAnswer, read_json
@@ -31,7 +32,7 @@ _LIMIT, _AFTER = RequestParameter("limit", int), RequestParameter("after", int)
 
 
 def openai_calls(compat: Compat) -> tuple[Operation, ...]:
-    """Give what OpenAI's clients call."""
+    """Give what OpenAI's and Anthropic's clients call."""
     return (
         Operation("GET", "/v1/models", compat.models, "List the models: one, `whet`"),
         Operation("GET", "/v1/models/{name:path}", compat.model, "Show a model"),
@@ -52,6 +53,23 @@ def openai_calls(compat: Compat) -> tuple[Operation, ...]:
             takes=ResponsesRequest,
             gives=_CHOSEN,
             parameters=(_SESSION,),
+        ),
+        Operation(
+            "POST",
+            "/v1/messages",
+            compat.messages,
+            "Answer a message as Anthropic's API does",
+            takes=MessagesRequest,
+            gives=_CHOSEN,
+            parameters=(_SESSION,),
+        ),
+        Operation(
+            "POST",
+            "/v1/messages/count_tokens",
+            compat.count_tokens,
+            "Estimate a message's tokens",
+            takes=MessagesRequest,
+            gives={200: JSON_OBJECT},
         ),
     )
 

@@ -38,11 +38,13 @@ _API = ("/v1/", "/api/", "/mcp", "/health", "/openapi.json")
 
 class SiteTimings(msgspec.Struct, frozen=True):
     """How long things wait: a question for its answer, a silent stream for its next beat, a stream's status
-    for the model's first piece (less than the minute after which proxies give up on a silent server)."""
+    for the model's first piece (less than the minute after which proxies give up on a silent server), a turn
+    for the results of its client's tools."""
 
     answer_wait_s: float = 300.0
     beat_s: float = 5.0
     head_wait_s: float = 30.0
+    results_wait_s: float = 600.0
 
 
 class Site:
@@ -55,7 +57,7 @@ class Site:
         self.feeds: Feeds = Feeds(clock.new_id(), pace.beat_s)
         self.questions: Questions = Questions(clock, pace.answer_wait_s)
         self.turns: Turns = Turns(hosted, self.feeds, self.questions, clock)
-        self.talks: SessionTurns = SessionTurns(app.database, self.turns)
+        self.talks: SessionTurns = SessionTurns(app.database, self.turns, pace.results_wait_s)
         self.operations: tuple[Operation, ...] = (
             *openai_calls(Compat(app, self.door, self.talks, TurnResponder(pace.beat_s, pace.head_wait_s))),
             *session_calls(Native(app, self.door, self.talks, self.turns)),
@@ -74,7 +76,9 @@ class Site:
         async def failed(request: Request, error: Exception) -> Response:
             made = _as_told(request, error)
             is_api = request.url.path.startswith(_API)
-            return refusal(made) if say is None or is_api else say(made.status, made.message)
+            return (
+                refusal(made, request.url.path) if say is None or is_api else say(made.status, made.message)
+            )
 
         handlers: dict[Any, Any] = {WhetError: failed, HTTPException: failed, Exception: failed}
         return SiteGuard(

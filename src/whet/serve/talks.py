@@ -16,19 +16,21 @@ import msgspec
 from whet.app.hosted import Receipt
 from whet.contract.errors import NotFound
 from whet.contract.events import Emit, TurnEnd
-from whet.contract.messages import Usage
-from whet.serve import content
+from whet.contract.tools import ToolSpec
+from whet.serve import content, history
+from whet.serve.client_tools import CallResult, ClientTools, session_in
 from whet.serve.content import Utterance
 from whet.serve.door import ApiCaller
+from whet.serve.held import ApiEvent, HeldTurn
 from whet.serve.turns import TurnInput, Turns
 from whet.serve.wire import ApiError
 from whet.store import api, bulk, sessions
-from whet.store.bulk import PastMessage
 from whet.store.database import StateDatabase
 from whet.store.jobs import Queued
 
 # What a front end (Open WebUI) asks for itself: titles, tags, follow-up questions, search words. A person may
 # begin with the first of these words too, but hardly goes on with the others.
+_GO_ON = "Go on: the results of the calls are above."
 _CHORE = "### Task:"
 _CHORE_MARKS = ("<chat_history>", "### Guidelines", "### Output", "### **Output")
 Work = Callable[[apsw.Connection], None]
@@ -42,6 +44,18 @@ class SessionChoice(msgspec.Struct, frozen=True):
     session_id: str = ""
     client_key: str = ""
     private: bool = False
+    tools: tuple[ToolSpec, ...] = ()
+    once: str = ""  # instructions for this turn alone
+
+    @property
+    def results(self) -> tuple[CallResult, ...]:
+        """The results that came after the last answer."""
+        found: list[CallResult] = []
+        for one in reversed(self.said):
+            if one.speaker == "assistant":
+                break
+            found += one.results
+        return tuple(found)
 
     @property
     def is_chore(self) -> bool:
@@ -53,36 +67,168 @@ class SessionChoice(msgspec.Struct, frozen=True):
 
 
 class SessionTurns:
-    """Has requests answered by turns of sessions."""
+    """Has requests answered by turns of sessions; one that waits for results is given up after `wait_s`."""
 
-    def __init__(self, database: StateDatabase, turns: Turns) -> None:
+    def __init__(self, database: StateDatabase, turns: Turns, wait_s: float = 600.0) -> None:
         self._database = database
         self._turns = turns
+        self._wait_s = wait_s
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._held: dict[str, HeldTurn] = {}
+        self._tools = ClientTools()
+        self._tools.asked = self._asked
+        turns.hosted.lend(self._tools.extras)
 
     async def converse(
-        self, wish: SessionChoice, emit: Emit, opened: Callable[[str], None], ended: Work
+        self,
+        wish: SessionChoice,
+        emit: Callable[[ApiEvent], None],
+        opened: Callable[[str], None],
+        ended: Work,
     ) -> TurnEnd:
-        """Run the turn that a request asks for. `opened` gets the session's id before it begins; `ended` is
-        done in one transaction with its end. Raises WhetError before anything was stored."""
+        """Run the turn that a request asks for, to its end or to calls for the program. `opened` gets the
+        session's id before it begins; `ended` is done in one transaction with its end. Raises WhetError
+        before anything was stored."""
         if wish.is_chore:
             wish = msgspec.structs.replace(wish, client_key="", private=True)
+        wish = self._by_calls(wish)
         async with self._lock(wish):
-            session_id = self._locate(wish)
-            news = content.news_of(wish.said, await self._stored(wish, session_id))
-            stored: list[Work] = []
+            session_id = await self._fitting(wish, self._locate(wish))
+            held = self._held.get(session_id)
+            if held is not None and not self._tools.waiting(session_id):
+                await asyncio.wait((held.task,))  # it was cancelled, and stores its end
+                held = None
+            if held is not None:
+                opened(session_id)
+                return await self._go_on(held, wish, emit, ended)
+            stored = await self._stored(wish, session_id)
+            news = content.news_of(wish.said, stored, is_begun=bool(session_id))
+            works: list[Work] = []
             if not session_id:
                 session_id = await self._begin(wish, news)
-                stored.append(lambda db: api.adopt(db, session_id, wish.caller.name, wish.client_key))
+                key = "" if wish.client_key.startswith("tip:") else wish.client_key
+                works.append(lambda db: api.adopt(db, session_id, wish.caller.name, key))
                 if wish.is_chore:
-                    stored.append(lambda db: api.set_aside(db, session_id))
+                    works.append(lambda db: api.set_aside(db, session_id))
             opened(session_id)
-            text = self._text(wish, session_id, news, stored)
-            receipt = Receipt(_all(stored), lambda turn, reason, text: _all((ended,)))
-            said = TurnInput(text, news.images, receipt=receipt, is_plain=True)
-            end = await self._turns.run(session_id, said, emit)
-        assert end is not None  # nothing is steered here
+            return await self._turn(wish, session_id, news, works, emit, ended)
+
+    async def remember(self, wish: SessionChoice, session_id: str, answer: str) -> None:
+        """Remember a conversation by what its client has of it now, where the client has no name for it."""
+        if wish.client_key and not wish.client_key.startswith("tip:"):
+            return
+        key = history.fingerprint(wish.said, answer)
+        if key and not wish.is_chore:
+            await self._database.append(lambda db: api.rekey(db, session_id, key))
+
+    def cancel(self, session_id: str) -> None:
+        """Cancel a session's turn."""
+        self._turns.hosted.cancel(session_id)
+
+    async def _turn(
+        self,
+        wish: SessionChoice,
+        session_id: str,
+        news: content.NewContent,
+        works: list[Work],
+        emit: Callable[[ApiEvent], None],
+        ended: Work,
+    ) -> TurnEnd:
+        text = self._text(wish, session_id, news, works)
+        kept: list[bool] = []
+
+        def keep(db: apsw.Connection) -> None:
+            """Do it once: with the first calls that are handed over, or with the turn's end."""
+            if not kept:
+                kept.append(True)
+                ended(db)
+
+        receipt = Receipt(_all(works), lambda turn, reason, text: _all((keep,)))
+        said = TurnInput(text, news.images, receipt=receipt, is_plain=True)
+        await self._offer(session_id, wish)
+        if news.results and not news.history:
+            # They are of a turn that ended without them, or that a crash cut off: that one goes on.
+            self._tools.give(session_id, news.results)
+            resumed = msgspec.structs.replace(said, text=None, images=())
+            session = await self._turns.hosted.session(session_id)
+            if not text and session.log.live.open_turn is not None:  # a crash cut it off
+                return await self._hold(session_id, resumed, emit, keep)
+            said = msgspec.structs.replace(said, text=_late(news.results, text))
+        return await self._hold(session_id, said, emit, keep)
+
+    async def _hold(
+        self, session_id: str, said: TurnInput, emit: Callable[[ApiEvent], None], keep: Work
+    ) -> TurnEnd:
+        held = HeldTurn(session_id, self._tools, self._wait_s)
+
+        async def work(emit: Emit) -> TurnEnd | None:
+            try:
+                return await self._turns.run(session_id, said, emit)
+            finally:
+                if self._held.get(session_id) is held:
+                    del self._held[session_id]
+                self._tools.withdraw(session_id)
+
+        self._held[session_id] = held
+        held.start(work)
+        self._turns.keep(held.task)
+        end = await held.round(emit)
+        if not held.task.done():
+            await self._database.append(keep)
         return end
+
+    async def _go_on(
+        self, held: HeldTurn, wish: SessionChoice, emit: Callable[[ApiEvent], None], ended: Work
+    ) -> TurnEnd:
+        """Go on with a turn that waits for results: what the request says besides is said to it."""
+        news = content.news_of(wish.said, ())
+        self._tools.offer(held.session_id, wish.tools)
+        if news.text.strip() or news.images:
+            said = TurnInput(news.text, news.images, "steer", is_plain=True)
+            await self._turns.run(held.session_id, said, lambda event: None)
+        self._tools.give(held.session_id, news.results)
+        end = await held.round(emit)
+        await self._database.append(ended)
+        return end
+
+    def _asked(self, session_id: str) -> None:
+        if (held := self._held.get(session_id)) is not None:
+            held.asked()
+
+    async def _offer(self, session_id: str, wish: SessionChoice) -> None:
+        """Have the program's tools there for a turn; one that is in memory without them is opened anew."""
+        if not wish.tools:
+            return
+        self._tools.offer(session_id, wish.tools)
+        session = self._turns.hosted.opened(session_id)
+        if session is not None and any(
+            (tool := session.tools.get(spec.name)) is None or tool.toolset != "client" for spec in wish.tools
+        ):
+            await self._turns.hosted.let_go(session_id)
+
+    def _by_calls(self, wish: SessionChoice) -> SessionChoice:
+        """Find the session by the calls whose results the request brings."""
+        if wish.session_id:
+            return wish
+        found = [found for one in wish.results if (found := session_in(one.call_id))]
+        known = self._database.read_now(lambda db: api.token_of(db, found[0])) if found else None
+        if known is None or not (wish.caller.is_owner or known == wish.caller.name):
+            return wish
+        return msgspec.structs.replace(wish, session_id=found[0])
+
+    async def _fitting(self, wish: SessionChoice, session_id: str) -> str:
+        """Give the session if it was begun with the tools that the program offers now, for its prefix stays;
+        empty where another one has to be begun. Raises ApiError where the client insists on it."""
+        if not session_id or not wish.tools or session_id in self._held or wish.results:
+            return session_id
+        _, tools_json = await self._database.read(lambda db: sessions.prefix(db, session_id))
+        known = msgspec.json.decode(tools_json or "[]", type=list[ToolSpec])
+        if all(spec in known for spec in wish.tools):
+            return session_id
+        if wish.session_id:
+            what = "this session was begun with other tools; begin another one"
+            raise ApiError(400, what, param="tools", code="tools_differ")
+        return ""
 
     def visible(self, caller: ApiCaller, session_id: str) -> sessions.SessionRow:
         """Give a session that the caller may see. Raises NotFound, also for one of somebody else's."""
@@ -111,22 +257,28 @@ class SessionTurns:
         # A warm start is chosen by the first message; a session with a history has had its own.
         warm = "off" if news.history or wish.is_chore else ""
         first = next((one.text for one in news.history if one.speaker == "user"), news.text)
-        session_id = await self._turns.hosted.new_session(
+        clock = self._turns.hosted.app.clock
+        session_id = clock.new_id()
+        if wish.tools:
+            self._tools.offer(session_id, wish.tools)
+        await self._turns.hosted.new_session(
             title=sessions.title_of(first),
             private=wish.private,
             warm=warm,
             source="api",
             profile=wish.caller.profile,
+            tools=self._tools.tools(wish.tools),
+            session_id=session_id,
         )
         if news.history:
-            now_ms = self._turns.hosted.app.clock.unix_ms()
-            past = [PastMessage(content.as_message(one), now_ms, Usage()) for one in news.history]
+            past = history.as_past(news.history, clock.unix_ms())
             await self._database.append(lambda db: bulk.begin_with(db, session_id, past))
         return session_id
 
     async def _stored(self, wish: SessionChoice, session_id: str) -> list[str]:
         """Give what the person said in the session; with one message in the request it does not matter."""
-        if not session_id or sum(one.speaker in ("user", "assistant") for one in wish.said) == 1:
+        is_tip = wish.client_key.startswith("tip:") and not wish.session_id
+        if not session_id or is_tip or sum(one.speaker != "system" for one in wish.said) == 1:
             return []
         return await self._database.read(lambda db: api.said_by_user(db, session_id))
 
@@ -134,20 +286,25 @@ class SessionTurns:
         self, wish: SessionChoice, session_id: str, news: content.NewContent, stored: list[Work]
     ) -> str:
         """Give what is said, after the client's instructions where the model does not know these yet."""
+        text = news.text
+        if not text.strip() and not news.images and news.history:
+            text = _GO_ON
+        if wish.once:
+            text = content.with_instructions(wish.once, text)
         instructions = content.instructions_of(wish.said)
-        if not instructions:
-            return news.text
+        if not instructions or not text:
+            return text
         digest = content.digest_of(instructions)
         known = self._database.read_now(lambda db: api.belonging(db, session_id))
         if known is not None and known.instructions == digest:
-            return news.text
+            return text
         stored.append(lambda db: api.set_instructions(db, session_id, digest))
-        return content.with_instructions(instructions, news.text)
+        return content.with_instructions(instructions, text)
 
     def _locate(self, wish: SessionChoice) -> str:
         if wish.session_id:
             row = self.visible(wish.caller, wish.session_id)
-            if row.kind != "chat":
+            if row.kind != "chat" and row.id not in self._held:
                 raise ApiError(400, f"a session of kind {row.kind} takes no messages", code="invalid_session")
             return row.id
         if not wish.client_key:
@@ -159,6 +316,13 @@ class SessionTurns:
             return asyncio.Lock()
         name = wish.session_id or f"{wish.caller.name}\0{wish.client_key}"
         return self._locks.setdefault(name, asyncio.Lock())
+
+
+def _late(results: Sequence[CallResult], text: str) -> str:
+    """Say results as a message, where no call waits for them any more."""
+    told = "\n\n".join(one.text for one in results)
+    head = "The program's results for calls of the turn before, which had ended without them:"
+    return f"{text}\n\n{head}\n\n{told}".strip()
 
 
 def _all(works: Sequence[Work]) -> Callable[[apsw.Connection], Sequence[Queued]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -19,9 +20,10 @@ from whet.serve.questions import Asker, Questions
 
 class TurnInput(msgspec.Struct, frozen=True):
     """What a turn begins with, how it is taken while another one runs, and what is stored with it.
-    `is_plain`: it comes through a client that shows text and nothing else."""
+    `text` None goes on with a turn
+    that a crash cut off; `is_plain`: it comes through a client that shows text and nothing else."""
 
-    text: str
+    text: str | None
     images: Sequence[ImagePart] = ()
     busy: Busy = "queue"
     receipt: Receipt = Receipt()
@@ -36,7 +38,7 @@ class Turns:
         self.feeds = feeds
         self.questions = questions
         self._clock = clock
-        self._own: set[asyncio.Task[bool]] = set()
+        self._own: set[asyncio.Task[Any]] = set()
         self._begun: Counter[str] = Counter()
 
     def is_taken(self, session_id: str) -> bool:
@@ -46,8 +48,10 @@ class Turns:
     async def run(self, session_id: str, said: TurnInput, emit: Emit) -> TurnEnd | None:
         """Run a turn and give its end; None where a running turn took the text. A cancel cancels the turn."""
 
+        keep = self.feeds.pass_on if said.is_plain else self.feeds.add
+
         def both(event: Event) -> None:
-            self.feeds.add(session_id, event)
+            keep(session_id, event)
             emit(event)
 
         self._begin(session_id)
@@ -65,7 +69,7 @@ class Turns:
             )
         except asyncio.CancelledError:
             took_s = self._clock.monotonic_s() - began_s
-            self.feeds.add(session_id, TurnEnd(session_id, "", "cancelled", "", 0, Usage(), took_s))
+            keep(session_id, TurnEnd(session_id, "", "cancelled", "", 0, Usage(), took_s))
             raise
         finally:
             self._leave(session_id)
@@ -87,9 +91,13 @@ class Turns:
                 self._leave(session_id)
 
         task = asyncio.create_task(work())
+        self.keep(task)
+        return task
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Wait for a task when all end."""
         self._own.add(task)
         task.add_done_callback(self._own.discard)
-        return task
 
     async def aclose(self, drain_s: float, *, is_shared: bool = False) -> None:
         """Let running turns end, cancel those that don't in time, and wait for all of them.

@@ -65,6 +65,26 @@ def error_object(error: ApiError) -> ErrorObject:
     return ErrorObject(mask(error.message), kind, error.param or None, error.code or None)
 
 
+_MESSAGES_KINDS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+
+
+def messages_error(error: ApiError) -> dict[str, object]:
+    """Give the error as Anthropic's clients expect it."""
+    kind = _MESSAGES_KINDS.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
+    where = f"{error.param}: " if error.param and error.status == 400 else ""
+    # By these words Anthropic's clients know that a conversation has grown too long.
+    where = "prompt is too long: " if error.code == "context_length_exceeded" else where
+    return {"type": "error", "error": {"type": kind, "message": f"{where}{mask(error.message)}"}}
+
+
 class JsonAnswer(Response):
     """A JSON answer that nobody keeps."""
 
@@ -74,8 +94,8 @@ class JsonAnswer(Response):
         super().__init__(encode(value), status, {"cache-control": "no-store", **(headers or {})})
 
 
-def refusal(error: ApiError) -> Response:
-    """Give the answer to a request that failed."""
+def refusal(error: ApiError, path: str = "") -> Response:
+    """Give the answer to a request that failed, in the shape that the clients of `path` know."""
     # The official SDKs repeat 409, 429 and 5xx by themselves: a turn that ran must not run twice for that.
     headers = {"x-should-retry": "true" if error.again else "false"}
     if error.status == 401:
@@ -84,7 +104,9 @@ def refusal(error: ApiError) -> Response:
         headers["connection"] = "close"
     if error.again:
         headers["retry-after"] = "1"
-    return JsonAnswer(ErrorAnswer(error_object(error)), error.status, headers)
+    is_messages = path.startswith("/v1/messages")
+    body = messages_error(error) if is_messages else ErrorAnswer(error_object(error))
+    return JsonAnswer(body, error.status, headers)
 
 
 def as_api_error(error: WhetError) -> ApiError:
@@ -199,7 +221,7 @@ class Stream(Response):
         except WhetError as error:
             if is_begun:
                 raise  # a source that has begun says its errors in the stream
-            await refusal(as_api_error(error))(scope, receive, send)
+            await refusal(as_api_error(error), scope["path"])(scope, receive, send)
             return
         finally:
             gone.cancel()

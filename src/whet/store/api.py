@@ -22,11 +22,41 @@ class SessionOwner(msgspec.Struct, frozen=True):
 
 
 def adopt(connection: apsw.Connection, session_id: str, token: str, client_key: str = "") -> None:
-    """Note who began a session, and the client's name for it."""
+    """Note who began a session, and the client's name for it, which no other session has then."""
     key = sessions.key_of(connection, session_id)
+    _free(connection, token, client_key)
     connection.execute(
         "INSERT OR IGNORE INTO api_sessions (session, token, client_key) VALUES (?, ?, ?)",
         (key, token, client_key),
+    )
+
+
+def rekey(connection: apsw.Connection, session_id: str, client_key: str) -> None:
+    """Have a session found by another key from now on, unless its client has a name for it."""
+    token = token_of(connection, session_id)
+    if token is not None:
+        _free(connection, token, client_key)
+        key = sessions.key_of(connection, session_id)
+        connection.execute(
+            "UPDATE api_sessions SET client_key = ? WHERE session = ?"
+            " AND (client_key = '' OR client_key LIKE 'tip:%')",
+            (client_key, key),
+        )
+
+
+def token_of(connection: apsw.Connection, session_id: str) -> str | None:
+    """Give the name of the token that began a session; None where it was not begun here."""
+    found = connection.execute(
+        "SELECT a.token FROM sessions s JOIN api_sessions a ON a.session = s.key WHERE s.id = ?",
+        (session_id,),
+    ).fetchone()
+    return found[0] if found else None
+
+
+def _free(connection: apsw.Connection, token: str, client_key: str) -> None:
+    connection.execute(
+        "UPDATE api_sessions SET client_key = '' WHERE token = ? AND client_key = ? AND client_key <> ''",
+        (token, client_key),
     )
 
 

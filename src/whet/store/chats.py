@@ -285,6 +285,22 @@ def out(connection: apsw.Connection, row_id: int) -> OutRow:
     return OutRow(*found)
 
 
+def out_in(connection: apsw.Connection, states: Sequence[OutState], chat_id: int = 0) -> list[OutRow]:
+    """Give the messages in these states, oldest first; of one conversation, or of all (0)."""
+    marks = ", ".join("?" * len(states))
+    found = connection.execute(
+        f"SELECT {_OUT} FROM gateway_outbox WHERE state IN ({marks}) AND (? = 0 OR chat = ?) ORDER BY id",
+        (*states, chat_id, chat_id),
+    )
+    return [OutRow(*row) for row in found]
+
+
+def error_of(connection: apsw.Connection, row_id: int) -> str:
+    """Give what went wrong with a message last."""
+    found = connection.execute("SELECT error FROM gateway_outbox WHERE id = ?", (row_id,)).fetchone()
+    return found[0] if found else ""
+
+
 def rewrite_out(connection: apsw.Connection, row_id: int, body: str) -> None:
     """Change what stands in a message of the outbox."""
     connection.execute("UPDATE gateway_outbox SET body = ? WHERE id = ?", (body, row_id))

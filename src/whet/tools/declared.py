@@ -223,19 +223,11 @@ def shell_tools(
     ) -> ToolOutput:
         """Run a bash command in the workspace; gives stdout and stderr merged, and the exit code. Each call
         is a new shell; without stdin it reads end of file. Use background for servers and watchers."""
-        from whet.tools.shell import Shell, job
+        from whet.tools.commands import run_command
+        from whet.tools.shell import job
 
         wanted = job(ctx.workspace, command, workdir, (stdin, pty, background), (chosen, source))
-        shell = Shell(shared.get(), chosen)
-        if shared.confine is None:
-            return shell.start(wanted) if background else await shell.run(wanted, timeout_s, ctx.output)
-        from whet.tools.confined import Confined
-
-        confined = Confined(shared.confine(), ctx)
-        wanted = await confined.jailed(wanted)
-        if background:
-            return shell.start(wanted)
-        return confined.explained(wanted, await shell.run(wanted, timeout_s, ctx.output))
+        return await run_command(ctx, shared, chosen, wanted, None if background else timeout_s)
 
     @tool(toolset="terminal", effects={"execute"}, timeout_s=None, output_cap_chars=cap_chars, tags=_PROCESS)
     async def process(  # noqa: PLR0913 - the parameters are the tool's schema

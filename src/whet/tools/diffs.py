@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from whet.contract.errors import BadInput
-from whet.tools.edits import LEVELS, find_block, listed, nearest_note, reindent
+from whet.tools.edits import LEVELS, Fold, find_block, listed, nearest_note, reindent, typed
 from whet.tools.encoding import line_ending
 
 _HEADER = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -22,8 +22,11 @@ _REFUSED = {
     "copy from ": "copies a file",
     "GIT binary patch": "is binary",
     "Binary files ": "is binary",
-    "*** Begin Patch": "is not a unified diff",
 }
+FOLDS: tuple[tuple[str, Fold], ...] = (
+    *LEVELS,
+    ("indentation, quotes and dashes ignored", lambda line: typed(line).strip()),
+)
 _OCTAL = re.compile(rb"\\([0-7]{3}|.)")
 _SIMPLE = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b'"': b'"', b"\\": b"\\"}
 
@@ -37,10 +40,12 @@ class HunkRow(msgspec.Struct, frozen=True):
 
 
 class Hunk(msgspec.Struct, frozen=True):
-    """A change: its rows, and the line of the old file where it is said to start (None: not said)."""
+    """A change: its rows, and the line of the old file where it is said to start (None: not said);
+    `below` is a line that stands somewhere above it."""
 
     start: int | None
     rows: tuple[HunkRow, ...]
+    below: str = ""
 
     @property
     def old(self) -> list[str]:
@@ -61,6 +66,10 @@ def parse(diff: str, path: str = "") -> list[FilePatch]:
 
     Raises BadInput with the diff's line number.
     """
+    if diff.lstrip().startswith("*** Begin Patch"):
+        from whet.tools.envelope import parse_envelope  # noqa: PLC0415 - it makes this module's values
+
+        return parse_envelope(diff)
     lines = diff.split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -108,8 +117,8 @@ def apply(text: str, hunks: Sequence[Hunk]) -> tuple[str, list[str]]:
         if expected is not None and start != expected:
             notes.append(f"hunk {number} found at line {start + 1}, not {expected + 1}")
             drift += start - expected
-        if LEVELS[level][0]:
-            notes.append(f"hunk {number}: {LEVELS[level][0]}")
+        if FOLDS[level][0]:
+            notes.append(f"hunk {number}: {FOLDS[level][0]}")
         done += zip(lines[position:start], endings[position:start], strict=True)
         position = start + len(hunk.old)
         done += _rewritten(hunk, (lines[start:position], endings[start:position]), usual, level)
@@ -131,7 +140,7 @@ def _rewritten(
     lines, endings = found
     rows = [row for row in hunk.rows if row.sign == "+"]
     texts = [row.text for row in rows]
-    if level == len(LEVELS) - 1:
+    if level >= len(LEVELS) - 1:
         texts = reindent(texts, list(zip(hunk.old, lines, strict=True)))
     fresh = iter(zip(rows, texts, strict=True))
     near = next((ending for ending in endings if ending), usual)
@@ -172,8 +181,10 @@ def _locate(lines: list[str], hunk: Hunk, after: int, drift: int, number: int) -
         return expected or 0, 0
     if expected is not None and expected >= after and lines[expected : expected + len(old)] == old:
         return expected, 0
-    for level, (_, fold) in enumerate(LEVELS):
-        starts = [start + after for start in find_block(lines[after:], old, fold)]
+    lowest = _below(lines, hunk, after, number)
+    expected = lowest if hunk.below else expected
+    for level, (_, fold) in enumerate(FOLDS):
+        starts = [start + lowest for start in find_block(lines[lowest:], old, fold)]
         if len(starts) > 1 and expected is None:
             raise BadInput(
                 f"hunk {number} fits {len(starts)} places, at lines {listed([s + 1 for s in starts])}",
@@ -186,6 +197,16 @@ def _locate(lines: list[str], hunk: Hunk, after: int, drift: int, number: int) -
         f"hunk {number} does not fit the file" + (f"; {note}" if note else ""),
         hint="read the file and make the diff against what it holds",
     )
+
+
+def _below(lines: list[str], hunk: Hunk, after: int, number: int) -> int:
+    """Give the first line that a hunk may start at. Raises BadInput where the line above it is not there."""
+    if not hunk.below:
+        return after
+    marks = find_block(lines[after:], [hunk.below], lambda line: typed(line).strip())
+    if not marks:
+        raise BadInput(f"hunk {number} is below {hunk.below!r}, which the file does not hold")
+    return after + marks[0]
 
 
 def _hunk(lines: Sequence[str], index: int) -> tuple[Hunk, int]:

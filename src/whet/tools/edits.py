@@ -1,7 +1,8 @@
-"""Find a block of text in a file and replace it, forgiving about whitespace and about nothing else.
+"""Find a block of text in a file and replace it, forgiving about whitespace, quotes and dashes only.
 
 Exact text is tried first, then lines without their trailing whitespace, then without their indentation;
-the replacement then takes the file's own indentation. Line endings are kept. Pure: no I/O.
+the replacement then takes the file's own indentation; all of these once more with curly quotes and dashes as
+a keyboard has them. Line endings are kept. Pure: no I/O.
 """
 
 from __future__ import annotations
@@ -25,8 +26,17 @@ LEVELS: tuple[tuple[str, Fold], ...] = (
     ("trailing whitespace ignored", str.rstrip),
     ("indentation ignored", str.strip),
 )
+_TYPED = str.maketrans(
+    "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u00a0\u202f",
+    "''''\"\"\"\"-------  ",
+)
 _INDENT = re.compile(r"[ \t]*")
 _NEAREST_LINES = 5_000
+
+
+def typed(text: str) -> str:
+    """Give a text with the quotes, dashes and spaces that a keyboard has; of the same length."""
+    return text.translate(_TYPED)
 
 
 class TextEdit(msgspec.Struct, frozen=True):
@@ -120,7 +130,28 @@ def _spans(flat: str, old: str, new: str) -> tuple[str, list[_Span]]:
     for how, fold in LEVELS[1:]:
         if spans := _block_spans(flat, old, new, fold):
             return how, spans
+    if not exact and (typed(flat), typed(old)) != (flat, old):
+        how, spans = _spans(typed(flat), typed(old), new)
+        kept = [_kept(flat, span, old, new) for span in spans]
+        return "; ".join(filter(None, ("quotes and dashes ignored", how))), kept
     return "", exact
+
+
+def _alike(one: str, other: str) -> int:
+    """Give how many characters two texts begin with alike."""
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _kept(flat: str, span: _Span, old: str, new: str) -> _Span:
+    """Have a replacement keep the file's own quotes and dashes where it changes nothing."""
+    real = flat[span.start : span.end]
+    if len(real) != len(old) or span.new != new:
+        return span
+    head = _alike(old, new)
+    tail = _alike(old[head:][::-1], new[head:][::-1])
+    middle = new[head : len(new) - tail]
+    return _Span(span.start, span.end, f"{real[:head]}{middle}{real[len(real) - tail :]}")
 
 
 def _is_shifted(flat: str, start: int, old: str) -> bool:

@@ -24,6 +24,7 @@ from whet.tools.output import clean, size
 from whet.tools.pages import LinePage, numbered, read_page
 from whet.tools.paths import ConfinedPath, failure, kind, missing, open_file, printable, resolve
 from whet.tools.preview import change_of, held_now, hold_to
+from whet.tools.seen import SEEN, state_of
 
 IMAGE_BYTES = 5_000_000
 _SNIFF_BYTES = 1 << 16
@@ -43,8 +44,10 @@ def read(
     place = resolve(path, ctx.workspace, allowed)
     if kind(place) == "folder":
         return ToolOutput(_listing(place, *lines))
+    state = state_of(ctx, place)
     unsaved = held.unsaved(ctx.buffers, place)
     if unsaved is not None:
+        SEEN.note(ctx, place, state)
         return ToolOutput(_unsaved_text(unsaved, place, lines, stop))
     with os.fdopen(open_file(place), "rb") as stream:
         head = stream.read(_SNIFF_BYTES)
@@ -55,6 +58,7 @@ def read(
         if encoding is None:
             return ToolOutput(_binary(place, head, size_bytes))
         page = read_page(stream, encoding, *lines, stop)
+    SEEN.note(ctx, place, state)
     return ToolOutput(_page_text(page, place, encoding))
 
 
@@ -81,10 +85,12 @@ def replace(
     """Create or replace a whole file; durable on return. Gives what was done. Raises ToolError."""
     place = resolve(path, ctx.workspace, allowed)
     data = _encoded(content)
+    SEEN.check(ctx, place)
     seen = atomic.fingerprint(place)
     change = replacement(ctx, path, content, allowed)
     hold_to([change], ctx)
     [note] = held.write_all([atomic.PendingWrite(place, data, seen)], ctx.buffers, stop.is_set)
+    SEEN.note(ctx, place)
     verb = "overwrote" if seen else "created"
     lines = content.count("\n") + (not content.endswith("\n") and content != "")
     said = f"{verb} {place.shown}: {_count(lines, 'line')}, {size(len(data))}"

@@ -22,6 +22,7 @@ from whet.tools.encoding import Encoding, decode, encode
 from whet.tools.output import clean, size
 from whet.tools.paths import ConfinedPath, kind, open_file, resolve
 from whet.tools.preview import change_of, hold_to
+from whet.tools.seen import SEEN
 
 FILE_BYTES = 50_000_000
 _SHOWN_CHARS = 3_000
@@ -70,9 +71,12 @@ def edit(
     files = _planned(ctx, path, strings, diff, allowed)
     changes = _changes(files)
     hold_to(changes, ctx)
+    for file in files:
+        SEEN.check(ctx, file.place)
     said = held.write_all([_change(file) for file in files], ctx.buffers, stop.is_set)
     for file, note in zip(files, said, strict=True):
         file.notes = [*file.notes, note] if note else file.notes
+        SEEN.note(ctx, file.place)
     return ToolOutput("\n".join(_report(file) for file in files), changes=changes)
 
 
@@ -115,7 +119,7 @@ def _from_diff(diff: str, path: str, ctx: ToolContext, allowed: Sequence[Path]) 
             raise BadInput(f"{place.shown}: {error.message}; nothing was changed", hint=error.hint) from error
         file.notes = file.notes + notes
         if not one.new:
-            if file.text:
+            if file.text and one.hunks:
                 raise BadInput(f"{place.shown} holds more than the diff deletes; nothing was changed")
             file.text = None
     return list(files.values())

@@ -1,0 +1,143 @@
+"""`whet gateway outbox`: messages that may not have arrived, or were not sent; shown, sent again, dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import apsw
+import click
+import msgspec
+
+from whet.cli import stored
+from whet.cli.output import Column, emit, emit_json, json_option, table
+from whet.clock import SystemClock
+from whet.config.paths import Home
+from whet.contract.channels import Outgoing
+from whet.contract.errors import NotFound
+from whet.gateway.outbox import resend as send_again
+from whet.log import mask
+from whet.store import chats
+from whet.store.chats import OutRow, OutState
+from whet.visible import visible
+
+_OPEN: tuple[OutState, ...] = ("unknown", "failed", "queued", "sending")
+_SETTLED: tuple[OutState, ...] = ("unknown", "failed")
+
+
+@click.group(invoke_without_command=True)
+@json_option
+@click.pass_context
+def outbox(context: click.Context, as_json: bool) -> None:
+    """List what was not surely sent. An `unknown` message may have arrived; a `failed` one has not.
+
+    \b
+    whet gateway outbox                list
+    whet gateway outbox show ID        one with its whole text
+    whet gateway outbox resend ID...   send again; --all for every one
+    whet gateway outbox drop ID...     forget it
+    """
+    if context.invoked_subcommand is not None:
+        return
+    rows = [_facts(*found) for found in _found(context.obj, _OPEN)]
+    if as_json:
+        emit_json({"messages": rows})
+    elif not rows:
+        click.echo("Everything was sent.")
+    else:
+        shape: list[Column[dict[str, Any]]] = [
+            Column(name, lambda row, name=name: str(row[name])) for name in ("id", "state", "channel", "at")
+        ]
+        shape.append(Column("text", lambda row: visible(str(row["text"]).replace("\n", " "), 60)))
+        click.echo(table(rows, shape))
+
+
+@outbox.command()
+@click.argument("number", metavar="ID", type=int)
+@json_option
+@click.pass_obj
+def show(home: Home, number: int, as_json: bool) -> None:
+    """Show one message with its whole text."""
+    row = next((_facts(*found) for found in _found(home, _OPEN) if found[0].id == number), None)
+    if row is None:
+        raise NotFound(f"no message {number} waits", hint="whet gateway outbox")
+    head = f"{row['id']}  {row['state']}  {row['channel']}  {row['at']}  {row['error']}"
+    emit(row, f"{visible(head.rstrip(), 300)}\n\n{visible(row['text'])}", as_json=as_json)
+
+
+@outbox.command()
+@click.argument("numbers", metavar="ID...", type=int, nargs=-1)
+@click.option("--all", "is_all", is_flag=True, help="Every message whose fate is unknown or that failed.")
+@json_option
+@click.pass_obj
+def resend(home: Home, numbers: tuple[int, ...], is_all: bool, as_json: bool) -> None:
+    """Send messages again, as new ones. The running gateway does it within seconds."""
+    now_ms = SystemClock().unix_ms()
+
+    def work(connection: apsw.Connection) -> int:
+        return send_again(connection, _chosen(connection, numbers, is_all=is_all), now_ms)
+
+    count = stored.write(_existing(home), work)
+    emit({"resent": count}, f"{count} sent again.", as_json=as_json)
+
+
+@outbox.command()
+@click.argument("numbers", metavar="ID...", type=int, nargs=-1)
+@click.option("--all", "is_all", is_flag=True, help="Every message whose fate is unknown or that failed.")
+@json_option
+@click.pass_obj
+def drop(home: Home, numbers: tuple[int, ...], is_all: bool, as_json: bool) -> None:
+    """Forget messages: they are not sent and not asked about any more."""
+
+    def work(connection: apsw.Connection) -> int:
+        rows = _chosen(connection, numbers, is_all=is_all)
+        for row in rows:
+            chats.end_sending(connection, row.id, "sent")
+        return len(rows)
+
+    count = stored.write(_existing(home), work)
+    emit({"dropped": count}, f"{count} dropped.", as_json=as_json)
+
+
+def _chosen(connection: apsw.Connection, numbers: Sequence[int], *, is_all: bool) -> list[OutRow]:
+    """Give the messages that are meant. Raises NotFound for one that is not there."""
+    there = {row.id: row for row in chats.out_in(connection, _SETTLED)}
+    if is_all:
+        return list(there.values())
+    if not numbers:
+        raise click.UsageError("name messages by their ids, or give --all")
+    if missing := [number for number in numbers if number not in there]:
+        raise NotFound(f"no message {missing[0]} is unknown or failed", hint="whet gateway outbox")
+    return [there[number] for number in dict.fromkeys(numbers)]
+
+
+def _existing(home: Home) -> Home:
+    if not home.database.exists():
+        raise NotFound("nobody has talked to the gateway yet", hint="whet gateway run")
+    return home
+
+
+def _found(home: Home, states: Sequence[OutState]) -> list[tuple[OutRow, str, str]]:
+    """Give messages with their channel and error."""
+    with stored.opened(_existing(home)) as database:
+        return database.read_now(
+            lambda db: [
+                (row, chats.chat(db, row.chat).place.channel, chats.error_of(db, row.id))
+                for row in chats.out_in(db, states)
+            ]
+        )
+
+
+def _facts(row: OutRow, channel: str, error: str) -> dict[str, Any]:
+    text = msgspec.json.decode(row.body, type=Outgoing).text
+    at = datetime.fromtimestamp(row.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return {
+        "id": row.id,
+        "state": row.state,
+        "channel": channel,
+        "chat": row.chat,
+        "at": at,
+        "error": mask(error),
+        "text": mask(text),
+    }

@@ -1,0 +1,49 @@
+"""Messages that may not have arrived: the person is told and can have them shown, the owner sees them all.
+
+Where a platform can't tell a repetition, sending again might say something twice. A notice may be repeated:
+it says nothing that would be wrong a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+import msgspec
+
+from whet.contract.channels import MessageButton, Outgoing
+from whet.store import chats
+from whet.store.chats import OutRow
+
+SHOW = "missing:show"
+"""What the button under a notice brings back."""
+_NOTICE = "My last answer may be missing here. To see it: /missing"
+
+
+def is_notice(message: Outgoing) -> bool:
+    """Whether a message is the notice that another one may be missing."""
+    return any(button.data == SHOW for button in message.buttons)
+
+
+def tell(connection: apsw.Connection, chat_id: int, now_ms: int) -> None:
+    """Tell a conversation that something may be missing, once for all that may be by then."""
+    waiting = chats.out_in(connection, ("queued",), chat_id)
+    if not any(is_notice(msgspec.json.decode(row.body, type=Outgoing)) for row in waiting):
+        notice = Outgoing(_NOTICE, (MessageButton("Show", SHOW),))
+        chats.post(connection, chat_id, [msgspec.json.encode(notice).decode()], now_ms)
+
+
+def show(connection: apsw.Connection, chat_id: int, now_ms: int) -> int:
+    """Send again what may be missing in a conversation, in its order; gives how many messages."""
+    return resend(connection, chats.out_in(connection, ("unknown",), chat_id), now_ms)
+
+
+def resend(connection: apsw.Connection, rows: Sequence[OutRow], now_ms: int) -> int:
+    """Send messages again as new ones; they count as dealt with. Gives how many."""
+    for row in rows:
+        message = msgspec.json.decode(row.body, type=Outgoing)
+        if not is_notice(message):
+            again = msgspec.structs.replace(message, edits="", since_ms=0)
+            chats.post(connection, row.chat, [msgspec.json.encode(again).decode()], now_ms)
+        chats.end_sending(connection, row.id, "sent")
+    return len(rows)

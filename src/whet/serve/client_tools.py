@@ -1,0 +1,165 @@
+"""Tools that the program at the other end has: the model calls them, the program runs them.
+
+Such a call waits here while the response that asked for it goes out; the program's next request brings the
+result, and the same turn goes on. After a restart the call is made again and finds the result that came.
+This knows no client's shape.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from whet.app.session_parts import NO_EXTRAS, SessionExtras
+from whet.contract.errors import ToolError
+from whet.contract.messages import ImagePart, ToolCall
+from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
+from whet.serve.wire import ApiError
+
+TOOLSET = "client"
+_MOST_TOOLS = 256
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_CALL_ID = re.compile(r"call_([0-9A-Za-z]{16})_[0-9a-f]{12}")
+
+
+class CallResult(msgspec.Struct, frozen=True):
+    """What a program gives for a call."""
+
+    call_id: str
+    text: str
+    is_error: bool = False
+    images: tuple[ImagePart, ...] = ()
+
+
+class HandedOver(msgspec.Struct, frozen=True):
+    """The calls that the program has to run before the turn goes on; it ends a response."""
+
+    calls: tuple[ToolCall, ...]
+
+
+def spec_of(name: object, description: object, parameters: object, where: str) -> ToolSpec:
+    """Read one tool of a program. Raises ApiError that names the place."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ApiError(400, "a tool needs a name of letters, digits, _ and -", param=f"{where}.name")
+    if parameters is None:
+        parameters = {"type": "object", "properties": {}}
+    if not isinstance(parameters, dict):
+        raise ApiError(400, "a tool's schema must be an object", param=f"{where}.parameters")
+    told = description if isinstance(description, str) else ""
+    return ToolSpec(name, told, parameters)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def checked(specs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+    """Give the tools of a request. Raises ApiError for too many, and for two of one name."""
+    if len(specs) > _MOST_TOOLS:
+        raise ApiError(400, f"more than {_MOST_TOOLS} tools", param="tools")
+    if len({spec.name for spec in specs}) != len(specs):
+        raise ApiError(400, "two tools have the same name", param="tools")
+    return tuple(specs)
+
+
+def public_id(context: ToolContext) -> str:
+    """Give the id by which a program knows a call: it names the session, and is the same after a restart."""
+    digest = hashlib.sha256(f"{context.turn_id}\0{context.call_id}".encode("utf-8", "replace")).hexdigest()
+    return f"call_{context.session_id}_{digest[:12]}"
+
+
+def session_in(call_id: str) -> str:
+    """Give the id of the session that a call was made in; empty for an id that is not ours."""
+    found = _CALL_ID.fullmatch(call_id)
+    return found[1] if found else ""
+
+
+class ClientTools:
+    """The tools that programs offer now, and their calls that wait. `asked` hears of a call that begins to
+    wait, with its session."""
+
+    def __init__(self) -> None:
+        self.asked: Callable[[str], None] = lambda session_id: None
+        self._offers: dict[str, dict[str, ToolSpec]] = {}
+        self._waiting: dict[str, dict[str, tuple[ToolCall, asyncio.Future[ToolOutput]]]] = {}
+        self._early: dict[str, ToolOutput] = {}
+
+    def offer(self, session_id: str, specs: Sequence[ToolSpec]) -> None:
+        """Say which tools the program has that the session's turn is run for."""
+        self._offers[session_id] = {spec.name: spec for spec in specs}
+
+    def withdraw(self, session_id: str) -> None:
+        """Forget what was offered to a session."""
+        self._offers.pop(session_id, None)
+        for call_id in [call_id for call_id in self._early if session_in(call_id) == session_id]:
+            del self._early[call_id]
+
+    def extras(self, session_id: str) -> SessionExtras:
+        """Give the offered tools to a session that is opened."""
+        offered = self._offers.get(session_id)
+        return SessionExtras(tools=self.tools(tuple(offered.values()))) if offered else NO_EXTRAS
+
+    def tools(self, specs: Sequence[ToolSpec]) -> tuple[Tool, ...]:
+        """Make tools that hand their calls over."""
+        # What the program does is its own matter: it is in no gate's reach, and it has asked for the calls.
+        return tuple(
+            Tool(
+                spec,
+                TOOLSET,
+                frozenset(("read",)),
+                self._handler(spec.name),
+                parallel=True,
+                repeatable=True,
+                timeout_s=None,
+                tags=frozenset(("untrusted",)),
+            )
+            for spec in specs
+        )
+
+    def waiting(self, session_id: str) -> tuple[ToolCall, ...]:
+        """Give the calls of a session that wait for their results."""
+        here = self._waiting.get(session_id, {}).values()
+        return tuple(call for call, future in here if not future.done())
+
+    def give(self, session_id: str, results: Sequence[CallResult]) -> bool:
+        """Hand results in; True where a call waited for one. Calls that got none are told so: the program
+        has gone on without them."""
+        waiting = self._waiting.get(session_id, {})
+        outputs = {one.call_id: _output(one) for one in results}
+        if not waiting:
+            self._early |= {id_: output for id_, output in outputs.items() if session_in(id_) == session_id}
+            return False
+        for call_id, (_, future) in list(waiting.items()):
+            given = outputs.get(call_id)
+            if given is None:
+                given = ToolOutput("The program gave no result for this call.", error_kind="cancelled")
+            if not future.done():
+                future.set_result(given)
+        return True
+
+    def _handler(self, name: str) -> Callable[[ToolContext, dict[str, Any]], Any]:
+        async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+            call_id = public_id(context)
+            if (early := self._early.pop(call_id, None)) is not None:
+                return early
+            if name not in self._offers.get(context.session_id, {}):
+                raise ToolError(f"{name} belongs to a program that is not there now; nothing was run")
+            future: asyncio.Future[ToolOutput] = asyncio.get_running_loop().create_future()
+            call = ToolCall(call_id, name, msgspec.json.encode(arguments).decode())
+            here = self._waiting.setdefault(context.session_id, {})
+            here[call_id] = (call, future)
+            self.asked(context.session_id)
+            try:
+                with context.paused():
+                    return await future
+            finally:
+                here.pop(call_id, None)
+                if not here:
+                    self._waiting.pop(context.session_id, None)
+
+        return run
+
+
+def _output(result: CallResult) -> ToolOutput:
+    return ToolOutput(result.text, "failed" if result.is_error else "", images=result.images)

@@ -1,0 +1,92 @@
+"""A turn that outlives a request: it is held while the program at the other end runs calls, and goes on with
+the program's next request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from whet.contract.events import Emit, Event, StepFinished, TurnEnd
+from whet.contract.messages import Usage
+from whet.serve.client_tools import ClientTools, HandedOver
+
+_SETTLE_S = 0.03  # the calls of one step begin to wait one after the other
+ApiEvent = Event | HandedOver
+
+
+class HeldTurn:
+    """A running turn as rounds: each ends with the turn, or with calls for the program to run."""
+
+    def __init__(self, session_id: str, tools: ClientTools, wait_s: float) -> None:
+        self.session_id = session_id
+        self._tools = tools
+        self._wait_s = wait_s
+        self._emit: Callable[[ApiEvent], None] | None = None
+        self._missed: list[Event] = []
+        self._usage = Usage()
+        self._asked = asyncio.Event()
+        self._given_up: asyncio.TimerHandle | None = None
+        self.task: asyncio.Task[TurnEnd | None]
+
+    def start(self, work: Callable[[Emit], Coroutine[Any, Any, TurnEnd | None]]) -> None:
+        """Begin the turn."""
+        self.task = asyncio.create_task(work(self._event))
+
+    def asked(self) -> None:
+        """Note that a call waits for the program."""
+        self._asked.set()
+
+    async def round(self, emit: Callable[[ApiEvent], None]) -> TurnEnd:
+        """Go on to the turn's end or the next calls; a cancel of the caller cancels the turn. The usage is
+        that of this round. Raises WhetError."""
+        self._stop_giving_up()
+        self._emit, missed, self._missed = emit, self._missed, []
+        for event in missed:
+            self._event(event)
+        asked = asyncio.ensure_future(self._settled())
+        try:
+            await asyncio.wait((self.task, asked), return_when=asyncio.FIRST_COMPLETED)
+            if not self.task.done():
+                emit(HandedOver(self._tools.waiting(self.session_id)))
+                self._given_up = asyncio.get_running_loop().call_later(self._wait_s, self.task.cancel)
+                return TurnEnd(self.session_id, "", "answered", "", 0, self._usage, 0.0)
+        except asyncio.CancelledError:
+            self.task.cancel()
+            await asyncio.wait((self.task,))
+            raise
+        finally:
+            asked.cancel()
+            usage, self._usage, self._emit = self._usage, Usage(), None
+        if self.task.cancelled():
+            return TurnEnd(self.session_id, "", "cancelled", "", 0, usage, 0.0)
+        end = self.task.result()
+        assert end is not None  # nothing is steered into a turn that is held
+        return msgspec.structs.replace(end, usage=usage) if usage.total_tokens else end
+
+    async def _settled(self) -> None:
+        """Wait until calls wait for the program and no more of them join."""
+        while True:
+            self._asked.clear()
+            if not self._tools.waiting(self.session_id):
+                await self._asked.wait()
+            before = self._tools.waiting(self.session_id)
+            await asyncio.sleep(_SETTLE_S)
+            if before and before == self._tools.waiting(self.session_id):
+                return
+
+    def _event(self, event: Event) -> None:
+        if isinstance(event, StepFinished):
+            self._usage += event.usage
+        if self._emit is not None:
+            self._emit(event)
+        else:
+            self._missed.append(event)
+
+    def _stop_giving_up(self) -> None:
+        if self._given_up is not None:
+            self._given_up.cancel()
+            self._given_up = None

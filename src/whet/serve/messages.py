@@ -1,0 +1,265 @@
+"""`/v1/messages`: Anthropic's request read, a turn's events written as its content blocks and events."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from whet.contract.events import StepFinished, StreamRestarted, TextDelta, TurnEnd
+from whet.contract.messages import ImagePart, ToolCall, Usage
+from whet.contract.tools import ToolSpec
+from whet.serve.chat import RESTARTED
+from whet.serve.client_tools import CallResult, HandedOver, checked, spec_of
+from whet.serve.content import Speaker, Utterance, image_of
+from whet.serve.forms import stops_of
+from whet.serve.held import ApiEvent
+from whet.serve.wire import ApiError, encode, messages_error
+
+_SPEAKERS: dict[str, Speaker] = {"user": "user", "assistant": "assistant", "system": "system"}
+_UNSPOKEN = frozenset(("thinking", "redacted_thinking"))
+
+
+class MessageInput(msgspec.Struct, frozen=True):
+    """One message of a request."""
+
+    role: str
+    content: Any
+
+
+class MessagesRequest(msgspec.Struct, frozen=True):
+    """What is read of a request; other fields are left alone."""
+
+    model: str
+    messages: list[MessageInput]
+    system: Any = None
+    stream: bool | None = None
+    stop_sequences: list[str] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+def read_said(request: MessagesRequest) -> tuple[Utterance, ...]:
+    """Give the messages of a request, its system prompt first. Raises ApiError."""
+    if not request.messages:
+        raise ApiError(400, "messages is empty", param="messages")
+    said: list[Utterance] = []
+    if request.system:
+        said.append(Utterance("system", _Blocks(request.system, "system").text))
+    for number, one in enumerate(request.messages):
+        place = f"messages.{number}"
+        speaker = _SPEAKERS.get(one.role)
+        if speaker is None:
+            raise ApiError(400, f"there is no role {one.role[:40]!r}", param=f"{place}.role")
+        found = _Blocks(one.content, f"{place}.content")
+        if found.results:
+            said.append(Utterance("other", "", results=tuple(found.results)))
+        if found.text or found.images or found.calls or not found.results:
+            said.append(Utterance(speaker, found.text, tuple(found.images), tuple(found.calls)))
+    return tuple(said)
+
+
+def read_tools(request: MessagesRequest) -> tuple[ToolSpec, ...]:
+    """Give the client's tools, none where it wants no calls. Raises ApiError."""
+    if (request.tool_choice or {}).get("type") == "none":
+        return ()
+    found: list[ToolSpec] = []
+    for number, tool in enumerate(request.tools or ()):
+        place = f"tools.{number}"
+        if tool.get("type", "custom") != "custom":
+            raise ApiError(400, "tools are taken of type custom", param=place, code="unsupported_value")
+        found.append(spec_of(tool.get("name"), tool.get("description"), tool.get("input_schema"), place))
+    return checked(found)
+
+
+def read_stops(request: MessagesRequest) -> tuple[str, ...]:
+    """Give the texts that end the answer. Raises ApiError."""
+    return stops_of(request.stop_sequences, "stop_sequences")
+
+
+class _Blocks:
+    """The content of a message."""
+
+    def __init__(self, content: object, place: str) -> None:
+        self._texts: list[str] = []
+        self.images: list[ImagePart] = []
+        self.calls: list[ToolCall] = []
+        self.results: list[CallResult] = []
+        if isinstance(content, str):
+            self._texts.append(content)
+            return
+        if not isinstance(content, list):
+            raise ApiError(400, "content must be text or a list of blocks", param=place)
+        for number, block in enumerate(cast("list[object]", content)):
+            where = f"{place}.{number}"
+            if not isinstance(block, dict):
+                raise ApiError(400, "a block must be an object", param=where)
+            self._add(cast("dict[str, Any]", block), where)
+
+    @property
+    def text(self) -> str:
+        """The text blocks, a line end between them."""
+        return "\n".join(self._texts)
+
+    def _add(self, block: dict[str, Any], where: str) -> None:
+        kind = block.get("type")
+        if kind == "text" and isinstance(block.get("text"), str):
+            self._texts.append(block["text"])
+        elif kind == "image":
+            self.images.append(_image(block.get("source"), where))
+        elif kind == "tool_use":
+            self.calls.append(_call(block, where))
+        elif kind == "tool_result":
+            call_id: object = block.get("tool_use_id")
+            if not isinstance(call_id, str):
+                raise ApiError(400, "a result needs its tool_use_id", param=where)
+            inner = _Blocks(block.get("content") or "", f"{where}.content")
+            is_error = block.get("is_error") is True
+            self.results.append(CallResult(call_id, inner.text, is_error, tuple(inner.images)))
+        elif kind not in _UNSPOKEN:
+            raise ApiError(400, f"blocks of type {str(kind)[:40]!r} are not taken", param=f"{where}.type")
+
+
+def _image(source: object, where: str) -> ImagePart:
+    found = cast("dict[str, Any]", source) if isinstance(source, dict) else {}
+    data: object = found.get("data")
+    if found.get("type") != "base64" or not isinstance(data, str):
+        raise ApiError(400, "images are taken in base64; nothing is fetched", param=f"{where}.source")
+    return image_of(data, f"{where}.source.data")
+
+
+def _call(block: dict[str, Any], where: str) -> ToolCall:
+    call_id, name = block.get("id"), block.get("name")
+    if not (isinstance(call_id, str) and isinstance(name, str)):
+        raise ApiError(400, "a call needs an id and a name", param=where)
+    return ToolCall(call_id, name, encode(block.get("input") or {}).decode())
+
+
+def usage_of(usage: Usage) -> dict[str, Any]:
+    """Give a turn's tokens, those of all of its model calls."""
+    return {
+        "input_tokens": usage.prompt_tokens - usage.cache_read_tokens - usage.cache_write_tokens,
+        "cache_creation_input_tokens": usage.cache_write_tokens,
+        "cache_read_input_tokens": usage.cache_read_tokens,
+        "output_tokens": usage.completion_tokens,
+    }
+
+
+class MessagesCodec:
+    """A turn as a message: a text block for each step, then the calls of the client's tools."""
+
+    beat = b'event: ping\ndata: {"type":"ping"}\n\n'
+
+    def __init__(self, answer_id: str, request: MessagesRequest) -> None:
+        self._id = f"msg_{answer_id}"
+        self._request = request
+        self._blocks: list[dict[str, Any]] = []
+        self._open: list[str] | None = None
+        self._is_begun = False
+        self._has_calls = False
+        self.stopped_by = ""
+
+    @property
+    def answer(self) -> str:
+        """The text that the client was given."""
+        return "".join(block.get("text", "") for block in self._blocks)
+
+    def event(self, event: ApiEvent) -> bytes:
+        """Give the stream events for an event."""
+        match event:
+            case TextDelta():
+                return self._text(event.text)
+            case StepFinished():
+                return self._close()
+            case StreamRestarted() if self._open:
+                if self._request.stream:
+                    return self._text(RESTARTED)
+                self._open = []
+            case HandedOver():
+                self._has_calls = True
+                return b"".join((self._begin(), self._close(), *map(self._call, event.calls)))
+            case _:
+                pass
+        return b""
+
+    def end(self, end: TurnEnd) -> bytes:
+        """Give the last events."""
+        body = self._begin() + self._close()
+        delta = {"stop_reason": self._reason(end), "stop_sequence": self.stopped_by or None}
+        body += _line("message_delta", {"delta": delta, "usage": usage_of(end.usage)})
+        return body + _line("message_stop", {})
+
+    def failed(self, error: ApiError) -> bytes:
+        """Give the event of a failure."""
+        return b"event: error\ndata: %s\n\n" % encode(messages_error(error))
+
+    def whole(self, end: TurnEnd) -> object:
+        """Give the answer."""
+        self._close()
+        return self._object(self._reason(end), end.usage)
+
+    def _reason(self, end: TurnEnd) -> str:
+        if self._has_calls:
+            return "tool_use"
+        if self.stopped_by:
+            return "stop_sequence"
+        return {"budget": "max_tokens", "refused": "refusal"}.get(end.reason, "end_turn")
+
+    def _text(self, text: str) -> bytes:
+        body = self._begin()
+        if self._open is None:
+            self._open = []
+            empty = {"type": "text", "text": ""}
+            body += _line("content_block_start", {"index": len(self._blocks), "content_block": empty})
+        self._open.append(text)
+        delta = {"type": "text_delta", "text": text}
+        return body + _line("content_block_delta", {"index": len(self._blocks), "delta": delta})
+
+    def _close(self) -> bytes:
+        if self._open is None:
+            return b""
+        at = len(self._blocks)
+        self._blocks.append({"type": "text", "text": "".join(self._open)})
+        self._open = None
+        return _line("content_block_stop", {"index": at})
+
+    def _call(self, call: ToolCall) -> bytes:
+        at = len(self._blocks)
+        block = {
+            "type": "tool_use",
+            "id": call.id,
+            "name": call.name,
+            "input": msgspec.json.decode(call.arguments),
+        }
+        self._blocks.append(block)
+        delta = {"type": "input_json_delta", "partial_json": call.arguments}
+        return b"".join(
+            (
+                _line("content_block_start", {"index": at, "content_block": {**block, "input": {}}}),
+                _line("content_block_delta", {"index": at, "delta": delta}),
+                _line("content_block_stop", {"index": at}),
+            )
+        )
+
+    def _begin(self) -> bytes:
+        if self._is_begun:
+            return b""
+        self._is_begun = True
+        return _line("message_start", {"message": {**self._object(None, Usage()), "content": []}})
+
+    def _object(self, reason: str | None, usage: Usage) -> dict[str, Any]:
+        return {
+            "id": self._id,
+            "type": "message",
+            "role": "assistant",
+            "model": self._request.model,
+            "content": list(self._blocks),
+            "stop_reason": reason,
+            "stop_sequence": self.stopped_by or None,
+            "usage": usage_of(usage),
+        }
+
+
+def _line(kind: str, more: dict[str, Any]) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), encode({"type": kind, **more}))

@@ -1,0 +1,38 @@
+"""A call of `terminal` from its job to its output: in its jail where there is one, and with a note on which
+files its command changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whet.contract.tools import ToolContext, ToolOutput
+from whet.tools.process import ProcessSpec
+from whet.tools.seen import SEEN
+from whet.tools.shell import Shell
+
+if TYPE_CHECKING:
+    from whet.tools.declared import SharedProcesses, ShellLimits
+
+
+async def run_command(
+    ctx: ToolContext,
+    shared: SharedProcesses,
+    limits: ShellLimits,
+    wanted: ProcessSpec,
+    timeout_s: float | None,
+) -> ToolOutput:
+    """Run a command to its end, or start it in the background (`timeout_s` None). Raises ToolError."""
+    untouched = SEEN.untouched(ctx)
+    shell, confined = Shell(shared.get(), limits), None
+    if shared.confine is not None:
+        from whet.tools.confined import Confined  # noqa: PLC0415 - only where commands are confined
+
+        confined = Confined(shared.confine(), ctx)
+        wanted = await confined.jailed(wanted)
+    if timeout_s is None:
+        return shell.start(wanted)
+    output = await shell.run(wanted, timeout_s, ctx.output)
+    for place in untouched:
+        SEEN.note(ctx, place)
+    return output if confined is None else confined.explained(wanted, output)

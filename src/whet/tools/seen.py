@@ -1,0 +1,69 @@
+"""Which state of a file a session knows: so that nothing is written over what somebody else changed since.
+
+Only what was read or written here is known; a file that was never read may be replaced. What a session's own
+command changes while it runs counts as known. Nothing here is durable: after a restart files are read anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+from whet.contract.errors import ToolDenied
+from whet.contract.tools import ToolContext
+from whet.tools import atomic, held
+from whet.tools.paths import ConfinedPath
+
+_MOST_FILES = 4_096
+_Key = tuple[str, Path]
+_State = tuple[object, str]
+
+
+class SeenFiles:
+    """What the sessions of this process know. Used on the tools' threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._states: OrderedDict[_Key, tuple[ConfinedPath, _State]] = OrderedDict()
+
+    def note(self, ctx: ToolContext, place: ConfinedPath, state: _State | None = None) -> None:
+        """Note that a session knows a file, as it is now or was in `state`."""
+        found = state_of(ctx, place) if state is None else state
+        with self._lock:
+            self._states[ctx.session_id, place.path] = (place, found)
+            self._states.move_to_end((ctx.session_id, place.path))
+            while len(self._states) > _MOST_FILES:
+                self._states.popitem(last=False)
+
+    def check(self, ctx: ToolContext, place: ConfinedPath) -> None:
+        """Raise ToolDenied where a file is not as the session knows it."""
+        known = self._states.get((ctx.session_id, place.path))
+        if known is not None and known[1] != state_of(ctx, place):
+            raise ToolDenied(
+                f"{place.shown} was changed by somebody else after you read it, so nothing was written",
+                hint="read it again, and keep what was changed",
+            )
+
+    def untouched(self, ctx: ToolContext) -> list[ConfinedPath]:
+        """Give the files that are as the session knows them, before a command of its own runs."""
+        with self._lock:
+            known = [found for (session_id, _), found in self._states.items() if session_id == ctx.session_id]
+        return [place for place, state in known if _as_is(ctx, place) == state]
+
+
+def state_of(ctx: ToolContext, place: ConfinedPath) -> _State:
+    """Give what changes when a file does, on the disk or in the person's editor. Raises ToolError."""
+    unsaved = held.unsaved(ctx.buffers, place)
+    return atomic.fingerprint(place), "" if unsaved is None else hashlib.sha256(unsaved).hexdigest()
+
+
+def _as_is(ctx: ToolContext, place: ConfinedPath) -> _State | None:
+    try:
+        return state_of(ctx, place)
+    except (OSError, ToolDenied):
+        return None
+
+
+SEEN = SeenFiles()

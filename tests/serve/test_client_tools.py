@@ -1,0 +1,241 @@
+"""Frameworks' requests: tools of the program's own, forms of answers, histories sent whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from tests.serve.conftest import WAIT_S, Api
+from tests.serve.test_openai import row_of, sent
+from whet.contract.events import TextDelta
+from whet.practice.ask import PracticeCall
+from whet.practice.script import Fault, ScriptedReply
+from whet.serve.feed import Feeds
+from whet.store import sessions
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER: Any = {
+    "type": "function",
+    "function": {"name": "get_weather", "description": "Weather", "parameters": SCHEMA},
+}
+ASKED = ScriptedReply("Let me ask.", tool_calls=(PracticeCall("get_weather", '{"city":"Rome"}', "c1"),))
+
+
+@pytest.fixture(scope="session")
+def claude() -> Iterator[anthropic.Anthropic]:
+    http = anthropic.DefaultHttpxClient(trust_env=False)
+    with anthropic.Anthropic(api_key="unset", timeout=WAIT_S, http_client=http, max_retries=0) as client:
+        yield client
+
+
+def count(api: Api) -> int:
+    return api.app.database.read_now(sessions.count)
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_a_clients_tool_is_called_and_its_result_goes_on_in_the_same_turn(
+    api: Api, client: openai.OpenAI, is_streamed: bool
+) -> None:
+    (api.workspace / "note.txt").write_text("the code is 4711")
+    api.say(
+        ScriptedReply("", tool_calls=(PracticeCall("read_file", '{"path":"note.txt"}', "s1"),)),
+        ASKED,
+        ScriptedReply("Sunny."),
+    )
+    before = count(api)
+    said: list[Any] = [{"role": "user", "content": "weather in Rome?"}]
+    if is_streamed:
+        with client.chat.completions.stream(model="whet", messages=said, tools=[WEATHER]) as stream:
+            choice = stream.get_final_completion().choices[0]
+    else:
+        choice = client.chat.completions.create(model="whet", messages=said, tools=[WEATHER]).choices[0]
+    assert choice.finish_reason == "tool_calls" and choice.message.tool_calls
+    call: Any = choice.message.tool_calls[0]
+    assert (call.function.name, json.loads(call.function.arguments)) == ("get_weather", {"city": "Rome"})
+    said.append(choice.message.model_dump(exclude_none=True, include={"role", "content", "tool_calls"}))
+    said.append({"role": "tool", "tool_call_id": call.id, "content": "21 degrees"})
+    raw = client.chat.completions.with_raw_response.create(model="whet", messages=said, tools=[WEATHER])
+    answer = raw.parse()
+    assert answer.choices[0].message.content == "Sunny." and answer.choices[0].finish_reason == "stop"
+    assert "21 degrees" in str(sent(api)[-1]["content"])
+    row = row_of(api, raw.headers["x-whet-session"])
+    assert (row.turns, row.tool_calls, count(api)) == (1, 2, before + 1)
+
+
+def test_two_calls_of_one_step_are_handed_over_together(api: Api, client: openai.OpenAI) -> None:
+    both = tuple(PracticeCall("get_weather", json.dumps({"city": c}), c) for c in ("Rome", "Oslo"))
+    api.say(ScriptedReply("", tool_calls=both), ScriptedReply("Done."))
+    said: list[Any] = [{"role": "user", "content": "both?"}]
+    message = client.chat.completions.create(model="whet", messages=said, tools=[WEATHER]).choices[0].message
+    assert message.tool_calls and len(message.tool_calls) == 2
+    said.append(message.model_dump(exclude_none=True, include={"role", "tool_calls"}))
+    for call in reversed(message.tool_calls):
+        said.append({"role": "tool", "tool_call_id": call.id, "content": f"for {call.id}"})
+    done = client.chat.completions.create(model="whet", messages=said, tools=[WEATHER])
+    assert done.choices[0].message.content == "Done."
+    results = [one["content"] for one in sent(api) if one["role"] == "tool"]
+    assert [call.id in text for call, text in zip(message.tool_calls, results, strict=True)] == [True, True]
+
+
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_responses_hand_calls_over_as_items(api: Api, client: openai.OpenAI, is_followed: bool) -> None:
+    api.say(ASKED, ScriptedReply("Sunny."))
+    tool: Any = {"type": "function", "name": "get_weather", "parameters": SCHEMA, "strict": False}
+    with client.responses.stream(model="whet", input="weather?", tools=[tool]) as stream:
+        first = stream.get_final_response()
+    call: Any = first.output[-1]
+    assert (call.type, call.name, call.arguments) == ("function_call", "get_weather", '{"city":"Rome"}')
+    result: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "21 degrees"}
+    if is_followed:
+        done = client.responses.create(
+            model="whet", input=[result], previous_response_id=first.id, tools=[tool]
+        )
+    else:
+        items: Any = [{"role": "user", "content": "weather?"}]
+        items += [one.model_dump(exclude_none=True) for one in first.output]
+        done = client.responses.create(model="whet", input=[*items, result], tools=[tool])
+    assert done.output_text == "Sunny." and "21 degrees" in str(sent(api)[-1]["content"])
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_anthropics_client_converses_and_runs_its_tool(
+    api: Api, claude: anthropic.Anthropic, is_streamed: bool
+) -> None:
+    claude = claude.with_options(base_url=api.url, api_key=api.token)
+    api.say(ASKED, ScriptedReply("Sunny.", usage={"prompt_tokens": 11, "completion_tokens": 3}))
+    tool: Any = {"name": "get_weather", "description": "Weather", "input_schema": SCHEMA}
+    said: list[Any] = [{"role": "user", "content": "weather?"}]
+    asked: dict[str, Any] = {"model": "whet", "max_tokens": 99, "tools": [tool], "system": "Be brief."}
+    before = count(api)
+
+    def ask() -> Any:
+        if is_streamed:
+            with claude.messages.stream(messages=said, **asked) as stream:
+                return stream.get_final_message()
+        return claude.messages.create(messages=said, **asked)
+
+    first = ask()
+    assert first.stop_reason == "tool_use" and first.content[0].text == "Let me ask."
+    call = first.content[1]
+    assert (call.name, call.input) == ("get_weather", {"city": "Rome"})
+    said.append(
+        {"role": "assistant", "content": [one.model_dump(exclude_none=True) for one in first.content]}
+    )
+    result = {"type": "tool_result", "tool_use_id": call.id, "content": "21 degrees"}
+    said.append({"role": "user", "content": [result]})
+    done = ask()
+    assert (done.content[0].text, done.stop_reason) == ("Sunny.", "end_turn")
+    assert done.usage.output_tokens == 3 and count(api) == before + 1
+    assert claude.messages.count_tokens(model="whet", messages=said).input_tokens > 10
+
+
+def test_anthropics_errors_are_in_its_shape(api: Api, claude: anthropic.Anthropic) -> None:
+    wrong = claude.with_options(base_url=api.url, api_key="sk-whet-no")
+    with pytest.raises(anthropic.AuthenticationError) as refused:
+        wrong.messages.create(model="whet", max_tokens=9, messages=[{"role": "user", "content": "hi"}])
+    body: Any = refused.value.body
+    assert body["type"] == "error" and body["error"]["type"] == "authentication_error"
+    with pytest.raises(anthropic.BadRequestError, match="messages is empty"):
+        claude.with_options(base_url=api.url, api_key=api.token).messages.create(
+            model="whet", max_tokens=9, messages=[]
+        )
+
+
+def test_six_turns_of_a_client_that_sends_everything_are_one_session(api: Api, client: openai.OpenAI) -> None:
+    api.say(*(ScriptedReply(f"answer {number} \n") for number in range(6)))
+    before, said, found = count(api), list[Any](), set[str]()
+    for number in range(6):
+        said.append({"role": "user", "content": f"question {number}"})
+        raw = client.chat.completions.with_raw_response.create(model="whet", messages=said)
+        found.add(raw.headers["x-whet-session"])
+        said.append({"role": "assistant", "content": (raw.parse().choices[0].message.content or "").strip()})
+    assert len(found) == 1 and count(api) == before + 1
+    row = row_of(api, found.pop())
+    assert (row.turns, row.messages) == (6, 12)
+
+
+def test_a_history_from_elsewhere_comes_with_its_calls_and_results(api: Api, client: openai.OpenAI) -> None:
+    api.say(ScriptedReply("Cold."))
+    call = {"id": "x1", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
+    said: list[Any] = [
+        {"role": "user", "content": "weather?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "x1", "content": "minus 4"},
+    ]
+    done = client.chat.completions.create(model="whet", messages=said, tools=[WEATHER])
+    assert done.choices[0].message.content == "Cold."
+    roles = [one["role"] for one in sent(api)]
+    assert roles == ["user", "assistant", "tool", "user"] and sent(api)[2]["content"] == "minus 4"
+
+
+def test_an_answer_in_json_is_checked_and_asked_for_once_more(api: Api, client: openai.OpenAI) -> None:
+    form: Any = {"type": "json_schema", "json_schema": {"name": "place", "schema": SCHEMA, "strict": True}}
+    said: Any = [{"role": "user", "content": "where?"}]
+    api.say(ScriptedReply('{"town": "Rome"}'), ScriptedReply('```json\n{"city": "Rome"}\n```'))
+    done = client.chat.completions.create(model="whet", messages=said, response_format=form)
+    assert done.choices[0].message.content == '{"city": "Rome"}'
+    assert "city is missing" in str(sent(api)[-1]["content"])
+    api.say(ScriptedReply("Rome"), ScriptedReply("Rome!"))
+    with pytest.raises(openai.InternalServerError, match="does not fit"):
+        client.chat.completions.create(model="whet", messages=said, response_format=form)
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_a_stop_text_ends_the_answer(api: Api, client: openai.OpenAI, is_streamed: bool) -> None:
+    api.say(ScriptedReply("one two END three", pieces=9))
+    said: Any = [{"role": "user", "content": "count"}]
+    if is_streamed:
+        with client.chat.completions.stream(model="whet", messages=said, stop="END") as stream:
+            choice: Any = stream.get_final_completion().choices[0]
+    else:
+        choice = client.chat.completions.create(model="whet", messages=said, stop=["END"]).choices[0]
+    assert (choice.message.content, choice.finish_reason) == ("one two ", "stop")
+
+
+def test_bytes_that_are_no_image_are_refused_and_not_stored(api: Api, client: openai.OpenAI) -> None:
+    before = count(api)
+    part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,bm90IGFuIGltYWdl"}}
+    with pytest.raises(openai.BadRequestError, match="no PNG"):
+        client.chat.completions.create(model="whet", messages=[{"role": "user", "content": [part]}])  # type: ignore[list-item,misc]
+    assert count(api) == before
+
+
+def test_a_conversation_that_is_too_long_is_said_so(api: Api, client: openai.OpenAI) -> None:
+    said: Any = [{"role": "user", "content": "hi"}]
+    what = "This model's maximum context length is 10 tokens. However, your messages resulted in 99 tokens."
+    fault = Fault(status=400, message=what, code="context_length_exceeded")
+    api.say(*(ScriptedReply(fault=fault) for _ in range(6)))
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(model="whet", messages=said)
+    assert refused.value.code == "context_length_exceeded"
+
+
+def test_turns_that_nobody_listens_to_keep_no_events(api: Api, client: openai.OpenAI) -> None:
+    api.say(ScriptedReply("Hello."))
+    raw = client.chat.completions.with_raw_response.create(
+        model="whet", messages=[{"role": "user", "content": "hi"}]
+    )
+    feeds = Feeds("abc")
+    feeds.pass_on("one", TextDelta("x"))
+    assert feeds.of("one").last_id.endswith("-0") and raw.headers["x-whet-session"]
+
+
+def test_results_that_come_after_the_turn_are_said_in_the_next(api: Api, client: openai.OpenAI) -> None:
+    api.say(ASKED, ScriptedReply("Sunny."))
+    said: list[Any] = [{"role": "user", "content": "weather?"}]
+    raw = client.chat.completions.with_raw_response.create(model="whet", messages=said, tools=[WEATHER])
+    session_id, message = raw.headers["x-whet-session"], raw.parse().choices[0].message
+    assert message.tool_calls and api.hosted.is_running(session_id)
+    with api.http() as http:
+        assert http.post(f"/api/sessions/{session_id}/cancel").json() == {"cancelled": True}
+    said.append(message.model_dump(exclude_none=True, include={"role", "content", "tool_calls"}))
+    said.append({"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "21 degrees"})
+    raw = client.chat.completions.with_raw_response.create(model="whet", messages=said, tools=[WEATHER])
+    assert raw.parse().choices[0].message.content == "Sunny."
+    assert raw.headers["x-whet-session"] == session_id and row_of(api, session_id).turns == 2
+    assert "21 degrees" in str(sent(api)[-1]["content"])

@@ -1,0 +1,51 @@
+"""What a person changed is not written over; and patches as other agents' models write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tools.calls import Desk
+
+
+@pytest.mark.parametrize("is_patch", [False, True])
+def test_what_was_changed_after_the_read_is_not_written_over(tmp_path: Path, is_patch: bool) -> None:
+    desk, path = Desk(tmp_path), tmp_path / "a.txt"
+    path.write_text("one\ntwo\n")
+    desk.call("read_file", path="a.txt")
+    path.write_text("one\ntwo\nmine\n")
+    wanted = {"old_string": "one", "new_string": "1"} if is_patch else {"content": "one\n"}
+    error = desk.error("patch" if is_patch else "write_file", path="a.txt", **wanted)
+    assert "changed by somebody else" in error.message and path.read_text() == "one\ntwo\nmine\n"
+    desk.call("read_file", path="a.txt")
+    desk.call("patch" if is_patch else "write_file", path="a.txt", **wanted)
+    desk.call("write_file", path="a.txt", content="again\n")
+    assert path.read_text() == "again\n"
+    path.unlink()
+    assert "changed" in desk.error("write_file", path="a.txt", content="back\n").message
+
+
+def test_curly_quotes_and_dashes_are_found_and_kept(tmp_path: Path) -> None:
+    desk, path = Desk(tmp_path), tmp_path / "a.txt"
+    path.write_text("He said \u201cyes\u201d \u2013 twice.\n  It\u2019s late\n")
+    desk.call("patch", path="a.txt", old_string='said "yes" - twice', new_string='said "yes" - once')
+    assert path.read_text() == "He said \u201cyes\u201d \u2013 once.\n  It\u2019s late\n"
+    desk.call("patch", path="a.txt", diff="@@\n-It's late\n+It is late\n")
+    assert path.read_text().endswith("\n  It is late\n")
+
+
+def test_codexs_envelope_adds_changes_and_deletes(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    (tmp_path / "a.py").write_text("def f():\n    return 1\n\n\ndef g():\n    return 1\n")
+    (tmp_path / "old.txt").write_text("gone\nsoon\n")
+    envelope = (
+        "*** Begin Patch\n*** Add File: new/b.txt\n+first\n+second\n*** Update File: a.py\n@@ def g():\n"
+        "-    return 1\n+    return 2\n*** Delete File: old.txt\n*** End Patch\n"
+    )
+    desk.call("patch", diff=envelope)
+    assert (tmp_path / "new" / "b.txt").read_text() == "first\nsecond\n"
+    assert (tmp_path / "a.py").read_text() == "def f():\n    return 1\n\n\ndef g():\n    return 2\n"
+    assert not (tmp_path / "old.txt").exists()
+    wrong = envelope.replace("return 1", "return 7").replace("new/b.txt", "c.txt").replace("old.txt", "a.py")
+    assert desk.error("patch", diff=wrong) and not (tmp_path / "c.txt").exists()
