@@ -29,7 +29,7 @@ from whet.store import calls
 from whet.store.calls import MinedSession
 from whet.tools.declared import tags_of
 from whet.warm.mine import LEAST_ERROR_RATE, Candidate, Group, Mined
-from whet.warm.shape import medoid
+from whet.warm.shape import medoid, shape_of
 from whet.warm.template import (
     FRAME_TOKENS,
     RESULT_CHARS,
@@ -41,10 +41,13 @@ from whet.warm.template import (
 )
 
 _LOOKED_AT_CHARS = 20_000
+_PLACEBO_CHARS = 2_000
+_SIZE_SLACK = 0.1
 
 
 class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a template is to be. `with_changes`: calls that change files or run programs may be shown too."""
+    """What a template is to be. `with_changes`: calls that change files or run programs may be shown too;
+    `least_error_rate`: tools that fail less often get no example."""
 
     name: str
     description: str = ""
@@ -53,6 +56,7 @@ class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
     most_examples: int = 12
     with_changes: bool = False
     project: str = ""
+    least_error_rate: float = LEAST_ERROR_RATE
 
 
 class Composed(msgspec.Struct, frozen=True):
@@ -64,7 +68,7 @@ class Composed(msgspec.Struct, frozen=True):
 
 def compose(connection: apsw.Connection, mined: Mined, options: BuildOptions, now: datetime) -> Composed:
     """Choose the examples. Raises NotFound that says what is missing where there is nothing to choose."""
-    worst = mined.failing_tools()
+    worst = mined.failing_tools(options.least_error_rate)
     if not mined.sessions:
         raise NotFound(
             "there is no finished session to learn from",
@@ -72,11 +76,11 @@ def compose(connection: apsw.Connection, mined: Mined, options: BuildOptions, no
         )
     if not worst:
         raise NotFound(
-            f"no tool failed in {LEAST_ERROR_RATE:.0%} or more of its calls ({mined.sessions} sessions)",
+            f"no tool failed in {options.least_error_rate:.0%} or more of its calls ({mined.sessions} sessions)",
             hint="there is nothing that examples could mend; whet warm stats shows the rates",
         )
     maker = _Maker(connection, options)
-    total = sum(rate for _, rate in worst)
+    total = sum(rate for _, rate in worst) or 1.0
     examples: list[Example] = []
     left = options.budget_tokens
     for name, rate in worst:
@@ -96,20 +100,54 @@ def compose(connection: apsw.Connection, mined: Mined, options: BuildOptions, no
 def placebo(
     connection: apsw.Connection, mined: Mined, like: Template, options: BuildOptions, now: datetime, seed: int
 ) -> Template:
-    """Give a template of the same size whose examples are drawn by chance from calls that worked."""
+    """Give a template of the same size whose examples are drawn by chance from calls that worked.
+
+    For each example of `like` one with as many tokens, to a tenth; none of them is one of its own calls, nor a
+    call of the same shape. Fewer where the store has no more.
+    """
     rng = random.Random(seed)
     maker = _Maker(connection, options)
     pool = sorted(mined.sample, key=lambda one: one.order)
     rng.shuffle(pool)
-    examples: list[Example] = []
+    taken = {shape_of(example.tool_name, example.arguments) for example in like.examples}
+    own = {(example.session_id, example.message_seq) for example in like.examples}
+    drawn: list[Example] = []
     for one in pool:
-        if len(examples) == len(like.examples):
-            break
-        made = maker.make(one, "drawn by chance")
-        if made is not None and made not in examples:
-            examples.append(msgspec.structs.replace(made, why=""))
+        if (one.session.id, one.seq) in own or shape_of(one.name, one.arguments) in taken:
+            continue
+        made = maker.make(one, "drawn by chance", most_chars=_PLACEBO_CHARS)
+        if made is not None and shape_of(made.tool_name, made.arguments) not in taken:
+            drawn.append(msgspec.structs.replace(made, why=""))
+    examples: list[Example] = []
+    for example in like.examples:
+        fitted = _of_size(drawn, example_tokens(example))
+        if fitted is not None:
+            examples.append(fitted)
     named = _template(options, examples, now)
     return msgspec.structs.replace(named, max_examples=like.max_examples, budget_tokens=like.budget_tokens)
+
+
+def _of_size(drawn: list[Example], tokens: int) -> Example | None:
+    """Take the first example that has so many tokens or can be cut to them, else the nearest."""
+    best, gap = -1, 0
+    for place, example in enumerate(drawn):
+        cut = _cut_to(example, tokens)
+        off = abs(example_tokens(cut) - tokens)
+        if off <= tokens * _SIZE_SLACK:
+            del drawn[place]
+            return cut
+        if best < 0 or off < gap:
+            best, gap = place, off
+    return _cut_to(drawn.pop(best), tokens) if best >= 0 else None
+
+
+def _cut_to(example: Example, tokens: int) -> Example:
+    """Cut an example's result, and nothing else, to a number of tokens."""
+    result = example.result_summary
+    while result and (over := example_tokens(example) - tokens) > tokens * _SIZE_SLACK / 2:
+        result = result[: max(0, len(result) - max(1, over * 3))].rstrip()
+        example = msgspec.structs.replace(example, result_summary=result)
+    return example
 
 
 class _Maker:
@@ -153,7 +191,7 @@ class _Maker:
                 return example
         return None
 
-    def make(self, one: Candidate, because: str) -> Example | None:
+    def make(self, one: Candidate, because: str, *, most_chars: int = RESULT_CHARS) -> Example | None:
         """Give the example of a candidate; None where it may not be shown, which is counted."""
         reason = self._refusal(one)
         text = calls.whole_result(self._connection, one.session.key, one.seq) if not reason else ""
@@ -165,7 +203,7 @@ class _Maker:
         return Example(
             tool_name=one.name,
             arguments=map_texts(one.arguments, redact),
-            result_summary=clip(redact(text), RESULT_CHARS - 60),
+            result_summary=clip(redact(text), most_chars - 60),
             context_hint=redact(one.hint),
             why=_why(one),
             session_id=one.session.id,
