@@ -65,8 +65,8 @@ def typical_mean(values: Sequence[float], confidence: float = 0.95, *, seed: int
     comparison.
 
     The interval lies between the outer means of subsets. Where there is no effect, a paired difference has
-    either sign alike, and zero falls into each gap between those means equally often: a claim is wrong as often
-    as it says, with 6 values as with 60. Fewer values than the confidence needs (6 for 95 %) take Student's t.
+    either sign alike, and zero falls into each gap between those means equally often: a claim is wrong as
+    often as it says, with 6 values as with 60. Fewer than the confidence needs (6 for 95 %) take Student's t.
     No values say nothing (minus to plus infinity), and neither does one.
     """
     size = len(values)
@@ -123,8 +123,8 @@ def ratio_difference(
 ) -> Interval:
     """Give rate of `first` minus that of `second`; each pair is (hits, total) of one cluster.
 
-    What happens within a cluster is not independent, so clusters are the unit: the linearised variance of each
-    ratio, with Student's t for the smaller sample. Fewer than two clusters of either say nothing.
+    What happens within a cluster is not independent, so clusters are the unit: the linearised variance of
+    each ratio, with Student's t for the smaller sample. Fewer than two clusters of either say nothing.
     """
     if min(len(first), len(second)) < 2 or not all(sum(n for _, n in some) for some in (first, second)):
         return Interval(0.0, -1.0, 1.0)

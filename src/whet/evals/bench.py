@@ -20,7 +20,7 @@ from whet.clock import Clock, iso
 from whet.contract.messages import Message
 from whet.evals.bench_data import BenchCase, BenchData, BenchQuestion
 from whet.evals.bench_plain import PlainBm25
-from whet.stats import Interval, typical_mean, mcnemar
+from whet.stats import Interval, mcnemar, typical_mean
 from whet.store import bulk
 from whet.store.database import StateDatabase
 from whet.store.search import find_now

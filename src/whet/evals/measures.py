@@ -12,7 +12,7 @@ from statistics import fmean, median
 import msgspec
 
 from whet.evals.records import Funnel, TaskRecord, WorldResult
-from whet.stats import Interval, typical_mean, mcnemar
+from whet.stats import Interval, mcnemar, typical_mean
 
 STAGES = (("first third", 0.0, 1 / 3), ("second third", 1 / 3, 2 / 3), ("last third", 2 / 3, 1.0))
 

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from whet.stats import Interval, typical_mean, mcnemar
+from whet.stats import Interval, mcnemar, typical_mean
 
 LEAST_TASKS = 6
 """Below it, that all tasks point the same way is likelier than 1 in 20 where there is nothing."""
@@ -58,7 +58,8 @@ class PairedGap(msgspec.Struct, frozen=True):
 
 
 def compare(first: Sequence[R], other: Sequence[R], score: Callable[[R], float | None]) -> PairedGap:
-    """Compare two arms on the runs that both have; a pair of which one has no score counts for success only."""
+    """Compare two arms on the runs that both have; a pair of which one has no score counts for success
+    only."""
     theirs = {(one.task, one.repeat): one for one in other}
     pairs = [(one, theirs[one.task, one.repeat]) for one in first if (one.task, one.repeat) in theirs]
     by_task: dict[str, list[float]] = {}

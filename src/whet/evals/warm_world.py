@@ -69,8 +69,8 @@ def _numbers(rng: random.Random) -> dict[str, int]:
 
 
 def templates(depot: Depot, now: datetime) -> dict[TrialArm, Template]:
-    """Build the template, and a placebo of its size. Where nothing failed the template is of what there is, so
-    that it can be seen to do no harm."""
+    """Build the template, and a placebo of its size. Where nothing failed the template is of what there is,
+    so that it can be seen to do no harm."""
     clock = SystemClock()
     database = StateDatabase.open(depot.home.database, clock)
     options, choice = BuildOptions(name=NAME), MiningScope(min_messages=10)

@@ -417,17 +417,22 @@ def warm_tools(act: WarmAct) -> list[Tool]:
     """Make `warm_session`; `act` gives what the answer holds, with `error` where it failed."""
 
     @tool(toolset="skills", effects={"write"}, timeout_s=600, tags=_WARM_SESSION)
-    async def warm_session(
+    async def warm_session(  # noqa: PLR0913 - the model's arguments
         ctx: ToolContext,
         action: Literal["build", "list", "load", "delete"],
         name: str = "",
         description: Annotated[str, "for build"] = "",
         apply: Annotated[bool, "load: start the next session with it"] = False,
+        min_messages: int = 20,
+        max_sessions: int = 0,
+        source_filter: str = "",
+        tags: list[str] | None = None,
     ) -> ToolOutput:
         """Templates of past tool calls that worked, to start sessions with. build mines the store."""
         from whet.tools.learning import WarmRequest, answer
 
-        return answer(await act(ctx, WarmRequest(action, name, description, apply)))
+        mining = max(0, min_messages), max(0, max_sessions), source_filter, tuple(tags or ())
+        return answer(await act(ctx, WarmRequest(action, name, description, apply, *mining)))
 
     return [warm_session]
 

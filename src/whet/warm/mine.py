@@ -151,7 +151,7 @@ def mine(connection: apsw.Connection, choice: MiningScope, progress: Progress) -
 
 def _judged(connection: apsw.Connection, session: MinedSession) -> Iterator[tuple[Judged, str]]:
     """Give a session's calls with their outcomes and what the person had asked for in that turn."""
-    judge = OutcomeJudge(calls.undone_turns(connection, session.key))
+    judge = OutcomeJudge(calls.undone_turns(connection, session.key), calls.tools_of(connection, session.key))
     hints: dict[int, str] = {}
     for item in calls.of_session(connection, session.key):
         judge.feed(item)
