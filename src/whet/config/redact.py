@@ -51,7 +51,7 @@ _LOGIN = re.compile(
     r"|ldap\w+\b[^\n|;]*?\s-w|(?:mongo\w*|login)\b[^\n|;]*?\s-p"
     r"|(?:sqlcmd|zip|unzip)\b[^\n|;]*?\s-P)\s+[\"']?)([^\s\"'-][^\s\"']{2,})"
 )
-# A value after a short option, and a word with a short prefix as vendors write their keys: told by their shape.
+# A value after a short option, and a word with a short prefix as vendors write keys: told by their shape.
 _SHORT = re.compile(r"((?<=\s)-[A-Za-z]\s+[\"']?)([^\s\"'|;&<>()]{8,})")
 _PREFIXED = re.compile(r"(?<![\w/.-])([a-z]{2,8}(?:[-_][a-z]{1,8})?[-_])([A-Za-z0-9_-]{16,})(?![\w/.-])")
 _CREDENTIAL_URL = re.compile(r"(?<=://)[^/\s:@\"']*:[^/\s@\"']+(?=@)")

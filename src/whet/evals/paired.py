@@ -42,7 +42,8 @@ R = TypeVar("R", bound=PairedRun)
 
 class PairedGap(msgspec.Struct, frozen=True):
     """What a comparison gave: `gap` is the first arm's score minus the other's, over the `tasks` tasks
-    in which both have one, of `pairs` pairs; `only_first` and `only_other` pairs were won by one alone, `p_value` is McNemar's of those."""
+    in which both have one, of `pairs` pairs; `only_first` and `only_other` pairs were won by one alone,
+    `p_value` is McNemar's of those."""
 
     gap: Interval
     tasks: int

@@ -101,8 +101,8 @@ def placebo(
 ) -> Template:
     """Give a template of the same size whose examples are drawn by chance from calls that worked.
 
-    For each example of `like` one with as many tokens, to a tenth; none of them is one of its own calls, nor a
-    call of the same shape. Fewer where the store has no more.
+    For each example of `like` one with as many tokens, to a tenth; none of them is one of its own calls, nor
+    a call of the same shape. Fewer where the store has no more.
     """
     rng = random.Random(seed)
     maker = _Maker(connection, options)
