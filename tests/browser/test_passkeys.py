@@ -1,4 +1,4 @@
-"""A person approves with a passkey: Chromium's virtual authenticator signs, and the audit checks the person."""
+"""A person approves with a passkey: a virtual authenticator signs, and the audit checks the person."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def signed_in(page: Page, daemon: Daemon, path: str) -> None:
 def problems(daemon: Daemon, *changes: str) -> tuple[str, ...]:
     """Check a copy of the service's database, after changes to it."""
     copy = apsw.Connection(":memory:")
-    source = apsw.Connection(str(daemon.home / "confirm" / "confirmations.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    source = apsw.Connection(str(daemon.home / "confirmations.db"), flags=apsw.SQLITE_OPEN_READONLY)
     with copy.backup("main", source, "main") as backup:
         backup.step()
     source.close()
@@ -93,7 +93,7 @@ def test_a_passkey_signs_the_request_and_the_audit_checks_the_person(page: Page,
     assert strict.status(request_id)["status"] == "approved"
     assert problems(strict) == ()
     # A forged vote, with the chain made to fit or not, is not the person's.
-    swapped = "UPDATE events SET data = replace(data, '\"verdict\":\"approve\"', '\"verdict\":\"deny\"') WHERE kind = 'vote'"
+    swapped = 'UPDATE events SET data = replace(data, \'"verdict":"approve"\', \'"verdict":"deny"\') WHERE kind = \'vote\''
     assert any("is not theirs" in one for one in problems(strict, swapped))
     stripped = "UPDATE events SET data = json_remove(data, '$.proof') WHERE kind = 'vote'"
     assert any("has no signature" in one for one in problems(strict, stripped))

@@ -141,10 +141,10 @@ def remove(tx: Tx, name: str, *, by: str) -> int:
     return count
 
 
-def of(db: apsw.Connection, name: str, host: str = "") -> list[str]:
-    """Give the ids of a principal's passkeys, of those for one host where it is named."""
-    sql = "SELECT id FROM passkeys WHERE name = ? AND revoked_at IS NULL AND ? IN ('', host) ORDER BY created_at"
-    return [str(row[0]) for row in db.execute(sql, (name, host))]
+def of(db: apsw.Connection, name: str) -> list[str]:
+    """Give the ids of a principal's passkeys."""
+    sql = "SELECT id FROM passkeys WHERE name = ? AND revoked_at IS NULL ORDER BY created_at"
+    return [str(row[0]) for row in db.execute(sql, (name,))]
 
 
 def use(tx: Tx, name: str, text: str, vote: tuple[str, str], site: Site) -> tuple[Proof | None, str]:

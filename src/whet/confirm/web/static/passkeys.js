@@ -11,6 +11,7 @@
   form.addEventListener("submit", async (event) => {
     if (field.value || (event.submitter && event.submitter.value === "deny")) return;
     event.preventDefault();
+    if (form.dataset.sent) return; // the authenticator is being asked already
     const submitter = event.submitter;
     const asked = JSON.parse(field.dataset.options);
     asked.challenge = bytes(asked.challenge);
@@ -28,8 +29,10 @@
       if (given.authenticatorData) response.authenticatorData = text(given.authenticatorData);
       if (given.signature) response.signature = text(given.signature);
       field.value = JSON.stringify({ id: made.id, rawId: made.id, type: made.type, response });
+      delete form.dataset.sent; // base.js took the press for the deed
       form.requestSubmit(submitter);
     } catch (error) {
+      delete form.dataset.sent;
       if (said) said.textContent = `The passkey was not used: ${error.message}`;
     }
   });
