@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from whet.stats import typical_mean, mcnemar, rate_difference, wilson
+from whet.stats import mcnemar, rate_difference, typical_mean, wilson
 
 
 @pytest.mark.parametrize(

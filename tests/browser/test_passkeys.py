@@ -93,7 +93,7 @@ def test_a_passkey_signs_the_request_and_the_audit_checks_the_person(page: Page,
     assert strict.status(request_id)["status"] == "approved"
     assert problems(strict) == ()
     # A forged vote, with the chain made to fit or not, is not the person's.
-    swapped = 'UPDATE events SET data = replace(data, \'"verdict":"approve"\', \'"verdict":"deny"\') WHERE kind = \'vote\''
+    swapped = "UPDATE events SET data = json_set(data, '$.verdict', 'deny') WHERE kind = 'vote'"
     assert any("is not theirs" in one for one in problems(strict, swapped))
     stripped = "UPDATE events SET data = json_remove(data, '$.proof') WHERE kind = 'vote'"
     assert any("has no signature" in one for one in problems(strict, stripped))
@@ -116,8 +116,8 @@ def test_a_signature_is_for_one_request_and_one_use(page: Page, strict: Daemon) 
     page.open(f"{strict.url}/r/{first}")
     form = page.eval("new URLSearchParams(new FormData(document.querySelector('form.decide'))).toString()")
     code = (
-        f"fetch('/r/{first}/decide', {{method: 'POST', body: {form!r} + '&sure=yes&verdict=approve&passkey=' +"
-        f" encodeURIComponent({body!r}), headers: {{'content-type': 'application/x-www-form-urlencoded'}}}})"
+        f"fetch('/r/{first}/decide', {{method: 'POST', body: {form!r} + '&sure=yes&verdict=approve&passkey='"
+        f" + encodeURIComponent({body!r}), headers: {{'content-type': 'application/x-www-form-urlencoded'}}}})"
         ".then(r => r.text().then(t => [r.status, t]))"
     )
     status, text = page.eval(code)
@@ -135,7 +135,7 @@ def test_nothing_of_webauthn_is_loaded_before_it_is_used() -> None:
 
 
 def test_the_page_works_in_a_folder_of_its_own(tmp_path: Path) -> None:
-    from whet.confirm.passkeys import Site, challenge_of
+    from whet.confirm.passkeys import PasskeyOrigin, challenge_of
 
-    assert Site("https://Confirm.Example:8443").host == "confirm.example"
+    assert PasskeyOrigin("https://Confirm.Example:8443").host == "confirm.example"
     assert challenge_of("approve", "a" * 64) != challenge_of("deny", "a" * 64)

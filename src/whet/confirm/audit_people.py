@@ -10,7 +10,7 @@ import msgspec
 
 from whet.confirm import passkeys
 from whet.confirm.audit_records import ENOUGH
-from whet.confirm.passkeys import Proof
+from whet.confirm.passkeys import PasskeyProof
 from whet.confirm.records import ApprovalPlan
 from whet.contract.errors import ConfigError
 
@@ -25,7 +25,7 @@ class _Enrolled(msgspec.Struct, frozen=True):
 class _Voted(msgspec.Struct, frozen=True):
     verdict: str
     digest: str
-    proof: Proof | None = None
+    proof: PasskeyProof | None = None
 
 
 def check_signatures(db: apsw.Connection) -> list[str]:

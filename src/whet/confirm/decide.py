@@ -16,7 +16,7 @@ from whet.confirm.audit_records import request_problem
 from whet.confirm.canonical import canonical, request_digest
 from whet.confirm.ledger import Tx
 from whet.confirm.names import action_key, is_same_person, person_key
-from whet.confirm.passkeys import Proof
+from whet.confirm.passkeys import PasskeyProof
 from whet.confirm.policy import ConfirmPolicy, Facts
 from whet.confirm.quorum import counts_for, describe, is_met
 from whet.confirm.records import (
@@ -132,7 +132,7 @@ def _not_allowed(
 
 def _signed(
     tx: Tx, request: ConfirmRequest, who: Caller, ballot: DecisionInput
-) -> tuple[Proof | None, RequestOutcome | None]:
+) -> tuple[PasskeyProof | None, RequestOutcome | None]:
     """Check what a passkey signed where there is something, and refuse an approval that lacks it."""
     if not ballot.passkey:
         if not request.plan.needs_passkey or ballot.verdict != "approve":
@@ -140,7 +140,7 @@ def _signed(
         said = "it takes your passkey, on the web page"
         return None, RequestOutcome("code", said, request)
     vote = ballot.verdict, request.digest
-    proof, problem = passkeys.use(tx, who.name, ballot.passkey, vote, passkeys.Site(ballot.origin))
+    proof, problem = passkeys.use(tx, who.name, ballot.passkey, vote, passkeys.PasskeyOrigin(ballot.origin))
     return proof, RequestOutcome("code", problem, request) if problem else None
 
 

@@ -25,7 +25,7 @@ MOST_PROOF_CHARS = 8_000
 _RP_NAME = "Whet confirmations"
 
 
-class Site(msgspec.Struct, frozen=True):
+class PasskeyOrigin(msgspec.Struct, frozen=True):
     """Where the browser is: the origin that it signs, and the host name that the passkey is for."""
 
     origin: str
@@ -36,7 +36,7 @@ class Site(msgspec.Struct, frozen=True):
         return (urlsplit(self.origin).hostname or "").lower()
 
 
-class Proof(msgspec.Struct, frozen=True):
+class PasskeyProof(msgspec.Struct, frozen=True):
     """What an authenticator gave for a vote; all but `credential` as base64url of the bytes it signed."""
 
     credential: str
@@ -76,7 +76,7 @@ def enrolling_challenge(csrf: str) -> bytes:
     return hashlib.sha256(f"whet-passkey/1 {csrf}".encode()).digest()
 
 
-def enrolling_options(name: str, csrf: str, site: Site, known: list[str]) -> dict[str, Any]:
+def enrolling_options(name: str, csrf: str, site: PasskeyOrigin, known: list[str]) -> dict[str, Any]:
     """Give what the browser needs to make a passkey."""
     from webauthn import generate_registration_options, options_to_json
     from webauthn.helpers.structs import (
@@ -99,7 +99,7 @@ def enrolling_options(name: str, csrf: str, site: Site, known: list[str]) -> dic
     return json.loads(options_to_json(options))
 
 
-def enrol(tx: Tx, name: str, text: str, csrf: str, site: Site) -> str:
+def enrol(tx: Tx, name: str, text: str, csrf: str, site: PasskeyOrigin) -> str:
     """Keep a new passkey; gives what is wrong with it, "" for nothing."""
     from webauthn import verify_registration_response
     from webauthn.helpers.exceptions import WebAuthnException
@@ -147,13 +147,15 @@ def of(db: apsw.Connection, name: str) -> list[str]:
     return [str(row[0]) for row in db.execute(sql, (name,))]
 
 
-def use(tx: Tx, name: str, text: str, vote: tuple[str, str], site: Site) -> tuple[Proof | None, str]:
+def use(
+    tx: Tx, name: str, text: str, vote: tuple[str, str], site: PasskeyOrigin
+) -> tuple[PasskeyProof | None, str]:
     """Check an assertion over `vote` (verdict, digest); gives it as it is kept, or what is wrong with it."""
     try:
         said = msgspec.json.decode(text, type=_Assertion)
     except msgspec.DecodeError:
         return None, "the browser sent no passkey signature"
-    proof = Proof(
+    proof = PasskeyProof(
         said.id, said.response.client_data_JSON, said.response.authenticator_data, said.response.signature
     )
     row = tx.connection.execute(
@@ -174,19 +176,19 @@ def use(tx: Tx, name: str, text: str, vote: tuple[str, str], site: Site) -> tupl
     return proof, ""
 
 
-def signed_problem(proof: Proof, vote: tuple[str, str], key: str, host: str) -> str:
+def signed_problem(proof: PasskeyProof, vote: tuple[str, str], key: str, host: str) -> str:
     """Say why a kept signature is not that key's over (verdict, digest); "" where it is."""
     try:
         origin = str(json.loads(unbase64(proof.client_data))["origin"])
     except (ValueError, KeyError, TypeError):
         return "its client data can't be read"
-    if Site(origin).host != host:
+    if PasskeyOrigin(origin).host != host:
         return f"it was signed on {origin}, not on {host}"
     return _checked(proof, vote, (key, host, 0), origin)[0]
 
 
 def _checked(
-    proof: Proof, vote: tuple[str, str], known: tuple[str, str, int], origin: str
+    proof: PasskeyProof, vote: tuple[str, str], known: tuple[str, str, int], origin: str
 ) -> tuple[str, int]:
     from webauthn import verify_authentication_response
     from webauthn.helpers.exceptions import WebAuthnException

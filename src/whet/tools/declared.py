@@ -55,7 +55,7 @@ _SKILLS_LIST = declare("skills_list", "looks", "search", "own", "probe", "aside"
 _SKILL_VIEW = declare(SKILL_VIEW, "looks", "own", "loads-skills", "probe", "aside")
 _SKILL_MANAGE = declare("skill_manage", "skills", "own", "aside")
 _WARM_SESSION = declare("warm_session", "templates", "own", "owner", "aside")
-_SESSION_SEARCH = declare("session_search", "looks", "search", "probe", "aside")
+_SESSION_FIND = declare("session_search", "looks", "search", "probe", "aside")
 _RECALL = declare(RECALL, "looks", "own", "aside")
 _DELEGATE_TASK = declare("delegate_task", "delegates", "aside")
 
@@ -441,12 +441,7 @@ def session_tools(database: StateDatabase) -> list[Tool]:
     """Make `session_search` over one store."""
 
     @tool(
-        toolset="session",
-        effects={"read"},
-        parallel=True,
-        repeatable=True,
-        timeout_s=30,
-        tags=_SESSION_SEARCH,
+        toolset="session", effects={"read"}, parallel=True, repeatable=True, timeout_s=30, tags=_SESSION_FIND
     )
     async def session_search(
         ctx: ToolContext,

@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from whet.confirm import factors, passkeys
 from whet.confirm.ledger import Tx
-from whet.confirm.passkeys import MOST_PROOF_CHARS, Site
+from whet.confirm.passkeys import MOST_PROOF_CHARS, PasskeyOrigin
 from whet.confirm.service import ConfirmService
 from whet.confirm.web.accounts import TokenAccounts
 from whet.contract.errors import ConfigError
@@ -36,7 +36,7 @@ class PasskeyPages:
         if who is None or who.is_open or not who.may("approve"):
             return await self._answer(request, visit, "Only people who approve have passkeys.", 403)
         text, code = form.get("passkey", "")[:MOST_PROOF_CHARS], form.get("code", "")[:32]
-        site, csrf = Site(request.headers.get("origin", "")), visit.session.csrf
+        site, csrf = PasskeyOrigin(request.headers.get("origin", "")), visit.session.csrf
         problem = await asyncio.to_thread(_missing)
         if not problem:
             problem = await self._service.change(
@@ -52,7 +52,7 @@ class PasskeyPages:
         has_code = self._service.database.read_now(lambda db: name in factors.names(db))
         problem = problem or await asyncio.to_thread(_missing)
         url = request.url
-        site = Site(f"{url.scheme}://{url.netloc}")
+        site = PasskeyOrigin(f"{url.scheme}://{url.netloc}")
         options = ""
         if not problem or status != 200:
             given = passkeys.enrolling_options(name, visit.session.csrf, site, known)
