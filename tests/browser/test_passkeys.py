@@ -117,7 +117,8 @@ def test_a_signature_is_for_one_request_and_one_use(page: Page, strict: Daemon) 
     form = page.eval("new URLSearchParams(new FormData(document.querySelector('form.decide'))).toString()")
     code = (
         f"fetch('/r/{first}/decide', {{method: 'POST', body: {form!r} + '&sure=yes&verdict=approve&passkey='"
-        f" + encodeURIComponent({body!r}), headers: {{'content-type': 'application/x-www-form-urlencoded'}}}})"
+        f" + encodeURIComponent({body!r}),"
+        " headers: {'content-type': 'application/x-www-form-urlencoded'}})"
         ".then(r => r.text().then(t => [r.status, t]))"
     )
     status, text = page.eval(code)
