@@ -178,9 +178,8 @@ def _approve_itself(play: DemoRun, service: DemoConfirmService) -> None:
     tried, status = service.attempts()
     stage.write("\n")
     stage.table([(way, f"refused, HTTP {code}") if code >= 400 else (way, "let in") for way, code in tried])
-    play.check(
-        "five_ways_refused", len(tried) == 5 and all(code in (401, 403) for _, code in tried), str(tried)
-    )
+    is_refused = len(tried) == 5 and all(code in (401, 403) for _, code in tried)
+    play.check("five_ways_refused", is_refused, str(tried))
     play.check("still_pending", status == "pending", status)
     stage.say(
         "What is left is the database itself: in a copy of it, a vote is written straight into the table."
@@ -194,7 +193,7 @@ def _approve_itself(play: DemoRun, service: DemoConfirmService) -> None:
     play.check("forged_vote_found", code == 1 and "vote" in said, clip(said, 200))
     play.conclude(
         "What you just saw: a token that submits approves nothing, and a vote that nobody cast is named. With"
-        " `require_passkey` in a rule, a vote also carries a signature that only the person's passkey can make."
+        " `require_passkey` in a rule, a vote also carries a signature that only the person's passkey makes."
     )
 
 

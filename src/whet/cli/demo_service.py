@@ -87,12 +87,13 @@ class DemoConfirmService:
         _, _, text = _call(self.url, "POST", "/confirm", body, own)
         request_id = str(msgspec.json.decode(text, type=dict[str, Any])["id"])
         path, form = f"/confirm/{request_id}/approve", {"Content-Type": "application/x-www-form-urlencoded"}
+        nobody = {"Content-Type": "application/json"}
         guessed = {**own, "Authorization": f"Bearer {submit[:-4]}AAAA"}
         named = f'{{"approver": "{APPROVER}"}}'
         ours = {**form, "Origin": self.page_url}
         found = [
             ("with its own token, in another's name", _call(self.url, "POST", path, named, own)[0]),
-            ("with no token", _call(self.url, "POST", path, named, {"Content-Type": "application/json"})[0]),
+            ("with no token", _call(self.url, "POST", path, named, nobody)[0]),
             ("with a guessed token", _call(self.url, "POST", path, "{}", guessed)[0]),
             (
                 "signing in on the page",
@@ -100,7 +101,7 @@ class DemoConfirmService:
             ),
             (
                 "with the page's form, unasked",
-                _call(self.page_url, "POST", f"/r/{request_id}/decide", "verdict=approve&sure=yes", ours)[0],
+                _call(self.page_url, "POST", f"/r/{request_id}/decide", "verdict=approve", ours)[0],
             ),
         ]
         _, _, text = _call(self.url, "GET", f"/confirm/{request_id}", headers=own)

@@ -53,10 +53,13 @@ def difference(first: Sequence[ArmCounts], second: Sequence[ArmCounts]) -> Inter
     by_calls = rate_difference(*counts[0], *counts[1])
     if min(len(first), len(second)) < LEAST_SESSIONS or by_calls.spans_zero:
         return by_calls  # the wider one spans zero too, whatever it is
-    clusters = [[(row.failed, row.calls) for row in rows] for rows in (first, second)]
-    by_sessions = ratio_difference(*clusters)
+    by_sessions = ratio_difference(_clusters(first), _clusters(second))
     low, high = min(by_calls.low, by_sessions.low), max(by_calls.high, by_sessions.high)
     return Interval(by_calls.estimate, low, high)
+
+
+def _clusters(rows: Sequence[ArmCounts]) -> list[tuple[int, int]]:
+    return [(row.failed, row.calls) for row in rows]
 
 
 def keep_verdict(connection: apsw.Connection, hash_: str, name: str, now: str) -> TemplateUplift:
