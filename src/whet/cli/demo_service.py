@@ -110,7 +110,7 @@ class DemoConfirmService:
         return found, status
 
     def forged_copy(self, statement: str) -> Path:
-        """Copy the service's home and run a statement of SQL on the copy's database; gives the copied home."""
+        """Copy the service's home and run SQL on the copy's database; gives the copied home."""
         copy = self._copy("forged")
         db = apsw.Connection(str(places(copy).database))
         try:
