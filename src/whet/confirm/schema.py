@@ -127,7 +127,7 @@ CREATE TABLE IF NOT EXISTS seal (
 
 # Public keys of people's passkeys; one that was taken away stays, for what it had signed.
 _PASSKEYS = """
-CREATE TABLE passkeys (
+CREATE TABLE IF NOT EXISTS passkeys (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, public_key TEXT NOT NULL, host TEXT NOT NULL,
     sign_count INTEGER NOT NULL, created_at REAL NOT NULL, revoked_at REAL
 ) STRICT, WITHOUT ROWID;
