@@ -2,7 +2,8 @@
 
 Pure functions on counts and lists; randomness comes in as a seed, so that the same data gives the same
 interval. It does not know what was counted. Sources: Wilson (1927) for one rate; Newcombe (1998), method
-10, for the difference of two; McNemar's exact test on the discordant pairs; the percentile bootstrap.
+10, for the difference of two; McNemar's exact test on the discordant pairs; Hartigan (1969), typical values,
+for the centre of paired differences; Student's t for a ratio over clusters.
 """
 
 from __future__ import annotations
@@ -56,22 +57,88 @@ def rate_difference(
     return Interval(gap, low, high)
 
 
-def bootstrap_mean(
-    values: Sequence[float], confidence: float = 0.95, *, rounds: int = 2_000, seed: int = 0
-) -> Interval:
-    """Give the mean and its percentile bootstrap interval; pass differences for a paired comparison.
+_EXACT_UP_TO = 12
 
-    No values say nothing (minus to plus infinity); one value has no spread and gives the same.
+
+def typical_mean(values: Sequence[float], confidence: float = 0.95, *, seed: int = 0) -> Interval:
+    """Give the mean and an interval that holds its level in small samples; pass differences for a paired
+    comparison.
+
+    The interval lies between the outer means of subsets. Where there is no effect, a paired difference has
+    either sign alike, and zero falls into each gap between those means equally often: a claim is wrong as
+    often as it says, with 6 values as with 60. Fewer than the confidence needs (6 for 95 %) take Student's t.
+    No values say nothing (minus to plus infinity), and neither does one.
     """
-    if len(values) < 2:
-        return Interval(values[0] if values else 0.0, -math.inf, math.inf)
-    rng = random.Random(seed)
     size = len(values)
-    means = sorted(math.fsum(rng.choices(values, k=size)) / size for _ in range(rounds))
-    cut = (1.0 - confidence) / 2
-    low = means[int(cut * (rounds - 1))]
-    high = means[math.ceil((1.0 - cut) * (rounds - 1))]
-    return Interval(math.fsum(values) / size, low, high)
+    if size < 2:
+        return Interval(values[0] if values else 0.0, -math.inf, math.inf)
+    mean = math.fsum(values) / size
+    means = _subset_means(values, seed)
+    outer = int((1.0 - confidence) / 2 * (len(means) + 1) + 1e-9)
+    if outer < 1:
+        spread = math.fsum((value - mean) ** 2 for value in values) / (size - 1)
+        half = student_t(size - 1, confidence) * math.sqrt(spread / size)
+        return Interval(mean, mean - half, mean + half)
+    return Interval(mean, means[outer - 1], means[-outer])
+
+
+def _subset_means(values: Sequence[float], seed: int) -> list[float]:
+    """Give the means of subsets in order: of all that are not empty, or of 999 drawn by chance."""
+    size = len(values)
+    if size <= _EXACT_UP_TO:
+        sums, counts = [0.0], [0]
+        for value in values:
+            sums += [one + value for one in sums]
+            counts += [count + 1 for count in counts]
+        return sorted(one / count for one, count in zip(sums[1:], counts[1:], strict=True))
+    rng = random.Random(seed)
+    means: list[float] = []
+    while len(means) < 999:
+        mask = rng.getrandbits(size)
+        if mask:
+            chosen = [value for place, value in enumerate(values) if mask >> place & 1]
+            means.append(math.fsum(chosen) / len(chosen))
+    return sorted(means)
+
+
+def student_t(freedom: int, confidence: float = 0.95) -> float:
+    """Give the two-sided quantile of Student's t for `freedom` >= 1 degrees, to three digits."""
+    if freedom == 1:
+        return math.tan(math.pi * confidence / 2)
+    if freedom == 2:
+        return confidence * math.sqrt(2 / (1 - confidence * confidence))
+    z, n = _z(confidence), float(freedom)
+    # The expansion of Fisher and Cornish in 1/n, four terms.
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + math.fsum(term / n**power for power, term in enumerate(terms, 1))
+
+
+def ratio_difference(
+    first: Sequence[tuple[int, int]], second: Sequence[tuple[int, int]], confidence: float = 0.95
+) -> Interval:
+    """Give rate of `first` minus that of `second`; each pair is (hits, total) of one cluster.
+
+    What happens within a cluster is not independent, so clusters are the unit: the linearised variance of
+    each ratio, with Student's t for the smaller sample. Fewer than two clusters of either say nothing.
+    """
+    if min(len(first), len(second)) < 2 or not all(sum(n for _, n in some) for some in (first, second)):
+        return Interval(0.0, -1.0, 1.0)
+    (rate_a, spread_a), (rate_b, spread_b) = _ratio(first), _ratio(second)
+    half = student_t(min(len(first), len(second)) - 1, confidence) * math.sqrt(spread_a + spread_b)
+    gap = rate_a - rate_b
+    return Interval(gap, max(-1.0, gap - half), min(1.0, gap + half))
+
+
+def _ratio(clusters: Sequence[tuple[int, int]]) -> tuple[float, float]:
+    hits, total = sum(hit for hit, _ in clusters), sum(count for _, count in clusters)
+    rate, size = hits / total, len(clusters)
+    spread = math.fsum((hit - rate * count) ** 2 for hit, count in clusters)
+    return rate, size / (size - 1) * spread / total**2
 
 
 def mcnemar(only_a: int, only_b: int) -> float:

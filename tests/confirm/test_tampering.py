@@ -53,6 +53,9 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
         def more(tx: Tx) -> None:
             whitelist.add(tx, whitelist.WhitelistRequest("ping", "agent", "", 600), "root")
             factors.enrol(tx, "alice", by="root")
+            tx.connection.execute(
+                "INSERT INTO passkeys VALUES ('p', 'alice', 'k', 'localhost', 0, 1.0, NULL)"
+            )
             tx.connection.execute("INSERT INTO web_sessions VALUES ('h', 'k', 'c', 1.0, 2.0)")
             tx.connection.execute(
                 "INSERT INTO deliveries (event_id, kind, request_id, channel, status, updated_at)"

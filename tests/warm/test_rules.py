@@ -162,7 +162,7 @@ def test_rule_3_a_repair_pair_keeps_the_corrected_call_and_why(
     pitfalls(database, clock)
     (example,) = build(desk).examples
     assert example.arguments["path"].startswith("reports/2026/report")
-    assert "does not exist" in example.why
+    assert example.why.endswith("had failed (bad input).")
     assert '"report' in example.why
     assert example.result_success
 
@@ -250,7 +250,6 @@ def test_rule_6_secrets_are_taken_out_when_stored(
         )
     shown = msgspec.json.encode(build(desk)).decode()
     assert "abcD" not in shown and "ada@" not in shown and "/home/ada" not in shown
-    assert "[REDACTED]" in shown
 
 
 def test_rule_6_private_sessions_never_count_and_not_afterwards_either(
@@ -270,7 +269,7 @@ def test_rule_6_private_sessions_never_count_and_not_afterwards_either(
 # Rule 7: a token budget; results trimmed head and tail.
 
 
-def test_rule_7_the_budget_holds_and_long_results_are_cut(
+def test_rule_7_the_budget_holds_and_of_results_only_the_outline(
     desk: WarmTemplates, database: StateDatabase, clock: FixedClock
 ) -> None:
     long = "begin " + "x " * 5_000 + " end"
@@ -279,11 +278,12 @@ def test_rule_7_the_budget_holds_and_long_results_are_cut(
         store(database, clock, Turn("go", steps(wrong, wrong, wrong, read(f"docs/w{number}.md", long))))
     (example,) = build(desk).examples
     assert len(example.result_summary) <= 520
-    assert example.result_summary.startswith("begin") and example.result_summary.endswith("end")
-    assert "characters cut" in example.result_summary
+    assert "1 line, 10,010 characters" in example.result_summary and "begin" not in example.result_summary
     small = Template(name="t", examples=(example,) * 1, budget_tokens=100)
-    assert example_tokens(example) > 100
-    assert pick(small, situation("go", clock)) == []
+    assert pick(small, situation("go", clock)) == [example]
+    large = msgspec.structs.replace(example, result_summary="x " * 200)
+    assert example_tokens(large) > 100
+    assert pick(msgspec.structs.replace(small, examples=(large,)), situation("go", clock)) == []
 
 
 # Rule 8: frozen, same bytes, marked as past examples.

@@ -33,6 +33,7 @@ from whet.practice.server import PracticeServer
 from whet.store import export, outcomes, search, sessions, warm
 from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession, SessionKind
+from whet.warm.outline import outline
 from whet.warm.prime import decode_prime
 from whet.warm.template import Template, save
 
@@ -95,7 +96,7 @@ def is_prefix(first: bytes, second: bytes) -> bool:
     return second.startswith(re.sub(rb"[\]}]+$", b"", first))
 
 
-def test_a_template_holds_real_results_and_no_failed_call(lived: tuple[Depot, Template]) -> None:
+def test_a_template_holds_outlines_of_real_results_and_no_failed_call(lived: tuple[Depot, Template]) -> None:
     depot, template = lived
     database = StateDatabase.open(depot.home.database, SystemClock())
     try:
@@ -104,7 +105,7 @@ def test_a_template_holds_real_results_and_no_failed_call(lived: tuple[Depot, Te
                 lambda db, e=example: search.span(db, e.session_id, e.message_seq, e.message_seq)
             )
             ((_, message),) = rows
-            assert example.result_summary == message.text
+            assert example.result_summary == outline(message.text)
             assert not message.is_error
             found = database.read_now(lambda db, e=example: search.call_of(db, e.session_id, e.message_seq))
             assert found is not None and json.loads(found[1].arguments) == example.arguments

@@ -180,10 +180,15 @@ class RecordingObserver(TurnObserver):
 
 
 def forget_deleted(home: Home, database: StateDatabase, clock: Clock) -> int:
-    """Take away what was recorded for sessions that are deleted; gives how many steps that were.
+    """Take away what was recorded for sessions that are deleted, and the examples that were taken from them;
+    gives how many steps were recorded.
 
-    Raises StoreError.
+    Raises StoreError, ConfigError.
     """
+    if home.warm.is_dir():
+        from whet.warm.forgetting import forget_examples  # noqa: PLC0415 - few homes delete, and seldom
+
+        forget_examples(home, lambda ids: database.read_now(lambda db: sessions.existing(db, ids)))
     if not home.rewind.is_dir():
         return 0
     from whet.rewind.forgetting import forget_all_but  # noqa: PLC0415 - few homes delete, and seldom

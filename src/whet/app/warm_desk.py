@@ -121,7 +121,7 @@ class WarmTemplates(msgspec.Struct, frozen=True):
         """Read a template. Raises NotFound, ConfigError."""
         return templates.load(self.home, name)
 
-    def stale(self, template: Template, tools: dict[str, ToolSpec], now: datetime) -> list[str]:
+    def stale(self, template: Template, tools: dict[str, ToolSpec] | None, now: datetime) -> list[str]:
         """Say of each example why it would not be given; empty text where it would."""
         private, gone = self.hidden(template)
         state = self.database.read_now(lambda db: warm.states(db).get(template.hash))

@@ -6,6 +6,7 @@ Nothing that goes wrong here keeps a turn from running: the session starts cold 
 from __future__ import annotations
 
 import asyncio
+import re
 import zlib
 from collections.abc import Sequence
 
@@ -21,11 +22,13 @@ from whet.contract.errors import WhetError
 from whet.store import sessions, starts, warm
 from whet.store.starts import ContextItem
 from whet.store.warm import TemplateState, WarmStart
+from whet.warm.outline import outline
 from whet.warm.prime import PrimedLink, encode_prime, make_prime
 from whet.warm.select import Situation, pick, rank
 from whet.warm.template import Example, Template, every, load
 
 HOLDOUT_MAX = 0.5
+_WHY = re.compile(r"(?s)Before it, .* had failed \((?:exit -?\d+|[a-z]+(?: [a-z]+){0,3})\)\.")
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -139,7 +142,7 @@ async def _open(
         _tell(opening, chosen.news)
         return
     # Redacted a second time: what counts as a secret here may not have been one where it was stored.
-    shown = [_redacted(example) for example in chosen.examples]
+    shown = [redacted(example) for example in chosen.examples]
     prime = make_prime(template.hash, shown, redact(template.system_prompt_addendum))
     prompt = f"{opening.prompt}\n\n{prime.addendum}"
 
@@ -159,14 +162,17 @@ def _item(template: Template, example: Example) -> ContextItem:
     return ContextItem("example", template.name, example.hash, f"{example.tool_name} {arguments}")
 
 
-def _redacted(example: Example) -> Example:
+def redacted(example: Example) -> Example:
+    """Give an example as it may be shown now, whatever held when it was stored."""
+    mined = bool(example.session_id)
     arguments = msgspec.json.decode(redact(msgspec.json.encode(example.arguments).decode()))
     return msgspec.structs.replace(
         example,
         arguments=arguments if isinstance(arguments, dict) else example.arguments,
-        result_summary=redact(example.result_summary),
+        # One that was mined before results were outlined still has words of what was read.
+        result_summary=outline(example.result_summary) if mined else redact(example.result_summary),
         context_hint=redact(example.context_hint),
-        why=redact(example.why),
+        why="" if mined and not _WHY.fullmatch(example.why) else redact(example.why),
     )
 
 

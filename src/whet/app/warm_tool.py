@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from whet.app.warm_desk import WarmTemplates
+from whet.app.warm_start import redacted
 from whet.app.warmth import WarmStarts
 from whet.contract.errors import WhetError
 from whet.contract.messages import to_dict
@@ -19,6 +20,8 @@ from whet.tools.learning import WarmRequest
 from whet.warm.compose import BuildOptions
 from whet.warm.mine import MiningScope
 from whet.warm.prime import make_prime
+
+_PREVIEW_MESSAGES, _PREVIEW_CHARS = 6, 200
 
 
 async def act(warmth: WarmStarts, ctx: ToolContext, request: WarmRequest) -> dict[str, Any]:
@@ -32,22 +35,42 @@ async def act(warmth: WarmStarts, ctx: ToolContext, request: WarmRequest) -> dic
 def _act(warmth: WarmStarts, ctx: ToolContext, request: WarmRequest) -> dict[str, Any]:
     desk = WarmTemplates(warmth.home, warmth.database, warmth.clock)
     if request.action == "list":
-        return {"templates": msgspec.to_builtins(desk.listed())}
+        return _list(desk)
     if request.action == "build":
         return _build(desk, request)
     if request.action == "delete":
         desk.delete(request.name)
-        return {"deleted": request.name}
+        return {"deleted": request.name, "name": request.name, "message": f"Deleted {request.name}."}
     return _load(desk, ctx, request)
 
 
+def _list(desk: WarmTemplates) -> dict[str, Any]:
+    rows = desk.listed()
+    templates = [{**msgspec.to_builtins(row), "example_count": row.examples} for row in rows]
+    count = len(rows)
+    said = (
+        f"{count} template{'' if count == 1 else 's'}." if count else "There is no template yet: build one."
+    )
+    return {"templates": templates, "count": count, "message": said}
+
+
 def _build(desk: WarmTemplates, request: WarmRequest) -> dict[str, Any]:
-    built = desk.build(BuildOptions(name=request.name, description=request.description), MiningScope())
+    options = BuildOptions(name=request.name, description=request.description, tags=request.tags)
+    scope = MiningScope(
+        min_messages=request.min_messages, max_sessions=request.max_sessions, source=request.source_filter
+    )
+    built = desk.build(options, scope)
+    count = len(built.template.examples)
     return {
         "name": built.template.name,
-        "examples": len(built.template.examples),
+        "description": built.template.description,
+        "tags": built.template.tags,
+        "examples": count,
+        "example_count": count,
+        "message_count": 4 * count,
         "sessions": built.sessions,
         "error_rates": {name: round(rate, 4) for name, rate in built.error_rates.items()},
+        "message": f"Built {built.template.name}: {count} examples from {built.sessions} sessions.",
     }
 
 
@@ -55,11 +78,22 @@ def _load(desk: WarmTemplates, ctx: ToolContext, request: WarmRequest) -> dict[s
     template = desk.load(request.name)
     if request.apply:
         desk.apply(request.name, str(ctx.workspace))
-    examples = template.examples[: template.max_examples]
-    prime = make_prime(template.hash, examples)
+    examples = [redacted(one) for one in template.examples[: template.max_examples] if one.result_success]
+    messages = [to_dict(message) for message in make_prime(template.hash, examples).messages]
+    told = (
+        "The next session here starts with it." if request.apply else "apply starts the next session with it."
+    )
     return {
         "name": template.name,
         "description": template.description,
+        "tags": template.tags,
+        "example_count": len(template.examples),
         "applies_to_next_session": request.apply,
-        "messages": [to_dict(message) for message in prime.messages],
+        "messages": messages,
+        "message_count": len(messages),
+        "conversation_preview": [
+            {"role": row["role"], "content": str(row.get("content") or "")[:_PREVIEW_CHARS]}
+            for row in messages[:_PREVIEW_MESSAGES]
+        ],
+        "message": f"{template.name} holds {len(template.examples)} examples. {told}",
     }

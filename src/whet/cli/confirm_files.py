@@ -21,7 +21,7 @@ from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.confirm import audit as checks
-from whet.confirm import factors, retention, tokens, whitelist
+from whet.confirm import factors, passkeys, retention, tokens, whitelist
 from whet.confirm.database import ConfirmDatabase
 from whet.confirm.http.shapes import iso
 from whet.confirm.keys import load_key
@@ -172,10 +172,11 @@ def rotate(home: Home, token_id: str, overlap_s: float, db_path: Path | None, as
 @token.command()
 @click.option("--name", required=True, metavar="PRINCIPAL", help="Who gets it: the name of an approve token.")
 @click.option("--remove", is_flag=True, help="Take the second factor away instead.")
+@click.option("--remove-passkeys", "lost", is_flag=True, help="Take the passkeys away instead.")
 @_db
 @json_option
 @click.pass_obj
-def enrol(home: Home, name: str, remove: bool, db_path: Path | None, as_json: bool) -> None:
+def enrol(home: Home, name: str, remove: bool, lost: bool, db_path: Path | None, as_json: bool) -> None:
     """Give a person a second factor: six digits from an authenticator app (TOTP), printed once.
 
     Rules with `second_factor = true` take them with every approval. Enrolling again replaces the old one.
@@ -184,6 +185,9 @@ def enrol(home: Home, name: str, remove: bool, db_path: Path | None, as_json: bo
     whet confirm token enrol --name alice
     """
     with _opened(home, db_path) as (database, where):
+        if lost:
+            _change(database, where, lambda tx: passkeys.remove(tx, name, by=_me()))
+            return emit({"name": name}, f"{name} has no passkey now.", as_json=as_json)
         if remove:
             _change(database, where, lambda tx: factors.remove(tx, name, by=_me()))
             return emit({"name": name}, f"{name} has no second factor now.", as_json=as_json)

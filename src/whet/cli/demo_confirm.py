@@ -46,6 +46,7 @@ def play(play: DemoRun) -> None:
     turn, seen = _ask(play, service)
     _records(play, service, seen)
     _alter(play, service)
+    _approve_itself(play, service)
     _measure(play, service, (began_s, turn))
 
 
@@ -168,6 +169,32 @@ def _alter(play: DemoRun, service: DemoConfirmService) -> None:
     play.check("altered_log_found", altered == 1 and "wrong: " in said_altered, clip(said_altered, 200))
     play.check("untouched_log_verifies", untouched == 0 and "Nothing was altered" in said, clip(said, 200))
     play.conclude("What you just saw: one byte is enough, and the line says which event it is in.")
+
+
+def _approve_itself(play: DemoRun, service: DemoConfirmService) -> None:
+    stage = play.stage
+    stage.title("4  The agent tries to approve itself")
+    stage.say("A script with the agent's own token asks for a wipe, and then tries five ways to a yes:")
+    tried, status = service.attempts()
+    stage.write("\n")
+    stage.table([(way, f"refused, HTTP {code}") if code >= 400 else (way, "let in") for way, code in tried])
+    is_refused = len(tried) == 5 and all(code in (401, 403) for _, code in tried)
+    play.check("five_ways_refused", is_refused, str(tried))
+    play.check("still_pending", status == "pending", status)
+    stage.say(
+        "What is left is the database itself: in a copy of it, a vote is written straight into the table."
+    )
+    wiped = service.records()[0]["id"]
+    forged = f"INSERT OR REPLACE INTO votes VALUES ('{wiped}', 'owner', 'approve', 1.0, '')"
+    home = service.forged_copy(forged)
+    stage.command(f"WHET_HOME={home} whet confirm audit verify")
+    code, said = service.whet("confirm", "audit", "verify", home=home)
+    stage.block(said.strip())
+    play.check("forged_vote_found", code == 1 and "vote" in said, clip(said, 200))
+    play.conclude(
+        "What you just saw: a token that submits approves nothing, and a vote that nobody cast is named. With"
+        " `require_passkey` in a rule, a vote also carries a signature that only the person's passkey makes."
+    )
 
 
 def _measure(play: DemoRun, service: DemoConfirmService, run: tuple[float, DemoTurn]) -> None:

@@ -78,11 +78,60 @@ class DemoConfirmService:
         status, _, text = _call(self.page_url, "GET", path, headers={"Cookie": cookie.partition(";")[0]})
         return text.decode() if status == 200 else ""
 
+    def attempts(self) -> tuple[list[tuple[str, int]], str]:
+        """Have a program with the agent's token try to approve what it asks for itself; gives each way with
+        the answer's status, and what has become of the request."""
+        submit = places(self.home).token("submit").read_text("utf-8").strip()
+        own = {"Authorization": f"Bearer {submit}", "Content-Type": "application/json"}
+        body = '{"action": "wipe_database", "description": "Nothing to see here"}'
+        _, _, text = _call(self.url, "POST", "/confirm", body, own)
+        request_id = str(msgspec.json.decode(text, type=dict[str, Any])["id"])
+        path, form = f"/confirm/{request_id}/approve", {"Content-Type": "application/x-www-form-urlencoded"}
+        nobody = {"Content-Type": "application/json"}
+        guessed = {**own, "Authorization": f"Bearer {submit[:-4]}AAAA"}
+        named = f'{{"approver": "{APPROVER}"}}'
+        ours = {**form, "Origin": self.page_url}
+        found = [
+            ("with its own token, in another's name", _call(self.url, "POST", path, named, own)[0]),
+            ("with no token", _call(self.url, "POST", path, named, nobody)[0]),
+            ("with a guessed token", _call(self.url, "POST", path, "{}", guessed)[0]),
+            (
+                "signing in on the page",
+                _call(self.page_url, "POST", "/login", urlencode({"token": submit}), ours)[0],
+            ),
+            (
+                "with the page's form, unasked",
+                _call(self.page_url, "POST", f"/r/{request_id}/decide", "verdict=approve", ours)[0],
+            ),
+        ]
+        _, _, text = _call(self.url, "GET", f"/confirm/{request_id}", headers=own)
+        status = str(msgspec.json.decode(text, type=dict[str, Any])["status"])
+        _call(self.url, "POST", f"/confirm/{request_id}/cancel", "{}", own)
+        return found, status
+
+    def forged_copy(self, statement: str) -> Path:
+        """Copy the service's home and run SQL on the copy's database; gives the copied home."""
+        copy = self._copy("forged")
+        db = apsw.Connection(str(places(copy).database))
+        try:
+            db.execute(statement)
+        finally:
+            db.close()
+        return copy.root
+
     def altered_copy(self, before: bytes, after: bytes) -> tuple[Path, int]:
         """Copy the service's home, put `after` in place of `before` in the copy's database file; gives the
         copied home and how many bytes differ now.
         """
-        copy = Home(self._world.folder / "copy")
+        copy = self._copy("copy")
+        theirs = places(copy)
+        whole = theirs.database.read_bytes()
+        changed = whole.replace(before, after, 1)
+        theirs.database.write_bytes(changed)
+        return copy.root, sum(was != now for was, now in zip(whole, changed, strict=True))
+
+    def _copy(self, name: str) -> Home:
+        copy = Home(self._world.folder / name)
         ours, theirs = places(self.home), places(copy)
         theirs.folder.mkdir(parents=True)
         db = apsw.Connection(str(ours.database), flags=apsw.SQLITE_OPEN_READONLY)
@@ -93,10 +142,7 @@ class DemoConfirmService:
         for path in (ours.public_key, ours.checkpoints):
             if path.exists():
                 (theirs.folder / path.name).write_bytes(path.read_bytes())
-        whole = theirs.database.read_bytes()
-        changed = whole.replace(before, after, 1)
-        theirs.database.write_bytes(changed)
-        return copy.root, sum(was != now for was, now in zip(whole, changed, strict=True))
+        return copy
 
     def _make_token(self) -> str:
         arguments = ["confirm", "token", "create", "--role", "approve", "--name", APPROVER, "--json"]

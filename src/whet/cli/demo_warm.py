@@ -80,8 +80,8 @@ def _build(play: DemoRun) -> None:
         stage.block(text.rstrip())
         play.check(f"{command[1]}_works", process.returncode == 0, complaint.strip()[:200])
     play.conclude(
-        "The template holds the calls that mended a failure, with their real results and a line on what had "
-        "failed before. Nothing that wrote, needed a yes, failed or was private is in it."
+        "The template holds the calls that mended a failure, with a line on what had failed before; of "
+        "results only the outline. Nothing that wrote, needed a yes, failed or was private is in it."
     )
 
 

@@ -24,7 +24,7 @@ from whet.config.secrets import load_secrets
 from whet.contract.tools import ToolSpec
 from whet.memory.effects import Effect
 from whet.stats import Interval
-from whet.store import sessions
+from whet.store.calls import latest_tools
 from whet.store.database import StateDatabase
 from whet.tools.registry import read_specs
 from whet.warm.compose import BuildOptions
@@ -125,7 +125,7 @@ def show(home: Home, name: str, why: bool, as_json: bool) -> None:
     """Show a template's examples, and which of them are stale."""
     with _desk(home) as desk:
         template = desk.load(name)
-        stale = desk.stale(template, _tools_of(desk.database, template), desk.clock.now())
+        stale = desk.stale(template, _tools_of(desk.database), desk.clock.now())
         seen = desk.effects(template)
     if as_json:
         row = msgspec.json.decode(encode(template))
@@ -207,13 +207,10 @@ def _progress(label: str, what: str) -> Generator[Callable[[int, int], None]]:
         line.finish()
 
 
-def _tools_of(database: StateDatabase, template: Template) -> dict[str, ToolSpec]:
-    """Give the tools of the newest session: what a new one would most likely have."""
-    latest = database.read_now(sessions.latest)
-    if latest is None:
-        return {}
-    tools_json = database.read_now(lambda db: sessions.prefix(db, latest.id))[1]
-    return {spec.name: spec for spec in read_specs(tools_json.encode())} if tools_json else {}
+def _tools_of(database: StateDatabase) -> dict[str, ToolSpec] | None:
+    """Give the tools that a new session would most likely have: the newest's that has any; None without."""
+    tools_json = database.read_now(latest_tools)
+    return {spec.name: spec for spec in read_specs(tools_json.encode())} or None
 
 
 def _built_row(built: Built) -> dict[str, Any]:

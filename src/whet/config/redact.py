@@ -24,7 +24,7 @@ _NAMES = (
 _VALUE = r"[^\s\"'`,;&)}\]]"
 # NAME=value as the shell and .env write it: an upper-case name needs no further proof.
 _SHELL = re.compile(
-    r"\b((?:[A-Z][A-Z0-9]*_)*(?:API_?KEY|KEY|SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|CREDENTIALS?|DSN)"
+    r"\b((?:[A-Z][A-Z0-9]*_)*(?:API_?KEY|KEY|SECRET|TOKEN|AUTH|PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|CREDENTIALS?|DSN)"
     r"(?:_[A-Z0-9]+)?=)([\"']?)(" + _VALUE + r"{4,})"
 )
 # "name": "value" and name = 'value': a quoted value after a name that says secret.
@@ -47,7 +47,13 @@ _LOGIN = re.compile(
     r"|(\bcurl\b[^\n|;]*?\s(?:-u|--user)[ =]?[\"']?[^\s:\"']+:)([^\s\"']{3,})"
     r"|(\bsshpass\s+-p\s*[\"']?)([^\s\"']{3,})"
     r"|(\b(?:mysql|mysqldump|mariadb)\b[^\n|;]*?\s-p)([^\s-][^\s]{2,})"
+    r"|(\b(?:redis-cli\b[^\n|;]*?\s-a"
+    r"|ldap\w+\b[^\n|;]*?\s-w|(?:mongo\w*|login)\b[^\n|;]*?\s-p"
+    r"|(?:sqlcmd|zip|unzip)\b[^\n|;]*?\s-P)\s+[\"']?)([^\s\"'-][^\s\"']{2,})"
 )
+# A value after a short option, and a word with a short prefix as vendors write keys: told by their shape.
+_SHORT = re.compile(r"((?<=\s)-[A-Za-z]\s+[\"']?)([^\s\"'|;&<>()]{8,})")
+_PREFIXED = re.compile(r"(?<![\w/.-])([a-z]{2,8}(?:[-_][a-z]{1,8})?[-_])([A-Za-z0-9_-]{16,})(?![\w/.-])")
 _CREDENTIAL_URL = re.compile(r"(?<=://)[^/\s:@\"']*:[^/\s@\"']+(?=@)")
 _HASH = re.compile(r"\$(?:2[aby]|argon2(?:id|i|d)|6|5|1|apr1|y|scrypt)\$[./A-Za-z0-9$=,+]{16,}")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
@@ -139,8 +145,31 @@ def _header(found: re.Match[str]) -> str:
 
 
 def _login(found: re.Match[str]) -> str:
-    head = next(found[i] for i in (1, 3, 5, 7) if found[i])
+    head = next(found[i] for i in (1, 3, 5, 7, 9) if found[i])
     return f"{head}{MASK}"
+
+
+def _short(found: re.Match[str]) -> str:
+    value = found[2]
+    if not is_mixed(value) or re.search(r"[/.=:,*\\{}\[\]^]", value) or _is_no_secret(value):
+        return found[0]
+    return f"{found[1]}{MASK}"
+
+
+def _prefixed(found: re.Match[str]) -> str:
+    body = found[2]
+    run = max((part for part in re.split(r"[-_]", body)), key=len)
+    return MASK if len(run) >= 16 and is_mixed(run) and not _HEX.fullmatch(run) else found[0]
+
+
+def is_mixed(word: str) -> bool:
+    """Whether letters and digits change so often that nobody made up the word to be read."""
+    letters = [char for char in word if char.isalnum()]
+    digits = sum(char.isdigit() for char in letters)
+    if digits < 2 or len(letters) - digits < 4 or _HEX.fullmatch(word):
+        return False
+    kinds = [0 if char.isdigit() else 1 if char.isupper() else 2 for char in letters]
+    return sum(a != b for a, b in itertools.pairwise(kinds)) >= 0.3 * (len(kinds) - 1)
 
 
 def _random(found: re.Match[str]) -> str:
@@ -186,5 +215,7 @@ _RULES: tuple[tuple[re.Pattern[str], _Change], ...] = (
     (_OPTION, _option),
     (_QUERY, _query),
     (_LOGIN, _login),
+    (_SHORT, _short),
+    (_PREFIXED, _prefixed),
     (_TOKEN, _random),
 )

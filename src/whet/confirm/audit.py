@@ -16,6 +16,7 @@ import apsw
 import msgspec
 
 from whet.config.paths import read_small
+from whet.confirm.audit_people import check_signatures
 from whet.confirm.audit_records import ENOUGH, check_records
 from whet.confirm.audit_tables import check_tables
 from whet.confirm.keys import PublicKey, unbase64
@@ -91,6 +92,7 @@ def verify(
     try:
         count, head = _check_chain(db, (base, before), marks, problems, tell)
         records = check_records(db, problems, _base(db)[0] > 0) if len(problems) < ENOUGH else 0
+        problems += check_signatures(db) if len(problems) < ENOUGH else []
         problems += check_tables(db, keys, (count, head), is_silent=bool(problems))
     except (UnicodeDecodeError, TypeError, msgspec.DecodeError, ValueError) as error:
         problems.append(f"a row after event {count} can't be read: {error}")

@@ -11,11 +11,12 @@ from typing import Any
 
 import msgspec
 
-from whet.confirm import factors, requests
+from whet.confirm import factors, passkeys, requests
 from whet.confirm.audit_records import request_problem
 from whet.confirm.canonical import canonical, request_digest
 from whet.confirm.ledger import Tx
 from whet.confirm.names import action_key, is_same_person, person_key
+from whet.confirm.passkeys import PasskeyProof
 from whet.confirm.policy import ConfirmPolicy, Facts
 from whet.confirm.quorum import counts_for, describe, is_met
 from whet.confirm.records import (
@@ -32,7 +33,8 @@ _CLOCK_SLACK_S = 60.0
 
 
 class DecisionInput(msgspec.Struct, frozen=True):
-    """A decision as it is asked for. `digest` "" means that the caller did not say what it looked at."""
+    """A decision as it is asked for. `digest` "" means that the caller did not say what it looked at.
+    `passkey` is what the browser's authenticator signed, as JSON, on the page at `origin`."""
 
     request_id: str
     verdict: Verdict
@@ -40,6 +42,8 @@ class DecisionInput(msgspec.Struct, frozen=True):
     digest: str = ""
     via_web: bool = False
     code: str = ""
+    passkey: str = ""
+    origin: str = ""
 
 
 def decide(tx: Tx, ballot: DecisionInput, who: Caller, policy: ConfirmPolicy) -> RequestOutcome:
@@ -60,9 +64,12 @@ def decide(tx: Tx, ballot: DecisionInput, who: Caller, policy: ConfirmPolicy) ->
         request, refusal = _replanned(tx, request, policy)
         if refusal:
             return refusal
-    if refusal := _not_allowed(tx, request, who, policy, ballot) or _without_code(tx, request, who, ballot):
+    if refusal := _not_allowed(tx, request, who, policy, ballot):
         return refusal
-    votes = requests.cast_vote(tx, request, who, ballot.verdict, ballot.reason)
+    proof, refusal = _signed(tx, request, who, ballot)
+    if refusal := refusal or _without_code(tx, request, who, ballot):
+        return refusal
+    votes = requests.cast_vote(tx, request, who, ballot.verdict, ballot.reason, proof)
     return _counted(tx, request, ballot, who, (votes, policy))
 
 
@@ -121,6 +128,20 @@ def _not_allowed(
             message = f"look at it for {plan.min_review_s:g} s first; {wait_s:.0f} s to go"
             return RequestOutcome("too_early", message, request, retry_after_s=wait_s)
     return None
+
+
+def _signed(
+    tx: Tx, request: ConfirmRequest, who: Caller, ballot: DecisionInput
+) -> tuple[PasskeyProof | None, RequestOutcome | None]:
+    """Check what a passkey signed where there is something, and refuse an approval that lacks it."""
+    if not ballot.passkey:
+        if not request.plan.needs_passkey or ballot.verdict != "approve":
+            return None, None
+        said = "it takes your passkey, on the web page"
+        return None, RequestOutcome("code", said, request)
+    vote = ballot.verdict, request.digest
+    proof, problem = passkeys.use(tx, who.name, ballot.passkey, vote, passkeys.PasskeyOrigin(ballot.origin))
+    return proof, RequestOutcome("code", problem, request) if problem else None
 
 
 def _without_code(

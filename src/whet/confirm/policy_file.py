@@ -60,6 +60,7 @@ class RuleText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     escalate_after: float = 0.5
     web_only: bool = False
     second_factor: bool = False
+    require_passkey: bool = False
 
 
 class PolicyText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -116,6 +117,7 @@ def _rule(text: RuleText, number: int, groups: dict[str, tuple[str, ...]]) -> Co
             escalate_after=text.escalate_after,
             needs_web=text.web_only,
             needs_factor=text.second_factor,
+            needs_passkey=text.require_passkey,
         )
         return ConfirmRule(
             name=name,

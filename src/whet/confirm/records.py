@@ -68,6 +68,7 @@ class ApprovalPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     escalate_after: float = 0.5
     needs_web: bool = False
     needs_factor: bool = False
+    needs_passkey: bool = False
 
 
 class ConfirmRequest(msgspec.Struct, frozen=True):

@@ -143,8 +143,11 @@ def _queue_callback(tx: Tx, request: ConfirmRequest) -> None:
     )
 
 
-def cast_vote(tx: Tx, request: ConfirmRequest, who: Caller, verdict: Verdict, reason: str) -> list[Vote]:
-    """Count a vote (a person's newer one replaces the older) and give all of the request's votes."""
+def cast_vote(
+    tx: Tx, request: ConfirmRequest, who: Caller, verdict: Verdict, reason: str, proof: object = None
+) -> list[Vote]:
+    """Count a vote (a person's newer one replaces the older) and give all of the request's votes. `proof` is
+    what the person's passkey signed; the log keeps it."""
     tx.connection.execute(
         "INSERT OR REPLACE INTO votes VALUES (?, ?, ?, ?, ?)",
         (request.id, who.name, verdict, tx.now_s, reason),
@@ -152,6 +155,8 @@ def cast_vote(tx: Tx, request: ConfirmRequest, who: Caller, verdict: Verdict, re
     data: dict[str, object] = {"verdict": verdict, "digest": request.digest}
     if reason:
         data["reason"] = reason
+    if proof is not None:
+        data["proof"] = proof
     tx.record("vote", request.id, who.name, request.principal, data)
     return votes_of(tx.connection, request.id)
 

@@ -125,4 +125,12 @@ CREATE TABLE IF NOT EXISTS seal (
 ) STRICT;
 """
 
-STEPS: tuple[str, ...] = (_FIRST, _PEOPLE, _NEWS, _FACTORS, _SEALS)
+# Public keys of people's passkeys; one that was taken away stays, for what it had signed.
+_PASSKEYS = """
+CREATE TABLE IF NOT EXISTS passkeys (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL, public_key TEXT NOT NULL, host TEXT NOT NULL,
+    sign_count INTEGER NOT NULL, created_at REAL NOT NULL, revoked_at REAL
+) STRICT, WITHOUT ROWID;
+"""
+
+STEPS: tuple[str, ...] = (_FIRST, _PEOPLE, _NEWS, _FACTORS, _SEALS, _PASSKEYS)

@@ -33,3 +33,15 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
 def encodable(text: str) -> str:
     """Give the text with � for lone surrogates, which no encoding can hold."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
+def texts_of(value: object) -> list[str]:
+    """Give every text in a value of JSON's kinds, keys aside, in order."""
+    found: list[str] = []
+
+    def note(text: str) -> str:
+        found.append(text)
+        return text
+
+    map_texts(value, note)
+    return found

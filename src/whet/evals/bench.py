@@ -20,7 +20,7 @@ from whet.clock import Clock, iso
 from whet.contract.messages import Message
 from whet.evals.bench_data import BenchCase, BenchData, BenchQuestion
 from whet.evals.bench_plain import PlainBm25
-from whet.stats import Interval, bootstrap_mean, mcnemar
+from whet.stats import Interval, mcnemar, typical_mean
 from whet.store import bulk
 from whet.store.database import StateDatabase
 from whet.store.search import find_now
@@ -151,12 +151,12 @@ def _plain(case: BenchCase) -> Finder:
 def _arm(arm: str, part: str, answers: Sequence[_Answer]) -> BenchArm:
     shares = [one.recall[arm] for one in answers]
     found = fmean(share > 0 for share in shares)
-    return BenchArm(arm, part, len(shares), bootstrap_mean(shares, seed=SEED), found)
+    return BenchArm(arm, part, len(shares), typical_mean(shares, seed=SEED), found)
 
 
 def _gap(part: str, answers: Sequence[_Answer]) -> BenchGap:
     pairs = [(one.recall[OWN], one.recall[PLAIN]) for one in answers]
     only_own = sum(own == 1 and plain < 1 for own, plain in pairs)
     only_plain = sum(plain == 1 and own < 1 for own, plain in pairs)
-    gap = bootstrap_mean([own - plain for own, plain in pairs], seed=SEED)
+    gap = typical_mean([own - plain for own, plain in pairs], seed=SEED)
     return BenchGap(part, gap, only_own, only_plain, mcnemar(only_own, only_plain))

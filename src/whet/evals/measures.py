@@ -12,7 +12,7 @@ from statistics import fmean, median
 import msgspec
 
 from whet.evals.records import Funnel, TaskRecord, WorldResult
-from whet.stats import Interval, bootstrap_mean, mcnemar
+from whet.stats import Interval, mcnemar, typical_mean
 
 STAGES = (("first third", 0.0, 1 / 3), ("second third", 1 / 3, 2 / 3), ("last third", 2 / 3, 1.0))
 
@@ -92,7 +92,7 @@ def _sum_up(
         harm_end=_paired(against, lambda a, b: b.ok and not a.ok),
         regret=_paired(ideal, lambda a, b: b.first_ok - a.first_ok),
         funnel=_funnel(run.funnel for run in runs),
-        reached=bootstrap_mean([_share(run.funnel.reached, run.funnel.shown) for run in runs]),
+        reached=typical_mean([_share(run.funnel.reached, run.funnel.shown) for run in runs]),
         leaks=sum(run.leaks for run in runs),
         poisoned=sum(run.poisoned for run in runs),
         planted=sum(run.planted for run in runs),
@@ -138,7 +138,7 @@ def where_ours_loses(sums: Sequence[ArmSums]) -> list[str]:
 
 
 def _rate(runs: Sequence[WorldResult], is_hit: Callable[[TaskRecord], bool]) -> Interval:
-    return bootstrap_mean([fmean([float(is_hit(task)) for task in run.tasks]) for run in runs])
+    return typical_mean([fmean([float(is_hit(task)) for task in run.tasks]) for run in runs])
 
 
 def _paired(
@@ -146,7 +146,7 @@ def _paired(
 ) -> Interval | None:
     if not pairs:
         return None
-    return bootstrap_mean(
+    return typical_mean(
         [fmean([float(gap(a, b)) for a, b in zip(x.tasks, y.tasks, strict=True)]) for x, y in pairs]
     )
 

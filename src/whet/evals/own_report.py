@@ -78,7 +78,7 @@ def uplift(item: PromptItem, everything: Sequence[TaskOutcome], without: Sequenc
 
 
 def _finding(gain: Interval, p_value: float | None) -> str:
-    """Say what an interval shows; p guards where few tasks agree by luck and the bootstrap has no spread."""
+    """Say what an interval shows; p guards where few tasks agree by luck and have no spread."""
     if gain.spans_zero or p_value is None or p_value > SIGNIFICANT:
         return "no evidence"
     return "helps" if gain.low > 0 else "hurts"
@@ -125,7 +125,7 @@ def report(
         "# Learning on your own tasks",
         "",
         f"Model: {model}. Each arm's runs do the same tasks in the same order, in fresh folders, each with a",
-        "home of its own. Reviews are counted in. In brackets: 95 % intervals; gain: bootstrap over tasks,",
+        "home of its own. Reviews are counted in. In brackets: 95 % intervals; gain: paired over tasks,",
         "paired; p: McNemar, exact. Without an interval off zero and p <= 0.05 there is no evidence.",
         "",
         "| arm | runs | success | gain over off | p | finding | tokens a task | cost a success |"

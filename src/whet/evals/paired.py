@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from whet.stats import Interval, bootstrap_mean, mcnemar
+from whet.stats import Interval, mcnemar, typical_mean
 
 LEAST_TASKS = 6
 """Below it, that all tasks point the same way is likelier than 1 in 20 where there is nothing."""
@@ -41,8 +41,9 @@ R = TypeVar("R", bound=PairedRun)
 
 
 class PairedGap(msgspec.Struct, frozen=True):
-    """What a comparison gave: `gap` is the first arm's score minus the other's, over `tasks` tasks in `pairs`
-    pairs; `only_first` and `only_other` pairs were won by one alone, `p_value` is McNemar's of those."""
+    """What a comparison gave: `gap` is the first arm's score minus the other's, over the `tasks` tasks
+    in which both have one, of `pairs` pairs; `only_first` and `only_other` pairs were won by one alone,
+    `p_value` is McNemar's of those."""
 
     gap: Interval
     tasks: int
@@ -57,17 +58,20 @@ class PairedGap(msgspec.Struct, frozen=True):
         return self.tasks >= LEAST_TASKS and not self.gap.spans_zero
 
 
-def compare(first: Sequence[R], other: Sequence[R], score: Callable[[R], float]) -> PairedGap:
-    """Compare two arms on the runs that both have."""
+def compare(first: Sequence[R], other: Sequence[R], score: Callable[[R], float | None]) -> PairedGap:
+    """Compare two arms on the runs that both have; a pair of which one has no score counts for success
+    only."""
     theirs = {(one.task, one.repeat): one for one in other}
     pairs = [(one, theirs[one.task, one.repeat]) for one in first if (one.task, one.repeat) in theirs]
     by_task: dict[str, list[float]] = {}
     for a, b in pairs:
-        by_task.setdefault(a.task, []).append(score(a) - score(b))
+        mine, other_score = score(a), score(b)
+        if mine is not None and other_score is not None:
+            by_task.setdefault(a.task, []).append(mine - other_score)
     only_first = sum(a.ok and not b.ok for a, b in pairs)
     only_other = sum(b.ok and not a.ok for a, b in pairs)
     return PairedGap(
-        gap=bootstrap_mean([fmean(gaps) for gaps in by_task.values()]),
+        gap=typical_mean([fmean(gaps) for gaps in by_task.values()]),
         tasks=len(by_task),
         pairs=len(pairs),
         only_first=only_first,

@@ -32,7 +32,8 @@ ARMS: tuple[TrialArm, ...] = ("cold", "warm", "placebo")
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """One task under one arm. `failed` and `calls` are of the first ten judged calls."""
+    """One task under one arm. `failed` and `calls` are of the first ten judged calls; `failures` says of each
+    of them, in order, whether it failed."""
 
     arm: TrialArm
     task: str
@@ -41,11 +42,12 @@ class Trial(msgspec.Struct, frozen=True):
     failed: int
     calls: int
     usage: Usage
+    failures: tuple[bool, ...] = ()
 
     @property
-    def error_rate(self) -> float:
-        """Failed of the first calls; 0 without any."""
-        return self.failed / self.calls if self.calls else 0.0
+    def error_rate(self) -> float | None:
+        """Failed of the first calls; None without any: who does nothing makes no errors and shows nothing."""
+        return self.failed / self.calls if self.calls else None
 
 
 class ArmSum(msgspec.Struct, frozen=True):
@@ -61,7 +63,9 @@ class ArmSum(msgspec.Struct, frozen=True):
 
 class Comparison(msgspec.Struct, frozen=True):
     """Warm against another arm, paired by task and repeat. `fewer_errors` is the other's error rate of the
-    first calls minus warm's, task by task; `p` is McNemar's for success, of the pairs that only one won."""
+    calls minus warm's, over as many calls of each pair as both made, task by task (`tasks` have some); `p` is
+    McNemar's for success, of the pairs that only one won. `verdict` is one of fewer errors, more errors, no
+    evidence, no data; fewer errors by an arm that did fewer tasks are no evidence."""
 
     against: TrialArm
     tasks: int
@@ -123,10 +127,10 @@ class WarmTrialSetup:
             _, outcomes = await app.database.read(lambda db: outcomes_of(db, key, 0))
         finally:
             await app.aclose()
-        first = [one for _, one, _ in outcomes if one not in ("denied", "unknown")][:FIRST_CALLS]
-        return Trial(
-            arm, name, repeat, end.reason == "answered", first.count("failed"), len(first), end.usage
-        )
+        judged = [one for _, one, _ in outcomes if one not in ("denied", "unknown")]
+        failures = tuple(one == "failed" for one in judged[:FIRST_CALLS])
+        done = end.reason == "answered"
+        return Trial(arm, name, repeat, done, sum(failures), len(failures), end.usage, failures)
 
 
 async def run_all(
@@ -154,11 +158,34 @@ def report(trials: Sequence[Trial]) -> TrialReport:
 def compare(trials: Sequence[Trial], other: TrialArm) -> Comparison:
     """Compare warm with `other`, task by task."""
     mine, theirs = ([trial for trial in trials if trial.arm == arm] for arm in ("warm", other))
-    found = paired.compare(theirs, mine, lambda trial: trial.error_rate)
-    verdict = "no evidence" if not found.is_clear else "fewer errors" if found.gap.low > 0 else "more errors"
+    found = paired.compare(*_matched(theirs, mine), lambda trial: trial.error_rate)
+    if not found.tasks:
+        verdict = "no data"
+    elif not found.is_clear or (found.gap.low > 0 and found.only_first > found.only_other):
+        verdict = "no evidence"
+    else:
+        verdict = "fewer errors" if found.gap.low > 0 else "more errors"
     return Comparison(
         other, found.tasks, found.pairs, found.gap, found.only_other, found.only_first, found.p_value, verdict
     )
+
+
+def _matched(first: Sequence[Trial], other: Sequence[Trial]) -> tuple[list[Trial], list[Trial]]:
+    """Cut each pair to the calls that both made, so that an arm that gives up early has no fewer chances to
+    fail; trials that say only how many failed stay whole."""
+    least: dict[tuple[str, int], int] = {}
+    for trial in (*first, *other):
+        place = trial.task, trial.repeat
+        least[place] = min(least.get(place, trial.calls), trial.calls)
+    cut = [[_cut(trial, least[trial.task, trial.repeat]) for trial in arm] for arm in (first, other)]
+    return cut[0], cut[1]
+
+
+def _cut(trial: Trial, calls: int) -> Trial:
+    if len(trial.failures) <= calls:
+        return trial
+    kept = trial.failures[:calls]
+    return msgspec.structs.replace(trial, failed=sum(kept), calls=calls, failures=kept)
 
 
 def _sum(arm: TrialArm, trials: Sequence[Trial]) -> ArmSum:

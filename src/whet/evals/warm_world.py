@@ -26,10 +26,9 @@ from whet.practice.depot import ARTICLES, DAYS, WEEKS, make_depot, question
 from whet.store.database import StateDatabase
 from whet.warm.compose import BuildOptions, placebo
 from whet.warm.mine import MiningScope, mine
-from whet.warm.template import Example, Template
+from whet.warm.template import Template
 
 NAME = "depot"
-_FILLER = Example(tool_name="read_file")
 
 
 class Depot(msgspec.Struct, frozen=True):
@@ -70,19 +69,15 @@ def _numbers(rng: random.Random) -> dict[str, int]:
 
 
 def templates(depot: Depot, now: datetime) -> dict[TrialArm, Template]:
-    """Build the template, and a placebo of its size; none where there is nothing to teach."""
+    """Build the template, and a placebo of its size. Where nothing failed the template is of what there is,
+    so that it can be seen to do no harm."""
     clock = SystemClock()
     database = StateDatabase.open(depot.home.database, clock)
     options, choice = BuildOptions(name=NAME), MiningScope(min_messages=10)
     try:
         mined = database.read_now(lambda db: mine(db, choice, lambda done, total: None))
         if not mined.failing_tools():
-            # Nothing failed, so nothing is taught: what is tried is that examples do no harm.
-            three = Template(name=NAME, examples=(_FILLER,) * 3)
-            drawn = [
-                database.read_now(lambda db, s=s: placebo(db, mined, three, options, now, s)) for s in (1, 2)
-            ]
-            return {"warm": drawn[0], "placebo": drawn[1]}
+            options = msgspec.structs.replace(options, least_error_rate=0.0)
         built = WarmTemplates(depot.home, database, clock).build(options, choice).template
         drawn_one = database.read_now(lambda db: placebo(db, mined, built, options, now, depot.seed))
         return {"warm": built, "placebo": drawn_one}

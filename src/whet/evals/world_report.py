@@ -55,7 +55,7 @@ def _head(sums: Sequence[ArmSums], settings: CampaignSettings) -> list[str]:
         f"Chances: a failure names what was missing with {shape.reveal:.0%}, a review finds a fact with",
         f"{habits.recall:.0%} and invents one with {habits.invention:.0%}; among d other statements the",
         f"needed one is used with 1 / (1 + {habits.distraction:g} d). {shape.drifts} facts change and",
-        f"{shape.pages} pages plant a false one. In brackets: 95 % bootstrap intervals over seeds.",
+        f"{shape.pages} pages plant a false one. In brackets: 95 % intervals over seeds.",
         "",
         "![learning curves](report.svg)",
     ]

@@ -195,6 +195,31 @@ def schema_of(connection: apsw.Connection, key: int) -> str:
     return row[0] if row else "[]"
 
 
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+_named = msgspec.json.Decoder(tuple[_Named, ...])
+
+
+def tools_of(connection: apsw.Connection, key: int) -> frozenset[str]:
+    """Give the names of the tools that a session had; none where that is not known."""
+    try:
+        return frozenset(one.name for one in _named.decode(schema_of(connection, key)))
+    except NOT_JSON:
+        return frozenset()
+
+
+def latest_tools(connection: apsw.Connection) -> str:
+    """Give the tool array's JSON of the newest session that has one; "[]" where none has. Sessions that were
+    brought in from other programs have none."""
+    row = connection.execute(
+        "SELECT t.text FROM sessions s JOIN frozen_texts t ON t.id = s.tools_text"
+        " WHERE s.kind = 'chat' AND t.text NOT IN ('', '[]') ORDER BY s.key DESC LIMIT 1"
+    ).fetchone()
+    return row[0] if row else "[]"
+
+
 def whole_result(connection: apsw.Connection, key: int, seq: int) -> str:
     """Give a result's whole text; of several parts, the text parts."""
     row = connection.execute(

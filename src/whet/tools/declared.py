@@ -55,7 +55,7 @@ _SKILLS_LIST = declare("skills_list", "looks", "search", "own", "probe", "aside"
 _SKILL_VIEW = declare(SKILL_VIEW, "looks", "own", "loads-skills", "probe", "aside")
 _SKILL_MANAGE = declare("skill_manage", "skills", "own", "aside")
 _WARM_SESSION = declare("warm_session", "templates", "own", "owner", "aside")
-_SESSION_SEARCH = declare("session_search", "looks", "search", "probe", "aside")
+_SESSION_FIND = declare("session_search", "looks", "search", "probe", "aside")
 _RECALL = declare(RECALL, "looks", "own", "aside")
 _DELEGATE_TASK = declare("delegate_task", "delegates", "aside")
 
@@ -409,17 +409,22 @@ def warm_tools(act: WarmAct) -> list[Tool]:
     """Make `warm_session`; `act` gives what the answer holds, with `error` where it failed."""
 
     @tool(toolset="skills", effects={"write"}, timeout_s=600, tags=_WARM_SESSION)
-    async def warm_session(
+    async def warm_session(  # noqa: PLR0913 - the model's arguments
         ctx: ToolContext,
         action: Literal["build", "list", "load", "delete"],
         name: str = "",
         description: Annotated[str, "for build"] = "",
         apply: Annotated[bool, "load: start the next session with it"] = False,
+        min_messages: int = 20,
+        max_sessions: int = 0,
+        source_filter: str = "",
+        tags: list[str] | None = None,
     ) -> ToolOutput:
         """Templates of past tool calls that worked, to start sessions with. build mines the store."""
         from whet.tools.learning import WarmRequest, answer
 
-        return answer(await act(ctx, WarmRequest(action, name, description, apply)))
+        mining = max(0, min_messages), max(0, max_sessions), source_filter, tuple(tags or ())
+        return answer(await act(ctx, WarmRequest(action, name, description, apply, *mining)))
 
     return [warm_session]
 
@@ -428,12 +433,7 @@ def session_tools(database: StateDatabase) -> list[Tool]:
     """Make `session_search` over one store."""
 
     @tool(
-        toolset="session",
-        effects={"read"},
-        parallel=True,
-        repeatable=True,
-        timeout_s=30,
-        tags=_SESSION_SEARCH,
+        toolset="session", effects={"read"}, parallel=True, repeatable=True, timeout_s=30, tags=_SESSION_FIND
     )
     async def session_search(
         ctx: ToolContext,

@@ -33,6 +33,10 @@ _OBJECTION = (
     r"|undo\b|revert\b|roll (?:it |that )?back|put (?:it|that) back|don't do that"
     r"|das (?:ist|war) (?:falsch|nicht)|mach das rückgängig|c'est faux|eso no|不对|错了|違う)"
 )
+_NO_TOOL = (
+    r"\b(?:unknown|no such|invalid|no) (?:tool|function)\b"
+    r"|\btool\b.{0,80}\b(?:not found|unknown|does not exist)"
+)
 _TAKES_BACK = r"\bgit\s+(?:checkout\s+(?:--\s+)?|restore\s+(?!--staged)|stash\b|reset\s+--hard|revert\b)"
 
 
@@ -54,8 +58,12 @@ class Judged(msgspec.Struct, gc=False):
 class OutcomeJudge:
     """Judges the calls of one session. Feed it in order; what is settled comes out of `take`."""
 
-    def __init__(self, undone_turns: frozenset[int] | set[int] = frozenset()) -> None:
+    def __init__(
+        self, undone_turns: frozenset[int] | set[int] = frozenset(), tools: frozenset[str] = frozenset()
+    ) -> None:
+        """`tools`: the names that the session had; empty where nobody knows."""
         self._undone = undone_turns
+        self._tools = tools
         self._turn: list[Judged] = []
         self._settled: list[Judged] = []
 
@@ -66,6 +74,8 @@ class OutcomeJudge:
             return
         arguments = parsed(item.arguments)
         outcome, reason = by_itself(item, arguments)
+        if outcome == "ok" and (is_unknown(item) if not self._tools else item.name not in self._tools):
+            outcome, reason = "failed", "there is no such tool"
         if item.turn in self._undone:
             outcome, reason = "undone", "the turn was undone"
         new = Judged(item, arguments, outcome, reason)
@@ -121,7 +131,7 @@ class OutcomeJudge:
         if old.outcome == "failed":
             told = _is_told(new.arguments, between)
             if new.repairs is None and (told or is_mended(old.arguments, new.arguments)):
-                new.repairs, new.repairs_why = old.call, why_it_failed(old.call, old.reason)
+                new.repairs, new.repairs_why = old.call, why_it_failed(old.call)
                 new.reason = f"mends a call that failed ({old.reason})"
         elif old.outcome == "ok" and is_correction(name=new.call.name, old=old, new=new):
             old.outcome, old.reason = "corrected", "made again with mended arguments"
@@ -192,14 +202,17 @@ def is_correction(*, name: str, old: Judged, new: Judged) -> bool:
     return same_target and not changed & set(_TARGETS)
 
 
-def why_it_failed(call: StoredCall, reason: str) -> str:
-    """Give one line that says how a call had failed: the last telling line of its result."""
-    lines = [line.strip() for line in (call.result or "").splitlines() if line.strip()]
-    telling = [line for line in lines if not re.fullmatch(r"\[exit \d+.*\]|\[no output.*\]", line)]
-    if not telling:
-        return reason
-    said = telling[-1] if call.error_kind == "exit" else telling[0]
-    return said[:160]
+def is_unknown(call: StoredCall) -> bool:
+    """Whether a result, of a store that kept no flags, is the one line that there is no tool of that name."""
+    said = (call.result or "")[:400].strip()
+    return "\n" not in said and call.name in said and re.search(_NO_TOOL, said, re.I) is not None
+
+
+def why_it_failed(call: StoredCall) -> str:
+    """Say how a call had failed, in our own words: what its result says may be anybody's."""
+    if call.exit_code:
+        return f"exit {call.exit_code}"
+    return call.error_kind.replace("_", " ") if call.error_kind else "its result says so"
 
 
 def _same_command(before: dict[str, Any], after: dict[str, Any]) -> bool:

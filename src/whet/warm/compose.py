@@ -1,8 +1,8 @@
 """From what was mined to a template: the medoids of the best groups, checked, redacted and cut.
 
 A call becomes an example only if it reads and changes nothing (unless asked for), needed no person's yes,
-came from nothing that the network brought, and holds no secret and no text that speaks to a model. What is
-left out is counted with its reason.
+came from nothing that the network brought, and holds no secret and no sentence. Of its result only the
+outline goes on, whatever was read. What is left out is counted with its reason.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from whet.approval.shell_risk import analyse
 from whet.clock import iso
 from whet.config.redact import redact, secrets_masked
 from whet.contract.errors import NotFound
-from whet.contract.texts import map_texts
+from whet.contract.texts import map_texts, texts_of
 from whet.contract.tools import ToolSpec, clip
 from whet.memory.scan import speaks_to_a_model
 from whet.store import calls
 from whet.store.calls import MinedSession
 from whet.tools.declared import tags_of
 from whet.warm.mine import LEAST_ERROR_RATE, Candidate, Group, Mined
-from whet.warm.shape import medoid
+from whet.warm.outline import PAD, is_prose, outline
+from whet.warm.shape import medoid, shape_of
 from whet.warm.template import (
     FRAME_TOKENS,
-    RESULT_CHARS,
     Example,
     Template,
     example_tokens,
@@ -40,11 +40,12 @@ from whet.warm.template import (
     schema_hash,
 )
 
-_LOOKED_AT_CHARS = 20_000
+_SIZE_SLACK = 0.1
 
 
 class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a template is to be. `with_changes`: calls that change files or run programs may be shown too."""
+    """What a template is to be. `with_changes`: calls that change files or run programs may be shown too;
+    `least_error_rate`: tools that fail less often get no example."""
 
     name: str
     description: str = ""
@@ -53,6 +54,7 @@ class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
     most_examples: int = 12
     with_changes: bool = False
     project: str = ""
+    least_error_rate: float = LEAST_ERROR_RATE
 
 
 class Composed(msgspec.Struct, frozen=True):
@@ -64,7 +66,7 @@ class Composed(msgspec.Struct, frozen=True):
 
 def compose(connection: apsw.Connection, mined: Mined, options: BuildOptions, now: datetime) -> Composed:
     """Choose the examples. Raises NotFound that says what is missing where there is nothing to choose."""
-    worst = mined.failing_tools()
+    worst = mined.failing_tools(options.least_error_rate)
     if not mined.sessions:
         raise NotFound(
             "there is no finished session to learn from",
@@ -72,11 +74,12 @@ def compose(connection: apsw.Connection, mined: Mined, options: BuildOptions, no
         )
     if not worst:
         raise NotFound(
-            f"no tool failed in {LEAST_ERROR_RATE:.0%} or more of its calls ({mined.sessions} sessions)",
+            f"no tool failed in {options.least_error_rate:.0%} or more of its calls"
+            f" ({mined.sessions} sessions)",
             hint="there is nothing that examples could mend; whet warm stats shows the rates",
         )
     maker = _Maker(connection, options)
-    total = sum(rate for _, rate in worst)
+    total = sum(rate for _, rate in worst) or 1.0
     examples: list[Example] = []
     left = options.budget_tokens
     for name, rate in worst:
@@ -96,20 +99,45 @@ def compose(connection: apsw.Connection, mined: Mined, options: BuildOptions, no
 def placebo(
     connection: apsw.Connection, mined: Mined, like: Template, options: BuildOptions, now: datetime, seed: int
 ) -> Template:
-    """Give a template of the same size whose examples are drawn by chance from calls that worked."""
+    """Give a template of the same size whose examples are drawn by chance from calls that worked.
+
+    For each example of `like` one with as many tokens, to a tenth; none of them is one of its own calls, nor
+    a call of the same shape. Fewer where the store has no more.
+    """
     rng = random.Random(seed)
     maker = _Maker(connection, options)
     pool = sorted(mined.sample, key=lambda one: one.order)
     rng.shuffle(pool)
-    examples: list[Example] = []
+    taken = {shape_of(example.tool_name, example.arguments) for example in like.examples}
+    own = {(example.session_id, example.message_seq) for example in like.examples}
+    drawn: list[Example] = []
     for one in pool:
-        if len(examples) == len(like.examples):
-            break
+        if (one.session.id, one.seq) in own or shape_of(one.name, one.arguments) in taken:
+            continue
         made = maker.make(one, "drawn by chance")
-        if made is not None and made not in examples:
-            examples.append(msgspec.structs.replace(made, why=""))
+        if made is not None and shape_of(made.tool_name, made.arguments) not in taken:
+            drawn.append(msgspec.structs.replace(made, why=""))
+    examples: list[Example] = []
+    for example in like.examples:
+        fitted = _of_size(drawn, example_tokens(example))
+        if fitted is not None:
+            examples.append(fitted)
     named = _template(options, examples, now)
     return msgspec.structs.replace(named, max_examples=like.max_examples, budget_tokens=like.budget_tokens)
+
+
+def _of_size(drawn: list[Example], tokens: int) -> Example | None:
+    """Take the first example of so many tokens, or the nearest; a shorter one is filled up with nothing."""
+    if not drawn:
+        return None
+    off = [example_tokens(example) - tokens for example in drawn]
+    near = [place for place, gap in enumerate(off) if abs(gap) <= tokens * _SIZE_SLACK]
+    short = [place for place, gap in enumerate(off) if gap < 0]
+    place = (near or short or [min(range(len(off)), key=off.__getitem__)])[0]
+    example = drawn.pop(place)
+    while example_tokens(example) < tokens * (1 - _SIZE_SLACK / 2):
+        example = msgspec.structs.replace(example, result_summary=example.result_summary + PAD)
+    return example
 
 
 class _Maker:
@@ -157,15 +185,13 @@ class _Maker:
         """Give the example of a candidate; None where it may not be shown, which is counted."""
         reason = self._refusal(one)
         text = calls.whole_result(self._connection, one.session.key, one.seq) if not reason else ""
-        if not reason and _speaks(text):
-            reason = "its result speaks to a model"
         if reason:
             self.left_out[reason] += 1
             return None
         return Example(
             tool_name=one.name,
             arguments=map_texts(one.arguments, redact),
-            result_summary=clip(redact(text), RESULT_CHARS - 60),
+            result_summary=outline(text),
             context_hint=redact(one.hint),
             why=_why(one),
             session_id=one.session.id,
@@ -181,6 +207,8 @@ class _Maker:
         written = msgspec.json.encode(one.arguments).decode()
         if secrets_masked(written) != written:
             return "its arguments hold a secret"
+        if any(is_prose(text) for text in texts_of(one.arguments)):
+            return "its arguments hold sentences"
         if speaks_to_a_model(written) or speaks_to_a_model(one.hint):
             return "it speaks to a model"
         if specs := self._specs(one.session):  # one that came from another program has none: see `staleness`
@@ -238,15 +266,8 @@ def _template(options: BuildOptions, examples: Sequence[Example], now: datetime)
 def _why(one: Candidate) -> str:
     if not one.repairs:
         return ""
-    line = f"Before it, {clip(redact(one.repairs), 200)} had failed: {redact(one.repairs_why)}"
-    return line if not speaks_to_a_model(line) else ""
-
-
-def _speaks(text: str) -> bool:
-    """Look at a result's edges: of a long one no more is shown."""
-    if len(text) <= 2 * _LOOKED_AT_CHARS:
-        return speaks_to_a_model(text)
-    return speaks_to_a_model(text[:_LOOKED_AT_CHARS]) or speaks_to_a_model(text[-_LOOKED_AT_CHARS:])
+    line = f"Before it, {clip(redact(one.repairs), 200)} had failed ({one.repairs_why})."
+    return "" if is_prose(one.repairs) or speaks_to_a_model(line) else line
 
 
 def _counted(left_out: Counter[str]) -> str:

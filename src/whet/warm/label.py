@@ -23,7 +23,7 @@ def outcomes_of(
 ) -> tuple[int, list[tuple[int, str, str]]]:
     """Judge a session's calls from `judged_turn` on; give the last turn that has ended, and the outcomes."""
     last = calls.last_ended_turn(connection, key)
-    judge = OutcomeJudge(calls.undone_turns(connection, key))
+    judge = OutcomeJudge(calls.undone_turns(connection, key), calls.tools_of(connection, key))
     found: list[tuple[int, str, str]] = []
     for item in calls.of_session(connection, key, judged_turn):
         if isinstance(item, StoredCall) and item.turn > last:

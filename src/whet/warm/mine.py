@@ -104,10 +104,9 @@ class ToolTally(msgspec.Struct):
         """Failed of all."""
         return self.failed / self.calls if self.calls else 0.0
 
-    @property
-    def needs_examples(self) -> bool:
-        """Whether it fails often enough to be worth the tokens."""
-        return self.calls >= _LEAST_CALLS and self.error_rate >= LEAST_ERROR_RATE
+    def fails(self, least: float) -> bool:
+        """Whether it fails often enough to be worth the tokens: in `least` of its calls."""
+        return self.calls >= _LEAST_CALLS and self.error_rate >= least
 
 
 class Mined(msgspec.Struct):
@@ -125,9 +124,9 @@ class Mined(msgspec.Struct):
         own = [group for group in self.groups.values() if group.name == tool]
         return sorted(own, key=lambda group: (-group.score(self.newest_ms), group.shape))
 
-    def failing_tools(self) -> list[tuple[str, float]]:
+    def failing_tools(self, least: float = LEAST_ERROR_RATE) -> list[tuple[str, float]]:
         """Give tools that need examples with their error rates, the worst first."""
-        found = [(name, tally.error_rate) for name, tally in self.tools.items() if tally.needs_examples]
+        found = [(name, tally.error_rate) for name, tally in self.tools.items() if tally.fails(least)]
         return sorted(found, key=lambda row: (-row[1], row[0]))
 
 
@@ -152,7 +151,7 @@ def mine(connection: apsw.Connection, choice: MiningScope, progress: Progress) -
 
 def _judged(connection: apsw.Connection, session: MinedSession) -> Iterator[tuple[Judged, str]]:
     """Give a session's calls with their outcomes and what the person had asked for in that turn."""
-    judge = OutcomeJudge(calls.undone_turns(connection, session.key))
+    judge = OutcomeJudge(calls.undone_turns(connection, session.key), calls.tools_of(connection, session.key))
     hints: dict[int, str] = {}
     for item in calls.of_session(connection, session.key):
         judge.feed(item)

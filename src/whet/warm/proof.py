@@ -6,19 +6,17 @@ independent, one that takes sessions. A template whose interval lies below zero 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 
 import apsw
 import msgspec
 
-from whet.stats import Interval, rate_difference
+from whet.stats import Interval, rate_difference, ratio_difference
 from whet.store import warm
 from whet.store.warm import ArmCounts, TemplateState
 
 FIRST_CALLS = 10
 LEAST_SESSIONS = 8
-_ROUNDS = 1_000
 
 
 class TemplateUplift(msgspec.Struct, frozen=True):
@@ -55,15 +53,13 @@ def difference(first: Sequence[ArmCounts], second: Sequence[ArmCounts]) -> Inter
     by_calls = rate_difference(*counts[0], *counts[1])
     if min(len(first), len(second)) < LEAST_SESSIONS or by_calls.spans_zero:
         return by_calls  # the wider one spans zero too, whatever it is
-    rng = random.Random(0)
-    gaps = sorted(_resampled(first, rng) - _resampled(second, rng) for _ in range(_ROUNDS))
-    low, high = gaps[int(0.025 * (_ROUNDS - 1))], gaps[int(0.975 * (_ROUNDS - 1)) + 1]
-    return Interval(by_calls.estimate, min(low, by_calls.low), max(high, by_calls.high))
+    by_sessions = ratio_difference(_clusters(first), _clusters(second))
+    low, high = min(by_calls.low, by_sessions.low), max(by_calls.high, by_sessions.high)
+    return Interval(by_calls.estimate, low, high)
 
 
-def _resampled(rows: Sequence[ArmCounts], rng: random.Random) -> float:
-    drawn = rng.choices(rows, k=len(rows))
-    return sum(row.failed for row in drawn) / sum(row.calls for row in drawn)
+def _clusters(rows: Sequence[ArmCounts]) -> list[tuple[int, int]]:
+    return [(row.failed, row.calls) for row in rows]
 
 
 def keep_verdict(connection: apsw.Connection, hash_: str, name: str, now: str) -> TemplateUplift:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import apsw
 import msgspec
 
-from whet.stats import Interval, bootstrap_mean, wilson
+from whet.stats import Interval, typical_mean, wilson
 from whet.store import calls
 
 POSITIONS = ((0, 9, "1-10"), (10, 29, "11-30"), (30, 99, "31-100"), (100, 1 << 40, "over 100"))
@@ -107,7 +107,7 @@ def measure(connection: apsw.Connection) -> Rates:
     sums = _Sums()
     calls.each_outcome(connection, sums.take)
     sums.close()
-    within = bootstrap_mean(sums.gaps)
+    within = typical_mean(sums.gaps)
     tools = sorted(sums.by_tool.items(), key=lambda row: (-row[1].calls, row[0]))
     return Rates(
         sessions=sums.sessions,

@@ -30,7 +30,7 @@ FRAME_TOKENS = 60
 STALE_AFTER_DAYS = 30
 RESULT_CHARS = 500
 _LARGEST_BYTES = 1_000_000
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._ -]{0,62}[A-Za-z0-9_-])?")
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?")
 _HINT = "whet warm list shows them"
 
@@ -98,11 +98,11 @@ class Broken(msgspec.Struct, frozen=True):
 
 def check_name(name: str) -> str:
     """Give `name` where it can name a template. Raises ConfigError."""
-    if not _NAME.fullmatch(name) or _RESERVED.fullmatch(name) or name.endswith("."):
+    if not _NAME.fullmatch(name) or _RESERVED.fullmatch(name.lower()):
         shown = name if len(name) <= 40 else name[:37] + "..."
         raise ConfigError(
             f"{shown!r} can't name a template",
-            hint="1 to 64 of a-z, 0-9, dot, dash and underscore, beginning with a letter or digit",
+            hint="1 to 64 letters, digits, dots, dashes, underscores and blanks; a letter or digit first",
         )
     return name
 
@@ -179,6 +179,8 @@ def _parsed(row: dict[str, Any], path: Path) -> Template:
     examples: Any = row.get("examples", [])
     if not isinstance(examples, list):
         raise ConfigError(f"{path}: examples is no list", hint="build it anew or delete it")
+    if isinstance(row.get("created_at"), int | float):
+        row["created_at"] = _moment(row["created_at"])
     known = set(Template.__struct_fields__) - {"extra"}
     fields = {key: value for key, value in row.items() if key in known} | {"name": path.stem}
     try:
@@ -248,25 +250,32 @@ def schema_hash(spec: ToolSpec) -> str:
     return hashlib.sha256(msgspec.json.encode(spec)).hexdigest()[:12]
 
 
-def staleness(example: Example, tools: Mapping[str, ToolSpec], now: datetime, last_win: str = "") -> str:
+def staleness(
+    example: Example, tools: Mapping[str, ToolSpec] | None, now: datetime, last_win: str = ""
+) -> str:
     """Say why an example should not be given any more; empty while it should.
 
     The tool is gone or its schema has changed, a file that it names is gone, or it is 30 days old and its
-    template has not been of use since (`last_win`).
+    template has not been of use since (`last_win`). `tools` None: nobody knows what a session will have.
     """
-    spec = tools.get(example.tool_name)
-    if spec is None:
-        return f"this session has no tool {example.tool_name}"
-    if example.schema_hash and example.schema_hash != schema_hash(spec):
-        return f"the schema of {example.tool_name} has changed"
-    if not example.schema_hash and not fits(example.arguments, spec):
-        return f"its arguments don't fit {example.tool_name}"
+    if tools is not None and (changed := _unfit(example, tools.get(example.tool_name))):
+        return changed
     path = example.arguments.get("path")
     if example.workspace and isinstance(path, str) and _is_gone(example.workspace, path):
         return f"{path} is gone"
     used = max(example.at, last_win)
     if used and (now - _when(used)).days >= STALE_AFTER_DAYS:
         return f"{STALE_AFTER_DAYS} days without a win"
+    return ""
+
+
+def _unfit(example: Example, spec: ToolSpec | None) -> str:
+    if spec is None:
+        return f"this session has no tool {example.tool_name}"
+    if example.schema_hash and example.schema_hash != schema_hash(spec):
+        return f"the schema of {example.tool_name} has changed"
+    if not example.schema_hash and not fits(example.arguments, spec):
+        return f"its arguments don't fit {example.tool_name}"
     return ""
 
 
@@ -284,6 +293,14 @@ def _is_gone(workspace: str, path: str) -> bool:
         return not os.path.exists(place)
     except ValueError:  # a NUL after the ~
         return True
+
+
+def _moment(seconds: float) -> str:
+    """Write Unix time as we do; what can't be a time is none."""
+    try:
+        return _iso(datetime.fromtimestamp(seconds, UTC))
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def _when(moment: str) -> datetime:

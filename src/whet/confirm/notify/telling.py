@@ -41,6 +41,8 @@ def notice_of(
     description, cut_description = fit(request.description, DESCRIPTION_LIMIT)
     was_cut = cut_action or cut_requester or cut_description or cut_details
     state: State = "approved" if request.status == "auto_approved" else request.status
+    plan = request.plan
+    needs_page = plan.needs_web or plan.needs_factor or plan.needs_passkey
     return RequestNotice(
         request_id=request.id,
         digest=request.digest,
@@ -58,7 +60,7 @@ def notice_of(
         was_cut=was_cut,
         outcome=_outcome(request),
         progress=_progress(request, votes),
-        may_approve=not (was_cut or is_hidden or request.plan.needs_web or request.plan.needs_factor),
+        may_approve=not (was_cut or is_hidden or needs_page),
         is_hidden=is_hidden,
         risk=one_line(reading.line, RISK_LIMIT)[0] if reading else "",
     )

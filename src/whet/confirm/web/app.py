@@ -22,6 +22,7 @@ from whet.confirm.web import view
 from whet.confirm.web.accounts import SessionRows, TokenAccounts
 from whet.confirm.web.audit import AuditWatch
 from whet.confirm.web.desk import RequestPages
+from whet.confirm.web.keyring import PasskeyPages
 from whet.confirm.web.live import RequestStream
 from whet.confirm.web.past import AuditPages
 from whet.contract.errors import StoreError
@@ -68,6 +69,7 @@ def make_page(
     door = SiteLogin(sessions, pages, _WORDS, is_open=is_open)
     desk = RequestPages(service, pages, accounts, notifier)
     past = AuditPages(service, pages, AuditWatch(service))
+    keyring = PasskeyPages(service, pages, accounts)
     live = RequestStream(service, sessions)
     routes = [
         Route("/", door.inside(desk.home)),
@@ -75,6 +77,8 @@ def make_page(
         Route("/r/{id}/decide", door.posted(desk.decide), methods=["POST"]),
         Route("/r/{id}/reveal", door.posted(desk.reveal), methods=["POST"]),
         Route("/r/{id}/amend", door.posted(desk.amend), methods=["POST"]),
+        Route("/passkeys", door.inside(keyring.show), methods=["GET"]),
+        Route("/passkeys", door.posted(keyring.enrol), methods=["POST"]),
         Route("/history", door.inside(past.history)),
         Route("/log", door.inside(past.log), methods=["GET"]),
         Route("/log", door.posted(past.log), methods=["POST"]),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
 from starlette.requests import Request as Http
 from starlette.responses import RedirectResponse, Response
 
-from whet.confirm import sight
+from whet.confirm import passkeys, sight
 from whet.confirm.decide import DecisionInput
 from whet.confirm.ids import SHAPE
+from whet.confirm.keys import base64url
 from whet.confirm.notify import deliveries
 from whet.confirm.notify.notifier import ChannelState, ConfirmNotifier
+from whet.confirm.passkeys import MOST_PROOF_CHARS
 from whet.confirm.records import Caller, ConfirmRequest, RequestOutcome
 from whet.confirm.requests import RequestFilter, viewed_at
 from whet.confirm.service import ConfirmService
@@ -68,11 +71,22 @@ class RequestPages:
         if verdict == "approve" and self._is_unseen(found, who):
             text = "Not decided. A part of this was not shown to you: have it shown first."
             return self._answer(visit, found, status=409, problem=text)
-        takes_more = verdict == "approve" and (found.is_high_risk or found.plan.needs_factor)
+        plan = found.plan
+        takes_more = verdict == "approve" and (found.is_high_risk or plan.needs_factor or plan.needs_passkey)
         if takes_more and found.is_pending and digest == found.digest and form.get("sure") != "yes":
             return self._sure(visit, found, reason)
+        passkey = form.get("passkey", "")[:MOST_PROOF_CHARS]
+        if passkey:
+            await asyncio.to_thread(passkeys.load)
         ballot = DecisionInput(
-            found.id, verdict, reason, digest, via_web=True, code=form.get("code", "")[:32]
+            found.id,
+            verdict,
+            reason,
+            digest,
+            via_web=True,
+            code=form.get("code", "")[:32],
+            passkey=passkey,
+            origin=request.headers.get("origin", ""),
         )
         outcome = await self._service.decide(ballot, who)
         if outcome.kind == "code":
@@ -99,8 +113,20 @@ class RequestPages:
             "detail": detail,
             "reason": reason,
             "problem": problem[:1].upper() + problem[1:],
+            "asking": self._asking(found, visit) if found.plan.needs_passkey else "",
         }
         return self._page("sure.html", visit, values, 403 if problem else 200)
+
+    def _asking(self, found: ConfirmRequest, visit: Visit) -> str:
+        """Give what the browser asks an authenticator for, as JSON; "" where the person has no passkey."""
+        known = self._service.database.read_now(lambda db: passkeys.of(db, self._who(visit).name))
+        challenge = base64url(passkeys.challenge_of("approve", found.digest))
+        asked = {
+            "challenge": challenge,
+            "allowCredentials": [{"type": "public-key", "id": one} for one in known],
+            "userVerification": "required",
+        }
+        return msgspec.json.encode(asked).decode() if known else ""
 
     async def amend(self, request: Http, visit: Visit) -> Response:
         """Change the details of a request whose submitter accepts that; it must be approved anew."""

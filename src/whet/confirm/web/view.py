@@ -127,6 +127,7 @@ def detail(
         min_review_s=plan.min_review_s,
         review_left_s=max((viewer.seen_at or viewer.now_s) + plan.min_review_s - viewer.now_s, 0.0),
         needs_code=plan.needs_factor and request.is_pending,
+        needs_passkey=plan.needs_passkey and request.is_pending,
         accepts_edits=request.accepts_edits,
         edits=edits,
         edited_by=one_line(request.edited_by, 60)[0],

@@ -1,0 +1,91 @@
+"""Check what people signed: every vote that carries a passkey's signature, and every rule that demanded one.
+
+The public key comes from the log, where its enrolment stands, and must be the one that the table has.
+"""
+
+from __future__ import annotations
+
+import apsw
+import msgspec
+
+from whet.confirm import passkeys
+from whet.confirm.audit_records import ENOUGH
+from whet.confirm.passkeys import PasskeyProof
+from whet.confirm.records import ApprovalPlan
+from whet.contract.errors import ConfigError
+
+
+class _Enrolled(msgspec.Struct, frozen=True):
+    name: str
+    passkey: str
+    public_key: str
+    host: str
+
+
+class _Voted(msgspec.Struct, frozen=True):
+    verdict: str
+    digest: str
+    proof: PasskeyProof | None = None
+
+
+def check_signatures(db: apsw.Connection) -> list[str]:
+    """Give what is wrong, as lines for a person."""
+    if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'passkeys'").fetchone():
+        return []
+    problems: list[str] = []
+    keys = _keys(db, problems)
+    signed: set[tuple[str, str, str]] = set()
+    sql = (
+        "SELECT id, request_id, principal, data FROM events WHERE kind = 'vote' AND instr(data, '\"proof\"')"
+    )
+    for number, request_id, principal, data in db.execute(sql):
+        vote = msgspec.json.decode(data, type=_Voted)
+        if vote.proof is None:
+            continue
+        problem = _problem(vote, principal, keys)
+        if problem:
+            problems.append(f"event {number}: the vote of {principal} is not theirs: {problem}")
+        else:
+            signed.add((request_id, principal, vote.digest))
+        if len(problems) >= ENOUGH:
+            break
+    return [*problems, *_unsigned(db, signed)][:ENOUGH]
+
+
+def _problem(vote: _Voted, principal: str, keys: dict[str, _Enrolled]) -> str:
+    assert vote.proof is not None
+    key = keys.get(vote.proof.credential)
+    if key is None or key.name != principal:
+        return "the passkey that it names is not theirs"
+    try:
+        passkeys.load()
+    except ConfigError as error:
+        return f"it can't be checked: {error.message} ({error.hint})"
+    return passkeys.signed_problem(vote.proof, (vote.verdict, vote.digest), key.public_key, key.host)
+
+
+def _keys(db: apsw.Connection, problems: list[str]) -> dict[str, _Enrolled]:
+    """Give the passkeys by id: as the log says, else (its beginning was pruned) as the table does."""
+    table = {row[0]: _Enrolled(row[1], *row[:1], *row[2:]) for row in db.execute(
+        "SELECT id, name, public_key, host FROM passkeys"
+    )}  # fmt: skip
+    logged: dict[str, _Enrolled] = {}
+    for (data,) in db.execute("SELECT data FROM events WHERE kind = 'passkey_enrolled'"):
+        one = msgspec.json.decode(data, type=_Enrolled)
+        logged[one.passkey] = one
+        if table.get(one.passkey) != one:
+            problems.append(f"the passkey of {one.name} is not the one in the log")
+    return table | logged
+
+
+def _unsigned(db: apsw.Connection, signed: set[tuple[str, str, str]]) -> list[str]:
+    sql = (
+        "SELECT r.id, r.digest, r.plan, v.principal FROM requests r JOIN votes v ON v.request_id = r.id"
+        " WHERE v.verdict = 'approve' AND instr(r.plan, '\"needs_passkey\"')"
+    )
+    return [
+        f"request {request_id}: the rule demands a passkey, and the vote of {principal} has no signature"
+        for request_id, digest, plan, principal in db.execute(sql)
+        if msgspec.json.decode(plan, type=ApprovalPlan).needs_passkey
+        and (request_id, principal, digest) not in signed
+    ]

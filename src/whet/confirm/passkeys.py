@@ -1,0 +1,218 @@
+"""Passkeys of people who approve (WebAuthn): the authenticator signs the request's digest with the verdict.
+
+What was signed is kept with the vote in the audit log, so that a check years later, with the person's public
+key, needs to trust neither this service nor its database. `webauthn` is an extra, imported when a passkey is
+first used.
+"""
+
+# ruff: noqa: PLC0415 - webauthn takes a third of a second to import, and most services have no passkey
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+import apsw
+import msgspec
+
+from whet.confirm.keys import base64url, unbase64
+from whet.confirm.ledger import Tx
+from whet.contract.errors import ConfigError, NotFound
+
+MOST_PROOF_CHARS = 8_000
+_RP_NAME = "Whet confirmations"
+
+
+class PasskeyOrigin(msgspec.Struct, frozen=True):
+    """Where the browser is: the origin that it signs, and the host name that the passkey is for."""
+
+    origin: str
+
+    @property
+    def host(self) -> str:
+        """The host name without port."""
+        return (urlsplit(self.origin).hostname or "").lower()
+
+
+class PasskeyProof(msgspec.Struct, frozen=True):
+    """What an authenticator gave for a vote; all but `credential` as base64url of the bytes it signed."""
+
+    credential: str
+    client_data: str
+    authenticator_data: str
+    signature: str
+
+
+class _Response(msgspec.Struct, frozen=True, rename="camel"):
+    client_data_JSON: str = msgspec.field(name="clientDataJSON")
+    authenticator_data: str
+    signature: str
+
+
+class _Assertion(msgspec.Struct, frozen=True):
+    id: str
+    response: _Response
+
+
+def load() -> None:
+    """Import what checks signatures. Raises ConfigError where it is not installed."""
+    try:
+        import webauthn as webauthn
+    except ImportError as error:
+        raise ConfigError(
+            "passkeys need the package webauthn", hint="pip install 'whet[passkeys]'"
+        ) from error
+
+
+def challenge_of(verdict: str, digest: str) -> bytes:
+    """Give what is signed for a vote: the digest, which covers id, content and deadline, and the verdict."""
+    return f"whet-vote/1 {verdict} {digest}".encode()
+
+
+def enrolling_challenge(csrf: str) -> bytes:
+    """Give what a new passkey signs: it is known to one signed-in browser only."""
+    return hashlib.sha256(f"whet-passkey/1 {csrf}".encode()).digest()
+
+
+def enrolling_options(name: str, csrf: str, site: PasskeyOrigin, known: list[str]) -> dict[str, Any]:
+    """Give what the browser needs to make a passkey."""
+    from webauthn import generate_registration_options, options_to_json
+    from webauthn.helpers.structs import (
+        AuthenticatorSelectionCriteria,
+        PublicKeyCredentialDescriptor,
+        UserVerificationRequirement,
+    )
+
+    options = generate_registration_options(
+        rp_id=site.host,
+        rp_name=_RP_NAME,
+        user_name=name,
+        user_id=hashlib.sha256(name.encode()).digest(),
+        challenge=enrolling_challenge(csrf),
+        authenticator_selection=AuthenticatorSelectionCriteria(
+            user_verification=UserVerificationRequirement.REQUIRED
+        ),
+        exclude_credentials=[PublicKeyCredentialDescriptor(id=unbase64(one)) for one in known],
+    )
+    return json.loads(options_to_json(options))
+
+
+def enrol(tx: Tx, name: str, text: str, csrf: str, site: PasskeyOrigin) -> str:
+    """Keep a new passkey; gives what is wrong with it, "" for nothing."""
+    from webauthn import verify_registration_response
+    from webauthn.helpers.exceptions import WebAuthnException
+
+    try:
+        found = verify_registration_response(
+            credential=text,
+            expected_challenge=enrolling_challenge(csrf),
+            expected_rp_id=site.host,
+            expected_origin=site.origin,
+            require_user_verification=True,
+        )
+    except (WebAuthnException, ValueError, KeyError, TypeError) as error:
+        return f"the passkey was not taken: {error}"
+    id_, key = base64url(found.credential_id), base64url(found.credential_public_key)
+    if tx.connection.execute("SELECT 1 FROM passkeys WHERE id = ?", (id_,)).fetchone():
+        return "this passkey is known already"
+    tx.connection.execute(
+        "INSERT INTO passkeys VALUES (?, ?, ?, ?, ?, ?, NULL)",
+        (id_, name, key, site.host, found.sign_count, tx.now_s),
+    )
+    data: dict[str, object] = {"name": name, "passkey": id_, "public_key": key, "host": site.host}
+    tx.record("passkey_enrolled", principal=name, data=data)
+    return ""
+
+
+def remove(tx: Tx, name: str, *, by: str) -> int:
+    """Let none of a principal's passkeys decide any more; what they signed can still be checked.
+
+    Gives how many. Raises NotFound.
+    """
+    tx.connection.execute(
+        "UPDATE passkeys SET revoked_at = ? WHERE name = ? AND revoked_at IS NULL", (tx.now_s, name)
+    )
+    count = tx.connection.changes()
+    if not count:
+        raise NotFound(f"{name} has no passkey", hint="whet confirm token list")
+    tx.record("passkey_removed", principal=by, data={"name": name})
+    return count
+
+
+def of(db: apsw.Connection, name: str) -> list[str]:
+    """Give the ids of a principal's passkeys."""
+    sql = "SELECT id FROM passkeys WHERE name = ? AND revoked_at IS NULL ORDER BY created_at"
+    return [str(row[0]) for row in db.execute(sql, (name,))]
+
+
+def use(
+    tx: Tx, name: str, text: str, vote: tuple[str, str], site: PasskeyOrigin
+) -> tuple[PasskeyProof | None, str]:
+    """Check an assertion over `vote` (verdict, digest); gives it as it is kept, or what is wrong with it."""
+    try:
+        said = msgspec.json.decode(text, type=_Assertion)
+    except msgspec.DecodeError:
+        return None, "the browser sent no passkey signature"
+    proof = PasskeyProof(
+        said.id, said.response.client_data_JSON, said.response.authenticator_data, said.response.signature
+    )
+    row = tx.connection.execute(
+        "SELECT public_key, host, sign_count FROM passkeys WHERE id = ? AND name = ? AND revoked_at IS NULL",
+        (proof.credential, name),
+    ).fetchone()
+    if row is None:
+        return None, "this is no passkey of yours"
+    used = "SELECT 1 FROM events WHERE kind = 'vote' AND principal = ? AND instr(data, ?)"
+    if tx.connection.execute(used, (name, proof.signature)).fetchone():
+        return None, "this signature was used before"
+    key, host, count = row
+    problem, counted = _checked(proof, vote, (key, host, count), site.origin)
+    if problem:
+        tx.record("passkey_failed", principal=name, data={"passkey": proof.credential, "why": problem[:200]})
+        return None, problem
+    tx.connection.execute("UPDATE passkeys SET sign_count = ? WHERE id = ?", (counted, proof.credential))
+    return proof, ""
+
+
+def signed_problem(proof: PasskeyProof, vote: tuple[str, str], key: str, host: str) -> str:
+    """Say why a kept signature is not that key's over (verdict, digest); "" where it is."""
+    try:
+        origin = str(json.loads(unbase64(proof.client_data))["origin"])
+    except (ValueError, KeyError, TypeError):
+        return "its client data can't be read"
+    if PasskeyOrigin(origin).host != host:
+        return f"it was signed on {origin}, not on {host}"
+    return _checked(proof, vote, (key, host, 0), origin)[0]
+
+
+def _checked(
+    proof: PasskeyProof, vote: tuple[str, str], known: tuple[str, str, int], origin: str
+) -> tuple[str, int]:
+    from webauthn import verify_authentication_response
+    from webauthn.helpers.exceptions import WebAuthnException
+
+    key, host, count = known
+    try:
+        found = verify_authentication_response(
+            credential={
+                "id": proof.credential,
+                "rawId": proof.credential,
+                "type": "public-key",
+                "response": {
+                    "clientDataJSON": proof.client_data,
+                    "authenticatorData": proof.authenticator_data,
+                    "signature": proof.signature,
+                },
+            },
+            expected_challenge=challenge_of(*vote),
+            expected_rp_id=host,
+            expected_origin=origin,
+            credential_public_key=unbase64(key),
+            credential_current_sign_count=count,
+            require_user_verification=True,
+        )
+    except (WebAuthnException, ValueError, KeyError, TypeError) as error:
+        return f"the passkey's signature does not fit: {error}", 0
+    return "", found.new_sign_count

@@ -1,0 +1,78 @@
+"""The page on which people who approve enrol their passkeys."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from starlette.requests import Request as Http
+from starlette.responses import RedirectResponse, Response
+
+from whet.confirm import factors, passkeys
+from whet.confirm.ledger import Tx
+from whet.confirm.passkeys import MOST_PROOF_CHARS, PasskeyOrigin
+from whet.confirm.service import ConfirmService
+from whet.confirm.web.accounts import TokenAccounts
+from whet.contract.errors import ConfigError
+from whet.web.pages import SiteTemplates
+from whet.web.sessions import Visit
+
+
+class PasskeyPages:
+    """Shows a person's passkeys and takes new ones."""
+
+    def __init__(self, service: ConfirmService, pages: SiteTemplates, accounts: TokenAccounts) -> None:
+        self._service = service
+        self._pages = pages
+        self._accounts = accounts
+
+    async def show(self, request: Http, visit: Visit) -> Response:
+        """Show what there is, and the button for another one."""
+        return await self._answer(request, visit)
+
+    async def enrol(self, request: Http, visit: Visit) -> Response:
+        """Keep a new passkey. Who has a second factor proves it; a further passkey takes one."""
+        who, form = self._accounts.principal(visit.account.key), request.state.form
+        if who is None or who.is_open or not who.may("approve"):
+            return await self._answer(request, visit, "Only people who approve have passkeys.", 403)
+        text, code = form.get("passkey", "")[:MOST_PROOF_CHARS], form.get("code", "")[:32]
+        site, csrf = PasskeyOrigin(request.headers.get("origin", "")), visit.session.csrf
+        problem = await asyncio.to_thread(_missing)
+        if not problem:
+            problem = await self._service.change(
+                lambda tx: _unproved(tx, who.name, code) or passkeys.enrol(tx, who.name, text, csrf, site)
+            )
+        if problem:
+            return await self._answer(request, visit, f"Nothing was kept: {problem}.", 403)
+        return RedirectResponse("/passkeys", 303)
+
+    async def _answer(self, request: Http, visit: Visit, problem: str = "", status: int = 200) -> Response:
+        name = visit.account.name
+        known = self._service.database.read_now(lambda db: passkeys.of(db, name))
+        has_code = self._service.database.read_now(lambda db: name in factors.names(db))
+        problem = problem or await asyncio.to_thread(_missing)
+        url = request.url
+        site = PasskeyOrigin(f"{url.scheme}://{url.netloc}")
+        options = ""
+        if not problem or status != 200:
+            given = passkeys.enrolling_options(name, visit.session.csrf, site, known)
+            options = msgspec.json.encode(given).decode()
+        values = {"known": known, "has_code": has_code, "options": options, "problem": problem}
+        return self._pages.answer("passkeys.html", status, visit=visit, **values)
+
+
+def _missing() -> str:
+    try:
+        passkeys.load()
+    except ConfigError as error:
+        return f"{error.message}: {error.hint}"
+    return ""
+
+
+def _unproved(tx: Tx, name: str, code: str) -> str:
+    """Say what keeps a stolen token from adding a passkey of its own; "" where nothing needs to."""
+    if name in factors.names(tx.connection):
+        return factors.use(tx, name, code, "").problem
+    if passkeys.of(tx.connection, name):
+        return "a further passkey takes a second factor: whet confirm token enrol"
+    return ""

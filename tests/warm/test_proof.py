@@ -1,0 +1,118 @@
+"""What a trial of a template allows to say: no claim by luck, none of an arm that does nothing."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.support import FixedClock
+from tests.warm.stores import Turn, open_store, pitfalls, sh, steps, store
+from whet.contract.messages import Usage
+from whet.evals.warm_trials import Trial, compare, report
+from whet.stats import ratio_difference, typical_mean
+from whet.store.warm import ArmCounts
+from whet.warm.compose import BuildOptions, compose, placebo
+from whet.warm.mine import MiningScope, mine
+from whet.warm.proof import difference
+from whet.warm.shape import shape_of
+from whet.warm.template import example_tokens
+
+
+def trial(arm: str, task: int, ok: bool, failures: str) -> Trial:
+    said = tuple(one == "x" for one in failures)
+    return Trial(arm, f"t{task}", 1, ok, sum(said), len(said), Usage(), said)  # type: ignore[arg-type]
+
+
+def trials(warm: tuple[bool, str], cold: tuple[bool, str], tasks: int = 8) -> list[Trial]:
+    return [
+        made
+        for task in range(tasks)
+        for made in (trial("warm", task, *warm), trial("cold", task, *cold), trial("placebo", task, *cold))
+    ]
+
+
+def test_an_arm_that_does_nothing_has_no_error_rate() -> None:
+    found = report(trials((False, ""), (True, "x.x"), 7))
+    assert {one.verdict for one in found.comparisons} == {"no data"}
+    assert found.comparisons[0].fewer_errors.spans_zero
+    assert (found.comparisons[0].only_other, found.comparisons[0].pairs) == (7, 7)
+
+
+def test_an_arm_that_gives_up_early_is_compared_over_as_many_calls() -> None:
+    assert compare(trials((True, "."), (True, "..xxxx")), "cold").verdict == "no evidence"
+
+
+def test_fewer_errors_of_an_arm_that_finishes_fewer_tasks_are_no_evidence() -> None:
+    assert compare(trials((False, "..."), (True, "x..")), "cold").verdict == "no evidence"
+    assert compare(trials((True, "..."), (True, "x..")), "cold").verdict == "fewer errors"
+    assert compare(trials((True, "x.."), (False, "...")), "cold").verdict == "more errors"
+
+
+def claims(tasks: int, runs: int) -> float:
+    rng = random.Random(tasks)
+
+    def rate() -> float:
+        return sum(rng.random() < 0.25 for _ in range(10)) / 10
+
+    wrong = 0
+    for _ in range(runs):
+        gaps = [sum(rate() - rate() for _ in range(3)) / 3 for _ in range(tasks)]
+        wrong += not typical_mean(gaps).spans_zero
+    return wrong / runs
+
+
+@pytest.mark.parametrize("tasks", [6, 12])
+def test_without_an_effect_evidence_is_claimed_as_rarely_as_said(tasks: int) -> None:
+    assert claims(tasks, 300) <= 0.05 + 2.5 * 0.0126  # the spread of 300 runs
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("tasks", [6, 8, 12, 13, 20, 30])
+def test_the_level_holds_in_2000_runs(tasks: int) -> None:
+    assert claims(tasks, 2_000) <= 0.05 + 2.5 * 0.0049
+
+
+def test_a_hold_out_of_sessions_claims_as_rarely() -> None:
+    rng = random.Random(3)
+
+    def session() -> ArmCounts:
+        share = rng.betavariate(0.6, 2.4)  # sessions differ: calls of one are not independent
+        calls = rng.randint(3, 10)
+        return ArmCounts("warm", sum(rng.random() < share for _ in range(calls)), calls, "")
+
+    wrong = 0
+    for _ in range(1_000):
+        first, second = [session() for _ in range(10)], [session() for _ in range(10)]
+        wrong += not difference(first, second).spans_zero
+    assert wrong / 1_000 <= 0.05 + 2.5 * 0.0069
+    assert ratio_difference([(1, 2)], [(1, 2)] * 9).spans_zero
+
+
+def test_a_placebo_holds_none_of_the_templates_calls_and_as_many_tokens(
+    tmp_path: Path, clock: FixedClock
+) -> None:
+    database = open_store(tmp_path, clock)
+    pitfalls(database, clock, 4)
+    for number in range(12):
+        shown = "\n".join(f"{line}: what was found in the records" for line in range(number * 4))
+        said = [sh(f"{program} -n part{number}", shown or "none") for program in ("grep", "wc", "head")]
+        store(database, clock, Turn("count them", steps(*said)))
+    mined = database.read_now(lambda db: mine(db, MiningScope(min_messages=1), lambda done, total: None))
+    options = BuildOptions(name="p")
+    built = database.read_now(lambda db: compose(db, mined, options, clock.now())).template
+    # A result of some length, so that there is something to match.
+    longer = "\n".join(f"{line}|a report of some length" for line in range(12))
+    like = msgspec.structs.replace(
+        built, examples=tuple(msgspec.structs.replace(one, result_summary=longer) for one in built.examples)
+    )
+    wanted = sum(map(example_tokens, like.examples))
+    own = {shape_of(one.tool_name, one.arguments) for one in built.examples}
+    for seed in range(20):
+        drawn = database.read_now(lambda db, s=seed: placebo(db, mined, like, options, clock.now(), s))
+        assert len(drawn.examples) == len(like.examples)
+        assert own.isdisjoint({shape_of(one.tool_name, one.arguments) for one in drawn.examples})
+        assert sum(map(example_tokens, drawn.examples)) == pytest.approx(wanted, rel=0.1)
+    database.close()
