@@ -18,7 +18,7 @@ from whet.config.key_hosts import beside
 from whet.config.schema import ModelSettings, Settings
 from whet.context.compressor import Compressor, CompressorSettings
 from whet.contract.context_engine import EngineOffer
-from whet.contract.errors import ProviderError
+from whet.contract.errors import ProviderError, WireError
 from whet.contract.messages import Message, from_dict
 from whet.contract.protocols import ModelInfo, ModelLink, ModelReply, Provider, StreamItem
 from whet.providers.catalog import SERVERS
@@ -121,6 +121,8 @@ class Summariser:
         link = self._provider().open(_SUMMARY_PROMPT, (), "summaries")
         async for item in link.stream(messages):
             if isinstance(item, ModelReply):
+                if item.stop == "length":
+                    raise WireError("the model's output limit cut the summary off")
                 return item.message.text
         raise ProviderError("the model ended its stream without a reply")
 
