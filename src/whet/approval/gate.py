@@ -237,6 +237,11 @@ class PolicyGate:
         return ConfirmCase(name, case.action.subject, reasons, case.call)
 
     async def _judge(self, case: _Case) -> Ruling:
+        ruling = await self._ruled(case)
+        wanted = case.call.asks and ruling.verdict != "deny"
+        return self._policy.asked_for(case.call.asks) if wanted else ruling
+
+    async def _ruled(self, case: _Case) -> Ruling:
         first = self._policy.judge(case.action, ())
         if first.verdict == "ask":
             first = self._policy.judge(case.action, await self._held(case.call))
@@ -387,6 +392,8 @@ def _no(words: str) -> Decision:
 def _request(case: _Case, ruling: Ruling, changes: tuple[TextChange, ...]) -> ApprovalRequest:
     call, action = case.call, case.action
     reasons = action.reasons or ((ruling.reason,) if ruling.reason else ())
+    if call.asks and call.asks not in reasons:
+        reasons = (*reasons, call.asks)
     opening = case.jailed.words if case.jailed is not None else ""
     reasons = reasons or ((_WHY,) if action.level == "normal" and not opening else ())
     opens = case.jailed.scopes if case.jailed is not None and not action.lasts else ()

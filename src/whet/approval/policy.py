@@ -66,6 +66,10 @@ class GatePolicy:
             return Ruling("allow")
         return self._needs_person("; ".join(action.reasons), level == "normal")
 
+    def asked_for(self, reason: str) -> Ruling:
+        """Give the ruling on an action that would be allowed and that a plugin wants a person to decide on."""
+        return self._needs_person(reason, False, True)
+
     def _needs_person(self, reason: str, lasting: bool, by_rule: bool = False) -> Ruling:
         if self.mode == "deny":
             why = f" ({reason})" if reason else ""
