@@ -34,10 +34,12 @@ _SUMMARY_PROMPT = "You write records of conversations, exactly as asked and noth
 
 
 class SwitchableLink:
-    """A session's way to its model; another link can take the place of the present one between requests."""
+    """A session's way to its model; another link can take the place of the present one between requests.
+    `around`, where it is set, carries each request over the link that it is given."""
 
     def __init__(self, link: ModelLink) -> None:
         self._link = link
+        self.around: Callable[[ModelLink, Sequence[Message]], AsyncIterator[StreamItem]] | None = None
 
     @property
     def info(self) -> ModelInfo:
@@ -46,7 +48,7 @@ class SwitchableLink:
 
     def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
         """Stream over the present link."""
-        return self._link.stream(messages)
+        return self._link.stream(messages) if self.around is None else self.around(self._link, messages)
 
     def switch(self, link: ModelLink) -> None:
         """Have `link` carry the requests to come."""

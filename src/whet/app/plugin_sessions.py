@@ -6,7 +6,7 @@ Imported only where plugins are loaded. It does not know what any hook does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +21,17 @@ from whet.config.schema import NotifySettings
 from whet.context.host import EngineHost
 from whet.contract.events import Compaction, TurnEnd
 from whet.contract.messages import Message, to_dict
-from whet.contract.protocols import Gate, Person
+from whet.contract.protocols import Gate, ModelLink, NobodyPresent, Person, StreamItem
 from whet.contract.tools import Tool
 from whet.memory.desk import LearningService
-from whet.plugins import around
+from whet.plugins import around, model_calls
 
 if TYPE_CHECKING:
     from whet.plugins.hooks import Hooks
     from whet.plugins.load import LoadedPlugins
 
 Scope = Callable[[], AbstractContextManager[object]]
+_NO_TURN: dict[str, Any] = {"turn_id": "", "completed": False, "interrupted": False, "failed": False}
 
 
 class HookedParts(msgspec.Struct, frozen=True):
@@ -39,31 +40,63 @@ class HookedParts(msgspec.Struct, frozen=True):
     gate: Gate
     tools: Mapping[str, Tool]
     observer: TurnObserver
+    around: Callable[[ModelLink, Sequence[Message]], AsyncIterator[StreamItem]] | None = None
 
 
 class HookObserver(TurnObserver):
     """Calls pre_llm_call before a person's message is stored and post_llm_call after a turn."""
 
-    def __init__(self, hooks: Hooks, facts: Mapping[str, str]) -> None:
+    def __init__(self, hooks: Hooks, facts: Mapping[str, str], model: Callable[[], str]) -> None:
         self._hooks = hooks
         self._facts = facts
+        self._model = model
+        self._asked = ""
+        self.turn_id = ""
+        self.last: dict[str, Any] = {}
 
     async def before(self, session: Session, message: Message) -> Message:
         """Add what the hooks give to a message."""
+        self._asked, self.turn_id = message.text, session.log.turn_id
         if not self._hooks.has("pre_llm_call"):
             return message
         text = await self._hooks.context(
-            **self._facts, user_message=message.text, conversation_history=_history(session)
+            **self._about(session, session.log.turn_id),
+            user_message=message.text,
+            conversation_history=_history(session),
+            is_first_turn=not session.log.messages,
+            parent_session_id=session.log.session.parent_session_id or "",
+            sender_id="",
         )
         note = "\n\n".join(filter(None, (message.note, text)))
         return msgspec.structs.replace(message, note=note) if text else message
 
     async def ended(self, session: Session, end: TurnEnd) -> None:
-        """Tell the hooks what the model said."""
+        """Tell the hooks what the model said, or that it was stopped."""
+        facts = self._about(session, end.turn_id)
+        self.last = {
+            "turn_id": end.turn_id,
+            "completed": end.reason == "answered",
+            "interrupted": end.reason == "cancelled",
+            "failed": end.reason in ("failed", "refused", "crashed"),
+            "turn_exit_reason": end.reason,
+            "duration_ms": round(end.duration_s * 1000),
+            "model": facts["model"],
+        }
         if self._hooks.has("post_llm_call"):
             await self._hooks.tell(
-                "post_llm_call", **self._facts, text=end.text, conversation_history=_history(session)
+                "post_llm_call",
+                **{**facts, **self.last},
+                text=end.text,
+                user_message=self._asked,
+                assistant_response=end.text,
+                conversation_history=_history(session),
             )
+        if end.reason == "cancelled":
+            stopped = {"session_key": end.session_id, "reason": "interrupted", "invalidation_reason": ""}
+            await self._hooks.tell("agent_loop_stopped", **facts, **stopped)
+
+    def _about(self, session: Session, turn_id: str) -> dict[str, Any]:
+        return {**self._facts, "task_id": session.id, "turn_id": turn_id, "model": self._model()}
 
 
 class PluginSessions:
@@ -72,13 +105,20 @@ class PluginSessions:
     def __init__(self, plugins: LoadedPlugins, platform: str) -> None:
         self._plugins = plugins
         self._platform = platform
-        self._open: dict[str, Hooks] = {}
+        self._open: dict[str, tuple[Hooks, HookObserver]] = {}
 
     async def enter(
-        self, host: EngineHost, gate: Gate, tools: Mapping[str, Tool], *, left: str = "", model: str
+        self,
+        host: EngineHost,
+        gate: Gate,
+        tools: Mapping[str, Tool],
+        *,
+        left: str = "",
+        model: Callable[[], str],
+        person: Person,
     ) -> HookedParts:
         """Let the plugins' hooks take part in the session of `host`, which `model` answers; give what it is
-        to be made with. `left` is the session that it follows in a chat."""
+        to be made with. `left` is the session that it follows in a chat; `person` is who can be asked."""
         row = host.log.session
         scope: Scope = lambda: self._plugins.scope(row.id, row.conversation_id)  # noqa: E731 handed on
         hooks = self._plugins.hooks.bound_to(host.seat.engine).within(scope)
@@ -91,21 +131,39 @@ class PluginSessions:
 
         host.compacted = compacted
         if left:
-            await self.leave(left)
-            await hooks.tell("on_session_reset", **facts, old_session_id=left)
-        self._open[row.id] = hooks
-        await hooks.tell("on_session_start", **facts, model=model)
+            await self.leave(left, reason="reset")
+            await hooks.tell(
+                "on_session_reset", **facts, old_session_id=left, new_session_id=row.id, reason="reset"
+            )
+        observer = HookObserver(hooks, facts, model)
+        self._open[row.id] = (hooks, observer)
+        await hooks.tell("on_session_start", **facts, model=model())
+        calls = model_calls.ModelCallHooks(hooks, facts, lambda: host.log.turn_id)
         return HookedParts(
-            around.HookedGate(gate, hooks, self._plugins.take_news),
+            around.HookedGate(gate, hooks, self._plugins.take_news, missing=self._missing(person)),
             dict(zip(tools, around.hooked_tools(within, hooks), strict=True)),
-            HookObserver(hooks, facts),
+            observer,
+            calls.stream if hooks.has(*model_calls.NAMES) else None,
         )
 
-    async def leave(self, session_id: str) -> None:
+    def _missing(self, person: Person) -> str:
+        """Say why nothing may run where nobody is present: a plugin that should be there may be a guard."""
+        while isinstance(person, NotifiedPerson):
+            person = person.person
+        broken = self._plugins.broken
+        if type(person) is not NobodyPresent or not broken:
+            return ""
+        named = "; ".join(f"{name}: {reason}" for name, reason in broken.items())
+        return f"an enabled plugin is not loaded and nobody is present to decide without it ({named})"
+
+    async def leave(self, session_id: str, reason: str = "exit") -> None:
         """Tell that a session was left; a second time does nothing."""
-        hooks = self._open.pop(session_id, None)
-        if hooks is not None:
-            await hooks.tell("on_session_end", session_id=session_id, platform=self._platform)
+        hooks, observer = self._open.pop(session_id, (None, None))
+        if hooks is None or observer is None:
+            return
+        facts = {"session_id": session_id, "task_id": session_id, "platform": self._platform}
+        await hooks.tell("on_session_end", **facts, **(observer.last or _NO_TURN), reason=reason)
+        await hooks.tell("on_session_finalize", **facts, reason=reason)
 
     async def child_began(self, parent_id: str, child_id: str, task: str) -> None:
         """Tell the parent's hooks that a delegated task begins."""
@@ -114,6 +172,8 @@ class PluginSessions:
             "subagent_start",
             parent_session_id=parent_id,
             child_session_id=child_id,
+            child_subagent_id=child_id,
+            child_role="helper",
             child_goal=task,
         )
 
@@ -125,6 +185,7 @@ class PluginSessions:
             "subagent_stop",
             parent_session_id=parent_id,
             child_session_id=child_id,
+            child_role="helper",
             child_status=end.reason if end else "cancelled",
             child_summary=end.text if end else "",
             duration_ms=round(end.duration_s * 1000) if end else 0,
@@ -136,9 +197,10 @@ class PluginSessions:
             await self.leave(session_id)
 
     async def _tell(self, session_id: str, name: str, **facts: Any) -> None:
-        hooks = self._open.get(session_id)
-        if hooks is not None:
-            await hooks.tell(name, **facts, platform=self._platform)
+        hooks, observer = self._open.get(session_id, (None, None))
+        if hooks is not None and observer is not None:
+            turn = {"parent_turn_id": observer.turn_id}
+            await hooks.tell(name, **turn, **facts, platform=self._platform)
 
 
 def _history(session: Session) -> list[dict[str, Any]]:

@@ -86,8 +86,11 @@ class SessionBuilder:
         gate, hooks = app.gate, None
         if app.plugin_parts is not None:
             left = leaving.id if leaving else ""
-            hooks = await app.plugin_parts.sessions.enter(host, gate, tools, left=left, model=link.info.model)
-            gate, tools = hooks.gate, hooks.tools
+            person = extras.person or app.person
+            hooks = await app.plugin_parts.sessions.enter(
+                host, gate, tools, left=left, model=lambda: link.info.model, person=person
+            )
+            gate, tools, link.around = hooks.gate, hooks.tools, hooks.around
         limits, warm = self._limits(start, extras), self._warm_start(stored, link, start)
 
         def note() -> str:
@@ -158,8 +161,8 @@ class SessionBuilder:
         return tools
 
     def _note_news(self, specs: Sequence[ToolSpec], seat: EngineRunner) -> None:
-        for line in self._app.plugin_parts.loaded.take_news() if self._app.plugin_parts else ():
-            seat.note(line)
+        if self._app.plugin_parts is not None:
+            seat.notices += self._app.plugin_parts.loaded.take_news()
         if self._app.mcp is not None:
             self._app.mcp.enter(specs, seat)
 

@@ -28,6 +28,7 @@ from whet.contract.errors import ConfigError
 from whet.contract.events import (
     ApprovalAsked,
     Event,
+    Notice,
     ReviewQueued,
     StepFinished,
     TextDelta,
@@ -137,6 +138,7 @@ class OneShotReport:
     database: StateDatabase
     _calls: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     _subjects: dict[str, str] = field(default_factory=dict[str, str])
+    _notices: list[str] = field(default_factory=list[str])
     _reviews: list[str] = field(default_factory=list[str])
     _usage: Usage = field(default_factory=Usage)
     _steps: int = 0
@@ -172,6 +174,9 @@ class OneShotReport:
                 self._reviews.append(event.job_id)
             case TurnEnd():
                 self._end = event
+            case Notice():
+                self._notices.append(mask(wording.printable(event.text)))
+                self._note(wording.aside(event), always=event.text.startswith("plugin "))
             case _:
                 if line := wording.aside(event):
                     self._note(line)
@@ -207,6 +212,7 @@ class OneShotReport:
             "steps": end.steps,
             "tool_calls": self._calls,
             "usage": usage,
+            "notices": self._notices,
             "review": {"queued": self._reviews, "news": self._news()},
             "duration_s": round(end.duration_s, 3),
         }
@@ -246,8 +252,8 @@ class OneShotReport:
             if event.edits:
                 _say_edits(event, width)
 
-    def _note(self, line: str) -> None:
-        if self._shows_calls:
+    def _note(self, line: str, *, always: bool = False) -> None:
+        if line and (self._shows_calls or always):
             self._close_line()
             _say(line)
 
