@@ -6,6 +6,7 @@ Imported only where plugins are loaded. It does not know what any hook does.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,10 @@ from whet.contract.protocols import Gate, ModelLink, NobodyPresent, Person, Stre
 from whet.contract.tools import Tool
 from whet.memory.desk import LearningService
 from whet.plugins import around, model_calls
+from whet.store.transcript import Transcript
 
 if TYPE_CHECKING:
+    from whet.app.session_parts import SessionStart
     from whet.plugins.hooks import Hooks
     from whet.plugins.load import LoadedPlugins
 
@@ -106,6 +109,8 @@ class PluginSessions:
         self._plugins = plugins
         self._platform = platform
         self._open: dict[str, tuple[Hooks, HookObserver]] = {}
+        self._hosts: dict[str, Transcript] = {}
+        self._tasks: dict[str, str] = {}
 
     async def enter(
         self,
@@ -130,6 +135,11 @@ class PluginSessions:
             await hooks.tell("on_compaction", **facts, **msgspec.structs.asdict(done))
 
         host.compacted = compacted
+        is_main = row.kind == "chat" and not row.private
+        if self._plugins.memories and is_main:
+            await self.begin_memories(row.id, row.workspace, left)
+            self._hosts[row.id] = host.log
+            host.before_compaction = self._plugins.memories.before_compaction
         if left:
             await self.leave(left, reason="reset")
             await hooks.tell(
@@ -146,6 +156,21 @@ class PluginSessions:
             calls.stream if hooks.has(*model_calls.NAMES) else None,
         )
 
+    async def begin_memories(self, session_id: str, workspace: str, left: str) -> None:
+        """Begin a person's session in the memories; a second time does nothing."""
+        memories = self._plugins.memories
+        if (former := self._hosts.pop(left, None)) is not None:
+            await memories.session_ended(_rows(former))
+        facts = {
+            "hermes_home": os.environ.get("HERMES_HOME", ""),
+            "platform": self._platform,
+            "agent_context": "primary",
+            "agent_identity": "default",
+            "agent_workspace": workspace,
+            "parent_session_id": left,
+        }
+        await memories.enter(session_id, facts, left=left)
+
     def _missing(self, person: Person) -> str:
         """Say why nothing may run where nobody is present: a plugin that should be there may be a guard."""
         while isinstance(person, NotifiedPerson):
@@ -161,12 +186,16 @@ class PluginSessions:
         hooks, observer = self._open.pop(session_id, (None, None))
         if hooks is None or observer is None:
             return
+        log = self._hosts.pop(session_id, None)
+        if log is not None and self._plugins.memories:
+            await self._plugins.memories.session_ended(_rows(log))
         facts = {"session_id": session_id, "task_id": session_id, "platform": self._platform}
         await hooks.tell("on_session_end", **facts, **(observer.last or _NO_TURN), reason=reason)
         await hooks.tell("on_session_finalize", **facts, reason=reason)
 
     async def child_began(self, parent_id: str, child_id: str, task: str) -> None:
         """Tell the parent's hooks that a delegated task begins."""
+        self._tasks[child_id] = task
         await self._tell(
             parent_id,
             "subagent_start",
@@ -180,6 +209,9 @@ class PluginSessions:
     async def child_ended(self, parent_id: str, child_id: str, end: TurnEnd | None) -> None:
         """Tell of the end of a delegated task; None where it was cancelled or broke."""
         await self.leave(child_id)
+        task = self._tasks.pop(child_id, "")
+        if self._plugins.memories and parent_id in self._hosts:
+            await self._plugins.memories.delegated(task, end.text if end else "", child_id)
         await self._tell(
             parent_id,
             "subagent_stop",
@@ -204,7 +236,11 @@ class PluginSessions:
 
 
 def _history(session: Session) -> list[dict[str, Any]]:
-    return [to_dict(row) for row in session.log.messages]
+    return _rows(session.log)
+
+
+def _rows(log: Transcript) -> list[dict[str, Any]]:
+    return [to_dict(row) for row in log.messages]
 
 
 class PluginParts(msgspec.Struct, frozen=True):
@@ -232,6 +268,16 @@ class PluginParts(msgspec.Struct, frozen=True):
             needs.settings.notify,
         )
 
+    async def with_memories(
+        self, start: SessionStart, session_id: str, workspace: str, left: str
+    ) -> SessionStart:
+        """Begin a new session in the memories and give its start with what they want in its prompt."""
+        if not self.loaded.memories:
+            return start
+        await self.sessions.begin_memories(session_id, workspace, left)
+        block = await self.loaded.memories.prompt_block()
+        return msgspec.structs.replace(start, prompt=f"{start.prompt}\n\n{block}") if block else start
+
     def heard_by(self, person: Person) -> Person:
         """Give a person whose waiting questions the notifiers tell of, where there are any."""
         return person if self.bell is None else NotifiedPerson(person, self.bell, self.notify)
@@ -240,6 +286,6 @@ class PluginParts(msgspec.Struct, frozen=True):
         """Let what is being told arrive, and tell the end of every session."""
         if self.bell is not None:
             await self.bell.aclose()
+        await self.sessions.aclose()
         if self.memories is not None:
             await self.memories.aclose()
-        await self.sessions.aclose()

@@ -70,6 +70,7 @@ class CompactionRunner:
         self._brake = brake
         self._recorded = recorded
         self._begun: _Begun | None = None
+        self.memory_context: Callable[[], Awaitable[str]] | None = None
 
     async def announce(self, wish: CompactionAnswer, tokens: int, emit: Emit) -> None:
         """Show that a compaction begins: it may take as long as a model's answer."""
@@ -93,6 +94,8 @@ class CompactionRunner:
         keywords: dict[str, Any] = {"current_tokens": tokens, "focus_topic": focus or None}
         if phase == BY_HAND:
             keywords["force"] = True
+        if self.memory_context is not None and (known := await self.memory_context()):
+            keywords["memory_context"] = known
         chosen = self._engines.chosen
         seat: EngineRunner | None = chosen
         while seat is not None:

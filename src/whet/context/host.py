@@ -177,7 +177,7 @@ class SessionEngines:
 
 class EngineHost:
     """One session's context. `spare` makes the built-in engine's seat when it is needed; `compacted`, where
-    it is set, is told of each compaction after it is recorded."""
+    it is set, is told of each compaction after it is recorded; `before_compaction` gives what it should keep."""
 
     def __init__(
         self,
@@ -197,6 +197,7 @@ class EngineHost:
         self._blocked = ""
         self._closed = False
         self.compacted: Callable[[Compaction], Awaitable[None]] | None = None
+        self.before_compaction: Callable[[list[ChatRow]], Awaitable[str]] | None = None
 
     @property
     def seat(self) -> EngineRunner:
@@ -334,7 +335,11 @@ class EngineHost:
             from whet.context.compaction import CompactionRunner  # noqa: PLC0415
 
             self._made = CompactionRunner(self.log, self._engines, self._live, self._brake, self._recorded)
+            self._made.memory_context = self._memory_context
         return self._made
+
+    async def _memory_context(self) -> str:
+        return "" if self.before_compaction is None else await self.before_compaction(self._live.copy())
 
     async def _recorded(self, done: Compaction) -> None:
         if self.compacted is not None:

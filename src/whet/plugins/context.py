@@ -20,8 +20,9 @@ from whet.contract.context_engine import ContextEngine
 from whet.contract.errors import PluginError
 from whet.contract.protocols import Provider
 from whet.plugins import hooks
-from whet.plugins.calls import blamed
+from whet.plugins.calls import blamed, fields_of, fitting
 from whet.plugins.manifest import Manifest
+from whet.plugins.memories import tool_schemas
 from whet.plugins.parts import (
     Hook,
     MemoryProvider,
@@ -71,6 +72,13 @@ class TakenNames(msgspec.Struct):
         self.others.update((f"{type(part).__name__} {part.name}", plugin) for part in named)
 
 
+def _memory_handler(answer: Callable[..., object], tool: str) -> Callable[..., object]:
+    def handle(args: dict[str, Any], **facts: object) -> object:
+        return answer(tool, args, **fitting(answer, facts))
+
+    return handle
+
+
 class PluginContext:
     """Takes one plugin's registrations. `offered` are the capabilities that exist here."""
 
@@ -100,7 +108,12 @@ class PluginContext:
     ) -> None:
         """Add a tool. Without `effects` the gate asks before each call; its output counts as untrusted."""
         tool = make_tool(self.name, name, toolset, schema, handler, **options)
-        if self._is_free("tool", name, self._taken.tools, [tool.name for tool in self.registered.tools]):
+        own = [tool.name for tool in self.registered.tools]
+        # A built-in tool may be replaced where that is said; the gate asks, since it is another one now.
+        replaces = bool(options.get("override")) and self._taken.tools.get(name) == "" and name not in own
+        if replaces:
+            self.registered.overrides.append(name)
+        if replaces or self._is_free("tool", name, self._taken.tools, own):
             missing = self._missing(options)
             if missing:
                 self._problem(f"its tool {name} is left out: {missing}")
@@ -152,8 +165,14 @@ class PluginContext:
             isinstance(name, str) and bool(name), "register_memory_provider", "the provider has no name"
         )
         part = MemoryProvider(self.name, name, provider)
-        if self._is_free_part(part, name):
-            self.registered.memory_providers.append(part)
+        if not self._is_free_part(part, name):
+            return
+        self.registered.memory_providers.append(part)
+        answer = getattr(provider, "handle_tool_call", None)
+        for schema in tool_schemas(part) if callable(answer) else ():
+            bare = fields_of(schema.get("function", schema))
+            tool = str(bare.get("name") or "")
+            self.register_tool(tool, f"memory-{name}", bare, _memory_handler(answer, tool))
 
     def register_skill(self, name: str, path: str | os.PathLike[str], description: str = "") -> None:
         """Offer a skill: `path` is its folder, or the SKILL.md in it."""

@@ -25,12 +25,13 @@ from whet.contract.tools import Tool
 from whet.plugins import hermes, hooks, modules
 from whet.plugins.calls import blamed
 from whet.plugins.context import CAPABILITIES, PluginContext, TakenNames
-from whet.plugins.discover import Discovery, FoundPlugin, discover
+from whet.plugins.discover import GROUPS, Discovery, FoundPlugin, discover
 from whet.plugins.hooks import Hooks
 from whet.plugins.manifest import Manifest
-from whet.plugins.memories import Memories
+from whet.plugins.memories import EmptyMemory, Memories
 from whet.plugins.parts import (
     MemoryProvider,
+    PluginCliCommand,
     PluginCommand,
     PluginEngine,
     PluginNotifier,
@@ -81,6 +82,8 @@ class LoadedPlugins:
         self.plugins = states
         self.problems = problems
         self.tools: list[Tool] = [tool for part in parts for tool in part.tools]
+        self.overrides: frozenset[str] = frozenset(name for part in parts for name in part.overrides)
+        self.cli_commands: list[PluginCliCommand] = [one for part in parts for one in part.cli_commands]
         self.commands: list[PluginCommand] = [command for part in parts for command in part.commands]
         self.skills: list[PluginSkill] = [skill for part in parts for skill in part.skills]
         self.memory_providers: dict[str, MemoryProvider] = {
@@ -228,9 +231,9 @@ class _Loader:
         context = self._context(found, self._taken)
         imported: ModuleType | None = None
         try:
-            if found.folder is not None and hermes.is_hermes_plugin(found.folder):
+            if _is_foreign(found):
                 self._names.open()
-                self._names.hooks.plugins[found.module] = found.name
+                self._names.hooks.plugins[_module_of(found)] = found.name
             # What a plugin prints while it loads must not get between a program and our output.
             with contextlib.redirect_stdout(sys.stderr):
                 register, imported = _entry(found)
@@ -257,13 +260,46 @@ class _Loader:
         return PluginContext(found.manifest, found.folder, self._home.root, taken, self._offers)
 
 
+def _is_foreign(found: FoundPlugin) -> bool:
+    if found.entry is not None:
+        return found.entry.group != GROUPS[-1]
+    return found.folder is not None and hermes.is_hermes_plugin(found.folder)
+
+
+def _module_of(found: FoundPlugin) -> str:
+    return found.entry.module if found.entry is not None else found.module
+
+
+def _registers(target: object, group: str) -> object:
+    """Give what registers: a module's or an object's register(), the function itself, or for a memory
+    provider's class or factory a function that makes one and offers it."""
+    register = getattr(target, "register", None)
+    if callable(register):
+        return register
+    is_memory = inspect.isclass(target) and issubclass(target, EmptyMemory)
+    if group == GROUPS[0] and not inspect.ismodule(target) and (is_memory or not _takes_one(target)):
+        return lambda ctx: ctx.register_memory_provider(target() if callable(target) else target)  # pyright: ignore
+    return target
+
+
+def _takes_one(target: object) -> bool:
+    """Whether a function has to be given something: a register(ctx) has."""
+    if not callable(target):
+        return False
+    try:
+        needed = [one for one in inspect.signature(target).parameters.values() if one.default is one.empty]
+    except (TypeError, ValueError):
+        return True
+    return any(one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in needed)
+
+
 def _entry(found: FoundPlugin) -> tuple[Callable[[PluginContext], object], ModuleType | None]:
     """Give a plugin's register function, and the module where it is a folder's."""
     module: ModuleType | None = None
     if found.entry is not None:
         with blamed(found.name, "import"):
             target: object = found.entry.load()
-        register = getattr(target, "register", target)
+        register = _registers(target, found.entry.group)
     elif found.folder is not None:
         module = modules.hold(found.name, found.module, found.folder)
         register = getattr(module, "register", None)
