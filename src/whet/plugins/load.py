@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Collection, MutableMapping
+from collections.abc import Callable, Collection, Generator, MutableMapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +22,7 @@ from whet.config.schema import PluginSettings
 from whet.config.secrets import load_secrets, read_env
 from whet.contract.errors import ConfigError, PluginError
 from whet.contract.tools import Tool
-from whet.plugins import hermes, hooks, modules
+from whet.plugins import hermes, hooks, modules, printing, shims
 from whet.plugins.calls import blamed
 from whet.plugins.context import CAPABILITIES, PluginContext, TakenNames
 from whet.plugins.discover import GROUPS, Discovery, FoundPlugin, discover
@@ -107,6 +107,7 @@ class LoadedPlugins:
             for plugin in running
             for engine in plugin.registered.engines
         }
+        self.names: hermes.Names | None = None
         self._shown = 0
         self._on_close: list[Callable[[], None]] = []
         self.memories: Memories = Memories(self.memory_providers.values(), problems)
@@ -170,6 +171,8 @@ def load_plugins(
     undo = [_set_environment(home, environ, problems)]
     names = hermes.Names(home.root, host.ask_model)
     undo.append(names.close)
+    if settings.enabled:
+        undo.append(printing.keep_off_stdout())
     loader = _Loader(home, host, names, problems)
     running: list[_Running] = []
     states: list[PluginState] = []
@@ -185,6 +188,7 @@ def load_plugins(
             known = ", ".join(hooks.NAMES)
             problems.append(Problem(hook.plugin, f"there is no hook {hook.name}; there are {known}"))
     loaded = LoadedPlugins(running, states, problems)
+    loaded.names = names
     loaded.hooks.add_source(names.hooks.of)
     for step in undo:
         loaded.on_close(step)
@@ -235,7 +239,7 @@ class _Loader:
                 self._names.open()
                 self._names.hooks.plugins[_module_of(found)] = found.name
             # What a plugin prints while it loads must not get between a program and our output.
-            with contextlib.redirect_stdout(sys.stderr):
+            with contextlib.redirect_stdout(sys.stderr), _holding(context):
                 register, imported = _entry(found)
                 _run(found, register, context)
         except PluginError as error:
@@ -249,7 +253,7 @@ class _Loader:
 
         def again() -> Registered:
             collector = self._context(found, TakenNames())
-            with self._names.collecting() as table:
+            with self._names.collecting() as table, _holding(collector):
                 _run(found, register, collector)
             collector.registered.hooks.extend(table.all())
             return collector.registered
@@ -257,7 +261,17 @@ class _Loader:
         return _Running(found, context.registered, again)
 
     def _context(self, found: FoundPlugin, taken: TakenNames) -> PluginContext:
-        return PluginContext(found.manifest, found.folder, self._home.root, taken, self._offers)
+        return PluginContext(found.manifest, found.folder, self._home.root, taken, self._offers, self._names)
+
+
+@contextlib.contextmanager
+def _holding(context: PluginContext) -> Generator[None]:
+    """Let tools that a plugin registers by the table of another program be this plugin's."""
+    token = shims.holder.set(context)
+    try:
+        yield
+    finally:
+        shims.holder.reset(token)
 
 
 def _is_foreign(found: FoundPlugin) -> bool:
