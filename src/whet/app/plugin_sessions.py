@@ -6,7 +6,10 @@ Imported only where plugins are loaded. It does not know what any hook does.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -21,11 +24,14 @@ from whet.app.plugged import PluginNeeds
 from whet.config.schema import NotifySettings
 from whet.context.host import EngineHost
 from whet.contract.events import Compaction, TurnEnd
-from whet.contract.messages import Message, to_dict
-from whet.contract.protocols import Gate, ModelLink, NobodyPresent, Person, StreamItem
-from whet.contract.tools import Tool
+from whet.contract.messages import Message, ToolCall, to_dict
+from whet.contract.errors import ToolError
+from whet.contract.protocols import Gate, GateCall, ModelLink, NobodyPresent, Person, StreamItem
+from whet.contract.tools import Tool, ToolContext
 from whet.memory.desk import LearningService
 from whet.plugins import around, model_calls
+from whet.plugins.hermes import SessionAccess
+from whet.plugins.shims import tool_error
 from whet.store.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -55,11 +61,12 @@ class HookObserver(TurnObserver):
         self._model = model
         self._asked = ""
         self.turn_id = ""
+        self.session: Session | None = None
         self.last: dict[str, Any] = {}
 
     async def before(self, session: Session, message: Message) -> Message:
         """Add what the hooks give to a message."""
-        self._asked, self.turn_id = message.text, session.log.turn_id
+        self._asked, self.turn_id, self.session = message.text, session.log.turn_id, session
         if not self._hooks.has("pre_llm_call"):
             return message
         text = await self._hooks.context(
@@ -102,6 +109,36 @@ class HookObserver(TurnObserver):
         return {**self._facts, "task_id": session.id, "turn_id": turn_id, "model": self._model()}
 
 
+class _Served(msgspec.Struct, frozen=True):
+    observer: HookObserver
+    log: Transcript
+
+
+async def _run_tool(session: Session, name: str, arguments: dict[str, Any]) -> str:
+    """Run one of a session's tools as the model's call would, gate and all; the model does not see it."""
+    tool = session.tools.get(name)
+    if tool is None:
+        return tool_error(f"there is no tool named {name}")
+    call = ToolCall(f"plugin-{session.clock.new_id()}", name, json.dumps(arguments))
+    context = ToolContext(
+        session.id,
+        session.log.turn_id,
+        call.id,
+        session.workspace,
+        output=lambda text: None,
+        ask=session.person.clarify,
+    )
+    try:
+        question = GateCall(session.id, call, tool, arguments, str(session.workspace), call.id)
+        decision = await session.gate.decide(question, lambda event: None)
+        if decision.verdict != "allow":
+            return tool_error(decision.reason or "denied")
+        output = await tool.run(context, dict(decision.arguments or arguments))
+    except ToolError as error:
+        return tool_error(error.message)
+    return tool_error(output.text) if output.is_error else output.text
+
+
 class PluginSessions:
     """The sessions that plugins were told of; each end is told once."""
 
@@ -111,6 +148,10 @@ class PluginSessions:
         self._open: dict[str, tuple[Hooks, HookObserver]] = {}
         self._hosts: dict[str, Transcript] = {}
         self._tasks: dict[str, str] = {}
+        self._served: dict[str, _Served] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        if plugins.names is not None:
+            plugins.names.session = SessionAccess(self._dispatch, self._inject)
 
     async def enter(
         self,
@@ -148,6 +189,8 @@ class PluginSessions:
         observer = HookObserver(hooks, facts, model)
         self._open[row.id] = (hooks, observer)
         await hooks.tell("on_session_start", **facts, model=model())
+        self._loop = asyncio.get_running_loop()
+        self._served[row.id] = _Served(observer, host.log)
         calls = model_calls.ModelCallHooks(hooks, facts, lambda: host.log.turn_id)
         return HookedParts(
             around.HookedGate(gate, hooks, self._plugins.take_news, missing=self._missing(person)),
@@ -171,6 +214,23 @@ class PluginSessions:
         }
         await memories.enter(session_id, facts, left=left)
 
+    def _dispatch(self, session_id: str, name: str, arguments: dict[str, Any]) -> str:
+        """Run a tool of a session through its gate, for plugin code on a thread of its own."""
+        served, loop = self._served.get(session_id), self._loop
+        session = served.observer.session if served else None
+        if session is None or loop is None or threading.current_thread() is threading.main_thread():
+            return tool_error("no turn of that session is under way, or the call came from an async function")
+        return asyncio.run_coroutine_threadsafe(_run_tool(session, name, arguments), loop).result()
+
+    def _inject(self, session_id: str, text: str) -> bool:
+        """Put text into a session's inbox, from any thread."""
+        served, loop = self._served.get(session_id), self._loop
+        session = served.observer.session if served else None
+        if session is None or loop is None:
+            return False
+        loop.call_soon_threadsafe(session.inbox.put, session.user_message(text))
+        return True
+
     def _missing(self, person: Person) -> str:
         """Say why nothing may run where nobody is present: a plugin that should be there may be a guard."""
         while isinstance(person, NotifiedPerson):
@@ -183,6 +243,7 @@ class PluginSessions:
 
     async def leave(self, session_id: str, reason: str = "exit") -> None:
         """Tell that a session was left; a second time does nothing."""
+        self._served.pop(session_id, None)
         hooks, observer = self._open.pop(session_id, (None, None))
         if hooks is None or observer is None:
             return
