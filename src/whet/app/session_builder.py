@@ -55,10 +55,14 @@ class SessionBuilder:
         )
 
     async def seat(self, leaving: Session | None, *, foreground: bool) -> EngineRunner:
-        """Give a session its context engine: that of the session it follows, else one of its own."""
+        """Give a session a context engine of its own. The one that it follows is ended first, for it may hold
+        open what the new one needs; an engine of which there can be one only goes on."""
         contexts = self._app.contexts
         if leaving is not None:
-            return contexts.host(leaving.context).seat
+            left = contexts.host(leaving.context)
+            if left.seat.origin == "shared" and not left.seat.lane.stuck:
+                return left.seat
+            await left.aclose()
         return await contexts.seat(self._app.models.provider.info, foreground=foreground)
 
     async def build(
@@ -86,7 +90,14 @@ class SessionBuilder:
         prefix = (stored.prompt, msgspec.json.encode(stored.specs).decode(), primed)
         scope = app.plugin_parts.loaded.scope if app.plugin_parts else no_scope
         host = app.contexts.put(stored.log, seat, lambda: link.info, prefix, scope=scope)
-        await host.begin(app.contexts.host(leaving.context) if leaving else None)
+        left_host = app.contexts.host(leaving.context) if leaving else None
+        is_new = start is not None
+        if not await host.begin(left_host, carry_over=is_new) and seat.origin in ("fresh", "clone", "copy"):
+            seat, failed = await self.seat(None, foreground=stored.log.session.kind == "chat"), seat
+            seat.notices += failed.notices
+            await failed.close(shutdown=failed.origin == "fresh")
+            host = app.contexts.put(stored.log, seat, lambda: link.info, prefix, scope=scope)
+            await host.begin(left_host, carry_over=is_new)
         gate, hooks = app.gate, None
         if app.plugin_parts is not None:
             left = leaving.id if leaving else ""

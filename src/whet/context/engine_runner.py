@@ -161,16 +161,20 @@ class EngineRunner:
         else:
             self.lane.submit(guarded)
 
-    async def each(self, steps: Iterable[tuple[str, Callable[[], object]]]) -> None:
-        """Run hooks one after the other; one that fails is noted and the next one follows."""
+    async def each(self, steps: Iterable[tuple[str, Callable[[], object]]]) -> bool:
+        """Run hooks one after the other; one that fails is noted and the next one follows. True where none
+        failed."""
 
-        def work() -> None:
+        def work() -> bool:
+            whole = True
             for hook, call in steps:
                 outcome = attempt(call)
                 if outcome.error is not None:
+                    whole = False
                     self._failed(hook, outcome.error)
+            return whole
 
-        await self.run("a change of session", work)
+        return bool((await self.run("a change of session", work)).value)
 
     async def follow(self, info: ModelInfo, window: int, facts: HostFacts) -> None:
         """Tell the engine which model answers and its window, where that is new to it."""
