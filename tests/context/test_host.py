@@ -195,7 +195,11 @@ def test_a_floor_above_the_threshold_stops_after_two(tmp_path: Path) -> None:
 
     async def main() -> None:
         def act(rows: Any) -> Any:
-            return [{"role": "user", "content": "Sum."}, *[r for r in rows if "go on" in r["content"]], *rows[-2:]]
+            return [
+                {"role": "user", "content": "Sum."},
+                *[r for r in rows if "go on" in r["content"]],
+                *rows[-2:],
+            ]
 
         engine = Puppet(act)
         engine.threshold_percent = 0.0005

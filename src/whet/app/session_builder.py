@@ -138,7 +138,8 @@ class SessionBuilder:
         found.append(ReviewObserver(app.settings.review, app.clock, app.models.runtime))
         found.append(EngineObserver(app.contexts))
         if (plugins := app.plugin_parts) is not None and hooks is not None:
-            memories = None if profile or session.private else plugins.memories
+            alone = profile or session.private or session.kind != "chat"
+            memories = None if alone else plugins.memories
             found += [one for one in (plugins.bell, hooks.observer, memories) if one is not None]
         found.append(WarmLabelObserver(app.warmth, session.tool_calls))
         if app.settings.rewind.record:

@@ -288,7 +288,7 @@ def _registers(target: object, group: str) -> object:
     """Give what registers: a module's or an object's register(), the function itself, or for a memory
     provider's class or factory a function that makes one and offers it."""
     register = getattr(target, "register", None)
-    if callable(register):
+    if callable(register) and not inspect.isclass(target):
         return register
     is_memory = inspect.isclass(target) and issubclass(target, EmptyMemory)
     if group == GROUPS[0] and not inspect.ismodule(target) and (is_memory or not _takes_one(target)):

@@ -203,7 +203,7 @@ class Memories:
 
     async def shutdown(self) -> None:
         """Let each write what it still holds."""
-        for one in self._providers:
+        for one in self._usable or ():
             await self._call(one, "shutdown", _TELL_LIMIT_S)
 
     async def _available(self) -> list[MemoryProvider]:
