@@ -1,3 +1,4 @@
+# ruff: noqa: E501 plugins are written here as text
 """Plugins in the shape that public ones have: guards, observers, memories, and what they call of the host."""
 
 from __future__ import annotations
@@ -22,11 +23,25 @@ from whet.contract.protocols import Answer, ApprovalRequest, NobodyPresent
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
-ALL_HOOKS = (
-    "pre_tool_call post_tool_call transform_tool_result pre_llm_call post_llm_call on_session_start"
-    " on_session_end on_session_finalize subagent_start subagent_stop pre_api_request post_api_request"
-    " on_stream_start on_stream_delta on_stream_end pre_approval_request post_approval_response"
-).split()
+ALL_HOOKS = [
+    "pre_tool_call",
+    "post_tool_call",
+    "transform_tool_result",
+    "pre_llm_call",
+    "post_llm_call",
+    "on_session_start",
+    "on_session_end",
+    "on_session_finalize",
+    "subagent_start",
+    "subagent_stop",
+    "pre_api_request",
+    "post_api_request",
+    "on_stream_start",
+    "on_stream_delta",
+    "on_stream_end",
+    "pre_approval_request",
+    "post_approval_response",
+]
 OBSERVER = f"""
     import json
 

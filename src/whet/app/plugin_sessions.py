@@ -23,9 +23,9 @@ from whet.app.notify import NotifiedPerson, NotifierGroup
 from whet.app.plugged import PluginNeeds
 from whet.config.schema import NotifySettings
 from whet.context.host import EngineHost
+from whet.contract.errors import ToolError
 from whet.contract.events import Compaction, TurnEnd
 from whet.contract.messages import Message, ToolCall, to_dict
-from whet.contract.errors import ToolError
 from whet.contract.protocols import Gate, GateCall, ModelLink, NobodyPresent, Person, StreamItem
 from whet.contract.tools import Tool, ToolContext
 from whet.memory.desk import LearningService
@@ -66,11 +66,11 @@ class HookObserver(TurnObserver):
 
     async def before(self, session: Session, message: Message) -> Message:
         """Add what the hooks give to a message."""
-        self._asked, self.turn_id, self.session = message.text, session.log.turn_id, session
+        self._asked, self.turn_id, self.session = message.text, turn_id_of(session.log), session
         if not self._hooks.has("pre_llm_call"):
             return message
         text = await self._hooks.context(
-            **self._about(session, session.log.turn_id),
+            **self._about(session, turn_id_of(session.log)),
             user_message=message.text,
             conversation_history=_history(session),
             is_first_turn=not session.log.messages,
@@ -122,7 +122,7 @@ async def _run_tool(session: Session, name: str, arguments: dict[str, Any]) -> s
     call = ToolCall(f"plugin-{session.clock.new_id()}", name, json.dumps(arguments))
     context = ToolContext(
         session.id,
-        session.log.turn_id,
+        turn_id_of(session.log),
         call.id,
         session.workspace,
         output=lambda text: None,
@@ -191,7 +191,7 @@ class PluginSessions:
         await hooks.tell("on_session_start", **facts, model=model())
         self._loop = asyncio.get_running_loop()
         self._served[row.id] = _Served(observer, host.log)
-        calls = model_calls.ModelCallHooks(hooks, facts, lambda: host.log.turn_id)
+        calls = model_calls.ModelCallHooks(hooks, facts, lambda: turn_id_of(host.log))
         return HookedParts(
             around.HookedGate(gate, hooks, self._plugins.take_news, missing=self._missing(person)),
             dict(zip(tools, around.hooked_tools(within, hooks), strict=True)),
@@ -294,6 +294,13 @@ class PluginSessions:
         if hooks is not None and observer is not None:
             turn = {"parent_turn_id": observer.turn_id}
             await hooks.tell(name, **turn, **facts, platform=self._platform)
+
+
+def turn_id_of(log: Transcript) -> str:
+    """Give the id of the turn under way, else the one that the next turn will have."""
+    if log.live.open_turn is not None:
+        return log.live.open_turn.id
+    return log.writer.next_turn()
 
 
 def _history(session: Session) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from whet.app.recording import RecordingObserver
 from whet.app.session_parts import SessionExtras, SessionStart, StoredPrefix
 from whet.app.warmth import OFF, SessionOpening, WarmLabelObserver, WarmStartObserver
 from whet.context.engine_runner import EngineRunner, no_scope
+from whet.context.host import EngineHost
 from whet.context.prompt import volatile_note
 from whet.contract.origin import Origin
 from whet.contract.tools import Tool, ToolSpec
@@ -88,16 +89,10 @@ class SessionBuilder:
         link = SwitchableLink(opened)
         self._note_news(stored.specs, seat)
         prefix = (stored.prompt, msgspec.json.encode(stored.specs).decode(), primed)
-        scope = app.plugin_parts.loaded.scope if app.plugin_parts else no_scope
-        host = app.contexts.put(stored.log, seat, lambda: link.info, prefix, scope=scope)
         left_host = app.contexts.host(leaving.context) if leaving else None
-        is_new = start is not None
-        if not await host.begin(left_host, carry_over=is_new) and seat.origin in ("fresh", "clone", "copy"):
-            seat, failed = await self.seat(None, foreground=stored.log.session.kind == "chat"), seat
-            seat.notices += failed.notices
-            await failed.close(shutdown=failed.origin == "fresh")
-            host = app.contexts.put(stored.log, seat, lambda: link.info, prefix, scope=scope)
-            await host.begin(left_host, carry_over=is_new)
+        host = await self._begun(stored, seat, link, prefix, left_host, is_new=start is not None)
+        if host.seat is not seat:
+            tools = await self._tools(stored.specs, host.seat)
         gate, hooks = app.gate, None
         if app.plugin_parts is not None:
             left = leaving.id if leaving else ""
@@ -126,6 +121,29 @@ class SessionBuilder:
             observers=(*self._observers(row, warm, hooks, profile), *extras.observers),
             buffers=extras.buffers,
         )
+
+    async def _begun(
+        self,
+        stored: StoredPrefix,
+        seat: EngineRunner,
+        link: SwitchableLink,
+        prefix: Sequence[str],
+        left: EngineHost | None,
+        *,
+        is_new: bool,
+    ) -> EngineHost:
+        """Begin a session with its engine; one that fails at it is replaced, once, by another instance."""
+        app = self._app
+        scope = app.plugin_parts.loaded.scope if app.plugin_parts else no_scope
+        host = app.contexts.put(stored.log, seat, lambda: link.info, prefix, scope=scope)
+        if await host.begin(left, carry_over=is_new) or seat.origin == "shared":
+            return host
+        other = await self.seat(None, foreground=stored.log.session.kind == "chat")
+        other.notices += seat.notices
+        await seat.close(shutdown=seat.origin == "fresh")
+        host = app.contexts.put(stored.log, other, lambda: link.info, prefix, scope=scope)
+        await host.begin(left, carry_over=is_new)
+        return host
 
     def _observers(
         self, session: SessionRow, warm: WarmStartObserver | None, hooks: HookedParts | None, profile: str

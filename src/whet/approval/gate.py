@@ -237,13 +237,9 @@ class PolicyGate:
         return ConfirmCase(name, case.action.subject, reasons, case.call)
 
     async def _judge(self, case: _Case) -> Ruling:
-        ruling = await self._ruled(case)
-        wanted = case.call.asks and ruling.verdict != "deny"
-        return self._policy.asked_for(case.call.asks) if wanted else ruling
-
-    async def _ruled(self, case: _Case) -> Ruling:
-        first = self._policy.judge(case.action, ())
-        if first.verdict == "ask":
+        asks = case.call.asks
+        first = self._policy.judge(case.action, (), asks)
+        if first.verdict == "ask" and not asks:
             first = self._policy.judge(case.action, await self._held(case.call))
         jailed = case.jailed
         if jailed is None or first.verdict == "deny" or first.by_rule or self.mode == "deny":

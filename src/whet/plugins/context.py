@@ -76,6 +76,10 @@ class TakenNames(msgspec.Struct):
         self.others.update((f"{type(part).__name__} {part.name}", plugin) for part in named)
 
 
+def _no_answer(tool_name: str, args: dict[str, Any]) -> str:
+    return shims.tool_error(f"{tool_name} has no handler")
+
+
 def _memory_handler(answer: Callable[..., object], tool: str) -> Callable[..., object]:
     def handle(args: dict[str, Any], **facts: object) -> object:
         return answer(tool, args, **fitting(answer, facts))
@@ -238,8 +242,8 @@ class PluginContext:
         if not self._is_free_part(part, name):
             return
         self.registered.memory_providers.append(part)
-        answer = getattr(provider, "handle_tool_call", None)
-        for schema in tool_schemas(part) if callable(answer) else ():
+        answer: Callable[..., object] = getattr(provider, "handle_tool_call", None) or _no_answer
+        for schema in tool_schemas(part):
             bare = fields_of(schema.get("function", schema))
             tool = str(bare.get("name") or "")
             self.register_tool(tool, f"memory-{name}", bare, _memory_handler(answer, tool))

@@ -27,8 +27,16 @@ from whet.plugins.memories import EmptyMemory
 from whet.plugins.parts import Hook
 
 PACKAGES = ("agent", "hermes_cli", "gateway", "hermes_constants", "tools")
-MARKS = (b"agent.context_engine", b"agent.auxiliary_client", b"hermes_cli", b"gateway.session_context")
-MARKS += (b"agent.memory_provider", b"hermes_constants", b"tools.registry", b"agent.redact")
+MARKS = (
+    b"agent.memory_provider",
+    b"hermes_constants",
+    b"tools.registry",
+    b"agent.redact",
+    b"agent.context_engine",
+    b"agent.auxiliary_client",
+    b"hermes_cli",
+    b"gateway.session_context",
+)
 _MOST_FILES = 400
 _MOST_BYTES = 2_000_000
 

@@ -24,8 +24,8 @@ _START_LIMIT_S = 20.0
 _MOST_CHARS = 4_000
 
 
-class EmptyMemory(ABC):
-    """What memory providers inherit from: every method is there and does nothing."""
+class EmptyMemoryCore(ABC):
+    """What every memory provider has: each method is there and does nothing."""
 
     pre_compress_checkpoint_api_version = 1
     name: str = ""
@@ -75,6 +75,10 @@ class EmptyMemory(ABC):
 
     def shutdown(self) -> None:
         """Write what it still holds."""
+
+
+class EmptyMemory(EmptyMemoryCore):
+    """What memory providers inherit from, with what they may be told besides."""
 
     def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
         """See a turn begin."""

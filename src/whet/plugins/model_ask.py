@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from whet.contract.errors import PluginError
+from whet.plugins.calls import fields_of
 
 
 class LlmUsage(msgspec.Struct):
@@ -53,7 +54,7 @@ class PluginModel:
         self, *, instructions: str, input: Sequence[Any], json_schema: object = None, **options: Any
     ) -> LlmAnswer:
         """Ask for JSON and read it; an answer that is none has no `parsed`."""
-        texts = [block.get("text", "") if isinstance(block, Mapping) else block.text for block in input]
+        texts = [str(fields_of(one).get("text") or getattr(one, "text", "")) for one in input]
         wants = json_schema is not None or bool(options.pop("json_mode", False))
         rule = "Answer with one JSON value and nothing else."
         shape = f"\n\nJSON schema:\n{json.dumps(json_schema)}" if json_schema is not None else ""

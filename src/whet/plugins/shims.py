@@ -113,9 +113,10 @@ def setting(config: Mapping[str, Any] | None, *path: str, default: Any = None) -
     """Give what stands at a path of the settings."""
     found: Any = config
     for name in path:
-        if not isinstance(found, Mapping) or name not in found:
+        fields = fields_of(found)
+        if name not in fields:
             return default
-        found = fields_of(found).get(name)
+        found = fields[name]
     return found
 
 

@@ -43,15 +43,6 @@ class Transcript:
         self.writer: SessionWriter = SessionWriter(db, clock, state)
         self.details: SessionDetails = SessionDetails(self.writer, state)
         self._clock = clock
-        self._coming = ""
-
-    @property
-    def turn_id(self) -> str:
-        """The id of the turn under way, else the one that the next turn will have."""
-        if self.live.open_turn is not None:
-            return self.live.open_turn.id
-        self._coming = self._coming or self._clock.new_id()
-        return self._coming
 
     @classmethod
     async def create(cls, db: StateDatabase, new: NewSession, clock: Clock) -> Transcript:
@@ -96,7 +87,7 @@ class Transcript:
     async def _begin(self, message: Message, also: AtEnd) -> TurnRecord:
         state = self.live
         turn = TurnRecord(
-            self._coming or self._clock.new_id(),
+            self.writer.coming_turn or self._clock.new_id(),
             state.session.id,
             state.last_turn + 1,
             iso(self._clock.now()),
@@ -114,7 +105,7 @@ class Transcript:
             state.add(seq, message)
             state.last_turn = turn.number
             state.open_turn = OpenTurn(turn.id, turn.number, turn.started)
-            self._coming = ""
+            self.writer.coming_turn = ""
             state.step = None
 
         await self.writer.commit(work, apply)
