@@ -174,12 +174,8 @@ class OneShotReport:
                 self._reviews.append(event.job_id)
             case TurnEnd():
                 self._end = event
-            case Notice():
-                self._notices.append(mask(wording.printable(event.text)))
-                self._note(wording.aside(event), always=event.text.startswith("plugin "))
             case _:
-                if line := wording.aside(event):
-                    self._note(line)
+                self._aside(event)
 
     def finish(self, code: int) -> int:
         """Write what is still to be written and give the exit code; `code` is that of a signal, or 0."""
@@ -251,6 +247,13 @@ class OneShotReport:
                 _say("  " + wording.clip(reason, width - 2))
             if event.edits:
                 _say_edits(event, width)
+
+    def _aside(self, event: Event) -> None:
+        line = wording.aside(event)
+        if isinstance(event, Notice) and line:
+            self._notices.append(mask(line))
+        # What a plugin does not do may be what guards the others: nobody can be left without that line.
+        self._note(mask(line), always=isinstance(event, Notice) and event.text.startswith("plugin "))
 
     def _note(self, line: str, *, always: bool = False) -> None:
         if line and (self._shows_calls or always):

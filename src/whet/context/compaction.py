@@ -188,7 +188,7 @@ class CompactionRunner:
         return CompressResult(failed=outcome.error is not None)
 
     def _drops_request(self, messages: Sequence[Message]) -> bool:
-        """Whether a list has lost the request that a turn is working on; one at the end is put back instead."""
+        """Whether a list lost the request that a turn is working on; one at the end is put back instead."""
         sources = self._live.rows.sources
         last = next((at for at in range(len(sources) - 1, -1, -1) if sources[at].role == "user"), -1)
         if last < 0 or last == len(sources) - 1 or self._log.live.open_turn is None:

@@ -182,7 +182,7 @@ class SessionEngines:
 
 class EngineHost:
     """One session's context. `spare` makes the built-in engine's seat when it is needed; `compacted`, where
-    it is set, is told of each compaction after it is recorded; `before_compaction` gives what it should keep."""
+    it is set, is told of each compaction after it is recorded; `before_compaction` gives what to keep."""
 
     def __init__(
         self,

@@ -148,8 +148,8 @@ class EngineOffer(msgspec.Struct, frozen=True):
 class SessionChange(msgspec.Struct, frozen=True):
     """A move to the session `new_id`; `facts` are the keywords of `on_session_start`.
 
-    Without `old_id` nothing is left; without `messages` its end was told to another instance; `carry_over` asks the engine
-    to take what it knows of the old session along.
+    Without `old_id` nothing is left; without `messages` its end was told to another instance; `carry_over`
+    asks the engine to take what it knows of the old session along.
     """
 
     new_id: str

@@ -151,8 +151,8 @@ class PluginContext:
         return access.dispatch(session_id, tool_name, dict(args))
 
     def inject_message(self, content: str, role: str = "user", *, session_key: str | None = None) -> bool:
-        """Put text into a session as if it was typed; the turn under way reads it, or the next one. True where
-        there is such a session."""
+        """Put text into a session as if it was typed; the turn under way reads it, or the next one.
+        True where there is such a session."""
         access = self._names.session if self._names else None
         session_id = session_key or hermes.served_session()
         text = content if role == "user" else f"[{role}] {content}"

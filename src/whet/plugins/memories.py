@@ -1,15 +1,14 @@
-"""External memories that plugins bring, over their whole life: begun with a session, asked before a turn, told
-after it and of every learned change, asked before a compaction, told of delegated tasks and of the end.
+"""External memories that plugins bring, over their whole life: begun with a session, asked before a turn,
+told after it and of every learned change, asked before a compaction, told of helpers and of the end.
 
 The methods are those that memory providers for Hermes Agent have, each optional; `EmptyMemory` is the class
-that they are written on. One that fails or is slow is named and left out after three failures in a row; a turn
-never waits for one longer than a few seconds.
+that they are written on. One that fails or is slow is named and left out after three failures in a row; a
+turn never waits for one longer than a few seconds.
 """
 
 from __future__ import annotations
 
 import inspect
-from abc import ABC
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +23,7 @@ _START_LIMIT_S = 20.0
 _MOST_CHARS = 4_000
 
 
-class EmptyMemoryCore(ABC):
+class EmptyMemoryCore:
     """What every memory provider has: each method is there and does nothing."""
 
     pre_compress_checkpoint_api_version = 1
