@@ -237,9 +237,8 @@ class PolicyGate:
         return ConfirmCase(name, case.action.subject, reasons, case.call)
 
     async def _judge(self, case: _Case) -> Ruling:
-        asks = case.call.asks
-        first = self._policy.judge(case.action, (), asks)
-        if first.verdict == "ask" and not asks:
+        first = self._policy.judge(case.action, (), case.call.asks)
+        if first.verdict == "ask" and not case.call.asks:
             first = self._policy.judge(case.action, await self._held(case.call))
         jailed = case.jailed
         if jailed is None or first.verdict == "deny" or first.by_rule or self.mode == "deny":
