@@ -92,18 +92,24 @@ child:shutdown
 should_compress int
 update_from_response USAGE
 on_session_end S1 uauata
-on_session_reset
-on_session_start S3 {"carry_over_context": false, "context_length": 50000, "conversation_id": "S1", \
+shutdown
+second:update_model {"api_key": "", "api_mode": "auto", "base_url": "URL", "context_length": 50000, \
+"model": "other", "provider": "practice"}
+second:get_tool_schemas
+second:on_session_start S3 {"carry_over_context": true, "context_length": 50000, "conversation_id": "S1", \
 "hermes_home": "HOME", "model": "other", "old_session_id": "S1", "platform": "cli"}
-should_compress_preflight u
-should_compress int
-update_from_response USAGE
-on_session_end S3 ua
-on_session_reset
-on_session_start S1 {"carry_over_context": false, "context_length": 50000, "conversation_id": "S1", \
+second:should_compress_preflight u
+second:should_compress int
+second:update_from_response USAGE
+second:on_session_end S3 ua
+second:shutdown
+third:update_model {"api_key": "", "api_mode": "auto", "base_url": "URL", "context_length": 50000, \
+"model": "other", "provider": "practice"}
+third:get_tool_schemas
+third:on_session_start S1 {"carry_over_context": false, "context_length": 50000, "conversation_id": "S1", \
 "hermes_home": "HOME", "model": "other", "old_session_id": "S3", "platform": "cli"}
-on_session_end S1 uauata
-shutdown"""
+third:on_session_end S1 uauata
+third:shutdown"""
 
 
 def test_golden_trace_of_an_engines_life(tmp_path: Path) -> None:
@@ -112,7 +118,7 @@ def test_golden_trace_of_an_engines_life(tmp_path: Path) -> None:
     made: list[RecordingEngine] = []
 
     def make() -> RecordingEngine:
-        made.append(RecordingEngine(trace, "child:" if made else ""))
+        made.append(RecordingEngine(trace, ("", "child:", "second:", "third:")[len(made)]))
         return made[-1]
 
     script = [
@@ -142,7 +148,7 @@ def test_golden_trace_of_an_engines_life(tmp_path: Path) -> None:
             await turn(new, "new things")
             await app.open_session(session.id, leaving=new)
         assert all(name.startswith("engine-") for one in made for name in one.threads)
-        assert len(made) == 2
+        assert len(made) == 4
 
     with PracticeServer(script=script) as server:
         asyncio.run(main(server))

@@ -26,6 +26,7 @@ OBJECT = {
     "steps": int,
     "tool_calls": list,
     "usage": dict,
+    "notices": list,
     "review": dict,
     "duration_s": float,
 }

@@ -54,5 +54,5 @@ def test_lists_split_outside_parentheses_only() -> None:
 
 def test_the_nearest_name() -> None:
     assert nearest("sesions", ["sessions", "config"]) == "sessions"
-    assert nearest("retries", list(fields())) == "model.max_retries"
+    assert nearest("max_retrys", list(fields())) == "model.max_retries"
     assert nearest("qqqq", list(fields())) == ""

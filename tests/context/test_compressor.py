@@ -40,7 +40,9 @@ def test_the_trigger_follows_the_window_and_the_answers_room():
 
 @pytest.mark.parametrize("window", [2_000, 4_000, 8_000, 32_000])
 def test_10_a_compaction_saves_and_leaves_little_in_windows_of_any_size(window: int):
-    compressor = engine(Model("## 2. Goal\n" + "A long line of the summary. \n" * 4000), window)
+    compressor = engine(
+        Model("## 2. Goal\nShip it [#1].\n" + "A long line of the summary. \n" * 4000), window
+    )
     talk = full(window)
     for _ in range(4):
         before = chat.estimate(talk.rows)
@@ -295,26 +297,31 @@ ABORTS = [
 
 
 @pytest.mark.parametrize(("answer", "wait_s"), ABORTS, ids=[repr(answer)[:30] for answer, _ in ABORTS])
-def test_16_17_a_failed_summary_changes_nothing_and_waits(answer: str | Exception, wait_s: float):
+def test_16_17_where_no_model_gives_a_summary_code_writes_it_and_the_model_rests(
+    answer: str | Exception, wait_s: float
+):
     clock = FixedClock()
     model = Model(answer)
     compressor, talk = engine(model, clock=clock), full()
     before = copy.deepcopy(talk.rows)
-    assert compressor.compress(talk.rows, 7_000) is talk.rows
+    rows = compressor.compress(talk.rows, 7_000)
     assert talk.rows == before
-    assert compressor._last_compress_aborted
-    assert compressor._last_summary_error
+    assert "## 4. Completed actions" in summary_of(rows) and "ran make unit" in summary_of(rows)
+    assert_valid(rows)
+    assert "without a model" in (compressor._last_summary_error or "")
     asked = len(model.asked)
     assert asked <= 2  # one retry
-    assert not compressor.should_compress(7_000)
     clock.advance(wait_s - 1)
-    assert compressor.compress(talk.rows, 7_000) is talk.rows
-    assert len(model.asked) == asked
+    again = full()
+    again.rows = [*rows, *again.rows]
+    rows = compressor.compress(again.rows, 7_000)
+    assert rows is not again.rows and len(model.asked) == asked
     clock.advance(2)
     model.answers = [BODY]
-    assert compressor.should_compress(7_000)
-    assert compressor.compress(talk.rows, 7_000) is not talk.rows
+    again.rows = [*rows, *full().rows]
+    assert compressor.compress(again.rows, 7_000) is not again.rows
     assert compressor._last_summary_error is None
+    assert "Update this earlier summary" in model.asked[-1]  # what code wrote is there to be made better
 
 
 def test_timeouts_in_a_row_wait_longer_and_a_person_can_force_it():
@@ -348,9 +355,9 @@ def test_a_rest_ends_at_its_second():
     compressor, talk = engine(Model(WireError("cut")), clock=clock), full()
     compressor.compress(talk.rows, 7_000)
     clock.advance(29)
-    assert not compressor.should_compress(7_000)
+    assert compressor.get_status()["cool_down_s"] == 1
     clock.advance(1)
-    assert compressor.should_compress(7_000)
+    assert compressor.get_status()["cool_down_s"] == 0
 
 
 def test_counts_that_a_server_leaves_out_are_none():
@@ -380,11 +387,55 @@ def test_where_asking_again_can_not_help_code_writes_the_summary(error: Exceptio
     assert "[#" in text
     assert "without a model" in (compressor._last_summary_error or "")
     assert_valid(rows)
-    again = full()
-    compressor.compress(again.rows)
-    assert compressor.is_exhausted  # two in a row
-    strict = engine(Model(error), fallback=False)
-    assert strict.compress(again.rows) is again.rows
+    compressor.compress(full().rows)
+    assert not compressor.is_exhausted  # it can go on like that
+
+
+UNUSABLE = [
+    "I'm sorry, but I can't help with summarising this conversation.",
+    "Let me call read_file to see what the project looks like first.",
+    '{"tool": "read_file", "arguments": {"path": "src/a.py"}}',
+    "lorem ipsum " * 200,
+    "## 2. Goal",
+    "## 2. Goal\nI can't help with that.",
+    "## 2. Goal\nShip the orders service [#1].\n## 4. Completed actions\n",
+    "## 2. Goal\nShip the orders service [#1].\n## 4. Completed actions\n1. Built it with terminal [#",
+    "## 2. Goal\nShip it [#1].\n## 13. Critical values\n```\nport = 80",
+    "# Plan\n## 1. Read\nRead the files.\n## 2. Write\nWrite the files.",
+]
+
+
+@pytest.mark.parametrize("answer", UNUSABLE, ids=[answer[:24] for answer in UNUSABLE])
+def test_an_answer_without_the_parts_of_a_summary_is_refused_and_the_former_one_stays(answer: str):
+    compressor, talk = engine(Model()), full()
+    talk.rows = compressor.compress(talk.rows)
+    talk.work(30)
+    compressor = engine(Model(answer))
+    text = summary_of(compressor.compress(talk.rows, force=True))
+    assert "Ship the orders service" in text and "Built it with terminal" in text
+    assert "not the parts of a summary" in (compressor._last_summary_error or "")
+
+
+def test_a_model_that_leaves_out_what_never_ends_does_not_remove_it():
+    compressor, talk = engine(Model(BODY + "\n## 13. Critical values\nPort 8443 [#4].")), full()
+    talk.rows = compressor.compress(talk.rows)
+    talk.work(30)
+    rows = engine(Model("## 2. Goal\nStill the same [#1].\n## 6. In progress\nUnit 9 [#9].")).compress(
+        talk.rows, force=True
+    )
+    text = summary_of(rows)
+    assert "Still the same" in text and "Unit 9" in text and "Port 8443" in text
+
+
+def test_twelve_of_twelve_compactions_succeed_without_any_model():
+    compressor, talk = engine(Model(Unavailable("down"))), full()
+    for _ in range(12):
+        assert compressor.should_compress(9_000) or not compressor.is_exhausted
+        rows = compressor.compress(talk.rows, 9_000)
+        assert chat.estimate(rows) < 6_000
+        assert_valid(rows)
+        talk.rows = rows
+        talk.work(20)
 
 
 def test_18_a_reasoning_model_has_room_to_think():
@@ -409,7 +460,7 @@ def test_21_a_summary_is_read_back_by_a_new_process_and_updated():
 
 def test_28_29_what_the_person_forbade_is_asked_for_and_secrets_stay_out():
     key = "sk-ant-" + "a1B2" * 8
-    model = Model(f"## 13. Critical values\nThe key is {key}.")
+    model = Model(f"## 13. Critical values\nThe key is {key} [#3].")
     compressor, talk = engine(model), full()
     talk.call("terminal", f"export KEY={key}", command=f"curl -H 'Authorization: Bearer {key}' https://x.y")
     talk.user(f"My key is {key}; use it only for staging.")
@@ -423,7 +474,7 @@ def test_28_29_what_the_person_forbade_is_asked_for_and_secrets_stay_out():
 
 
 def test_30_a_summary_in_another_script_is_asked_for_once_more():
-    model = Model("## 2. Goal\nBuild the service.", "## 2. Goal\nСобрать службу заказов.")
+    model = Model("## 2. Goal\nBuild the service [#1].", "## 2. Goal\nСобрать службу заказов [#1].")
     compressor, talk = engine(model), full()
     talk.user("Собери службу заказов и расскажи о каждом модуле.")
     text = summary_of(compressor.compress(talk.rows))

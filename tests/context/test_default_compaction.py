@@ -42,7 +42,7 @@ def planned(rows: ChatRows, size: int, threshold: int, head: int = 3) -> Compact
 
 def order(model: Model, context_length: int = 1_000_000, **given: Any) -> SummaryOrder:
     fields: dict[str, Any] = {"again": None, "timeout_s": 90.0, "today": date(2026, 11, 21), "focus": ""}
-    fields |= {"window_tokens": 0, "fallback": True, "can_recall": True, "context_length": context_length}
+    fields |= {"window_tokens": 0, "can_recall": True, "context_length": context_length}
     return SummaryOrder(summarise=model, **(fields | given))
 
 

@@ -194,7 +194,14 @@ def test_a_floor_above_the_threshold_stops_after_two(tmp_path: Path) -> None:
     replies = [calls(("look", f'{{"at": "{n}"}}')) for n in range(6)]
 
     async def main() -> None:
-        engine = Puppet(lambda rows: [{"role": "user", "content": "Sum."}, *rows[-2:]])
+        def act(rows: Any) -> Any:
+            return [
+                {"role": "user", "content": "Sum."},
+                *[r for r in rows if "go on" in r["content"]],
+                *rows[-2:],
+            ]
+
+        engine = Puppet(act)
         engine.threshold_percent = 0.0005
         async with rig(
             tmp_path, [ScriptedReply(text=LONG), *replies, ScriptedReply(text="Done.")], engine=engine

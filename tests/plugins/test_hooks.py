@@ -25,7 +25,7 @@ def test_changes_chain_and_the_first_block_ends_it() -> None:
 
     async def second(tool_name: str, args: dict[str, Any], **more: Any) -> None:
         seen.append({"tool_name": tool_name, **args, **more})
-        args["not"] = "kept"
+        args["not"] = "lost"
 
     def third(tool_name: str) -> dict[str, str] | None:
         return {"action": "block", "message": "not today"} if tool_name == "terminal" else None
@@ -36,7 +36,7 @@ def test_changes_chain_and_the_first_block_ends_it() -> None:
     table, problems = hooks("pre_tool_call", first, second, third, fourth)
     given = {"b": 2}
     verdict = asyncio.run(table.before_tool("write_file", given, session_id="s"))
-    assert verdict.arguments == {"a": 1, "b": 2} and not verdict.blocked and given == {"b": 2}
+    assert verdict.arguments == {"a": 1, "b": 2, "not": "lost"} and not verdict.blocked and given == {"b": 2}
     assert seen == [{"tool_name": "write_file", "a": 1, "b": 2, "session_id": "s"}, {"last": True}]
     verdict = asyncio.run(table.before_tool("terminal", given))
     assert verdict.blocked == "blocked by the plugin p2: not today"
@@ -79,6 +79,8 @@ def test_a_call_that_a_broken_guard_could_not_judge_does_not_run() -> None:
     table, problems = hooks("pre_tool_call", fails)
     verdict = asyncio.run(table.before_tool("terminal", {}))
     assert "p0 could not judge it: RuntimeError: no rules file" in verdict.blocked and len(problems) == 1
+    for _ in range(4):
+        assert asyncio.run(table.before_tool("terminal", {})).blocked  # it is never switched off
     table, problems = hooks("pre_tool_call", lambda: "block")
     assert "must answer None" in asyncio.run(table.before_tool("terminal", {})).blocked
 

@@ -27,3 +27,20 @@ def test_one_that_a_signal_ends_is_told_by_its_number(home: Path) -> None:
     write(home, "hangs_up", "import os, signal\nos.kill(os.getpid(), signal.SIGHUP)\n")
     (hangs_up,) = look(Home(home), ["hangs_up"])
     assert not hangs_up.is_loaded and "ended with signal 1 while loading" in hangs_up.problems[0]
+
+
+def test_hooks_and_memories_are_tried_with_real_arguments(home: Path) -> None:
+    code = """
+        class Wrong:
+            name = "wrong"
+            def initialize(self, session_id, wants, more): pass
+
+        def register(ctx):
+            ctx.register_hook("post_tool_call", lambda tool_data: None)
+            ctx.register_memory_provider(Wrong())
+    """
+    write(home, "tried", code)
+    (one,) = look(Home(home), ["tried"])
+    assert one.is_loaded
+    assert any("hook post_tool_call fails" in line and "tool_data" in line for line in one.problems)
+    assert any("wrong failed in initialize" in line for line in one.problems)

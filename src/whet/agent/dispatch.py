@@ -155,6 +155,7 @@ async def _plan(
         str(session.workspace),
         key,
         _previewer(tool, context),
+        context.turn_id,
     )
     if open_call.started and not tool.repeatable:
         return AnsweredCall(open_call, ToolOutput(INTERRUPTED, error_kind="interrupted"), question)

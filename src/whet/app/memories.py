@@ -21,7 +21,7 @@ from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.errors import WhetError
 from whet.contract.events import TurnEnd
-from whet.contract.messages import Message
+from whet.contract.messages import Message, to_dict
 from whet.memory import disk, frontmatter
 from whet.store.ledger import LedgerRow
 
@@ -55,6 +55,8 @@ class MemoryObserver(TurnObserver):
     async def before(self, session: Session, message: Message) -> Message:
         """Add what the memories know to a message."""
         await self._told(_SETTLE_S)  # what was learned a moment ago is known in this turn
+        turn = session.log.live.last_turn + 1
+        await self._memories.turn_began(turn, message.text, model=session.model.model)
         known = await self._memories.prefetch(message.text, session.id)
         note = "\n\n".join(filter(None, (message.note, known)))
         return msgspec.structs.replace(message, note=note) if known else message
@@ -62,7 +64,8 @@ class MemoryObserver(TurnObserver):
     async def ended(self, session: Session, end: TurnEnd) -> None:
         """Tell the memories what was said."""
         if said := session.log.live.last_words():
-            await self._memories.sync_turn(said, end.text, session.id)
+            rows = [to_dict(row) for row in session.log.messages]
+            await self._memories.sync_turn(said, end.text, session.id, rows)
 
     async def aclose(self) -> None:
         """Wait for what is being told, then let the memories finish."""

@@ -18,7 +18,7 @@ from whet.config.key_hosts import beside
 from whet.config.schema import ModelSettings, Settings
 from whet.context.compressor import Compressor, CompressorSettings
 from whet.contract.context_engine import EngineOffer
-from whet.contract.errors import BudgetReached, ProviderError
+from whet.contract.errors import BudgetReached, ProviderError, WireError
 from whet.contract.messages import Message, from_dict
 from whet.contract.protocols import ModelInfo, ModelLink, ModelReply, Provider, StreamItem
 from whet.providers.catalog import SERVERS
@@ -34,14 +34,32 @@ _MOST_UNUSED = 4
 _SUMMARY_PROMPT = "You write records of conversations, exactly as asked and nothing else."
 
 
+class _CappedLink:
+    """A link whose requests count against caps."""
+
+    def __init__(self, wallet: Wallet, link: ModelLink, session_id: str) -> None:
+        self._wallet, self._link, self._session_id = wallet, link, session_id
+
+    @property
+    def info(self) -> ModelInfo:
+        """The model."""
+        return self._link.info
+
+    def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
+        """Stream within the caps."""
+        return self._wallet.stream(self._link, messages, self._session_id, "turn")
+
+
 class SwitchableLink:
-    """A session's way to its model; another link can take the place of the present one between requests."""
+    """A session's way to its model; another link can take the place of the present one between requests.
+    `around`, where it is set, carries each request over the link that it is given."""
 
     def __init__(self, link: ModelLink, session_id: str, wallet: Callable[[], Wallet | None]) -> None:
         """`wallet` gives what the session's calls are capped by; None where nothing is."""
         self._link = link
         self._session_id = session_id
         self._wallet = wallet
+        self.around: Callable[[ModelLink, Sequence[Message]], AsyncIterator[StreamItem]] | None = None
 
     @property
     def info(self) -> ModelInfo:
@@ -50,10 +68,10 @@ class SwitchableLink:
 
     def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
         """Stream over the present link."""
-        wallet = self._wallet()
-        if wallet is None:
-            return self._link.stream(messages)
-        return wallet.stream(self._link, messages, self._session_id, "turn")
+        wallet, link = self._wallet(), self._link
+        if wallet is not None:
+            link = _CappedLink(wallet, link, self._session_id)
+        return link.stream(messages) if self.around is None else self.around(link, messages)
 
     def switch(self, link: ModelLink) -> None:
         """Have `link` carry the requests to come."""
@@ -138,6 +156,8 @@ class Summariser:
         try:
             async for item in asked:
                 if isinstance(item, ModelReply):
+                    if item.stop == "length":
+                        raise WireError("the model's output limit cut the summary off")
                     return item.message.text
         except BudgetReached as reached:  # an engine goes on without a summary
             raise ProviderError(reached.message, hint=reached.hint) from reached

@@ -72,19 +72,19 @@ class NotifiedPerson:
     """Asks `person`, and tells the notifiers that a question waits."""
 
     def __init__(self, person: Person, bell: NotifierGroup, settings: NotifySettings) -> None:
-        self._person = person
+        self.person = person
         self._bell = bell
         self._settings = settings
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask about one action."""
         self._tell("Whet asks for approval", f"{request.tool}: {request.subject}")
-        return await self._person.approve(request)
+        return await self.person.approve(request)
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Put the model's question."""
         self._tell("Whet asks", question)
-        return await self._person.clarify(question, choices)
+        return await self.person.clarify(question, choices)
 
     def _tell(self, title: str, text: str) -> None:
         if self._settings.questions:

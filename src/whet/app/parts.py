@@ -109,6 +109,8 @@ def chosen(registry: Registry, settings: Settings, plugins: LoadedPlugins | None
     """Give the tools that the settings choose, plugins' among them. Raises ConfigError."""
     added = plugins.toolsets if plugins else []
     for tool in plugins.tools if plugins else ():
+        if plugins is not None and tool.name in plugins.overrides:
+            del registry.by_name[tool.name]
         registry.add(tool)
     remote = remote_names(settings)
     disabled = [name for name in settings.tools.disabled if name not in remote]

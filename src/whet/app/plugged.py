@@ -36,6 +36,7 @@ OFFERS = frozenset(
         "register_context_engine",
         "register_provider",
         "register_notifier",
+        "register_cli_command",
         "register_memory_provider",
         "register_skill",
     }

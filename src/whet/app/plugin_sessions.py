@@ -6,7 +6,11 @@ Imported only where plugins are loaded. It does not know what any hook does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+import json
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -19,18 +23,24 @@ from whet.app.notify import NotifiedPerson, NotifierGroup
 from whet.app.plugged import PluginNeeds
 from whet.config.schema import NotifySettings
 from whet.context.host import EngineHost
+from whet.contract.errors import ToolError
 from whet.contract.events import Compaction, TurnEnd
-from whet.contract.messages import Message, to_dict
-from whet.contract.protocols import Gate, Person
-from whet.contract.tools import Tool
+from whet.contract.messages import Message, ToolCall, to_dict
+from whet.contract.protocols import Gate, GateCall, ModelLink, NobodyPresent, Person, StreamItem
+from whet.contract.tools import Tool, ToolContext
 from whet.memory.desk import LearningService
-from whet.plugins import around
+from whet.plugins import around, model_calls
+from whet.plugins.hermes import SessionAccess
+from whet.plugins.shims import tool_error
+from whet.store.transcript import Transcript
 
 if TYPE_CHECKING:
+    from whet.app.session_parts import SessionStart
     from whet.plugins.hooks import Hooks
     from whet.plugins.load import LoadedPlugins
 
 Scope = Callable[[], AbstractContextManager[object]]
+_NO_TURN: dict[str, Any] = {"turn_id": "", "completed": False, "interrupted": False, "failed": False}
 
 
 class HookedParts(msgspec.Struct, frozen=True):
@@ -39,31 +49,94 @@ class HookedParts(msgspec.Struct, frozen=True):
     gate: Gate
     tools: Mapping[str, Tool]
     observer: TurnObserver
+    around: Callable[[ModelLink, Sequence[Message]], AsyncIterator[StreamItem]] | None = None
 
 
 class HookObserver(TurnObserver):
     """Calls pre_llm_call before a person's message is stored and post_llm_call after a turn."""
 
-    def __init__(self, hooks: Hooks, facts: Mapping[str, str]) -> None:
+    def __init__(self, hooks: Hooks, facts: Mapping[str, str], model: Callable[[], str]) -> None:
         self._hooks = hooks
         self._facts = facts
+        self._model = model
+        self._asked = ""
+        self.turn_id = ""
+        self.session: Session | None = None
+        self.last: dict[str, Any] = {}
 
     async def before(self, session: Session, message: Message) -> Message:
         """Add what the hooks give to a message."""
+        self._asked, self.turn_id, self.session = message.text, turn_id_of(session.log), session
         if not self._hooks.has("pre_llm_call"):
             return message
         text = await self._hooks.context(
-            **self._facts, user_message=message.text, conversation_history=_history(session)
+            **self._about(session, turn_id_of(session.log)),
+            user_message=message.text,
+            conversation_history=_history(session),
+            is_first_turn=not session.log.messages,
+            parent_session_id=session.log.session.parent_session_id or "",
+            sender_id="",
         )
         note = "\n\n".join(filter(None, (message.note, text)))
         return msgspec.structs.replace(message, note=note) if text else message
 
     async def ended(self, session: Session, end: TurnEnd) -> None:
-        """Tell the hooks what the model said."""
+        """Tell the hooks what the model said, or that it was stopped."""
+        facts = self._about(session, end.turn_id)
+        self.last = {
+            "turn_id": end.turn_id,
+            "completed": end.reason == "answered",
+            "interrupted": end.reason == "cancelled",
+            "failed": end.reason in ("failed", "refused", "crashed"),
+            "turn_exit_reason": end.reason,
+            "duration_ms": round(end.duration_s * 1000),
+            "model": facts["model"],
+        }
         if self._hooks.has("post_llm_call"):
             await self._hooks.tell(
-                "post_llm_call", **self._facts, text=end.text, conversation_history=_history(session)
+                "post_llm_call",
+                **{**facts, **self.last},
+                text=end.text,
+                user_message=self._asked,
+                assistant_response=end.text,
+                conversation_history=_history(session),
             )
+        if end.reason == "cancelled":
+            stopped = {"session_key": end.session_id, "reason": "interrupted", "invalidation_reason": ""}
+            await self._hooks.tell("agent_loop_stopped", **facts, **stopped)
+
+    def _about(self, session: Session, turn_id: str) -> dict[str, Any]:
+        return {**self._facts, "task_id": session.id, "turn_id": turn_id, "model": self._model()}
+
+
+class _Served(msgspec.Struct, frozen=True):
+    observer: HookObserver
+    log: Transcript
+
+
+async def _run_tool(session: Session, name: str, arguments: dict[str, Any]) -> str:
+    """Run one of a session's tools as the model's call would, gate and all; the model does not see it."""
+    tool = session.tools.get(name)
+    if tool is None:
+        return tool_error(f"there is no tool named {name}")
+    call = ToolCall(f"plugin-{session.clock.new_id()}", name, json.dumps(arguments))
+    context = ToolContext(
+        session.id,
+        turn_id_of(session.log),
+        call.id,
+        session.workspace,
+        output=lambda text: None,
+        ask=session.person.clarify,
+    )
+    try:
+        question = GateCall(session.id, call, tool, arguments, str(session.workspace), call.id)
+        decision = await session.gate.decide(question, lambda event: None)
+        if decision.verdict != "allow":
+            return tool_error(decision.reason or "denied")
+        output = await tool.run(context, dict(decision.arguments or arguments))
+    except ToolError as error:
+        return tool_error(error.message)
+    return tool_error(output.text) if output.is_error else output.text
 
 
 class PluginSessions:
@@ -72,13 +145,26 @@ class PluginSessions:
     def __init__(self, plugins: LoadedPlugins, platform: str) -> None:
         self._plugins = plugins
         self._platform = platform
-        self._open: dict[str, Hooks] = {}
+        self._open: dict[str, tuple[Hooks, HookObserver]] = {}
+        self._hosts: dict[str, Transcript] = {}
+        self._tasks: dict[str, str] = {}
+        self._served: dict[str, _Served] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        if plugins.names is not None:
+            plugins.names.session = SessionAccess(self._dispatch, self._inject)
 
     async def enter(
-        self, host: EngineHost, gate: Gate, tools: Mapping[str, Tool], *, left: str = "", model: str
+        self,
+        host: EngineHost,
+        gate: Gate,
+        tools: Mapping[str, Tool],
+        *,
+        left: str = "",
+        model: Callable[[], str],
+        person: Person,
     ) -> HookedParts:
         """Let the plugins' hooks take part in the session of `host`, which `model` answers; give what it is
-        to be made with. `left` is the session that it follows in a chat."""
+        to be made with. `left` is the session that it follows in a chat; `person` is who can be asked."""
         row = host.log.session
         scope: Scope = lambda: self._plugins.scope(row.id, row.conversation_id)  # noqa: E731 handed on
         hooks = self._plugins.hooks.bound_to(host.seat.engine).within(scope)
@@ -90,41 +176,109 @@ class PluginSessions:
             await hooks.tell("on_compaction", **facts, **msgspec.structs.asdict(done))
 
         host.compacted = compacted
+        is_main = row.kind == "chat" and not row.private
+        if self._plugins.memories and is_main:
+            await self.begin_memories(row.id, row.workspace, left)
+            self._hosts[row.id] = host.log
+            host.before_compaction = self._plugins.memories.before_compaction
         if left:
-            await self.leave(left)
-            await hooks.tell("on_session_reset", **facts, old_session_id=left)
-        self._open[row.id] = hooks
-        await hooks.tell("on_session_start", **facts, model=model)
+            await self.leave(left, reason="reset")
+            await hooks.tell(
+                "on_session_reset", **facts, old_session_id=left, new_session_id=row.id, reason="reset"
+            )
+        observer = HookObserver(hooks, facts, model)
+        self._open[row.id] = (hooks, observer)
+        await hooks.tell("on_session_start", **facts, model=model())
+        self._loop = asyncio.get_running_loop()
+        self._served[row.id] = _Served(observer, host.log)
+        calls = model_calls.ModelCallHooks(hooks, facts, lambda: turn_id_of(host.log))
         return HookedParts(
-            around.HookedGate(gate, hooks, self._plugins.take_news),
+            around.HookedGate(gate, hooks, self._plugins.take_news, missing=self._missing(person)),
             dict(zip(tools, around.hooked_tools(within, hooks), strict=True)),
-            HookObserver(hooks, facts),
+            observer,
+            calls.stream if hooks.has(*model_calls.NAMES) else None,
         )
 
-    async def leave(self, session_id: str) -> None:
+    async def begin_memories(self, session_id: str, workspace: str, left: str) -> None:
+        """Begin a person's session in the memories; a second time does nothing."""
+        memories = self._plugins.memories
+        if (former := self._hosts.pop(left, None)) is not None:
+            await memories.session_ended(_rows(former))
+        facts = {
+            "hermes_home": os.environ.get("HERMES_HOME", ""),
+            "platform": self._platform,
+            "agent_context": "primary",
+            "agent_identity": "default",
+            "agent_workspace": workspace,
+            "parent_session_id": left,
+        }
+        await memories.enter(session_id, facts, left=left)
+
+    def _dispatch(self, session_id: str, name: str, arguments: dict[str, Any]) -> str:
+        """Run a tool of a session through its gate, for plugin code on a thread of its own."""
+        served, loop = self._served.get(session_id), self._loop
+        session = served.observer.session if served else None
+        if session is None or loop is None or threading.current_thread() is threading.main_thread():
+            return tool_error("no turn of that session is under way, or the call came from an async function")
+        return asyncio.run_coroutine_threadsafe(_run_tool(session, name, arguments), loop).result()
+
+    def _inject(self, session_id: str, text: str) -> bool:
+        """Put text into a session's inbox, from any thread."""
+        served, loop = self._served.get(session_id), self._loop
+        session = served.observer.session if served else None
+        if session is None or loop is None:
+            return False
+        loop.call_soon_threadsafe(session.inbox.put, session.user_message(text))
+        return True
+
+    def _missing(self, person: Person) -> str:
+        """Say why nothing may run where nobody is present: a plugin that should be there may be a guard."""
+        while isinstance(person, NotifiedPerson):
+            person = person.person
+        broken = self._plugins.broken
+        if type(person) is not NobodyPresent or not broken:
+            return ""
+        named = "; ".join(f"{name}: {reason}" for name, reason in broken.items())
+        return f"an enabled plugin is not loaded and nobody is present to decide without it ({named})"
+
+    async def leave(self, session_id: str, reason: str = "exit") -> None:
         """Tell that a session was left; a second time does nothing."""
-        hooks = self._open.pop(session_id, None)
-        if hooks is not None:
-            await hooks.tell("on_session_end", session_id=session_id, platform=self._platform)
+        self._served.pop(session_id, None)
+        hooks, observer = self._open.pop(session_id, (None, None))
+        if hooks is None or observer is None:
+            return
+        log = self._hosts.pop(session_id, None)
+        if log is not None and self._plugins.memories:
+            await self._plugins.memories.session_ended(_rows(log))
+        facts = {"session_id": session_id, "task_id": session_id, "platform": self._platform}
+        await hooks.tell("on_session_end", **facts, **(observer.last or _NO_TURN), reason=reason)
+        await hooks.tell("on_session_finalize", **facts, reason=reason)
 
     async def child_began(self, parent_id: str, child_id: str, task: str) -> None:
         """Tell the parent's hooks that a delegated task begins."""
+        self._tasks[child_id] = task
         await self._tell(
             parent_id,
             "subagent_start",
             parent_session_id=parent_id,
             child_session_id=child_id,
+            child_subagent_id=child_id,
+            child_role="helper",
             child_goal=task,
         )
 
     async def child_ended(self, parent_id: str, child_id: str, end: TurnEnd | None) -> None:
         """Tell of the end of a delegated task; None where it was cancelled or broke."""
         await self.leave(child_id)
+        task = self._tasks.pop(child_id, "")
+        if self._plugins.memories and parent_id in self._hosts:
+            await self._plugins.memories.delegated(task, end.text if end else "", child_id)
         await self._tell(
             parent_id,
             "subagent_stop",
             parent_session_id=parent_id,
             child_session_id=child_id,
+            child_role="helper",
             child_status=end.reason if end else "cancelled",
             child_summary=end.text if end else "",
             duration_ms=round(end.duration_s * 1000) if end else 0,
@@ -136,13 +290,25 @@ class PluginSessions:
             await self.leave(session_id)
 
     async def _tell(self, session_id: str, name: str, **facts: Any) -> None:
-        hooks = self._open.get(session_id)
-        if hooks is not None:
-            await hooks.tell(name, **facts, platform=self._platform)
+        hooks, observer = self._open.get(session_id, (None, None))
+        if hooks is not None and observer is not None:
+            turn = {"parent_turn_id": observer.turn_id}
+            await hooks.tell(name, **turn, **facts, platform=self._platform)
+
+
+def turn_id_of(log: Transcript) -> str:
+    """Give the id of the turn under way, else the one that the next turn will have."""
+    if log.live.open_turn is not None:
+        return log.live.open_turn.id
+    return log.writer.next_turn()
 
 
 def _history(session: Session) -> list[dict[str, Any]]:
-    return [to_dict(row) for row in session.log.messages]
+    return _rows(session.log)
+
+
+def _rows(log: Transcript) -> list[dict[str, Any]]:
+    return [to_dict(row) for row in log.messages]
 
 
 class PluginParts(msgspec.Struct, frozen=True):
@@ -170,6 +336,16 @@ class PluginParts(msgspec.Struct, frozen=True):
             needs.settings.notify,
         )
 
+    async def with_memories(
+        self, start: SessionStart, session_id: str, workspace: str, left: str
+    ) -> SessionStart:
+        """Begin a new session in the memories and give its start with what they want in its prompt."""
+        if not self.loaded.memories:
+            return start
+        await self.sessions.begin_memories(session_id, workspace, left)
+        block = await self.loaded.memories.prompt_block()
+        return msgspec.structs.replace(start, prompt=f"{start.prompt}\n\n{block}") if block else start
+
     def heard_by(self, person: Person) -> Person:
         """Give a person whose waiting questions the notifiers tell of, where there are any."""
         return person if self.bell is None else NotifiedPerson(person, self.bell, self.notify)
@@ -178,6 +354,6 @@ class PluginParts(msgspec.Struct, frozen=True):
         """Let what is being told arrive, and tell the end of every session."""
         if self.bell is not None:
             await self.bell.aclose()
+        await self.sessions.aclose()
         if self.memories is not None:
             await self.memories.aclose()
-        await self.sessions.aclose()

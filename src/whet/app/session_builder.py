@@ -18,6 +18,7 @@ from whet.app.recording import RecordingObserver
 from whet.app.session_parts import SessionExtras, SessionStart, StoredPrefix
 from whet.app.warmth import OFF, SessionOpening, WarmLabelObserver, WarmStartObserver
 from whet.context.engine_runner import EngineRunner, no_scope
+from whet.context.host import EngineHost
 from whet.context.nested import with_nested
 from whet.context.prompt import volatile_note
 from whet.contract.origin import Origin
@@ -44,6 +45,10 @@ class SessionBuilder:
     ) -> Session:
         """Begin a session: its row and prefix are durable on return, and its prefix stays."""
         app = self._app
+        if (plugins := app.plugin_parts) is not None and start.kind == "chat" and not start.private:
+            extras = msgspec.structs.replace(extras, session_id=extras.session_id or app.clock.new_id())
+            workspace, left = str(start.whose.workspace or app.workspace), leaving.id if leaving else ""
+            start = await plugins.with_memories(start, extras.session_id, workspace, left)
         seat = await self.seat(leaving, foreground=start.kind == "chat")
         own = await app.contexts.tools(seat, app.tools.by_name)
         specs = [tool.spec for tool in (*start.tools, *own)]
@@ -53,10 +58,14 @@ class SessionBuilder:
         )
 
     async def seat(self, leaving: Session | None, *, foreground: bool) -> EngineRunner:
-        """Give a session its context engine: that of the session it follows, else one of its own."""
+        """Give a session a context engine of its own. The one that it follows is ended first, for it may hold
+        open what the new one needs; an engine of which there can be one only goes on."""
         contexts = self._app.contexts
         if leaving is not None:
-            return contexts.host(leaving.context).seat
+            left = contexts.host(leaving.context)
+            if left.seat.origin == "shared" and not left.seat.lane.stuck:
+                return left.seat
+            await left.aclose()
         return await contexts.seat(self._app.models.provider.info, foreground=foreground)
 
     async def build(
@@ -82,14 +91,18 @@ class SessionBuilder:
         link = SwitchableLink(opened, row.id, lambda: app.models.wallet)
         self._note_news(stored.specs, seat)
         prefix = (stored.prompt, msgspec.json.encode(stored.specs).decode(), primed)
-        scope = app.plugin_parts.loaded.scope if app.plugin_parts else no_scope
-        host = app.contexts.put(stored.log, seat, lambda: link.info, prefix, scope=scope)
-        await host.begin(app.contexts.host(leaving.context) if leaving else None)
+        left_host = app.contexts.host(leaving.context) if leaving else None
+        host = await self._begun(stored, seat, link, prefix, left_host, is_new=start is not None)
+        if host.seat is not seat:
+            tools = await self._tools(stored.specs, host.seat)
         gate, hooks = app.gate, None
         if app.plugin_parts is not None:
             left = leaving.id if leaving else ""
-            hooks = await app.plugin_parts.sessions.enter(host, gate, tools, left=left, model=link.info.model)
-            gate, tools = hooks.gate, hooks.tools
+            person = extras.person or app.person
+            hooks = await app.plugin_parts.sessions.enter(
+                host, gate, tools, left=left, model=lambda: link.info.model, person=person
+            )
+            gate, tools, link.around = hooks.gate, hooks.tools, hooks.around
         tools = with_nested(tools, workspace, lambda: stored.log.messages)
         gate, tools, shell = self._hooked(gate, tools, workspace, row.id, seat)
         limits, warm = self._limits(start, extras), self._warm_start(stored, link, start)
@@ -124,6 +137,29 @@ class SessionBuilder:
         hooks = session_hooks(self._app, workspace, session_id, seat.pass_on)
         return (gate, tools, ()) if hooks is None else hooked(hooks, gate, tools)
 
+    async def _begun(
+        self,
+        stored: StoredPrefix,
+        seat: EngineRunner,
+        link: SwitchableLink,
+        prefix: Sequence[str],
+        left: EngineHost | None,
+        *,
+        is_new: bool,
+    ) -> EngineHost:
+        """Begin a session with its engine; one that fails at it is replaced, once, by another instance."""
+        app = self._app
+        scope = app.plugin_parts.loaded.scope if app.plugin_parts else no_scope
+        host = app.contexts.put(stored.log, seat, lambda: link.info, prefix, scope=scope)
+        if await host.begin(left, carry_over=is_new) or seat.origin == "shared":
+            return host
+        other = await self.seat(None, foreground=stored.log.session.kind == "chat")
+        other.notices += seat.notices
+        await seat.close(shutdown=seat.origin == "fresh")
+        host = app.contexts.put(stored.log, other, lambda: link.info, prefix, scope=scope)
+        await host.begin(left, carry_over=is_new)
+        return host
+
     def _observers(
         self, session: SessionRow, warm: WarmStartObserver | None, hooks: HookedParts | None, profile: str
     ) -> list[TurnObserver]:
@@ -135,7 +171,8 @@ class SessionBuilder:
         found.append(ReviewObserver(app.settings.review, app.clock, app.models.runtime))
         found.append(EngineObserver(app.contexts))
         if (plugins := app.plugin_parts) is not None and hooks is not None:
-            memories = None if profile or session.private else plugins.memories
+            alone = profile or session.private or session.kind != "chat"
+            memories = None if alone else plugins.memories
             found += [one for one in (plugins.bell, hooks.observer, memories) if one is not None]
         found.append(WarmLabelObserver(app.warmth, session.tool_calls))
         if app.settings.rewind.record:
@@ -175,8 +212,8 @@ class SessionBuilder:
         return tools
 
     def _note_news(self, specs: Sequence[ToolSpec], seat: EngineRunner) -> None:
-        for line in self._app.plugin_parts.loaded.take_news() if self._app.plugin_parts else ():
-            seat.note(line)
+        if self._app.plugin_parts is not None:
+            seat.notices += self._app.plugin_parts.loaded.take_news()
         if self._app.mcp is not None:
             self._app.mcp.enter(specs, seat)
 

@@ -244,8 +244,9 @@ class PolicyGate:
         return ConfirmCase(name, case.action.subject, reasons, case.call)
 
     async def _judge(self, case: _Case) -> Ruling:
-        first = self.plans.denial(case.call, case.action) or self._policy.judge(case.action, ())
-        if first.verdict == "ask":
+        asks = case.call.asks
+        first = self.plans.denial(case.call, case.action) or self._policy.judge(case.action, (), asks)
+        if first.verdict == "ask" and not asks:
             first = self._policy.judge(case.action, await self._held(case.call))
         jailed = case.jailed
         if jailed is None or first.verdict == "deny" or first.by_rule or self.mode == "deny":
@@ -388,6 +389,8 @@ def _no(words: str) -> Decision:
 def _request(case: _Case, ruling: Ruling, changes: tuple[TextChange, ...]) -> ApprovalRequest:
     call, action = case.call, case.action
     reasons = action.reasons or ((ruling.reason,) if ruling.reason else ())
+    if call.asks and call.asks not in reasons:
+        reasons = (*reasons, call.asks)
     opening = case.jailed.words if case.jailed is not None else ""
     reasons = reasons or ((_WHY,) if action.level == "normal" and not opening else ())
     opens = case.jailed.scopes if case.jailed is not None and not action.lasts else ()

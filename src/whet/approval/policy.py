@@ -46,8 +46,9 @@ class GatePolicy:
         self._ask = _rules("ask", settings.ask)
         self._deny = _rules("deny", settings.deny)
 
-    def judge(self, action: ActionView, grants: Iterable[PolicyGrant]) -> Ruling:
-        """Decide on `action`, given the grants that hold in its session and workspace."""
+    def judge(self, action: ActionView, grants: Iterable[PolicyGrant], asks: str = "") -> Ruling:
+        """Decide on `action`, given the grants that hold in its session and workspace. `asks`: why a person
+        has to decide, whatever would allow it."""
         denied = _first(self._deny, action)
         if denied is not None:
             return Ruling("deny", f"the rule deny: {denied.source} forbids it")
@@ -57,6 +58,8 @@ class GatePolicy:
         asked = _first(self._ask, action)
         if asked is not None:
             return self._needs_person(f"the rule ask: {asked.source} wants a person's decision", False, True)
+        if asks:
+            return self._needs_person(asks, False, True)
         held = tuple(grants)
         if level == "safe":
             return Ruling("allow")

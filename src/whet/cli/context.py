@@ -69,7 +69,8 @@ def engines(home: Home, as_json: bool) -> None:
 @click.pass_obj
 def status(home: Home, session_id: str, as_json: bool) -> None:
     """Say how full a session's window is and what compactions saved."""
-    row, lines = _with_app(home, lambda app: _status(app, session_id))
+    flags = _NO_MODEL if is_needed(_settings(home)) else None
+    row, lines = _with_app(home, lambda app: _status(app, session_id), flags=flags)
     emit(row, "\n".join(lines), as_json=as_json)
 
 

@@ -29,6 +29,7 @@ from whet.contract.errors import ConfigError
 from whet.contract.events import (
     ApprovalAsked,
     Event,
+    Notice,
     ReviewQueued,
     StepFinished,
     TextDelta,
@@ -142,6 +143,7 @@ class OneShotReport:
     database: StateDatabase
     _calls: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     _subjects: dict[str, str] = field(default_factory=dict[str, str])
+    _notices: list[str] = field(default_factory=list[str])
     _reviews: list[str] = field(default_factory=list[str])
     _usage: Usage = field(default_factory=Usage)
     _steps: int = 0
@@ -178,8 +180,7 @@ class OneShotReport:
             case TurnEnd():
                 self._end = event
             case _:
-                if line := wording.aside(event):
-                    self._note(line)
+                self._aside(event)
 
     def finish(self, code: int) -> int:
         """Write what is still to be written and give the exit code; `code` is that of a signal, or 0."""
@@ -214,6 +215,7 @@ class OneShotReport:
             "steps": end.steps,
             "tool_calls": self._calls,
             "usage": usage,
+            "notices": self._notices,
             "review": {"queued": self._reviews, "news": self._news()},
             "duration_s": round(end.duration_s, 3),
             "receipt": msgspec.to_builtins(end.receipt),
@@ -257,8 +259,15 @@ class OneShotReport:
             if event.edits:
                 _say_edits(event, width)
 
-    def _note(self, line: str) -> None:
-        if self._shows_calls:
+    def _aside(self, event: Event) -> None:
+        line = wording.aside(event)
+        if isinstance(event, Notice) and line:
+            self._notices.append(mask(line))
+        # What a plugin does not do may be what guards the others: nobody can be left without that line.
+        self._note(mask(line), always=isinstance(event, Notice) and event.text.startswith("plugin "))
+
+    def _note(self, line: str, *, always: bool = False) -> None:
+        if line and (self._shows_calls or always):
             self._close_line()
             _say(line)
 

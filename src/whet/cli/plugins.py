@@ -244,3 +244,31 @@ def _print_looked(looked: Sequence[PluginProbe]) -> None:
             click.echo(wrapped(printable(f"{kind}: {', '.join(names)}"), indent=2))
         for problem in one.problems:
             click.echo(wrapped(printable(f"problem: {problem}"), indent=2))
+
+
+@plugins.command("run", context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("name")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_obj
+def run(home: Home, name: str, arguments: tuple[str, ...]) -> None:
+    """Run the command NAME that an enabled plugin brings for the shell."""
+    import argparse  # noqa: PLC0415 - for plugins' own commands only
+
+    from whet.plugins.load import PluginHost, load_plugins  # noqa: PLC0415 - as above
+
+    settings = _settings(home)
+    loaded = load_plugins(home, settings.plugins, os.environ, PluginHost(workspace=_workspace(settings)))
+    try:
+        found = next((one for one in loaded.cli_commands if one.name == name), None)
+        if found is None:
+            there = ", ".join(one.name for one in loaded.cli_commands) or "none"
+            raise NotFound(f"no enabled plugin brings the command {name}", hint=f"there are: {there}")
+        parser = argparse.ArgumentParser(prog=f"whet plugins run {name}", description=found.help)
+        found.setup(parser)
+        parsed = parser.parse_args(list(arguments))
+        handler = found.handler or getattr(parsed, "func", None)
+        code = handler(parsed) if callable(handler) else None
+    finally:
+        loaded.close()
+    if isinstance(code, int) and code:
+        raise click.exceptions.Exit(code)

@@ -7,7 +7,7 @@ and by a flag. Keys are secrets and live in the environment or `.env`, never her
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -264,6 +264,8 @@ class PluginSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Plugins that stay off even where they are enabled."""
     project: bool = False
     """Whether the workspace's .whet/plugins is looked at too; a downloaded project brings its own."""
+    entries: dict[str, dict[str, Any]] = {}
+    """By plugin what it reads with `ctx.get_config`: NAME: {settings: {...}}."""
 
 
 class McpServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -70,6 +70,7 @@ class CompactionRunner:
         self._brake = brake
         self._recorded = recorded
         self._begun: _Begun | None = None
+        self.memory_context: Callable[[], Awaitable[str]] | None = None
 
     async def announce(self, wish: CompactionAnswer, tokens: int, emit: Emit) -> None:
         """Show that a compaction begins: it may take as long as a model's answer."""
@@ -93,13 +94,19 @@ class CompactionRunner:
         keywords: dict[str, Any] = {"current_tokens": tokens, "focus_topic": focus or None}
         if phase == BY_HAND:
             keywords["force"] = True
+        if self.memory_context is not None and (known := await self.memory_context()):
+            keywords["memory_context"] = known
         chosen = self._engines.chosen
         seat: EngineRunner | None = chosen
         while seat is not None:
             result = await self._compress(seat, keywords)
-            if result.read is not None and await self._record(seat, result.read, emit):
+            drops = result.read is not None and self._drops_request(result.read[1])
+            if drops:
+                seat.note(f"{seat.name}: its compaction left out what is being asked and is not used")
+                self._engines.stray(seat)
+            elif result.read is not None and await self._record(seat, result.read, emit):
                 return True
-            goes_on = seat is chosen and (result.failed or anyone)
+            goes_on = seat is chosen and (drops or result.failed or anyone)
             seat = await self._engines.stand_in() if goes_on else None
         return False
 
@@ -179,6 +186,15 @@ class CompactionRunner:
                 return CompressResult(outcome.value[0])
         known.restore(prints)
         return CompressResult(failed=outcome.error is not None)
+
+    def _drops_request(self, messages: Sequence[Message]) -> bool:
+        """Whether a list lost the request that a turn is working on; one at the end is put back instead."""
+        sources = self._live.rows.sources
+        last = next((at for at in range(len(sources) - 1, -1, -1) if sources[at].role == "user"), -1)
+        if last < 0 or last == len(sources) - 1 or self._log.live.open_turn is None:
+            return False
+        asked = sources[last]
+        return not any(asked is kept or (asked.text and asked.text in kept.text) for kept in messages)
 
     def _with_request(self, read: _Read) -> _Read:
         """Put messages of the person that nobody has answered yet back where an engine left them out."""

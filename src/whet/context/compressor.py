@@ -1,9 +1,9 @@
 """The default context engine: keep the beginning and the end, prune old tool traffic, summarise the middle.
 
 This module decides when a compaction is due and what a failure means; `default_compaction.py` carries one
-out. A failed summary changes nothing. Two compactions in a row that did not help stop it until a person
-forces one. The engine keeps no state that a new process would need. It does not know the host, the store or
-any provider.
+out. A compaction never needs a model: where none gives a usable summary, code writes it. Two in a row that
+did not help stop it until a person forces one. The engine keeps no state that a new process would need. It
+does not know the host, the store or any provider.
 """
 
 from __future__ import annotations
@@ -26,14 +26,12 @@ _LARGE_WINDOW = 512_000
 
 class CompressorSettings(msgspec.Struct, frozen=True):
     """What can be set: `threshold_percent` 0 chooses by window; `max_output_tokens` is kept free of it;
-    `fallback` lets code write the summary where the model refuses to; `can_recall` says whether the tool is
-    there."""
+    `can_recall` says whether the tool is there."""
 
     threshold_percent: float = 0.0
     max_output_tokens: int = 0
     summary_window_tokens: int = 0
     summary_timeout_s: float = 90.0
-    fallback: bool = True
     can_recall: bool = True
 
 
@@ -56,15 +54,14 @@ class Compressor(ContextEngine):
         self._clock = clock
         self._settings = settings or CompressorSettings()
         self._rests_until_s = 0.0
+        self._resting: Failure | None = None
         self._failures: dict[FailureKind, int] = {}  # in a row
         self._strikes = 0
-        self._fallbacks = 0
         self._awaits_verdict = False
         self._last_rough = 0
         self._rough_at_real = 0
         self.saved_tokens: int = 0
         self._last_summary_error: str | None = None
-        self._last_compress_aborted = False
         self._last_compression_made_progress = False
 
     @property
@@ -75,7 +72,7 @@ class Compressor(ContextEngine):
     @property
     def is_exhausted(self) -> bool:
         """Whether compacting has been given up until a person forces it or the model changes."""
-        return self._strikes >= STRIKES_MAX or self._fallbacks >= STRIKES_MAX
+        return self._strikes >= STRIKES_MAX
 
     def clone_for_agent(self) -> Compressor:
         """Give a fresh engine with the same parts."""
@@ -127,7 +124,7 @@ class Compressor(ContextEngine):
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
         """Say whether the next request would pass the threshold. An estimate counts by its growth since the
         last real size, for it may be off by the whole tool array."""
-        if self.threshold_tokens <= 0 or self._is_stopped():
+        if self.threshold_tokens <= 0 or self.is_exhausted:
             return False
         given = prompt_tokens or 0
         size = self._projected(given)
@@ -140,7 +137,7 @@ class Compressor(ContextEngine):
 
     def should_compress_preflight(self, messages: ChatRows) -> bool:
         """Ask for a compaction where no request has told the size yet and the messages alone are too many."""
-        if self.last_prompt_tokens > 0 or self._awaits_verdict or self._is_stopped():
+        if self.last_prompt_tokens > 0 or self._awaits_verdict or self.is_exhausted:
             return False
         return 0 < self.threshold_tokens <= estimate(messages)
 
@@ -155,28 +152,25 @@ class Compressor(ContextEngine):
         focus_topic: str | None = None,
         force: bool = False,
     ) -> ChatRows:
-        """Give a smaller list, or `messages` itself where there is nothing to gain or the summary failed.
+        """Give a smaller list, or `messages` itself where there is nothing to gain.
 
         `force` (by hand) forgives strikes and waits; a list larger than the window is tried in spite of them.
         """
-        self._last_summary_error, self._last_compress_aborted = None, False
+        self._last_summary_error = None
         self._last_compression_made_progress = False
         if force:
             self._forgive()
-        elif self._is_stopped() and (current_tokens or 0) <= self.context_length:
+        elif self.is_exhausted and (current_tokens or 0) <= self.context_length:
             return messages
         plan = self._plan(messages, current_tokens)
         if plan is None:
             return self._nothing_gained(messages, force=force)
         # Few sessions are ever compacted: what does that is loaded when it is needed.
-        from whet.context.default_compaction import SummarisedRows, pruned_only  # noqa: PLC0415
+        from whet.context.default_compaction import pruned_only  # noqa: PLC0415
 
         compacted = None if focus_topic else pruned_only(plan)
         if compacted is None:
-            summarised = self._summarised(plan, focus_topic or "")
-            if not isinstance(summarised, SummarisedRows):
-                return self._abort(messages, summarised)
-            compacted = summarised.rows
+            compacted = self._summarised(plan, focus_topic or "").rows
         after = estimate(compacted)
         if after >= plan.before:
             return self._nothing_gained(messages, force=force)
@@ -196,7 +190,7 @@ class Compressor(ContextEngine):
 
     def get_status(self) -> dict[str, Any]:
         """Give the contract's numbers, and why nothing is compacted where that is so."""
-        wait_s = self._rests_until_s - self._clock.monotonic_s()
+        wait_s = self._rests_until_s - self._clock.monotonic_s()  # no model is asked for a summary
         return {
             **super().get_status(),
             "saved_tokens": self.saved_tokens,
@@ -205,11 +199,8 @@ class Compressor(ContextEngine):
             "last_error": self._last_summary_error or "",
         }
 
-    def _is_stopped(self) -> bool:
-        return self.is_exhausted or self._clock.monotonic_s() < self._rests_until_s
-
     def _forgive(self) -> None:
-        self._strikes = self._fallbacks = 0
+        self._strikes = 0
         self._awaits_verdict = False
         self._rest_no_more()
 
@@ -231,17 +222,8 @@ class Compressor(ContextEngine):
             )
         return messages
 
-    def _abort(self, messages: ChatRows, failure: Failure) -> ChatRows:
-        from whet.context.summariser import rest_s  # noqa: PLC0415 as above
-
-        before = self._failures.get(failure.kind, 0)
-        self._failures[failure.kind] = before + 1
-        self._rests_until_s = self._clock.monotonic_s() + rest_s(failure.kind, before)
-        self._last_summary_error, self._last_compress_aborted = failure.message, True
-        return messages
-
     def _rest_no_more(self) -> None:
-        self._rests_until_s = 0.0
+        self._rests_until_s, self._resting = 0.0, None
         self._failures.clear()
 
     def _plan(self, messages: ChatRows, current_tokens: int | None) -> CompactionPlan | None:
@@ -250,10 +232,11 @@ class Compressor(ContextEngine):
         size = current_tokens or self.last_prompt_tokens
         return plan(messages, size, self.threshold_tokens, self.protect_first_n)
 
-    def _summarised(self, plan: CompactionPlan, focus: str) -> SummarisedRows | Failure:
-        from whet.context.default_compaction import SummarisedRows, SummaryOrder, summarised  # noqa: PLC0415
+    def _summarised(self, plan: CompactionPlan, focus: str) -> SummarisedRows:
+        from whet.context.default_compaction import SummaryOrder, summarised  # noqa: PLC0415 as above
 
         settings = self._settings
+        resting = self._resting if self._clock.monotonic_s() < self._rests_until_s else None
         order = SummaryOrder(
             summarise=self._summarise,
             again=self._again,
@@ -262,19 +245,23 @@ class Compressor(ContextEngine):
             context_length=self.context_length,
             window_tokens=settings.summary_window_tokens,
             focus=focus,
-            fallback=settings.fallback,
             can_recall=settings.can_recall,
+            resting=resting,
         )
         found = summarised(plan, order)
-        if isinstance(found, SummarisedRows):
-            self._note_author(found.failure)
+        self._note_author(found.failure, asked=resting is None)
         return found
 
-    def _note_author(self, failure: Failure | None) -> None:
-        """A model wrote the summary; or it failed in a way that asking again does not mend, and code did."""
+    def _note_author(self, failure: Failure | None, *, asked: bool) -> None:
+        """A model wrote the summary; or none could, code did, and the model rests for a while."""
         if failure is None:
-            self._fallbacks = 0
             self._rest_no_more()
-        else:
-            self._fallbacks += 1
-            self._last_summary_error = f"{failure.message}; the summary was written without a model"
+            return
+        self._last_summary_error = f"{failure.message}; the summary was written without a model"
+        if asked:
+            from whet.context.summariser import rest_s  # noqa: PLC0415 as above
+
+            before = self._failures.get(failure.kind, 0)
+            self._failures[failure.kind] = before + 1
+            self._resting = failure
+            self._rests_until_s = self._clock.monotonic_s() + rest_s(failure.kind, before)

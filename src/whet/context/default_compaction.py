@@ -26,7 +26,7 @@ _TARGET = 0.4
 _TAIL_SHARE, _HEAD_SHARE, _TRAIL_SHARE, _KEPT_SHARE = 0.18, 0.05, 0.05, 0.15
 _FRAME_TOKENS = 150
 _BODY_MIN_TOKENS = 60
-_FALLBACK_CHARS = 8_000
+_FALLBACK_TOKENS, _HEADING_TOKENS = 2_000, 16
 _PARTS_MAX, _PARTS_TOKENS = 12, 300
 
 
@@ -43,7 +43,7 @@ class CompactionPlan(NamedTuple):
 class SummaryOrder(msgspec.Struct, frozen=True):
     """How a summary is to be written: by which models, for how large a window, with which settings.
 
-    `again` is asked after a failure of `summarise`. `fallback` lets code write where the model refuses to.
+    `again` is asked after a failure of `summarise`. `resting`: why no model is asked this time.
     """
 
     summarise: Summarise
@@ -53,8 +53,8 @@ class SummaryOrder(msgspec.Struct, frozen=True):
     context_length: int
     window_tokens: int
     focus: str
-    fallback: bool
     can_recall: bool
+    resting: Failure | None = None
 
 
 class SummarisedRows(NamedTuple):
@@ -92,22 +92,25 @@ def pruned_only(plan: CompactionPlan) -> ChatRows | None:
     return compacted if chat.estimate(compacted) <= min(plan.room, plan.before) * _TARGET else None
 
 
-def summarised(plan: CompactionPlan, order: SummaryOrder) -> SummarisedRows | Failure:
-    """Give head, summary and end, or why there is no summary."""
+def summarised(plan: CompactionPlan, order: SummaryOrder) -> SummarisedRows:
+    """Give head, summary and end. Where no model gives a usable summary, what was known stays and code adds
+    to it; the next model that answers is given that to update."""
     ask_chars = min(600, max(120, plan.room // 6))
     latest = summary.latest_ask(plan.rows, plan.previous, ask_chars)
     todo = summary.open_list(plan.parts.middle, plan.parts.tail, plan.previous, plan.room // 4)
     trail_tokens = min(1500, max(60, int(plan.room * _TRAIL_SHARE)))
     taken = trail_tokens + text_tokens(latest) + text_tokens(todo)
     budget = _body_tokens(plan, taken, order.context_length)
-    answer = ask(order.summarise, order.again, _request(plan, order, budget), order.timeout_s)
-    if isinstance(answer, Failure) and (answer.kind != "other" or not order.fallback):
-        return answer
-    body = _listed(plan) if isinstance(answer, Failure) else summary.clean_body(answer)
+    answer = order.resting or ask(
+        order.summarise, order.again, _request(plan, order, budget), order.timeout_s
+    )
+    former = plan.previous.body if plan.previous else ""
+    said = "" if isinstance(answer, Failure) else summary.kept_parts(summary.clean_body(answer), former)
     allowed = budget + taken + _FRAME_TOKENS
     row: ChatRow = {}
     for _ in range(3):  # tokens of the parts do not add up exactly to those of the whole
-        written = _summary_of(plan, latest, todo, summary.fit_body(body, budget), order.today)
+        body = summary.fit_body(said or _listed(plan, former, budget), budget)
+        written = _summary_of(plan, latest, todo, body, order.today)
         row = summary.write(written, trail_tokens=trail_tokens, can_recall=order.can_recall)
         excess = chat.tokens_of(row) - allowed
         if excess <= 0 or budget <= _BODY_MIN_TOKENS:
@@ -189,8 +192,9 @@ def _joined(found: list[Summary]) -> Summary | None:
     return newest
 
 
-def _listed(plan: CompactionPlan) -> str:
-    """Write sections without a model: what was said and run, one line each, after what was known."""
+def _listed(plan: CompactionPlan, former: str, budget: int) -> str:
+    """Write sections without a model: what was known, and after it the newest of what was said and run, one
+    line each, as far as that leaves room."""
     calls = {call.id: call for row in plan.parts.middle for call in chat.calls_of(row)}
     lines: list[str] = []
     for row in plan.parts.middle:
@@ -200,9 +204,14 @@ def _listed(plan: CompactionPlan) -> str:
         elif text := chat.said(row):
             who = "The person" if row.get("role") == "user" else "The assistant"
             lines.append(f'- {who}: "{chat.line(mask(text), 240)}"{place}')
-    while sum(map(len, lines)) > _FALLBACK_CHARS:
-        lines = lines[max(1, len(lines) // 8) :]
-    pieces = summary.sections(plan.previous.body) if plan.previous else []
+    room = min(max(budget - text_tokens(former) - _HEADING_TOKENS, budget // 3), _FALLBACK_TOKENS)
+    sizes = [text_tokens(line) + 1 for line in lines]
+    first, left = 0, sum(sizes)
+    while first < len(lines) - 1 and left > room:
+        left -= sizes[first]
+        first += 1
+    lines = lines[first:]
+    pieces = summary.sections(former)
     for index, piece in enumerate(pieces):
         if piece.startswith("## 4."):
             pieces[index] = "\n".join((piece.rstrip(), *lines)) + "\n\n"

@@ -161,16 +161,20 @@ class EngineRunner:
         else:
             self.lane.submit(guarded)
 
-    async def each(self, steps: Iterable[tuple[str, Callable[[], object]]]) -> None:
-        """Run hooks one after the other; one that fails is noted and the next one follows."""
+    async def each(self, steps: Iterable[tuple[str, Callable[[], object]]]) -> bool:
+        """Run hooks one after the other; one that fails is noted and the next one follows. True where none
+        failed."""
 
-        def work() -> None:
+        def work() -> bool:
+            whole = True
             for hook, call in steps:
                 outcome = attempt(call)
                 if outcome.error is not None:
+                    whole = False
                     self._failed(hook, outcome.error)
+            return whole
 
-        await self.run("a change of session", work)
+        return bool((await self.run("a change of session", work)).value)
 
     async def follow(self, info: ModelInfo, window: int, facts: HostFacts) -> None:
         """Tell the engine which model answers and its window, where that is new to it."""
@@ -239,19 +243,20 @@ class EngineRunner:
 
 
 def make_engine(offer: EngineOffer, *, foreground: bool) -> tuple[ContextEngine, EngineOrigin]:
-    """Make an instance of an engine: its own clone, a copy, a fresh one, or the shared prototype.
+    """Make an instance of an engine: a fresh one, its own clone, a copy, or the shared prototype.
 
     A prototype is shared only with a foreground agent. Raises what the last way raised.
     """
     prototype = offer.prototype
     ways: list[tuple[EngineOrigin, Callable[[], object]]] = []
+    # A fresh one brings its own commands and hooks; those of a clone or a copy act on the prototype.
+    if offer.fresh is not None:
+        ways.append(("fresh", offer.fresh))
     if prototype is not None:
         clone = getattr(prototype, "clone_for_agent", None)
         if callable(clone):
             ways.append(("clone", cast("Callable[[], object]", clone)))
         ways.append(("copy", lambda: copy.deepcopy(prototype)))
-    if offer.fresh is not None:
-        ways.append(("fresh", offer.fresh))
     failure: BaseException = TypeError(f"{offer.name} offers no way to make an engine")
     for origin, way in ways:
         outcome = attempt(way)

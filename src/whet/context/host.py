@@ -71,12 +71,17 @@ class SessionEngines:
         session = self._log.session
         return session.id if session.kind != "chat" else session.conversation_id
 
-    async def begin(self, left: Transcript | None, left_rows: list[ChatRow] | None) -> None:
-        """Tell the chosen engine of the session, and of the one that it leaves."""
+    async def begin(
+        self, left: Transcript | None, left_rows: list[ChatRow] | None, *, carry_over: bool = False
+    ) -> bool:
+        """Tell the chosen engine of the session, and of the one that it leaves or follows; False where the
+        engine failed at it."""
         self._mark(self.chosen)
         self.has_other_model()
         await self.follow_model()
-        await self.chosen.each(transition_calls(self.chosen.engine, self._change(left, left_rows)))
+        change = self._change(left, left_rows)
+        change = msgspec.structs.replace(change, carry_over=carry_over and left is not None)
+        return await self.chosen.each(transition_calls(self.chosen.engine, change))
 
     def has_other_model(self) -> bool:
         """Whether another model answers than last time; a limit that a server named is void then."""
@@ -177,7 +182,7 @@ class SessionEngines:
 
 class EngineHost:
     """One session's context. `spare` makes the built-in engine's seat when it is needed; `compacted`, where
-    it is set, is told of each compaction after it is recorded."""
+    it is set, is told of each compaction after it is recorded; `before_compaction` gives what to keep."""
 
     def __init__(
         self,
@@ -197,6 +202,7 @@ class EngineHost:
         self._blocked = ""
         self._closed = False
         self.compacted: Callable[[Compaction], Awaitable[None]] | None = None
+        self.before_compaction: Callable[[list[ChatRow]], Awaitable[str]] | None = None
 
     @property
     def seat(self) -> EngineRunner:
@@ -212,11 +218,13 @@ class EngineHost:
         """Count this much more before the first message, in every request."""
         self._live.lengthen(tokens)
 
-    async def begin(self, leaving: EngineHost | None = None) -> None:
-        """Tell the engine of the session. `leaving`: the session whose engine this one takes over."""
+    async def begin(self, leaving: EngineHost | None = None, *, carry_over: bool = False) -> bool:
+        """Tell the engine of the session; False where it failed at it. `leaving`: the session that this one
+        follows, and whose engine it takes over unless that was ended. `carry_over`: a new session goes on
+        with what the engine knows of that one."""
         self.seat.live = self.live_rows
-        left = (None, None) if leaving is None else (leaving.log, leaving.live_rows())
-        await self._engines.begin(*left)
+        rows = None if leaving is None or leaving.closed else leaving.live_rows()
+        done = await self._engines.begin(leaving.log if leaving else None, rows, carry_over=carry_over)
         counts: list[int] = []
         if self.log.live.epoch:
             from whet.store import compactions  # noqa: PLC0415 - few sessions were ever compacted
@@ -224,8 +232,9 @@ class EngineHost:
             counts = await compactions.last_counts(self.log)
         if self._brake.recall(counts, self.seat.threshold):
             self._engines.say_stopped(self._brake.stopped)
-        if leaving is not None:
+        if leaving is not None and not leaving.closed:
             await leaving.hand_over()
+        return done
 
     async def view(
         self, transcript: Sequence[Message], emit: Emit, *, overflow_limit_tokens: int | None = None
@@ -334,7 +343,11 @@ class EngineHost:
             from whet.context.compaction import CompactionRunner  # noqa: PLC0415
 
             self._made = CompactionRunner(self.log, self._engines, self._live, self._brake, self._recorded)
+            self._made.memory_context = self._memory_context
         return self._made
+
+    async def _memory_context(self) -> str:
+        return "" if self.before_compaction is None else await self.before_compaction(self._live.copy())
 
     async def _recorded(self, done: Compaction) -> None:
         if self.compacted is not None:

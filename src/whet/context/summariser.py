@@ -1,8 +1,8 @@
 """Ask a model for a summary and judge what comes back; after a failure, wait before the next try.
 
 The call is injected: `summarise(messages, max_tokens=..., timeout_s=...)` gives text or raises. What a
-record looks like, and which answers are none (empty, only thoughts, an HTML page), is decided here; what
-a failure means for the conversation is the compressor's business.
+record looks like, and which answers are none (empty, only thoughts, a web page, a text without the parts
+that were asked for), is decided here; what a failure means for the conversation is the compressor's business.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from whet.context import rows as chat
 from whet.context.artifacts import outcome_of
 from whet.context.rows import text_tokens
+from whet.context.summary import sections
 from whet.contract.context_engine import ChatRow, ChatRows
 from whet.contract.errors import (
     AuthRejected,
@@ -31,9 +32,12 @@ from whet.contract.errors import (
     WireError,
 )
 from whet.contract.tools import clip
+from whet.lanes import attempt
 from whet.log import mask
 
-FailureKind = Literal["no_provider", "auth", "quota", "timeout", "network", "stream", "empty", "other"]
+FailureKind = Literal[
+    "no_provider", "auth", "quota", "timeout", "network", "stream", "empty", "parts", "other"
+]
 _REST_S: dict[FailureKind, tuple[float, ...]] = {
     "no_provider": (600,),
     "auth": (600,),
@@ -42,9 +46,10 @@ _REST_S: dict[FailureKind, tuple[float, ...]] = {
     "network": (60,),
     "stream": (30,),
     "empty": (60,),
+    "parts": (60,),
     "other": (60,),
 }
-_AGAIN: frozenset[FailureKind] = frozenset({"network", "stream", "empty", "other"})
+_AGAIN: frozenset[FailureKind] = frozenset({"network", "stream", "empty", "parts", "other"})
 _KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
     (ConfigError, "no_provider"),
     (NotFound, "no_provider"),
@@ -64,6 +69,9 @@ _THOUGHTS = re.compile(r"<(think|thinking|reasoning|thought)>.*?(?:</\1>|\Z)", r
 _FENCE = re.compile(r"\A```\w*\n(.*)\n```\Z", re.DOTALL)
 _HTML = re.compile(r"\s*(?:<\?xml|<!doctype|<html|<head|<body)", re.IGNORECASE)
 _PLACE = re.compile(r"\{(\w+)\}")
+_HEADING = re.compile(r"## \d+\. ")
+_REFERENCE = re.compile(r"\[#\d+(?:-\d+)?\]")
+_NO_PARTS = "the model's answer has not the parts of a summary and is not used"
 _CAPS = ((4000, 1500), (2000, 700), (1000, 300), (500, 150), (200, 60), (80, 40), (30, 20))
 
 
@@ -136,6 +144,30 @@ def judged(text: str) -> str | Failure:
         why = "only thoughts" if text.strip() else "nothing"
         return Failure("empty", f"the model answered with {why} instead of a summary")
     return bare
+
+
+def _has_parts(text: str) -> bool:
+    """Whether a text is made of the sections that were asked for, none of them cut off or empty.
+
+    Two are enough, or one whose items name messages of the record. A refusal, a remark on what would be done
+    next and other prose have none.
+    """
+    pieces = [piece for piece in sections(text) if _HEADING.match(piece)]
+    asked = _asked_titles()
+    filled = [piece for piece in pieces if any(map(str.isalnum, piece.partition("\n")[2]))]
+    known = [piece for piece in filled if piece.partition("\n")[0].strip() in asked]
+    whole = bool(pieces) and pieces[-1] in filled and _is_closed(pieces[-1])
+    return whole and (len(known) > 1 or (len(known) == 1 and _REFERENCE.search(known[0]) is not None))
+
+
+def _is_closed(piece: str) -> bool:
+    """Whether a text ends outside of a reference and of a block of code."""
+    return "[#" not in piece.rpartition("]")[2] and piece.count("```") % 2 == 0
+
+
+@cache
+def _asked_titles() -> frozenset[str]:
+    return frozenset(line.strip() for line in _template("sections.md").splitlines() if _HEADING.match(line))
 
 
 def prompt(request: SummaryRequest, max_tokens: int) -> str:
@@ -217,14 +249,16 @@ def _line(row: _Masked, text_chars: int, argument_chars: int) -> str:
 def _try(
     summarise: Summarise, messages: list[dict[str, Any]], max_tokens: int, timeout_s: float
 ) -> str | Failure:
-    try:
-        text = summarise(messages, max_tokens=max_tokens, timeout_s=timeout_s)
-    except (WhetError, OSError, ValueError, RuntimeError) as error:
+    outcome = attempt(lambda: summarise(messages, max_tokens=max_tokens, timeout_s=timeout_s))
+    error = outcome.error
+    if error is not None:
         kinds: list[FailureKind] = [kind for type_, kind in _KINDS if isinstance(error, type_)]
         kinds.append("other")
         said = error.message if isinstance(error, WhetError) else str(error)
         return Failure(kinds[0], chat.line(mask(said), 300) or type(error).__name__)
-    return judged(text)
+    answer = judged(outcome.value or "")
+    usable = isinstance(answer, Failure) or _has_parts(answer)
+    return answer if usable else Failure("parts", _NO_PARTS)
 
 
 def _switched_language(summary: str, sample: str) -> bool:

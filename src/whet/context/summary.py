@@ -36,6 +36,8 @@ _HEADER = re.compile(re.escape(OPEN) + r"(?: #(\d+)(?:-(\d+))?)?, reference only
 _PLACE = re.compile(r"\[#(\d+)\]")
 _ITEM = re.compile(r"^\[[ >x-]\] ", re.MULTILINE)
 _HEADING = re.compile(r"^## \d+\. .*$", re.MULTILINE)
+_NUMBER = re.compile(r"## (\d+)\. ")
+_LASTING = frozenset({2, 3, 4, 8, 13})  # goal, constraints, what was done, decisions, critical values
 _SHORT_ASK = 40
 _PART_CHARS = 100
 
@@ -107,6 +109,17 @@ def clean_body(text: str) -> str:
         pieces = [piece for piece in pieces[1:] if not re.match(r"## 1\. ", piece)]
     body = "\n\n".join(piece.strip() for piece in pieces if piece.strip())
     return mask(body if body.startswith("## ") else f"## 2. Goal\n{body}")
+
+
+def kept_parts(body: str, previous: str) -> str:
+    """Give a model's sections, and of the earlier ones those that never end and that it left out."""
+    pieces = {int(found[1]): piece for piece in sections(body) if (found := _NUMBER.match(piece))}
+    former = {int(found[1]): piece for piece in sections(previous) if (found := _NUMBER.match(piece))}
+    missing = [number for number in former if number in _LASTING and number not in pieces]
+    if not missing:
+        return body
+    pieces |= {number: former[number] for number in missing}
+    return "\n\n".join(pieces[number].strip() for number in sorted(pieces))
 
 
 def sections(text: str) -> list[str]:

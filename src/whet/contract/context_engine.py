@@ -148,8 +148,8 @@ class EngineOffer(msgspec.Struct, frozen=True):
 class SessionChange(msgspec.Struct, frozen=True):
     """A move to the session `new_id`; `facts` are the keywords of `on_session_start`.
 
-    Without `old_id` nothing is left; without `messages` its end is not told; `carry_over` asks the engine
-    to take what it knows of the old session along.
+    Without `old_id` nothing is left; without `messages` its end was told to another instance; `carry_over`
+    asks the engine to take what it knows of the old session along.
     """
 
     new_id: str
@@ -170,7 +170,7 @@ def transition_calls(engine: object, change: SessionChange) -> Iterator[tuple[st
         facts |= {"old_session_id": change.old_id, "carry_over_context": change.carry_over}
         if change.messages is not None:
             steps.append(("on_session_end", (change.old_id, change.messages), {}))
-        steps.append(("on_session_reset", (), {}))
+            steps.append(("on_session_reset", (), {}))
     steps.append(("on_session_start", (change.new_id,), facts))
     if change.old_id and change.carry_over:
         steps.append(("carry_over_new_session_context", (change.old_id, change.new_id), {}))

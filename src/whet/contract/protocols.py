@@ -159,7 +159,8 @@ CallPreview = Callable[[dict[str, object]], Awaitable[tuple[TextChange, ...]]]
 class GateCall(msgspec.Struct, frozen=True):
     """One call before the gate: the final arguments that will run (parsed), and where. `key` is the call's
     own in its session, and the same after a crash; models use their call ids twice. `preview` None: what it
-    does to files is not known before it runs."""
+    does to files is not known before it runs. `asks`: why a person has to be asked, also where the policy
+    would allow the call."""
 
     session_id: str
     call: ToolCall
@@ -168,6 +169,8 @@ class GateCall(msgspec.Struct, frozen=True):
     workspace: str
     key: str = ""
     preview: CallPreview | None = None
+    turn_id: str = ""
+    asks: str = ""
 
 
 class ConfirmCase(msgspec.Struct, frozen=True):

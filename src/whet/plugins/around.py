@@ -1,11 +1,14 @@
 """Hooks around tool calls, without the loop's knowing: a gate before the gate, and tools that tell.
 
 The pre_tool_call hooks come before the policy, so that the gate judges the arguments that will run.
-post_tool_call and transform_tool_result come after the tool and before its result is stored.
+post_tool_call and the transforms come after the tool and before its result is stored. Where an enabled
+plugin is not there, it may have been a guard: nothing runs then unless a person can be asked.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -13,7 +16,7 @@ from typing import Any
 import msgspec
 
 from whet.contract.errors import ToolError
-from whet.contract.events import ApprovalDecided, Emit, Notice
+from whet.contract.events import ApprovalAsked, ApprovalDecided, Emit, Event, Notice
 from whet.contract.protocols import Decision, Gate, GateCall
 from whet.contract.tools import Handler, Tool, ToolContext, ToolOutput
 from whet.plugins.hooks import Hooks
@@ -22,44 +25,123 @@ TakeNews = Callable[[], list[str]]
 
 
 class HookedGate:
-    """Lets the hooks block or change a call, then asks `gate`. `take_news` gives what went wrong."""
+    """Lets the hooks block or change a call, then asks `gate`. `take_news` gives what went wrong; `missing`
+    says why nothing may run, "" where it may."""
 
-    def __init__(self, gate: Gate, hooks: Hooks, take_news: TakeNews) -> None:
+    def __init__(self, gate: Gate, hooks: Hooks, take_news: TakeNews, *, missing: str = "") -> None:
         self._gate = gate
         self._hooks = hooks
         self._take_news = take_news
+        self._missing = missing
 
     async def decide(self, call: GateCall, emit: Emit) -> Decision:
         """Decide as the Gate contract says. Changed arguments replace those in `call.arguments` in place,
         since that dict is what runs."""
+        if self._missing:
+            return _denied(call, f"Nothing was run: {self._missing}.", emit)
         if self._hooks.has("pre_tool_call"):
-            verdict = await self._hooks.before_tool(
-                call.tool.name,
-                call.arguments,
-                session_id=call.session_id,
-                task_id=call.session_id,
-                tool_call_id=call.call.id,
-            )
+            facts = _facts(call)
+            verdict = await self._hooks.before_tool(call.tool.name, call.arguments, **facts)
             for line in self._take_news():
                 emit(Notice(line))
             if verdict.blocked:
-                reason = f"Nothing was run: {verdict.blocked}."
-                emit(ApprovalDecided(call.call.id, "deny", "rule", reason))
-                return Decision("deny", "rule", reason)
+                why = f"Nothing was run: {verdict.blocked}."
+                await self._tell_blocked(call, facts, verdict.blocked)
+                return _denied(call, why, emit)
             if verdict.arguments is not call.arguments:
                 changed = dict(verdict.arguments)
                 call.arguments.clear()
                 call.arguments.update(changed)
-        return await self._gate.decide(call, emit)
+            if verdict.asks:
+                call = msgspec.structs.replace(call, asks=verdict.asks)
+        if not self._hooks.has("pre_approval_request", "post_approval_response"):
+            return await self._gate.decide(call, emit)
+        watch = _ApprovalWatch(self._hooks, call, emit)
+        try:
+            return await self._gate.decide(call, watch.emit)
+        finally:
+            await watch.settle()
 
     async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
         """Pass the result on to the gate."""
         await self._gate.report(call, output, emit)
 
+    async def _tell_blocked(self, call: GateCall, facts: dict[str, str], reason: str) -> None:
+        await self._hooks.tell(
+            "post_tool_call",
+            tool_name=call.tool.name,
+            args=dict(call.arguments),
+            **facts,
+            result=reason,
+            status="blocked",
+            duration_ms=0,
+            error_type="blocked",
+            error_message=reason,
+        )
+
+
+class _ApprovalWatch:
+    """Tells the approval hooks of a question and its answer, in that order, while the gate goes on."""
+
+    def __init__(self, hooks: Hooks, call: GateCall, emit: Emit) -> None:
+        self._hooks = hooks
+        self._emit = emit
+        self._facts = {
+            "session_key": call.session_id,
+            "session_id": call.session_id,
+            "turn_id": call.turn_id,
+            "tool_call_id": call.call.id,
+            "tool_name": call.tool.name,
+            "surface": "cli",
+        }
+        self._asked: dict[str, Any] = {}
+        self._telling: asyncio.Task[None] | None = None
+
+    def emit(self, event: Event) -> None:
+        """Take one event of the gate and pass it on."""
+        if isinstance(event, ApprovalAsked):
+            description = "; ".join(event.reasons)
+            self._asked = {"command": event.subject, "description": description, "pattern_key": event.tool}
+            self._asked["pattern_keys"] = [event.tool]
+            self._next("pre_approval_request")
+        elif isinstance(event, ApprovalDecided) and self._asked:
+            choice = "once" if event.verdict == "allow" else "deny"
+            self._next("post_approval_response", choice=choice, decided_by=event.decided_by)
+        self._emit(event)
+
+    async def settle(self) -> None:
+        """Wait until the hooks were told."""
+        if self._telling is not None:
+            await self._telling
+
+    def _next(self, name: str, **more: Any) -> None:
+        before = self._telling
+
+        async def tell() -> None:
+            if before is not None:
+                await before
+            await self._hooks.tell(name, **self._facts, **self._asked, **more)
+
+        self._telling = asyncio.ensure_future(tell())
+
+
+def _denied(call: GateCall, reason: str, emit: Emit) -> Decision:
+    emit(ApprovalDecided(call.call.id, "deny", "rule", reason))
+    return Decision("deny", "rule", reason)
+
+
+def _facts(call: GateCall) -> dict[str, str]:
+    return {
+        "session_id": call.session_id,
+        "task_id": call.session_id,
+        "turn_id": call.turn_id,
+        "tool_call_id": call.call.id,
+    }
+
 
 def hooked_tools(tools: Iterable[Tool], hooks: Hooks) -> list[Tool]:
     """Give the tools with the hooks behind each call; the same ones where no plugin has such a hook."""
-    if not hooks.has("post_tool_call", "transform_tool_result"):
+    if not hooks.has("post_tool_call", "transform_tool_result", "transform_terminal_output"):
         return list(tools)
     return [msgspec.structs.replace(tool, run=_telling(tool, hooks)) for tool in tools]
 
@@ -76,21 +158,41 @@ def scoped(tool: Tool, scope: Callable[[], AbstractContextManager[object]]) -> T
 
 def _telling(tool: Tool, hooks: Hooks) -> Handler:
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        facts = {
+        facts: dict[str, Any] = {
             "tool_name": tool.name,
             "args": dict(arguments),
             "session_id": context.session_id,
             "task_id": context.session_id,
+            "turn_id": context.turn_id,
             "tool_call_id": context.call_id,
         }
+        began_s = time.monotonic()
         try:
             output = await tool.run(context, arguments)
         except ToolError as error:
-            await hooks.tell("post_tool_call", **facts, result=error.message, status="error")
+            failed = _ending(began_s, "error", type(error).__name__, error.message)
+            await hooks.tell("post_tool_call", **facts, **failed, result=error.message)
             raise
         status = "error" if output.is_error else "ok"
-        await hooks.tell("post_tool_call", **facts, result=output.text, status=status)
-        text = await hooks.transform(output.text, **facts, status=status)
+        facts |= _ending(began_s, status, output.error_kind, output.text if output.is_error else "")
+        text = output.text
+        if "command" in tool.tags:
+            shell = {"command": str(arguments.get("command", "")), "task_id": context.session_id}
+            code = int(output.is_error)
+            text = await hooks.replace(
+                "transform_terminal_output", "output", text, **shell, returncode=code, env_type="local"
+            )
+        await hooks.tell("post_tool_call", **facts, result=text)
+        text = await hooks.transform(text, **facts)
         return output if text == output.text else msgspec.structs.replace(output, text=text)
 
     return run
+
+
+def _ending(began_s: float, status: str, kind: str, message: str) -> dict[str, Any]:
+    return {
+        "status": status,
+        "duration_ms": round((time.monotonic() - began_s) * 1000),
+        "error_type": kind or None,
+        "error_message": message or None,
+    }

@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from whet.contract.errors import PluginError, WhetError
 from whet.log import mask
+from whet.plugins.printing import by_plugin
 
 log: logging.Logger = logging.getLogger("whet.plugins")
 
@@ -73,9 +74,10 @@ async def call(function: Callable[..., object], *arguments: object, **keywords: 
     A cancel leaves the thread to finish alone; it does not hold the program's end back.
     """
     bound = partial(function, *arguments, **keywords)
-    if is_async(function):
-        return await _awaited(bound())
-    return await _awaited(await _on_thread(bound))
+    with by_plugin():
+        if is_async(function):
+            return await _awaited(bound())
+        return await _awaited(await _on_thread(bound))
 
 
 async def within(limit_s: float, work: Awaitable[Any]) -> Any:

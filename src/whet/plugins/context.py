@@ -7,6 +7,7 @@ can't be meant (no handler, no schema) disables the plugin. Nothing counts befor
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,12 +20,15 @@ from whet.config.schema import ModelSettings
 from whet.contract.context_engine import ContextEngine
 from whet.contract.errors import PluginError
 from whet.contract.protocols import Provider
-from whet.plugins import hooks
-from whet.plugins.calls import blamed
+from whet.plugins import hermes, hooks, shims
+from whet.plugins.calls import blamed, fields_of, fitting
 from whet.plugins.manifest import Manifest
+from whet.plugins.memories import tool_schemas
+from whet.plugins.model_ask import PluginModel, no_model
 from whet.plugins.parts import (
     Hook,
     MemoryProvider,
+    PluginCliCommand,
     PluginCommand,
     PluginNotifier,
     PluginProvider,
@@ -44,6 +48,7 @@ CAPABILITIES = frozenset(
         "register_skill",
         "register_provider",
         "register_notifier",
+        "register_cli_command",
     }
 )
 _COMMAND = re.compile(r"[a-z][a-z0-9-]{0,31}")
@@ -71,13 +76,31 @@ class TakenNames(msgspec.Struct):
         self.others.update((f"{type(part).__name__} {part.name}", plugin) for part in named)
 
 
+def _no_answer(tool_name: str, args: dict[str, Any]) -> str:
+    return shims.tool_error(f"{tool_name} has no handler")
+
+
+def _memory_handler(answer: Callable[..., object], tool: str) -> Callable[..., object]:
+    def handle(args: dict[str, Any], **facts: object) -> object:
+        return answer(tool, args, **fitting(answer, facts))
+
+    return handle
+
+
 class PluginContext:
     """Takes one plugin's registrations. `offered` are the capabilities that exist here."""
 
     def __init__(
-        self, manifest: Manifest, folder: Path | None, home: Path, taken: TakenNames, offered: frozenset[str]
+        self,
+        manifest: Manifest,
+        folder: Path | None,
+        home: Path,
+        taken: TakenNames,
+        offered: frozenset[str],
+        names: hermes.Names | None = None,
     ) -> None:
         self.manifest = manifest
+        self._names = names
         self.name: str = manifest.name
         self.folder = folder
         self.home = home
@@ -90,6 +113,65 @@ class PluginContext:
             raise AttributeError(f"this host has no {name}")
         return object.__getattribute__(self, name)
 
+    @property
+    def plugin_id(self) -> str:
+        """The plugin's name."""
+        return self.name
+
+    @property
+    def llm(self) -> PluginModel:
+        """The person's model, for requests of the plugin's own."""
+        return PluginModel(self.name, self._ask)
+
+    def _ask(self, *, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
+        ask = self._names.ask_model if self._names else None
+        if ask is None:
+            return no_model(self.name)()
+        return ask(
+            hermes.ModelRequest(
+                "plugin",
+                messages,
+                max_tokens=options.get("max_tokens"),
+                temperature=options.get("temperature"),
+                timeout_s=options.get("timeout"),
+            )
+        )
+
+    def get_config(self, key: str, default: Any = None) -> Any:
+        """Give `plugins.entries.NAME.settings.KEY`."""
+        return shims.entry_setting(self.name, key, default)
+
+    def dispatch_tool(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
+        """Run a tool of the session that is served, through the gate; gives its text, or JSON with an error.
+        For synchronous code: it waits."""
+        del kwargs
+        access, session_id = self._names.session if self._names else None, hermes.served_session()
+        if access is None or not session_id:
+            return shims.tool_error("no session is served here")
+        return access.dispatch(session_id, tool_name, dict(args))
+
+    def inject_message(self, content: str, role: str = "user", *, session_key: str | None = None) -> bool:
+        """Put text into a session as if it was typed; the turn under way reads it, or the next one.
+        True where there is such a session."""
+        access = self._names.session if self._names else None
+        session_id = session_key or hermes.served_session()
+        text = content if role == "user" else f"[{role}] {content}"
+        return access is not None and access.inject(session_id, text)
+
+    def register_cli_command(
+        self,
+        name: str,
+        help: str,
+        setup_fn: Callable[[argparse.ArgumentParser], object],
+        handler_fn: Callable[[argparse.Namespace], object] | None = None,
+        description: str = "",
+    ) -> None:
+        """Add a command for the shell: `whet plugins run NAME ...`."""
+        self._insist(callable(setup_fn), "register_cli_command", f"the set-up of {name} can't be called")
+        self.registered.cli_commands.append(
+            PluginCliCommand(self.name, name, help or description, setup_fn, handler_fn)
+        )
+
     def register_tool(
         self,
         name: str,
@@ -100,7 +182,12 @@ class PluginContext:
     ) -> None:
         """Add a tool. Without `effects` the gate asks before each call; its output counts as untrusted."""
         tool = make_tool(self.name, name, toolset, schema, handler, **options)
-        if self._is_free("tool", name, self._taken.tools, [tool.name for tool in self.registered.tools]):
+        own = [tool.name for tool in self.registered.tools]
+        # A built-in tool may be replaced where that is said; the gate asks, since it is another one now.
+        replaces = bool(options.get("override")) and self._taken.tools.get(name) == "" and name not in own
+        if replaces:
+            self.registered.overrides.append(name)
+        if replaces or self._is_free("tool", name, self._taken.tools, own):
             missing = self._missing(options)
             if missing:
                 self._problem(f"its tool {name} is left out: {missing}")
@@ -152,8 +239,14 @@ class PluginContext:
             isinstance(name, str) and bool(name), "register_memory_provider", "the provider has no name"
         )
         part = MemoryProvider(self.name, name, provider)
-        if self._is_free_part(part, name):
-            self.registered.memory_providers.append(part)
+        if not self._is_free_part(part, name):
+            return
+        self.registered.memory_providers.append(part)
+        answer: Callable[..., object] = getattr(provider, "handle_tool_call", None) or _no_answer
+        for schema in tool_schemas(part):
+            bare = fields_of(schema.get("function", schema))
+            tool = str(bare.get("name") or "")
+            self.register_tool(tool, f"memory-{name}", bare, _memory_handler(answer, tool))
 
     def register_skill(self, name: str, path: str | os.PathLike[str], description: str = "") -> None:
         """Offer a skill: `path` is its folder, or the SKILL.md in it."""

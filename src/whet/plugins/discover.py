@@ -17,7 +17,8 @@ from whet.contract.errors import PluginError
 from whet.plugins.manifest import Manifest, manifest_file, read_manifest, slug_of
 from whet.plugins.parts import Problem
 
-GROUP = "whet.plugins"
+GROUPS = ("hermes_agent.memory_providers", "hermes_agent.plugins", "whet.plugins")
+"""The entry-point groups of installed packages; of one name in several the last wins."""
 Source = Literal["home", "project", "package"]
 # Where programs that these engines come from keep engines without a manifest.
 _ENGINES = "context_engine"
@@ -73,7 +74,7 @@ def discover(plugins: Path, project: Path | None = None) -> Discovery:
                 problems.append(Problem(error.plugin, error.message))
                 continue
             found[manifest.name] = FoundPlugin(key, manifest, source, folder)
-    for entry in entry_points(group=GROUP):
+    for entry in (entry for group in GROUPS for entry in entry_points(group=group)):
         found[entry.name] = FoundPlugin(entry.name, _of_package(entry), "package", entry=entry)
     return Discovery(found, tuple(problems))
 

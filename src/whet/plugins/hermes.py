@@ -22,10 +22,21 @@ import msgspec
 
 from whet.contract.context_engine import ContextEngine
 from whet.lanes import attempt
+from whet.plugins import printing, shims
+from whet.plugins.memories import EmptyMemory
 from whet.plugins.parts import Hook
 
-PACKAGES = ("agent", "hermes_cli", "gateway")
-MARKS = (b"agent.context_engine", b"agent.auxiliary_client", b"hermes_cli", b"gateway.session_context")
+PACKAGES = ("agent", "hermes_cli", "gateway", "hermes_constants", "tools")
+MARKS = (
+    b"agent.memory_provider",
+    b"hermes_constants",
+    b"tools.registry",
+    b"agent.redact",
+    b"agent.context_engine",
+    b"agent.auxiliary_client",
+    b"hermes_cli",
+    b"gateway.session_context",
+)
 _MOST_FILES = 400
 _MOST_BYTES = 2_000_000
 
@@ -91,6 +102,19 @@ class HookTable:
         return module
 
 
+class SessionAccess(msgspec.Struct, frozen=True):
+    """What plugins may ask of the session that is served: to run one of its tools through the gate, and to be
+    told something. Both are called on a plugin's thread."""
+
+    dispatch: Callable[[str, str, dict[str, Any]], str]
+    inject: Callable[[str, str], bool]
+
+
+def served_session() -> str:
+    """Give the id of the session that plugin code is called for, "" for none."""
+    return _session.get({}).get("HERMES_SESSION_ID", "")
+
+
 class Names:
     """One host's hold on the module names."""
 
@@ -98,6 +122,7 @@ class Names:
         self.home = home
         self.ask_model = ask_model
         self.hooks: HookTable = HookTable()
+        self.session: SessionAccess | None = None
         self._is_open = False
 
     def open(self) -> None:
@@ -140,7 +165,8 @@ def session_scope(session_id: str, conversation_id: str = "") -> Generator[None]
     key = conversation_id or session_id
     token = _session.set({"HERMES_SESSION_ID": session_id, "HERMES_SESSION_KEY": key})
     try:
-        yield
+        with printing.by_plugin():
+            yield
     finally:
         _session.reset(token)
 
@@ -225,10 +251,12 @@ _MODULES: dict[str, dict[str, object]] = {
     "agent.context_engine": {"ContextEngine": ContextEngine},
     "agent.auxiliary_client": {"call_llm": call_llm},
     "hermes_cli": {},
-    "hermes_cli.config": {"get_hermes_home": get_hermes_home},
+    "agent.memory_provider": {"MemoryProvider": EmptyMemory},
+    "hermes_cli.config": {"get_hermes_home": get_hermes_home, **shims.CONFIG},
     "hermes_cli.plugins": {"get_plugin_manager": get_plugin_manager},
     "gateway": {},
     "gateway.session_context": {"get_session_env": get_session_env},
+    **shims.MODULES,
 }
 
 
@@ -237,7 +265,7 @@ def _install() -> None:
         if name.partition(".")[0] in PACKAGES:
             _shadowed[name] = sys.modules.pop(name)
     for name, content in _MODULES.items():
-        put_module(name, content, is_package="." not in name)
+        put_module(name, content, is_package="." not in name and not content)
 
 
 def _remove() -> None:

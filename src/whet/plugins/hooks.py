@@ -7,9 +7,10 @@ loop: `around.py` and the composition root call it.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -29,16 +30,34 @@ NAMES = (
     "subagent_start",
     "subagent_stop",
     "on_compaction",
+    "on_session_finalize",
+    "on_skill_lifecycle",
+    "agent_loop_stopped",
+    "pre_approval_request",
+    "post_approval_response",
+    "pre_api_request",
+    "post_api_request",
+    "api_request_error",
+    "on_stream_start",
+    "on_stream_delta",
+    "on_stream_end",
+    "on_interim_message",
+    "transform_llm_output",
+    "transform_terminal_output",
 )
+GUARDS = frozenset({"pre_tool_call"})
+"""Those that are never switched off: one that fails blocks the call each time."""
 LIMIT_S = 10.0
 _STRIKES = 3
 
 
 class ToolVerdict(msgspec.Struct, frozen=True):
-    """What the pre_tool_call hooks made of a call: its arguments, or in `blocked` why it must not run."""
+    """What the pre_tool_call hooks made of a call: its arguments, in `blocked` why it must not run, or in
+    `asks` why a person has to be asked."""
 
     arguments: dict[str, Any]
     blocked: str = ""
+    asks: str = ""
 
 
 class Hooks:
@@ -79,6 +98,8 @@ class Hooks:
     def of(self, name: str) -> list[Hook]:
         """Give the hooks of that name that are still on, in order."""
         hooks = [*self._hooks[name], *(hook for source in self._sources for hook in source(name))]
+        if name in GUARDS:
+            return hooks
         return [hook for hook in hooks if self._strikes.get(id(hook.function), 0) < _STRIKES]
 
     def has(self, *names: str) -> bool:
@@ -98,31 +119,40 @@ class Hooks:
     async def before_tool(self, tool: str, arguments: dict[str, Any], **facts: Any) -> ToolVerdict:
         """Ask the pre_tool_call hooks: the first block ends it, changed arguments reach the next hook.
 
-        A hook answers None, {"action": "block", "message": ...} or {"action": "modify", "args": {...}}.
-        Where one fails the call is blocked: it may have been a guard.
+        A hook answers None, {"action": "block", "message": ...}, {"action": "approve", "message": ...} or
+        {"action": "modify", "args": {...}}, which is laid over the arguments; it may also change `args` in
+        place. Where one fails the call is blocked: it may have been a guard.
         """
+        asks = ""
         for hook in self.of("pre_tool_call"):
+            given = copy.deepcopy(arguments)
             try:
-                answer = await self._run(hook, {"tool_name": tool, "args": dict(arguments), **facts})
-                changed, blocked = _read(hook, answer)
+                answer = _read(hook, await self._run(hook, {"tool_name": tool, "args": given, **facts}))
             except PluginError as error:
                 self._strike(hook, error)
                 return ToolVerdict(arguments, f"the plugin {hook.plugin} could not judge it: {error.message}")
-            if blocked:
-                return ToolVerdict(arguments, f"blocked by the plugin {hook.plugin}: {blocked}")
-            arguments = arguments if changed is None else changed
-        return ToolVerdict(arguments)
+            if answer.blocked:
+                return ToolVerdict(arguments, f"blocked by the plugin {hook.plugin}: {answer.blocked}")
+            if answer.asks and not asks:
+                asks = f"the plugin {hook.plugin} wants a person's decision: {answer.asks}"
+            changed = {**given, **answer.arguments}
+            arguments = arguments if changed == arguments else changed
+        return ToolVerdict(arguments, asks=asks)
 
     async def transform(self, result: str, **facts: Any) -> str:
         """Let the transform_tool_result hooks change a result's text, each the last one's; None keeps it."""
-        for hook in self.of("transform_tool_result"):
+        return await self.replace("transform_tool_result", "result", result, **facts)
+
+    async def replace(self, name: str, keyword: str, text: str, **facts: Any) -> str:
+        """Let the hooks of that name change a text, which they get as `keyword`; None keeps it."""
+        for hook in self.of(name):
             try:
-                answer = await self._run(hook, {**facts, "result": result})
+                answer = await self._run(hook, {**facts, keyword: text})
             except PluginError as error:
                 self._strike(hook, error)
                 continue
-            result = answer if isinstance(answer, str) else result
-        return result
+            text = answer if isinstance(answer, str) else text
+        return text
 
     async def context(self, **facts: Any) -> str:
         """Give what the pre_llm_call hooks add to the person's message: text, or {"context": text}."""
@@ -142,7 +172,8 @@ class Hooks:
     def _strike(self, hook: Hook, error: PluginError) -> None:
         count = self._strikes.get(id(hook.function), 0) + 1
         self._strikes[id(hook.function)] = count
-        off = f"; it is off now, after {count} failures in a row" if count == _STRIKES else ""
+        is_off = count == _STRIKES and hook.name not in GUARDS
+        off = f"; it is off now, after {count} failures in a row" if is_off else ""
         self._problems.append(Problem(hook.plugin, f"its hook {hook.name} failed: {error.message}{off}"))
 
 
@@ -153,19 +184,26 @@ def _replaced(hooks: Sequence[Hook], bound: Bound, name: str) -> list[Hook]:
     return [*others[:at], *(hook for hook in bound.hooks if hook.name == name), *others[at:]]
 
 
-def _read(hook: Hook, answer: Any) -> tuple[dict[str, Any] | None, str]:
-    """Give changed arguments (or None) and the reason of a block. Raises PluginError for anything else."""
-    if answer is None:
-        return None, ""
+def _read(hook: Hook, answer: Any) -> ToolVerdict:
+    """Give changed arguments, the reason of a block, or that of a question. Raises PluginError for an answer
+    that looks like a decision and is none."""
     said = fields_of(answer)
-    if said.get("action") == "block":
-        return None, str(said.get("message") or said.get("reason") or "no reason was given")
-    if said.get("action") == "modify" and isinstance(said.get("args"), dict):
-        return said["args"], ""
-    if said.get("action") in ("allow", "approve"):
-        return None, ""
+    action = said.get("action") or said.get("decision")
+    why = str(said.get("message") or said.get("reason") or "no reason was given")
+    changed = said.get("args") if "args" in said else said.get("tool_input")
+    if action is None and not isinstance(answer, str):
+        return ToolVerdict({})
+    if action == "block":
+        return ToolVerdict({}, blocked=why)
+    if action == "approve":
+        return ToolVerdict({}, asks=why)
+    if action == "modify" and isinstance(changed, dict):
+        return ToolVerdict(fields_of(cast("object", changed)))
+    if action == "allow":
+        return ToolVerdict({})
     raise PluginError(
-        'it must answer None, {"action": "block", "message": ...} or {"action": "modify", "args": {...}}',
+        'it must answer None, {"action": "block", "message": ...}, {"action": "approve", "message": ...} or '
+        '{"action": "modify", "args": {...}}',
         plugin=hook.plugin,
         hook=hook.name,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Collection, MutableMapping
+from collections.abc import Callable, Collection, Generator, MutableMapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
@@ -22,15 +22,16 @@ from whet.config.schema import PluginSettings
 from whet.config.secrets import load_secrets, read_env
 from whet.contract.errors import ConfigError, PluginError
 from whet.contract.tools import Tool
-from whet.plugins import hermes, hooks, modules
+from whet.plugins import hermes, hooks, modules, printing, shims
 from whet.plugins.calls import blamed
 from whet.plugins.context import CAPABILITIES, PluginContext, TakenNames
-from whet.plugins.discover import Discovery, FoundPlugin, discover
+from whet.plugins.discover import GROUPS, Discovery, FoundPlugin, discover
 from whet.plugins.hooks import Hooks
 from whet.plugins.manifest import Manifest
-from whet.plugins.memories import Memories
+from whet.plugins.memories import EmptyMemory, Memories
 from whet.plugins.parts import (
     MemoryProvider,
+    PluginCliCommand,
     PluginCommand,
     PluginEngine,
     PluginNotifier,
@@ -81,6 +82,8 @@ class LoadedPlugins:
         self.plugins = states
         self.problems = problems
         self.tools: list[Tool] = [tool for part in parts for tool in part.tools]
+        self.overrides: frozenset[str] = frozenset(name for part in parts for name in part.overrides)
+        self.cli_commands: list[PluginCliCommand] = [one for part in parts for one in part.cli_commands]
         self.commands: list[PluginCommand] = [command for part in parts for command in part.commands]
         self.skills: list[PluginSkill] = [skill for part in parts for skill in part.skills]
         self.memory_providers: dict[str, MemoryProvider] = {
@@ -104,6 +107,7 @@ class LoadedPlugins:
             for plugin in running
             for engine in plugin.registered.engines
         }
+        self.names: hermes.Names | None = None
         self._shown = 0
         self._on_close: list[Callable[[], None]] = []
         self.memories: Memories = Memories(self.memory_providers.values(), problems)
@@ -167,6 +171,8 @@ def load_plugins(
     undo = [_set_environment(home, environ, problems)]
     names = hermes.Names(home.root, host.ask_model)
     undo.append(names.close)
+    if settings.enabled:
+        undo.append(printing.keep_off_stdout())
     loader = _Loader(home, host, names, problems)
     running: list[_Running] = []
     states: list[PluginState] = []
@@ -182,6 +188,7 @@ def load_plugins(
             known = ", ".join(hooks.NAMES)
             problems.append(Problem(hook.plugin, f"there is no hook {hook.name}; there are {known}"))
     loaded = LoadedPlugins(running, states, problems)
+    loaded.names = names
     loaded.hooks.add_source(names.hooks.of)
     for step in undo:
         loaded.on_close(step)
@@ -228,11 +235,11 @@ class _Loader:
         context = self._context(found, self._taken)
         imported: ModuleType | None = None
         try:
-            if found.folder is not None and hermes.is_hermes_plugin(found.folder):
+            if _is_foreign(found):
                 self._names.open()
-                self._names.hooks.plugins[found.module] = found.name
+                self._names.hooks.plugins[_module_of(found)] = found.name
             # What a plugin prints while it loads must not get between a program and our output.
-            with contextlib.redirect_stdout(sys.stderr):
+            with contextlib.redirect_stdout(sys.stderr), _holding(context):
                 register, imported = _entry(found)
                 _run(found, register, context)
         except PluginError as error:
@@ -246,7 +253,7 @@ class _Loader:
 
         def again() -> Registered:
             collector = self._context(found, TakenNames())
-            with self._names.collecting() as table:
+            with self._names.collecting() as table, _holding(collector):
                 _run(found, register, collector)
             collector.registered.hooks.extend(table.all())
             return collector.registered
@@ -254,7 +261,50 @@ class _Loader:
         return _Running(found, context.registered, again)
 
     def _context(self, found: FoundPlugin, taken: TakenNames) -> PluginContext:
-        return PluginContext(found.manifest, found.folder, self._home.root, taken, self._offers)
+        return PluginContext(found.manifest, found.folder, self._home.root, taken, self._offers, self._names)
+
+
+@contextlib.contextmanager
+def _holding(context: PluginContext) -> Generator[None]:
+    """Let tools that a plugin registers by the table of another program be this plugin's."""
+    token = shims.holder.set(context)
+    try:
+        yield
+    finally:
+        shims.holder.reset(token)
+
+
+def _is_foreign(found: FoundPlugin) -> bool:
+    if found.entry is not None:
+        return found.entry.group != GROUPS[-1]
+    return found.folder is not None and hermes.is_hermes_plugin(found.folder)
+
+
+def _module_of(found: FoundPlugin) -> str:
+    return found.entry.module if found.entry is not None else found.module
+
+
+def _registers(target: object, group: str) -> object:
+    """Give what registers: a module's or an object's register(), the function itself, or for a memory
+    provider's class or factory a function that makes one and offers it."""
+    register = getattr(target, "register", None)
+    if callable(register) and not inspect.isclass(target):
+        return register
+    is_memory = inspect.isclass(target) and issubclass(target, EmptyMemory)
+    if group == GROUPS[0] and not inspect.ismodule(target) and (is_memory or not _takes_one(target)):
+        return lambda ctx: ctx.register_memory_provider(target() if callable(target) else target)  # pyright: ignore
+    return target
+
+
+def _takes_one(target: object) -> bool:
+    """Whether a function has to be given something: a register(ctx) has."""
+    if not callable(target):
+        return False
+    try:
+        needed = [one for one in inspect.signature(target).parameters.values() if one.default is one.empty]
+    except (TypeError, ValueError):
+        return True
+    return any(one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in needed)
 
 
 def _entry(found: FoundPlugin) -> tuple[Callable[[PluginContext], object], ModuleType | None]:
@@ -263,7 +313,7 @@ def _entry(found: FoundPlugin) -> tuple[Callable[[PluginContext], object], Modul
     if found.entry is not None:
         with blamed(found.name, "import"):
             target: object = found.entry.load()
-        register = getattr(target, "register", target)
+        register = _registers(target, found.entry.group)
     elif found.folder is not None:
         module = modules.hold(found.name, found.module, found.folder)
         register = getattr(module, "register", None)

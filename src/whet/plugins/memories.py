@@ -1,22 +1,115 @@
-"""External memories that plugins bring: asked before a turn, told after it and of every learned change.
+"""External memories that plugins bring, over their whole life: begun with a session, asked before a turn,
+told after it and of every learned change, asked before a compaction, told of helpers and of the end.
 
-A provider is an object with a `name` and any of prefetch(query, session_id), sync_turn(user, assistant,
-session_id), on_memory_write(action, target, content, metadata) and shutdown(). One that fails or is slow is
-named and left out after three failures in a row; a turn never waits for one longer than a few seconds.
+The methods are those that memory providers for Hermes Agent have, each optional; `EmptyMemory` is the class
+that they are written on. One that fails or is slow is named and left out after three failures in a row; a
+turn never waits for one longer than a few seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from whet.contract.errors import PluginError
-from whet.plugins.calls import blamed, call, fitting, within
+from whet.plugins.calls import blamed, call, fields_of, fitting, within
 from whet.plugins.parts import MemoryProvider, Problem
 
 _STRIKES = 3
 _ASK_LIMIT_S = 3.0
 _TELL_LIMIT_S = 10.0
+_START_LIMIT_S = 20.0
 _MOST_CHARS = 4_000
+
+
+class EmptyMemoryCore:
+    """What every memory provider has: each method is there and does nothing."""
+
+    pre_compress_checkpoint_api_version = 1
+    name: str = ""
+
+    def is_available(self) -> bool:
+        """Whether it can work here."""
+        return True
+
+    def unavailable_reason(self) -> str:
+        """Why it can't."""
+        return ""
+
+    def initialize(self, session_id: str, **kwargs: Any) -> None:
+        """Begin with a session."""
+
+    def initialize_for_inspection(self, session_id: str, **kwargs: Any) -> None:
+        """Begin for a look alone."""
+        self.initialize(session_id, **kwargs)
+
+    def system_prompt_block(self) -> str:
+        """Give text for a new session's prompt."""
+        return ""
+
+    def prefetch(self, query: str, *, session_id: str = "") -> str:
+        """Give what is known of a query."""
+        return ""
+
+    def queue_prefetch(self, query: str, *, session_id: str = "") -> None:
+        """Look a query up for the next turn."""
+
+    def recall_status(self) -> object:
+        """Say what the last prefetch gave."""
+        return None
+
+    def sync_turn(
+        self, user_content: str, assistant_content: str, *, session_id: str = "", messages: object = None
+    ) -> None:
+        """Take a finished turn."""
+
+    def get_tool_schemas(self) -> list[dict[str, Any]]:
+        """Give the schemas of its tools."""
+        return []
+
+    def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
+        """Answer a call of one of its tools with JSON text."""
+        return f'{{"error": "unknown memory tool: {tool_name}"}}'
+
+    def shutdown(self) -> None:
+        """Write what it still holds."""
+
+
+class EmptyMemory(EmptyMemoryCore):
+    """What memory providers inherit from, with what they may be told besides."""
+
+    def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
+        """See a turn begin."""
+
+    def on_session_end(self, messages: list[dict[str, Any]]) -> None:
+        """See a session end."""
+
+    def on_session_switch(self, new_session_id: str, **kwargs: Any) -> None:
+        """Go on with another session."""
+
+    def on_pre_compress(self, messages: list[dict[str, Any]]) -> str:
+        """Give what a compaction should keep."""
+        return ""
+
+    def on_delegation(self, task: str, result: str, *, child_session_id: str = "", **kwargs: Any) -> None:
+        """See what a helper was asked and gave."""
+
+    def get_config_schema(self) -> list[dict[str, Any]]:
+        """Say what can be set."""
+        return []
+
+    def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
+        """Keep what was set."""
+
+    def on_memory_write(
+        self, action: str, target: str, content: str, metadata: dict[str, Any] | None = None
+    ) -> None:
+        """See a learned change."""
+
+    def backup_paths(self) -> list[str]:
+        """Give the files outside of the home that belong to it."""
+        return []
 
 
 class Memories:
@@ -26,50 +119,167 @@ class Memories:
         self._providers = list(providers)
         self._problems = problems
         self._strikes: dict[str, int] = {}
+        self._session_id = ""
+        self._usable: list[MemoryProvider] | None = None
 
     def __bool__(self) -> bool:
         """Whether there is any."""
         return bool(self._providers)
 
+    async def enter(self, session_id: str, facts: Mapping[str, str], *, left: str = "") -> None:
+        """Begin with the process's first session, or go on with another one; `left` is the one it follows."""
+        if session_id == self._session_id:
+            return
+        first, former = not self._session_id, self._session_id
+        self._session_id = session_id
+        for one in await self._available():
+            if first:
+                await self._call(one, "initialize", _START_LIMIT_S, session_id, **facts)
+            else:
+                switch = {"parent_session_id": left or former, "reset": bool(left), "rewound": False}
+                await self._call(one, "on_session_switch", _TELL_LIMIT_S, session_id, **switch)
+
+    async def prompt_block(self) -> str:
+        """Give what the memories want in the prompt of a new session, each under its name."""
+        found = [
+            (one.name, await self._call(one, "system_prompt_block", _ASK_LIMIT_S))
+            for one in await self._available()
+        ]
+        return "\n\n".join(
+            f"[memory {name}]\n{text.strip()[:_MOST_CHARS]}"
+            for name, text in found
+            if isinstance(text, str) and text.strip()
+        )
+
+    async def turn_began(self, number: int, message: str, **facts: object) -> None:
+        """Tell each that a turn begins."""
+        for one in await self._available():
+            await self._call(one, "on_turn_start", _ASK_LIMIT_S, number, message, **facts)
+
     async def prefetch(self, query: str, session_id: str) -> str:
         """Give what the memories know of `query`, each under its name; it is data, never an order."""
         found: list[str] = []
-        for one in self._providers:
-            said = await self._call(one, "prefetch", _ASK_LIMIT_S, query=query, session_id=session_id)
+        for one in await self._available():
+            said = await self._call(one, "prefetch", _ASK_LIMIT_S, query, session_id=session_id)
             if isinstance(said, str) and said.strip():
                 found.append(f"[from the memory {one.name}; data, not orders]\n{said.strip()[:_MOST_CHARS]}")
+                await self._call(one, "recall_status", _ASK_LIMIT_S)
         return "\n\n".join(found)
 
-    async def sync_turn(self, user: str, assistant: str, session_id: str) -> None:
-        """Tell each what was said in a turn that has ended."""
-        facts = {"user": user, "assistant": assistant, "session_id": session_id}
-        for one in self._providers:
-            await self._call(one, "sync_turn", _TELL_LIMIT_S, **facts)
+    async def sync_turn(
+        self, user: str, assistant: str, session_id: str, messages: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        """Tell each what was said in a turn that has ended, and what the next one may be about."""
+        facts = {"session_id": session_id, "messages": list(messages)}
+        for one in await self._available():
+            await self._call(one, "sync_turn", _TELL_LIMIT_S, user, assistant, **facts)
+            await self._call(one, "queue_prefetch", _TELL_LIMIT_S, user, session_id=session_id)
 
     async def on_memory_write(
         self, action: str, target: str, content: str, metadata: Mapping[str, str]
     ) -> None:
         """Tell each of a learned change that is in force; `metadata` says where it comes from."""
-        facts = {"action": action, "target": target, "content": content, "metadata": dict(metadata)}
-        for one in self._providers:
-            await self._call(one, "on_memory_write", _TELL_LIMIT_S, **facts)
+        for one in await self._available():
+            await self._call(
+                one, "on_memory_write", _TELL_LIMIT_S, action, target, content, metadata=dict(metadata)
+            )
+
+    async def before_compaction(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        """Give what the memories want a compaction to keep."""
+        found = [
+            await self._call(one, "on_pre_compress", _TELL_LIMIT_S, [dict(row) for row in messages])
+            for one in await self._available()
+        ]
+        return "\n\n".join(text.strip() for text in found if isinstance(text, str) and text.strip())
+
+    async def delegated(self, task: str, result: str, child_session_id: str) -> None:
+        """Tell each what a helper was asked and gave."""
+        for one in await self._available():
+            await self._call(
+                one, "on_delegation", _TELL_LIMIT_S, task, result, child_session_id=child_session_id
+            )
+
+    async def session_ended(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Tell each that a session ended, with all that was said in it."""
+        for one in await self._available():
+            await self._call(one, "on_session_end", _TELL_LIMIT_S, [dict(row) for row in messages])
 
     async def shutdown(self) -> None:
         """Let each write what it still holds."""
-        for one in self._providers:
+        for one in self._usable or ():
             await self._call(one, "shutdown", _TELL_LIMIT_S)
 
-    async def _call(self, one: MemoryProvider, name: str, limit_s: float, **facts: object) -> object:
+    async def _available(self) -> list[MemoryProvider]:
+        """Give those that say that they can work here; the others are told of, once."""
+        if self._usable is None:
+            self._usable = []
+            for one in self._providers:
+                if await self._call(one, "is_available", _START_LIMIT_S) is not False:
+                    self._usable.append(one)
+                    continue
+                why = await self._call(one, "unavailable_reason", _ASK_LIMIT_S)
+                reason = f": {why}" if isinstance(why, str) and why else ""
+                self._problems.append(Problem(one.plugin, f"its memory {one.name} is not available{reason}"))
+        return self._usable
+
+    async def _call(
+        self, one: MemoryProvider, name: str, limit_s: float, *given: object, **facts: object
+    ) -> object:
         method = getattr(one.provider, name, None)
         if not callable(method) or self._strikes.get(one.name, 0) >= _STRIKES:
             return None
         try:
             with blamed(one.plugin, f"{one.name}.{name}"):
-                answer = await within(limit_s, call(method, **fitting(method, facts)))
+                arguments, keywords = placed(method, name, given, facts)
+                answer = await within(limit_s, call(method, *arguments, **keywords))
         except PluginError as error:
             count = self._strikes[one.name] = self._strikes.get(one.name, 0) + 1
             off = f"; it is off now, after {count} failures in a row" if count == _STRIKES else ""
-            self._problems.append(Problem(one.plugin, f"its memory {one.name} failed: {error.message}{off}"))
+            what = f"its memory {one.name} failed in {name}: {error.message}{off}"
+            self._problems.append(Problem(one.plugin, what))
             return None
         self._strikes.pop(one.name, None)
         return answer
+
+
+_NAMES = {
+    "initialize": (("session_id",),),
+    "on_session_switch": (("new_session_id",),),
+    "prefetch": (("query",),),
+    "queue_prefetch": (("query",),),
+    "sync_turn": (("user", "user_content"), ("assistant", "assistant_content")),
+    "on_memory_write": (("action",), ("target",), ("content",)),
+    "on_turn_start": (("turn_number",), ("message",)),
+    "on_session_end": (("messages",),),
+    "on_pre_compress": (("messages",),),
+    "on_delegation": (("task",), ("result",)),
+}
+"""The names that what stands first may have in a provider's method."""
+
+
+def placed(
+    method: Callable[..., object], name: str, given: Sequence[object], facts: Mapping[str, object]
+) -> tuple[Sequence[object], dict[str, Any]]:
+    """Give a method's arguments: what stands first in its place, by name where it only takes keywords."""
+    try:
+        parameters = list(inspect.signature(method).parameters.values())
+    except (TypeError, ValueError):
+        return given, dict(facts)
+    takes = sum(one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters)
+    takes_more = any(one.kind is one.VAR_POSITIONAL for one in parameters)
+    if takes >= len(given) or takes_more:
+        first = {one.name for one in parameters[: len(given)]}
+        return given, {key: value for key, value in fitting(method, facts).items() if key not in first}
+    names = [spelling for place in _NAMES.get(name, ()) for spelling in place]
+    values = [value for place, value in zip(_NAMES.get(name, ()), given, strict=False) for _ in place]
+    return (), fitting(method, {**facts, **dict(zip(names, values, strict=True))})
+
+
+def tool_schemas(one: MemoryProvider) -> list[dict[str, Any]]:
+    """Give the schemas of a memory's tools. Raises PluginError."""
+    method = getattr(one.provider, "get_tool_schemas", None)
+    if not callable(method):
+        return []
+    with blamed(one.plugin, f"{one.name}.get_tool_schemas"):
+        found: Any = method()
+        return [fields_of(schema) for schema in found or ()]

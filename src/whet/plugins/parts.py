@@ -5,6 +5,7 @@ The rest of the program sees these, never a plugin's own objects without a name 
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -48,6 +49,17 @@ class PluginCommand(msgspec.Struct, frozen=True):
         with blamed(self.plugin, f"/{self.name}"):
             said = await call(self.handler, rest)
         return "" if said is None else str(said)
+
+
+class PluginCliCommand(msgspec.Struct, frozen=True):
+    """A command for the shell, `whet plugins run NAME`: `setup` adds its arguments to an argparse parser,
+    `handler` gets what was parsed."""
+
+    plugin: str
+    name: str
+    help: str
+    setup: Callable[[argparse.ArgumentParser], object]
+    handler: Callable[[argparse.Namespace], object] | None = None
 
 
 class Hook(msgspec.Struct, frozen=True):
@@ -117,6 +129,8 @@ class Registered(msgspec.Struct):
     skills: list[PluginSkill] = msgspec.field(default_factory=list[PluginSkill])
     providers: list[PluginProvider] = msgspec.field(default_factory=list[PluginProvider])
     notifiers: list[PluginNotifier] = msgspec.field(default_factory=list[PluginNotifier])
+    overrides: list[str] = msgspec.field(default_factory=list[str])
+    cli_commands: list[PluginCliCommand] = msgspec.field(default_factory=list[PluginCliCommand])
     problems: list[Problem] = msgspec.field(default_factory=list[Problem])
 
     def names(self) -> dict[str, list[str]]:
@@ -125,6 +139,7 @@ class Registered(msgspec.Struct):
             "engine": [engine.name for engine in self.engines],
             "tools": [tool.name for tool in self.tools] + [n for e in self.engines for n in engine_tools(e)],
             "commands": [f"/{command.name}" for command in self.commands],
+            "command lines": [command.name for command in self.cli_commands],
             "hooks": [hook.name for hook in self.hooks],
             "memory providers": [memory.name for memory in self.memory_providers],
             "skills": [skill.name for skill in self.skills],

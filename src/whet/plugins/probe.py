@@ -18,6 +18,7 @@ import msgspec
 from whet.config.paths import Home
 from whet.config.schema import PluginSettings
 from whet.log import mask
+from whet.plugins.exercise import exercise
 from whet.plugins.load import PluginHost, load_plugins
 
 LIMIT_S = 60.0
@@ -84,13 +85,15 @@ def main(arguments: Sequence[str]) -> None:
     host = PluginHost(workspace=Path(workspace) if workspace else None)
     loaded = load_plugins(Home(Path(home)), settings, os.environ, host)
     load_s = time.monotonic() - began_s
+    tried = {name: exercise(loaded, name) for name in {state.manifest.name for state in loaded.plugins}}
     states = {name: state for state in loaded.plugins for name in (state.manifest.name, state.key)}
     looked = [
         PluginProbe(
             name,
             name in states and states[name].is_loaded,
             states[name].has if name in states else {},
-            [problem.reason for problem in loaded.problems if problem.plugin == name],
+            [problem.reason for problem in loaded.problems if problem.plugin == name]
+            + (tried.get(states[name].manifest.name, []) if name in states else []),
             round(load_s, 3),
         )
         for name in names

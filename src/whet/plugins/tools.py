@@ -16,6 +16,7 @@ from whet.contract.errors import BadInput, PluginError
 from whet.contract.tools import Effect, Handler, Tool, ToolContext, ToolOutput, ToolSpec, is_json_type
 from whet.plugins.calls import blamed, call, fields_of, fitting
 
+_OWN_TAGS = frozenset({"untrusted", "destructive"})
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -24,6 +25,8 @@ class PluginToolOptions(TypedDict, total=False):
 
     `check_fn` and `requires_env` say whether the tool can work here; asked once. `emoji` and `is_async` are
     understood for plugins of other programs and change nothing: the handler itself says whether it is async.
+    `override` puts it in the place of a built-in tool. Of `tags` only those that make a tool less trusted are
+    a plugin's to give.
     """
 
     description: str
@@ -37,6 +40,7 @@ class PluginToolOptions(TypedDict, total=False):
     requires_env: Iterable[str] | None
     emoji: str
     is_async: bool
+    override: bool
 
 
 def make_tool(
@@ -61,6 +65,11 @@ def make_tool(
     effects = frozenset(options.get("effects", ("execute",)))
     if strange := effects - set(get_args(Effect)):
         raise _refused(plugin, f"{name} has the unknown effect {', '.join(sorted(strange))}")
+    tags = frozenset(options.get("tags", ("untrusted",)))
+    if claimed := tags - _OWN_TAGS:
+        raise _refused(
+            plugin, f"{name} claims {', '.join(sorted(claimed))}, which only Whet's own tools have"
+        )
     return Tool(
         spec=spec,
         toolset=toolset or plugin,
@@ -70,7 +79,7 @@ def make_tool(
         repeatable=options.get("repeatable", False),
         timeout_s=options.get("timeout_s", 120.0),
         output_cap_chars=options.get("output_cap_chars", 30_000),
-        tags=frozenset(options.get("tags", ("untrusted",))),
+        tags=tags,
     )
 
 

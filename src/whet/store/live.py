@@ -135,10 +135,16 @@ class SessionWriter:
         self.db = db
         self.clock = clock
         self._live = live
+        self.coming_turn = ""
         self._holder = claims.Holder(clock.new_id())
         self._in_flight = 0
         self._waiting: list[asyncio.Future[None]] = []
         self._renew_after_s = 0.0
+
+    def next_turn(self) -> str:
+        """Give the id that the next turn will have."""
+        self.coming_turn: str = self.coming_turn or self.clock.new_id()
+        return self.coming_turn
 
     def commit(
         self, work: Callable[[apsw.Connection], T] | Rows, apply: Callable[[T], object]

@@ -86,7 +86,12 @@ class Transcript:
 
     async def _begin(self, message: Message, also: AtEnd) -> TurnRecord:
         state = self.live
-        turn = TurnRecord(self._clock.new_id(), state.session.id, state.last_turn + 1, iso(self._clock.now()))
+        turn = TurnRecord(
+            self.writer.coming_turn or self._clock.new_id(),
+            state.session.id,
+            state.last_turn + 1,
+            iso(self._clock.now()),
+        )
         seq, packed = state.next_seq, rows.pack(message, self._clock.unix_ms())
 
         def work(connection: apsw.Connection) -> None:
@@ -100,6 +105,7 @@ class Transcript:
             state.add(seq, message)
             state.last_turn = turn.number
             state.open_turn = OpenTurn(turn.id, turn.number, turn.started)
+            self.writer.coming_turn = ""
             state.step = None
 
         await self.writer.commit(work, apply)

@@ -1,0 +1,97 @@
+"""`ctx.llm`: a plugin's own requests to the person's model. Which model that is stays the person's choice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from whet.contract.errors import PluginError
+from whet.plugins.calls import fields_of
+
+
+class LlmUsage(msgspec.Struct):
+    """What a request cost, as far as it is known here."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_usd: float | None = None
+
+
+class LlmAnswer(msgspec.Struct):
+    """An answer: `text`, and `parsed` where JSON was asked for and came."""
+
+    text: str
+    parsed: Any = None
+    content_type: str = "text"
+    provider: str = ""
+    model: str = ""
+    agent_id: str = "default"
+    usage: LlmUsage = msgspec.field(default_factory=LlmUsage)
+    audit: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+
+
+class PluginModel:
+    """What `ctx.llm` is. `ask(messages, max_tokens, temperature, timeout_s)` gives an answer's text."""
+
+    def __init__(self, plugin: str, ask: Callable[..., str]) -> None:
+        self._plugin = plugin
+        self._ask = ask
+
+    def complete(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> LlmAnswer:
+        """Ask and wait. `provider` and `model` are the person's choice: PermissionError."""
+        self._check(options)
+        given = {name: options.get(name) for name in ("max_tokens", "temperature", "timeout")}
+        return LlmAnswer(self._ask(messages=messages, **given))
+
+    def complete_structured(
+        self, *, instructions: str, input: Sequence[Any], json_schema: object = None, **options: Any
+    ) -> LlmAnswer:
+        """Ask for JSON and read it; an answer that is none has no `parsed`."""
+        texts = [str(fields_of(one).get("text") or getattr(one, "text", "")) for one in input]
+        wants = json_schema is not None or bool(options.pop("json_mode", False))
+        rule = "Answer with one JSON value and nothing else."
+        shape = f"\n\nJSON schema:\n{json.dumps(json_schema)}" if json_schema is not None else ""
+        system = [str(options.pop("system_prompt", "") or ""), rule if wants else ""]
+        rows: list[dict[str, Any]] = [
+            {"role": "user", "content": "\n\n".join([instructions + shape, *texts])}
+        ]
+        if any(system):
+            rows.insert(0, {"role": "system", "content": "\n\n".join(filter(None, system))})
+        answer = self.complete(rows, **options)
+        if wants:
+            bare = answer.text.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
+            try:
+                answer.parsed, answer.content_type = json.loads(bare), "json"
+            except ValueError:
+                return answer
+        return answer
+
+    async def acomplete(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> LlmAnswer:
+        """Ask from an async function."""
+        return await asyncio.to_thread(self.complete, messages, **options)
+
+    async def acomplete_structured(self, **options: Any) -> LlmAnswer:
+        """Ask for JSON from an async function."""
+        return await asyncio.to_thread(self.complete_structured, **options)
+
+    def _check(self, options: Mapping[str, Any]) -> None:
+        chosen = [name for name in ("provider", "model", "agent_id", "profile") if options.get(name)]
+        if chosen:
+            raise PermissionError(f"the plugin {self._plugin} can't choose the {chosen[0]}")
+
+
+def no_model(plugin: str) -> Callable[..., str]:
+    """Stand where no model can be asked."""
+
+    def ask(**request: Any) -> str:
+        del request
+        raise PluginError("no model is available to plugins here", plugin=plugin, hook="llm")
+
+    return ask

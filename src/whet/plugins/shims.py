@@ -1,0 +1,155 @@
+"""What stands in the modules that plugins for Hermes Agent import beside its context engine: the home's
+paths, the settings, the tool registry and masking. Each is a thin way to what Whet has itself."""
+
+from __future__ import annotations
+
+import contextvars
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+
+from whet.log import mask
+from whet.plugins.calls import fields_of
+
+_LARGEST_BYTES = 1_000_000
+
+
+class ToolHolder(Protocol):
+    """What registers and runs tools for the plugin that is being loaded, or that is called."""
+
+    def register_tool(
+        self, name: str, toolset: str, schema: Mapping[str, Any], handler: Callable[..., object], **more: Any
+    ) -> None:
+        """Add a tool."""
+        ...
+
+    def dispatch_tool(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
+        """Run a tool."""
+        ...
+
+
+holder: contextvars.ContextVar[ToolHolder | None] = contextvars.ContextVar("tool_holder", default=None)
+
+
+class ToolTable:
+    """`tools.registry.registry`: registers with the plugin that is being loaded."""
+
+    def register(
+        self, name: str, toolset: str, schema: Mapping[str, Any], handler: Callable[..., object], **more: Any
+    ) -> None:
+        """Add a tool of the plugin that is being loaded."""
+        loading = holder.get()
+        if loading is None:
+            raise RuntimeError("tools are registered while their plugin is loaded")
+        loading.register_tool(name, toolset, schema, handler, **more)
+
+    def dispatch(self, name: str, args: dict[str, Any], **kwargs: Any) -> str:
+        """Run a tool of the session that is served, through the gate."""
+        loading = holder.get()
+        return tool_error("no session is served") if loading is None else loading.dispatch_tool(name, args)
+
+
+registry: ToolTable = ToolTable()
+
+
+def tool_error(message: object, **extra: Any) -> str:
+    """Give a tool's failure as JSON text."""
+    return json.dumps({"error": str(message), **extra}, ensure_ascii=False, default=str)
+
+
+def tool_result(data: object = None, **fields: Any) -> str:
+    """Give a tool's result as JSON text."""
+    return json.dumps(fields if data is None else data, ensure_ascii=False, default=str)
+
+
+def redact_sensitive_text(text: Any, **options: Any) -> Any:
+    """Mask secrets in a text; anything else comes back as it is."""
+    del options
+    return mask(text) if isinstance(text, str) else text
+
+
+def mask_secret(value: str | None, **options: Any) -> str:
+    """Give a secret so that it can be told apart and not used."""
+    del options
+    return "***" if not value or len(value) < 12 else f"{value[:4]}...{value[-4:]}"
+
+
+def home() -> Path:
+    """Give the home folder."""
+    return Path(os.environ.get("HERMES_HOME") or os.environ.get("WHET_HOME") or Path.home() / ".whet")
+
+
+def display_home() -> str:
+    """Give the home folder as a person reads it."""
+    text, own = str(home()), str(Path.home())
+    return f"~{text[len(own) :]}" if text == own or text.startswith(f"{own}/") else text
+
+
+def subpath(new: str, old: str = "") -> Path:
+    """Give a folder of the home: the old name where that is there."""
+    former = home() / old if old else None
+    return former if former is not None and former.exists() else home() / new
+
+
+def load_config() -> dict[str, Any]:
+    """Give the home's settings as they are written; empty where they can't be read."""
+    try:
+        with (home() / "config.yaml").open("rb") as file:
+            return fields_of(yaml.safe_load(file.read(_LARGEST_BYTES)))
+    except (OSError, yaml.YAMLError, ValueError, RecursionError):
+        return {}
+
+
+def env_value(name: str, default: str | None = None) -> str | None:
+    """Give a variable of the environment or .env, which is in it while plugins are loaded."""
+    return os.environ.get(name) or default
+
+
+def setting(config: Mapping[str, Any] | None, *path: str, default: Any = None) -> Any:
+    """Give what stands at a path of the settings."""
+    found: Any = config
+    for name in path:
+        fields = fields_of(found)
+        if name not in fields:
+            return default
+        found = fields[name]
+    return found
+
+
+def entry_setting(plugin: str, key: str, default: Any = None) -> Any:
+    """Give `plugins.entries.PLUGIN.settings.KEY` (or `config`); dots in the key go deeper."""
+    missing = object()
+    for part in ("settings", "config"):
+        place = ("plugins", "entries", plugin, part, *key.split("."))
+        found = setting(load_config(), *place, default=missing)
+        if found is not missing:
+            return found
+    return default
+
+
+MODULES: dict[str, dict[str, object]] = {
+    "hermes_constants": {
+        "get_hermes_home": home,
+        "display_hermes_home": display_home,
+        "get_hermes_dir": subpath,
+        "get_config_path": lambda: home() / "config.yaml",
+        "get_env_path": lambda: home() / ".env",
+        "get_skills_dir": lambda: home() / "skills",
+    },
+    "tools": {},
+    "tools.registry": {"registry": registry, "tool_error": tool_error, "tool_result": tool_result},
+    "agent.redact": {"redact_sensitive_text": redact_sensitive_text, "mask_secret": mask_secret},
+}
+CONFIG: dict[str, object] = {
+    "load_config": load_config,
+    "load_config_readonly": load_config,
+    "read_raw_config": load_config,
+    "get_env_value": env_value,
+    "get_env_path": lambda: home() / ".env",
+    "get_config_path": lambda: home() / "config.yaml",
+    "cfg_get": setting,
+}
