@@ -65,6 +65,8 @@ class Guard:
         """Note how the names are before a command."""
         found: dict[Path, Shape] = {}
         for path in self._names:
+            if _leads_elsewhere(path.parent):
+                found[path.parent] = self._shape(path.parent)  # a second working tree's file, or a link
             if not os.path.lexists(path):
                 found[path] = None
             elif not self._mounted:
@@ -75,7 +77,7 @@ class Guard:
         """Put the names back as they were; gives those that a command had changed."""
         changed: list[Path] = []
         for path, shape in before.items():
-            if path.parent.name == ".git" and not _is_plain_folder(path.parent):
+            if path.parent not in before and _leads_elsewhere(path.parent):
                 # A link or a file in its place would lead git to another folder's configuration.
                 if os.path.lexists(path.parent) and shape is None:
                     changed.append(path.parent)
@@ -138,6 +140,11 @@ class Guard:
         except OSError:
             with contextlib.suppress(OSError):
                 shutil.rmtree(path) if _is_plain_folder(path) else path.unlink()
+
+
+def _leads_elsewhere(path: Path) -> bool:
+    """Whether a link or a file stands where a repository would."""
+    return path.name == ".git" and os.path.lexists(path) and not _is_plain_folder(path)
 
 
 def _is_plain_folder(path: Path) -> bool:
