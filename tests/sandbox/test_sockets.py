@@ -1,7 +1,8 @@
-"""Unix sockets: those of programs outside are out of reach wherever they lie, a jail's own ones work."""
+"""Sockets and terminals of programs outside are out of reach wherever they lie; a jail's own ones work."""
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import tempfile
@@ -106,3 +107,33 @@ def test_what_a_jail_makes_itself_works(case: EngineCase, tmp_path: Path) -> Non
         return
     text = "import socket as s; a, b = s.socket(1), s.socket(1); a.bind('s'); a.listen(); b.connect('s')"
     assert "WORKS" in said(case, tmp_path / "w", ["-c", text + "; print('WORKS')"])
+
+
+_TERMINALS = """\
+import os
+for name in os.listdir("/dev/pts") if os.access("/dev/pts", os.R_OK) else map(str, range(50)):
+    try:
+        os.write(os.open("/dev/pts/" + name, os.O_WRONLY | os.O_NOCTTY), b"ESCAPED")
+        print("wrote to", name)
+    except OSError:
+        pass
+try:
+    a, b = os.openpty(); os.write(b, b"x"); print("own", os.read(a, 1))
+except OSError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("case", ENGINES, ids=str)
+def test_a_persons_terminal_is_out_of_reach(case: EngineCase, tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    try:
+        found = said(case, tmp_path / "w", ["-c", _TERMINALS])
+        os.set_blocking(ours, False)
+        with pytest.raises(BlockingIOError):
+            os.read(ours, 100)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert "wrote to" not in found.replace("wrote to ptmx", "")
+    assert ("own b'x'" in found) is (case.name != "Landlock"), found
