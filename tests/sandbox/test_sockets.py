@@ -82,6 +82,24 @@ def test_a_socket_in_a_hidden_folder_of_the_workspace_is_out_of_reach(case: Engi
 
 
 @pytest.mark.parametrize("case", ENGINES, ids=str)
+@pytest.mark.parametrize("what", ["", "/s"])
+def test_a_socket_in_a_folder_that_was_opened_for_reading_is_out_of_reach(
+    case: EngineCase, tmp_path: Path, elsewhere: Path, what: str
+) -> None:
+    """In mode auto such an opening asks nobody."""
+    found = said(case, tmp_path / "w", ["-c", _TRY, f"{elsewhere}/s"], Opening("read", f"{elsewhere}{what}"))
+    assert "OUT" not in found and len(found.splitlines()) == 2, found
+
+
+@pytest.mark.parametrize("case", [one for one in ENGINES if one.name != "Landlock"], ids=str)
+def test_a_socket_that_was_opened_by_its_name_is_in_reach(
+    case: EngineCase, tmp_path: Path, elsewhere: Path
+) -> None:
+    opening = Opening("write", f"{elsewhere}/s")
+    assert "OUT 1" in said(case, tmp_path / "w", ["-c", _TRY, f"{elsewhere}/s"], opening)
+
+
+@pytest.mark.parametrize("case", ENGINES, ids=str)
 def test_pairs_of_sockets_lead_nowhere(case: EngineCase, tmp_path: Path) -> None:
     pairs: list[Attempt] = [one for one in attempts() if "socketpair" in one.text]
     assert len(pairs) >= 5

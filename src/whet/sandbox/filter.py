@@ -126,10 +126,10 @@ def has_filter(machine: str) -> bool:
     return machine in _ARCHES
 
 
-def filter_program(machine: str, *, own_network: bool, own_mounts: bool) -> bytes:
-    """Give the filter. With a network namespace of its own, a jail's internet and Unix sockets end in it;
-    without, no socket can be made at all but pairs. Without mounts of its own, attributes of files can't be
-    changed, and the launcher's watch is asked about modes, times and owners: Landlock is not."""
+def filter_program(machine: str, *, own_network: bool, unix: bool = True) -> bytes:
+    """Give the filter. With namespaces (network, mounts) of its own, a jail's internet sockets end in it, and
+    its Unix ones where nothing of others is mounted (`unix`). Without, only pairs of sockets can be made,
+    attributes of files can't be changed, and the launcher's watch is asked about modes, times, owners."""
     which = 0 if machine == "x86_64" else 1
     program = _Program()
     program.load(_ARCH_AT)
@@ -139,26 +139,31 @@ def filter_program(machine: str, *, own_network: bool, own_mounts: bool) -> byte
         program.refuse_above(0x40000000, _ENOSYS)  # the x32 calls, which have numbers of their own
     for pair in _REFUSED.values():
         program.refuse_call(pair[which], _EPERM)
-    if not own_mounts:
-        for pair in SUPERVISED.values():
-            program.ask_about(pair[which])
-        for pair in _ATTRIBUTES:
-            program.refuse_call(pair[which], _ENOTSUP)
-        for argument, pair in _OF_OTHERS:
-            program.refuse_bits(pair[which], argument, 0xFFFFFFFF)
+    if not own_network:
+        _watch_files(program, which)
     program.refuse_call(_CLONE3[which], _ENOSYS)
     for pair in (_CLONE, _UNSHARE):
         program.refuse_bits(pair[which], 0, _NEW_NAMESPACES)
     program.refuse_values(_IOCTL[which], 1, _TERMINAL_REQUESTS)
     if own_network:
-        program.allow_families(_SOCKET[which], (_UNIX, _INET, _INET6))
+        program.allow_families(_SOCKET[which], (_UNIX, _INET, _INET6) if unix else (_INET, _INET6))
     else:
         program.no_sockets(_SOCKET[which])
-        program.connected_pairs(_SOCKETPAIR[which])
         for pair, argument in ((_SENDTO, 3), (_SENDMSG, 2), (_SENDMMSG, 3)):
             program.refuse_bits(pair[which], argument, _FAST_OPEN)
+    if not (own_network and unix):
+        program.connected_pairs(_SOCKETPAIR[which])
     program.add(_RETURN, _ALLOW)
     return program.data()
+
+
+def _watch_files(program: _Program, which: int) -> None:
+    for pair in SUPERVISED.values():
+        program.ask_about(pair[which])
+    for pair in _ATTRIBUTES:
+        program.refuse_call(pair[which], _ENOTSUP)
+    for argument, pair in _OF_OTHERS:
+        program.refuse_bits(pair[which], argument, 0xFFFFFFFF)
 
 
 class _Program:

@@ -105,13 +105,15 @@ _ENVIRONMENT_FOLDERS = (
 
 
 class Wishes(msgspec.Struct, frozen=True):
-    """What a person's settings add to the everyday policy; `folders` are further workspaces."""
+    """What a person's settings add to the everyday policy; `folders` are further workspaces. `sealed` is
+    what no opening reaches, like Whet's own home."""
 
     write: Sequence[str] = ()
     read: Sequence[str] = ()
     hosts: Sequence[str] = ()
     limits: SandboxLimits = SandboxLimits()
     folders: Sequence[Path] = ()
+    sealed: tuple[Path, ...] = ()
 
 
 def everyday(
@@ -137,6 +139,7 @@ def everyday(
         aliases=tuple(dict.fromkeys([*_links_on(workspace.absolute()), *_links_on(person)])),
         hosts=tuple(host.lower() for host in wishes.hosts),
         limits=wishes.limits,
+        sealed=tuple(map(_resolved, wishes.sealed)),
     )
 
 

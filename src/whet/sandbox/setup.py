@@ -84,7 +84,7 @@ class JailPlan(msgspec.Struct, frozen=True):
         """Give the launcher's first message."""
         told: dict[str, Any] = {
             "filter": filter_program(
-                platform.machine(), own_network=self.engine.own_network, own_mounts=self.engine.own_network
+                platform.machine(), own_network=self.engine.own_network, unix=self.policy.unix
             ).hex(),
             "limits": self._limits(),
         }
