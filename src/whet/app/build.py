@@ -81,6 +81,7 @@ class App:
         self.gate: PolicyGate = PolicyGate(settings.approval, self.person, self._grants, home.root)
         self.gate.jails = JailGate(lambda: self.confinement)
         self.gate.own_ports = parts.own_ports(settings)
+        self.gate.sealed = parts.sealed_service(settings, home)
         self._confirmations = parts.attach_confirmations(self.gate, settings, secrets, home, self.clock)
         try:
             self.models: Models = Models(settings, self._dialer)

@@ -24,6 +24,7 @@ from whet.approval.high_risk import HighRisk
 from whet.approval.policy import GatePolicy, PolicyGrant, Ruling
 from whet.approval.risk import Analyse, RiskScope, ShellRisk
 from whet.approval.scopes import scopes_of
+from whet.approval.sealed import Sealed, refusal
 from whet.config.schema import ApprovalMode, ApprovalSettings
 from whet.contract.changes import TextChange, call_digest
 from whet.contract.errors import StoreError, ToolError
@@ -124,6 +125,7 @@ class PolicyGate:
         self.service: ServiceRoute | None = None
         self.jails: JailGate | None = None
         self.own_ports: tuple[int, ...] = ()
+        self.sealed: Sealed | None = None
         self._settings = settings
         if settings.allow or settings.ask or settings.deny:
             _ = self._policy  # a rule that can't be read is told at once
@@ -237,6 +239,10 @@ class PolicyGate:
         return ConfirmCase(name, case.action.subject, reasons, case.call)
 
     async def _judge(self, case: _Case) -> Ruling:
+        if self.sealed is not None:
+            why = refusal(case.call, case.action, case.place, case.jailed, self.sealed)
+            if why:
+                return Ruling("deny", why)
         first = self._policy.judge(case.action, ())
         if first.verdict == "ask":
             first = self._policy.judge(case.action, await self._held(case.call))
