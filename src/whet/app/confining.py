@@ -33,13 +33,7 @@ def confine(
         limits=SandboxLimits(settings.memory_mb, settings.processes, settings.file_mb),
         sealed=(INSTALLED, SOCKET.parent),
     )
-    return Confinement(ConfinementSettings(settings.mode, whole_home(home), wishes), source)
-
-
-def whole_home(home: Home) -> Path:
-    """Give the folder that holds every profile."""
-    above = home.root.parent
-    return above.parent if above.name == "profiles" else home.root
+    return Confinement(ConfinementSettings(settings.mode, home.whole, wishes), source)
 
 
 def server_jail(confinement: Confinement, workspace: Path, server: McpServerSettings) -> Jail | None:

@@ -125,8 +125,7 @@ def own_ports(settings: Settings) -> tuple[int, ...]:
 def sealed_service(settings: Settings, home: Home) -> ServiceBoundary | None:
     """Give what belongs to a confirmation service on this machine, which no call may touch; None where there
     is none. A profile's service may be that of the home above it."""
-    above = home.root.parent
-    homes = (home.root, above.parent) if above.name == "profiles" else (home.root,)
+    homes = tuple(dict.fromkeys((home.root, home.whole)))
     has_own = any((root / name).exists() for root in homes for name in ("confirm", "confirmations.db"))
     if not (settings.confirm.url or has_own or os.path.exists("/var/lib/whet-confirm")):
         return None

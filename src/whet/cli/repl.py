@@ -34,6 +34,7 @@ from whet.contract.events import Event, ReviewFinished
 from whet.contract.messages import Message
 from whet.log import mask
 from whet.memory.desk import LearningService
+from whet.sandbox.known import unheld
 from whet.store import news
 from whet.store.sessions import title_of
 
@@ -303,6 +304,8 @@ class TerminalChat:
         if model.provider == "practice":
             told = "The practice model is a scripted stand-in, not a language model."
             self.say(_fitting(width, told, "a scripted stand-in, no language model"), "yellow")
+        if line := unheld(self.app.settings.sandbox.mode, self.app.home.whole):
+            self.say(printable(line), "yellow")
         told = "/help shows the commands, Ctrl-C stops a turn, Ctrl-D quits"
         self.say(_fitting(width, told, "/help, Ctrl-C stops, Ctrl-D quits"), "dim")
         found = self.app.database.write_now(news.tell)
