@@ -67,7 +67,7 @@ def test_a_command_and_the_wall(confined: Confinement, workspace: Path, tmp_path
     denial = confined.denied("c1")
     assert denial is not None
     assert denial.openings == (Opening("read", str(outside / "f")),)
-    confined.open("c1", denial.openings)
+    confined.open_call("s1", "c1", denial.openings)
     (again,) = run(confined, workspace, f"cat {outside}/f")
     assert again.text == "kept"
 
@@ -88,7 +88,7 @@ def test_what_was_taken_back_is_said(confined: Confinement, workspace: Path) -> 
 
 
 def test_a_person_may_let_one_call_out(confined: Confinement, workspace: Path, tmp_path: Path) -> None:
-    confined.open("c1", [Opening("run", "unconfined")])
+    confined.open_call("s1", "c1", [Opening("run", "unconfined")])
     run(confined, workspace, f"echo out > {tmp_path}/out")
     assert (tmp_path / "out").read_text() == "out\n"
 
