@@ -112,7 +112,9 @@ class Confinement:
                 home = Path(self._environment.get("HOME") or os.path.expanduser("~")).resolve()
                 scratch = self._scratches.get(session_id) or Scratch()
                 self._scratches[session_id] = scratch
-                self._jails[key] = Jail(JailPlan(status.engine, policy, scratch, home))
+                self._jails[key] = Jail(
+                    JailPlan(status.engine, policy, scratch, home, self._settings.home / "aside")
+                )
             return self._jails[key]
 
     def explain(self, call_id: str, jail: Jail, said: tuple[str, str, Path]) -> Denial | None:
