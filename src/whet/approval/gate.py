@@ -228,7 +228,13 @@ class PolicyGate:
             await self.service.confirmer.report(confirm, output, emit)
 
     def _case(self, call: GateCall) -> _Case:
-        place = self._place(call)
+        place = RiskScope(
+            os.path.realpath(call.workspace),
+            os.path.expanduser("~"),
+            self._whet_home,
+            own_ports=self.own_ports,
+            downloads=self._downloads.get(self.root_of(call.session_id), frozenset()),
+        )
         return _Case(call, describe(call, place, self._analyse), place)
 
     def _confirm_case(self, case: _Case) -> ConfirmCase | None:
@@ -239,10 +245,8 @@ class PolicyGate:
         return ConfirmCase(name, case.action.subject, reasons, case.call)
 
     async def _judge(self, case: _Case) -> Ruling:
-        if self.sealed is not None:
-            why = refusal(case.call, case.action, case.place, case.jailed, self.sealed)
-            if why:
-                return Ruling("deny", why)
+        if why := self.sealed and refusal(case.call, case.action, case.place, case.jailed, self.sealed):
+            return Ruling("deny", why)
         first = self._policy.judge(case.action, ())
         if first.verdict == "ask":
             first = self._policy.judge(case.action, await self._held(case.call))
@@ -250,10 +254,9 @@ class PolicyGate:
         if jailed is None or first.verdict == "deny" or first.by_rule or self.mode == "deny":
             return first
         if first.verdict == "ask":
-            inside = not jailed.wanted and not case.action.lasts
-            return (
-                Ruling("allow") if inside else msgspec.structs.replace(first, lasting=not case.action.lasts)
-            )
+            if not jailed.wanted and not case.action.lasts:
+                return Ruling("allow")
+            return msgspec.structs.replace(first, lasting=not case.action.lasts)
         # Nobody but the person lets what only reads out of its jail, or anything out of all of it.
         leaves = jailed.wanted and (case.action.level == "safe" or jailed.leaves)
         return Ruling("ask", lasting=True) if leaves else first
@@ -353,15 +356,6 @@ class PolicyGate:
             seen.add(parent)
             session_id = parent
         return session_id
-
-    def _place(self, call: GateCall) -> RiskScope:
-        return RiskScope(
-            os.path.realpath(call.workspace),
-            os.path.expanduser("~"),
-            self._whet_home,
-            own_ports=self.own_ports,
-            downloads=self._downloads.get(self.root_of(call.session_id), frozenset()),
-        )
 
 
 _SAID_NO = "The person said no, and nothing was run."

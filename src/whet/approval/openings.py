@@ -65,11 +65,10 @@ class Needs:
         writes = not reads and bool(kinds & {"writes", "destroys"} or name in ("sed", "chown", "chgrp"))
         found = operands(words) if kinds & {"reads", "names-only"} else shown_words(name, words)
         # What is copied or linked is only read: nothing that comes later in the text may write through it.
-        copied = name in _LAST_IS_WRITTEN and (rest := operands(words))
-        target = rest[-1] if copied else None
-        for word in (*found, *((target,) if target is not None and target not in found else ())):
+        targets = operands(words)[-1:] if name in _LAST_IS_WRITTEN else []
+        for word in (*found, *(one for one in targets if one not in found)):
             if not word.dynamic and not word.text.startswith("-"):
-                written = word is target if copied else writes
+                written = word in targets if targets else writes
                 yield from self._path("write" if written else "read", word, setting)
 
     def _path(self, kind: str, word: Word, setting: CommandPlace) -> Iterator[Opening]:
