@@ -245,7 +245,8 @@ class PolicyGate:
         return ConfirmCase(name, case.action.subject, reasons, case.call)
 
     async def _judge(self, case: _Case) -> Ruling:
-        if why := self.sealed and refusal(case.call, case.action, case.place, case.jailed, self.sealed):
+        sealed = self.sealed
+        if sealed and (why := refusal(case.call, case.action, case.place, case.jailed, sealed)):
             return Ruling("deny", why)
         first = self._policy.judge(case.action, ())
         if first.verdict == "ask":
