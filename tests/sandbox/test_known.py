@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from whet.config.paths import Home
 from whet.sandbox import confinement, known
 from whet.sandbox.confinement import Confinement, ConfinementSettings
 from whet.sandbox.engine import EngineStatus
@@ -34,6 +35,7 @@ def test_nobody_has_looked_yet(tmp_path: Path) -> None:
 def test_the_last_look_is_said_until_something_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked(tmp_path, "none", monkeypatch)
     assert known.unheld("auto", tmp_path) == _LINE
+    assert Home(tmp_path / "profiles" / "p").no_sandbox.read_text().endswith(f"{_LINE}\n")
     looked(tmp_path, "bubblewrap", monkeypatch)
     assert known.unheld("auto", tmp_path) == ""
 

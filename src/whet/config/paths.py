@@ -31,6 +31,11 @@ class Home(msgspec.Struct, frozen=True):
         return above.parent if above.name == "profiles" else self.root
 
     @property
+    def no_sandbox(self) -> Path:
+        """There where the last look found no engine that confines commands (`sandbox/known.py`)."""
+        return self.whole / "no-sandbox.txt"
+
+    @property
     def config(self) -> Path:
         """Settings."""
         return self.root / "config.yaml"
