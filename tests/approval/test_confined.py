@@ -146,3 +146,16 @@ def test_with_nothing_that_holds_all_is_as_before_and_it_is_said_once(tmp_path: 
     notices = [event.text for event in bench.events if isinstance(event, Notice)]
     assert len(notices) == 1
     assert "only the gate's reading holds" in notices[0]
+
+
+@pytest.mark.parametrize(
+    "command", ["ln -s {0} way && echo x >> way/notes.txt", "cp -a {0} here", "ln {0}/a b"]
+)
+def test_what_is_copied_or_linked_is_opened_for_reading_only(person_home: Path, command: str) -> None:
+    """Or what follows in the same text would write through it, unasked in mode auto."""
+    other = person_home / "other"
+    (other / "a").write_text("x")
+    bench, jails = confined(person_home, mode="auto")
+    assert bench.sh(command.format(other)).verdict == "allow"
+    opened = jails.policy(bench.workspace, "s1", "c1")
+    assert opened.may_read(other / "a") and not opened.may_write(other / "a")

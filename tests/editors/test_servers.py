@@ -15,6 +15,7 @@ from tests.editors.test_files import results
 from tests.mcp.sdk_server import make
 from tests.mcp.serving import Logins, sdk_over_http
 from whet.practice.script import ScriptedReply
+from whet.sandbox.engine import probe
 
 HERE = Path(__file__).parents[1] / "mcp"
 SDK, ODD = HERE / "sdk_server.py", HERE / "odd_server.py"
@@ -30,6 +31,18 @@ def odd(name: str, *journal: str) -> McpServerStdio:
     return McpServerStdio(
         name=name, command=sys.executable, args=["-S", "-E", str(ODD), "", *journal], env=[]
     )
+
+
+def running(argument: str) -> int:
+    """The number that a server has outside, by an argument of its."""
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (place / "cmdline").read_bytes().decode().split("\0")
+        except OSError:
+            continue
+        if argument in words and str(ODD) in words:
+            return int(place.name)
+    raise AssertionError(f"no server with {argument}")
 
 
 def offered(desk: Desk) -> list[str]:
@@ -97,7 +110,10 @@ def test_a_server_is_started_by_its_first_call_and_ends_with_the_session(desk: D
         await desk.ask(session_id, "hello")
         assert not written.exists()
         await desk.ask(session_id, "say hi")
-        pidfd = os.pidfd_open(int(written.read_text()))
+        pid = running(str(journal))
+        # It runs in a jail: with a filter on its calls.
+        assert not probe().holds or "Seccomp:\t2" in Path(f"/proc/{pid}/status").read_text()
+        pidfd = os.pidfd_open(pid)
         await desk.connection.close_session(session_id=session_id)
         return pidfd
 

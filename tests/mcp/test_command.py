@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from whet.cli.mcp import mcp
 from whet.config.paths import Home
+from whet.sandbox.engine import probe
 
 NOTES = Path(__file__).parents[2] / "examples" / "mcp" / "notes.py"
 
@@ -93,3 +96,21 @@ def test_logins_say_what_is_missing(home: Path) -> None:
     assert "there is no MCP server 'nope'" in str(run(home, "remove", "nope").exception)
     assert json.loads(run(home, "logout", "web", "--json").stdout) == {"name": "web", "logged_out": False}
     assert json.loads(run(home, "remove", "web", "--json").stdout) == {"name": "web", "removed": True}
+
+
+def test_a_server_that_is_tried_runs_in_a_jail(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, outside = tmp_path / "work", Path(tempfile.mkdtemp(dir=Path(__file__).parent, prefix=".out-"))
+    folder.mkdir()
+    try:
+        (folder / "server.py").write_text(f"open({str(outside / 'x')!r}, 'w')\n{NOTES.read_text()}")
+        (folder / "notes").mkdir()
+        monkeypatch.chdir(folder)
+        added = run(home, "add", "notes", "--", sys.executable, "server.py", "notes")
+        assert added.exit_code == 0, added.output
+        holds = probe().holds
+        assert (outside / "x").exists() is not holds
+        assert ("notes: ok" in added.output) is not holds, added.output
+    finally:
+        shutil.rmtree(outside)

@@ -135,6 +135,25 @@ def test_protected_names_stay_as_they_are(jail: Jail) -> None:
     assert not (workspace / ".vscode").exists()
 
 
+@pytest.mark.parametrize("linked", [True, False])
+def test_what_leads_to_a_repository_elsewhere_stays(jail: Jail, linked: bool) -> None:
+    """A second working tree has a file for its repository; a link is as good."""
+    workspace = jail.policy.workspace
+    git, other = workspace / ".git", workspace / "other"
+    if linked:
+        git.symlink_to("kept")
+        (workspace / "kept").mkdir()
+    else:
+        git.write_text("gitdir: kept\n")
+    state = (git.is_symlink(), git.lstat().st_size)
+    run(jail, "true")
+    assert (git.is_symlink(), git.lstat().st_size) == state
+    run(jail, "mkdir other; rm -f .git; ln -s other .git || echo gitdir: other > .git; true")
+    assert (git.is_symlink(), git.lstat().st_size) == state
+    run(jail, "rm -f .git && mkdir .git && echo x > .git/config; true")
+    assert (git.is_symlink(), git.lstat().st_size) == state and other.is_dir()
+
+
 def test_a_new_repository_is_protected_from_its_next_command_on(jail: Jail) -> None:
     code, said = run(
         jail, "git init -q . && touch a && git add a && git -c user.name=a -c user.email=b commit -qm c"

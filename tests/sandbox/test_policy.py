@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,3 +97,17 @@ def test_a_second_working_tree_has_its_repository_but_not_a_forged_one(tmp_path:
     assert not everyday(tree, tmp_path / "whet", {"HOME": str(tmp_path / "h")}).may_write(
         main / ".git/objects/x"
     )
+
+
+def test_a_folder_that_may_not_be_looked_into_is_left_out(tmp_path: Path) -> None:
+    """As with a search path that an administrator's shell handed on; no engine would seem to hold."""
+    asked = "from whet.sandbox.places import everyday; from pathlib import Path; import os, sys\n"
+    asked += "os.setuid(65534) if os.getuid() == 0 else None\n"
+    asked += "given = {'HOME': '/none', 'PATH': sys.argv[1], 'PYENV_ROOT': sys.argv[1]}\n"
+    asked += "everyday(Path('/usr/share'), Path('/none'), given)"
+    closed = tmp_path / "closed"
+    (closed / "bin").mkdir(parents=True)
+    closed.chmod(0o700 if os.getuid() == 0 else 0)
+    done = subprocess.run([sys.executable, "-c", asked, str(closed / "bin")], capture_output=True, text=True)
+    closed.chmod(0o700)
+    assert done.returncode == 0, done.stderr

@@ -57,6 +57,19 @@ _CONFIRM_CHECKS = {
 }
 
 
+_SANDBOX_CHECKS = {
+    "server_hears",
+    "answered",
+    "every_deed_tried",
+    "home_and_whet_untouched",
+    "nothing_was_sent",
+    "key_in_no_request",
+    "diff_names_the_file",
+    "file_was_spoiled",
+    "file_is_back",
+}
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A folder with everything that the demo could write to: a home, a place for temporary files, a cwd."""
@@ -144,6 +157,29 @@ def test_the_confirmation_chapter_denies_approves_and_finds_the_altered_byte(pla
         decisions = log.execute("SELECT principal FROM events WHERE kind = 'decided'").fetchall()
     assert decisions == [("scripted-approver",)] * 2
     assert (folder / "home" / ".env").stat().st_mode & 0o777 == 0o600
+    assert files_below(place / "home") == [] and files_below(place / "cwd") == []
+
+
+def test_the_sandbox_chapter_runs_a_hostile_makefile_and_nothing_leaves(place: Path) -> None:
+    done = subprocess.run(
+        [*_DEMO, "--chapter", "sandbox", "--json", "--keep"],
+        cwd=place / "cwd",
+        env=environment(place),
+        capture_output=True,
+        timeout=120,
+    )
+    report = json.loads(done.stdout)
+    assert [check for check in report["checks"] if not check["ok"]] == []
+    names = {check["name"] for check in report["checks"]}
+    if report["measured"]["engine"] == "none":
+        assert "refused_where_nothing_holds" in names and "file_is_back" not in names
+    else:
+        assert names == _SANDBOX_CHECKS
+    assert (done.returncode, report["ok"], report["measured"]["heard"], done.stderr) == (0, True, 0, b"")
+    folder = Path(report["folder"])
+    assert "rm -rf" in (folder / "orders" / "Makefile").read_text()
+    assert (folder / "orders" / "book" / "chapter_03.md").read_text().startswith("# ")
+    assert (folder / "me" / ".ssh" / "id_ed25519").read_text().startswith("-----KEY")
     assert files_below(place / "home") == [] and files_below(place / "cwd") == []
 
 

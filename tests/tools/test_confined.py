@@ -87,6 +87,37 @@ def test_what_was_taken_back_is_said(confined: Confinement, workspace: Path) -> 
     assert not (workspace / ".vscode").exists()
 
 
+def test_a_persons_edit_during_a_command_is_kept_and_named(
+    confined: Confinement, workspace: Path, tmp_path: Path
+) -> None:
+    """What is protected without a mount is put back; who had changed it, nothing tells."""
+    (workspace / ".envrc").write_text("old\n") if confined.status().line == "Landlock" else None
+    shared = SharedProcesses(confine=lambda: confined)
+    terminal, _ = shell_tools(shared)
+
+    async def both() -> ToolOutput:
+        running = asyncio.ensure_future(
+            call(
+                terminal, context(workspace), command="touch started; while [ ! -e go ]; do sleep 0.02; done"
+            )
+        )
+        while not (workspace / "started").exists():
+            await asyncio.sleep(0.01)
+        (workspace / ".envrc").write_text("mine\n")
+        (workspace / "go").touch()
+        return await running
+
+    try:
+        said = asyncio.run(both()).text
+    finally:
+        shared.close()
+        confined.close()
+    kept = list((tmp_path / "whet-home" / "aside").glob("*/.envrc"))
+    assert [one.read_text() for one in kept] == ["mine\n"]
+    assert ".envrc" in said and str(kept[0].parent.parent) in said
+    assert not (workspace / ".envrc").exists() or (workspace / ".envrc").read_text() == "old\n"
+
+
 def test_a_person_may_let_one_call_out(confined: Confinement, workspace: Path, tmp_path: Path) -> None:
     confined.open_call("s1", "c1", [Opening("run", "unconfined")])
     run(confined, workspace, f"echo out > {tmp_path}/out")

@@ -60,9 +60,8 @@ async def run_turn(
         raise
     except TimeoutError:
         reason = "budget"
-        error = WhetError(
-            f"the turn reached its limit of {session.limits.turn_s:.0f} s", hint="agent.turn_timeout_s"
-        )
+        told = f"the turn reached its limit of {session.limits.turn_s:.0f} s"
+        error = WhetError(told, hint="agent.turn_timeout_s")
     except ModelRefused as refused:
         reason, error = "refused", refused
     except (BudgetReached, ConfigError, ProviderError, StoreError) as failed:

@@ -82,6 +82,7 @@ class App:
         self._jails: JailGate | None = None
         self.gate.jails = self._jail_gate
         self.gate.own_ports = parts.own_ports(settings)
+        self.gate.sealed = parts.sealed_service(settings, home)
         self._confirmations = parts.attach_confirmations(self.gate, settings, secrets, home, self.clock)
         try:
             parts.learn_prices(home, self.clock)

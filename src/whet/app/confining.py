@@ -13,6 +13,7 @@ import msgspec
 
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings, SandboxSettings
+from whet.confirm.boundary import INSTALLED, SOCKET
 from whet.sandbox.confinement import Confinement, ConfinementSettings
 from whet.sandbox.hosts import named_hosts
 from whet.sandbox.jail import Jail
@@ -30,14 +31,9 @@ def confine(
         read=settings.read,
         hosts=named_hosts(settings.hosts, source),
         limits=SandboxLimits(settings.memory_mb, settings.processes, settings.file_mb),
+        sealed=(INSTALLED, SOCKET.parent),
     )
-    return Confinement(ConfinementSettings(settings.mode, whole_home(home), wishes), source)
-
-
-def whole_home(home: Home) -> Path:
-    """Give the folder that holds every profile."""
-    above = home.root.parent
-    return above.parent if above.name == "profiles" else home.root
+    return Confinement(ConfinementSettings(settings.mode, home.whole, wishes), source)
 
 
 def server_jail(confinement: Confinement, workspace: Path, server: McpServerSettings) -> Jail | None:

@@ -6,9 +6,12 @@ what any tool does.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+import msgspec
 
 from whet.app.models import Dialer
 from whet.approval.gate import PolicyGate
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from whet.app.build import App
     from whet.app.confirming import Confirmations
     from whet.app.plugin_sessions import PluginParts
+    from whet.confirm.boundary import ServiceBoundary
     from whet.mcp.servers import Servers
     from whet.plugins.load import LoadedPlugins
     from whet.sandbox.jail import Jail
@@ -133,6 +137,23 @@ def own_ports(settings: Settings) -> tuple[int, ...]:
     except ValueError:
         port = None
     return (*_OWN_PORTS, port) if port else _OWN_PORTS
+
+
+def sealed_service(settings: Settings, home: Home) -> ServiceBoundary | None:
+    """Give what belongs to a confirmation service on this machine, which no call may touch; None where there
+    is none. A profile's service may be that of the home above it."""
+    homes = tuple(dict.fromkeys((home.root, home.whole)))
+    has_own = any((root / name).exists() for root in homes for name in ("confirm", "confirmations.db"))
+    if not (settings.confirm.url or has_own or os.path.exists("/var/lib/whet-confirm")):
+        return None
+    from whet.confirm.boundary import boundary_of  # noqa: PLC0415 - 2 ms, and most homes have no service
+
+    found = [boundary_of(root, ports=own_ports(settings)) for root in homes]
+    return msgspec.structs.replace(
+        found[0],
+        paths=tuple(dict.fromkeys(path for one in found for path in one.paths)),
+        open_paths=tuple(path for one in found for path in one.open_paths),
+    )
 
 
 def open_servers(app: App, secrets: Mapping[str, str]) -> Servers | None:

@@ -44,6 +44,7 @@ from whet.visible import visible
 
 if TYPE_CHECKING:  # what it reads of facts costs time, and most turns run no command
     from whet.approval.confined import JailedCall, JailGate
+    from whet.approval.sealed import Sealed
 
 _MOST_SESSIONS = 5_000  # whose permissions for the session are kept at a time
 
@@ -126,6 +127,7 @@ class PolicyGate:
         self.service: ServiceRoute | None = None
         self.jails: Callable[[], JailGate] | None = None
         self.own_ports: tuple[int, ...] = ()
+        self.sealed: Sealed | None = None
         self._settings = settings
         if settings.allow or settings.ask or settings.deny:
             _ = self._policy  # a rule that can't be read is told at once
@@ -233,7 +235,13 @@ class PolicyGate:
             await self.service.confirmer.report(confirm, output, emit)
 
     def _case(self, call: GateCall) -> _Case:
-        place = self._place(call)
+        place = RiskScope(
+            os.path.realpath(call.workspace),
+            os.path.expanduser("~"),
+            self._whet_home,
+            own_ports=self.own_ports,
+            downloads=self._downloads.get(self.root_of(call.session_id), frozenset()),
+        )
         return _Case(call, describe(call, place, self._analyse), place)
 
     def _confirm_case(self, case: _Case) -> ConfirmCase | None:
@@ -244,7 +252,12 @@ class PolicyGate:
         return ConfirmCase(name, case.action.subject, reasons, case.call)
 
     async def _judge(self, case: _Case) -> Ruling:
-        asks = case.call.asks
+        sealed, asks = self.sealed, case.call.asks
+        if sealed is not None:
+            from whet.approval.sealed import refusal  # noqa: PLC0415 - only where a service is at home
+
+            if why := refusal(case.call, case.action, case.place, case.jailed, sealed):
+                return Ruling("deny", why)
         first = self.plans.denial(case.call, case.action) or self._policy.judge(case.action, (), asks)
         if first.verdict == "ask" and not asks:
             first = self._policy.judge(case.action, await self._held(case.call))
@@ -349,15 +362,6 @@ class PolicyGate:
             seen.add(parent)
             session_id = parent
         return session_id
-
-    def _place(self, call: GateCall) -> RiskScope:
-        return RiskScope(
-            os.path.realpath(call.workspace),
-            os.path.expanduser("~"),
-            self._whet_home,
-            own_ports=self.own_ports,
-            downloads=self._downloads.get(self.root_of(call.session_id), frozenset()),
-        )
 
 
 _SAID_NO = "The person said no, and nothing was run."

@@ -64,13 +64,12 @@ class Needs:
         kinds = program(name).kinds
         writes = not reads and bool(kinds & {"writes", "destroys"} or name in ("sed", "chown", "chgrp"))
         found = operands(words) if kinds & {"reads", "names-only"} else shown_words(name, words)
-        for word in found:
-            last = name in _LAST_IS_WRITTEN and word is found[-1]
+        # What is copied or linked is only read: nothing that comes later in the text may write through it.
+        targets = operands(words)[-1:] if name in _LAST_IS_WRITTEN else []
+        for word in (*found, *(one for one in targets if one not in found)):
             if not word.dynamic and not word.text.startswith("-"):
-                copies = name in _LAST_IS_WRITTEN and not last
-                yield from self._path("write" if (writes and not copies) or last else "read", word, setting)
-        if name in _LAST_IS_WRITTEN and (rest := operands(words)) and not rest[-1].dynamic:
-            yield from self._path("write", rest[-1], setting)
+                written = word in targets if targets else writes
+                yield from self._path("write" if written else "read", word, setting)
 
     def _path(self, kind: str, word: Word, setting: CommandPlace) -> Iterator[Opening]:
         full = absolute(word.text, setting.cwd)

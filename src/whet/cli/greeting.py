@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from whet.cli import picking
 from whet.cli.wording import clip, columns, printable
+from whet.sandbox.known import unheld
 from whet.store import news
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ def greet(chat: ChatControl) -> None:
     if model.provider == "practice":
         told = "The practice model is a scripted stand-in, not a language model."
         chat.say(_fitting(width, told, "a scripted stand-in, no language model"), "yellow")
+    if line := unheld(chat.app.settings.sandbox.mode, chat.app.home.whole):
+        chat.say(printable(line), "yellow")
     told = "/help shows the commands, Esc stops a turn, Shift-Tab changes the mode, Ctrl-D quits"
     short = "/help, Esc stops, Shift-Tab: mode, Ctrl-D quits"
     chat.say(_fitting(width, told, short, "/help, Esc stops, Ctrl-D quits"), "dim")

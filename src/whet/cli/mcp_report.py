@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
+from whet.app.confining import confine, server_jail
 from whet.cli.output import styled, wrapped
 from whet.cli.wording import printable
 from whet.clock import Clock, SystemClock
+from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings
 from whet.config.secrets import load_secrets
@@ -23,6 +26,7 @@ from whet.mcp.kept import keep_failure
 from whet.mcp.listing import Listing, read_listing, size_chars
 from whet.mcp.remote import Remote, RemoteParts, check_server
 from whet.mcp.words import clean
+from whet.sandbox.jail import Jail
 from whet.tools.guardian import Guardian
 
 _CHARS_PER_TOKEN = 4
@@ -49,13 +53,25 @@ async def reach_all(home: Home, servers: Mapping[str, McpServerSettings]) -> lis
     """Reach servers side by side; a person at a terminal is told that it may take a while."""
     if servers and sys.stderr.isatty():
         click.echo(wrapped(f"asking {', '.join(servers)} ..."), err=True)
-    return await asyncio.gather(*(_reach(home, name, server) for name, server in servers.items()))
+    settings = load(home, environ=os.environ).settings
+    workspace = Path(settings.tools.workspace or ".").expanduser().resolve()
+    confinement = confine(home, settings.sandbox)
+
+    def jail(server: McpServerSettings) -> Jail | None:
+        return server_jail(confinement, workspace, server)
+
+    try:
+        return await asyncio.gather(*(_reach(home, name, server, jail) for name, server in servers.items()))
+    finally:
+        confinement.close()
 
 
-async def _reach(home: Home, name: str, server: McpServerSettings) -> ServerReport:
+async def _reach(
+    home: Home, name: str, server: McpServerSettings, jail: Callable[[McpServerSettings], Jail | None]
+) -> ServerReport:
     clock: Clock = SystemClock()
     guardian = Guardian()
-    way = RemoteParts(home, load_secrets(home, os.environ), clock, guardian)
+    way = RemoteParts(home, load_secrets(home, os.environ), clock, guardian, jail=jail)
     told: list[str] = []
     remote = Remote(name, server, way, told.append, lambda _catalogue: None)
     try:

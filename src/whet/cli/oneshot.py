@@ -92,6 +92,11 @@ async def _run(options: ChatOptions, settings: Settings, question: str, images: 
     there = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
     app = await start_app(options, settings, LinePerson() if there else NobodyPresent())
     try:
+        if options.output == "text" and (settings.sandbox.mode == "off" or options.home.no_sandbox.exists()):
+            from whet.sandbox.known import unheld  # noqa: PLC0415 - most starts have nothing to say
+
+            if line := unheld(settings.sandbox.mode, options.home.whole):
+                _say(line)
         session = await open_session(app, options)
         if not session.log.session.title:
             await session.log.details.set_title(title_of(question))

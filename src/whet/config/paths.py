@@ -25,6 +25,17 @@ class Home(msgspec.Struct, frozen=True):
     root: Path
 
     @property
+    def whole(self) -> Path:
+        """The folder that holds every profile: the root itself, or that of the home which a profile is in."""
+        above = self.root.parent
+        return above.parent if above.name == "profiles" else self.root
+
+    @property
+    def no_sandbox(self) -> Path:
+        """There where the last look found no engine that confines commands (`sandbox/known.py`)."""
+        return self.whole / "no-sandbox.txt"
+
+    @property
     def config(self) -> Path:
         """Settings."""
         return self.root / "config.yaml"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from acp.schema import AcpMcpServer, HttpMcpServer, McpServerStdio, SseMcpServer
 
@@ -21,6 +21,9 @@ from whet.mcp.remote import RemoteParts
 from whet.mcp.servers import GUEST, Servers
 from whet.tools.guardian import Guardian
 from whet.visible import visible
+
+if TYPE_CHECKING:
+    from whet.sandbox.jail import Jail
 
 Given: TypeAlias = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
 _MOST = 30
@@ -62,7 +65,13 @@ async def bring(given: Sequence[Given], workspace: Path, app: App) -> EditorServ
     settings, notices = read(given, workspace)
     if not settings:
         return EditorServers(None, notices)
-    reach = RemoteParts(app.home, {}, app.clock, Guardian())
+
+    def jail(server: McpServerSettings) -> Jail | None:
+        from whet.app.confining import server_jail  # noqa: PLC0415 - 15 ms, only where a server is started
+
+        return server_jail(app.confinement, workspace, server)
+
+    reach = RemoteParts(app.home, {}, app.clock, Guardian(), jail=jail)
     cap_chars = app.settings.tools.output_cap_chars
     servers = Servers(McpSettings(settings), reach, cap_chars=cap_chars, without=remote_names(app.settings))
     await servers.learn()

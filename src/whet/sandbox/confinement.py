@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 
 from whet.contract.errors import ToolDenied
+from whet.sandbox import known
 from whet.sandbox.denial import Denial, explain
 from whet.sandbox.engine import EngineStatus, probe
 from whet.sandbox.jail import Jail
@@ -45,6 +46,7 @@ class Confinement:
         self._settings = settings
         self._environment = os.environ if environment is None else environment
         self._lock = threading.Lock()
+        self._is_kept = False
         self._jails: dict[tuple[str, SandboxPolicy], Jail] = {}
         self._scratches: dict[str, Scratch] = {}
         self._opened: dict[str, tuple[Opening, ...]] = {}
@@ -59,8 +61,12 @@ class Confinement:
     def status(self) -> EngineStatus:
         """Say what holds; the first call tries it out."""
         if self._settings.mode == "off":
-            return EngineStatus("none", "no sandbox: sandbox.mode is off; only the gate's reading holds")
-        return probe()
+            return EngineStatus("none", known.OFF)
+        found = probe()
+        if not self._is_kept:
+            self._is_kept = True
+            known.keep(self._settings.home, "" if found.holds else found.line)
+        return found
 
     def open(self, whose: str, openings: Iterable[Opening]) -> None:
         """Let the commands of `whose`, a session's id or a call's, do this much more."""
@@ -106,7 +112,9 @@ class Confinement:
                 home = Path(self._environment.get("HOME") or os.path.expanduser("~")).resolve()
                 scratch = self._scratches.get(session_id) or Scratch()
                 self._scratches[session_id] = scratch
-                self._jails[key] = Jail(JailPlan(status.engine, policy, scratch, home))
+                self._jails[key] = Jail(
+                    JailPlan(status.engine, policy, scratch, home, self._settings.home / "aside")
+                )
             return self._jails[key]
 
     def explain(self, call_id: str, jail: Jail, said: tuple[str, str, Path]) -> Denial | None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 _ALLOW, _ERRNO, _ASK = 0x7FFF0000, 0x00050000, 0x7FC00000
 _EPERM, _ENOSYS, _ENOTSUP, _EAFNOSUPPORT, _ENETUNREACH = 1, 38, 95, 97, 101
-_LOAD, _JUMP_EQUAL, _JUMP_ABOVE, _JUMP_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _AND, _JUMP_EQUAL, _JUMP_ABOVE, _JUMP_BITS, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 _NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
 _NEW_NAMESPACES = 0x7E020080  # CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID, NET and TIME
 _TERMINAL_REQUESTS = (0x5412, 0x541C)  # TIOCSTI types into a terminal, TIOCLINUX pastes into a console
@@ -75,6 +75,7 @@ _CLONE = (56, 220)
 _UNSHARE = (272, 97)
 _IOCTL = (16, 29)
 _SOCKET = (41, 198)
+_SOCKETPAIR = (53, 199)
 _SENDTO = (44, 206)
 _SENDMSG = (46, 211)
 _SENDMMSG = (307, 269)
@@ -117,6 +118,7 @@ _OF_OTHERS: tuple[tuple[int, tuple[int, int]], ...] = (
     (0, (279, 239)),  # move_pages
 )
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
+_STREAM, _SEQUENCED, _KIND_BITS = 1, 5, 0xF
 
 
 def has_filter(machine: str) -> bool:
@@ -124,10 +126,10 @@ def has_filter(machine: str) -> bool:
     return machine in _ARCHES
 
 
-def filter_program(machine: str, *, own_network: bool, own_mounts: bool) -> bytes:
-    """Give the filter. With a network namespace of its own, a jail's internet and Unix sockets end in it;
-    without, no socket can be made at all but pairs. Without mounts of its own, attributes of files can't be
-    changed, and the launcher's watch is asked about modes, times and owners: Landlock is not."""
+def filter_program(machine: str, *, own_network: bool, unix: bool = True) -> bytes:
+    """Give the filter. With namespaces (network, mounts) of its own, a jail's internet sockets end in it, and
+    its Unix ones where nothing of others is mounted (`unix`). Without, only pairs of sockets can be made,
+    attributes of files can't be changed, and the launcher's watch is asked about modes, times, owners."""
     which = 0 if machine == "x86_64" else 1
     program = _Program()
     program.load(_ARCH_AT)
@@ -137,25 +139,31 @@ def filter_program(machine: str, *, own_network: bool, own_mounts: bool) -> byte
         program.refuse_above(0x40000000, _ENOSYS)  # the x32 calls, which have numbers of their own
     for pair in _REFUSED.values():
         program.refuse_call(pair[which], _EPERM)
-    if not own_mounts:
-        for pair in SUPERVISED.values():
-            program.ask_about(pair[which])
-        for pair in _ATTRIBUTES:
-            program.refuse_call(pair[which], _ENOTSUP)
-        for argument, pair in _OF_OTHERS:
-            program.refuse_bits(pair[which], argument, 0xFFFFFFFF)
+    if not own_network:
+        _watch_files(program, which)
     program.refuse_call(_CLONE3[which], _ENOSYS)
     for pair in (_CLONE, _UNSHARE):
         program.refuse_bits(pair[which], 0, _NEW_NAMESPACES)
     program.refuse_values(_IOCTL[which], 1, _TERMINAL_REQUESTS)
     if own_network:
-        program.allow_families(_SOCKET[which], (_UNIX, _INET, _INET6))
+        program.allow_families(_SOCKET[which], (_UNIX, _INET, _INET6) if unix else (_INET, _INET6))
     else:
         program.no_sockets(_SOCKET[which])
         for pair, argument in ((_SENDTO, 3), (_SENDMSG, 2), (_SENDMMSG, 3)):
             program.refuse_bits(pair[which], argument, _FAST_OPEN)
+    if not (own_network and unix):
+        program.connected_pairs(_SOCKETPAIR[which])
     program.add(_RETURN, _ALLOW)
     return program.data()
+
+
+def _watch_files(program: _Program, which: int) -> None:
+    for pair in SUPERVISED.values():
+        program.ask_about(pair[which])
+    for pair in _ATTRIBUTES:
+        program.refuse_call(pair[which], _ENOTSUP)
+    for argument, pair in _OF_OTHERS:
+        program.refuse_bits(pair[which], argument, 0xFFFFFFFF)
 
 
 class _Program:
@@ -225,3 +233,16 @@ class _Program:
         self.add(_JUMP_EQUAL, _INET6, 0, 1)
         self.add(_RETURN, _ERRNO | _ENETUNREACH)
         self.add(_RETURN, _ERRNO | _EPERM)
+
+    def connected_pairs(self, number: int) -> None:
+        """Let pairs be made whose ends stay with each other. One of datagrams could be turned to any socket
+        whose path is known."""
+        self.add(_JUMP_EQUAL, number, 0, 8)
+        self.load(_ARGUMENTS_AT)
+        self.add(_JUMP_EQUAL, _UNIX, 0, 4)
+        self.load(_ARGUMENTS_AT + 8)
+        self.add(_AND, _KIND_BITS)
+        self.add(_JUMP_EQUAL, _STREAM, 2, 0)
+        self.add(_JUMP_EQUAL, _SEQUENCED, 1, 0)
+        self.add(_RETURN, _ERRNO | _EAFNOSUPPORT)
+        self.load(_NUMBER_AT)

@@ -1,9 +1,10 @@
 """Takes back what a command made of protected names that no mount could hold: those that were not there, and,
 where an engine has no mounts of its own, all of them.
 
-Looked at when a command ends. What it made is moved to the session's private folder, never deleted; what it
-changed is put back as it was. Between the change and the command's end it stands: that is said in the threat
-model. A fresh repository keeps what `git init` itself makes.
+Looked at when a command ends. What it made is moved aside, never deleted; what it changed is put back as it
+was. A person may have changed the same meanwhile, which nothing tells apart: theirs is kept aside, too, and
+the result says where. Between the change and the command's end it stands: that is said in the threat model.
+A fresh repository keeps what `git init` itself makes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import os
 import re
 import shutil
 import stat
+import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -41,10 +44,12 @@ _PLAIN_CONFIG = {
 
 
 class Held(msgspec.Struct, frozen=True):
-    """One file as it was: its mode, and its bytes or where it links to; a folder has None."""
+    """One file as it was: its mode, and its bytes or where it links to; a folder has None. So has a file that
+    is too large to be held: `stamp` tells whether it was changed, and then it is only moved aside."""
 
     mode: int
     data: bytes | None = None
+    stamp: tuple[int, ...] = ()
 
 
 Shape = Mapping[str, Held] | None
@@ -65,6 +70,8 @@ class Guard:
         """Note how the names are before a command."""
         found: dict[Path, Shape] = {}
         for path in self._names:
+            if _leads_elsewhere(path.parent):
+                found[path.parent] = self._shape(path.parent)  # a second working tree's file, or a link
             if not os.path.lexists(path):
                 found[path] = None
             elif not self._mounted:
@@ -75,7 +82,7 @@ class Guard:
         """Put the names back as they were; gives those that a command had changed."""
         changed: list[Path] = []
         for path, shape in before.items():
-            if path.parent.name == ".git" and not _is_plain_folder(path.parent):
+            if path.parent not in before and _leads_elsewhere(path.parent):
                 # A link or a file in its place would lead git to another folder's configuration.
                 if os.path.lexists(path.parent) and shape is None:
                     changed.append(path.parent)
@@ -126,18 +133,25 @@ class Guard:
         known = self._known.get(path)
         if known is not None and known[0] == stamp:
             return known[1]
-        held = Held(state.st_mode, _content(path, state.st_mode, most))
+        data = _content(path, state.st_mode, most) if state.st_size <= most else None
+        is_whole = data is not None or not stat.S_ISREG(state.st_mode)
+        held = Held(state.st_mode, data, () if is_whole else stamp)
         self._known[path] = (stamp, held)
         return held
 
     def _move(self, path: Path) -> None:
-        self._aside.mkdir(parents=True, exist_ok=True)
-        place = self._aside / f"{len(os.listdir(self._aside))}-{path.name}"
+        self._aside.mkdir(parents=True, exist_ok=True, mode=0o700)
+        place = Path(tempfile.mkdtemp(prefix=time.strftime("%Y%m%d-%H%M%S-"), dir=self._aside)) / path.name
         try:
             shutil.move(path, place)
         except OSError:
             with contextlib.suppress(OSError):
                 shutil.rmtree(path) if _is_plain_folder(path) else path.unlink()
+
+
+def _leads_elsewhere(path: Path) -> bool:
+    """Whether a link or a file stands where a repository would."""
+    return path.name == ".git" and os.path.lexists(path) and not _is_plain_folder(path)
 
 
 def _is_plain_folder(path: Path) -> bool:
@@ -195,6 +209,8 @@ def _put(path: Path, shape: Mapping[str, Held]) -> None:
                 place.mkdir(exist_ok=True)
             elif stat.S_ISLNK(held.mode):
                 place.symlink_to((held.data or b"").decode())
+            elif held.stamp:
+                continue
             else:
                 place.write_bytes(held.data or b"")
             if not stat.S_ISLNK(held.mode):

@@ -51,10 +51,12 @@ class JailedCommand(msgspec.Struct, frozen=True):
 
 class JailedProcess:
     """A confined command: as much of Popen's face as its users need. `pid` is this side's number for it;
-    `taken_back` are the protected paths that it had changed, once it has ended."""
+    `taken_back` are the protected paths that were changed while it ran, once it has ended; what stood there
+    is kept in `aside`."""
 
     def __init__(self, report: socket.socket, pid: int, pidfd: int) -> None:
         self.taken_back: list[Path] = []
+        self.aside: Path | None = None
         self.ended: Callable[[], list[Path]] | None = None
         self.stdin: BinaryIO | None = None
         self.stdout: BinaryIO | None = None
@@ -122,7 +124,7 @@ class Jail:
         self._control: socket.socket | None = None
         self._launcher: subprocess.Popen[bytes] | None = None
         self._commands: weakref.WeakSet[JailedProcess] = weakref.WeakSet()
-        self._guard = Guard(plan.policy, plan.scratch.root / "aside", mounted=plan.engine.own_network)
+        self._guard = Guard(plan.policy, plan.aside, mounted=plan.engine.own_network)
         self._held: frozenset[Path] = frozenset()
         self._proxy: Proxy | None = None
 
@@ -182,6 +184,7 @@ class Jail:
                 self._shut()
                 self._open()
                 started = self._request(command, handles)
+            started.aside = self.plan.aside
             started.ended = functools.partial(self._guard.restore, before)
             self._commands.add(started)
             return started

@@ -51,7 +51,7 @@ def landlock_rules(
     policy: SandboxPolicy, abi: int, private: Iterable[Path], *, own_network: bool
 ) -> LandlockRules:
     """Give the rules. `private` are folders of the jail's own, granted whole; with a network of its own, a
-    jail may use TCP there."""
+    jail may use TCP and terminals there."""
     every = (1 << (_LAST_RIGHT_OF_ABI.get(min(abi, 5), 14) + 1)) - 1
     writing = every & ~_NODES & ~_DEVICE_REQUESTS
     hidden = policy.hidden()
@@ -69,7 +69,8 @@ def landlock_rules(
         grant(path, writing)
     for name in _DEVICES:
         grant(Path("/dev") / name, _READ | _WRITE | _DEVICE_REQUESTS)
-    grant(Path("/dev/pts"), _READ | _WRITE | _LIST | _DEVICE_REQUESTS)
+    if own_network:  # and terminals of its own; else these are a person's, who types there
+        grant(Path("/dev/pts"), _READ | _WRITE | _LIST | _DEVICE_REQUESTS)
     grant(Path("/proc"), _READ | _LIST | _WRITE)
     for name in _KERNEL_FACTS:
         grant(Path(name), _READ | _LIST)

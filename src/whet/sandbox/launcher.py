@@ -69,10 +69,10 @@ def prctl(option: int, *values: Any) -> int:
     return check(LIBC.prctl(option, *padded), f"prctl {option}")
 
 
-def mount(source: str, target: str, kind: str | None, flags: int) -> None:
+def mount(source: str, target: str, kind: str | None, flags: int, options: bytes | None = None) -> None:
     """Mount, or change a mount."""
     arguments = [one.encode() if one is not None else None for one in (source, target, kind)]
-    check(LIBC.mount(*arguments, ctypes.c_ulong(flags), None), f"mount {target}")
+    check(LIBC.mount(*arguments, ctypes.c_ulong(flags), options), f"mount {target}")
 
 
 def set_read_only(path: str, *, recursive: bool, wanted: bool = True) -> None:
@@ -101,6 +101,8 @@ def enter_namespaces(plan: dict[str, Any]) -> None:
     for path in plan["anchors"]:
         mount(path, path, None, MS_BIND | MS_REC)
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, b"newinstance,ptmxmode=0666,mode=620")
+    mount("/dev/pts/ptmx", "/dev/ptmx", None, MS_BIND)
     set_read_only("/", recursive=True)
     for path in plan["writable"]:
         set_read_only(path, recursive=False, wanted=False)

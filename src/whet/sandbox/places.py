@@ -105,13 +105,15 @@ _ENVIRONMENT_FOLDERS = (
 
 
 class Wishes(msgspec.Struct, frozen=True):
-    """What a person's settings add to the everyday policy; `folders` are further workspaces."""
+    """What a person's settings add to the everyday policy; `folders` are further workspaces. `sealed` is
+    what no opening reaches, like Whet's own home."""
 
     write: Sequence[str] = ()
     read: Sequence[str] = ()
     hosts: Sequence[str] = ()
     limits: SandboxLimits = SandboxLimits()
     folders: Sequence[Path] = ()
+    sealed: tuple[Path, ...] = ()
 
 
 def everyday(
@@ -123,7 +125,7 @@ def everyday(
     person = _person_home(environment)
     write, read, protected = _repository(root)
     write += [one.resolve() for one in wishes.folders] + _given(wishes.write)
-    write += [path for name in _CACHES if (path := person / name).is_dir()]
+    write += [path for name in _CACHES if os.path.isdir(path := person / name)]
     read += [*_system(), *_toolchains(person, environment), *_given(wishes.read)]
     write, read = _tidy(write), _tidy(read)
     absent = [*_secret_system(), *_secret_home(person, root, (*write, *read))]
@@ -137,6 +139,7 @@ def everyday(
         aliases=tuple(dict.fromkeys([*_links_on(workspace.absolute()), *_links_on(person)])),
         hosts=tuple(host.lower() for host in wishes.hosts),
         limits=wishes.limits,
+        sealed=tuple(map(_resolved, wishes.sealed)),
     )
 
 
@@ -172,12 +175,12 @@ def _toolchains(person: Path, environment: Mapping[str, str]) -> list[Path]:
             continue
         found.append(folder)
         above = folder.parent
-        is_toolchain = folder.name == "shims" or (folder.name == "bin" and (above / "lib").is_dir())
+        is_toolchain = folder.name == "shims" or (folder.name == "bin" and os.path.isdir(above / "lib"))
         if is_toolchain and above != person and above.name not in _MIXED_PARENTS:
             found.append(above)
     found += [Path(sys.prefix), Path(sys.base_prefix)]
     home = _resolved(person)
-    kept = [_resolved(path) for path in found if path.exists()]
+    kept = [_resolved(path) for path in found if os.path.exists(path)]
     return [path for path in kept if not home.is_relative_to(path)]  # never the home itself or above it
 
 

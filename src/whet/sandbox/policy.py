@@ -68,9 +68,9 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
 
     `absent` is what is not there although a granted folder holds it. `protected` are names below the
     workspace (or paths of its own repository elsewhere) that can't be written. `aliases` are links that lead
-    to what is granted and must lead there inside, too. `home` is Whet's own, which no opening reaches.
-    `hosts` empty:
-    no network.
+    to what is granted and must lead there inside, too. `home` is Whet's own, which no opening reaches;
+    `sealed` is as good. `hosts` empty: no network. `unix`: whether Unix sockets of its own can be made;
+    not where a folder was opened, since a socket in it is connected to by its path alone.
     """
 
     workspace: Path
@@ -82,6 +82,8 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
     aliases: tuple[Path, ...] = ()
     hosts: tuple[str, ...] = ()
     limits: SandboxLimits = SandboxLimits()
+    sealed: tuple[Path, ...] = ()
+    unix: bool = True
 
     def opened(self, openings: Iterable[Opening]) -> SandboxPolicy:
         """Give the policy with these openings too. Raises ToolDenied for Whet's home, BadInput for `run`."""
@@ -104,13 +106,13 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
 
     def may_write(self, path: Path) -> bool:
         """Whether a resolved path may be written, created or removed."""
-        if _below(path, self.home) or any(_below(path, one) for one in self.protected_paths()):
+        if any(_below(path, one) for one in (self.home, *self.sealed, *self.protected_paths())):
             return False
         return self._nearest(path, (self.workspace, *self.write))
 
     def may_read(self, path: Path) -> bool:
         """Whether a resolved path may be read."""
-        if _below(path, self.home):
+        if any(_below(path, one) for one in (self.home, *self.sealed)):
             return False
         return self._nearest(path, (self.workspace, *self.write, *self.read))
 
@@ -119,8 +121,8 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         return tuple(self.workspace / name for name in self.protected)
 
     def hidden(self) -> tuple[Path, ...]:
-        """Give what must not be there: `absent`, and Whet's home."""
-        return (*self.absent, self.home)
+        """Give what must not be there: `absent`, Whet's home, and what is sealed like it."""
+        return (*self.absent, self.home, *self.sealed)
 
     def _nearest(self, path: Path, granted: Iterable[Path]) -> bool:
         """Whether the closest folder above `path` that the policy names is one that it grants."""
@@ -136,11 +138,17 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         path = _resolved(opening.target)
         if _below(path, self.home) or _below(self.home, path):
             raise ToolDenied(f"{shorten(str(path))} holds Whet's own home, which no command gets")
+        if any(_below(path, one) for one in self.sealed):
+            raise ToolDenied(f"{shorten(str(path))} is the confirmation service's, which no command gets")
         if opening.kind == "read":
-            return self._replaced("read", (*self.read, path))
+            opened = msgspec.structs.replace(self, unix=False)
+            return opened._replaced("read", (*self.read, path))
         names = tuple(name for name in self.protected if not _below(self.workspace / name, path))
-        kept = names if _below(path, self.workspace) and path != self.workspace else self.protected
-        return msgspec.structs.replace(self._replaced("write", (*self.write, path)), protected=kept)
+        is_inside = _below(path, self.workspace)
+        kept = names if is_inside and path != self.workspace else self.protected
+        unix = path.is_socket() or (self.unix and is_inside)
+        opened = msgspec.structs.replace(self, protected=kept, unix=unix)
+        return opened._replaced("write", (*self.write, path))
 
     def _replaced(self, name: str, values: tuple[str, ...] | tuple[Path, ...]) -> SandboxPolicy:
         return msgspec.structs.replace(self, **{name: tuple(dict.fromkeys(values))})

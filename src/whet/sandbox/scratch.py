@@ -16,7 +16,7 @@ class Scratch:
 
     def __init__(self) -> None:
         self.root: Path = Path(tempfile.mkdtemp(prefix="whet-jail-")).resolve()
-        for folder in (self.tmp, self.home, self.memory):
+        for folder in (self.tmp, self.home, self.memory, self.nothing):
             folder.mkdir(mode=0o700)
         self.tmp.chmod(0o1777)
 
@@ -34,6 +34,11 @@ class Scratch:
     def memory(self) -> Path:
         """What is /dev/shm inside."""
         return self.root / "shm"
+
+    @property
+    def nothing(self) -> Path:
+        """What stands in place of folders that are not there inside; it holds mount points at most."""
+        return self.root / "none"
 
     def close(self) -> None:
         """Remove everything."""

@@ -65,12 +65,19 @@ class Engine(msgspec.Struct, frozen=True):
 
 
 class JailPlan(msgspec.Struct, frozen=True):
-    """One jail before it is started. `home` is the person's."""
+    """One jail before it is started. `home` is the person's; `kept` takes what is moved out of a command's
+    way, and outlives the session (None: the private folder, which does not)."""
 
     engine: Engine
     policy: SandboxPolicy
     scratch: Scratch
     home: Path
+    kept: Path | None = None
+
+    @property
+    def aside(self) -> Path:
+        """Where the guard moves things."""
+        return self.kept or self.scratch.root / "aside"
 
     def command(self) -> list[str]:
         """Give the launcher's command line, without the socket's number."""
@@ -84,7 +91,7 @@ class JailPlan(msgspec.Struct, frozen=True):
         """Give the launcher's first message."""
         told: dict[str, Any] = {
             "filter": filter_program(
-                platform.machine(), own_network=self.engine.own_network, own_mounts=self.engine.own_network
+                platform.machine(), own_network=self.engine.own_network, unix=self.policy.unix
             ).hex(),
             "limits": self._limits(),
         }

@@ -46,7 +46,7 @@ class AnswerForm(msgspec.Struct, frozen=True):
             value: object = json.loads(found)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"it is not JSON ({error})") from None
-        if self.schema is None and not isinstance(value, dict):
+        if self.schema is None and not found.startswith("{"):
             raise ValueError("it is not a JSON object")
         if self.schema is not None and (problem := misfit(value, self.schema, self.schema, "$")):
             raise ValueError(problem)

@@ -125,8 +125,13 @@ class Process:
 
     @property
     def taken_back(self) -> list[Path]:
-        """The protected paths that a confined command had changed, and that are as before again."""
+        """The protected paths that were changed while a confined command ran, and are as before again."""
         return getattr(self._popen, "taken_back", [])
+
+    @property
+    def aside(self) -> Path | None:
+        """The folder that keeps what stood there."""
+        return getattr(self._popen, "aside", None)
 
     @property
     def is_stdin_open(self) -> bool:

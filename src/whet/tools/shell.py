@@ -180,7 +180,10 @@ def _result(
         notes.append("[no output, exit 0]")
     if process.taken_back:
         names = ", ".join(str(path) for path in process.taken_back)
-        notes.append(f"[the sandbox took back what it made of {names}, which may start programs outside]")
+        notes.append(
+            f"[the sandbox took back what it made of {names}, which may start programs outside; if the person"
+            f" changed that meanwhile, theirs is in {process.aside}]"
+        )
     if passed_s is None and (process.has_children() or not process.output_ended.is_set()):
         notes.append(f"[it left children that still run in the background as {processes.publish(process)}]")
     else:

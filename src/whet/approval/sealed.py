@@ -1,0 +1,129 @@
+"""What no call may touch, in any mode and whoever says yes: the service whose people decide on the agent.
+
+Paths count where they really lead. A command's text and the script that it runs are searched for the
+service's names; one that puts them together as it runs is held by the sandbox, and where there is none, by
+nothing here. It does not know what the service is.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from whet.approval.actions import ActionView
+from whet.approval.facts import program
+from whet.approval.risk import RiskScope
+from whet.contract.protocols import GateCall
+
+if TYPE_CHECKING:
+    from whet.approval.confined import JailedCall
+
+_WORDS = re.compile(r"[\s'\"`();|&<>=,]+")
+_MOST_MATCHES, _MOST_BYTES = 200, 200_000
+_MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
+
+
+class Sealed(Protocol):
+    """A service's files, ports and secrets."""
+
+    def forbids(self, path: Path) -> bool:
+        """Whether a path, its links followed, is the service's."""
+        ...
+
+    def touched_by(self, text: str) -> str:
+        """Say what of the service a text names, "" for nothing."""
+        ...
+
+
+def refusal(
+    call: GateCall, action: ActionView, place: RiskScope, jailed: JailedCall | None, sealed: Sealed
+) -> str:
+    """Say why a call may not run because of the service, "" where it may. What runs in a jail may name the
+    service: it can't reach it."""
+    if jailed is not None and not any(one.kind == "run" for one in (*jailed.held, *jailed.wanted)):
+        return ""
+    found = touched(call, action, place, sealed)
+    return f"no call may touch the confirmation service, whose people decide on it: {found}" if found else ""
+
+
+def touched(call: GateCall, action: ActionView, place: RiskScope, sealed: Sealed) -> str:
+    """Say what of the service a call would touch, "" for nothing."""
+    if "path" in call.tool.tags:
+        paths = (Path(name) for piece in action.pieces for name in piece.also if os.path.isabs(name))
+        return next((str(path) for path in paths if sealed.forbids(path)), "")
+    folder = os.path.normpath(os.path.join(place.workspace, str(call.arguments.get("workdir", ""))))
+    for text in _texts(call.arguments):
+        whole = _expanded(text, place)
+        if found := sealed.touched_by(whole) or _by_path(whole, folder, sealed):
+            return found
+    if "command" not in call.tool.tags:
+        return ""
+    for path in _scripts(action, folder):
+        if found := sealed.touched_by(_expanded(_content(path), place)):
+            return f"{found} (in {os.path.basename(path)})"
+    return ""
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Give every text in a call's arguments."""
+    if isinstance(value, str):
+        yield value[:_MOST_BYTES]
+    elif isinstance(value, dict):
+        for one in value.values():  # pyright: ignore[reportUnknownVariableType]
+            yield from _texts(one)
+    elif isinstance(value, list):
+        for one in value:  # pyright: ignore[reportUnknownVariableType]
+            yield from _texts(one)
+
+
+def _expanded(text: str, place: RiskScope) -> str:
+    """Write a text with the folders that a shell would put in."""
+    text = re.sub(r"\$\{?WHET_HOME\}?", lambda _: place.whet_home, text)
+    text = re.sub(r"\$\{?HOME\}?|(?<![\w/.])~(?=/)", lambda _: place.home, text)
+    return re.sub(r"/(?:\./|/)+", "/", re.sub(r"(?<=/)['\"\\]|['\"\\](?=/)", "", text))
+
+
+def _by_path(text: str, folder: str, sealed: Sealed) -> str:
+    """Give a word that leads to what is sealed, from the folder or from one that the text goes to."""
+    words = [word for word in _WORDS.split(text) if word and not word.startswith("-")]
+    folders = [
+        folder,
+        *(os.path.join(folder, word) for word in words if os.path.isdir(os.path.join(folder, word))),
+    ]
+    for word in words:
+        for base in folders[:8]:
+            full = os.path.normpath(os.path.join(base, word))
+            ways = islice(glob.iglob(full), _MOST_MATCHES) if any(mark in word for mark in "*?[") else (full,)
+            if any(sealed.forbids(Path(way)) for way in ways if "\0" not in way):
+                return word
+    return ""
+
+
+def _scripts(action: ActionView, folder: str) -> Iterator[str]:
+    """Give the files that a command runs by their names."""
+    for piece in action.pieces:
+        words = piece.text.split()
+        if not words:
+            continue
+        known = program(os.path.basename(words[0]))
+        runs = known.kinds & {"shell"} or known.code is not None or piece.program in (".", "source")
+        named = words[1:] if runs else []
+        if os.path.basename(words[0]) in ("make", "gmake"):
+            named = [*words[1:], *_MAKEFILES]
+        for word in (words[0], *named):
+            path = os.path.join(folder, word.strip("'\""))
+            if ("/" in word or word != words[0]) and os.path.isfile(path):
+                yield path
+
+
+def _content(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_MOST_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,157 @@
+"""Sockets and terminals of programs outside are out of reach wherever they lie; a jail's own ones work."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.attempts import Attempt, attempts
+from tests.sandbox.engines import ENGINES, EngineCase
+from tests.sandbox.world import World
+from whet.sandbox.jail import Jail, JailedCommand
+from whet.sandbox.places import everyday
+from whet.sandbox.policy import Opening
+from whet.sandbox.scratch import Scratch
+from whet.sandbox.setup import JailPlan
+
+_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+_TRY = """\
+import socket, sys
+for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+    try:
+        s = socket.socket(socket.AF_UNIX, kind)
+        s.connect(sys.argv[1] + (".d" if kind == socket.SOCK_DGRAM else ""))
+        s.send(b"x")
+        print("OUT", kind)
+    except OSError as error:
+        print(error)
+"""
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Path]:
+    """A folder with sockets that listen, below none of the places that every jail has a private one of."""
+    with tempfile.TemporaryDirectory(prefix=".s-", dir=Path(__file__).parent) as folder:
+        stream, packets = (socket.socket(socket.AF_UNIX, kind) for kind in (1, 2))
+        with stream, packets:
+            stream.bind(f"{folder}/s")
+            stream.listen()
+            packets.bind(f"{folder}/s.d")
+            yield Path(folder)
+
+
+def said(case: EngineCase, workspace: Path, argv: list[str], *openings: Opening) -> str:
+    workspace.mkdir(exist_ok=True)
+    scratch = Scratch()
+    policy = everyday(workspace, workspace / "none", {**_ENVIRONMENT, "HOME": str(Path.home())})
+    jail = Jail(JailPlan(case.engine(), policy.opened(openings), scratch, Path.home().resolve()))
+    try:
+        inside = jail.environment(_ENVIRONMENT)
+        return jail.run(JailedCommand([sys.executable, *argv], inside, workspace), 30)[1]
+    finally:
+        jail.close()
+        scratch.close()
+
+
+@pytest.mark.parametrize("case", ENGINES, ids=str)
+def test_a_socket_outside_is_out_of_reach_by_its_path(
+    case: EngineCase, tmp_path: Path, elsewhere: Path
+) -> None:
+    found = said(case, tmp_path / "w", ["-c", _TRY, str(elsewhere / "s")])
+    assert "OUT" not in found and len(found.splitlines()) == 2, found
+
+
+@pytest.mark.parametrize("case", ENGINES, ids=str)
+def test_a_socket_in_a_hidden_folder_of_the_workspace_is_out_of_reach(case: EngineCase) -> None:
+    """Whet's own home in the workspace, with a service's socket in it."""
+    with tempfile.TemporaryDirectory(prefix=".s-", dir=Path(__file__).parent) as folder:
+        place = Path(folder) / "none"
+        place.mkdir()
+        with socket.socket(socket.AF_UNIX) as stream, socket.socket(socket.AF_UNIX, 2) as packets:
+            stream.bind(f"{place}/s")
+            stream.listen()
+            packets.bind(f"{place}/s.d")
+            found = said(case, Path(folder), ["-c", _TRY, str(place / "s")])
+    assert "OUT" not in found and len(found.splitlines()) == 2, found
+
+
+@pytest.mark.parametrize("case", ENGINES, ids=str)
+@pytest.mark.parametrize("what", ["", "/s"])
+def test_a_socket_in_a_folder_that_was_opened_for_reading_is_out_of_reach(
+    case: EngineCase, tmp_path: Path, elsewhere: Path, what: str
+) -> None:
+    """In mode auto such an opening asks nobody."""
+    found = said(case, tmp_path / "w", ["-c", _TRY, f"{elsewhere}/s"], Opening("read", f"{elsewhere}{what}"))
+    assert "OUT" not in found and len(found.splitlines()) == 2, found
+
+
+@pytest.mark.parametrize("case", [one for one in ENGINES if one.name != "Landlock"], ids=str)
+def test_a_socket_that_was_opened_by_its_name_is_in_reach(
+    case: EngineCase, tmp_path: Path, elsewhere: Path
+) -> None:
+    opening = Opening("write", f"{elsewhere}/s")
+    assert "OUT 1" in said(case, tmp_path / "w", ["-c", _TRY, f"{elsewhere}/s"], opening)
+
+
+@pytest.mark.parametrize("case", ENGINES, ids=str)
+def test_pairs_of_sockets_lead_nowhere(case: EngineCase, tmp_path: Path) -> None:
+    pairs: list[Attempt] = [one for one in attempts() if "socketpair" in one.text]
+    assert len(pairs) >= 5
+    with World(tmp_path) as world:
+        assert world.attack(case.engine(), pairs) == []
+
+
+_OWN = """\
+import asyncio, os, socket, subprocess, multiprocessing as m
+a, b = socket.socketpair(); a.send(b"1"); assert b.recv(1) == b"1"
+async def go():
+    p = await asyncio.create_subprocess_exec("echo", "hi", stdout=-1)
+    assert (await p.communicate())[0] == b"hi\\n"
+asyncio.run(go())
+print("WORKS")
+"""
+
+
+@pytest.mark.parametrize("case", ENGINES, ids=str)
+def test_what_a_jail_makes_itself_works(case: EngineCase, tmp_path: Path) -> None:
+    assert "WORKS" in said(case, tmp_path / "w", ["-c", _OWN])
+    if case.name == "Landlock":
+        return
+    text = "import socket as s; a, b = s.socket(1), s.socket(1); a.bind('s'); a.listen(); b.connect('s')"
+    assert "WORKS" in said(case, tmp_path / "w", ["-c", text + "; print('WORKS')"])
+
+
+_TERMINALS = """\
+import os
+for name in os.listdir("/dev/pts") if os.access("/dev/pts", os.R_OK) else map(str, range(50)):
+    try:
+        os.write(os.open("/dev/pts/" + name, os.O_WRONLY | os.O_NOCTTY), b"ESCAPED")
+        print("wrote to", name)
+    except OSError:
+        pass
+try:
+    a, b = os.openpty(); os.write(b, b"x"); print("own", os.read(a, 1))
+except OSError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("case", ENGINES, ids=str)
+def test_a_persons_terminal_is_out_of_reach(case: EngineCase, tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    try:
+        found = said(case, tmp_path / "w", ["-c", _TERMINALS])
+        os.set_blocking(ours, False)
+        with pytest.raises(BlockingIOError):
+            os.read(ours, 100)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert "wrote to" not in found.replace("wrote to ptmx", "")
+    assert ("own b'x'" in found) is (case.name != "Landlock"), found
