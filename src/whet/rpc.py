@@ -13,11 +13,11 @@ import os
 import select
 import sys
 from collections.abc import Awaitable, Callable
+from importlib.metadata import version
 from typing import Any, BinaryIO, cast
 
 import msgspec
 
-from whet import __version__
 from whet.contract.errors import WhetError
 from whet.contract.texts import NOT_JSON
 
@@ -79,7 +79,7 @@ def hello(params: dict[str, Any], name: str, *has: str) -> dict[str, Any]:
     return {
         "protocolVersion": asked if asked in VERSIONS else VERSIONS[0],
         "capabilities": {"tools": {}, **{part: {} for part in has}},
-        "serverInfo": {"name": name, "version": __version__},
+        "serverInfo": {"name": name, "version": version("whet-agent")},
     }
 
 

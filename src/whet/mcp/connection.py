@@ -10,11 +10,11 @@ import base64
 import contextlib
 import logging
 from collections.abc import Callable
+from importlib.metadata import version as version_of
 from typing import Any, cast
 
 import msgspec
 
-from whet import __version__
 from whet.contract.errors import ToolError, ToolTimeout
 from whet.mcp.server_requests import ServerRequests
 from whet.mcp.transport import VERSION_HEADER, ServerFailed, Transport
@@ -286,7 +286,7 @@ class Connection:
 
 
 def _client() -> dict[str, str]:
-    return {"name": "whet", "version": __version__}
+    return {"name": "whet", "version": version_of("whet-agent")}
 
 
 def _fields(value: object) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
+from importlib.metadata import version
 from typing import Any
 
-from whet import __version__
 from whet.confirm.http import admin, decisions, reading, shapes, streams, submissions
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.wire import encode
@@ -180,7 +180,7 @@ ROUTES = Routes(OPERATIONS)
 def _document() -> bytes:
     info: dict[str, Any] = {
         "title": "Whet confirmation service",
-        "version": __version__,
+        "version": version("whet-agent"),
         "description": "An action waits until a person approves or denies it, or time runs out.",
     }
     refused = (400, 401, 403, 405, 408, 413, 429, 431, 503)
