@@ -3,7 +3,7 @@
     python docs/errors.py          writes the table
     python docs/errors.py --check  exit code 1 where it is stale
 
-It reads the source's syntax and imports nothing of whet. A value that is filled in at run time is shown as `…`.
+It reads the source's syntax and imports nothing of whet. What is filled in at run time is shown as `…`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def main() -> int:
     fresh = head + BEGIN + table() + END + rest.partition(END)[2]
     if "--check" in sys.argv:
         if page != fresh:
-            print("docs/troubleshooting.md is stale: run python docs/errors.py")
+            sys.stdout.write("docs/troubleshooting.md is stale: run python docs/errors.py\n")
         return int(page != fresh)
     PAGE.write_text(fresh, "utf-8")
     return 0

@@ -20,6 +20,16 @@ LONGEST_STILL_S, SHORTEST_S, LAST_S = 3.5, 0.04, 4.0
 _SGR = re.compile(r"\x1b\[([0-9;]*)m")
 _COLOURS = ("#484f58", "#ff7b72", "#7ee787", "#e3b341", "#79c0ff", "#d2a8ff", "#76e3ea", "#c9d1d9")
 
+# What a plain SGR code sets: attribute and value.
+_SETS: dict[int, tuple[str, bool | str]] = {
+    1: ("bold", True),
+    2: ("dim", True),
+    4: ("underline", True),
+    22: ("dim", False),
+    24: ("underline", False),
+    39: ("colour", ""),
+}
+
 
 class Frame(NamedTuple):
     """One screen: when it came, its lines with their SGR codes, where the cursor stood."""
@@ -36,37 +46,26 @@ class _Pen:
         self.colour, self.bold, self.dim, self.underline = "", False, False, False
 
     def take(self, codes: str) -> None:
+        """Follow one SGR code."""
         numbers = [int(code or 0) for code in codes.split(";")]
         while numbers:
-            match numbers.pop(0):
-                case 0:
-                    self.__init__()
-                case 1:
-                    self.bold = True
-                case 2:
-                    self.dim = True
-                case 4:
-                    self.underline = True
-                case 22:
-                    self.bold = self.dim = False
-                case 24:
-                    self.underline = False
-                case 39:
-                    self.colour = ""
-                case 38 | 48 as ground:
-                    self._extended(ground, numbers)
-                case number if 30 <= number <= 37:
-                    self.colour = _COLOURS[number - 30]
-                case number if 90 <= number <= 97:
-                    self.colour = _COLOURS[number - 90]
-                case _:
-                    pass
+            number = numbers.pop(0)
+            if number in _SETS:
+                name, value = _SETS[number]
+                setattr(self, name, value)
+                self.bold = self.bold and number != 22
+            elif number in (38, 48):
+                self._extended(number, numbers)
+            elif 30 <= number <= 37 or 90 <= number <= 97:
+                self.colour = _COLOURS[number % 10]
+            elif number == 0:
+                self.colour, self.bold, self.dim, self.underline = "", False, False, False
 
     def _extended(self, ground: int, numbers: list[int]) -> None:
         kind = numbers.pop(0) if numbers else 5
         rest = [numbers.pop(0) for _ in range(1 if kind == 5 else 3) if numbers]
         if ground == 38:
-            self.colour = "#%02x%02x%02x" % tuple(rest) if kind == 2 else _indexed(rest[0])
+            self.colour = "#" + bytes(rest).hex() if kind == 2 else _indexed(rest[0])
 
     def attributes(self) -> str:
         return "".join(
@@ -83,7 +82,7 @@ def _indexed(number: int) -> str:
     if number < 16:
         return _COLOURS[number % 8]
     if number >= 232:
-        return "#%02x%02x%02x" % ((8 + (number - 232) * 10,) * 3)
+        return "#" + bytes([8 + (number - 232) * 10] * 3).hex()
     steps = (0, 95, 135, 175, 215, 255)
     number -= 16
     return f"#{steps[number // 36]:02x}{steps[number // 6 % 6]:02x}{steps[number % 6]:02x}"
@@ -152,7 +151,7 @@ def write_film(path: Path, frames: Sequence[Frame], size: tuple[int, int], *, ti
         f"@media (prefers-reduced-motion:reduce){{.s{{animation:none;transform:translateY({last:.0f}px)}}}}"
         f"</style>\n<defs>{defs}</defs>\n"
         f'<rect width="100%" height="100%" rx="8" fill="#0d1117"/>\n'
-        f'<svg x="{PAD}" y="{PAD}" width="{wide - 2 * PAD:.0f}" height="{high - 2 * PAD:.0f}" overflow="hidden">'
+        f'<svg x="{PAD}" y="{PAD}" width="{wide - 2 * PAD:.0f}" height="{high - 2 * PAD:.0f}">'
         f'<g class="s" fill="#c9d1d9">{"".join(strip)}</g></svg></svg>\n',
         "utf-8",
     )

@@ -3,10 +3,10 @@
     make recording                     writes docs/images/first-edit.svg
     .venv/bin/python docs/record.py FILE.svg
 
-It needs tmux, git and uv. A shell in tmux clones this checkout, installs it with `uv tool install`, and starts
-the installed `whet` in a small project. Somebody types and answers; the model is the practice model, a scripted
-stand-in. The screen is captured as it is shown; `docs/film.py` makes the SVG. Waiting is shortened, never a
-screen. It knows nothing of how `whet` works.
+It needs tmux, git and uv. A shell in tmux clones this checkout, installs it with `uv tool install`, and
+starts the installed `whet` in a small project. Somebody types and answers; the model is the practice model,
+a scripted stand-in. The screen is captured as it is shown; `docs/film.py` makes the SVG. Waiting is
+shortened, never a screen. It knows nothing of how `whet` works.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ STORY: tuple[tuple[str, str, float], ...] = (
     ),
     ("o", r"·.* s\n+›", 2.5),
     ("run `python3 -m unittest -q`", r"OK(.*\n)*.*·.* s\n+›", 2.0),
-    ("run `cat ~/.ssh/id_rsa`", r"the sandbox(.*\n)*.*·.* s\n+›", 3.5),
+    ("run `cat ~/.ssh/id_rsa`", r"\[N\]o", 3.5),
+    ("n", r"·.* s\n+›", 3.0),
 )
 
 
@@ -153,7 +154,7 @@ def main(arguments: Sequence[str]) -> None:
         frames = record(Path(folder))
     path = Path(arguments[0]) if arguments else FILM
     write_film(path, frames, (COLUMNS, ROWS), title="Whet: from a clone to the first edited file")
-    print(f"{path}: {len(frames)} screens, {path.stat().st_size // 1024} kB")
+    sys.stdout.write(f"{path}: {len(frames)} screens, {path.stat().st_size // 1024} kB\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What MkDocs needs to know of this checkout: three pages stand outside docs/, and links to source stay plain text.
+"""What MkDocs needs to know of this checkout: three pages stand outside docs/, and source is no page.
 
 MkDocs loads this file as a hook (mkdocs.yml); `make docs` builds the site in .site.
 """
@@ -37,7 +37,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def rewritten(markdown: str, home: str) -> str:
-    """Turn each relative link of a page that lies in the checkout's folder `home` into one inside the site."""
+    """Turn each relative link of a page that lies in the folder `home` into one inside the site."""
     pages = {source: name for name, source in (OUTSIDE | PICTURES).items()} | {"README.md": "index.md"}
 
     def link(found: re.Match[str]) -> str:
