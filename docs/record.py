@@ -34,7 +34,7 @@ PROJECT = {
 }
 # What is typed, what the screen must show before the next line, and how long to leave it for reading.
 STORY: tuple[tuple[str, str, float], ...] = (
-    ("git clone -q {repository} whet && uv tool install -q ./whet && whet --version", r"whet \d", 1.2),
+    ("git clone -q {repository} whet && uv tool install -q ./whet && whet --version", r"whet \d.*\n~ \$", 1.2),
     ("cd orders && whet", r"Use it\?", 1.6),
     ("", r"quits\n(.*\n)?›", 1.2),
     ("run `python3 -m unittest -q`", r"·.* s\n+›", 2.0),
