@@ -131,7 +131,7 @@ def write_film(path: Path, frames: Sequence[Frame], size: tuple[int, int], *, ti
                 name = known.setdefault(drawn, f"l{len(known)}")
                 uses.append(f'<use href="#{name}" y="{row * HEIGHT}"/>')
         if frame.cursor is not None:
-            x, y = frame.cursor[0] * WIDTH, frame.cursor[1] * HEIGHT + 3
+            x, y = frame.cursor[0] * WIDTH, frame.cursor[1] * HEIGHT
             uses.append(f'<rect class="c" x="{x:.1f}" y="{y}" width="{WIDTH}" height="{HEIGHT}"/>')
         strip.append(f'<g transform="translate(0 {number * high})">{"".join(uses)}</g>')
     times, length = starts(frames)

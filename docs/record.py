@@ -33,8 +33,9 @@ PROJECT = {
     "    def test_halves_go_up(self) -> None:\n        self.assertEqual(discounted(995, 10), 896)\n",
 }
 # What is typed, what the screen must show before the next line, and how long to leave it for reading.
+INSTALL = "git clone -q whet.git whet && uv tool install -q ./whet && whet --version"
 STORY: tuple[tuple[str, str, float], ...] = (
-    ("git clone -q {repository} whet && uv tool install -q ./whet && whet --version", r"whet \d.*\n~ \$", 1.2),
+    (INSTALL, r"whet \d.*\n~ \$", 1.2),
     ("cd orders && whet", r"Use it\?", 1.6),
     ("", r"quits\n(.*\n)?›", 1.2),
     ("run `python3 -m unittest -q`", r"·.* s\n+›", 2.0),
@@ -131,7 +132,7 @@ def record(folder: Path) -> list[Frame]:
     try:
         terminal.wait(r"\$")
         for typed, shown, pause_s in STORY:
-            terminal.type(typed.format(repository="whet.git"))
+            terminal.type(typed)
             terminal.wait(shown)
             terminal.rest(pause_s)
     finally:

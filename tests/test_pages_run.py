@@ -1,4 +1,4 @@
-"""What the pages tell a reader to type is typed, in a fresh home, with the practice model (a scripted stand-in).
+"""What the pages tell a reader to type is typed, in a fresh home, with the practice model (a stand-in).
 
 Run are the `console` blocks of every page and the lines that a page begins with. A line that needs more than
 a fresh home says so in its comment (`# needs ...`). A line with a placeholder (ID, NAME, a number) may end in
