@@ -48,8 +48,17 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) * 3 // 2
 
 
+@pytest.fixture(autouse=True, scope="module")
+def unconfined_module(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let the servers that a module marked `unconfined` starts run commands without the sandbox."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.node.get_closest_marker("unconfined"):
+            patch.setenv("WHET_SANDBOX_MODE", "off")
+        yield
+
+
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
     """WHET_HOME in the test's own folder, and no variable that could reach a paid service."""
     for name in list(os.environ):
         if name.endswith(("_API_KEY", "_BASE_URL", "_PROXY", "_proxy")) or name.startswith("WHET_"):
@@ -58,6 +67,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("WHET_HOME", str(folder))
     monkeypatch.setenv("NO_PROXY", "*")
     monkeypatch.setenv("WHET_REVIEW_WORKER", "off")  # a test that wants reviews says so
+    if request.node.get_closest_marker("unconfined"):
+        monkeypatch.setenv("WHET_SANDBOX_MODE", "off")
     return folder
 
 

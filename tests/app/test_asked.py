@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
+
 from tests.agent.rig import calls
 from whet.app.facade import AsyncAgent
 from whet.contract.events import ApprovalAsked, Event, ToolFinished
@@ -13,6 +15,8 @@ from whet.contract.protocols import Answer, ApprovalRequest, Reply
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.tools.signature import make_tool
+
+pytestmark = pytest.mark.unconfined
 
 PATCH = ("patch", '{"path": "a.py", "old_string": "one", "new_string": "two"}')
 

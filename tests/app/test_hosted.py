@@ -21,7 +21,7 @@ from whet.app.build import App
 from whet.app.hosted import Receipt, SessionHost
 from whet.app.people import Switchboard
 from whet.config.paths import Home
-from whet.config.schema import AgentSettings, ApprovalSettings, ModelSettings, Settings
+from whet.config.schema import AgentSettings, ApprovalSettings, ModelSettings, SandboxSettings, Settings
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import Event, TurnEnd
 from whet.contract.messages import Message
@@ -68,6 +68,7 @@ async def hosted(
         model=ModelSettings(provider="practice", base_url=server.base_url, model="practice"),
         approval=ApprovalSettings(mode=mode),  # type: ignore[arg-type]
         agent=AgentSettings(turn_timeout_s=turn_timeout_s),
+        sandbox=SandboxSettings(mode="off"),
     )
     people = Switchboard()
     app = await App.start(Home(folder / "home"), settings, {}, people, folder, source="api")

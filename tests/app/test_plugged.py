@@ -16,7 +16,14 @@ from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.app.facade import Agent
 from whet.config.paths import Home
-from whet.config.schema import ApprovalSettings, ModelSettings, NotifySettings, PluginSettings, Settings
+from whet.config.schema import (
+    ApprovalSettings,
+    ModelSettings,
+    NotifySettings,
+    PluginSettings,
+    SandboxSettings,
+    Settings,
+)
 from whet.contract.errors import PluginError
 from whet.contract.events import TurnEnd
 from whet.contract.protocols import Answer, ApprovalRequest, NobodyPresent
@@ -198,6 +205,7 @@ def test_notifiers_are_told_of_questions_and_long_turns_and_hold_nothing_up(
             model=ModelSettings(provider="practice", base_url=server.base_url, model="practice"),
             plugins=PluginSettings(enabled=("mute", "log-file")),
             notify=NotifySettings(turns_over_s=0.0001),
+            sandbox=SandboxSettings(mode="off"),
         )
         app = await App.start(Home(home), settings, {}, Yes(), tmp_path)
         try:

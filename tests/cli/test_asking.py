@@ -13,6 +13,8 @@ from whet.practice.ask import PracticeCall
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
+pytestmark = pytest.mark.unconfined
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

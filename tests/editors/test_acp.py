@@ -33,6 +33,8 @@ from tests.support import within
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 
+pytestmark = pytest.mark.unconfined
+
 
 def test_a_prompt_streams_text_and_thoughts(desk: Desk) -> None:
     desk.server.install([ScriptedReply("Hello from the editor.", reasoning="They greet.", pieces=6)])

@@ -21,6 +21,8 @@ from tests.editors.rig import Desk, does, pick
 from tests.editors.test_files import results
 from whet.practice.script import Fault, ScriptedReply
 
+pytestmark = pytest.mark.unconfined
+
 
 def chosen(config_options: list[Any]) -> dict[str, str]:
     """The current value of each option."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,9 @@ def locomo(folder: Path) -> None:
         ("Ann", "Was it cold?"),
         ("Bob", "The tent was warm."),
     ]
-    turns = [{"speaker": who, "dia_id": f"D1:{n}", "text": text} for n, (who, text) in enumerate(said, 1)]
+    turns: list[dict[str, Any]] = [
+        {"speaker": who, "dia_id": f"D1:{n}", "text": text} for n, (who, text) in enumerate(said, 1)
+    ]
     turns[3] |= {"img_url": ["x"], "blip_caption": "a photo of a red tent"}
     qa = [
         {"question": "Where has Bob camped?", "answer": "lake", "evidence": ["D1:2"], "category": 4},

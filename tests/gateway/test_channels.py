@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx2
 import msgspec
+import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -29,6 +30,8 @@ from tests.support import quiet_port
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.vendors.signing import signed
+
+pytestmark = pytest.mark.unconfined
 
 RISKY = calls(("terminal", '{"command": "touch made"}')).tool_calls
 DISCORD = '[[channel]]\nkind = "discord"\nbase_url = "{url}"\n\n[people.ann]\ndiscord = 7\nowner = true\n'

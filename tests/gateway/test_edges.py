@@ -24,6 +24,8 @@ from whet.practice.server import PracticeServer
 from whet.store import chats
 from whet.store.database import StateDatabase
 
+pytestmark = pytest.mark.unconfined
+
 LONG = calls(("terminal", '{"command": "touch made && echo ' + "long-word " * 230 + '"}')).tool_calls
 
 

@@ -19,6 +19,8 @@ from tests.gateway.running import GatewayProcess, running, served
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 
+pytestmark = pytest.mark.unconfined
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "channels" / "mattermost"
 RISKY = calls(("terminal", '{"command": "touch made"}')).tool_calls
 FILE = """\

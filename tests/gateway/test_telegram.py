@@ -16,6 +16,8 @@ from tests.gateway.running import TELEGRAM, GatewayProcess, running, served
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 
+pytestmark = pytest.mark.unconfined
+
 STALLED = Fault(stall_after=0)
 RISKY = calls(("terminal", '{"command": "touch made"}')).tool_calls
 WRONG_NAME = "[[channel]]\nkind = 'telegram'\n[people.api-bob]\ntelegram = 1\n"

@@ -57,7 +57,7 @@ def verdict(
     foreground: bool = False,
 ) -> GateVerdict | str:
     """Give the gate's verdict on a text, or why it refuses."""
-    claim = Claim(kind, text, quotes, known, existing, is_pitfall=text.startswith("Pitfall: "))
+    claim = Claim(kind, text, quotes, known, existing)
     try:
         return judge(claim, session(*steps), foreground=foreground)
     except Refused as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -131,7 +132,7 @@ def test_all_work(case: EngineCase, tmp_path: Path) -> None:
     assert _different(case, _COMMANDS, tmp_path) == []
 
 
-def _different(case: EngineCase, commands: list[str], tmp_path: Path) -> list[str]:
+def _different(case: EngineCase, commands: Sequence[str], tmp_path: Path) -> list[str]:
     """Give the commands that end otherwise inside; the suite's own interpreter is first on the path."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**command_environment(os.environ), "PATH": path}

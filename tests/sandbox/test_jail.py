@@ -55,8 +55,8 @@ def test_ends_are_told_as_popen_tells_them(jail: Jail) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     try:
         with pytest.raises(FileNotFoundError):
-            jail.spawn(JailedCommand(["no-such-program"], inside, jail.policy.workspace), (null,) * 3)
-        slow = jail.spawn(JailedCommand(["sleep", "60"], inside, jail.policy.workspace), (null,) * 3)
+            jail.spawn(JailedCommand(["no-such-program"], inside, jail.policy.workspace), (null, null, null))
+        slow = jail.spawn(JailedCommand(["sleep", "60"], inside, jail.policy.workspace), (null, null, null))
         with pytest.raises(subprocess.TimeoutExpired):
             slow.wait(0.01)
         assert slow.poll() is None
@@ -78,7 +78,7 @@ def test_a_killed_launcher_takes_its_commands_along_and_the_next_has_another(jai
     null = os.open(os.devnull, os.O_RDWR)
     try:
         inside = jail.environment(os.environ)
-        slow = jail.spawn(JailedCommand(["sleep", "300"], inside, jail.policy.workspace), (null,) * 3)
+        slow = jail.spawn(JailedCommand(["sleep", "300"], inside, jail.policy.workspace), (null, null, null))
         launcher = jail._launcher
         assert launcher is not None
         launcher.terminate()
@@ -166,7 +166,7 @@ def test_python_with_processes_and_a_terminal(jail: Jail) -> None:
     try:
         inside = jail.environment(os.environ)
         wanted = JailedCommand(["sh", "-c", "echo hi > /dev/tty"], inside, jail.policy.workspace, tty=True)
-        assert jail.spawn(wanted, (there,) * 3).wait(20) == 0
+        assert jail.spawn(wanted, (there, there, there)).wait(20) == 0
         assert os.read(here, 100) == b"hi\r\n"
     finally:
         os.close(here)

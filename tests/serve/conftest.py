@@ -17,7 +17,14 @@ from whet.app.build import App
 from whet.app.hosted import SessionHost
 from whet.app.people import Switchboard
 from whet.config.paths import Home
-from whet.config.schema import ApprovalSettings, MemorySettings, ModelSettings, ReviewSettings, Settings
+from whet.config.schema import (
+    ApprovalSettings,
+    MemorySettings,
+    ModelSettings,
+    ReviewSettings,
+    SandboxSettings,
+    Settings,
+)
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.serve import tokens
@@ -55,6 +62,7 @@ class Api:
             approval=ApprovalSettings(mode=mode),  # type: ignore[arg-type]
             review=ReviewSettings(worker="off", turns=0, steps=0, on_correction=False, on_recovery=False),
             memory=MemorySettings(),
+            sandbox=SandboxSettings(mode="off"),
         )
         self._pace = SiteTimings(answer_wait_s, beat_s, head_wait_s)
         self._web = web

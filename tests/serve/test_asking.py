@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.serve.conftest import Api
 from tests.serve.test_native import begin, until
 from tests.writes import WRITES, prepare
 from whet.practice.ask import PracticeCall
 from whet.practice.script import ScriptedReply
+
+pytestmark = pytest.mark.unconfined
 
 
 def _waiting(owner: object) -> dict[str, object]:

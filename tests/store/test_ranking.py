@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -19,15 +20,16 @@ NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 """A Sunday."""
 
 
-def put(db: StateDatabase, session_id: str, *texts: str, at: str = "2026-11-01", **fields: str) -> None:
+def put(db: StateDatabase, session_id: str, *texts: str, at: str = "2026-11-01", **fields: Any) -> None:
     at_ms = int(datetime.fromisoformat(f"{at}T10:00:00+00:00").timestamp() * 1000)
     said = [bulk.PastMessage(Message("user", text), at_ms) for text in texts]
     about = NewSession(session_id, **fields)
     db.write_now(lambda c: bulk.put(c, "test", bulk.PastSession(about, said, at_ms), "2026-11-22"))
 
 
-def found(db: StateDatabase, query: str, limit: int = 20, **scope) -> list[str]:
-    hits = search.find_now(db, query, limit, **{"now": NOW, **scope})
+def found(db: StateDatabase, query: str, limit: int = 20, **scope: Any) -> list[str]:
+    options: dict[str, Any] = {"now": NOW, **scope}
+    hits = search.find_now(db, query, limit, **options)
     return [f"{hit.session_id} {hit.seq}" for hit in hits]
 
 

@@ -307,7 +307,10 @@ async def _run_begun(begun: _Begun, clock: TurnClock) -> ToolOutput:
     item = begun.item
     context = _context(begun.session, begun.turn, item.open_call.call.id, begun.emit, clock)
     context = msgspec.structs.replace(context, shown=changes_digest(item.decision.changes))
-    if not item.question.tool.repeatable or item.decided_by != "rule" or item.open_call.started:
+    tool = item.question.tool
+    # One without a limit may wait for a person, who must see the call before the question.
+    may_wait = tool.timeout_s is None
+    if not tool.repeatable or may_wait or item.decided_by != "rule" or item.open_call.started:
         await begun.store()
         return await _run_shown(item, context)
     running = asyncio.create_task(_run_shown(item, context))

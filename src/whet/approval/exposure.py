@@ -30,7 +30,8 @@ class Exposure:
     """Collects over the texts of one command. `secret`: it shows keys; `network`: it connects."""
 
     def __init__(self, place: RiskScope) -> None:
-        self.secret = self.network = False
+        self.secret: bool = False
+        self.network: bool = False
         self.downloads: set[str] = set(place.downloads)
         self._place = place
         self._words: list[Word] = []

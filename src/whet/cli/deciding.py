@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
-from whet.question import FOLDED_ROWS, Row, RowKind, row_of, worded
+from whet.question import FOLDED_ROWS, QuestionText, Row, RowKind, row_of, worded
 
 ANSWERS: dict[str, Answer] = {"o": "once", "s": "session", "a": "always", "n": "no"}
 _COLOURS: dict[RowKind, str] = {"added": "32", "removed": "31", "hunk": "36", "file": "1", "fold": "2"}
@@ -23,8 +23,8 @@ class Deciding:
     def __init__(self, request: ApprovalRequest, most: int = FOLDED_ROWS) -> None:
         self.most = most
         self.request = request
-        self.question = worded(request)
-        self.scope = 0
+        self.question: QuestionText = worded(request)
+        self.scope: int = 0
 
     def keys(self, width: int) -> str:
         """Give the keys that answer, for the line where one is typed; two lines where it is too narrow."""

@@ -26,7 +26,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     """A connection, made by `Dialer`. `idle_since_s`: the loop's time at which it was last let go."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, buffer: memoryview) -> None:
-        self.idle_since_s = 0.0
+        self.idle_since_s: float = 0.0
         self._loop = loop
         self._buffer = buffer
         self._transport: asyncio.Transport | None = None

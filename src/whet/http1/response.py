@@ -22,12 +22,12 @@ class ResponseReader:
     """
 
     def __init__(self) -> None:
-        self.status = 0
+        self.status: int = 0
         self.headers: dict[str, str] = {}
-        self.has_head = False
-        self.is_whole = False
-        self.can_follow = False
-        self.waiting_bytes = 0
+        self.has_head: bool = False
+        self.is_whole: bool = False
+        self.can_follow: bool = False
+        self.waiting_bytes: int = 0
         self._pieces: list[bytes] = []
         self._idle_bytes = 0
         self._ends_with_connection = False

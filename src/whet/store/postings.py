@@ -50,8 +50,8 @@ class PostingReader:
             (first, last),
         ).fetchone()
         self.first, self.last = (row[0] or 0, row[1] or 0) if row else (0, 0)
-        self.marks = list(marks)
-        self.messages = _indexed(connection)
+        self.marks: list[str] = list(marks)
+        self.messages: int = _indexed(connection)
         if self.first >> rows.SEQ_BITS == self.last >> rows.SEQ_BITS:
             self.messages = min(self.messages, self.last - self.first + 1)
         self._spent_s = 0.0
