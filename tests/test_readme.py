@@ -117,14 +117,14 @@ def menu(entry: object) -> Iterator[str]:
 
 def test_the_menu_of_the_site_names_every_page_once() -> None:
     named = list(menu(yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]))
-    site = runpy.run_path(str(ROOT / "docs" / "site.py"))
+    site = runpy.run_path(str(ROOT / "docs" / "site_pages.py"))
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} | set(site["OUTSIDE"])
     assert sorted(named) == sorted(pages)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_of_the_site_lead_to_its_pages(page: Path) -> None:
-    site = runpy.run_path(str(ROOT / "docs" / "site.py"))
+    site = runpy.run_path(str(ROOT / "docs" / "site_pages.py"))
     home = str(page.parent.relative_to(ROOT))
     inside = (
         {path.name for path in (ROOT / "docs").glob("*.md")} | set(site["OUTSIDE"]) | set(site["PICTURES"])

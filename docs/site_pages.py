@@ -23,7 +23,8 @@ LINK = re.compile(r"(!?)\[([^\]\n]+)\]\(([^)\s#]+)((?:#[^)\s]*)?)\)")
 
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages that stand outside docs/."""
-    from mkdocs.structure.files import File  # noqa: PLC0415  # only there where the site is built
+    # MkDocs is there only where the site is built.
+    from mkdocs.structure.files import File  # noqa: PLC0415  # pyright: ignore[reportMissingImports]
 
     for name, source in (OUTSIDE | PICTURES).items():
         files.append(File.generated(config, name, abs_src_path=str(ROOT / source)))
