@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check bench mutants soak lock clean
+.PHONY: setup demo test check bench docs recording mutants soak lock clean
 setup: $(STAMP)
 
 # Bytecode is compiled here even where the environment forbids writing it at run time: start-up depends on it.
@@ -40,8 +40,22 @@ check: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks $(ARGS)
 
+# The pages as a site, in .site; a dead link or a page that no menu names ends it.
+docs: $(VENV)/.docs
+	$(BIN)/python docs/tree.py --check && $(BIN)/python docs/commands.py --check && $(BIN)/python docs/errors.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+$(VENV)/.docs: requirements/docs.txt $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@touch $@
+
+# The README's film; needs git, tmux and uv.
+recording: $(STAMP)
+	$(BIN)/python docs/record.py $(ARGS)
+
 lock:
 	uv pip compile --universal --generate-hashes --no-header --group dev pyproject.toml -o requirements/lock.txt
+	uv pip compile --universal --generate-hashes --no-header --group docs -c requirements/lock.txt -o requirements/docs.txt
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .bench
+	rm -rf $(VENV) .pytest_cache .ruff_cache .bench .site

@@ -33,8 +33,8 @@ HEAD = """\
 # Every module
 
 Written by `docs/tree.py` from the first sentence of each module's docstring; a test fails when this page is
-stale. A reader reaches the loop through three files: `cli/chat.py`, `app/build.py`, `agent/loop.py`. Which
-folder may import which is in `.importlinter`, why it is so in [design](design.md).
+stale. What runs on the way to a model, in order, is in [architecture](architecture.md). Which folder may
+import which is in `.importlinter`, why it is so in [design](design.md).
 """
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import click
 import pytest
+import yaml
 
+from whet import __version__ as whet_version
 from whet.cli.group import whet
 
 ROOT = Path(__file__).parents[1]
@@ -80,25 +85,104 @@ def test_each_command_of_the_pages_is_one_that_there_is(capsys: pytest.CaptureFi
 
 
 def test_every_module_is_named() -> None:
-    named = (ROOT / "README.md").read_text("utf-8") + (ROOT / "docs" / "tree.md").read_text("utf-8")
+    named = (ROOT / "docs" / "tree.md").read_text("utf-8")
     modules = [path for path in (ROOT / "src" / "whet").rglob("*.py") if path.name != "__init__.py"]
     assert modules
     assert not [path.name for path in modules if path.name not in named]
 
 
-def test_the_readme_draws_every_folder() -> None:
-    drawn = (ROOT / "README.md").read_text("utf-8")
+def test_the_architecture_draws_every_folder() -> None:
+    drawn = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     folders = [path.parent.name for path in (ROOT / "src" / "whet").glob("*/__init__.py")]
+    assert folders
     assert not [name for name in folders if f"{name}/" not in drawn]
 
 
-def test_every_page_is_linked_from_the_readme() -> None:
-    linked = set(LINK.findall(prose(ROOT / "README.md")))
-    pages = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
+def test_every_page_is_linked_from_the_index() -> None:
+    linked = set(LINK.findall(prose(ROOT / "docs" / "index.md")))
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
     assert not pages - linked
 
 
-@pytest.mark.parametrize("script", ["commands.py", "tree.py"])
+def menu(entry: object) -> Iterator[str]:
+    """The pages of a site's menu, at any depth."""
+    if isinstance(entry, str):
+        yield entry
+    elif isinstance(entry, list):
+        for inner in cast(list[object], entry):
+            yield from menu(inner)
+    elif isinstance(entry, dict):
+        yield from menu(list(cast(dict[str, object], entry).values()))
+
+
+def test_the_menu_of_the_site_names_every_page_once() -> None:
+    named = list(menu(yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]))
+    site = runpy.run_path(str(ROOT / "docs" / "site_pages.py"))
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} | set(site["OUTSIDE"])
+    assert sorted(named) == sorted(pages)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_of_the_site_lead_to_its_pages(page: Path) -> None:
+    site = runpy.run_path(str(ROOT / "docs" / "site_pages.py"))
+    home = str(page.parent.relative_to(ROOT))
+    inside = (
+        {path.name for path in (ROOT / "docs").glob("*.md")} | set(site["OUTSIDE"]) | set(site["PICTURES"])
+    )
+    if home == "docs" or page.relative_to(ROOT).as_posix() in site["OUTSIDE"].values():
+        found = LINK.findall(
+            re.sub(r"^```.*?^```|^    .*?$", "", site["rewritten"](prose(page), home), flags=re.M | re.S)
+        )
+        names = {target.partition("#")[0] for target in found if "://" not in target} - {""}
+        assert not {name for name in names if name not in inside and not (ROOT / "docs" / name).exists()}
+
+
+def test_the_readme_is_one_screen_with_one_install_line_five_figures_and_five_links() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert "uv tool install ." in text and "make demo" in text and "make test" in text
+    assert len(LINK.findall(text.split("## Read on")[1])) == 5
+    rows = re.findall(r"^\| .* \| .* \| `(python -m benchmarks [\w -]+)` \|$", text, re.M)
+    measured = (ROOT / "benchmarks" / "RESULTS.md").read_text("utf-8")
+    assert len(rows) == 5 and not [row for row in rows if f"`{row}`" not in measured]
+    picture = re.search(r"!\[[^\]]+\]\(([^)]+)\)", text)
+    assert picture and (ROOT / picture[1]).read_text("utf-8").startswith("<svg")
+
+
+def figures(text: str) -> set[str]:
+    """The numbers of a text that are no single digit."""
+    return {number.strip(".,") for number in re.findall(r"\d[\d.,]*\d", text)}
+
+
+def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
+    table = (ROOT / "README.md").read_text("utf-8").split("## Five figures")[1].split("## Read on")[0]
+    measured = (ROOT / "benchmarks" / "RESULTS.md").read_text("utf-8")
+    kills = [int(n) for n in re.findall(r"100 kills, (\d+) accepted, 0 lost, 0 duplicated", measured)]
+    assert len(kills) == 4
+    assert not figures(table) - figures(measured) - {f"{sum(kills):,}"}
+
+
+def test_every_distribution_that_a_page_or_a_hint_installs_is_ours() -> None:
+    places = [*PAGES, *(ROOT / "src").rglob("*.py"), *(ROOT / "examples").rglob("*.*")]
+    wrong = re.compile(r"(?:pip|tool|pipx) install (?:-\S+ )*['\"]?whet(?:\[|['\"]|$)|[\"']whet\[")
+    assert not [
+        (path.name, found[0]) for path in places for found in [wrong.search(path.read_text("utf-8"))] if found
+    ]
+
+
+def test_the_locks_hold_what_the_project_names() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    groups = project["dependency-groups"]
+    for file, wanted in (
+        ("lock.txt", project["project"]["dependencies"] + groups["dev"]),
+        ("docs.txt", groups["docs"]),
+    ):
+        locked = set(re.findall(r"^([\w-]+)==", (ROOT / "requirements" / file).read_text("utf-8"), re.M))
+        names = {re.split(r"[\[>=<]", one)[0].replace("_", "-").lower() for one in wanted}
+        assert not names - locked
+    assert project["project"]["name"] == "whet-agent" and project["project"]["version"] == whet_version
+
+
+@pytest.mark.parametrize("script", ["commands.py", "tree.py", "errors.py"])
 def test_generated_pages_are_fresh(script: str) -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "docs" / script), "--check"], capture_output=True, text=True, timeout=60
@@ -108,7 +192,7 @@ def test_generated_pages_are_fresh(script: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "limit"),
-    [("README.md", 150), ("AGENTS.md", 60), ("docs/gotchas.md", 280), ("docs/tree.md", 1000)],
+    [("README.md", 60), ("AGENTS.md", 60), ("docs/gotchas.md", 280), ("docs/tree.md", 1000)],
 )
 def test_pages_stay_short(name: str, limit: int) -> None:
     assert (ROOT / name).read_text("utf-8").count("\n") <= limit

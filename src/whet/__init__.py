@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from whet.contract.protocols import Answer, ApprovalRequest, Person
     from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = [
     "Agent",
     "Answer",

@@ -79,7 +79,7 @@ def hello(params: dict[str, Any], name: str, *has: str) -> dict[str, Any]:
     return {
         "protocolVersion": asked if asked in VERSIONS else VERSIONS[0],
         "capabilities": {"tools": {}, **{part: {} for part in has}},
-        "serverInfo": {"name": name, "version": version("whet")},
+        "serverInfo": {"name": name, "version": version("whet-agent")},
     }
 
 

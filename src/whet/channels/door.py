@@ -93,7 +93,8 @@ def open_channel(
         platform = _OURS[kind]() if kind in _OURS else _loaded(kind)
     except ImportError as error:
         raise ConfigError(
-            f"channel {name} needs what is not installed ({error.name})", hint=f"pip install 'whet[{kind}]'"
+            f"channel {name} needs what is not installed ({error.name})",
+            hint=f"pip install 'whet-agent[{kind}]'",
         ) from error
     except SendFailed as error:
         return IsolatedChannel(name, error.reason), ()

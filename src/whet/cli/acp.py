@@ -26,10 +26,10 @@ from whet.contract.errors import ConfigError
 def acp(home: Home, /, **given: Any) -> None:
     """Serve an editor that speaks the Agent Client Protocol; the editor starts this itself.
 
-    It needs the extra acp: pip install 'whet[acp]'
+    It needs the extra acp: pip install 'whet-agent[acp]'
     """
     if importlib.util.find_spec("acp") is None:
-        raise ConfigError("the editor protocol is not installed", hint="pip install 'whet[acp]'")
+        raise ConfigError("the editor protocol is not installed", hint="pip install 'whet-agent[acp]'")
     if sys.stdin.isatty():
         raise ConfigError(
             "this is for an editor to start, not for a terminal", hint="docs/editors.md has the settings"

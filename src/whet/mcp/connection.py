@@ -286,7 +286,7 @@ class Connection:
 
 
 def _client() -> dict[str, str]:
-    return {"name": "whet", "version": version_of("whet")}
+    return {"name": "whet", "version": version_of("whet-agent")}
 
 
 def _fields(value: object) -> dict[str, Any]:

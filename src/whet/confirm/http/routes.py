@@ -180,7 +180,7 @@ ROUTES = Routes(OPERATIONS)
 def _document() -> bytes:
     info: dict[str, Any] = {
         "title": "Whet confirmation service",
-        "version": version("whet"),
+        "version": version("whet-agent"),
         "description": "An action waits until a person approves or denies it, or time runs out.",
     }
     refused = (400, 401, 403, 405, 408, 413, 429, 431, 503)

@@ -93,7 +93,7 @@ def _sender(name: str, urls: Sequence[str]) -> Any:
         apprise: Any = importlib.import_module("apprise")
     except ImportError as error:
         raise ConfigError(
-            f"channel {name} needs Apprise, which is not installed", hint="pip install 'whet[notify]'"
+            f"channel {name} needs Apprise, which is not installed", hint="pip install 'whet-agent[notify]'"
         ) from error
     sender: Any = apprise.Apprise()
     for number, url in enumerate(urls, start=1):

@@ -1,0 +1,162 @@
+"""Record the README's film: from a clone to the first edited file, in a real terminal.
+
+    make recording                     writes docs/images/first-edit.svg
+    .venv/bin/python docs/record.py FILE.svg
+
+It needs tmux, git and uv. A shell in tmux clones this checkout, installs it with `uv tool install`, and
+starts the installed `whet` in a small project. Somebody types and answers; the model is the practice model,
+a scripted stand-in. The screen is captured as it is shown; `docs/film.py` makes the SVG. Waiting is
+shortened, never a screen. It knows nothing of how `whet` works.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from film import Frame, write_film
+
+ROOT = Path(__file__).parents[1]
+FILM = ROOT / "docs" / "images" / "first-edit.svg"
+COLUMNS, ROWS = 88, 27
+PROJECT = {
+    "price.py": '"""Prices, in cents."""\n\n\ndef discounted(cents: int, percent: int) -> int:\n'
+    '    """Give the price after a discount, rounded."""\n    return int(cents * (100 - percent) / 100)\n',
+    "test_price.py": "import unittest\n\nfrom price import discounted\n\n\nclass Price(unittest.TestCase):\n"
+    "    def test_halves_go_up(self) -> None:\n        self.assertEqual(discounted(995, 10), 896)\n",
+}
+# What is typed, what the screen must show before the next line, and how long to leave it for reading.
+INSTALL = "git clone -q whet.git whet && uv tool install -q ./whet && whet --version"
+STORY: tuple[tuple[str, str, float], ...] = (
+    (INSTALL, r"whet \d.*\n~ \$", 1.2),
+    ("cd orders && whet", r"Use it\?", 1.6),
+    ("", r"quits\n(.*\n)?›", 1.2),
+    ("run `python3 -m unittest -q`", r"·.* s\n+›", 2.0),
+    (
+        "replace int(cents * (100 - percent) / 100) with (cents * (100 - percent) + 50) // 100 in price.py",
+        r"\[o\]nce",
+        3.0,
+    ),
+    ("o", r"·.* s\n+›", 2.5),
+    ("run `python3 -m unittest -q`", r"OK(.*\n)*.*·.* s\n+›", 2.0),
+    ("run `cat ~/.ssh/id_rsa`", r"\[N\]o", 3.5),
+    ("n", r"·.* s\n+›", 3.0),
+)
+
+
+class Terminal:
+    """A shell in a tmux server of its own; keeps every screen that was shown, with its time."""
+
+    def __init__(self, folder: Path, environ: dict[str, str]) -> None:
+        self._tmux = ("tmux", "-L", f"whet-film-{os.getpid()}", "-f", "/dev/null")
+        self.frames: list[Frame] = []
+        self._begun_s = time.monotonic()
+        shell = ["bash", "--norc", "--noprofile"]
+        size = ["-x", str(COLUMNS), "-y", str(ROWS)]
+        subprocess.run(
+            [*self._tmux, "new-session", "-d", *size, *shell], cwd=folder, env=environ, check=True, timeout=30
+        )
+        self._tell("set", "-g", "status", "off")
+
+    def _tell(self, *words: str) -> str:
+        done = subprocess.run([*self._tmux, *words], capture_output=True, text=True, check=True, timeout=30)
+        return done.stdout
+
+    def look(self) -> str:
+        """Capture the screen; gives its text without colours."""
+        screen = self._tell("capture-pane", "-e", "-p", "-N")
+        column, row, shown = self._tell("display", "-p", "#{cursor_x} #{cursor_y} #{cursor_flag}").split()
+        cursor = (int(column), int(row)) if shown == "1" else None
+        lines = tuple(screen.split("\n")[:ROWS])
+        if not self.frames or (self.frames[-1].lines, self.frames[-1].cursor) != (lines, cursor):
+            self.frames.append(Frame(time.monotonic() - self._begun_s, lines, cursor))
+        return "\n".join(re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in lines).rstrip() + "\n"
+
+    def type(self, text: str) -> None:
+        """Type a line as a person would; a single letter answers a question and needs no Enter."""
+        for start in range(0, len(text), 3):
+            self._tell("send-keys", "-l", text[start : start + 3])
+            self.look()
+        if len(text) != 1:
+            self.rest(0.25)
+            self._tell("send-keys", "Enter")
+
+    def wait(self, pattern: str, limit_s: float = 40) -> None:
+        """Look until the screen ends with something that fits."""
+        until = time.monotonic() + limit_s
+        while not re.search(pattern + r"[^\n]*\s*\Z", screen := self.look()):
+            if time.monotonic() > until:
+                raise SystemExit(f"the screen never showed {pattern!r}:\n{screen}")
+            time.sleep(0.05)
+
+    def rest(self, seconds: float) -> None:
+        """Leave the screen as it is, and look now and then."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.look()
+            time.sleep(0.05)
+
+    def close(self) -> None:
+        """End the shell and its tmux server."""
+        subprocess.run([*self._tmux, "kill-server"], check=False, capture_output=True, timeout=30)
+
+
+def record(folder: Path) -> list[Frame]:
+    """Play the story in `folder` and give what the terminal showed."""
+    home, orders = folder / "ada", folder / "ada" / "orders"
+    orders.mkdir(parents=True)
+    (home / ".ssh").mkdir()
+    (home / ".ssh" / "id_rsa").write_text("not a key\n")
+    for name, text in PROJECT.items():
+        (orders / name).write_text(text)
+    keep = ("LANG", "SSL_CERT_FILE", "HTTPS_PROXY", "UV_INDEX_URL", "UV_DEFAULT_INDEX")
+    environ = {
+        **{key: os.environ[key] for key in keep if key in os.environ},
+        "HOME": str(home),
+        "PATH": f"{home}/.local/bin:{Path(_program('uv')).parent}:{os.environ['PATH']}",
+        "PS1": r"\[\e[32m\]\W\[\e[0m\] $ ",
+        "TERM": "xterm-256color",
+        "LC_ALL": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "UV_CACHE_DIR": subprocess.check_output(["uv", "cache", "dir"], text=True, timeout=30).strip(),
+    }
+    (home / "whet.git").symlink_to(ROOT)
+    terminal = Terminal(home, environ)
+    try:
+        terminal.wait(r"\$")
+        for typed, shown, pause_s in STORY:
+            terminal.type(typed)
+            terminal.wait(shown)
+            terminal.rest(pause_s)
+    finally:
+        terminal.close()
+    return terminal.frames
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise SystemExit(f"error: {name} is not installed\nhint: the recording needs git, tmux and uv")
+    return found
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Record and write."""
+    for name in ("git", "tmux", "uv"):
+        _program(name)
+    with tempfile.TemporaryDirectory(prefix="whet-film-", ignore_cleanup_errors=True) as folder:
+        frames = record(Path(folder))
+    path = Path(arguments[0]) if arguments else FILM
+    write_film(path, frames, (COLUMNS, ROWS), title="Whet: from a clone to the first edited file")
+    sys.stdout.write(f"{path}: {len(frames)} screens, {path.stat().st_size // 1024} kB\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,52 @@
+"""What MkDocs needs to know of this checkout: three pages stand outside docs/, and source is no page.
+
+MkDocs loads this file as a hook (mkdocs.yml); `make docs` builds the site in .site.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+# The page of the site: where its text is.
+OUTSIDE = {
+    "changelog.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "results.md": "benchmarks/RESULTS.md",
+}
+PICTURES = {"results.svg": "benchmarks/results.svg"}
+LINK = re.compile(r"(!?)\[([^\]\n]+)\]\(([^)\s#]+)((?:#[^)\s]*)?)\)")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages that stand outside docs/."""
+    # MkDocs is there only where the site is built.
+    from mkdocs.structure.files import File  # noqa: PLC0415  # pyright: ignore[reportMissingImports]
+
+    for name, source in (OUTSIDE | PICTURES).items():
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / source)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Turn the links of a checkout into those of the site."""
+    home = posixpath.dirname(OUTSIDE.get(page.file.src_uri, f"docs/{page.file.src_uri}"))
+    return rewritten(markdown, home)
+
+
+def rewritten(markdown: str, home: str) -> str:
+    """Turn each relative link of a page that lies in the folder `home` into one inside the site."""
+    pages = {source: name for name, source in (OUTSIDE | PICTURES).items()} | {"README.md": "index.md"}
+
+    def link(found: re.Match[str]) -> str:
+        mark, text, target, anchor = found.groups()
+        if "://" in target:
+            return found[0]
+        path = posixpath.normpath(posixpath.join(home, target))
+        inside = pages.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else "")
+        return f"{mark}[{text}]({inside}{anchor})" if inside else text
+
+    return LINK.sub(link, markdown)
