@@ -92,8 +92,7 @@ async def run_turn(
 
 
 async def _begin(session: Session, incoming: InboxEntry | None) -> TurnRecord:
-    async def end(turn: TurnRecord | None) -> None:
-        """End a turn that is stored although a cancel came: nobody else may go on with it."""
+    async def end(turn: TurnRecord | None) -> None:  # although a cancel came: nobody else goes on with it
         if turn is not None:
             await _finish(session, turn, "cancelled", None)
 

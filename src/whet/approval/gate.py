@@ -252,12 +252,9 @@ class PolicyGate:
         return ConfirmCase(name, case.action.subject, reasons, case.call)
 
     async def _judge(self, case: _Case) -> Ruling:
-        sealed, asks = self.sealed, case.call.asks
-        if sealed is not None:
-            from whet.approval.sealed import refusal  # noqa: PLC0415 - only where a service is at home
-
-            if why := refusal(case.call, case.action, case.place, case.jailed, sealed):
-                return Ruling("deny", why)
+        asks = case.call.asks
+        if self.sealed is not None and (why := _refusal(case, self.sealed)):
+            return Ruling("deny", why)
         first = self.plans.denial(case.call, case.action) or self._policy.judge(case.action, (), asks)
         if first.verdict == "ask" and not asks:
             first = self._policy.judge(case.action, await self._held(case.call))
@@ -439,3 +436,9 @@ def _analyse_shell(command: str, cwd: str, place: RiskScope, stdin: str) -> Shel
     from whet.approval.shell_risk import analyse  # noqa: PLC0415  50 ms of CPU: tree-sitter
 
     return analyse(command, cwd, place, stdin)
+
+
+def _refusal(case: _Case, sealed: Sealed) -> str:
+    from whet.approval.sealed import refusal  # noqa: PLC0415 - only where a service is at home
+
+    return refusal(case.call, case.action, case.place, case.jailed, sealed)

@@ -91,6 +91,13 @@ class _Running:
         line = wording.call_line(self.name, self.subject, width, mark=marks.running, tail=took)
         return [[("", line)], *([("class:dim", text)] for text in self.rows(marks, width))]
 
+    def stopped(self, marks: Marks, painter: Painter, width: int, now_s: float) -> list[str]:
+        """Give the call as the person stopped it: for how long it ran, its last lines."""
+        tail = f"stopped  {wording.duration(now_s - self.began_s)}"
+        line = wording.call_line(self.name, self.subject, width, mark=marks.failed, tail=tail)
+        text = painter.line(marks.failed, "red") + line[len(marks.failed) :]
+        return [text, *(painter.line(row, "dim") for row in self.rows(marks, width))]
+
 
 @dataclass(slots=True)
 class _Turn:
@@ -178,19 +185,14 @@ class TerminalTurnView:
         stopped = list(self._running.values())
         self.stop()
         for call in stopped:
-            ran = wording.duration(self.now_s() - call.began_s)
-            line = wording.call_line(
-                call.name, call.subject, width, mark=self.marks.failed, tail=f"stopped  {ran}"
-            )
-            text = self.painter.line(self.marks.failed, "red") + line[len(self.marks.failed) :]
-            rows = [text, *(self.painter.line(row, "dim") for row in call.rows(self.marks, width))]
+            rows = call.stopped(self.marks, self.painter, width, self.now_s())
             self.surface.write("\n" + "\n".join(rows) + "\n")
         done = self._turn.said()
         self.say(f"\ncancelled after {took}" + (f" · {done}" if done else ""), "yellow")
 
     def emit(self, event: Event) -> None:
         """Show one event. Called on the loop's task; does not block."""
-        self._waits = self._waiting(event)
+        self._waits = _waiting(event, self._waits, self.now_s())
         match event:
             case TextDelta():
                 self._flush_reasoning()
@@ -258,24 +260,10 @@ class TerminalTurnView:
             text = f"{spin} waiting for a human · {left} left · Ctrl-C withdraws"
             return text if wording.columns(text) <= width else f"{spin} {left} left · Ctrl-C withdraws"
         if self._waits is not None:
-            return self._countdown(spin, width, *self._waits)
+            return _countdown(spin, width, self.now_s(), *self._waits)
         turn = "running" if self._running else "writing" if self._blocks.tail_end(1, 1) else "thinking"
         doing = self._doing or turn
         return f"{spin} {doing} {round(self._elapsed())} s · Esc stops"
-
-    def _waiting(self, event: Event) -> tuple[float, float] | None:
-        """Give when a call is tried again and when no more, while its server is waited for."""
-        if isinstance(event, Retry) and event.left_s:
-            return self.now_s() + event.wait_s, self.now_s() + event.left_s
-        # What background work says meanwhile does not bring the server back.
-        return self._waits if isinstance(event, ToolProgress) else None
-
-    def _countdown(self, spin: str, width: int, again_s: float, until_s: float) -> str:
-        now_s = self.now_s()
-        wait = f"{round(again_s - now_s)} s" if again_s > now_s + 0.5 else "now"
-        left = wording.duration(max(0.0, until_s - now_s))
-        text = f"{spin} the model's server is away · next try {wait} · {left} left · Esc stops"
-        return text if wording.columns(text) <= width else f"{spin} server away · try {wait} · Esc stops"
 
     def _progress(self, event: ToolProgress) -> None:
         if call := self._running.get(event.call_id):
@@ -424,3 +412,18 @@ def _cut(line: str, width: int) -> int:
             blank = line.rfind(" ", 0, index + 1)
             return blank + 1 if blank > width // 2 else max(index, 1)
     return len(line)
+
+
+def _waiting(event: Event, waits: tuple[float, float] | None, now_s: float) -> tuple[float, float] | None:
+    """Give when a call is tried again and when no more, while its server is waited for."""
+    if isinstance(event, Retry) and event.left_s:
+        return now_s + event.wait_s, now_s + event.left_s
+    # What background work says meanwhile does not bring the server back.
+    return waits if isinstance(event, ToolProgress) else None
+
+
+def _countdown(spin: str, width: int, now_s: float, again_s: float, until_s: float) -> str:
+    wait = f"{round(again_s - now_s)} s" if again_s > now_s + 0.5 else "now"
+    left = wording.duration(max(0.0, until_s - now_s))
+    text = f"{spin} the model's server is away · next try {wait} · {left} left · Esc stops"
+    return text if wording.columns(text) <= width else f"{spin} server away · try {wait} · Esc stops"

@@ -257,7 +257,7 @@ def run(home: Home, name: str, arguments: tuple[str, ...]) -> None:
     from whet.plugins.load import PluginHost, load_plugins  # noqa: PLC0415 - as above
 
     settings = _settings(home)
-    loaded = load_plugins(home, settings.plugins, os.environ, PluginHost(workspace=_workspace(settings)))
+    loaded = load_plugins(home, settings, os.environ, PluginHost(workspace=_workspace(settings)))
     try:
         found = next((one for one in loaded.cli_commands if one.name == name), None)
         if found is None:

@@ -124,14 +124,9 @@ class Process:
         return 128 - code if code is not None and code < 0 else code
 
     @property
-    def taken_back(self) -> list[Path]:
-        """The protected paths that were changed while a confined command ran, and are as before again."""
-        return getattr(self._popen, "taken_back", [])
-
-    @property
-    def aside(self) -> Path | None:
-        """The folder that keeps what stood there."""
-        return getattr(self._popen, "aside", None)
+    def taken_back(self) -> tuple[list[Path], Path | None]:
+        """The protected paths that a confined command changed, as before again, and what keeps what it made."""
+        return getattr(self._popen, "taken_back", []), getattr(self._popen, "aside", None)
 
     @property
     def is_stdin_open(self) -> bool:

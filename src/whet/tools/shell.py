@@ -178,11 +178,12 @@ def _result(
         notes.append(_exit_note(process.exit_code))
     elif not body:
         notes.append("[no output, exit 0]")
-    if process.taken_back:
-        names = ", ".join(str(path) for path in process.taken_back)
+    paths, aside = process.taken_back
+    if paths:
+        names = ", ".join(map(str, paths))
         notes.append(
             f"[the sandbox took back what it made of {names}, which may start programs outside; if the person"
-            f" changed that meanwhile, theirs is in {process.aside}]"
+            f" changed that meanwhile, theirs is in {aside}]"
         )
     if passed_s is None and (process.has_children() or not process.output_ended.is_set()):
         notes.append(f"[it left children that still run in the background as {processes.publish(process)}]")
