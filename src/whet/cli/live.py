@@ -175,9 +175,7 @@ class TerminalTurnView:
         self._running.clear()
         self._subjects.clear()
         self._asked = ""
-        self._decides_until_s = None
-        self._waits = None
-        self._began_s = None
+        self._decides_until_s = self._waits = self._began_s = None
 
     def interrupted(self) -> None:
         """End a turn that the person stopped, and say which calls were stopped and what had been done."""
@@ -262,8 +260,7 @@ class TerminalTurnView:
         if self._waits is not None:
             return _countdown(spin, width, self.now_s(), *self._waits)
         turn = "running" if self._running else "writing" if self._blocks.tail_end(1, 1) else "thinking"
-        doing = self._doing or turn
-        return f"{spin} {doing} {round(self._elapsed())} s · Esc stops"
+        return f"{spin} {self._doing or turn} {round(self._elapsed())} s · Esc stops"
 
     def _progress(self, event: ToolProgress) -> None:
         if call := self._running.get(event.call_id):

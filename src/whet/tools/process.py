@@ -125,7 +125,7 @@ class Process:
 
     @property
     def taken_back(self) -> tuple[list[Path], Path | None]:
-        """The protected paths that a confined command changed, as before again, and what keeps what it made."""
+        """The protected paths that a confined command changed, as before again; what keeps its version."""
         return getattr(self._popen, "taken_back", []), getattr(self._popen, "aside", None)
 
     @property
