@@ -73,7 +73,7 @@ def lost() -> int:
                 raise failure
             return failure
 
-        engine = Compressor(ask, SystemClock(), CompressorSettings(fallback=False))
+        engine = Compressor(ask, SystemClock(), CompressorSettings())
         engine.update_model("m", 8_000)
         before = rows(124)
         gone += len(before) - len(engine.compress(list(before), chat.estimate(before)))

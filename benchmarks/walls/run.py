@@ -58,7 +58,8 @@ class Bench:
         home = world.home / ".whet"
         self._confinement = _Confinement(engine, home, world.environment)
         self._gate = PolicyGate(ApprovalSettings(mode=mode), NobodyPresent(), _NoGrants(), home)
-        self._gate.jails = JailGate(lambda: self._confinement)
+        jails = JailGate(lambda: self._confinement)
+        self._gate.jails = lambda: jails
         self._tool = Tool(
             ToolSpec("terminal", "", {}),
             "terminal",

@@ -90,7 +90,7 @@ def test_a_command_that_leaves_its_jail_is_held_too(tmp_path: Path, service: Pat
     ["whet confirm list", "curl http://127.0.0.1:8000", "python3 a.py", "cat {home}/confirm/submit.token.md"],
 )
 def test_other_commands_are_judged_as_ever(tmp_path: Path, service: Path, text: str) -> None:
-    bench = Bench(tmp_path, Someone(*["once"] * 3))
+    bench = Bench(tmp_path, Someone("once", "once", "once"))
     text = text.replace("{home}/confirm/", "")
     plain = bench.sh(text).verdict
     assert sealed(bench, service).sh(text).verdict == plain

@@ -242,7 +242,7 @@ def test_codex_says_how_a_command_ended_before_its_output(tmp_path: Path) -> Non
     texts = [head.format(2) + "no such file", head.format(0) + "Exit code: 7", "Output:\nExit code: 1"]
     rows: list[dict[str, object]] = [{"type": "message", "role": "user", "content": [{"text": "go"}]}]
     for number, text in enumerate(texts):
-        call = {"type": "function_call", "name": "exec_command", "arguments": "{}"}
+        call: dict[str, object] = {"type": "function_call", "name": "exec_command", "arguments": "{}"}
         rows.append(call | {"call_id": f"c{number}"})
         rows.append({"type": "function_call_output", "call_id": f"c{number}", "output": text})
     path = tmp_path / "rollout-1.jsonl"
