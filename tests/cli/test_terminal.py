@@ -49,7 +49,7 @@ def test_a_day_at_the_terminal(folder: Path, columns: int, term: str) -> None:
         ) as tty,
     ):
         first = tty.wait_for("Ctrl-D").strip()
-        assert len(first.split("\n")) <= 5
+        assert len(first.split("\n")) <= 6
         assert "practice-echo" in first
         assert "stand-in" in first
         tty.type("do it\r")

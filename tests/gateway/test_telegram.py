@@ -243,9 +243,9 @@ def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
         w.telegram.write("/new", chat=8)
         w.telegram.write("who is it", chat=8)
         w.telegram.wait_said("Ben again.", chat=8)
-        assert b"Ben collects kumquats" in w.model.requests[-1].body
+        assert b"I collect kumquats, says Ben" in w.model.requests[-1].body
         w.telegram.write("/memory", chat=8)
-        w.telegram.wait_said("Ben collects kumquats", chat=8)
+        w.telegram.wait_said("I collect kumquats", chat=8)
         w.telegram.write("what do you know")
         w.telegram.wait_said("Ann here.")
         assert b"kumquats" not in w.model.requests[-1].body

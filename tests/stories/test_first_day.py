@@ -22,15 +22,13 @@ from whet.practice.script import Fault, ScriptedReply, rate_limited, server_erro
 from whet.practice.server import PracticeServer
 from whet.practice.strict import Options
 
-pytestmark = pytest.mark.unconfined
-
 USAGE = [
     *("prompt_tokens", "completion_tokens", "total_tokens", "input_tokens", "output_tokens"),
     *("cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "cost_usd", "cache_hit_ratio"),
 ]
 KEYS = [
     *("session_id", "conversation_id", "text", "end_reason", "steps", "tool_calls"),
-    *("usage", "review", "duration_s"),
+    *("usage", "notices", "review", "duration_s", "receipt"),
 ]
 
 

@@ -42,9 +42,7 @@ def build(desk: WarmTemplates, name: str = "t") -> Template:
     return desk.build(BuildOptions(name=name), MiningScope(min_messages=1)).template
 
 
-@pytest.mark.parametrize(
-    "name", ["../x", "con", "con.txt", "", "a" * 300, "größe", ".x", "a/b", "x.", "A b", "nul"]
-)
+@pytest.mark.parametrize("name", ["../x", "con", "con.txt", "", "a" * 300, "größe", ".x", "a/b", "x.", "nul"])
 def test_names_that_can_name_no_template(desk: WarmTemplates, name: str) -> None:
     with pytest.raises(ConfigError, match="can't name a template"):
         build(desk, name)

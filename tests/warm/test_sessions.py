@@ -263,6 +263,7 @@ def test_examples_are_recorded_as_items_of_the_session_given_or_held_out(
     asyncio.run(run())
 
 
+@pytest.mark.unconfined  # the verifiers compare with a file beside the workspace
 def test_the_evaluation_by_command(
     lived: tuple[Depot, Template], server: PracticeServer, tmp_path: Path
 ) -> None:

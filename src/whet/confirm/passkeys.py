@@ -62,7 +62,7 @@ def load() -> None:
         import webauthn as webauthn
     except ImportError as error:
         raise ConfigError(
-            "passkeys need the package webauthn", hint="pip install 'whet[passkeys]'"
+            "passkeys need the package webauthn", hint="pip install 'whet-agent[passkeys]'"
         ) from error
 
 
