@@ -20,7 +20,7 @@ class AnswerGuard:
 
     def __init__(self, cap_chars: int) -> None:
         self._cap_chars = cap_chars
-        self.text = ""
+        self.text: str = ""
         self._pieces: list[str] = []
         self._size = self._looked_at = 0
 

@@ -60,7 +60,7 @@ class HookObserver(TurnObserver):
         self._facts = facts
         self._model = model
         self._asked = ""
-        self.turn_id = ""
+        self.turn_id: str = ""
         self.session: Session | None = None
         self.last: dict[str, Any] = {}
 

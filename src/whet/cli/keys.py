@@ -47,10 +47,10 @@ class InputKeys:
 
     def __init__(self) -> None:
         self.live: LiveLines = _nothing
-        self.pastes = Pastes()
+        self.pastes: Pastes = Pastes()
         self.inputs: asyncio.Queue[Typed | PromptSignal] = asyncio.Queue()
         self.question: TerminalQuestion | None = None
-        self.last_key_s = 0.0
+        self.last_key_s: float = 0.0
         self._escaped_s = 0.0
 
     def bindings(self, prompt: Callable[[], Buffer]) -> KeyBindings:

@@ -37,7 +37,7 @@ class InputCompleter(Completer):
     def __init__(self, commands: Callable[[], Sequence[tuple[str, str]]], folder: Callable[[], Path]) -> None:
         self._commands = commands
         self._folder = folder
-        self.finder = FileFinder()
+        self.finder: FileFinder = FileFinder()
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         """Yield what could stand at the cursor."""
