@@ -25,9 +25,9 @@ PEER_OF = {"httpx": "httpx", "openai SDK": "openai", "pydantic-ai": "pydantic-ai
 
 
 @contextmanager
-def practice_server() -> Iterator[str]:
-    """The practice server in a process of its own; gives its base URL."""
-    command = [sys.executable, "-m", "benchmarks.loops.practice_server"]
+def practice_server(name: str = "practice_server", *arguments: str) -> Iterator[str]:
+    """A server of `benchmarks/loops` in a process of its own; gives its base URL."""
+    command = [sys.executable, "-m", f"benchmarks.loops.{name}", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, env=clean_environment(), cwd=ROOT, text=True)
     try:
         assert process.stdout

@@ -6,16 +6,14 @@ in turn, so that a busy machine hits all alike. `http.client` blocks and does no
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from tests.listening import self_signed
 
-from benchmarks.measure import ROOT, Sample, clean_environment, in_turn, median
+from benchmarks.measure import Sample, in_turn, median
+from benchmarks.overhead import practice_server
 from benchmarks.table import Row
 
 CLIENTS = {
@@ -38,20 +36,6 @@ SHAPES = {
 FULL = {"paced-300-20": (300, 20, 4, False), "burst-tls": (30, 0, 40, True)}
 
 
-@contextmanager
-def paced_server(certificate: Path | None) -> Iterator[str]:
-    """The paced server in a process of its own; gives its base URL."""
-    command = [sys.executable, "-m", "benchmarks.loops.paced_server"]
-    command += [str(certificate)] if certificate else []
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, env=clean_environment(), cwd=ROOT, text=True)
-    try:
-        assert process.stdout
-        yield process.stdout.readline().strip()
-    finally:
-        process.terminate()
-        process.wait()
-
-
 def run(runs: int, full: bool) -> list[Row]:
     """CPU per call of each shape."""
     with tempfile.TemporaryDirectory() as folder:
@@ -63,7 +47,8 @@ def run(runs: int, full: bool) -> list[Row]:
 def _row(
     name: str, pieces: int, gap_ms: int, calls: int, is_secure: bool, runs: int, certificate: Path
 ) -> Row:
-    with paced_server(certificate if is_secure else None) as base_url:
+    secure = [str(certificate)] if is_secure else []
+    with practice_server("paced_server", *secure) as base_url:
         commands = {
             client: [
                 sys.executable,
