@@ -155,7 +155,6 @@ def test_a_file_name_that_is_no_utf8_does_not_end_anything(program: Program) -> 
     assert all("caf" in text for text in told), told
 
 
-@pytest.mark.xfail(reason="a write of ten megabytes takes over a minute since its diff is kept", strict=False)
 def test_ten_megabytes_written_and_read_page_by_page(program: Program) -> None:
     (program.work / "big.txt").write_text("".join(f"row {n} of the file\n" for n in range(500_000)))
     told = results(

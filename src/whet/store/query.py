@@ -34,7 +34,8 @@ _PIECE = re.compile(r'"([^"]*)(?:"|$)|([^\s"]+)')
 _WORD = re.compile(r"\w")
 _LETTERS = re.compile(r"[^\W_]+")
 _CONNECTORS = r"[._\-/\\:@#+~=?&%]{1,3}"
-_ASCII_JOINED = re.compile(rf"[A-Za-z0-9]+(?:{_CONNECTORS}[A-Za-z0-9]+)+")
+# A match begins where a word does: tried at each letter of a long one, the time would grow by its square.
+_ASCII_JOINED = re.compile(rf"(?<![A-Za-z0-9])[A-Za-z0-9]++(?:{_CONNECTORS}[A-Za-z0-9]++)+")
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
 _POSSESSIVE = re.compile(r"(?<=\w)['\u2019]s\b")
 _PREFIX_CHARS_MIN = 3
@@ -64,8 +65,8 @@ def _runs() -> re.Pattern[str]:
 @cache
 def _joined() -> tuple[re.Pattern[str], re.Pattern[str]]:
     # All but spaces and ASCII's punctuation: Python counts the vowel signs of Indian scripts to no word.
-    word = rf"[^\s!-/:-@\[-`{{-~{_UNSPACED}]+"
-    return re.compile(rf"{word}(?:{_CONNECTORS}{word})+"), re.compile(word)
+    letter = rf"[^\s!-/:-@\[-`{{-~{_UNSPACED}]"
+    return re.compile(rf"(?<!{letter}){letter}++(?:{_CONNECTORS}{letter}++)+"), re.compile(f"{letter}+")
 
 
 def indexable(text: str) -> str:
