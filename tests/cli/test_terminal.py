@@ -48,7 +48,8 @@ def test_a_day_at_the_terminal(folder: Path, columns: int, term: str) -> None:
             environ={"TERM": term},
         ) as tty,
     ):
-        first = tty.wait_for("Ctrl-D").strip()
+        first = tty.wait_for("Ctrl-D")
+        first = first[first.index("whet ·") :].strip()
         assert len(first.split("\n")) <= 6
         assert "practice-echo" in first
         assert "stand-in" in first
@@ -172,6 +173,46 @@ def test_what_is_typed_during_a_turn_steers_it(folder: Path) -> None:
         assert tty.wait_for_end() == 0
         users = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
     assert [m["content"].split("\n")[0] for m in users] == ["go", "turn left"]
+
+
+def test_commands_typed_during_a_turn_run_at_its_end(folder: Path) -> None:
+    script = [ScriptedReply("", tool_calls=(terminal("echo up; read line < go"),)), ScriptedReply("Done.")]
+    os.mkfifo(folder / "go")
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", "--yes", *flags(server)], folder) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("go\r")
+        tty.wait_for("up")
+        tty.type("/undo\r")
+        tty.wait_for("queued: /undo")
+        tty.type("!echo mine\r")
+        tty.wait_for("queued: !echo mine")
+        (folder / "go").write_text("now\n")
+        tty.wait_for("Done.")
+        tty.wait_for("taken back: go")
+        tty.wait_for("mine")
+        tty.type("\x04")
+        assert tty.wait_for_end() == 0
+
+
+def test_commands_that_wait_come_back_into_the_input_when_the_turn_is_stopped(folder: Path) -> None:
+    script = [ScriptedReply("", tool_calls=(terminal("echo up; read line < go"),))]
+    os.mkfifo(folder / "go")
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", "--yes", *flags(server)], folder) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("go\r")
+        tty.wait_for("up")
+        tty.type("/undo\r")
+        tty.wait_for("queued: /undo")
+        tty.type("\x03")
+        tty.wait_for("› /undo")
+        tty.type("\x03\x04")
+        assert tty.wait_for_end() == 0
 
 
 def test_a_long_paste_is_a_placeholder_and_goes_out_whole(folder: Path) -> None:

@@ -61,6 +61,10 @@ class Commands(Generic[C]):
         hint = f"did you mean /{near[0]}?" if near else "/help lists the commands"
         raise NotFound(f"there is no command /{name}", hint=hint)
 
+    def is_anytime(self, name: str) -> bool:
+        """Whether a command of that name or alias may run beside a turn."""
+        return name in self._names and self.get(name).anytime
+
     def __contains__(self, name: object) -> bool:
         """Whether there is a command of that name or alias."""
         return name in self._names

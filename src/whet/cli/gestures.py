@@ -81,12 +81,10 @@ class Gestures:
         chat.say(f"mode {name}: {mode.ABOUT[name]}", "dim")
         chat.send(mode.APPROVED)
 
-    async def sign(self, sign: str, text: str, *, running: bool) -> None:
+    async def sign(self, sign: str, text: str) -> None:
         """Do what a line with a sign in front says: remember, or run a command here. Raises WhetError."""
         if sign == "#":
             await self._remember(text)
-        elif running:
-            self._chat.say("a command of yours waits for the end of this turn; Esc stops it", "yellow")
         else:
             self._run_here(text)
 

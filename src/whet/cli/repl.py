@@ -98,6 +98,31 @@ class _Desk:
         self.idle.set()
 
 
+class _ReviewNews:
+    """What came of reviews, told between turns."""
+
+    def __init__(self, desk: _Desk, screen: Screen, say: Callable[[str, str], None]) -> None:
+        self._desk = desk
+        self._screen = screen
+        self._say = say
+        self._lines: list[tuple[str, str]] = []
+
+    def add(self, finished: ReviewFinished) -> None:
+        """Keep what came of a review until it can be shown; nothing saved and nothing asked is no news."""
+        if finished.state == "saved":
+            self._lines.append((review_line(finished), "cyan"))
+        elif finished.by_hand or finished.state == "failed":
+            self._lines.append((review_line(finished), "dim"))
+        self.tell()
+
+    def tell(self, *, at_rest: bool = False) -> None:
+        """Say each line once, not while something is half typed (unless `at_rest` says it is not)."""
+        if self._desk.turn is None and (at_rest or self._screen.is_quiet()):
+            lines, self._lines = self._lines, []
+            for line, style in lines:
+                self._say(line, style)
+
+
 class TerminalChat:
     """One terminal's conversation; slash commands get it as their context."""
 
@@ -117,8 +142,9 @@ class TerminalChat:
         self._board = StatusBoard(app, plain=desk.marks.plain)
         self._gestures = Gestures(self)
         self._images: list[Path] = []
-        self._held: list[tuple[str, str]] = []
-        app.reviews.listeners.append(self._reviewed)
+        self._news = _ReviewNews(desk, screen, self.say)
+        self._waiting: list[Typed] = []
+        app.reviews.listeners.append(self._news.add)
 
     async def run(self, images: Sequence[Path] = (), *, picks: bool = False) -> int:
         """Take what the person does until they leave."""
@@ -221,7 +247,7 @@ class TerminalChat:
         return mode.with_note(message) if self.app.gate.plans.has(self.session.id) else message
 
     async def _take(self, done: Typed | PromptSignal) -> None:
-        self._say_held(at_rest=True)
+        self._news.tell(at_rest=True)
         try:
             if isinstance(done, Typed):
                 if done.text:
@@ -231,6 +257,11 @@ class TerminalChat:
                 self.leave()
             elif done is PromptSignal.INTERRUPT or (done is PromptSignal.ESCAPE and self._desk.turn):
                 self._interrupt()
+            elif done is PromptSignal.RESTED:
+                while self._waiting and self._desk.turn is None and not self._desk.leaving:
+                    typed = self._waiting.pop(0)
+                    self._view.queued.remove(typed.shown)
+                    await self._typed(typed)
             elif done is PromptSignal.ESCAPE:
                 await self._gestures.escape(self.app.clock.monotonic_s())
             else:
@@ -240,20 +271,25 @@ class TerminalChat:
 
     async def _typed(self, typed: Typed) -> None:
         running = self._desk.turn is not None
-        if command := parse(typed.shown):
-            self._echo(typed.shown)
-            if command[0] not in self.commands and not running:
-                await run_skill(self, *command)
-                return
-            found = self.commands.get(command[0])
-            if running and not found.anytime:
-                self.say(f"/{found.name} waits for the end of this turn; Ctrl-C stops it", "yellow")
-            else:
-                await found.run(self, command[1])
+        command = parse(typed.shown)
+        signed = not command and typed.shown[:1] in ("!", "#") and "\n" not in typed.shown
+        if running and (
+            not self.commands.is_anytime(command[0]) if command else signed and typed.shown[0] == "!"
+        ):
+            self._waiting.append(typed)
+            self._view.queued.append(typed.shown)
+            self._screen.refresh()
             return
-        if typed.shown[:1] in ("!", "#") and "\n" not in typed.shown:
+        if command:
             self._echo(typed.shown)
-            await self._gestures.sign(typed.shown[0], typed.shown[1:].strip(), running=running)
+            if command[0] in self.commands:
+                await self.commands.get(command[0]).run(self, command[1])
+            else:
+                await run_skill(self, *command)
+            return
+        if signed:
+            self._echo(typed.shown)
+            await self._gestures.sign(typed.shown[0], typed.shown[1:].strip())
             return
         text = unescaped(typed.text)
         if running:
@@ -298,34 +334,36 @@ class TerminalChat:
             self._desk.idle.set()
             self._screen.refresh()
             self.app.reviews.kick()
-        self._say_held()
+        self._news.tell()
         self._leftovers(cancelled)
 
     def _leftovers(self, cancelled: bool) -> None:
-        """Send what was typed too late for the turn; after a cancel put it back into the input."""
+        """Send what was typed too late for the turn and run the commands that waited for its end.
+
+        After a cancel both are put back into the input.
+        """
         left = [message.text for message in self.session.inbox.take_back()]
         self._view.queued.clear()
+        if cancelled:
+            left += [typed.shown for typed in self._waiting]
+            self._waiting.clear()
         text = "\n".join(left)
         if left and cancelled:
             self._screen.put_back(text)
         elif left and not self._desk.leaving:
             self._echo(text)
             self.send(text)
+        if self._waiting:
+            self._view.queued.extend(typed.shown for typed in self._waiting)
+            self._screen.wake(PromptSignal.RESTED)
 
-    def _reviewed(self, finished: ReviewFinished) -> None:
-        """Keep what came of a review until it can be shown; nothing saved and nothing asked is no news."""
-        if finished.state == "saved":
-            self._held.append((review_line(finished), "cyan"))
-        elif finished.by_hand or finished.state == "failed":
-            self._held.append((review_line(finished), "dim"))
-        self._say_held()
+    def _complain(self, error: WhetError) -> None:
+        for line, style in _complaint(error):
+            self.say(line, style)
 
-    def _say_held(self, *, at_rest: bool = False) -> None:
-        """Show it between turns, and not while something is half typed (unless `at_rest` says it is not)."""
-        if self._desk.turn is None and (at_rest or self._screen.is_quiet()):
-            held, self._held = self._held, []
-            for line, style in held:
-                self.say(line, style)
+    def _echo(self, text: str) -> None:
+        """Leave what was sent in the scroll-back."""
+        self._screen.write(f"\n{self._painter.line(_echoed(self._desk.marks.prompt, text), 'bold')}\n")
 
     async def _stop_turn(self) -> None:
         if turn := self._desk.turn:
@@ -337,13 +375,12 @@ class TerminalChat:
         self.leave()
         self._screen.wake(PromptSignal.END)
 
-    def _complain(self, error: WhetError) -> None:
-        self.say(f"error: {mask(printable(error.message))}", "red")
-        if error.hint:
-            self.say(mask(printable(error.hint)), "dim")
 
-    def _echo(self, text: str) -> None:
-        """Leave what was sent in the scroll-back."""
-        lines = printable(text).split("\n")
-        shown = [self._desk.marks.prompt + lines[0], *(f"  {line}" for line in lines[1:])]
-        self._screen.write("\n" + self._painter.line("\n".join(shown), "bold") + "\n")
+def _complaint(error: WhetError) -> list[tuple[str, str]]:
+    lines = [(f"error: {mask(printable(error.message))}", "red")]
+    return [*lines, (mask(printable(error.hint)), "dim")] if error.hint else lines
+
+
+def _echoed(prompt: str, text: str) -> str:
+    lines = printable(text).split("\n")
+    return "\n".join([prompt + lines[0], *(f"  {line}" for line in lines[1:])])

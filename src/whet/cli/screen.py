@@ -22,7 +22,7 @@ from whet.contract.protocols import Person
 
 
 class PromptSignal(Enum):
-    """What a person does at the prompt that is no text."""
+    """What a person does at the prompt that is no text; RESTED: a turn ended while commands waited for it."""
 
     INTERRUPT = auto()
     END = auto()
@@ -31,6 +31,7 @@ class PromptSignal(Enum):
     UNFOLD = auto()
     BACKGROUND = auto()
     PLAN = auto()
+    RESTED = auto()
 
 
 @dataclass(frozen=True, slots=True)
