@@ -69,11 +69,13 @@ def tags_of(name: str) -> frozenset[str]:
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
-    """What the model is told of a tool: `parameters` is a JSON schema object."""
+    """What the model is told of a tool: `parameters` is a JSON schema object. The properties in `unsent` are
+    taken where a call gives them, but no request spends tokens on them."""
 
     name: str
     description: str
     parameters: dict[str, Any]
+    unsent: frozenset[str] = frozenset()
 
 
 class ToolOutput(msgspec.Struct, frozen=True):

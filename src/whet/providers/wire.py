@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import msgspec
 
@@ -212,6 +212,31 @@ def encode(value: Any) -> bytes:
         return ENCODER.encode(value)
     except UnicodeEncodeError:
         return ENCODER.encode(_clean(value))
+
+
+def sent_schema(tool: ToolSpec) -> dict[str, Any]:
+    """Give a tool's schema as it is sent: without the arguments that no request describes, and without
+    `additionalProperties: false`, which tells a model nothing (a call with an unknown argument is refused
+    when it is read) and was six percent of the tools' bytes."""
+    schema = cast("dict[str, Any]", _open(tool.parameters))
+    for name in tool.unsent:
+        del schema["properties"][name]
+    return schema
+
+
+def _open(schema: Any) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    given = cast("dict[str, Any]", schema)
+    kept: dict[str, Any] = {}
+    for key, value in given.items():
+        if key == "properties" and isinstance(value, dict):
+            kept[key] = {name: _open(field) for name, field in cast("dict[str, Any]", value).items()}
+        elif key == "items":
+            kept[key] = _open(value)
+        elif key != "additionalProperties" or value is not False or "properties" not in given:
+            kept[key] = value
+    return kept
 
 
 def is_object(text: str) -> bool:
