@@ -62,6 +62,11 @@ class Answer:
         self.headers: dict[str, str] = response.headers
         self._connection = connection
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether all of the body has come and was taken."""
+        return self._connection.has_ended
+
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """Give the body as it comes, uncompressed. Raises HttpFailed."""
         coding = self.headers.get("content-encoding", "").strip().lower()

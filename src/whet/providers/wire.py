@@ -279,17 +279,29 @@ def unique_ids(ids: Sequence[str], taken: Iterable[str]) -> list[str]:
 
     `taken` holds the ids of earlier messages, which vendors want different as well.
     """
-    seen = set(taken)
+    seen = taken if isinstance(taken, set | frozenset) else frozenset(taken)
     fresh: list[str] = []
     for position, wanted in enumerate(ids):
-        base = candidate = wanted or f"call_{position}"
-        count = 1
-        while candidate in seen:
-            count += 1
-            candidate = f"{base}_{count}"
-        seen.add(candidate)
-        fresh.append(candidate)
+        base = wanted or f"call_{position}"
+        fresh.append(_free(base, lambda candidate: candidate in seen or candidate in fresh))
     return fresh
+
+
+def _free(base: str, is_taken: Callable[[str], bool]) -> str:
+    """Give `base`, or else the first free of base_2, base_3, ...: by doubling and halving, as a server that
+    calls every call alike has taken all below."""
+    if not is_taken(base):
+        return base
+    last_taken, free = 1, 2
+    while is_taken(f"{base}_{free}"):
+        last_taken, free = free, free * 2
+    while free - last_taken > 1:
+        middle = (last_taken + free) // 2
+        if is_taken(f"{base}_{middle}"):
+            last_taken = middle
+        else:
+            free = middle
+    return f"{base}_{free}"
 
 
 def failed(info: ModelInfo, data: bytes) -> ProviderError:
