@@ -100,12 +100,6 @@ class HttpConnection(asyncio.BufferedProtocol):
         poll.register(place.fileno(), select.POLLIN)
         return not poll.poll(0)
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether the answer has come to its end and was taken."""
-        response = self._response
-        return response is not None and response.is_whole and not response.waiting_bytes
-
     async def send(self, head: bytes, body: bytes | None, silence_s: float) -> ResponseReader:
         """Send a request and give its answer once its head is there. Raises HttpFailed."""
         transport = self._transport
