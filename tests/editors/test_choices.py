@@ -80,6 +80,7 @@ def test_mode_and_model_are_options_and_say_so_when_they_change(desk: Desk) -> N
     desk.run(story())
 
 
+@pytest.mark.slow
 def test_a_model_is_chosen_for_one_session_by_option_and_by_command(desk: Desk) -> None:
     async def story() -> None:
         made = await desk.connection.new_session(cwd=str(desk.work), mcp_servers=[])
@@ -129,6 +130,7 @@ def test_usage_and_title_are_told(desk: Desk) -> None:
     desk.run(story())
 
 
+@pytest.mark.slow
 def test_two_prompts_at_once_are_answered_in_order_and_a_cancel_ends_both(desk: Desk) -> None:
     async def story() -> None:
         session_id = await desk.session()
