@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 
 from whet.confirm.http.guard import ApiGuard
-from whet.confirm.http.wire import HttpRefusal, Scope, Send, header
+from whet.confirm.http.wire import Scope, Send, header
 from whet.contract.errors import StoreError
 from whet.web.beat import in_step
 
@@ -81,21 +81,20 @@ class StreamPulse:
         while True:
             await asyncio.sleep(in_step(BEAT_S / _GROUPS))
             number = (number + 1) % _GROUPS
-            await self.beat(number)
+            self.beat(number)
 
-    async def beat(self, number: int) -> None:
+    def beat(self, number: int) -> None:
         """Look at the tokens of a group's streams, and write a beat to each that may go on."""
         group = [*self._groups[number]]
         for credentials in {one.credentials for one in group}:
             same = [one for one in group if one.credentials == credentials]
             try:
-                await self._guard.principal(same[0].scope)
-            except HttpRefusal:
-                for one in same:
-                    one.is_refused = True
-                    one.ring()
+                is_refused = self._guard.caller(same[0].scope) is None
             except StoreError:
                 continue  # the disk may be back with the next beat
-            else:
-                for one in same:
+            for one in same:
+                one.is_refused = is_refused
+                if is_refused:
+                    one.ring()
+                else:
                     one.beat()
