@@ -28,6 +28,7 @@ from whet.confirm.records import (
     Verdict,
     Vote,
 )
+from whet.confirm.standing import seated, seats_of
 
 _CLOCK_SLACK_S = 60.0
 
@@ -64,12 +65,15 @@ def decide(tx: Tx, ballot: DecisionInput, who: Caller, policy: ConfirmPolicy) ->
         request, refusal = _replanned(tx, request, policy)
         if refusal:
             return refusal
+    policy = seated(tx.connection, policy, tx.now_s, request.principal)
     if refusal := _not_allowed(tx, request, who, policy, ballot):
         return refusal
     proof, refusal = _signed(tx, request, who, ballot)
     if refusal := refusal or _without_code(tx, request, who, ballot):
         return refusal
-    votes = requests.cast_vote(tx, request, who, ballot.verdict, ballot.reason, proof)
+    sits_for = seats_of(tx.connection, who.name, tx.now_s) if policy.away else []
+    more = {"proof": proof, "for": sits_for}
+    votes = requests.cast_vote(tx, request, who, (ballot.verdict, ballot.reason), more)
     return _counted(tx, request, ballot, who, (votes, policy))
 
 

@@ -29,6 +29,10 @@ class ApiGuard:
         self.is_open = is_open
         self._throttle = Throttle(_FAILURES)
 
+    def approvers(self) -> list[str]:
+        """Name the users of this machine who may decide without a token."""
+        return [who.name for who in self._peers.values() if who.role == "approve"]
+
     def check_origin(self, scope: Scope) -> None:
         """Refuse (403) foreign hosts, origins and cross-site fetches."""
         host = origin = site = b""

@@ -15,6 +15,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from whet.confirm.quorum import describe
 from whet.confirm.records import ApprovalPlan, AuditEvent, ConfirmRequest, Status
+from whet.confirm.standing import Delegation
 from whet.confirm.submit import DEFAULT_TIMEOUT_S
 from whet.confirm.whitelist import AllowedEntry
 
@@ -114,6 +115,19 @@ class AllowBody(msgspec.Struct, frozen=True):
     principal: _Name
     seconds: float
     session_key: _Key = ""
+
+
+class AwayBody(msgspec.Struct, frozen=True):
+    """Who sits for the caller, and until when (Unix seconds)."""
+
+    stand_in: _Name
+    until: float
+
+
+class DelegationList(msgspec.Struct, frozen=True):
+    """The delegations that hold now, oldest first."""
+
+    delegations: list[Delegation]
 
 
 class PendingAnswer(msgspec.Struct, frozen=True, kw_only=True):
