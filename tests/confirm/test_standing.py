@@ -6,8 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.confirm.running import SUBMIT, Running
+from whet.cli.confirm_people import away as away_command
+from whet.contract.errors import ConfigError
 
 POLICY = """
 [groups]
@@ -94,3 +97,14 @@ def test_two_people_do_not_stand_in_for_each_other_and_an_agent_for_nobody(serve
     assert away(server, "bob", "alice").status_code == 400
     assert server.agent.post("/delegations", json={"stand_in": "bob", "until": 2e9}).status_code == 403
     assert away(server, "carol", "agent").status_code == 400
+
+
+def test_the_commands_say_who_is_away_and_end_it(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHET_CONFIRM_URL", f"http://127.0.0.1:{server.port}")
+    monkeypatch.setenv("CONFIRMATION_TOKEN", server.token("approve", "alice"))
+    run = CliRunner().invoke
+    assert "bob decides for alice until" in run(away_command, ["--stand-in", "bob", "--until", "2w"]).output
+    assert "alice" in run(away_command, []).output
+    assert isinstance(run(away_command, ["--stand-in", "bob", "--until", "soon"]).exception, ConfigError)
+    assert run(away_command, ["--end", "1"]).exit_code == 0
+    assert "Nobody is away" in run(away_command, []).output

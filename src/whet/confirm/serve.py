@@ -18,11 +18,12 @@ from whet.confirm.http.app import Api, ASGIApp
 from whet.confirm.http.guard import ApiGuard
 from whet.confirm.notify.notifier import ConfirmNotifier
 from whet.confirm.notify.settings import read_channels
+from whet.confirm.oidc import OidcProvider, OidcSettings
 from whet.confirm.open import Places
 from whet.confirm.peers import Peers, listen_at
 from whet.confirm.service import ConfirmService
 from whet.confirm.upkeep import Upkeep, follow, tell_witnesses
-from whet.confirm.web.app import make_page
+from whet.confirm.web.app import PageTerms, make_page
 from whet.confirm.witnesses import Witnesses
 from whet.contract.errors import ConfigError
 from whet.web.guard import SiteAddress, place
@@ -45,6 +46,7 @@ class ListenSettings(msgspec.Struct, frozen=True):
     allow_private_callbacks: bool = False
     public_url: str = ""
     channels: Path | None = None
+    oidc: OidcSettings | None = None
     secrets: dict[str, str] = {}
     witnesses: Witnesses = Witnesses()
     socket: Path | None = None
@@ -126,14 +128,10 @@ def make_web(
     """Give the page, for everything on the web port that is not the API; None where there is none."""
     if settings.web_port < 0:
         return None
-    return make_page(
-        service,
-        people,
-        _where(settings),
-        port=port,
-        is_open=settings.is_open,
-        is_separate=settings.is_separate,
-    )
+    oidc = settings.oidc
+    provider = OidcProvider(oidc, settings.secrets, page_url(settings, port)) if oidc else None
+    terms = PageTerms(port, settings.is_open, settings.is_separate, provider)
+    return make_page(service, people, _where(settings), terms)
 
 
 def make_people(

@@ -54,7 +54,7 @@ def delegate(tx: Tx, giver: str, stand_in: str, until_s: float, known: Iterable[
         (giver, name, until_s, giver, tx.now_s),
     )
     made = Delegation(tx.connection.last_insert_rowid(), giver, name, until_s, giver, tx.now_s)
-    said = {"id": made.id, "stand_in": name, "until": until_s}
+    said: dict[str, object] = {"id": made.id, "stand_in": name, "until": until_s}
     tx.record("delegated", principal=giver, data=said)
     return made
 

@@ -12,9 +12,7 @@ from whet.contract.errors import NotFound
 async def delegations(call: Exchange) -> Answer:
     """List who sits for whom now."""
     now_s = call.service.timeline.now_s()
-    return 200, shapes.DelegationList(
-        call.service.database.read_now(lambda db: standing.in_force(db, now_s))
-    )
+    return 200, shapes.DelegationList(call.service.database.read_now(lambda db: standing.in_force(db, now_s)))
 
 
 async def delegate(call: Exchange, asked: shapes.AwayBody) -> Answer:
@@ -34,9 +32,7 @@ async def come_back(call: Exchange) -> Answer:
     """End a delegation."""
     is_admin = call.who.role == "admin"
     try:
-        await call.service.change(
-            lambda tx: standing.end(tx, call.number, call.who.name, is_admin=is_admin)
-        )
+        await call.service.change(lambda tx: standing.end(tx, call.number, call.who.name, is_admin=is_admin))
     except NotFound as error:
         raise HttpRefusal(404, error.message) from error
     return 200, shapes.RowAnswer(call.number, "removed")
