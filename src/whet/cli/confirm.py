@@ -97,6 +97,13 @@ for _command in (token, policy, audit, prune, install, away, people):
     "--witness", "witnesses", multiple=True, metavar="FILE|URL", help="Where checkpoints are kept, too."
 )
 @click.option(
+    "--export",
+    "exports",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Send the audit log there: otlp:, syslog+tcp:",
+)
+@click.option(
     "--socket", type=click.Path(path_type=Path, dir_okay=False), help="A Unix socket to listen at, too."
 )
 @click.option("--approver", "approvers", multiple=True, metavar="USER", help="Decides over the socket.")
@@ -131,6 +138,7 @@ def serve(home: Home, **options: Any) -> None:
         "allow_private_callbacks",
         "public_url",
         "channels",
+        "exports",
         "socket",
     )
     witnesses = Witnesses.parse(options["witnesses"])

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from whet.confirm.callbacks import Callbacks, load_secret
+from whet.confirm.export import LogExport, parse_destination
 from whet.confirm.http.app import Api, ASGIApp
 from whet.confirm.http.guard import ApiGuard
 from whet.confirm.notify.notifier import ConfirmNotifier
@@ -49,6 +50,7 @@ class ListenSettings(msgspec.Struct, frozen=True):
     oidc: OidcSettings | None = None
     secrets: dict[str, str] = {}
     witnesses: Witnesses = Witnesses()
+    exports: tuple[str, ...] = ()
     socket: Path | None = None
     peers: Peers = {}
 
@@ -170,6 +172,8 @@ def background(
     ]
     if settings.witnesses.urls:
         works.append(lambda: tell_witnesses(service, settings.witnesses.urls))
+    for address in settings.exports:
+        works.append(LogExport(service, address, parse_destination(address, settings.secrets)).run)
     return works
 
 
