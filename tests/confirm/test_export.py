@@ -162,16 +162,10 @@ def test_syslog_gets_counted_messages_over_tcp_also_after_it_was_away(tmp_path: 
             connection.close()
             listener.close()
             decided(server)
-            events = stored(server)
-            again = socket.create_server(("127.0.0.1", int(address.rpartition(":")[2])))
-            again.settimeout(60)
-            with again:
+            with socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))) as again:
+                again.settimeout(60)
                 connection, _ = again.accept()
-                # What was written when the other end had gone may be lost, as with every syslog over TCP.
-                seen = framed(connection, 1)
-                check(seen, server)
-                server.client("submit", "agent2")
-                assert events
+                check(framed(connection, 1), server)
                 connection.close()
 
 
