@@ -152,6 +152,15 @@ OPERATIONS: tuple[Operation, ...] = (
         parameters=(RequestParameter("entry", int, "path"),),
         failures=(404,),
     ),
+    Operation(
+        "POST",
+        "/decisions",
+        decisions.decide_many,
+        "Decide on several requests, each looked at before",
+        roles=("approve",),
+        takes=shapes.ManyBody,
+        gives={200: shapes.ManyAnswer},
+    ),
     _get(
         "/delegations", standing.delegations, "Who sits for whom", shapes.DelegationList, roles=("approve",)
     ),

@@ -88,6 +88,36 @@ class CancelBody(msgspec.Struct, frozen=True):
     reason: _Reason = ""
 
 
+class ManyItem(msgspec.Struct, frozen=True):
+    """One of several requests, and what of it was looked at."""
+
+    id: RequestId
+    digest: Digest
+
+
+class ManyBody(msgspec.Struct, frozen=True):
+    """One verdict on several requests, each of which the caller has looked at before."""
+
+    verdict: Literal["approve", "deny"]
+    items: Annotated[list[ManyItem], Meta(min_length=1, max_length=20)]
+    reason: _Reason = ""
+
+
+class ManyOutcome(msgspec.Struct, frozen=True):
+    """What became of one of them; `counted` where the verdict is taken down."""
+
+    id: RequestId
+    counted: bool
+    status: str
+    message: str
+
+
+class ManyAnswer(msgspec.Struct, frozen=True):
+    """What became of each, in the order given."""
+
+    outcomes: list[ManyOutcome]
+
+
 class AmendBody(msgspec.Struct, frozen=True):
     """What is asked for instead."""
 

@@ -28,6 +28,7 @@ from whet.confirm.web.keyring import PasskeyPages
 from whet.confirm.web.live import RequestStream
 from whet.confirm.web.past import AuditPages
 from whet.confirm.web.provider import ProviderPages
+from whet.confirm.web.several import SeveralPages
 from whet.contract.errors import StoreError
 from whet.web.assets import Assets
 from whet.web.door import SiteLogin, Words
@@ -82,6 +83,7 @@ def make_page(
     desk = RequestPages(service, pages, accounts, notifier)
     past = AuditPages(service, pages, AuditWatch(service))
     keyring = PasskeyPages(service, pages, accounts)
+    several = SeveralPages(service, pages, accounts)
     live = RequestStream(service, sessions)
     routes = [
         Route("/", door.inside(desk.home)),
@@ -91,6 +93,8 @@ def make_page(
         Route("/r/{id}/amend", door.posted(desk.amend), methods=["POST"]),
         Route("/passkeys", door.inside(keyring.show), methods=["GET"]),
         Route("/passkeys", door.posted(keyring.enrol), methods=["POST"]),
+        Route("/several", door.inside(several.show), methods=["GET"]),
+        Route("/several", door.posted(several.decide), methods=["POST"]),
         Route("/history", door.inside(past.history)),
         Route("/log", door.inside(past.log), methods=["GET"]),
         Route("/log", door.posted(past.log), methods=["POST"]),
