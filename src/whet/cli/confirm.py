@@ -36,6 +36,10 @@ _url = click.option(
 _NARROW = 64
 # What an event is about, in the order of telling most.
 _TELLING = ("action", "status", "verdict", "result", "channel")
+_LISTENING = (
+    "host", "port", "web_port", "hosts", "allow_private_callbacks", "public_url", "channels", "exports",
+    "socket",
+)  # fmt: skip
 _STATUSES = ("pending", "approved", "denied", "expired", "cancelled", "auto_approved")
 
 
@@ -130,17 +134,6 @@ def serve(home: Home, **options: Any) -> None:
     from whet.confirm.service import CallerLimits  # noqa: PLC0415
     from whet.confirm.witnesses import Witnesses  # noqa: PLC0415
 
-    named = (
-        "host",
-        "port",
-        "web_port",
-        "hosts",
-        "allow_private_callbacks",
-        "public_url",
-        "channels",
-        "exports",
-        "socket",
-    )
     witnesses = Witnesses.parse(options["witnesses"])
     settings = ListenSettings(
         is_open=options["insecure_no_auth"],
@@ -148,7 +141,7 @@ def serve(home: Home, **options: Any) -> None:
         peers=peers_of(options["approvers"], options["submitters"]),
         secrets=load_secrets(home, os.environ),
         oidc=read_oidc(options["oidc"] or places(home).folder / "oidc.toml", options["oidc"] is not None),
-        **{name: options[name] for name in named},
+        **{name: options[name] for name in _LISTENING},
     )
     check(settings)
     home.ensure()

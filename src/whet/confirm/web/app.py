@@ -6,6 +6,7 @@ the digest that was looked at. Everything works without JavaScript; with it, the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.resources import files
 
 import msgspec
@@ -66,17 +67,12 @@ def make_page(
     is_open, provider = terms.is_open, terms.provider
     label = "" if provider is None or is_open else provider.settings.label
 
-    def other_way(_: str) -> str:
-        return label
-
-    def same_user(_: str) -> str:
-        return "" if terms.is_separate else SAME_USER
-
-    pages = SiteTemplates(
-        "whet.confirm.web",
-        assets,
-        {"duration": view.duration, "same_user": same_user, "provider": other_way},
-    )
+    said = {
+        "duration": view.duration,
+        "provider": _always(label),
+        "same_user": _always("" if terms.is_separate else SAME_USER),
+    }
+    pages = SiteTemplates("whet.confirm.web", assets, said)
     accounts = TokenAccounts(service, is_open=is_open)
     sessions = Sessions(accounts, SessionRows(service), SystemClock(), where, f"whet_confirm_{terms.port}")
     door = SiteLogin(sessions, pages, _WORDS, is_open=is_open)
@@ -118,3 +114,8 @@ def make_page(
 
     site = Starlette(routes=routes, exception_handlers={HTTPException: not_found, StoreError: unstored})
     return SiteGuard(site, where)
+
+
+def _always(text: str) -> Callable[[str], str]:
+    """Give a filter that every page can have this text by."""
+    return lambda _: text
