@@ -255,7 +255,8 @@ async def rest(count: int) -> None:
 def run_s() -> float:
     """The daemon's CPU seconds so far, to the nanosecond."""
     folder = f"/proc/{PID}/task"
-    return sum(int(Path(folder, task, "schedstat").read_text().split()[0]) for task in os.listdir(folder)) / 1e9
+    stats = (Path(folder, task, "schedstat").read_text() for task in os.listdir(folder))
+    return sum(int(text.split()[0]) for text in stats) / 1e9
 
 
 if __name__ == "__main__":
