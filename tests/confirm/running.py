@@ -44,6 +44,10 @@ class Running:
     """A service in `folder`; `hands` gives it a clock for tests, `more` is of its settings. Use as a context
     manager."""
 
+    people: dict[str, httpx2.Client]
+    agent: httpx2.Client
+    provider: Any  # of identities, where a test has one
+
     def __init__(
         self,
         folder: Path,
