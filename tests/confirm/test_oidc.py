@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import httpx2
@@ -54,7 +54,7 @@ def gone(client: httpx2.Client) -> str:
     return httpx2.get(sent.headers["location"], trust_env=False).headers["location"]
 
 
-def signed_in(server: Running, user: dict[str, object] | None = None) -> httpx2.Client:
+def signed_in(server: Running, user: Mapping[str, object] | None = None) -> httpx2.Client:
     """A browser of somebody who signed in."""
     provider_user = user
     if provider_user is not None:

@@ -352,7 +352,9 @@ def test_beats_wake_no_stream_and_look_at_its_token(tmp_path, monkeypatch):
             waiting = set(server.service.hub._streams)
             next(line for line in lines if line == ": beat")
             assert server.service.hub._streams == waiting  # the same future: nobody was woken
-            token_id = server.service.authenticate(secret).token_id
+            who = server.service.authenticate(secret)
+            assert who is not None
+            token_id = who.token_id
             server.service.database.write_now(  # its time runs out, which is no event
                 lambda db: db.execute("UPDATE tokens SET expires_at = 1.0 WHERE id = ?", (token_id,))
             )
