@@ -107,9 +107,12 @@ class World:
         return sorted(found, key=str)
 
     def state(self) -> str:
-        """Give a hash of the home: names, modes, times, contents."""
+        """Give a hash of the home: names, modes, times, contents. What Whet keeps of writes that it took back
+        is not counted."""
         digest = hashlib.sha256()
         for folder, folders, files in os.walk(self.home):
+            if folder == str(self.home / ".whet") and "aside" in folders:
+                folders.remove("aside")
             folders.sort()
             for name in sorted((*folders, *files)):
                 path = os.path.join(folder, name)
