@@ -93,7 +93,7 @@ def try_(home: Home, command: Sequence[str], timeout_s: float, as_json: bool) ->
     """Run a command as the model's commands are run here, and say what stopped it."""
     confinement, workspace = _confinement(home)
     try:
-        jail = confinement.jail(workspace)
+        jail = confinement.place(workspace)
         if jail is None:
             raise WhetError(confinement.status().line, hint="whet sandbox status")
         text = _joined(command)
