@@ -264,3 +264,69 @@ def test_a_host_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="can't be reached by ssh"):
         jail.open()
     confinement.close()
+
+
+IMAGE = os.environ.get("WHET_IMAGE", "busybox")
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Iterator[tuple[Jail, Path, Confinement]]:
+    """Give a container of an image with a shell (WHET_IMAGE names another one than busybox)."""
+    workspace = tmp_path / "work"
+    (workspace / ".git").mkdir(parents=True)
+    (workspace / ".git" / "config").write_text("[core]\n")
+    settings = ConfinementSettings("auto", tmp_path / "home", backend=Backend("container", IMAGE))
+    confinement = Confinement(settings)
+    if not confinement.status().holds:
+        pytest.skip(confinement.status().line)
+    jail = confinement.place(workspace, "s")
+    assert jail is not None
+    jail.open()
+    yield jail, workspace, confinement
+    confinement.close()
+
+
+def test_a_command_works_in_a_container_and_gets_no_further(
+    container: tuple[Jail, Path, Confinement], tmp_path: Path
+) -> None:
+    jail, workspace, confinement = container
+    assert confinement.status().name == "container"
+    (workspace / "f").write_text("one\n")
+    (tmp_path / "secret").write_text("s")
+    text = "pwd; cat f; echo two > g; echo $WHET_SANDBOX; ls /tmp; exit 3"
+    code, said = run(jail, workspace, text)
+    assert (code, said.split("\n")[:3]) == (3, [str(workspace), "one", "container"])
+    assert (workspace / "g").read_text() == "two\n"
+    assert run(jail, workspace, f"cat {tmp_path}/secret")[0] != 0
+    assert run(jail, workspace, "cat /proc/net/route | grep -c .")[1] == "1\n"  # the heading alone
+    run(jail, workspace, "mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit; echo evil > .git/config")
+    assert (workspace / ".git" / "config").read_text() == "[core]\n"
+    assert not (workspace / ".git" / "hooks" / "pre-commit").exists()
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_what_is_ended_here_ends_in_its_container(
+    container: tuple[Jail, Path, Confinement], how: str
+) -> None:
+    jail, workspace, _ = container
+
+    def begun(process: Process) -> None:
+        wait_for((workspace / "began").exists)
+        if how == "killed":
+            process.signal_group(9)
+
+    code, _ = run(jail, workspace, "sleep 4321 & touch began; wait", begun)
+    assert code >= 128
+    look = "for p in /proc/[0-9]*; do cat $p/cmdline 2>/dev/null; done | grep -c '432[1]'; true"
+    wait_for(lambda: run(jail, workspace, look)[1].strip() == "0")
+
+
+def test_without_a_container_nothing_runs_here_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    settings = ConfinementSettings("auto", tmp_path / "home", backend=Backend("container", "x"))
+    confinement = Confinement(settings)
+    assert not confinement.status().holds
+    with pytest.raises(ToolError, match="neither docker nor podman"):
+        confinement.place(tmp_path)

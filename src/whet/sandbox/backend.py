@@ -25,6 +25,9 @@ _ALSO = frozenset(
     ("PAGER", "MANPAGER", "SYSTEMD_PAGER", "PYTHONUNBUFFERED", "DEBIAN_FRONTEND", "NO_COLOR", "LANG", "TZ")
 )
 _NUMBER = "${TMPDIR:-/tmp}/.whet-"
+_GROUP = 'cut -d" " -f5 /proc/$$/stat 2>/dev/null'
+# crun starts a command in a group that has no number inside, by which it could be ended.
+_GROUPED = f'test "$({_GROUP})" = 0 && command -v setsid > /dev/null && exec setsid sh -c "$1"; eval "$1"'
 
 
 class Backend(msgspec.Struct, frozen=True):
@@ -63,16 +66,18 @@ def wrapped(argv: Sequence[str], environment: Mapping[str, str], cwd: str, mark:
     `ending` ends it. A shell is the one that the place has."""
     given = [f"{name}={value}" for name, value in environment.items()]
     first = '"$(command -v bash || echo sh)"' if argv[0].endswith("/bash") else shlex.quote(argv[0])
+    file = f'"{_NUMBER}{mark}"'
     return (
-        f'cd {place_of(cwd)} && (cut -d" " -f5 /proc/$$/stat 2>/dev/null || echo $$) > "{_NUMBER}{mark}" || exit 126;'
-        f' env {shlex.join(given)} {first} {shlex.join(argv[1:])}; code=$?; rm -f "{_NUMBER}{mark}"; exit $code'
+        f'g=$({_GROUP}); test "${{g:-0}}" != 0 || g=$$; cd {place_of(cwd)} && echo "$g" > {file} || exit 126;'
+        f" env {shlex.join(given)} {first} {shlex.join(argv[1:])}; code=$?; rm -f {file}; exit $code"
     )
 
 
 def ending(mark: str) -> str:
     """Give shell text that kills the group of a command, and forgets it."""
     file = f'"{_NUMBER}{mark}"'
-    return f'test -f {file} && kill -s KILL -- "-$(cat {file})"; rm -f {file}'
+    # Written in the one way that dash, bash and busybox all take.
+    return f'g=$(cat {file}) && {{ kill -9 "-$g" || kill -9 "$g"; }}; rm -f {file}'
 
 
 def place_of(folder: str) -> str:
@@ -90,12 +95,12 @@ class ContainerLines:
 
     def start(self, policy: SandboxPolicy, write: Iterable[Path], read: Iterable[Path]) -> list[str]:
         """Give what starts the container. It says "ready", and lasts as long as its input: no kill of this
-        program leaves it behind."""
+        program leaves it behind. Its first process is a shell, which reaps what others leave."""
         mounts = [(policy.workspace, ""), *((path, "") for path in write), *((path, ":ro") for path in read)]
         mounts += [(path, ":ro") for path in policy.protected_paths() if os.path.lexists(path)]
         limits = policy.limits
         return [
-            *(self._program, "run", "--interactive", "--rm", "--init", f"--name={self._name}"),
+            *(self._program, "run", "--interactive", "--rm", f"--name={self._name}"),
             *("--network=none", "--cap-drop=ALL", "--security-opt=no-new-privileges"),
             *([f"--pids-limit={limits.processes}"] if limits.processes else []),
             *([f"--memory={limits.memory_mb}m"] if limits.memory_mb else []),
@@ -103,13 +108,24 @@ class ContainerLines:
             *(["--userns=keep-id"] if self._program.endswith("podman") and os.geteuid() else []),
             *("--tmpfs=/tmp:exec,mode=1777", "--env=HOME=/tmp", f"--workdir={policy.workspace}"),
             *(f"--volume={path}:{path}{how}" for path, how in mounts),
-            *("--entrypoint=sh", self._image, "-c", "echo ready; exec cat > /dev/null"),
+            *("--entrypoint=sh", self._image, "-c", "echo ready; cat > /dev/null; exit"),
         ]
 
     def run(self, text: str, *, tty: bool) -> list[str]:
         """Give what runs shell text in it."""
         terminal = ["--tty"] if tty else []
-        return [self._program, "exec", "--interactive", *terminal, self._name, "sh", "-c", text]
+        return [
+            self._program,
+            "exec",
+            "--interactive",
+            *terminal,
+            self._name,
+            "sh",
+            "-c",
+            _GROUPED,
+            "sh",
+            text,
+        ]
 
     def remove(self) -> list[str]:
         """Give what ends it with all that runs in it."""
