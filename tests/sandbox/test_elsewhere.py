@@ -17,7 +17,7 @@ import pytest
 
 from tests.support import quiet_port
 from whet.contract.errors import ConfigError, ToolDenied, ToolError
-from whet.sandbox.backend import Backend, read_backend
+from whet.sandbox.backend import CommandBackend, read_backend
 from whet.sandbox.confinement import Confinement, ConfinementSettings
 from whet.sandbox.jail import Jail
 from whet.tools.process import Process, Processes, ProcessSpec
@@ -29,13 +29,13 @@ SSHD = os.environ.get("WHET_SSHD") or shutil.which("sshd", path=f"{os.environ.ge
 @pytest.mark.parametrize(
     ("text", "backend"),
     [
-        ("local", Backend()),
-        ("container debian:12", Backend("container", "debian:12")),
-        ("ssh me@box", Backend("ssh", "me@box")),
-        ("ssh box /srv/w", Backend("ssh", "box", "/srv/w")),
+        ("local", CommandBackend()),
+        ("container debian:12", CommandBackend("container", "debian:12")),
+        ("ssh me@box", CommandBackend("ssh", "me@box")),
+        ("ssh box /srv/w", CommandBackend("ssh", "box", "/srv/w")),
     ],
 )
-def test_a_backend_is_read(text: str, backend: Backend) -> None:
+def test_a_backend_is_read(text: str, backend: CommandBackend) -> None:
     assert read_backend(text) == backend
 
 
@@ -48,7 +48,7 @@ def test_what_names_no_backend_is_named(text: str) -> None:
 
 
 def test_a_host_is_no_wall(tmp_path: Path) -> None:
-    settings = ConfinementSettings("strict", tmp_path / "home", backend=Backend("ssh", "box"))
+    settings = ConfinementSettings("strict", tmp_path / "home", backend=CommandBackend("ssh", "box"))
     confinement = Confinement(settings)
     assert not confinement.status().holds
     assert "box" in confinement.status().line
@@ -132,7 +132,7 @@ def place(
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     workspace, there = tmp_path / "work", tmp_path / "there"
     workspace.mkdir()
-    backend = Backend("ssh", "box", str(there))
+    backend = CommandBackend("ssh", "box", str(there))
     confinement = Confinement(ConfinementSettings("auto", tmp_path / "home", backend=backend))
     jail = confinement.place(workspace, "s")
     assert jail is not None
@@ -257,7 +257,7 @@ def _lives(number: int) -> bool:
 def test_a_host_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     if shutil.which("ssh") is None:
         pytest.skip("there is no ssh here")
-    backend = Backend("ssh", f"ssh://127.0.0.1:{quiet_port()}")
+    backend = CommandBackend("ssh", f"ssh://127.0.0.1:{quiet_port()}")
     confinement = Confinement(ConfinementSettings("auto", tmp_path / "home", backend=backend))
     jail = confinement.place(tmp_path)
     assert jail is not None
@@ -275,7 +275,7 @@ def container(tmp_path: Path) -> Iterator[tuple[Jail, Path, Confinement]]:
     workspace = tmp_path / "work"
     (workspace / ".git").mkdir(parents=True)
     (workspace / ".git" / "config").write_text("[core]\n")
-    settings = ConfinementSettings("auto", tmp_path / "home", backend=Backend("container", IMAGE))
+    settings = ConfinementSettings("auto", tmp_path / "home", backend=CommandBackend("container", IMAGE))
     confinement = Confinement(settings)
     if not confinement.status().holds:
         pytest.skip(confinement.status().line)
@@ -325,7 +325,7 @@ def test_without_a_container_nothing_runs_here_instead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    settings = ConfinementSettings("auto", tmp_path / "home", backend=Backend("container", "x"))
+    settings = ConfinementSettings("auto", tmp_path / "home", backend=CommandBackend("container", "x"))
     confinement = Confinement(settings)
     assert not confinement.status().holds
     with pytest.raises(ToolError, match="neither docker nor podman"):

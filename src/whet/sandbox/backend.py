@@ -30,7 +30,7 @@ _GROUP = 'cut -d" " -f5 /proc/$$/stat 2>/dev/null'
 _GROUPED = f'test "$({_GROUP})" = 0 && command -v setsid > /dev/null && exec setsid sh -c "$1"; eval "$1"'
 
 
-class Backend(msgspec.Struct, frozen=True):
+class CommandBackend(msgspec.Struct, frozen=True):
     """`target` is a container's image, or a host as ssh takes it; `folder` is the workspace's place there."""
 
     kind: BackendKind = "local"
@@ -38,18 +38,18 @@ class Backend(msgspec.Struct, frozen=True):
     folder: str = ""
 
 
-def read_backend(text: str) -> Backend:
+def read_backend(text: str) -> CommandBackend:
     """Read "local", "container IMAGE" or "ssh HOST [FOLDER]". Raises ConfigError."""
     words = text.split()
     match words:
         case ["local"]:
-            return Backend()
+            return CommandBackend()
         case ["container", image] if not image.startswith("-"):
-            return Backend("container", image)
+            return CommandBackend("container", image)
         case ["ssh", host] if not host.startswith("-"):
-            return Backend("ssh", host)
+            return CommandBackend("ssh", host)
         case ["ssh", host, folder] if not host.startswith("-") and not folder.startswith("-"):
-            return Backend("ssh", host, folder)
+            return CommandBackend("ssh", host, folder)
         case _:
             raise ConfigError(
                 f"sandbox.backend can't be {text!r}", hint="local, container IMAGE, or ssh HOST [FOLDER]"

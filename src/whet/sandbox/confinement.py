@@ -18,7 +18,7 @@ import msgspec
 
 from whet.contract.errors import ToolDenied
 from whet.sandbox import known
-from whet.sandbox.backend import Backend
+from whet.sandbox.backend import CommandBackend
 from whet.sandbox.denial import Denial, explain
 from whet.sandbox.engine import EngineStatus, probe
 from whet.sandbox.jail import Jail
@@ -42,7 +42,7 @@ class ConfinementSettings(msgspec.Struct, frozen=True):
     mode: SandboxMode
     home: Path
     wishes: Wishes = Wishes()
-    backend: Backend = Backend()
+    backend: CommandBackend = CommandBackend()
 
 
 class Confinement:
