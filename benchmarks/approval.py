@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.table import Row
@@ -36,24 +37,38 @@ def run(runs: int, full: bool) -> list[Row]:
         remove(world)
 
 
-def _dangers(world: World, engines: list[EngineStatus]) -> list[Row]:
+def real_dangers(world: World) -> list[tuple[str, str]]:
+    """Give (class, command) of the dangerous ones that have their effect here where nothing holds them."""
     aimed = [str(world.home / name) for name in SECRETS], [str(world.home / name) for name in WRITTEN]
-    real = [
+    return [
         (kind, text) for kind, text in dangerous.cases(world.places, aimed[1], aimed[0]) if _bare(world, text)
     ]
+
+
+def let_out(
+    world: World, engine: EngineStatus, cases: Sequence[tuple[str, str]]
+) -> tuple[list[str], Counter[str]]:
+    """Run the cases, plain and in a script, before gate and engine; gives those with an effect outside, and
+    how many ran by mode."""
+    out: list[str] = []
+    ran: Counter[str] = Counter()
+    for mode in _MODES:
+        bench = Bench(world, engine, mode)
+        for kind, text in cases:
+            for how in ("plain", "script"):
+                done, effect = _held(world, bench, text, how)
+                ran[mode + " " + how] += done
+                if effect:
+                    out.append(f"{kind}, {mode}, {how}: {effect}: {text}")
+        bench.close()
+    return out, ran
+
+
+def _dangers(world: World, engines: list[EngineStatus]) -> list[Row]:
+    real = real_dangers(world)
     rows: list[Row] = []
     for engine in engines:
-        out: list[str] = []
-        ran: Counter[str] = Counter()
-        for mode in _MODES:
-            bench = Bench(world, engine, mode)
-            for kind, text in real:
-                for how in ("plain", "script"):
-                    done, effect = _held(world, bench, text, how)
-                    ran[mode + " " + how] += done
-                    if effect:
-                        out.append(f"{kind}, {mode}, {how}: {effect}: {text}")
-            bench.close()
+        out, ran = let_out(world, engine, real)
         told = ", ".join(f"{count} ran in {name}" for name, count in ran.items())
         rows.append(
             Row(

@@ -50,8 +50,8 @@ def test_what_names_no_backend_is_named(text: str) -> None:
 def test_a_host_is_no_wall(tmp_path: Path) -> None:
     settings = ConfinementSettings("strict", tmp_path / "home", backend=CommandBackend("ssh", "box"))
     confinement = Confinement(settings)
-    assert not confinement.status().holds
-    assert "box" in confinement.status().line
+    assert not confinement.standing().holds
+    assert "box" in confinement.standing().line
     with pytest.raises(ToolDenied, match="nothing holds on box"):
         confinement.place(tmp_path)
 
@@ -171,6 +171,7 @@ def wait_for(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_a_command_works_on_the_workspace_there_and_it_comes_back(place: tuple[Jail, Path, Path]) -> None:
     jail, workspace, there = place
     (workspace / "src").mkdir()
@@ -190,6 +191,7 @@ def test_a_command_works_on_the_workspace_there_and_it_comes_back(place: tuple[J
     assert (code, said) == (0, "more\nssh\n")
 
 
+@pytest.mark.slow
 def test_what_would_start_programs_here_or_lead_out_does_not_come_back(
     place: tuple[Jail, Path, Path], tmp_path: Path
 ) -> None:
@@ -212,6 +214,7 @@ def test_what_would_start_programs_here_or_lead_out_does_not_come_back(
     assert (workspace / "fine").read_text() == "fine\n"
 
 
+@pytest.mark.slow
 def test_what_changed_on_both_sides_stays_as_it_is_here(place: tuple[Jail, Path, Path]) -> None:
     jail, workspace, there = place
     (workspace / "f").write_text("1")
@@ -232,6 +235,7 @@ def test_what_changed_on_both_sides_stays_as_it_is_here(place: tuple[Jail, Path,
     assert run(jail, workspace, "cat f") == (0, "mine")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 def test_a_command_that_is_ended_here_ends_there(place: tuple[Jail, Path, Path], how: str) -> None:
     jail, workspace, there = place
@@ -277,8 +281,8 @@ def container(tmp_path: Path) -> Iterator[tuple[Jail, Path, Confinement]]:
     (workspace / ".git" / "config").write_text("[core]\n")
     settings = ConfinementSettings("auto", tmp_path / "home", backend=CommandBackend("container", IMAGE))
     confinement = Confinement(settings)
-    if not confinement.status().holds:
-        pytest.skip(confinement.status().line)
+    if not confinement.standing().holds:
+        pytest.skip(confinement.standing().line)
     jail = confinement.place(workspace, "s")
     assert jail is not None
     jail.open()
@@ -286,11 +290,12 @@ def container(tmp_path: Path) -> Iterator[tuple[Jail, Path, Confinement]]:
     confinement.close()
 
 
+@pytest.mark.slow
 def test_a_command_works_in_a_container_and_gets_no_further(
     container: tuple[Jail, Path, Confinement], tmp_path: Path
 ) -> None:
     jail, workspace, confinement = container
-    assert confinement.status().name == "container"
+    assert confinement.standing().name == "container"
     (workspace / "f").write_text("one\n")
     (tmp_path / "secret").write_text("s")
     text = "pwd; cat f; echo two > g; echo $WHET_SANDBOX; ls /tmp; exit 3"
@@ -304,6 +309,7 @@ def test_a_command_works_in_a_container_and_gets_no_further(
     assert not (workspace / ".git" / "hooks" / "pre-commit").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 def test_what_is_ended_here_ends_in_its_container(
     container: tuple[Jail, Path, Confinement], how: str
@@ -327,6 +333,6 @@ def test_without_a_container_nothing_runs_here_instead(
     monkeypatch.setenv("PATH", str(tmp_path))
     settings = ConfinementSettings("auto", tmp_path / "home", backend=CommandBackend("container", "x"))
     confinement = Confinement(settings)
-    assert not confinement.status().holds
+    assert not confinement.standing().holds
     with pytest.raises(ToolError, match="neither docker nor podman"):
         confinement.place(tmp_path)

@@ -67,7 +67,7 @@ class JailGate:
         if "command" not in call.tool.tags:
             return None
         confinement = self._confine()
-        if not (await asyncio.to_thread(confinement.status)).holds:
+        if not (await asyncio.to_thread(confinement.standing)).holds:
             return None
         held = tuple(filter(None, (_opening(grant) for grant in grants if grant.tool == OPENS)))
         stopped = confinement.denied(self._ran.get((call.session_id, action.whole), ""))
@@ -93,7 +93,7 @@ class JailGate:
         if self._told:
             return ""
         self._told = True
-        status = await asyncio.to_thread(self._confine().status)
+        status = await asyncio.to_thread(self._confine().standing)
         return "" if status.holds else status.line
 
 

@@ -64,11 +64,12 @@ class Confinement:
         """What the settings say."""
         return self._settings.mode
 
-    def status(self) -> EngineStatus:
-        """Say what holds the commands of the shell; the first call tries it out."""
-        return self._here() if self._settings.backend.kind == "local" else self._elsewhere.status()
+    def standing(self) -> EngineStatus:
+        """Say what holds the commands of the shell, wherever they run."""
+        return self.status() if self._settings.backend.kind == "local" else self._elsewhere.status()
 
-    def _here(self) -> EngineStatus:
+    def status(self) -> EngineStatus:
+        """Say what holds here; the first call tries it out."""
         if self._settings.mode == "off":
             return EngineStatus("none", known.OFF)
         found = probe()
@@ -128,7 +129,7 @@ class Confinement:
             return None
         if any(one.kind == "run" for one in self._openings(session_id, call_id)):
             return None
-        status = self._here()
+        status = self.status()
         if not status.holds:
             if self._settings.mode == "strict":
                 raise ToolDenied(
