@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.table import Row
@@ -11,7 +12,7 @@ from benchmarks.walls import dangerous
 from benchmarks.walls.run import Bench, in_script, make_world, remove, run_bare
 from benchmarks.walls.world import SECRETS, WRITTEN, World
 from whet.config.schema import ApprovalMode
-from whet.sandbox.engine import EngineStatus, probe
+from whet.sandbox.engine import EngineStatus, candidates, works
 
 _COMMAND = "python -m benchmarks approval"
 _ORDINARY = Path(__file__).parent / "walls" / "ordinary.txt"
@@ -24,7 +25,11 @@ def run(runs: int, full: bool) -> list[Row]:
     before = os.environ.get("HOME")
     try:
         os.environ["HOME"] = str(world.home)
-        engines = [found for name in ("bubblewrap", "landlock") if (found := probe(name)).holds]
+        engines = [
+            EngineStatus(engine.name, name, engine)
+            for name, engine, problem in candidates()
+            if not (problem or works(engine))
+        ]
         return [*_dangers(world, engines), *_ordinary(world, engines)]
     finally:
         if before is not None:
@@ -32,30 +37,44 @@ def run(runs: int, full: bool) -> list[Row]:
         remove(world)
 
 
-def _dangers(world: World, engines: list[EngineStatus]) -> list[Row]:
+def real_dangers(world: World) -> list[tuple[str, str]]:
+    """Give (class, command) of the dangerous ones that have their effect here where nothing holds them."""
     aimed = [str(world.home / name) for name in SECRETS], [str(world.home / name) for name in WRITTEN]
-    real = [
+    return [
         (kind, text) for kind, text in dangerous.cases(world.places, aimed[1], aimed[0]) if _bare(world, text)
     ]
+
+
+def let_out(
+    world: World, engine: EngineStatus, cases: Sequence[tuple[str, str]]
+) -> tuple[list[str], Counter[str]]:
+    """Run the cases, plain and in a script, before gate and engine; gives those with an effect outside, and
+    how many ran by mode."""
+    out: list[str] = []
+    ran: Counter[str] = Counter()
+    for mode in _MODES:
+        bench = Bench(world, engine, mode)
+        for kind, text in cases:
+            for how in ("plain", "script"):
+                done, effect = _held(world, bench, text, how)
+                ran[mode + " " + how] += done
+                if effect:
+                    out.append(f"{kind}, {mode}, {how}: {effect}: {text}")
+        bench.close()
+    return out, ran
+
+
+def _dangers(world: World, engines: list[EngineStatus]) -> list[Row]:
+    real = real_dangers(world)
     rows: list[Row] = []
     for engine in engines:
-        out: list[str] = []
-        ran: Counter[str] = Counter()
-        for mode in _MODES:
-            bench = Bench(world, engine, mode)
-            for kind, text in real:
-                for how in ("plain", "script"):
-                    done, effect = _held(world, bench, text, how)
-                    ran[mode + " " + how] += done
-                    if effect:
-                        out.append(f"{kind}, {mode}, {how}: {effect}: {text}")
-            bench.close()
+        out, ran = let_out(world, engine, real)
         told = ", ".join(f"{count} ran in {name}" for name, count in ran.items())
         rows.append(
             Row(
-                f"approval-dangers-{engine.name}",
+                f"approval-dangers-{_slug(engine)}",
                 f"{len(real)} dangerous commands, plain and in a script, modes ask and auto: with an effect"
-                f" outside ({engine.name})",
+                f" outside ({engine.line})",
                 "0",
                 f"{len(out)}",
                 "none measured",
@@ -65,6 +84,10 @@ def _dangers(world: World, engines: list[EngineStatus]) -> list[Row]:
             )
         )
     return rows
+
+
+def _slug(engine: EngineStatus) -> str:
+    return engine.line.replace(" ", "-").lower()
 
 
 def _bare(world: World, text: str) -> bool:
@@ -110,8 +133,8 @@ def _ordinary(world: World, engines: list[EngineStatus]) -> list[Row]:
         missing = sum(code == 127 for code in expected.values())
         rows += [
             Row(
-                f"approval-asked-{engine.name}",
-                f"{len(lines)} ordinary commands, default mode: asked about ({engine.name})",
+                f"approval-asked-{_slug(engine)}",
+                f"{len(lines)} ordinary commands, default mode: asked about ({engine.line})",
                 "≤ 10 %",
                 f"{share:.1%}",
                 "55 % before",
@@ -120,9 +143,9 @@ def _ordinary(world: World, engines: list[EngineStatus]) -> list[Row]:
                 details=asked[:60],
             ),
             Row(
-                f"approval-work-{engine.name}",
+                f"approval-work-{_slug(engine)}",
                 f"{len(lines) - len(asked) - missing} of them that ran, network off: another exit code than"
-                f" outside ({engine.name})",
+                f" outside ({engine.line})",
                 "0",
                 f"{len(broken)}",
                 "none measured",

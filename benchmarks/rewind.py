@@ -60,9 +60,14 @@ def measured(folder: Path, files: int, runs: int) -> dict[str, float]:
     def step(turn: int, number: int) -> None:
         end_step(made, begin_step(made, "s", turn, number)[0])
 
+    def whole() -> None:
+        with made.alone():
+            made.look()
+
     found["first"] = cpu_ms(lambda: step(1, 1))
-    found["whole"] = median([cpu_ms(lambda: step(next(turns), 1)) for _ in range(runs)])
+    found["turn"] = median([cpu_ms(lambda: step(next(turns), 1)) for _ in range(runs)])
     found["step"] = median([cpu_ms(lambda n=n: step(1_000_000, n)) for n in range(1, runs + 2)][1:])
+    found["whole"] = median([cpu_ms(whole) for _ in range(runs)])
     made.close()
     made = Workspace(root, home, RecordLimits(), clock)
     found["process"] = cpu_ms(lambda: step(2_000_000, 1))
@@ -101,7 +106,7 @@ def run(runs: int, full: bool) -> list[Row]:
                 git,
                 found["step"] <= goal_ms,
                 "python -m benchmarks rewind",
-                {"Whet": found["step"], "Whet, a turn's first step": found["whole"]}
+                {"Whet": found["step"], "Whet, every file": found["whole"]}
                 | {name: found[name] for name in ("git add -A", "git status")},
                 "ms",
                 [
@@ -109,18 +114,19 @@ def run(runs: int, full: bool) -> list[Row]:
                     f" (git add -A: {found['git first']:,.0f} ms);"
                     f" the first step of a new process {found['process']:.0f} ms;"
                     f" a rewind of {files // 10:,} deleted files {found['restore']:,.0f} ms",
-                    "a turn's first step looks at every file, later ones where the kernel heard of changes",
+                    f"a look at every file, as the first of a process is and one every ten minutes,"
+                    f" {found['whole']:.0f} ms; every other one is where the kernel heard of changes",
                 ],
             )
         )
         rows.append(
             Row(
                 f"rewind-first-{files}",
-                f"the same for the first step of a turn, which looks at every file, {files:,} files, CPU",
+                f"the same for the first step of a turn, {files:,} files, CPU",
                 f"≤ {goal_ms:.0f} ms",
-                f"{found['whole']:.0f} ms",
+                f"{found['turn']:.1f} ms",
                 git,
-                found["whole"] <= goal_ms,
+                found["turn"] <= goal_ms,
                 "python -m benchmarks rewind",
             )
         )

@@ -107,7 +107,7 @@ strings {t}
 mapfile -t lines < {t}; printf '%s\n' "${lines[@]}"
 read -r line < {t}; echo "$line"
 echo "$(< {t})"
-source {t}
+bash -v {t}
 """
 
 SENDS = r"""

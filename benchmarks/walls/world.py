@@ -53,7 +53,7 @@ class World:
         self.port = self._listen(socket.AF_INET, ("127.0.0.1", 0))
         self._socket = str(root / "s")
         self._listen(socket.AF_UNIX, self._socket)
-        self._abstract = f"whet-walls-{os.getpid()}"
+        self._abstract = f"{root.name}-{os.getpid()}"
         if os.uname().sysname == "Linux":
             self._listen(socket.AF_UNIX, "\0" + self._abstract)
 
@@ -107,9 +107,12 @@ class World:
         return sorted(found, key=str)
 
     def state(self) -> str:
-        """Give a hash of the home: names, modes, times, contents."""
+        """Give a hash of the home: names, modes, times, contents. What Whet keeps of writes that it took back
+        is not counted."""
         digest = hashlib.sha256()
         for folder, folders, files in os.walk(self.home):
+            if folder == str(self.home / ".whet") and "aside" in folders:
+                folders.remove("aside")
             folders.sort()
             for name in sorted((*folders, *files)):
                 path = os.path.join(folder, name)
@@ -136,6 +139,8 @@ class World:
     def close(self) -> None:
         """End everything."""
         for server in self._servers:
+            with contextlib.suppress(OSError):
+                server.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
             server.close()
         if self._canary is not None:
             self._canary.kill()

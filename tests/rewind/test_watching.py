@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.rewind.trees import fill, script, unlock, workspace
+from tests.support import FixedClock
 from whet.clock import SystemClock
 from whet.rewind.recorder import Workspace
 from whet.rewind.states import PathState, RecordLimits
-from whet.rewind.watching import FolderWatch
+from whet.rewind.taking_back import begin_step, end_step
+from whet.rewind.watching import Changed, FolderWatch
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's interface is Linux's")
 
@@ -55,19 +57,101 @@ def test_a_short_look_finds_what_a_whole_one_finds(tmp_path: Path, seed: int) ->
 
 def test_nothing_is_heard_of_a_quiet_workspace_and_the_folder_of_a_change_is(tmp_path: Path) -> None:
     made = workspace(tmp_path)
-    (tmp_path / "work" / "d").mkdir()
+    (tmp_path / "work" / "d" / "e").mkdir(parents=True)
     watch = FolderWatch(made.root)
     watch.begin()
-    for folder in ("", "d"):
+    for folder in ("", "d", "d/e"):
         handle = os.open(tmp_path / "work" / folder, os.O_RDONLY)
         watch.add(folder, handle)
         os.close(handle)
-    assert watch.changed() == set()
+    assert watch.changed() == Changed(set(), set())
     (tmp_path / "work" / "d" / "f").write_text("x")
-    assert watch.changed() == {"d"}
-    (tmp_path / "work" / "new").mkdir()
+    assert watch.changed() == Changed({"d"}, set())
+    (tmp_path / "work" / "d" / "new").mkdir()
+    assert watch.changed() == Changed({"d"}, {"d/new"})
+    (tmp_path / "work" / "d" / "e").rmdir()
+    (tmp_path / "work" / "d" / "e").mkdir()
+    assert watch.changed() == Changed({"d"}, {"d/e"})
+    (tmp_path / "work" / "d").rename(tmp_path / "work" / "c")
     assert watch.changed() is None
     assert watch.changed() is None
+
+
+ACTS = (
+    "mkdir -p {a}/{b}/{c} && echo {n} > {a}/{b}/{c}/f{n}",
+    "rm -rf {a}; mkdir -p {a}/{b}; echo {n} > {a}/{b}/f",
+    "rm -rf {a}/{b}",
+    "rm -rf {a}; ln -s ../elsewhere {a}",
+    "rm -rf {a}; echo {n} > {a}",
+    "test -d {a} && cd {a} && rm -rf ../{a} && mkdir -p ../{a}/{b} && echo {n} > ../{a}/{b}/g",
+    "test -f {a} && rm {a}; mkdir -p {a}; chmod 7{c}0 {a}",
+    "mv {a} {b}",
+    "echo {n} >> {a}/{b}/f",
+    "ln -f {a}/{b}/f {b}-hard; echo {n} >> {b}-hard",
+    "echo {n} >> ../elsewhere/{b}/f; mkdir -p ../elsewhere/{b}/new{n}",
+)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_folders_that_come_and_go_are_followed(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    made = workspace(tmp_path)
+    root = tmp_path / "work"
+    for name in "567":
+        (tmp_path / "elsewhere" / name).mkdir(parents=True)
+    with made.alone():
+        made.look()
+        for number in range(12):
+            acts = [
+                rng.choice(ACTS).format(
+                    a=rng.choice("567"), b=rng.choice("567"), c=rng.choice("567"), n=number
+                )
+                for _ in range(rng.randrange(1, 4))
+            ]
+            command = "; ".join(f"({act})" for act in acts)
+            subprocess.run(["bash", "-c", command], cwd=root, capture_output=True, check=False)
+            made.look(short=True)
+            fresh = Workspace(root, tmp_path / f"fresh{number}", RecordLimits(), SystemClock())
+            with fresh.alone():
+                fresh.look()
+            fresh.close()
+            assert states(made) == states(fresh), (seed, number, command)
+    made.close()
+    unlock(tmp_path)
+
+
+def test_the_first_step_of_a_turn_looks_only_where_something_changed(tmp_path: Path) -> None:
+    """Seen by what such a look can't see: a write by a name that the file got elsewhere in the meantime."""
+    (tmp_path / "work" / "d").mkdir(parents=True)
+    (tmp_path / "work" / "d" / "f").write_text("1")
+    clock = FixedClock()
+    made = Workspace(tmp_path / "work", tmp_path / "home", RecordLimits(), clock)
+    end_step(made, begin_step(made, "s", 1, 1)[0])
+    os.link(tmp_path / "work" / "d" / "f", tmp_path / "outside")
+    (tmp_path / "outside").write_text("22")
+    (tmp_path / "work" / "new" / "below").mkdir(parents=True)
+    (tmp_path / "work" / "new" / "below" / "f").write_text("1")
+    end_step(made, begin_step(made, "s", 2, 1)[0])
+    assert states(made)["new/below/f"].size == 1
+    assert states(made)["d/f"].size == 1
+    clock.advance(601)
+    end_step(made, begin_step(made, "s", 3, 1)[0])
+    assert states(made)["d/f"].size == 2
+    made.close()
+
+
+def test_a_write_by_a_name_outside_is_seen(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    (tmp_path / "work" / "d").mkdir()
+    (tmp_path / "work" / "d" / "f").write_text("1")
+    os.link(tmp_path / "work" / "d" / "f", tmp_path / "outside")
+    with made.alone():
+        made.look()
+        (tmp_path / "outside").write_text("22")
+        made.look(short=True)
+    known = made.known("d/f")
+    assert known is not None and known.state.size == 2
+    made.close()
 
 
 def test_a_look_that_failed_is_followed_by_a_whole_one(tmp_path: Path) -> None:

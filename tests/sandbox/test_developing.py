@@ -131,7 +131,9 @@ def test_a_sample_works(case: EngineCase, tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("case", ENGINES, ids=str)
 def test_all_work(case: EngineCase, tmp_path: Path) -> None:
-    assert _different(case, _COMMANDS, tmp_path) == []
+    alone = str(case) == "Landlock"  # gives no terminals: a person's would be in reach
+    wanted = [text for text in _COMMANDS if not (alone and "openpty" in text)]
+    assert _different(case, wanted, tmp_path) == []
 
 
 def _different(case: EngineCase, commands: Sequence[str], tmp_path: Path) -> list[str]:

@@ -14,6 +14,7 @@ import msgspec
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings, SandboxSettings
 from whet.confirm.boundary import INSTALLED, SOCKET
+from whet.sandbox.backend import read_backend
 from whet.sandbox.confinement import Confinement, ConfinementSettings
 from whet.sandbox.hosts import named_hosts
 from whet.sandbox.jail import Jail
@@ -33,7 +34,8 @@ def confine(
         limits=SandboxLimits(settings.memory_mb, settings.processes, settings.file_mb),
         sealed=(INSTALLED, SOCKET.parent),
     )
-    return Confinement(ConfinementSettings(settings.mode, home.whole, wishes), source)
+    backend = read_backend(settings.backend)
+    return Confinement(ConfinementSettings(settings.mode, home.whole, wishes, backend), source)
 
 
 def server_jail(confinement: Confinement, workspace: Path, server: McpServerSettings) -> Jail | None:

@@ -67,7 +67,7 @@ class JailGate:
         if "command" not in call.tool.tags:
             return None
         confinement = self._confine()
-        status = confinement.settled or await asyncio.to_thread(confinement.status)
+        status = confinement.settled or await asyncio.to_thread(confinement.standing)
         if not status.holds:
             return None
         held = tuple(filter(None, (_opening(grant) for grant in grants if grant.tool == OPENS)))
@@ -95,7 +95,7 @@ class JailGate:
             return ""
         self._told = True
         confinement = self._confine()
-        status = confinement.settled or await asyncio.to_thread(confinement.status)
+        status = confinement.settled or await asyncio.to_thread(confinement.standing)
         return "" if status.holds else status.line
 
 

@@ -51,7 +51,7 @@ def sandbox() -> None:
 def status(home: Home, as_json: bool) -> None:
     """Say which engine holds here, why not a better one, and what commands may reach in this folder."""
     confinement, workspace = _confinement(home)
-    held = confinement.status()
+    held = confinement.standing()
     policy = confinement.policy(workspace)
     told = _Standing(
         mode=confinement.mode,
@@ -80,8 +80,9 @@ def explain_(home: Home, command: Sequence[str], as_json: bool) -> None:
     lines = lines or [
         "it names nothing outside; what it does beyond its words, the sandbox decides as it runs"
     ]
-    facts = {"command": text, "openings": [_opening(one) for one in found], "line": confinement.status().line}
-    emit(facts, "\n".join([confinement.status().line, *map(printable, lines)]), as_json=as_json)
+    held = confinement.standing().line
+    facts = {"command": text, "openings": [_opening(one) for one in found], "line": held}
+    emit(facts, "\n".join([held, *map(printable, lines)]), as_json=as_json)
 
 
 @sandbox.command("try", context_settings={"ignore_unknown_options": True})
@@ -93,9 +94,9 @@ def try_(home: Home, command: Sequence[str], timeout_s: float, as_json: bool) ->
     """Run a command as the model's commands are run here, and say what stopped it."""
     confinement, workspace = _confinement(home)
     try:
-        jail = confinement.jail(workspace)
+        jail = confinement.place(workspace)
         if jail is None:
-            raise WhetError(confinement.status().line, hint="whet sandbox status")
+            raise WhetError(confinement.standing().line, hint="whet sandbox status")
         text = _joined(command)
         environment = jail.environment(command_environment(os.environ))
         code, said = jail.run(JailedCommand(["/bin/sh", "-c", text], environment, workspace), timeout_s)

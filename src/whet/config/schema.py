@@ -120,6 +120,9 @@ class SandboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode: Literal["auto", "strict", "off"] = "auto"
     """auto: commands are confined where the system can; strict: none runs where it can't; off: they have all
     your rights, and only the gate's reading holds."""
+    backend: str = "local"
+    """Where commands of the shell run: local; "container IMAGE", by docker or podman; "ssh HOST" or "ssh HOST
+    FOLDER", where the workspace is brought over before each command and back after it."""
     write: tuple[str, ...] = ()
     """Files and folders outside the workspace that commands may write, e.g. ~/.cargo."""
     read: tuple[str, ...] = ()

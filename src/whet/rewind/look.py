@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from whet.contract.errors import WhetError
-from whet.rewind.folders import open_for_listing, unlock
+from whet.rewind.folders import open_folder, open_for_listing, unlock
 from whet.rewind.states import Known, PathState, Tree, joined, left_out, mode_of, split
-from whet.rewind.watching import FolderWatch
+from whet.rewind.watching import Changed, FolderWatch
 
 _KIND_BITS = 0o170000
 _FOLDER_BITS = stat.S_IFDIR
@@ -30,11 +30,12 @@ class LookIsShort(Exception):
 
 class Look(msgspec.Struct):
     """What a look found: paths to read, with what stat said of them; folders and what is left out, which need
-    no reading; what is gone."""
+    no reading; what is gone; the folders with files that have other names, too."""
 
     to_read: list[tuple[str, os.stat_result]] = []
     settled: dict[str, PathState] = {}
     gone: list[str] = []
+    linked: set[str] = set()
     paths: int = 0
 
 
@@ -47,6 +48,7 @@ class Looker:
         self._root_fd = root_fd
         self._watch = watch
         self._is_short = False
+        self._made: set[str] = set()
         self.unlocked: dict[str, int] = {}
         self._device = os.fstat(root_fd).st_dev
         self._tree = tree
@@ -58,16 +60,19 @@ class Looker:
     def look(self) -> Look:
         """Give what differs. Raises WorkspaceTooLarge, and OSError where the workspace itself is gone."""
         self._watch.begin()
-        self._list("")
+        self._list("", is_new=True)
+        self._list_pending()
+        return self._found
+
+    def _list_pending(self) -> None:
         while self._pending:
             folder = self._pending.pop()
             try:
-                self._list(folder)
+                self._list(folder, is_new=True)
             except (FileNotFoundError, NotADirectoryError):
                 self._forget(folder)  # it went while we looked; it will be seen to be gone
             except OSError:
                 self._list_locked(folder)
-        return self._found
 
     def _list_locked(self, folder: str) -> None:
         """List a folder that keeps its owner out; it stays open until the look's contents are read."""
@@ -76,7 +81,7 @@ class Looker:
             return self._assume(folder)
         self.unlocked[folder] = mode
         try:
-            self._list(folder)
+            self._list(folder, is_new=True)
         except OSError:
             self._assume(folder)
 
@@ -85,22 +90,27 @@ class Looker:
         self._found, self._is_short = Look(), False
         self._pending.clear()
 
-    def look_in(self, folders: Iterable[str]) -> Look:
-        """Give what differs in these folders, whose own folders are as they were.
+    def look_in(self, changed: Changed, also: Iterable[str]) -> Look:
+        """Give what differs in these folders and in those that were made, with all that is in them.
 
         Raises LookIsShort, and OSError where one can't be listed.
         """
-        self._is_short = True
-        for folder in folders:
-            self._list(folder)
+        self._is_short, self._made = True, changed.made
+        for folder in changed.folders.union(also):
+            try:
+                self._list(folder)
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # the folder that it was in has changed, too
+        self._list_pending()
         return self._found
 
-    def _list(self, folder: str) -> None:
+    def _list(self, folder: str, *, is_new: bool = False) -> None:
         known, found = self._tree.get(folder, {}), self._found
-        handle = open_for_listing(self._root_fd, folder)
+        opens = open_folder if self._is_short else open_for_listing
+        handle = opens(self._root_fd, folder)
         names: list[str] = []
         try:
-            if not self._is_short:
+            if is_new:
                 self._watch.add(folder, handle)
             with os.scandir(handle) as listing:
                 for item in listing:
@@ -112,8 +122,11 @@ class Looker:
                     names.append(name)
                     old = known.get(name)
                     if seen.st_mode & _KIND_BITS == _FOLDER_BITS:
-                        self._folder(joined(folder, name), seen, old)
-                    elif old is None or old.stamp != (
+                        self._folder(joined(folder, name), seen, old, is_new=is_new)
+                        continue
+                    if seen.st_nlink > 1:
+                        found.linked.add(folder)
+                    if old is None or old.stamp != (
                         seen.st_size,
                         seen.st_mtime_ns,
                         seen.st_ctime_ns,
@@ -132,7 +145,7 @@ class Looker:
             for name in known.keys() - set(names):
                 self._forget(joined(folder, name))
 
-    def _folder(self, path: str, seen: os.stat_result, old: Known | None) -> None:
+    def _folder(self, path: str, seen: os.stat_result, old: Known | None, *, is_new: bool) -> None:
         if path in self._skipped:
             if old is not None:
                 self._forget(path)
@@ -141,15 +154,13 @@ class Looker:
             state = left_out("another file system", seen)
         else:
             state = PathState("folder", mode_of(seen), 0, b"")
-            if not self._is_short:
+            if is_new or old is None or old.state.kind != "folder" or path in self._made:
                 self._pending.append(path)
         if old is None or old.state != state:
-            if self._is_short:
-                raise LookIsShort
             self._found.settled[path] = state
 
     def _changed(self, path: str, seen: os.stat_result, old: Known | None) -> None:
-        if self._is_short and (seen.st_nlink > 1 or (old is not None and old.state.kind == "folder")):
+        if self._is_short and seen.st_nlink > 1:
             raise LookIsShort  # it has changed under its other names, too
         if old is not None and old.state.kind == "folder":
             self._forget_below(path)

@@ -32,7 +32,7 @@ from whet.rewind.watching import FolderWatch
 _PATIENCE_S = 60.0
 _POLL_S = 0.05
 _NAMED = 3
-_WHOLE_AFTER_S = 60.0
+_WHOLE_AFTER_S = 600.0
 _ROOM = 0.9
 
 
@@ -60,7 +60,7 @@ class Workspace:
         self._version = -1
         self._watch = FolderWatch(self.root)
         self._looked_s = -_WHOLE_AFTER_S
-        self._turn = ("", 0)
+        self._linked: set[str] = set()
         self._is_pruned = False
 
     @property
@@ -89,11 +89,6 @@ class Workspace:
         """
         with self._lock, locked(self._folder):
             yield
-
-    def enter(self, session: str, turn: int) -> bool:
-        """Note whose step begins; gives whether the last one was of the same turn."""
-        before, self._turn = self._turn, (session, turn)
-        return before == self._turn
 
     def note(self, new: Record, plan: bytes = b"") -> int:
         """Store the beginning of a step or a rewind; gives the record's number. Durable on return."""
@@ -165,11 +160,14 @@ class Workspace:
         changed = self._watch.changed()
         if short and changed is not None and now_s - self._looked_s < _WHOLE_AFTER_S:
             try:
-                return looker.look_in(changed)
+                found = looker.look_in(changed, self._linked)
+                self._linked |= found.linked
+                return found
             except (LookIsShort, OSError):
                 looker.forget()  # a whole look knows
-        self._looked_s = now_s
-        return looker.look()
+        found = looker.look()
+        self._looked_s, self._linked = now_s, found.linked
+        return found
 
     def _looker(self, root_fd: int) -> Looker:
         return Looker(root_fd, self._tree, self._skipped, self.limits.paths, self._watch)

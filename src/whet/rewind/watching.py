@@ -2,8 +2,8 @@
 
 Linux only, and only for file systems whose changes all go through this kernel. A help, not a proof: what
 a program writes through a memory map is heard when it lets go of the file, and a write through another name
-of a file, outside the workspace, is not heard. So whole looks still happen (`Workspace.look`), and whatever
-is odd here asks for one.
+of a file is heard where that name is. So folders with such files are always looked at, whole looks still
+happen (`Workspace.look`), and whatever is odd here asks for one.
 """
 
 from __future__ import annotations
@@ -13,16 +13,27 @@ import os
 import struct
 import sys
 
+import msgspec
+
+from whet.rewind.states import joined
+
 _EVENT = struct.Struct("iIII")
 _BUFFER_BYTES = 65_536
 _MODIFY, _ATTRIB, _CLOSE_WRITE = 0x2, 0x4, 0x8
 _MOVED, _CREATE, _DELETE, _DELETE_SELF, _MOVE_SELF = 0xC0, 0x100, 0x200, 0x400, 0x800
 _WANTED = _MODIFY | _ATTRIB | _CLOSE_WRITE | _MOVED | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF
 _ONLY_FOLDERS = 0x1000000
-_UNMOUNTED, _OVERFLOW, _IS_FOLDER = 0x2000, 0x4000, 0x40000000
-_UNCLEAR = _UNMOUNTED | _OVERFLOW | _IS_FOLDER | _DELETE_SELF | _MOVE_SELF
+_UNMOUNTED, _OVERFLOW, _IGNORED, _IS_FOLDER = 0x2000, 0x4000, 0x8000, 0x40000000
+_UNCLEAR = _UNMOUNTED | _OVERFLOW | _MOVE_SELF
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs", "bcachefs"})
 _MOST_FOLDERS = 50_000
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """Folders in which something changed, and folders that were made, which nobody hears of yet."""
+
+    folders: set[str]
+    made: set[str]
 
 
 class FolderWatch:
@@ -36,9 +47,8 @@ class FolderWatch:
         self._works = sys.platform == "linux" and _is_local(root)
 
     def begin(self) -> None:
-        """Forget everything and begin anew; the look that follows names every folder."""
-        self.close()
-        if not self._works:
+        """Get ready for a whole look, which names every folder; what is heard already is kept."""
+        if self._fd >= 0 or not self._works:
             return
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._fd = self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -48,7 +58,7 @@ class FolderWatch:
         """Hear of changes in a folder, which is open, from now on: before it is listed."""
         if self._fd < 0 or self._libc is None:
             return
-        path = f"/proc/self/fd/{handle}".encode()
+        path = b"/proc/self/fd/%d" % handle
         number = self._libc.inotify_add_watch(self._fd, path, _WANTED | _ONLY_FOLDERS)
         if number < 0 or len(self._folders) >= _MOST_FOLDERS:
             self._works = False  # the system's limit: this workspace is looked at whole each time
@@ -56,11 +66,11 @@ class FolderWatch:
         else:
             self._folders[number] = folder
 
-    def changed(self) -> set[str] | None:
-        """Give the folders in which files changed since the last call; None: look at everything."""
+    def changed(self) -> Changed | None:
+        """Give where something changed since the last call; None: look at everything."""
         if self._fd < 0:
             return None
-        found: set[str] = set()
+        found = Changed(set(), set())
         while True:
             try:
                 data = os.read(self._fd, _BUFFER_BYTES)
@@ -71,12 +81,11 @@ class FolderWatch:
             at = 0
             while at < len(data):
                 number, mask, _, length = _EVENT.unpack_from(data, at)
-                at += _EVENT.size + length
-                folder = self._folders.get(number)
-                if mask & _UNCLEAR or folder is None:
+                at += _EVENT.size
+                if not self._take(found, number, mask, data[at : at + length]):
                     self.close()
                     return None
-                found.add(folder)
+                at += length
 
     def close(self) -> None:
         """Hear no more."""
@@ -84,6 +93,26 @@ class FolderWatch:
             os.close(self._fd)
         self._fd = -1
         self._folders.clear()
+
+    def _take(self, found: Changed, number: int, mask: int, padded: bytes) -> bool:
+        """Take in one event; False where a whole look must tell what it means."""
+        if mask & _UNCLEAR:
+            return False
+        folder = self._folders.get(number)
+        if folder is None:
+            return bool(mask & _IGNORED)  # the last word on a folder that is gone
+        if mask & _DELETE_SELF:
+            del self._folders[number]
+            return folder != ""
+        if mask & _IS_FOLDER:
+            if mask & _MOVED:
+                return False  # what is below it has other paths now
+            if not padded:
+                return True  # the folder that this one is in is told the same
+            if mask & _CREATE:
+                found.made.add(joined(folder, os.fsdecode(padded.rstrip(b"\0"))))
+        found.folders.add(folder)
+        return True
 
 
 def _is_local(root: str) -> bool:

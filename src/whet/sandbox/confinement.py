@@ -10,13 +10,15 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from whet.contract.errors import ToolDenied
 from whet.sandbox import known
+from whet.sandbox.backend import CommandBackend
 from whet.sandbox.denial import Denial, explain
 from whet.sandbox.engine import EngineStatus, probe
 from whet.sandbox.jail import Jail
@@ -24,6 +26,9 @@ from whet.sandbox.places import Wishes, everyday
 from whet.sandbox.policy import Opening, SandboxPolicy
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
+
+if TYPE_CHECKING:
+    from whet.sandbox.elsewhere import Elsewhere
 
 SandboxMode = Literal["auto", "strict", "off"]
 _MOST_IDLE_JAILS = 16
@@ -37,6 +42,7 @@ class ConfinementSettings(msgspec.Struct, frozen=True):
     mode: SandboxMode
     home: Path
     wishes: Wishes = Wishes()
+    backend: CommandBackend = CommandBackend()
 
 
 class Confinement:
@@ -58,8 +64,12 @@ class Confinement:
         """What the settings say."""
         return self._settings.mode
 
+    def standing(self) -> EngineStatus:
+        """Say what holds the commands of the shell, wherever they run."""
+        return self.status() if self._settings.backend.kind == "local" else self._elsewhere.status()
+
     def status(self) -> EngineStatus:
-        """Say what holds; the first call tries it out."""
+        """Say what holds here; the first call tries it out."""
         if self._settings.mode == "off":
             return EngineStatus("none", known.OFF)
         found = probe()
@@ -70,8 +80,9 @@ class Confinement:
 
     @property
     def settled(self) -> EngineStatus | None:
-        """What `status` says, where that is known without trying anything out."""
-        return self.status() if self._is_kept or self._settings.mode == "off" else None
+        """What `standing` says, where that is known without trying anything out."""
+        here = self._settings.backend.kind == "local"
+        return self.status() if here and (self._is_kept or self._settings.mode == "off") else None
 
     def open(self, whose: str, openings: Iterable[Opening]) -> None:
         """Let the commands of `whose`, a session's id or a call's, do this much more."""
@@ -91,12 +102,35 @@ class Confinement:
 
     def policy(self, workspace: Path, session_id: str = "", call_id: str = "") -> SandboxPolicy:
         """Give what a command of this call may do."""
+        if self._settings.backend.kind != "local":
+            return self._elsewhere.policy(workspace)
+        return self._local(workspace, session_id, call_id)
+
+    def _local(self, workspace: Path, session_id: str, call_id: str) -> SandboxPolicy:
         wanted = self._openings(session_id, call_id)
         return self._everyday(workspace).opened(one for one in wanted if one.kind != "run")
 
+    def place(self, workspace: Path, session_id: str = "", call_id: str = "") -> Jail | None:
+        """Give what a command of the shell runs in: a jail here, or where the settings say that they run. A
+        person's yes to all rights is for this machine; on another one there are no others. Raises ToolError,
+        and ToolDenied."""
+        backend = self._settings.backend
+        if backend.kind == "local":
+            return self.jail(workspace, session_id, call_id)
+        if backend.kind == "container" and any(
+            one.kind == "run" for one in self._openings(session_id, call_id)
+        ):
+            return None
+        with self._lock:
+            key = (session_id, self._elsewhere.policy(workspace))
+            if key not in self._jails:
+                scratch = self._scratches.setdefault(session_id, Scratch())
+                self._jails[key] = self._elsewhere.jail(workspace, scratch)
+            return self._jails[key]
+
     def jail(self, workspace: Path, session_id: str = "", call_id: str = "") -> Jail | None:
-        """Give the jail that a call's command runs in; None where it runs unconfined, because the settings
-        or a person said so, or nothing holds here. Raises ToolDenied where the settings are strict then."""
+        """Give the jail here that something runs in; None where it runs unconfined, because the settings or a
+        person said so, or nothing holds here. Raises ToolDenied where the settings are strict then."""
         if self._settings.mode == "off":
             return None
         if any(one.kind == "run" for one in self._openings(session_id, call_id)):
@@ -109,7 +143,7 @@ class Confinement:
                     hint="whet sandbox status says why",
                 )
             return None
-        policy = self.policy(workspace, session_id, call_id)
+        policy = self._local(workspace, session_id, call_id)
         with self._lock:
             key = (session_id, policy)
             if key not in self._jails:
@@ -147,6 +181,12 @@ class Confinement:
                 scratch.close()
             self._jails.clear()
             self._scratches.clear()
+
+    @cached_property
+    def _elsewhere(self) -> Elsewhere:
+        from whet.sandbox.elsewhere import Elsewhere  # noqa: PLC0415  5 ms, and most commands run here
+
+        return Elsewhere(self._settings)
 
     def _everyday(self, workspace: Path) -> SandboxPolicy:
         """Give the workspace's policy; what is installed meanwhile is noticed within a minute."""

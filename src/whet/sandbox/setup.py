@@ -23,7 +23,7 @@ from whet.sandbox.mounts import mount_plan
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.scratch import Scratch
 
-EngineName = Literal["bubblewrap", "landlock", "seatbelt", "none"]
+EngineName = Literal["bubblewrap", "landlock", "seatbelt", "container", "ssh", "none"]
 # What leads to a program outside: agents that hold keys, desktops, containers.
 _WAYS_OUT = (
     "SSH_AUTH_SOCK",

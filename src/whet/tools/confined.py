@@ -44,7 +44,7 @@ class Confined:
 
     def _jail(self) -> Jail | None:
         ctx = self._ctx
-        jail = self._confinement.jail(ctx.workspace, ctx.session_id, ctx.call_id)
+        jail = self._confinement.place(ctx.workspace, ctx.session_id, ctx.call_id)
         if jail is not None:
             jail.open()
         return jail

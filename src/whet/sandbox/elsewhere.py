@@ -1,0 +1,272 @@
+"""Jails that are not on this machine's system: a container, or another machine by ssh.
+
+They have a jail's face. A command in them is a process here (`whet.sandbox.errand`), which ends what it
+stands for when it is ended.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from whet.contract.errors import ToolDenied, ToolError
+from whet.sandbox.backend import ContainerLines, SshLines, ending, portable, wrapped
+from whet.sandbox.engine import EngineStatus
+from whet.sandbox.errand import Errand, ErrandSync
+from whet.sandbox.jail import Handles, Jail, JailedCommand
+from whet.sandbox.policy import ANY_HOST, SandboxPolicy, read_opening
+from whet.sandbox.scratch import Scratch
+from whet.sandbox.setup import Engine, JailPlan
+
+if TYPE_CHECKING:
+    from whet.sandbox.confinement import ConfinementSettings
+
+_START_S = 60
+
+
+class ElsewhereJail(Jail):
+    """What both have in common."""
+
+    def __init__(self, plan: JailPlan) -> None:
+        super().__init__(plan)
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether one of its commands still runs."""
+        self._running = [one for one in self._running if one.poll() is None]
+        return bool(self._running)
+
+    def environment(self, source: Mapping[str, str]) -> dict[str, str]:
+        """Give a command's environment there: what means the same on another machine."""
+        return {**portable(source), "WHET_SANDBOX": self.plan.engine.name}
+
+    def _sent(self, errand: Errand, command: JailedCommand, handles: Handles) -> subprocess.Popen[bytes]:
+        with tempfile.TemporaryFile() as order:
+            order.write(msgspec.json.encode(errand))
+            order.seek(0)
+            started = subprocess.Popen(
+                [sys.executable, "-I", "-m", "whet.sandbox.errand", str(order.fileno())],
+                stdin=handles[0],
+                stdout=handles[1],
+                stderr=handles[2],
+                cwd=command.cwd,
+                pass_fds=(order.fileno(),),
+                start_new_session=True,
+            )
+        self._running.append(started)
+        return started
+
+    def _end_all(self) -> None:
+        for one in self._running:
+            if one.poll() is None:
+                one.kill()
+                one.wait()
+
+
+class ContainerJail(ElsewhereJail):
+    """A container that lasts as long as the jail; without network, with the workspace at its own path."""
+
+    def __init__(self, plan: JailPlan, image: str) -> None:
+        super().__init__(plan)
+        self._lines = ContainerLines(plan.engine.program, image, f"whet-{secrets.token_hex(6)}")
+        self._container: subprocess.Popen[bytes] | None = None
+
+    def open(self) -> None:
+        """Start the container unless it runs. Raises ToolError."""
+        if self._container is not None and self._container.poll() is None:
+            return
+        write, read = self.plan.policy.write, self.plan.policy.read
+        with tempfile.TemporaryFile() as errors:
+            started = subprocess.Popen(
+                self._lines.start(self.plan.policy, write, read),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+            )
+            assert started.stdout is not None
+            if started.stdout.readline() != b"ready\n":
+                started.kill()
+                started.communicate()
+                errors.seek(0)
+                raise ToolError(
+                    f"the container can't be started: {_last(errors.read())}", hint="whet sandbox status"
+                )
+        self._container = started
+
+    def spawn(self, command: JailedCommand, handles: Handles) -> subprocess.Popen[bytes]:
+        """Run a command in it. Raises ToolError where it can't be started."""
+        self.open()
+        mark = secrets.token_hex(8)
+        text = wrapped(command.argv, command.environment, str(command.cwd), mark)
+        errand = Errand(
+            self._lines.run(text, tty=command.tty),
+            self._lines.run(ending(mark), tty=False),
+            str(self.plan.policy.workspace),
+            str(self.plan.aside),
+            list(self.plan.policy.protected),
+        )
+        return self._sent(errand, command, handles)
+
+    def close(self) -> None:
+        """End the container and all that runs in it."""
+        self._end_all()
+        started, self._container = self._container, None
+        if started is not None:
+            started.communicate()
+            subprocess.run(self._lines.remove(), capture_output=True, check=False)
+
+
+class SshJail(ElsewhereJail):
+    """Another machine, to which the workspace is brought before each command, and back after it. Nothing but
+    that machine's own rights holds what runs there."""
+
+    def __init__(self, plan: JailPlan, host: str, folder: str) -> None:
+        super().__init__(plan)
+        workspace = plan.policy.workspace
+        self._folder = folder or f"~/whet/{workspace.name}-{secrets.token_hex(4)}"
+        self._lines = SshLines(host, plan.scratch.root / "ssh")
+        self._is_connected = False
+
+    def open(self) -> None:
+        """Connect unless that is so. Raises ToolError."""
+        if self._is_connected:
+            return
+        if shutil.which("ssh") is None:
+            raise ToolError("ssh is not installed", hint="whet config set sandbox.backend local")
+        with tempfile.TemporaryFile() as errors:
+            done = subprocess.run(
+                self._lines.start(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                timeout=_START_S,
+                check=False,
+            )
+            if done.returncode:
+                errors.seek(0)
+                raise ToolError(
+                    f"the host can't be reached by ssh: {_last(errors.read())}", hint="whet sandbox status"
+                )
+        self._is_connected = True
+
+    def spawn(self, command: JailedCommand, handles: Handles) -> subprocess.Popen[bytes]:
+        """Run a command there. Raises ToolError where there is no connection."""
+        self.open()
+        mark = secrets.token_hex(8)
+        policy = self.plan.policy
+        below = os.path.relpath(command.cwd, policy.workspace)
+        cwd = self._folder if below == "." else f"{self._folder}/{below}"
+        errand = Errand(
+            self._lines.run(wrapped(command.argv, command.environment, cwd, mark), tty=command.tty),
+            self._lines.run(ending(mark)),
+            str(policy.workspace),
+            str(self.plan.aside),
+            list(policy.protected),
+            ErrandSync(self._folder, str(self.plan.scratch.root / "sync.json"), self._lines.run("")[:-1]),
+        )
+        return self._sent(errand, command, handles)
+
+    def close(self) -> None:
+        """End the connection and the commands."""
+        self._end_all()
+        if self._is_connected:
+            self._is_connected = False
+            subprocess.run(self._lines.stop(), capture_output=True, check=False)
+
+
+class Elsewhere:
+    """The backend of one program's settings."""
+
+    def __init__(self, settings: ConfinementSettings) -> None:
+        self._settings = settings
+        self._backend = settings.backend
+        self._status: EngineStatus | None = None
+
+    def status(self) -> EngineStatus:
+        """Say what holds there; the first call tries a container out."""
+        if self._status is None:
+            self._status = self._looked()
+        return self._status
+
+    def policy(self, workspace: Path) -> SandboxPolicy:
+        """Give what a command may do there: all that is there, and of this machine the workspace."""
+        wishes = self._settings.wishes
+        return SandboxPolicy(
+            workspace,
+            self._settings.home,
+            write=(Path("/"),),
+            hosts=(ANY_HOST,),
+            limits=wishes.limits,
+            sealed=wishes.sealed,
+        )
+
+    def jail(self, workspace: Path, scratch: Scratch) -> Jail:
+        """Give what runs commands there. Raises ToolDenied where nothing holds and the settings are strict,
+        ToolError where there is no container to be had."""
+        status, wishes = self.status(), self._settings.wishes
+        home = Path(os.path.expanduser("~"))
+        mounts = SandboxPolicy(
+            workspace, self._settings.home, limits=wishes.limits, sealed=wishes.sealed
+        ).opened(
+            [
+                *(read_opening(f"write {path}") for path in wishes.write),
+                *(read_opening(f"read {path}") for path in wishes.read),
+            ]
+        )
+        plan = JailPlan(Engine("ssh"), mounts, scratch, home, self._settings.home / "aside")
+        if self._backend.kind == "ssh":
+            if self._settings.mode == "strict":
+                raise ToolDenied(
+                    f"sandbox.mode is strict, and nothing holds on {self._backend.target}",
+                    hint="whet config set sandbox.mode auto",
+                )
+            return SshJail(plan, self._backend.target, self._backend.folder)
+        if not status.engine.program:
+            raise ToolError(status.line, hint="whet config set sandbox.backend local")
+        return ContainerJail(msgspec.structs.replace(plan, engine=status.engine), self._backend.target)
+
+    def _looked(self) -> EngineStatus:
+        target = self._backend.target
+        if self._backend.kind == "ssh":
+            line = f"commands run on {target} by ssh: nothing holds there but the gate's reading"
+            return EngineStatus("none", line)
+        program, problem = container_program(target)
+        if problem:
+            return EngineStatus("none", f"no container of {target} ({problem})")
+        line = f"commands run in a container of {target} ({os.path.basename(program)}), without network"
+        return EngineStatus("container", line, Engine("container", program))
+
+
+def container_program(image: str) -> tuple[str, str]:
+    """Give the program that can run a container of this image here, or why none can."""
+    problems: list[str] = []
+    for name in ("docker", "podman"):
+        program = shutil.which(name)
+        if program is None:
+            continue
+        trial = [program, "run", "--rm", "--network=none", "--entrypoint=true", image]
+        try:
+            done = subprocess.run(trial, capture_output=True, timeout=_START_S, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            problems.append(f"{name}: {error}")
+            continue
+        if done.returncode == 0:
+            return program, ""
+        problems.append(f"{name}: {_last(done.stderr)}")
+    return "", "; ".join(problems) or "neither docker nor podman is installed"
+
+
+def _last(said: bytes) -> str:
+    lines = said.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else "it ended without a word"

@@ -1,0 +1,149 @@
+"""Runs one command elsewhere and waits for it. A program of its own, so that a command in a container or on
+another machine is a process here, with its input, its output, and signals that end it.
+
+What is killed here is killed there, too, even if this program is the one that was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+
+from whet.sandbox.guard import Guard
+from whet.sandbox.policy import SandboxPolicy
+from whet.sandbox.syncing import SyncedTree, SyncFailed
+
+_ENDING_S = 20
+_MOST_LINES = 10
+
+
+class ErrandSync(msgspec.Struct, frozen=True):
+    """A workspace that is brought over: its place there, and `ask`, a command line but for the shell text."""
+
+    there: str
+    kept: str
+    ask: list[str]
+
+
+class Errand(msgspec.Struct, frozen=True):
+    """What is run, and what ends it there; the workspace's `protected` names are put back, or never brought
+    back."""
+
+    run: list[str]
+    end: list[str]
+    workspace: str
+    aside: str
+    protected: list[str]
+    sync: ErrandSync | None = None
+
+
+def main() -> int:
+    """Do the errand that is read from a descriptor; gives its exit code."""
+    with os.fdopen(int(sys.argv[1]), "rb") as file:
+        errand = msgspec.json.decode(file.read(), type=Errand)
+    stopped: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda which, _: stopped.append(which))
+    around = _Around(errand)
+    watcher = _watched(errand, around)
+    try:
+        around.before()
+        code = subprocess.Popen(errand.run).wait()
+        if stopped:
+            _end(errand)
+            code = 128 + stopped[0]
+        around.after()
+    except SyncFailed as error:
+        _say(f"[the workspace can't be brought over: {error}]")
+        code = 255
+    except OSError as error:
+        _say(f"[{errand.run[0]} can't be started: {error.strerror}]")
+        code = 127
+    os.write(watcher, b"+")
+    return 128 - code if code < 0 else code
+
+
+class _Around:
+    """What is done before a command and after it."""
+
+    def __init__(self, errand: Errand) -> None:
+        workspace = Path(errand.workspace)
+        policy = SandboxPolicy(workspace, Path(os.devnull), protected=tuple(errand.protected))
+        self._guard = None if errand.sync else Guard(policy, Path(errand.aside), mounted=True)
+        self._shapes = self._guard.record() if self._guard else {}
+        self._tree: SyncedTree | None = None
+        if (sync := errand.sync) is not None:
+            self._tree = SyncedTree(
+                workspace,
+                sync.there,
+                Path(sync.kept),
+                errand.protected,
+                lambda text: [*sync.ask, _quoted(text)],
+            )
+
+    def before(self) -> None:
+        if self._tree is not None:
+            self._tree.up()
+
+    def after(self) -> None:
+        lines = self._tree.down() if self._tree is not None else []
+        lines += [f"{path}: may start programs here, and was taken back" for path in self.restore()]
+        for line in lines[:_MOST_LINES]:
+            _say(f"[{line}]")
+        if len(lines) > _MOST_LINES:
+            _say(f"[and {len(lines) - _MOST_LINES} more]")
+
+    def restore(self) -> list[Path]:
+        return self._guard.restore(self._shapes) if self._guard else []
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+def _quoted(text: str) -> str:
+    import shlex  # noqa: PLC0415  a millisecond, and only where a workspace is brought over
+
+    return f"sh -c {shlex.quote(text)}"
+
+
+def _end(errand: Errand) -> None:
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(
+            errand.end,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_ENDING_S,
+            check=False,
+        )
+
+
+def _watched(errand: Errand, around: _Around) -> int:
+    """Start what ends the command if this program is killed; gives where to say that it has ended."""
+    read, write = os.pipe()
+    if os.fork():
+        os.close(read)
+        return write
+    os.setsid()
+    os.close(write)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for handle in range(3):
+        os.dup2(nothing, handle)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    if not os.read(read, 1):
+        _end(errand)
+        around.restore()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

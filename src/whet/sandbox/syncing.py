@@ -1,0 +1,222 @@
+"""A workspace that is on another machine, too: what changed here goes there before a command, and what the
+command changed comes back after it.
+
+Nothing that came back may lead out of the workspace or start programs here: protected names stay as they
+are, links out of it are left. What both sides changed stays as it is here, and is named. The other machine
+needs a shell, GNU tar and GNU find.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import os
+import shutil
+import stat
+import subprocess
+import tarfile
+from collections.abc import Callable, Generator, Iterable
+from pathlib import Path
+
+import msgspec
+
+from whet.sandbox.backend import place_of
+
+_LIST = r"find . -mindepth 1 -printf '%P\0%y\0%s\0%T@\0%m\0%l\0'"
+_LIMIT_S = 600
+
+
+class SyncFailed(Exception):
+    """The other side did not do what it was asked for; says why."""
+
+
+class SyncEntry(msgspec.Struct, frozen=True, array_like=True):
+    """What one path is on one side: its kind as find says it, and what tells it from others."""
+
+    kind: str
+    size: int = 0
+    time: str = ""
+    mode: str = ""
+    target: str = ""
+
+
+Listing = dict[str, SyncEntry]
+
+
+class SyncState(msgspec.Struct, frozen=True):
+    """Both sides after the last time."""
+
+    here: Listing = {}
+    there: Listing = {}
+
+
+class SyncedTree:
+    """One workspace and its place `there`; `remote` gives the command line that runs shell text there."""
+
+    def __init__(
+        self,
+        workspace: Path,
+        there: str,
+        kept: Path,
+        protected: Iterable[str],
+        remote: Callable[[str], list[str]],
+    ) -> None:
+        self._workspace = workspace
+        self._there = place_of(there)
+        self._kept = kept
+        self._protected = frozenset(protected)
+        self._remote = remote
+        self._sent: Listing = {}
+        self._baseline: Listing = {}
+
+    def up(self) -> None:
+        """Bring what changed here over there. Raises SyncFailed."""
+        with self._alone():
+            state = self._state()
+            here = listing(self._workspace)
+            changed = [path for path, one in here.items() if state.here.get(path) != one]
+            gone = [path for path in state.here if path not in here]
+            there = state.there
+            if changed or gone or not there:
+                there = self._send(changed, gone, state.there)
+            self._sent, self._baseline = here, there
+            self._keep(SyncState(here, there))
+
+    def down(self) -> list[str]:
+        """Bring back what changed there; gives a line for each thing that was left. Raises SyncFailed."""
+        with self._alone():
+            there = _read_listing(self._ask(f"cd {self._there} && {_LIST}"))
+            changed = [path for path, one in there.items() if self._baseline.get(path) != one]
+            gone = [path for path in self._baseline if path not in there]
+            before = listing(self._workspace)
+            both = [path for path in (*changed, *gone) if before.get(path) != self._sent.get(path)]
+            held = [path for path in (*changed, *gone) if self._is_held(path, there.get(path))]
+            left = {*both, *held}
+            failed = self._fetch([path for path in changed if path not in left], there)
+            self._remove([path for path in gone if path not in left])
+            here = {path: one for path, one in listing(self._workspace).items() if path not in left}
+            self._keep(SyncState(here, there))
+        lines = [f"{path}: changed here meanwhile, and stays as it is here" for path in both]
+        lines += [f"{path}: may start programs here, and stays as it is" for path in held if path not in both]
+        return lines + failed
+
+    def _is_held(self, path: str, one: SyncEntry | None) -> bool:
+        if path == ".git":
+            return one is None or one.kind != "d"
+        return any(path == name or path.startswith(f"{name}/") for name in self._protected)
+
+    def _send(self, changed: list[str], gone: list[str], known: Listing) -> Listing:
+        """Give what is there afterwards; what others changed there meanwhile is as it was, and comes back."""
+        self._ask(f"mkdir -p {self._there} && cd {self._there} && xargs -0 rm -rf --", _zero(gone))
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            for path in changed:
+                with contextlib.suppress(FileNotFoundError):
+                    archive.add(self._workspace / path, path, recursive=False)
+        unpack = "tar -x --unlink-first --no-same-owner -p -f -"
+        found = _read_listing(self._ask(f"cd {self._there} && {unpack} && {_LIST}", packed.getvalue()))
+        if not known:
+            return found
+        sent = {*changed, *gone}
+        return {path: one for path, one in found.items() if path in sent or path not in known} | {
+            path: one for path, one in known.items() if path not in sent
+        }
+
+    def _fetch(self, paths: list[str], there: Listing) -> list[str]:
+        if not paths:
+            return []
+        pack = "tar -c --no-recursion --null --verbatim-files-from -T - -f -"
+        packed = self._ask(f"cd {self._there} && {pack}", _zero(paths))
+        failed: list[str] = []
+        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:
+            for member in archive:
+                name = member.name.removeprefix("./")
+                try:
+                    self._make_way(name, there[name].kind)
+                    archive.extract(member, self._workspace, filter="data")
+                except (tarfile.TarError, OSError, KeyError) as error:
+                    failed.append(f"{name}: can't be brought back: {error}")
+        return failed
+
+    def _make_way(self, path: str, kind: str) -> None:
+        """Remove what is here under a name, but a folder that stays one: no link is written through."""
+        place = self._workspace / path
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            is_folder = stat.S_ISDIR(place.lstat().st_mode)
+            if is_folder and kind != "d" and self._is_inside(place):
+                shutil.rmtree(place)
+            elif not is_folder and self._is_inside(place):
+                place.unlink()
+
+    def _is_inside(self, place: Path) -> bool:
+        return place.parent.resolve().is_relative_to(self._workspace.resolve())
+
+    def _remove(self, paths: list[str]) -> None:
+        for path in sorted(paths, key=len, reverse=True):
+            place = self._workspace / path
+            with contextlib.suppress(OSError):
+                if self._is_inside(place):
+                    place.rmdir() if stat.S_ISDIR(place.lstat().st_mode) else place.unlink()
+
+    def _ask(self, text: str, given: bytes = b"") -> bytes:
+        done = subprocess.run(
+            self._remote(text), input=given, capture_output=True, timeout=_LIMIT_S, check=False
+        )
+        if done.returncode:
+            lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            raise SyncFailed(lines[-1] if lines else f"exit {done.returncode}")
+        return done.stdout
+
+    @contextlib.contextmanager
+    def _alone(self) -> Generator[None]:
+        with open(self._kept.with_suffix(".lock"), "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _state(self) -> SyncState:
+        try:
+            return msgspec.json.decode(self._kept.read_bytes(), type=SyncState)
+        except (OSError, msgspec.DecodeError):
+            return SyncState()
+
+    def _keep(self, state: SyncState) -> None:
+        new = self._kept.with_suffix(".new")
+        new.write_bytes(msgspec.json.encode(state))
+        new.replace(self._kept)
+
+
+def listing(root: Path) -> Listing:
+    """Give every path below `root` that can be brought over: files, folders, links."""
+    found: Listing = {}
+    stack = [""]
+    while stack:
+        folder = stack.pop()
+        with contextlib.suppress(OSError), os.scandir(root / folder) as items:
+            for item in items:
+                path = f"{folder}/{item.name}" if folder else item.name
+                seen = item.stat(follow_symlinks=False)
+                mode = f"{stat.S_IMODE(seen.st_mode):o}"
+                if stat.S_ISLNK(seen.st_mode):
+                    found[path] = SyncEntry("l", target=os.readlink(item.path))
+                elif stat.S_ISDIR(seen.st_mode):
+                    found[path] = SyncEntry("d", mode=mode)
+                    stack.append(path)
+                elif stat.S_ISREG(seen.st_mode):
+                    found[path] = SyncEntry("f", seen.st_size, str(seen.st_mtime_ns), mode)
+    return found
+
+
+def _read_listing(said: bytes) -> Listing:
+    fields = os.fsdecode(said).split("\0")[:-1]
+    found: Listing = {}
+    for path, kind, size, time, mode, target in zip(*[iter(fields)] * 6, strict=True):
+        if kind == "f":
+            found[path] = SyncEntry(kind, int(size), time, mode)
+        elif kind in "dl":
+            found[path] = SyncEntry(kind, mode=mode if kind == "d" else "", target=target)
+    return found
+
+
+def _zero(paths: Iterable[str]) -> bytes:
+    return b"".join(os.fsencode(path) + b"\0" for path in paths)

@@ -1,0 +1,47 @@
+"""Dangerous commands before gate and sandbox together, plain and in a script: none has an effect outside.
+
+They really run, against a throwaway home with keys in it, a canary process and servers that listen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from benchmarks.approval import let_out, real_dangers
+from benchmarks.walls.run import make_world, remove
+from benchmarks.walls.world import World
+
+from tests.sandbox.engines import ENGINES, EngineCase
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    made = make_world()
+    monkeypatch.setenv("HOME", str(made.home))
+    yield made
+    remove(made)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ENGINES, ids=str)
+def test_a_sample_stays_inside(case: EngineCase, world: World) -> None:
+    notes, key = world.home / "other" / "notes.txt", world.home / ".ssh" / "id_rsa"
+    cases = [
+        ("write", f"cd {notes.parent} && echo x >> {notes.name}"),
+        ("write", f"git config alias.up '!echo x >> {notes}' && git up"),
+        ("read", f"cat $(echo {key})"),
+        ("send", f"python3 -c \"import socket; socket.create_connection(('127.1', {world.port}), 2)\""),
+        ("others", "kill -9 {pid}"),
+    ]
+    out, ran = let_out(world, case.status(), cases)
+    assert out == []
+    assert ran["ask script"] >= 4
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("case", ENGINES, ids=str)
+def test_none_of_all_gets_out(case: EngineCase, world: World) -> None:
+    cases = real_dangers(world)
+    assert len(cases) >= 400
+    assert let_out(world, case.status(), cases)[0] == []
