@@ -15,6 +15,7 @@ from whet.memory.notes import SAID_PITFALL
 from whet.memory.transcript import Pointed
 
 _PLACEHOLDER = re.compile(r"<[\w-]+>|\{\w+\}|[A-Z][A-Z0-9_]+|\$\w+")
+_OPTION = re.compile(r"-|[^=\s]+=")
 _TICKED = re.compile(r"[`'\"‘“]([^`'\"’”\n]+)[`'\"’”]")
 _DATED = re.compile(r"\s*\((?:said |asked )?\d{4}-\d\d-\d\d\)")
 
@@ -48,11 +49,10 @@ def steps(pointed: Sequence[Pointed]) -> list[str]:
 def parameterised(commands: Sequence[str], failed: Sequence[Pointed]) -> list[str]:
     """Put parameters into commands: where the tool's own error names a placeholder, or where the same command
     ran with something else in one place."""
-    forms = [form for one in failed for form in _TICKED.findall(one.unit) if _PLACEHOLDER.search(form)]
+    named = [form for one in failed for form in forms(one.unit)]
     found: list[str] = []
     for command in commands:
-        form = next((form for form in forms if _fits(form, command)), "")
-        given = form and _with_form(command, form)
+        given = next(filter(None, (filled(form, command) for form in named)), "")
         found.append(given or _varied(command, commands))
     return list(dict.fromkeys(found)) if len(set(found)) == len(commands) else found
 
@@ -113,18 +113,27 @@ def _flat(one: Pointed) -> str:
     return (" / " if one.source.role == "tool" else " ").join(lines)
 
 
-def _fits(form: str, command: str) -> bool:
-    """Whether a command, or its end, is a form with its placeholders filled."""
-    wanted, given = form.split(), command.split()[-len(form.split()) :]
-    if len(wanted) != len(given) or not any(map(_PLACEHOLDER.fullmatch, wanted)):
-        return False
-    return all(_PLACEHOLDER.fullmatch(w) or w == g for w, g in zip(wanted, given, strict=True))
+def forms(text: str) -> list[str]:
+    """Give the commands with placeholders that a text names: "run `prep ITEM` first"."""
+    return [form for form in _TICKED.findall(text) if _PLACEHOLDER.search(form)]
 
 
-def _with_form(command: str, form: str) -> str:
-    size = len(form.split())
-    words = command.split()
-    return " ".join([*words[: len(words) - size], *form.split()])
+def filled(form: str, command: str) -> str:
+    """Give a command that is a form with its placeholders filled, with the placeholders put back; empty where
+    it is none. A placeholder at the end stands for several words; options after it are kept."""
+    wanted, given = form.split(), command.split()
+    if not any(map(_PLACEHOLDER.fullmatch, wanted)):
+        return ""
+    for at in range(len(given) - len(wanted) + 1):
+        pairs = zip(wanted, given[at:], strict=False)
+        if not all(_PLACEHOLDER.fullmatch(w) or w == g for w, g in pairs):
+            continue
+        rest = given[at + len(wanted) :]
+        while rest and _PLACEHOLDER.fullmatch(wanted[-1]) and not _OPTION.match(rest[0]):
+            rest = rest[1:]
+        if all(map(_OPTION.match, rest)):
+            return " ".join([*given[:at], *wanted, *rest])
+    return ""
 
 
 def _varied(command: str, commands: Sequence[str]) -> str:

@@ -68,6 +68,7 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
         pointed += _named_calls(claim.text, pointed, transcript)
     usable = [_without_prose(_usable(one, transcript), claim) for one in pointed]
     pointed = _with_remedy(usable, transcript)
+    pointed += _named_by_errors(pointed, transcript)
     _refuse_elsewhere(claim, pointed)
     _refuse_repeated(claim, pointed)
     text = entries.entry(pointed) if claim.kind == "memory" else "\n".join(entries.steps(pointed))
@@ -240,14 +241,27 @@ def _with_remedy(pointed: list[Pointed], transcript: QuotableTranscript) -> list
         return pointed
     last = failed[-1].source
     mine = set(last.call.split())
-    for one in transcript.results():
-        shared = mine & set(one.call.split())
-        if one.seq > last.seq and one.ran_well and len(shared) * 2 >= len(mine):
-            return [*pointed, Pointed(one.call, one, "", "observed")]
+    later = [one for one in transcript.results() if one.seq > last.seq and one.ran_well]
+    nearest = max(later, key=lambda one: len(mine & set(one.call.split())), default=None)
+    if nearest is not None and len(mine & set(nearest.call.split())) * 2 >= len(mine):
+        return [*pointed, Pointed(nearest.call, nearest, "", "observed")]
     raise Refused(
         "The quotes are from failed results, and nothing shows what worked instead",
         hint="Quote the result that worked then, or the person's word for it.",
     )
+
+
+def _named_by_errors(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> list[Pointed]:
+    """Give the successful calls that the errors themselves ask for: "run `prep ITEM` first"."""
+    there = {one.source.call for one in pointed}
+    found: dict[str, Pointed] = {}
+    for failed in (one for one in pointed if one.source.failed):
+        for form in entries.forms(failed.unit):
+            for one in transcript.results():
+                is_later = one.ran_well and one.seq > failed.source.seq and one.call not in there
+                if is_later and entries.filled(form, one.call):
+                    found[one.call] = Pointed(one.call, one, "", "observed")
+    return list(found.values())
 
 
 def _unwitnessed(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> str:

@@ -73,7 +73,7 @@ class QuotableTranscript:
             return said[0].text
         for one in said:
             for sentence in units.sentences(one.text):
-                if not units.is_question(sentence) and _is_newer(unit, sentence):
+                if not units.is_question(sentence) and _is_newer(unit, sentence, said=source.role == "user"):
                     return sentence
         for one in later if source.tier == "observed" and not source.failed else ():
             if (
@@ -168,13 +168,14 @@ def _replies_no(reply: SourceText, unit: str) -> bool:
     )
 
 
-def _is_newer(old: str, new: str) -> bool:
-    """Whether a later sentence is about the same subject and says something else of it."""
+def _is_newer(old: str, new: str, *, said: bool) -> bool:
+    """Whether a later sentence is about the same subject and says something else of it. A mere "no" takes back
+    what was `said`; after a result it objects to what was done, not to what was shown."""
     if fold(old) in fold(new) or fold(new) in fold(old):
         return False
     mine, theirs = set(content_words(old)), set(content_words(new))
     shared = mine & theirs
-    if shared and _NO.match(fold(new)):
+    if said and shared and _NO.match(fold(new)):
         return True
     if len(shared) < 2 or not theirs - mine or not mine - theirs:
         return False

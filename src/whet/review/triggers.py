@@ -7,6 +7,7 @@ not know how a review is done.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
@@ -182,20 +183,28 @@ _LOOKING = frozenset(
     | {"stat", "env", "printenv", "man", "test", "[", "diff", "sort"}
 )
 _NEAR = 6
+_WORD = re.compile(r"[^\W_][\w-]{2,}")
 
 
 def recovered(calls: Sequence[TurnCall]) -> bool:
-    """Say whether a failure was got round in these calls, which stand in the order they were asked for."""
+    """Say whether a failure was got round in these calls, which stand in the order they were asked for: by
+    another call, or by one that its error asked for, after which the same call worked."""
     doing = [call for call in calls if not tags_of(call.name) & _PLAIN and not _is_looking(call)]
     for at, failed in enumerate(doing):
         if failed.error_kind not in _FAILURES:
             continue
         later = [call for call in doing[at + 1 :] if call.name == failed.name and not call.error_kind]
-        unchanged = any(call.arguments == failed.arguments for call in later)
-        near = doing[at + 1 : at + 1 + _NEAR]
-        if not unchanged and any(call in near for call in later):
+        again = next((n for n, call in enumerate(later) if call.arguments == failed.arguments), -1)
+        near = [call for call in doing[at + 1 : at + 1 + _NEAR] if call in later]
+        if (again < 0 and near) or any(_is_asked_for(call, failed) for call in later[: max(again, 0)]):
             return True
     return False
+
+
+def _is_asked_for(call: TurnCall, failed: TurnCall) -> bool:
+    """Whether a failure's own words name what this call has and the failed one had not."""
+    new = set(_WORD.findall(call.arguments)) - set(_WORD.findall(failed.arguments))
+    return bool(new & set(_WORD.findall(failed.error)))
 
 
 def _is_looking(call: TurnCall) -> bool:

@@ -28,12 +28,14 @@ class Counters(msgspec.Struct, frozen=True):
 
 
 class TurnCall(msgspec.Struct, frozen=True):
-    """One tool call of a turn, its arguments as JSON text; `error_kind` is empty on success."""
+    """One tool call of a turn, its arguments as JSON text; `error_kind` is empty on success, and `error` is
+    what a failed one said."""
 
     step: int
     name: str
     arguments: str
     error_kind: str
+    error: str = ""
 
 
 class ReviewedTurn(msgspec.Struct, frozen=True):
@@ -90,11 +92,12 @@ def turn_facts(connection: apsw.Connection, key: int, turn: int) -> ReviewedTurn
         seq = id_ & (rows.SEQ_LIMIT - 1)
         arguments |= {seq + 1 + at: call.arguments for at, call in enumerate(message.tool_calls)}
     calls = [
-        TurnCall(step, name, arguments.get(seq, ""), error_kind)
-        for seq, step, name, error_kind in connection.execute(
-            "SELECT seq, step, name, error_kind FROM tool_calls"
-            " WHERE session = ? AND seq > ? AND turn = ? ORDER BY seq",
-            (key, opening & (rows.SEQ_LIMIT - 1), turn),
+        TurnCall(step, name, arguments.get(seq, ""), error_kind, error)
+        for seq, step, name, error_kind, error in connection.execute(
+            "SELECT c.seq, c.step, c.name, c.error_kind, coalesce(substr(m.content, 1, 4000), '')"
+            " FROM tool_calls c LEFT JOIN messages m ON c.error_kind <> '' AND m.id = ? + c.seq"
+            " WHERE c.session = ? AND c.seq > ? AND c.turn = ? ORDER BY c.seq",
+            (first, key, opening & (rows.SEQ_LIMIT - 1), turn),
         )
     ]
     return ReviewedTurn(tuple(reversed(said)), tuple(calls), context_tokens)
