@@ -105,8 +105,8 @@ class FactWorld:
         return [plan.planted.value for plan in self.plans if plan.planted]
 
     def judge(self, command: FactCommand, plan: SessionPlan) -> WorldVerdict:
-        """Answer a command. Wishes are not the workplace's business: any value of theirs is taken. A step that
-        comes before others may always be run."""
+        """Answer a command. Wishes are not the workplace's business: any value of theirs is taken. A step
+        that comes before others may always be run."""
         if command.is_step:
             return self._taken(command)
         if "before" in plan.task.keys and not command.step:

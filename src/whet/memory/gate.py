@@ -46,16 +46,22 @@ def check_text(claim: Claim) -> None:
 
 def judge_stored(
     database: StateDatabase,
-    session_id: str,
+    session_ids: Sequence[str],
     trusted_tools: Collection[str],
     claim: Claim,
     *,
     foreground: bool,
 ) -> GateVerdict:
-    """Give the verdict on a claim, judged by what is stored of a session. Raises Refused, NotFound."""
-    if database.read_now(lambda db: sessions.get(db, session_id)).private:
-        raise Refused("This session is private: nothing is learned from it", hint="Go on without saving.")
-    transcript = database.read_now(lambda db: load(db, session_id, trusted_tools))
+    """Give the verdict on a claim, judged by what is stored of the first of these sessions that holds all of
+    its quotes. Raises Refused, NotFound."""
+    chosen = session_ids[0]
+    for session_id in session_ids:
+        if database.read_now(lambda db, one=session_id: sessions.get(db, one)).private:
+            raise Refused("This session is private: nothing is learned from it", hint="Go on without saving.")
+        transcript = database.read_now(lambda db, one=session_id: load(db, one, trusted_tools))
+        if len(session_ids) == 1 or (claim.quotes and all(map(transcript.point, claim.quotes))):
+            return judge(claim, transcript, foreground=foreground)
+    transcript = database.read_now(lambda db: load(db, chosen, trusted_tools))
     return judge(claim, transcript, foreground=foreground)
 
 

@@ -169,8 +169,8 @@ def _replies_no(reply: SourceText, unit: str) -> bool:
 
 
 def _is_newer(old: str, new: str, *, said: bool) -> bool:
-    """Whether a later sentence is about the same subject and says something else of it. A mere "no" takes back
-    what was `said`; after a result it objects to what was done, not to what was shown."""
+    """Whether a later sentence is about the same subject and says something else of it. A mere "no" takes
+    back what was `said`; after a result it objects to what was done, not to what was shown."""
     if fold(old) in fold(new) or fold(new) in fold(old):
         return False
     mine, theirs = set(content_words(old)), set(content_words(new))

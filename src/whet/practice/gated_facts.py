@@ -1,8 +1,9 @@
 """The words of the knowledge-gated world: what a hidden fact looks like in a text, a command, a task.
 
-A fact says which setting a subject needs: "`shipit` needs `flag=--quorum`", or what comes first: "run `./ops
-freeze ITEM` before `./ops shipit ITEM`". The stand-in reads statements of these forms wherever its request has them, and knows nothing else; the evaluation (`whet.evals`) draws the facts
-and judges the commands. Nothing here knows a true value. Source of the design: docs/evaluate.md.
+A fact says which setting a subject needs: "`shipit` needs `flag=--quorum`", or what comes first: "run
+`./ops freeze ITEM` before `./ops shipit ITEM`". The stand-in reads statements of these forms wherever its
+request has them, and knows nothing else; the evaluation (`whet.evals`) draws the facts and judges the
+commands. Nothing here knows a true value. Source of the design: docs/evaluate.md.
 """
 
 from __future__ import annotations

@@ -25,10 +25,11 @@ from whet.practice.gated_facts import (
     read_task,
     statements,
 )
-from whet.practice.review import heard_before, made_since
+from whet.practice.review import heard_before, made_since, review_at
 from whet.practice.script import ScriptedReply
 
 _HASH = re.compile(r"hash (?:is now )?([0-9a-f]{8,64})")
+_RESULT = re.compile(r"(?m)^RESULT of \w+: ")
 _SKILL_KEYS = frozenset({"flag", "before"})
 
 
@@ -79,6 +80,7 @@ def _lessons(ask: PracticeRequest, chances: Chances) -> Iterator[Lesson]:
 def _shown(ask: PracticeRequest) -> Iterator[Lesson]:
     """What commands that went well show, and for an order the refusal that named it, or both commands."""
     done: list[tuple[str, FactCommand]] = []
+    yield from _shown_before(ask)
     named: dict[tuple[str, str], str] = {}
     for item in heard_before(ask):
         if not ran(item):
@@ -93,6 +95,18 @@ def _shown(ask: PracticeRequest) -> Iterator[Lesson]:
                     yield Lesson(claim, (named[claim.about],) if claim.about in named else both)
                 elif claim.key not in PRIVATE_KEYS:
                     yield Lesson(claim, (line,))
+
+
+def _shown_before(ask: PracticeRequest) -> Iterator[Lesson]:
+    """What the digests of earlier conversations show, which a review may be given in its message."""
+    at = review_at(ask)
+    text = ask.heard[at].text.partition("<conversation>")[2] if at is not None else ""
+    before = ""
+    for line, command in done_lines(_RESULT.sub("", text)):
+        for claim in command.statements():
+            if claim.key not in PRIVATE_KEYS:
+                yield Lesson(claim, (before, line) if claim.key == "before" else (line,))
+        before = line
 
 
 def _wished(ask: PracticeRequest) -> Iterator[Lesson]:

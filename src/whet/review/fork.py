@@ -46,6 +46,7 @@ from whet.tools.registry import read_specs
 
 WRITES = frozenset[Tag](("notes", "skills"))
 """The tags of the tools that a review learns with; others that it may call have the tag `probe`."""
+_OTHERS_TOKENS = 4_000
 DIGEST = "digest"
 """What stands in place of a view where the review reads a digest."""
 
@@ -87,7 +88,7 @@ async def open_fork(
         lambda db: _child(db, job, order, provider.info, (shares_prefix, parts))
     )
 
-    def read(connection: apsw.Connection) -> tuple[SessionRow, list[Message], tuple[str, str], bool]:
+    def read(connection: apsw.Connection) -> tuple[SessionRow, list[Message], tuple[str, str], bool, str]:
         parent = sessions.get(connection, order.session_id)
         view = reviews.view_of(connection, job.id)[1]
         key = sessions.key_of(connection, parent.id)
@@ -95,12 +96,13 @@ async def open_fork(
         if is_digest:
             view = compactions.view_after(connection, key, _newest(connection, key, order))
         inherited = compactions.read_view(connection, key, view)
-        return parent, inherited, sessions.prefix(connection, child_id), is_digest
+        others = _others(connection, order.others)
+        return parent, inherited, sessions.prefix(connection, child_id), is_digest, others
 
-    parent, inherited, prefix, is_digest = await parts.database.read(read)
+    parent, inherited, prefix, is_digest, others = await parts.database.read(read)
     profile = await parts.database.read(lambda db: sessions.profile_of(db, parent.id))
     specs = read_specs(prefix[1].encode())
-    opening = wording.review_message(order.kinds, order.focus, _allowed(specs, parts))
+    opening = wording.review_message(order.kinds, order.focus, _allowed(specs, parts)) + others
     if is_digest:
         opening = f"{wording.TITLE}\n\n{digest(inherited, parts.digest_tokens)}\n\n{opening}"
         inherited = []
@@ -108,8 +110,8 @@ async def open_fork(
     link = provider.open(prefix[0], specs, child_id if is_digest else parent.id)
     if not is_digest:
         link = await parts.reopen(parent.id, link)
-    metered = MeteredLink(link, parts.budget, order.context_tokens)
-    parts.bind(child_id, _origin(job, parent), profile)
+    metered = MeteredLink(link, parts.budget, order.context_tokens, by_hand=order.is_by_hand)
+    parts.bind(child_id, _origin(job, parent, order), profile)
     log = await Transcript.open(parts.database, child_id, parts.clock)
     session = _session(parts, log, metered, inherited, (specs, parent))
     return Fork(session, Message(role="user", content=opening), metered, profile)
@@ -152,13 +154,31 @@ def _newest(connection: apsw.Connection, key: int, order: Order) -> int:
     return max(order.turn, live.last_turn(connection, key))
 
 
-def _origin(job: Job, parent: SessionRow) -> Origin:
+def _others(connection: apsw.Connection, ids: Sequence[str]) -> str:
+    """Write the other one-shots that are reviewed with this one, oldest first; those that are private by now
+    or gone are left out."""
+    texts: list[str] = []
+    for id_ in reversed(ids):
+        try:
+            session = sessions.get(connection, id_)
+        except NotFound:
+            continue
+        if not session.private:
+            key = sessions.key_of(connection, id_)
+            view = compactions.view_after(connection, key, live.last_turn(connection, key))
+            messages = compactions.read_view(connection, key, view)
+            texts.append(digest(messages, _OTHERS_TOKENS // len(ids)))
+    return wording.others(texts)
+
+
+def _origin(job: Job, parent: SessionRow, order: Order) -> Origin:
     return Origin(
         "review",
         parent_session_id=parent.id,
         execution_context="background_review",
         platform=parent.source,
         task_id=job.id,
+        others=" ".join(order.others),
     )
 
 

@@ -152,6 +152,21 @@ def count_open(connection: apsw.Connection) -> int:
     return row[0] if row else 0
 
 
+def unreviewed(connection: apsw.Connection, session: SessionRow, limit: int) -> list[str]:
+    """Give the ids of one-shots like `session` (its folder, source and person) that ended before it and have
+    had no review, the newest first, back to the last one that had."""
+    rows = connection.execute(
+        "SELECT s.id, s.key FROM sessions s JOIN sessions mine ON mine.id = ?"
+        " WHERE s.workspace = mine.workspace AND s.source = mine.source AND s.profile = mine.profile"
+        " AND s.kind = 'chat' AND s.private = 0 AND s.key < mine.key"
+        " AND s.key > (SELECT coalesce(max(r.session), 0) FROM reviews r JOIN sessions o ON o.key = r.session"
+        "  WHERE o.workspace = mine.workspace AND o.source = mine.source AND r.session < mine.key)"
+        " ORDER BY s.key DESC LIMIT ?",
+        (session.id, limit),
+    ).fetchall()
+    return [id_ for id_, key in rows if live.last_turn(connection, key) == 1]
+
+
 def add(connection: apsw.Connection, job_id: str, session_id: str) -> None:
     """Note that a job reviews a session."""
     connection.execute(
