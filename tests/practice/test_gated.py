@@ -178,3 +178,10 @@ def test_a_review_of_an_order_points_at_the_refusal_or_at_both_calls() -> None:
     refused = ops(f"refused: {ORDER.text}", "shipit billing 4711")
     named = calls(model.answer(ask(work[0], *refused, *work[1:], said(TITLE))))[-1][1]
     assert f"refused: {ORDER.text}" in named["evidence"]
+
+
+def test_a_written_procedure_is_read_as_a_reader_would() -> None:
+    skill = "1. `./ops freeze ITEM`\n2. `./ops shipit ITEM flag=--quorum host=cedar`\n"
+    wrong = "- Fails: `./ops shipit billing 4711 flag=--ack` → “refused: no”\n"
+    assert claims(skill + wrong) == [FLAG, ORDER]
+    assert claims("`./ops freeze ITEM` worked; `./ops shipit ITEM flag=--quorum` worked") == [FLAG, ORDER]

@@ -42,6 +42,8 @@ _STATEMENT = re.compile(
 )
 _TASK = re.compile(r"Job (\d+): run `([\w-]+)` on `([\w-]+)`, number (\d+)\. It takes ([a-z, ]+)\.")
 _PAGE = re.compile(r"Read (http://\S+) first\.")
+# A step of a written procedure, and a call that is said to have worked; what is said to fail is neither.
+_STEP = re.compile(r"(?m)^\d+\. `\./ops ([^`\n]+)`|`\./ops ([^`\n]+)` worked")
 _DONE = re.compile(r"(?:^|(?<=“))ok: (\S+ \S+ \d+(?: \w+=\S+)*): receipt \d+(?=$|”)", re.M)
 
 
@@ -141,9 +143,22 @@ def _statement(found: re.Match[str]) -> FactStatement:
 def claims(text: str) -> list[FactStatement]:
     """Give what a text says or shows: its statements, and what commands that went well imply, in order."""
     found = [(match.start(), [_statement(match)]) for match in _STATEMENT.finditer(text)]
-    for at, _, command in _done(text):
+    for at, command in (*((at, command) for at, _, command in _done(text)), *_steps(text)):
         found.append((at, [claim for claim in command.statements() if claim.key not in PRIVATE_KEYS]))
     return [claim for _, part in sorted(found, key=lambda pair: pair[0]) for claim in part]
+
+
+def _steps(text: str) -> Iterator[tuple[int, FactCommand]]:
+    """Give the steps of a procedure, which stand for any item; a host belongs to one, so it is left out."""
+    last = ""
+    for match in _STEP.finditer(text):
+        words = (match[1] or match[2]).split()
+        given = dict(word.split("=", 1) for word in words if "=" in word and not word.startswith("host="))
+        command = FactCommand(words[0], "ITEM", 0, given)
+        if last and not command.is_step:
+            command = msgspec.structs.replace(command, step=last)
+        last = command.tool if command.is_step else ""
+        yield match.start(), command
 
 
 def read_task(text: str) -> Task | None:

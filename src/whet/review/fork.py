@@ -42,6 +42,7 @@ from whet.store.database import StateDatabase
 from whet.store.jobs import Job
 from whet.store.sessions import NewSession, SessionRow
 from whet.store.transcript import Transcript
+from whet.tools.declared import tags_of
 from whet.tools.registry import read_specs
 
 WRITES = frozenset[Tag](("notes", "skills"))
@@ -166,9 +167,16 @@ def _others(connection: apsw.Connection, ids: Sequence[str]) -> str:
         if not session.private:
             key = sessions.key_of(connection, id_)
             view = compactions.view_after(connection, key, live.last_turn(connection, key))
-            messages = compactions.read_view(connection, key, view)
-            texts.append(digest(messages, _OTHERS_TOKENS // len(ids)))
+            messages = map(_seen_here, compactions.read_view(connection, key, view))
+            texts.append(digest(list(messages), _OTHERS_TOKENS // len(ids)))
     return wording.others(texts)
+
+
+def _seen_here(message: Message) -> Message:
+    """Leave out what came from elsewhere: nothing may rest on it, and it would reach another conversation."""
+    if message.role != "tool" or "local" in tags_of(message.tool_name):
+        return message
+    return msgspec.structs.replace(message, content="[left out: it came from elsewhere]")
 
 
 def _origin(job: Job, parent: SessionRow, order: Order) -> Origin:

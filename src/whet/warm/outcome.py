@@ -178,7 +178,7 @@ def json_trouble(text: str) -> str:
     for value in (said.status, said.statusCode, said.code):
         if isinstance(value, int) and 400 <= value < 600:
             return f"its status is {value}"
-    if isinstance(said.errors, list) and said.errors != [] and not said.data:
+    if str(said.errors)[:1] == "[" and said.errors != [] and not said.data:
         return "errors is set"
     if isinstance(said.status, str) and said.status.lower() in ("error", "failed", "failure", "fail"):
         return f"status is {said.status}"

@@ -34,7 +34,7 @@ Arguments = dict[str, Any]
 def is_taken_back(
     old: tuple[str, Arguments], new: tuple[str, Arguments], between: Sequence[Arguments]
 ) -> bool:
-    """Whether `new` (tool, arguments) undoes `old`; `between` is what was called after `old` in new's turn."""
+    """Whether `new` (tool, arguments) undoes `old`; `between`: the calls after `old` in new's turn."""
     (was, before), (name, after) = old, new
     if "edits" in tags_of(was) and "edits" in tags_of(name):
         return _is_restored(before, after)
