@@ -77,7 +77,9 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
     pointed += _named_by_errors(pointed, transcript)
     _refuse_elsewhere(claim, pointed)
     _refuse_repeated(claim, pointed)
-    text = entries.entry(pointed) if claim.kind == "memory" else "\n".join(entries.steps(pointed))
+    named = transcript.named_commands()
+    made = [entries.entry(pointed, named)] if claim.kind == "memory" else entries.steps(pointed, named)
+    text = "\n".join(made)
     if finding := scan(text):
         raise Refused(f"Not kept: {finding}", hint="Point at another statement.")
     if claim.target == "user" and not any(one.tier == "user" for one in pointed):
@@ -262,7 +264,7 @@ def _named_by_errors(pointed: Sequence[Pointed], transcript: QuotableTranscript)
     there = {one.source.call for one in pointed}
     found: dict[str, Pointed] = {}
     for failed in (one for one in pointed if one.source.failed):
-        for form in entries.forms(failed.unit):
+        for form in units.forms(failed.unit):
             for one in transcript.results():
                 is_later = one.ran_well and one.seq > failed.source.seq and one.call not in there
                 if is_later and entries.filled(form, one.call):

@@ -64,6 +64,11 @@ class QuotableTranscript:
         """Give the results of commands, in order."""
         return [one for one in self.sources if one.is_command]
 
+    def named_commands(self) -> list[str]:
+        """Give the commands with placeholders that errors of this machine's programs name."""
+        failed = [one for one in self.results() if one.failed and one.tier == "observed"]
+        return [form for one in failed for form in units.forms(one.text)]
+
     def taken_back(self, pointed: Pointed) -> str:
         """Give what was said or seen later about the same subject, empty where nothing was."""
         source, unit = pointed.source, pointed.unit
