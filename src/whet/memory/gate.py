@@ -28,6 +28,7 @@ _KEPT_QUOTE_CHARS = 400
 _MOST_LINE_CHARS = 400
 _LEAST_CHARS = 6
 _CARRIED_WORDS = 3
+_TWO_WORDS = re.compile(r"[^\W\d_]+(?:[/-][^\W\d_]+)+")
 _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{3,}")
 
 
@@ -341,8 +342,13 @@ def _runs(text: str) -> Iterable[str]:
 
 def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed]) -> None:
     """Refuse quotes that hold none of the values that the claim is about: they point at something else. Words
-    are not compared, since the claim may be in another language."""
-    named = units.values(claim.text) - units.values(claim.known)
+    are not compared, since the claim may be in another language; two words with a dash or a slash between
+    them are no value."""
+    named = {
+        value
+        for value in units.values(claim.text) - units.values(claim.known)
+        if not _TWO_WORDS.fullmatch(value)
+    }
     there = fold(" ".join(f"{one.unit} {one.source.call} {one.source.text[:4_000]}" for one in pointed))
     parts = {part for value in named for part in re.findall(r"\w{3,}|\d+", value)}
     if named and not any(value in there for value in (*named, *parts)):
