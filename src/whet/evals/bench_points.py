@@ -1,8 +1,8 @@
 """SkillLearnBench's trajectories on the gate of learning: are true key points taken, and swapped ones not?
 
 A trajectory is a list of steps with the evidence for each: an excerpt of what was run and printed. It
-becomes a session; each step is handed in as a lesson on a quote of its own evidence, and once more with the
-words of a step of another task. Of the second kind nothing may come into force that its session does not show.
+becomes a session; each step is handed in as a lesson on a quote of its own evidence, and again with the
+words of a step of another task. Of the second kind nothing may come into force that its session has not.
 No model is asked.
 """
 
