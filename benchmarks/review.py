@@ -1,8 +1,9 @@
 """Reviews: what the fork's first request reads from the cache, and what reviews take of a day.
 
 Everything runs through the real program against the practice server, whose prefix cache is simulated. A day
-is 50 turns in five conversations of tool work with the default triggers; what its reviews answer is scripted
-to be typical (a look at the skills, one write, one line). Cached tokens count 0.1 of their price.
+is 4, 16 or 50 turns of tool work in conversations of ten, or as many one-shots, with the default triggers and
+a correction in every other conversation; what its reviews answer is scripted to be typical (a look at the
+skills, one write, one line). Cached tokens count 0.1 of their price.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -34,7 +35,8 @@ from whet.practice.server import PracticeServer
 from whet.store import reviews, rows, sessions
 
 CACHED_PRICE = 0.1
-TURNS, CONVERSATIONS = 50, 5
+TURNS_A_CONVERSATION = 10
+DAYS = (4, 16, 50)
 STEPS_PER_TURN = 5
 RESULT = "src/orders/lines.py:120: total += line.price * line.count  # checked against the invoice\n" * 40
 TITLE = "Self-improvement review"
@@ -103,15 +105,29 @@ def cost(usage: Usage, *, cached_price: float = CACHED_PRICE) -> float:
     return usage.prompt_tokens - usage.cache_read_tokens * (1 - cached_price)
 
 
-async def _day(folder: Path) -> tuple[int, int, list[Usage], int]:
-    """Give the day's tokens, those of its reviews, each review's usage, and how many turns were corrected."""
+class Day(NamedTuple):
+    """A day's tokens, those of its reviews, each review's usage, and how many turns were corrected."""
+
+    total: int
+    taken: int
+    each: list[Usage]
+    corrections: int
+
+    @property
+    def share(self) -> float:
+        """The reviews' part."""
+        return self.taken / self.total
+
+
+async def _day(folder: Path, turns: int, *, one_shots: bool = False) -> Day:
     corrections = 0
-    with PracticeServer(script=_work(TURNS)) as server:
+    size = 1 if one_shots else TURNS_A_CONVERSATION
+    with PracticeServer(script=_work(turns)) as server:
         async with _program(folder, server) as app:
-            for conversation in range(CONVERSATIONS):
+            for begin in range(0, turns, size):
                 session = await app.new_session()
-                for turn in range(TURNS // CONVERSATIONS):
-                    wrong = turn == 4 and conversation % 2 == 0
+                for turn in range(min(size, turns - begin)):
+                    wrong = turn == 2 and (begin // size) % 2 == 0
                     corrections += wrong
                     text = (
                         "No, the invoices are checked with ./check --fast."
@@ -122,7 +138,8 @@ async def _day(folder: Path) -> tuple[int, int, list[Usage], int]:
                     await app.reviews.drain()
             rows = app.database.read_now(lambda db: reviews.list_reviews(db, 1000))
             spent = app.database.read_now(lambda db: reviews.spent_since(db, ""))
-    return spent.other_tokens + spent.review_tokens, spent.review_tokens, [r.usage for r in rows], corrections
+    total = spent.other_tokens + spent.review_tokens
+    return Day(total, spent.review_tokens, [r.usage for r in rows], corrections)
 
 
 async def _first_request(folder: Path) -> tuple[float, int]:
@@ -209,13 +226,23 @@ def run(runs: int, full: bool) -> list[Row]:
         folder = Path(place)
         share, prompt = asyncio.run(_first_request(folder / "first"))
         shared, cold = asyncio.run(_with_and_without(folder / "cost"))
-        total, taken, each, corrections = asyncio.run(_day(folder / "day"))
+        days = {
+            f"{turns} {'one-shots' if short else 'turns'}": asyncio.run(
+                _day(folder / f"day{turns}{short}", turns, one_shots=short)
+            )
+            for short in (False, True)
+            for turns in DAYS
+        }
         before, after = asyncio.run(_delays(folder / "delay", max(runs * 20, 60)))
     command = "python -m benchmarks review"
-    day = taken / total
+    most = max(day.share for day in days.values())
+    each = [usage for day in days.values() for usage in day.each]
     details = [
-        f"- The day: {TURNS} turns in {CONVERSATIONS} conversations, {STEPS_PER_TURN + 1} model calls each, "
-        f"{corrections} corrections; {total:,} tokens in all, {len(each)} reviews with {taken:,}.",
+        *(
+            f"- {name}: {day.total:,} tokens in all, {day.corrections} corrections, {len(day.each)} reviews "
+            f"with {day.taken:,} ({day.share:.1%})."
+            for name, day in days.items()
+        ),
         f"- Weighted by price (cached at {CACHED_PRICE}) a review's prompts cost "
         f"{statistics.mean(cost(usage) for usage in each):,.0f} tokens' worth on average.",
         f"- The first request's parent had {prompt:,} prompt tokens.",
@@ -241,11 +268,11 @@ def run(runs: int, full: bool) -> list[Row]:
         ),
         Row(
             "review-day",
-            "review tokens in a day of 50 turns, default triggers",
-            "≤ 8 %",
-            f"{day:.1%} ({len(each)} reviews)",
+            "review tokens in days of 4, 16 and 50 turns, and of as many one-shots, default triggers",
+            "≤ 8 % each",
+            f"at most {most:.1%} ({', '.join(f'{day.share:.1%}' for day in days.values())})",
             "hermes +26 % prompt tokens on the turn measured",
-            day <= 0.08,
+            most <= 0.08,
             command,
             details=details,
         ),

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.running import run
 from tests.support import FixedClock
 from whet.contract.errors import BadInput
-from whet.evals import bench
+from whet.evals import bench, bench_points
 from whet.evals.bench_data import load
 from whet.evals.bench_plain import PlainBm25
 
@@ -114,3 +114,33 @@ def test_the_command_prints_a_table_and_writes_a_card(tmp_path: Path) -> None:
     assert len(json.loads(card.read_bytes())["sha256"]) == 64
     code, _, err = run(["eval", "bench", "longmemeval", "--data", str(tmp_path)], tmp_path)
     assert code == 1 and "there is no longmemeval_" in err
+
+
+def trajectory(folder: Path, task: str, *steps: tuple[str, str]) -> None:
+    place = folder / "eval_keypoints" / "kind" / task
+    place.mkdir(parents=True)
+    rows = [
+        {"step_index": n, "core_step": text, "why_essential": "it is", "evidence": evidence}
+        for n, (text, evidence) in enumerate(steps, 1)
+    ]
+    (place / "traj-extracted-oracle.json").write_text(json.dumps(rows))
+
+
+def test_key_points_of_trajectories_on_the_gate(tmp_path: Path) -> None:
+    trajectory(
+        tmp_path,
+        "bake-1",
+        ("Heat oven-7 to 220", '"./oven set 220" -> "oven-7: 220 reached"'),
+        ("Weigh 500 g of flour", '"./scale flour" -> "flour: 500 g on scale-2"'),
+    )
+    trajectory(tmp_path, "sail-1", ("Hoist sail-9 at pier-3", '"./hoist" -> "sail-9: up at pier-3 (ok)"'))
+    asked = ["eval", "bench", "skilllearnbench", "--data", str(tmp_path)]
+    done = json.loads(run([*asked, "--json"], tmp_path)[1])
+    assert (done["points"], done["in_force"], done["swapped"], done["swapped_in_force"]) == (3, 3, 3, 0)
+    assert run(asked, tmp_path)[1].startswith("3 true key points: 100.0% in force")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadInput, match="there is no"):
+        bench_points.load(tmp_path / "empty")
+    (tmp_path / "eval_keypoints" / "kind" / "bake-1" / "traj-extracted-oracle.json").write_text("{}")
+    with pytest.raises(BadInput, match="no trajectory"):
+        bench_points.load(tmp_path)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from whet.evals.world import FactWorld, SessionPlan, Shape
-from whet.practice.gated_facts import FactStatement, read_command, read_task
+from whet.practice.gated_facts import FactCommand, FactStatement, read_command, read_task
 
 
 def right(world: FactWorld, plan: SessionPlan) -> dict[str, str]:
@@ -15,6 +15,13 @@ def right(world: FactWorld, plan: SessionPlan) -> dict[str, str]:
         key: world.truth(about, plan.number, plan.person)
         for about, key in zip(plan.task.needs, plan.task.keys, strict=True)
     }
+
+
+def command_of(plan: SessionPlan, settings: dict[str, str]) -> FactCommand:
+    """The plan's command with these settings, after the step that they name."""
+    command = read_command(plan.task.command(settings))
+    assert command is not None
+    return msgspec.structs.replace(command, step=settings.get("before", ""))
 
 
 def test_a_seed_gives_the_same_world_and_another_one_another() -> None:
@@ -29,8 +36,7 @@ def test_every_task_can_be_done_with_the_truth_and_is_read_back_from_its_text() 
         for plan in world.plans:
             assert read_task(plan.task.text) == plan.task
             assert 1 <= len(plan.task.keys) <= 4
-            command = read_command(plan.task.command(right(world, plan)))
-            assert command is not None
+            command = command_of(plan, right(world, plan))
             assert world.judge(command, plan).is_ok
             assert world.objection(command, plan) == ""
 
@@ -39,8 +45,7 @@ def test_a_wrong_setting_is_refused_and_usually_named() -> None:
     world = FactWorld(0, Shape(reveal=1.0))
     plan = next(plan for plan in world.plans if "flag" in plan.task.keys)
     settings = right(world, plan) | {"flag": "--none"}
-    command = read_command(plan.task.command(settings))
-    assert command is not None
+    command = command_of(plan, settings)
     verdict = world.judge(command, plan)
     truth = FactStatement(plan.task.tool, "flag", world.truth((plan.task.tool, "flag"), plan.number, "ana"))
     assert verdict.text == f"refused: {truth.text}"
@@ -49,11 +54,23 @@ def test_a_wrong_setting_is_refused_and_usually_named() -> None:
     assert silent.revealed == () and truth.value not in silent.text
 
 
+def test_what_comes_first_is_refused_by_name_until_it_was_run_on_the_same_item() -> None:
+    world = FactWorld(0, Shape(reveal=1.0))
+    plan = next(plan for plan in world.plans if "before" in plan.task.keys)
+    command = msgspec.structs.replace(command_of(plan, right(world, plan)), step="")
+    step = world.truth((plan.task.tool, "before"), plan.number, plan.person)
+    first = f"run `./ops {step} ITEM` before `./ops {plan.task.tool} ITEM`"
+    assert world.judge(command, plan).text == f"refused: {first}"
+    run = read_command(f"{step} {plan.task.target} {plan.task.number}")
+    assert run is not None and world.judge(run, plan).is_ok
+    silent = FactWorld(0, Shape(reveal=0.0)).judge(command, plan)
+    assert not silent.is_ok and step not in silent.text
+
+
 def test_a_wish_is_the_persons_own() -> None:
     world = FactWorld(1)
     plan = next(plan for plan in world.plans if "format" in plan.task.keys and plan.person == "ana")
-    command = read_command(plan.task.command(right(world, plan) | {"format": "plain"}))
-    assert command is not None
+    command = command_of(plan, right(world, plan) | {"format": "plain"})
     assert world.judge(command, plan).is_ok
     assert right(world, plan)["format"] in world.objection(command, plan)
     ben = msgspec.structs.replace(plan, person="ben")

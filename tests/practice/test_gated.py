@@ -144,3 +144,44 @@ def test_claims_are_statements_and_what_worked_in_order() -> None:
     text = f"{FactStatement('shipit', 'flag', '--ack').text}\n{OK}\n"
     assert claims(text) == [FactStatement("shipit", "flag", "--ack"), FLAG, HOST]
     assert done_lines(f"{OK} and more") == []
+
+
+ORDER = FactStatement("shipit", "before", "freeze")
+STEP = "ok: freeze billing 4711: receipt 11111"
+
+
+def test_what_comes_first_is_run_first_and_another_step_after_a_refusal() -> None:
+    task = Task(7, "shipit", "billing", 4711, ("before", "host"))
+    known = f"{ORDER.text}. {HOST.text}."
+    first = GatedModel(1).answer(ask(said(task.text), system=known))
+    assert calls(first) == [("terminal", {"command": "./ops freeze billing 4711"})]
+    done = ops(STEP, "freeze billing 4711")
+    then = GatedModel(1).answer(ask(said(task.text), *done, system=known))
+    assert calls(then) == [("terminal", {"command": "./ops shipit billing 4711 host=cedar"})]
+    guessed = ops("ok: drain billing 4711: receipt 1", "drain billing 4711")
+    refused = ops(f"refused: {ORDER.text}\n[exit code 1]", "shipit billing 4711 host=cedar")
+    again = GatedModel(1).answer(ask(said(task.text), *guessed, *refused, system=HOST.text))
+    assert calls(again) == [("terminal", {"command": "./ops freeze billing 4711"})]
+
+
+def test_an_order_is_read_from_a_statement_and_from_two_calls_on_one_item() -> None:
+    assert claims(ORDER.text) == statements(ORDER.text) == [ORDER]
+    assert claims(f"{STEP}\n{OK}") == [FLAG, HOST, ORDER]
+    assert ORDER not in claims(f"{STEP.replace('4711', '4712')}\n{OK}")
+
+
+def test_a_review_of_an_order_points_at_the_refusal_or_at_both_calls() -> None:
+    model = GatedModel(1, Habits(recall=1.0, invention=0.0))
+    work = (said(TASK.text), *ops(STEP, "freeze billing 4711"), *ops(OK, "shipit billing 4711"))
+    both = calls(model.answer(ask(*work, said(TITLE))))[-1][1]
+    assert ORDER in statements(both["content"]) and {STEP, OK} <= set(both["evidence"])
+    refused = ops(f"refused: {ORDER.text}", "shipit billing 4711")
+    named = calls(model.answer(ask(work[0], *refused, *work[1:], said(TITLE))))[-1][1]
+    assert f"refused: {ORDER.text}" in named["evidence"]
+
+
+def test_a_written_procedure_is_read_as_a_reader_would() -> None:
+    skill = "1. `./ops freeze ITEM`\n2. `./ops shipit ITEM flag=--quorum host=cedar`\n"
+    wrong = "- Fails: `./ops shipit billing 4711 flag=--ack` → “refused: no”\n"
+    assert claims(skill + wrong) == [FLAG, ORDER]
+    assert claims("`./ops freeze ITEM` worked; `./ops shipit ITEM flag=--quorum` worked") == [FLAG, ORDER]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -15,14 +16,18 @@ QUOTE = "builds of this project go through ./ship --dry first"
 
 
 class Vendor(ThreadingHTTPServer):
-    """A model server on loopback; `seen` has each request's headers and body, `latency_s` delays answers."""
+    """A model server on loopback; `seen` has each request's headers and body, `latency_s` delays answers, and
+    `mind` gives the assistant message for a request."""
 
     daemon_threads = True
 
-    def __init__(self, latency_s: float = 0.0) -> None:
+    def __init__(
+        self, latency_s: float = 0.0, mind: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    ) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.seen: list[tuple[dict[str, str], bytes]] = []
         self.latency_s = latency_s
+        self.mind = mind or answer
         self._thread = threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
@@ -58,7 +63,7 @@ class _Handler(BaseHTTPRequestHandler):
         server.seen.append(({k.lower(): v for k, v in self.headers.items()}, body))
         if server.latency_s:
             threading.Event().wait(server.latency_s)
-        delta = {"role": "assistant", **answer(json.loads(body))}
+        delta = {"role": "assistant", **server.mind(json.loads(body))}
         stop = "tool_calls" if "tool_calls" in delta else "stop"
         usage = {"prompt_tokens": len(body) // 4, "completion_tokens": 5, "total_tokens": len(body) // 4 + 5}
         rows = [

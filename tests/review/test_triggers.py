@@ -195,3 +195,21 @@ def test_a_skill_written_in_the_foreground_is_seen(tmp_path: Path) -> None:
             assert b.rows()[0].state == "active" and b.queued == []
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("error", "between", "expected"),
+    [
+        ("error: run `tool prep ITEM` before `tool ship ITEM`", "tool prep box7", True),
+        ("ModuleNotFoundError: No module named 'requests'", "pip install requests", True),
+        ("connection reset by peer", "make clean", False),
+        ("connection reset by peer", "", False),
+    ],
+)
+def test_the_same_call_that_works_after_what_its_error_asked_for_was_got_round(
+    error: str, between: str, expected: bool
+) -> None:
+    command = "tool ship box7"
+    failed = TurnCall(1, "terminal", json.dumps({"command": command}), "exit", error)
+    middle = [call(step=2, command=between)] if between else []
+    assert recovered([failed, *middle, call(step=3, command=command)]) is expected

@@ -16,9 +16,11 @@ from whet.evals.bench import BenchCard
 from whet.evals.bench_data import LOADERS, load
 from whet.stats import Interval
 
+POINTS = "skilllearnbench"
+
 
 @click.command("bench")
-@click.argument("name", type=click.Choice(list(LOADERS)))
+@click.argument("name", type=click.Choice([*LOADERS, POINTS]))
 @click.option(
     "--data",
     "folder",
@@ -30,7 +32,13 @@ from whet.stats import Interval
 @click.option("--card", type=click.Path(dir_okay=False, path_type=Path), help="Write the card (JSON) here.")
 @json_option
 def bench_command(name: str, folder: Path, hits: int, card: Path | None, as_json: bool) -> None:
-    """How much of what answers a public benchmark's questions the search finds; asks no model."""
+    """How much of what answers a public benchmark's questions the search finds; asks no model.
+
+    skilllearnbench is about the gate of learning instead: true key points of its
+    trajectories that come into force, and swapped ones.
+    """
+    if name == POINTS:
+        return _points(folder, card, as_json)
     clock = SystemClock()
     data = load(name, folder)
     progress = ProgressLine("bench", clock)
@@ -38,11 +46,30 @@ def bench_command(name: str, folder: Path, hits: int, card: Path | None, as_json
         data, hits, clock, __version__, lambda number, total: progress.update(f"case {number + 1} of {total}")
     )
     progress.finish()
-    if card is not None:
-        card.write_bytes(msgspec.json.format(msgspec.json.encode(done)) + b"\n")
+    _keep(card, done)
     if as_json:
         return emit_json(done)
     _show(done)
+
+
+def _points(folder: Path, card: Path | None, as_json: bool) -> None:
+    from whet.evals import bench_points  # noqa: PLC0415 - the gate, which the other benchmarks don't need
+
+    done = bench_points.run(folder)
+    _keep(card, done)
+    if as_json:
+        return emit_json(done)
+    click.echo(
+        f"{done.points:,} true key points: {done.in_force / done.points:.1%} in force,"
+        f" {done.waiting / done.points:.1%} wait for a person, {done.refused / done.points:.1%} refused\n"
+        f"{done.swapped:,} swapped ones: {done.swapped_in_force} in force\n"
+        f"\n{done.files} files, sha256 {done.sha256[:16]}…"
+    )
+
+
+def _keep(card: Path | None, done: object) -> None:
+    if card is not None:
+        card.write_bytes(msgspec.json.format(msgspec.json.encode(done)) + b"\n")
 
 
 def _show(done: BenchCard) -> None:

@@ -15,7 +15,8 @@ WriteOrigin: TypeAlias = Literal["foreground", "review", "user", "import"]
 
 class Origin(msgspec.Struct, frozen=True):
     """One write's provenance. `session_id` is the session that made the call; of a review,
-    `parent_session_id` is the session that it reviews and `task_id` its job."""
+    `parent_session_id` is the session that it reviews, `others` the ids of those that it reviews with it
+    (separated by spaces, not stored), and `task_id` its job."""
 
     write_origin: WriteOrigin = "user"
     session_id: str = ""
@@ -26,11 +27,14 @@ class Origin(msgspec.Struct, frozen=True):
     platform: str = ""
     tool_name: str = ""
     task_id: str = ""
+    others: str = ""
 
     @property
-    def evidence_session_id(self) -> str:
-        """The session whose messages count as evidence: the reviewed one, or the session's own."""
-        return self.parent_session_id if self.write_origin == "review" else self.session_id
+    def evidence_session_ids(self) -> list[str]:
+        """The sessions whose messages count as evidence: the reviewed ones, or the session's own."""
+        if self.write_origin != "review":
+            return [self.session_id]
+        return [self.parent_session_id, *self.others.split()]
 
     def metadata(self) -> dict[str, str]:
         """Give the fields that are set, as external memories get them."""

@@ -33,7 +33,7 @@ _GUIDE = """\
 # The workplace
 
 Jobs are done with `./ops TOOL TARGET NUMBER KEY=VALUE ...`. Each tool and each target needs its own settings;
-a refusal may say which.
+a refusal may say which. Some tools want another one to be run on the same target and number before them.
 """
 
 
@@ -58,11 +58,12 @@ class Station:
     world: FactWorld
     look: Callable[[], str] = str
     tried: list[TriedCommand] = field(default_factory=list[TriedCommand])
+    _steps: list[FactCommand] = field(default_factory=list[FactCommand])
     _plan: SessionPlan | None = None
 
     def begin(self, plan: SessionPlan, look: Callable[[], str]) -> None:
         """Begin a session."""
-        self._plan, self.look, self.tried = plan, look, []
+        self._plan, self.look, self.tried, self._steps = plan, look, [], []
 
     def answer(self, text: str) -> tuple[int, str]:
         """Judge a command line: exit code and what is printed."""
@@ -70,6 +71,11 @@ class Station:
         assert plan is not None  # commands come in sessions, and each one begins here
         if command is None:
             return 2, _USAGE
+        if command.is_step:
+            self._steps.append(command)
+            return 0, self.world.judge(command, plan).text
+        if steps := [step.tool for step in self._steps if step.is_on_item_of(command)]:
+            command = msgspec.structs.replace(command, step=steps[-1])
         verdict = self.world.judge(command, plan)
         known = claims(self.look())
         standing: dict[About, Standing] = {

@@ -105,7 +105,12 @@ class FactWorld:
         return [plan.planted.value for plan in self.plans if plan.planted]
 
     def judge(self, command: FactCommand, plan: SessionPlan) -> WorldVerdict:
-        """Answer a command. Wishes are not the workplace's business: any value of theirs is taken."""
+        """Answer a command. Wishes are not the workplace's business: any value of theirs is taken. A step
+        that comes before others may always be run."""
+        if command.is_step:
+            return self._taken(command)
+        if "before" in plan.task.keys and not command.step:
+            command = msgspec.structs.replace(command, step="nothing")
         claims = [claim for claim in command.statements() if claim.key not in PRIVATE_KEYS]
         known = [claim for claim in claims if claim.about in self._values]
         if len(known) < len(claims) or (command.tool, "flag") not in self._values:
@@ -121,16 +126,17 @@ class FactWorld:
             if draw(self.seed, "reveal", plan.number, *claim.about) < self.shape.reveal:
                 revealed.append(claim.about)
                 lines.append(f"refused: {right.text}")
+            elif claim.key == "before":
+                lines.append(f"refused: `{claim.subject}` is not ready")
             else:
                 lines.append(f"refused: `{claim.setting}` is wrong here")
         if wrong:
             return WorldVerdict("\n".join(lines), tuple(wrong), tuple(revealed))
-        words = [
-            command.tool,
-            command.target,
-            str(command.number),
-            *(c.setting for c in command.statements()),
-        ]
+        return self._taken(command)
+
+    def _taken(self, command: FactCommand) -> WorldVerdict:
+        given = (f"{key}={value}" for key, value in command.settings.items())
+        words = [command.tool, command.target, str(command.number), *given]
         receipt = int(draw(self.seed, "receipt", *words) * 90_000) + 10_000
         return WorldVerdict(f"ok: {' '.join(words)}: receipt {receipt}")
 

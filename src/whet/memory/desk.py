@@ -62,7 +62,7 @@ class ClaimGate:
             return GateVerdict("user")
         foreground = origin.write_origin == "foreground"
         return judge_stored(
-            self._database, origin.evidence_session_id, self.trusted_tools, claim, foreground=foreground
+            self._database, origin.evidence_session_ids, self.trusted_tools, claim, foreground=foreground
         )
 
 

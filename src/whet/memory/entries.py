@@ -14,45 +14,43 @@ from whet.memory import units
 from whet.memory.notes import SAID_PITFALL
 from whet.memory.transcript import Pointed
 
-_PLACEHOLDER = re.compile(r"<[\w-]+>|\{\w+\}|[A-Z][A-Z0-9_]+|\$\w+")
-_TICKED = re.compile(r"[`'\"‘“]([^`'\"’”\n]+)[`'\"’”]")
+_OPTION = re.compile(r"-|[^=\s]+=")
 _DATED = re.compile(r"\s*\((?:said |asked )?\d{4}-\d\d-\d\d\)")
 
 
-def entry(pointed: Sequence[Pointed]) -> str:
-    """Give the note for what was pointed at, in the session's order."""
+def entry(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> str:
+    """Give the note for what was pointed at, in the session's order. `named`: commands with placeholders."""
     failed = [one for one in pointed if one.source.failed]
     rest = [one for one in pointed if not one.source.failed]
-    body = "; ".join(_grouped(rest, failed))
+    body = "; ".join(_grouped(rest, [*named, *_named(failed)]))
     if not failed:
         return body
     wrong = "; ".join(f"{ticked(one.source.call)} → {_quoted([one])}" for one in failed)
     return f"{SAID_PITFALL}{wrong}. Then: {body}"
 
 
-def steps(pointed: Sequence[Pointed]) -> list[str]:
+def steps(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> list[str]:
     """Give a skill's lines for what was pointed at: calls that succeeded in their order, what was said."""
     failed = [one for one in pointed if one.source.failed]
     done = [one for one in pointed if not one.source.failed and one.source.is_command]
     other = [one for one in pointed if not one.source.failed and not one.source.is_command]
-    commands = parameterised([one.source.call for one in _one_each(done)], failed)
+    named = [*named, *_named(failed)]
+    commands = parameterised([one.source.call for one in _one_each(done)], named)
     lines: list[str] = []
     for number, (one, command) in enumerate(zip(_one_each(done), commands, strict=True), 1):
         proof = _quoted([each for each in done if each.source is one.source])
         lines.append(f"{number}. {ticked(command)}" + (f" → {proof}" if proof else ""))
-    lines += [f"- {text}" for text in _grouped(other, failed)]
+    lines += [f"- {text}" for text in _grouped(other, named)]
     lines += [f"- Fails: {ticked(one.source.call)} → {_quoted([one])}" for one in failed]
     return lines
 
 
-def parameterised(commands: Sequence[str], failed: Sequence[Pointed]) -> list[str]:
-    """Put parameters into commands: where the tool's own error names a placeholder, or where the same command
-    ran with something else in one place."""
-    forms = [form for one in failed for form in _TICKED.findall(one.unit) if _PLACEHOLDER.search(form)]
+def parameterised(commands: Sequence[str], named: Sequence[str]) -> list[str]:
+    """Put parameters into commands: where a tool's own error has `named` a placeholder, or where the same
+    command ran with something else in one place."""
     found: list[str] = []
     for command in commands:
-        form = next((form for form in forms if _fits(form, command)), "")
-        given = form and _with_form(command, form)
+        given = next(filter(None, (filled(form, command) for form in named)), "")
         found.append(given or _varied(command, commands))
     return list(dict.fromkeys(found)) if len(set(found)) == len(commands) else found
 
@@ -69,12 +67,16 @@ def ticked(command: str) -> str:
     return f"{fence}{flat}{fence}"
 
 
-def _grouped(pointed: Sequence[Pointed], failed: Sequence[Pointed]) -> list[str]:
+def _named(failed: Sequence[Pointed]) -> list[str]:
+    return [form for one in failed for form in units.forms(one.unit)]
+
+
+def _grouped(pointed: Sequence[Pointed], forms_named: Sequence[str]) -> list[str]:
     """Give one text for each source, its statements in order."""
     found: list[str] = []
     one_each = _one_each(pointed)
     commands = [one.source.call for one in one_each if one.source.is_command]
-    named = dict(zip(commands, parameterised(commands, failed), strict=True))
+    named = dict(zip(commands, parameterised(commands, forms_named), strict=True))
     for one in one_each:
         said = _quoted([each for each in pointed if each.source is one.source])
         source = one.source
@@ -113,18 +115,22 @@ def _flat(one: Pointed) -> str:
     return (" / " if one.source.role == "tool" else " ").join(lines)
 
 
-def _fits(form: str, command: str) -> bool:
-    """Whether a command, or its end, is a form with its placeholders filled."""
-    wanted, given = form.split(), command.split()[-len(form.split()) :]
-    if len(wanted) != len(given) or not any(map(_PLACEHOLDER.fullmatch, wanted)):
-        return False
-    return all(_PLACEHOLDER.fullmatch(w) or w == g for w, g in zip(wanted, given, strict=True))
-
-
-def _with_form(command: str, form: str) -> str:
-    size = len(form.split())
-    words = command.split()
-    return " ".join([*words[: len(words) - size], *form.split()])
+def filled(form: str, command: str) -> str:
+    """Give a command that is a form with its placeholders filled, with the placeholders put back; empty where
+    it is none. A placeholder at the end stands for several words; options after it are kept."""
+    wanted, given = form.split(), command.split()
+    if not any(map(units.PLACEHOLDER.fullmatch, wanted)):
+        return ""
+    for at in range(len(given) - len(wanted) + 1):
+        pairs = zip(wanted, given[at:], strict=False)
+        if not all(units.PLACEHOLDER.fullmatch(w) or w == g for w, g in pairs):
+            continue
+        rest = given[at + len(wanted) :]
+        while rest and units.PLACEHOLDER.fullmatch(wanted[-1]) and not _OPTION.match(rest[0]):
+            rest = rest[1:]
+        if all(map(_OPTION.match, rest)):
+            return " ".join([*given[:at], *wanted, *rest])
+    return ""
 
 
 def _varied(command: str, commands: Sequence[str]) -> str:

@@ -28,6 +28,7 @@ _KEPT_QUOTE_CHARS = 400
 _MOST_LINE_CHARS = 400
 _LEAST_CHARS = 6
 _CARRIED_WORDS = 3
+_TWO_WORDS = re.compile(r"[^\W\d_]+(?:[/-][^\W\d_]+)+")
 _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{3,}")
 
 
@@ -46,16 +47,22 @@ def check_text(claim: Claim) -> None:
 
 def judge_stored(
     database: StateDatabase,
-    session_id: str,
+    session_ids: Sequence[str],
     trusted_tools: Collection[str],
     claim: Claim,
     *,
     foreground: bool,
 ) -> GateVerdict:
-    """Give the verdict on a claim, judged by what is stored of a session. Raises Refused, NotFound."""
-    if database.read_now(lambda db: sessions.get(db, session_id)).private:
-        raise Refused("This session is private: nothing is learned from it", hint="Go on without saving.")
-    transcript = database.read_now(lambda db: load(db, session_id, trusted_tools))
+    """Give the verdict on a claim, judged by what is stored of the first of these sessions that holds all of
+    its quotes. Raises Refused, NotFound."""
+    chosen = session_ids[0]
+    for session_id in session_ids:
+        if database.read_now(lambda db, one=session_id: sessions.get(db, one)).private:
+            raise Refused("This session is private: nothing is learned from it", hint="Go on without saving.")
+        transcript = database.read_now(lambda db, one=session_id: load(db, one, trusted_tools))
+        if len(session_ids) == 1 or (claim.quotes and all(map(transcript.point, claim.quotes))):
+            return judge(claim, transcript, foreground=foreground)
+    transcript = database.read_now(lambda db: load(db, chosen, trusted_tools))
     return judge(claim, transcript, foreground=foreground)
 
 
@@ -68,9 +75,12 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
         pointed += _named_calls(claim.text, pointed, transcript)
     usable = [_without_prose(_usable(one, transcript), claim) for one in pointed]
     pointed = _with_remedy(usable, transcript)
+    pointed += _named_by_errors(pointed, transcript)
     _refuse_elsewhere(claim, pointed)
     _refuse_repeated(claim, pointed)
-    text = entries.entry(pointed) if claim.kind == "memory" else "\n".join(entries.steps(pointed))
+    named = transcript.named_commands()
+    made = [entries.entry(pointed, named)] if claim.kind == "memory" else entries.steps(pointed, named)
+    text = "\n".join(made)
     if finding := scan(text):
         raise Refused(f"Not kept: {finding}", hint="Point at another statement.")
     if claim.target == "user" and not any(one.tier == "user" for one in pointed):
@@ -240,14 +250,27 @@ def _with_remedy(pointed: list[Pointed], transcript: QuotableTranscript) -> list
         return pointed
     last = failed[-1].source
     mine = set(last.call.split())
-    for one in transcript.results():
-        shared = mine & set(one.call.split())
-        if one.seq > last.seq and one.ran_well and len(shared) * 2 >= len(mine):
-            return [*pointed, Pointed(one.call, one, "", "observed")]
+    later = [one for one in transcript.results() if one.seq > last.seq and one.ran_well]
+    nearest = max(later, key=lambda one: len(mine & set(one.call.split())), default=None)
+    if nearest is not None and len(mine & set(nearest.call.split())) * 2 >= len(mine):
+        return [*pointed, Pointed(nearest.call, nearest, "", "observed")]
     raise Refused(
         "The quotes are from failed results, and nothing shows what worked instead",
         hint="Quote the result that worked then, or the person's word for it.",
     )
+
+
+def _named_by_errors(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> list[Pointed]:
+    """Give the successful calls that the errors themselves ask for: "run `prep ITEM` first"."""
+    there = {one.source.call for one in pointed}
+    found: dict[str, Pointed] = {}
+    for failed in (one for one in pointed if one.source.failed):
+        for form in units.forms(failed.unit):
+            for one in transcript.results():
+                is_later = one.ran_well and one.seq > failed.source.seq and one.call not in there
+                if is_later and entries.filled(form, one.call):
+                    found[one.call] = Pointed(one.call, one, "", "observed")
+    return list(found.values())
 
 
 def _unwitnessed(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> str:
@@ -319,8 +342,13 @@ def _runs(text: str) -> Iterable[str]:
 
 def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed]) -> None:
     """Refuse quotes that hold none of the values that the claim is about: they point at something else. Words
-    are not compared, since the claim may be in another language."""
-    named = units.values(claim.text) - units.values(claim.known)
+    are not compared, since the claim may be in another language; two words with a dash or a slash between
+    them are no value."""
+    named = {
+        value
+        for value in units.values(claim.text) - units.values(claim.known)
+        if not _TWO_WORDS.fullmatch(value)
+    }
     there = fold(" ".join(f"{one.unit} {one.source.call} {one.source.text[:4_000]}" for one in pointed))
     parts = {part for value in named for part in re.findall(r"\w{3,}|\d+", value)}
     if named and not any(value in there for value in (*named, *parts)):

@@ -58,6 +58,8 @@ class Settling:
             return "quarantined", ""
         if self._review.writes == "ask":
             return "inbox", "review.writes is ask"
+        if row.kind == "skill" and _has_no_case(row):
+            return "inbox", "it changes the steps, and no call of a session shows the new ones"
         if is_persons(connection, row):
             return "inbox", "it changes something of your own"
         return "active", ""
@@ -86,6 +88,15 @@ def enforce_skill(connection: apsw.Connection, row: LedgerRow) -> None:
         owner = "person" if row.origin.write_origin in ("user", "import") else "agent"
         mark = learned.mark(connection, row.profile, row.item)
         learned.set_mark(connection, row.profile, msgspec.structs.replace(mark, owner=owner))
+
+
+def _has_no_case(row: LedgerRow) -> bool:
+    """Whether a change gives a procedure other steps without a successful call to show them."""
+    from whet.memory.cases import is_new_procedure  # noqa: PLC0415 - loads what reads sessions; a worker's only
+
+    calls = [quote for quote in row.evidence if quote.role == "tool" and not quote.failed]
+    changes = row.action in ("edit", "patch")
+    return changes and not calls and is_new_procedure(row.before, row.after)
 
 
 def is_persons(connection: apsw.Connection, row: LedgerRow) -> bool:

@@ -64,6 +64,11 @@ class QuotableTranscript:
         """Give the results of commands, in order."""
         return [one for one in self.sources if one.is_command]
 
+    def named_commands(self) -> list[str]:
+        """Give the commands with placeholders that errors of this machine's programs name."""
+        failed = [one for one in self.results() if one.failed and one.tier == "observed"]
+        return [form for one in failed for form in units.forms(one.text)]
+
     def taken_back(self, pointed: Pointed) -> str:
         """Give what was said or seen later about the same subject, empty where nothing was."""
         source, unit = pointed.source, pointed.unit
@@ -73,7 +78,7 @@ class QuotableTranscript:
             return said[0].text
         for one in said:
             for sentence in units.sentences(one.text):
-                if not units.is_question(sentence) and _is_newer(unit, sentence):
+                if not units.is_question(sentence) and _is_newer(unit, sentence, said=source.role == "user"):
                     return sentence
         for one in later if source.tier == "observed" and not source.failed else ():
             if (
@@ -168,13 +173,14 @@ def _replies_no(reply: SourceText, unit: str) -> bool:
     )
 
 
-def _is_newer(old: str, new: str) -> bool:
-    """Whether a later sentence is about the same subject and says something else of it."""
+def _is_newer(old: str, new: str, *, said: bool) -> bool:
+    """Whether a later sentence is about the same subject and says something else of it. A mere "no" takes
+    back what was `said`; after a result it objects to what was done, not to what was shown."""
     if fold(old) in fold(new) or fold(new) in fold(old):
         return False
     mine, theirs = set(content_words(old)), set(content_words(new))
     shared = mine & theirs
-    if shared and _NO.match(fold(new)):
+    if said and shared and _NO.match(fold(new)):
         return True
     if len(shared) < 2 or not theirs - mine or not mine - theirs:
         return False

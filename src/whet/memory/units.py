@@ -17,6 +17,9 @@ _STOP = re.compile(
     r"(?<=[^\W\d_]{3}[.])[)\"'”»]*\s+(?=[^\s\Wa-zà-öø-ÿа-я])|(?<=[\w)`\"'”»][!?…])[)\"'”»]*\s+|(?<=[。！？])[」』”]*|\n+"
 )
 _STOP_AFTER_VALUE = re.compile(r"(?<=[\d)`\"'”»%/][.])\s+(?=[^\s\Wa-zà-öø-ÿа-я])")
+PLACEHOLDER = re.compile(r"<[\w-]+>|\{\w+\}|[A-Z][A-Z0-9_]+|\$\w+")
+"""What an error says in place of a name."""
+_QUOTED_COMMAND = re.compile(r"[`'\"‘“]([^`'\"’”\n]+)[`'\"’”]")
 _ADDED_WORDS = 5
 _ADDED_CJK = 12
 _PLAIN = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*[,.;!?]?$")
@@ -139,6 +142,11 @@ def _unit(text: str, start: int, end: int) -> Unit:
 def sentences(text: str) -> list[str]:
     """Give the sentences of a text."""
     return [text[start:end].strip() for start, end in _sentences(text)]
+
+
+def forms(text: str) -> list[str]:
+    """Give the commands with placeholders that a text names: "run `prep ITEM` first"."""
+    return [form for form in _QUOTED_COMMAND.findall(text) if PLACEHOLDER.search(form)]
 
 
 def values(text: str) -> frozenset[str]:

@@ -1,8 +1,9 @@
 """The words of the knowledge-gated world: what a hidden fact looks like in a text, a command, a task.
 
-A fact says which setting a subject needs: "`shipit` needs `flag=--quorum`". The stand-in reads statements of
-this form wherever its request has them, and knows nothing else; the evaluation (`whet.evals`) draws the facts
-and judges the commands. Nothing here knows a true value. Source of the design: docs/evaluate.md.
+A fact says which setting a subject needs: "`shipit` needs `flag=--quorum`", or what comes first: "run
+`./ops freeze ITEM` before `./ops shipit ITEM`". The stand-in reads statements of these forms wherever its
+request has them, and knows nothing else; the evaluation (`whet.evals`) draws the facts and judges the
+commands. Nothing here knows a true value. Source of the design: docs/evaluate.md.
 """
 
 from __future__ import annotations
@@ -35,9 +36,14 @@ PROGRAM = "./ops"
 PRIVATE_KEYS = frozenset({"format"})
 """Settings that are a person's own wish: guessed never, told by that person only."""
 
-_STATEMENT = re.compile(r"`([\w-]+)`[ \t]+needs?[ \t]+`(\w+)=([^\s`]+)`")
+_STATEMENT = re.compile(
+    r"`([\w-]+)`[ \t]+needs?[ \t]+`(\w+)=([^\s`]+)`"
+    r"|`(?:\./ops )?([\w-]+)(?: [^`\n]+)?`[ \t]+before[ \t]+`(?:\./ops )?([\w-]+)(?: [^`\n]+)?`"
+)
 _TASK = re.compile(r"Job (\d+): run `([\w-]+)` on `([\w-]+)`, number (\d+)\. It takes ([a-z, ]+)\.")
 _PAGE = re.compile(r"Read (http://\S+) first\.")
+# A step of a written procedure, and a call that is said to have worked; what is said to fail is neither.
+_STEP = re.compile(r"(?m)^\d+\. `\./ops ([^`\n]+)`|`\./ops ([^`\n]+)` worked")
 _DONE = re.compile(r"(?:^|(?<=“))ok: (\S+ \S+ \d+(?: \w+=\S+)*): receipt \d+(?=$|”)", re.M)
 
 
@@ -56,6 +62,8 @@ class FactStatement(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """The statement as it is written and read everywhere."""
+        if self.key == "before":
+            return f"run `{PROGRAM} {self.value} ITEM` before `{PROGRAM} {self.subject} ITEM`"
         return f"`{self.subject}` needs `{self.key}={self.value}`"
 
     @property
@@ -92,38 +100,65 @@ class Task(msgspec.Struct, frozen=True):
 
     def command(self, settings: dict[str, str]) -> str:
         """Give the command with these settings."""
-        words = (f"{key}={settings[key]}" for key in self.keys)
+        words = (f"{key}={settings[key]}" for key in self.keys if key != "before")
         return " ".join((self.tool, self.target, str(self.number), *words))
 
 
 class FactCommand(msgspec.Struct, frozen=True):
-    """A command taken apart."""
+    """A command taken apart. `step` is what was run before it on the same item, where that matters."""
 
     tool: str
     target: str
     number: int
     settings: dict[str, str]
+    step: str = ""
+
+    @property
+    def is_step(self) -> bool:
+        """Whether it is one that comes before others."""
+        return self.tool in GUESSES["before"]
+
+    def is_on_item_of(self, other: FactCommand) -> bool:
+        """Whether both are about one thing."""
+        return (self.target, self.number) == (other.target, other.number)
 
     def statements(self) -> Iterator[FactStatement]:
         """Give what the command would say of the world if it is right."""
         for key, value in self.settings.items():
             yield FactStatement(self.target if key == "host" else self.tool, key, value)
+        if self.step:
+            yield FactStatement(self.tool, "before", self.step)
 
 
 def statements(text: str) -> list[FactStatement]:
     """Give every statement in a text, in its order."""
-    return [FactStatement(*found.groups()) for found in _STATEMENT.finditer(text)]
+    return [_statement(found) for found in _STATEMENT.finditer(text)]
+
+
+def _statement(found: re.Match[str]) -> FactStatement:
+    subject, key, value, first, then = found.groups()
+    return FactStatement(subject, key, value) if subject else FactStatement(then, "before", first)
 
 
 def claims(text: str) -> list[FactStatement]:
     """Give what a text says or shows: its statements, and what commands that went well imply, in order."""
-    found = [(match.start(), [FactStatement(*match.groups())]) for match in _STATEMENT.finditer(text)]
-    for line in _DONE.finditer(text):
-        command = read_command(line[1])
-        if command is not None:
-            shown = [claim for claim in command.statements() if claim.key not in PRIVATE_KEYS]
-            found.append((line.start(), shown))
+    found = [(match.start(), [_statement(match)]) for match in _STATEMENT.finditer(text)]
+    for at, command in (*((at, command) for at, _, command in _done(text)), *_steps(text)):
+        found.append((at, [claim for claim in command.statements() if claim.key not in PRIVATE_KEYS]))
     return [claim for _, part in sorted(found, key=lambda pair: pair[0]) for claim in part]
+
+
+def _steps(text: str) -> Iterator[tuple[int, FactCommand]]:
+    """Give the steps of a procedure, which stand for any item; a host belongs to one, so it is left out."""
+    last = ""
+    for match in _STEP.finditer(text):
+        words = (match[1] or match[2]).split()
+        given = dict(word.split("=", 1) for word in words if "=" in word and not word.startswith("host="))
+        command = FactCommand(words[0], "ITEM", 0, given)
+        if last and not command.is_step:
+            command = msgspec.structs.replace(command, step=last)
+        last = command.tool if command.is_step else ""
+        yield match.start(), command
 
 
 def read_task(text: str) -> Task | None:
@@ -146,9 +181,22 @@ def read_command(text: str) -> FactCommand | None:
 
 
 def done_lines(text: str) -> list[tuple[str, FactCommand]]:
-    """Give the lines of a result that say that a command went well, with the command."""
-    found = ((line, read_command(line[1])) for line in _DONE.finditer(text))
-    return [(line[0], command) for line, command in found if command is not None]
+    """Give the lines of a text that say that a command went well, with the command; one that followed another
+    on the same item has that as its step."""
+    return [(line, command) for _, line, command in _done(text)]
+
+
+def _done(text: str) -> Iterator[tuple[int, str, FactCommand]]:
+    last: FactCommand | None = None
+    for line in _DONE.finditer(text):
+        command = read_command(line[1])
+        if command is None:
+            continue
+        follows = last is not None and last.is_step and not command.is_step and last.is_on_item_of(command)
+        if last is not None and follows:
+            command = msgspec.structs.replace(command, step=last.tool)
+        last = command
+        yield line.start(), line[0], command
 
 
 def ran(done: DoneCall) -> str:

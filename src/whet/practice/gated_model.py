@@ -42,6 +42,27 @@ class Habits(msgspec.Struct, frozen=True):
     invention: float = 0.05
 
 
+class _Tried(msgspec.Struct, frozen=True):
+    """The last try at a task, and the steps that were run for it until now."""
+
+    call: DoneCall
+    steps: list[DoneCall]
+
+    def value(self, key: str) -> str:
+        """Give what was tried of a setting: for the order, the step before the try."""
+        if key == "before":
+            earlier = [item for item in self.steps if item.at < self.call.at]
+            return ran(earlier[-1]).split()[0] if earlier else ""
+        command = read_command(ran(self.call))
+        return command.settings.get(key, "") if command else ""
+
+    def is_refused(self, key: str) -> bool:
+        """Whether the result says that this was wrong."""
+        if key == "before":
+            return "is not ready" in self.call.result
+        return f"`{key}={self.value(key)}` is wrong" in self.call.result
+
+
 class GatedModel:
     """A stand-in for one world's seed. `answer` is a pure function of the request."""
 
@@ -72,25 +93,30 @@ class GatedModel:
         named = re.compile(rf"(?<![\w-])(?:{re.escape(task.tool)}|{re.escape(task.target)})(?![\w-])")
         if found := hands.skills_to_open(ask, start, named):
             return ScriptedReply(tool_calls=tuple(map(hands.open_skill, found)))
-        tries = [item for item in done if ran(item) and f" {task.number}" in ran(item)]
+        mine = [item for item in done if ran(item) and f" {task.number}" in ran(item)]
+        tries = [item for item in mine if ran(item).startswith(f"{task.tool} ")]
+        steps = [item for item in mine if item not in tries]
         asked_at = max(at for at, message in enumerate(ask.heard) if message.role == "user")
         new = [item for item in tries if item.at > asked_at]
         if new and new[-1].said("ok: "):
             return ScriptedReply(f"Job {task.job} is done.")
         if len(new) >= _MAX_TRIES:
             return ScriptedReply(f"I could not do job {task.job}: {new[-1].result.strip()[:200]}")
-        last = tries[-1] if tries else None
-        settings = {key: self._setting(ask, start, task, key, last) for key in task.keys}
+        tried = _Tried(tries[-1], steps) if tries else None
+        settings = {key: self._setting(ask, start, task, key, tried) for key in task.keys}
+        step = settings.get("before", "")
+        if step and not any(ran(item).startswith(f"{step} ") for item in steps):
+            return _call("terminal", command=f"{PROGRAM} {step} {task.target} {task.number}")
         return _call("terminal", command=f"{PROGRAM} {task.command(settings)}")
 
-    def _setting(self, ask: PracticeRequest, start: int, task: Task, key: str, last: DoneCall | None) -> str:
+    def _setting(self, ask: PracticeRequest, start: int, task: Task, key: str, last: _Tried | None) -> str:
         """Choose a value: what was said here, what was not refused, what it brought along, a guess."""
         about = (task.subject_of(key), key)
         told = [item.value for item in _told(ask, start) if item.about == about]
         if told:
             return told[-1]
-        tried = _value(last, key)
-        refused = last is not None and f"`{key}={tried}` is wrong" in last.result
+        tried = last.value(key) if last else ""
+        refused = last is not None and last.is_refused(key)
         if tried and not refused:
             return tried
         known = _known(ask, start)
@@ -101,11 +127,6 @@ class GatedModel:
             return mine[-1]
         choices = [value for value in GUESSES.get(key, ("?",)) if value != tried] or ["?"]
         return choices[int(draw(self._seed, "guess", task.job, tried, *about) * len(choices))]
-
-
-def _value(last: DoneCall | None, key: str) -> str:
-    command = read_command(ran(last)) if last else None
-    return command.settings.get(key, "") if command else ""
 
 
 def _told(ask: PracticeRequest, start: int) -> list[FactStatement]:

@@ -16,6 +16,7 @@ from whet.practice.ask import DoneCall, PracticeCall, PracticeRequest
 from whet.practice.gated_facts import (
     GUESSES,
     PRIVATE_KEYS,
+    FactCommand,
     FactStatement,
     claims,
     done_lines,
@@ -24,10 +25,11 @@ from whet.practice.gated_facts import (
     read_task,
     statements,
 )
-from whet.practice.review import heard_before, made_since
+from whet.practice.review import heard_before, made_since, review_at
 from whet.practice.script import ScriptedReply
 
 _HASH = re.compile(r"hash (?:is now )?([0-9a-f]{8,64})")
+_RESULT = re.compile(r"(?m)^RESULT of \w+: ")
 _SKILL_KEYS = frozenset({"flag", "before"})
 
 
@@ -43,7 +45,7 @@ class Lesson(msgspec.Struct, frozen=True):
     """A statement to keep, with the words that it rests on."""
 
     statement: FactStatement
-    quote: str
+    quotes: tuple[str, ...]
 
 
 def proceed(ask: PracticeRequest, chances: Chances) -> ScriptedReply:
@@ -76,12 +78,35 @@ def _lessons(ask: PracticeRequest, chances: Chances) -> Iterator[Lesson]:
 
 
 def _shown(ask: PracticeRequest) -> Iterator[Lesson]:
-    """What commands that went well show."""
+    """What commands that went well show, and for an order the refusal that named it, or both commands."""
+    done: list[tuple[str, FactCommand]] = []
+    yield from _shown_before(ask)
+    named: dict[tuple[str, str], str] = {}
     for item in heard_before(ask):
-        for line, command in done_lines(item.result) if ran(item) else ():
+        if not ran(item):
+            continue
+        for line in item.result.splitlines():
+            named.update({one.about: line for one in statements(line) if one.key == "before"})
+        done += ((line, command) for line, command in done_lines(item.result))
+        for line, command in done_lines("\n".join(line for line, _ in done[-2:]))[-1:]:
             for claim in command.statements():
-                if claim.key not in PRIVATE_KEYS:
-                    yield Lesson(claim, line)
+                if claim.key == "before":
+                    both = tuple(line for line, _ in done[-2:])
+                    yield Lesson(claim, (named[claim.about],) if claim.about in named else both)
+                elif claim.key not in PRIVATE_KEYS:
+                    yield Lesson(claim, (line,))
+
+
+def _shown_before(ask: PracticeRequest) -> Iterator[Lesson]:
+    """What the digests of earlier conversations show, which a review may be given in its message."""
+    at = review_at(ask)
+    text = ask.heard[at].text.partition("<conversation>")[2] if at is not None else ""
+    before = ""
+    for line, command in done_lines(_RESULT.sub("", text)):
+        for claim in command.statements():
+            if claim.key not in PRIVATE_KEYS:
+                yield Lesson(claim, (before, line) if claim.key == "before" else (line,))
+        before = line
 
 
 def _wished(ask: PracticeRequest) -> Iterator[Lesson]:
@@ -89,14 +114,14 @@ def _wished(ask: PracticeRequest) -> Iterator[Lesson]:
     for message in ask.heard:
         if message.role == "user":
             for line in message.text.splitlines():
-                yield from (Lesson(claim, line.strip()) for claim in statements(line))
+                yield from (Lesson(claim, (line.strip(),)) for claim in statements(line))
 
 
 def _planted(ask: PracticeRequest) -> Iterator[Lesson]:
     """What a page says: the stand-in believes it, as models do."""
     for item in heard_before(ask):
         for line in item.result.splitlines() if item.name == "web_fetch" else ():
-            yield from (Lesson(claim, line.strip()) for claim in statements(line))
+            yield from (Lesson(claim, (line.strip(),)) for claim in statements(line))
 
 
 def _invented(ask: PracticeRequest, chances: Chances, job: int) -> Iterator[Lesson]:
@@ -111,7 +136,7 @@ def _invented(ask: PracticeRequest, chances: Chances, job: int) -> Iterator[Less
     line = commands[-1][0]
     own = next((m.text for m in reversed(ask.heard) if m.role == "assistant" and m.text), "")
     quotes = (line, own, line.replace(claim.setting, false.setting))
-    yield Lesson(false, quotes[int(draw(chances.seed, "quote", job) * len(quotes))])
+    yield Lesson(false, (quotes[int(draw(chances.seed, "quote", job) * len(quotes))],))
 
 
 def _first_calls(ask: PracticeRequest, lessons: list[Lesson]) -> Iterator[PracticeCall]:
@@ -127,7 +152,7 @@ def _first_calls(ask: PracticeRequest, lessons: list[Lesson]) -> Iterator[Practi
         if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", ask.system):
             yield _call("skill_view", name=name)
         else:
-            quotes = list(dict.fromkeys(part.quote for part in parts))
+            quotes = list(dict.fromkeys(quote for part in parts for quote in part.quotes))
             yield _call(
                 "skill_manage",
                 action="create",
@@ -189,7 +214,7 @@ def _patch(name: str, lesson: Lesson, lines: list[str], hashes: list[str]) -> Pr
         name=name,
         old_string=there,
         new_string=claim.text if same else f"{there}\n- {claim.text}",
-        evidence=[lesson.quote],
+        evidence=list(lesson.quotes),
         base_hash=hashes[0] if hashes else "",
     )
 
@@ -199,7 +224,7 @@ def _remember(lesson: Lesson, entry: str) -> PracticeCall:
     claim = lesson.statement
     target = "user" if claim.key in PRIVATE_KEYS else "memory"
     change = {"action": "replace", "old_text": entry} if entry else {"action": "add"}
-    return _call("memory", **change, target=target, content=f"{claim.text}.", evidence=[lesson.quote])
+    return _call("memory", **change, target=target, content=f"{claim.text}.", evidence=list(lesson.quotes))
 
 
 def _entry_with(text: str, old: FactStatement | None) -> str:

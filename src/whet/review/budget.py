@@ -19,7 +19,7 @@ from whet.config.schema import ReviewSettings
 from whet.contract.errors import BudgetReached, ConfigError, ProviderError
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import ModelInfo, ModelLink, ModelReply, StreamItem
-from whet.review.triggers import day_start
+from whet.review.triggers import day_start, has_room
 from whet.store import reviews
 from whet.store.database import StateDatabase
 
@@ -36,6 +36,16 @@ class Budget:
         """Give the ISO time from which there is budget again."""
         day = self._clock.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
         return iso(day + timedelta(days=1))
+
+    async def check_share(self, expected_tokens: int) -> None:
+        """Raise BudgetReached where a call of that size would take more than reviews' share of the day."""
+        since = day_start(self._clock.now())
+        spent = await self._database.read(lambda db: reviews.spent_since(db, since))
+        if not has_room(self._settings, spent, expected_tokens):
+            raise BudgetReached(
+                f"reviews have had their share of today's tokens ({spent.review_tokens:,})",
+                hint="review.share",
+            )
 
     async def check(self, expected: Usage) -> None:
         """Raise BudgetReached where a call like `expected` would pass a limit."""
@@ -67,9 +77,12 @@ class Budget:
 class MeteredLink:
     """A review's way to its model, past the budget; it remembers why the last call failed."""
 
-    def __init__(self, link: ModelLink, budget: Budget, context_tokens: int) -> None:
+    def __init__(
+        self, link: ModelLink, budget: Budget, context_tokens: int, *, by_hand: bool = False
+    ) -> None:
         self._link = link
         self._budget = budget
+        self._by_hand = by_hand
         self._expected_tokens = context_tokens
         self.failure: BudgetReached | ConfigError | ProviderError | None = None
 
@@ -81,6 +94,8 @@ class MeteredLink:
     async def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
         """Stream as the link does. Raises BudgetReached before anything is sent, ProviderError."""
         try:
+            if not self._by_hand:
+                await self._budget.check_share(self._expected_tokens)
             await self._budget.check(_expected(self.info, self._expected_tokens))
             # Every link's stream is an async generator; closing it at once closes its connection at once.
             stream = cast("AsyncGenerator[StreamItem, None]", self._link.stream(messages))

@@ -42,10 +42,12 @@ from whet.store.database import StateDatabase
 from whet.store.jobs import Job
 from whet.store.sessions import NewSession, SessionRow
 from whet.store.transcript import Transcript
+from whet.tools.declared import tags_of
 from whet.tools.registry import read_specs
 
 WRITES = frozenset[Tag](("notes", "skills"))
 """The tags of the tools that a review learns with; others that it may call have the tag `probe`."""
+_OTHERS_TOKENS = 4_000
 DIGEST = "digest"
 """What stands in place of a view where the review reads a digest."""
 
@@ -87,7 +89,7 @@ async def open_fork(
         lambda db: _child(db, job, order, provider.info, (shares_prefix, parts))
     )
 
-    def read(connection: apsw.Connection) -> tuple[SessionRow, list[Message], tuple[str, str], bool]:
+    def read(connection: apsw.Connection) -> tuple[SessionRow, list[Message], tuple[str, str], bool, str]:
         parent = sessions.get(connection, order.session_id)
         view = reviews.view_of(connection, job.id)[1]
         key = sessions.key_of(connection, parent.id)
@@ -95,12 +97,13 @@ async def open_fork(
         if is_digest:
             view = compactions.view_after(connection, key, _newest(connection, key, order))
         inherited = compactions.read_view(connection, key, view)
-        return parent, inherited, sessions.prefix(connection, child_id), is_digest
+        others = _others(connection, order.others)
+        return parent, inherited, sessions.prefix(connection, child_id), is_digest, others
 
-    parent, inherited, prefix, is_digest = await parts.database.read(read)
+    parent, inherited, prefix, is_digest, others = await parts.database.read(read)
     profile = await parts.database.read(lambda db: sessions.profile_of(db, parent.id))
     specs = read_specs(prefix[1].encode())
-    opening = wording.review_message(order.kinds, order.focus, _allowed(specs, parts))
+    opening = wording.review_message(order.kinds, order.focus, _allowed(specs, parts)) + others
     if is_digest:
         opening = f"{wording.TITLE}\n\n{digest(inherited, parts.digest_tokens)}\n\n{opening}"
         inherited = []
@@ -108,8 +111,8 @@ async def open_fork(
     link = provider.open(prefix[0], specs, child_id if is_digest else parent.id)
     if not is_digest:
         link = await parts.reopen(parent.id, link)
-    metered = MeteredLink(link, parts.budget, order.context_tokens)
-    parts.bind(child_id, _origin(job, parent), profile)
+    metered = MeteredLink(link, parts.budget, order.context_tokens, by_hand=order.is_by_hand)
+    parts.bind(child_id, _origin(job, parent, order), profile)
     log = await Transcript.open(parts.database, child_id, parts.clock)
     session = _session(parts, log, metered, inherited, (specs, parent))
     return Fork(session, Message(role="user", content=opening), metered, profile)
@@ -152,13 +155,38 @@ def _newest(connection: apsw.Connection, key: int, order: Order) -> int:
     return max(order.turn, live.last_turn(connection, key))
 
 
-def _origin(job: Job, parent: SessionRow) -> Origin:
+def _others(connection: apsw.Connection, ids: Sequence[str]) -> str:
+    """Write the other one-shots that are reviewed with this one, oldest first; those that are private by now
+    or gone are left out."""
+    texts: list[str] = []
+    for id_ in reversed(ids):
+        try:
+            session = sessions.get(connection, id_)
+        except NotFound:
+            continue
+        if not session.private:
+            key = sessions.key_of(connection, id_)
+            view = compactions.view_after(connection, key, live.last_turn(connection, key))
+            messages = map(_seen_here, compactions.read_view(connection, key, view))
+            texts.append(digest(list(messages), _OTHERS_TOKENS // len(ids)))
+    return wording.others(texts)
+
+
+def _seen_here(message: Message) -> Message:
+    """Leave out what came from elsewhere: nothing may rest on it, and it would reach another conversation."""
+    if message.role != "tool" or "local" in tags_of(message.tool_name):
+        return message
+    return msgspec.structs.replace(message, content="[left out: it came from elsewhere]")
+
+
+def _origin(job: Job, parent: SessionRow, order: Order) -> Origin:
     return Origin(
         "review",
         parent_session_id=parent.id,
         execution_context="background_review",
         platform=parent.source,
         task_id=job.id,
+        others=" ".join(order.others),
     )
 
 

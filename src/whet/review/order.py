@@ -35,7 +35,8 @@ class Runtime(msgspec.Struct, frozen=True):
 
 class Order(msgspec.Struct, frozen=True):
     """A review's task. `turn` is the turn that called for it, for `reasons`; it sees that and what has ended
-    since. `context_tokens` is the size of that turn's last request."""
+    since. `context_tokens` is the size of that turn's last request; `others` are one-shots of the same folder
+    that are reviewed with it."""
 
     session_id: str
     turn: int
@@ -44,6 +45,7 @@ class Order(msgspec.Struct, frozen=True):
     runtime: Runtime
     context_tokens: int = 0
     focus: str = ""
+    others: tuple[str, ...] = ()
 
     @property
     def is_by_hand(self) -> bool:
@@ -91,7 +93,12 @@ def _merged(payload: str, new: Order) -> Order | None:
     kinds: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in (*old.kinds, *new.kinds))
     focus = "\n".join(dict.fromkeys(filter(None, (old.focus, new.focus))))
     return msgspec.structs.replace(
-        new, kinds=kinds, reasons=_joined(old.reasons, new.reasons), focus=focus, turn=max(old.turn, new.turn)
+        new,
+        kinds=kinds,
+        reasons=_joined(old.reasons, new.reasons),
+        focus=focus,
+        turn=max(old.turn, new.turn),
+        others=_joined(old.others, new.others),
     )
 
 

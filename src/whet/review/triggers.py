@@ -7,6 +7,7 @@ not know how a review is done.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
@@ -25,7 +26,7 @@ from whet.memory.correction import is_correction
 from whet.review.order import KINDS, TAG_OF, Kind, Order, Runtime, kinds_for, put
 from whet.store import jobs, reviews, sessions
 from whet.store.jobs import AtEnd, Queued
-from whet.store.reviews import Counters, ReviewedTurn, TurnCall
+from whet.store.reviews import Counters, DaySpending, ReviewedTurn, TurnCall
 from whet.store.sessions import SessionRow
 from whet.store.transcript import TurnRecord
 from whet.tools.declared import tags_of
@@ -33,6 +34,7 @@ from whet.tools.declared import tags_of
 # A review usually takes this many model calls, each as large as the turn's last one.
 EXPECTED_CALLS = 3
 _ONE_SHOTS = "cli"
+_BATCH = 10
 
 
 class Occasion(msgspec.Struct, frozen=True):
@@ -76,19 +78,25 @@ def _note(connection: apsw.Connection, turn: TurnRecord, ended_well: bool, watch
     facts = reviews.turn_facts(connection, sessions.key_of(connection, session.id), turn.number)
     before = reviews.counters(connection, session.conversation_id)
     counted = count(before, facts, watch.settings, is_first=turn.number == 1)
-    of_folder = _of_folder(connection, session, turn.number, facts, watch)
-    occasion = called_for(counted, watch.settings, watch.kinds) or of_folder
+    folder = _count_folder(connection, session, turn.number, facts, watch)
+    occasion = called_for(counted, watch.settings, watch.kinds)
+    if occasion is None and folder is not None:
+        occasion = called_for(folder, watch.settings, watch.kinds)
     queued: Sequence[Queued] = ()
     if (
         occasion is not None
         and ended_well
         and _is_affordable(connection, session, facts.context_tokens, watch)
     ):
+        others = reviews.unreviewed(connection, session, _BATCH) if folder is not None else []
         order = Order(
             session.id, turn.number, occasion.kinds, occasion.reasons, watch.runtime, facts.context_tokens
         )
+        order = msgspec.structs.replace(order, others=tuple(others))
         queued = (put(connection, order, session.conversation_id, watch.clock),)
         counted = after_review(counted, occasion.kinds)
+        if folder is not None:
+            reviews.set_counters(connection, _folder_key(session), after_review(folder, occasion.kinds))
     runtime = msgspec.json.encode(watch.runtime).decode()
     reviews.set_counters(
         connection, session.conversation_id, msgspec.structs.replace(counted, runtime=runtime)
@@ -96,24 +104,25 @@ def _note(connection: apsw.Connection, turn: TurnRecord, ended_well: bool, watch
     return queued
 
 
-def _of_folder(
+def _folder_key(session: SessionRow) -> str:
+    return f"folder:{session.workspace}"
+
+
+def _count_folder(
     connection: apsw.Connection, session: SessionRow, turn: int, facts: ReviewedTurn, watch: _Watch
-) -> Occasion | None:
-    """Count a conversation's first turn for its folder too, and say what one-shots there call for: none
-    of them is long enough by itself. A second turn takes it back: that is no one-shot."""
+) -> Counters | None:
+    """Count a conversation's first turn for its folder too, and give the folder's counters: none of its
+    one-shots is long enough by itself, and what one of them called for while the day's share was used up
+    waits there for the next. A second turn takes it back, and gives None: that is no one-shot."""
     if session.source != _ONE_SHOTS or session.id != session.conversation_id or turn > 2:
         return None
-    key = f"folder:{session.workspace}"
-    before = reviews.counters(connection, key)
+    before = reviews.counters(connection, _folder_key(session))
     if turn == 2:
         counted = msgspec.structs.replace(before, turns=max(before.turns - 1, 0))
     else:
         counted = count(before, facts, watch.settings, is_first=True)
-    occasion = called_for(counted, watch.settings, watch.kinds)
-    if turn == 1 and occasion is not None:
-        counted = after_review(counted, occasion.kinds)
-    reviews.set_counters(connection, key, counted)
-    return occasion if turn == 1 else None
+    reviews.set_counters(connection, _folder_key(session), counted)
+    return counted if turn == 1 else None
 
 
 def count(before: Counters, facts: ReviewedTurn, settings: ReviewSettings, *, is_first: bool) -> Counters:
@@ -166,16 +175,18 @@ def after_review(counted: Counters, kinds: Sequence[Kind]) -> Counters:
 def _is_affordable(
     connection: apsw.Connection, session: SessionRow, context_tokens: int, watch: _Watch
 ) -> bool:
-    """Whether the day's share still has room for one more; what waits in the queue counts as spent.
-
-    A job that already waits for this conversation is widened, and so is paid for once.
-    """
+    """Whether the day's share still has room for one more; what waits in the queue counts as spent. One that
+    waits for this conversation is widened, so it is none more."""
     spent = reviews.spent_since(connection, day_start(watch.clock.now()))
-    waits = jobs.waiting(connection, reviews.KIND, session.conversation_id) is not None
-    expected = context_tokens * EXPECTED_CALLS
-    reviewed = spent.review_tokens + (reviews.count_open(connection) + (not waits)) * expected
-    day = max(watch.settings.free_tokens, spent.other_tokens + reviewed)
-    return reviewed <= watch.settings.share * day
+    is_widened = jobs.waiting(connection, reviews.KIND, session.conversation_id) is not None
+    count = reviews.count_open(connection) + (not is_widened)
+    return has_room(watch.settings, spent, context_tokens * EXPECTED_CALLS * count)
+
+
+def has_room(settings: ReviewSettings, spent: DaySpending, expected_tokens: int) -> bool:
+    """Whether reviews that take so many tokens more stay within their share of the day."""
+    reviewed = spent.review_tokens + expected_tokens
+    return reviewed <= settings.share * max(settings.free_tokens, spent.other_tokens + reviewed)
 
 
 def day_start(now: datetime) -> str:
@@ -191,20 +202,28 @@ _LOOKING = frozenset(
     | {"stat", "env", "printenv", "man", "test", "[", "diff", "sort"}
 )
 _NEAR = 6
+_WORD = re.compile(r"[^\W_][\w-]{2,}")
 
 
 def recovered(calls: Sequence[TurnCall]) -> bool:
-    """Say whether a failure was got round in these calls, which stand in the order they were asked for."""
+    """Say whether a failure was got round in these calls, which stand in the order they were asked for: by
+    another call, or by one that its error asked for, after which the same call worked."""
     doing = [call for call in calls if not tags_of(call.name) & _PLAIN and not _is_looking(call)]
     for at, failed in enumerate(doing):
         if failed.error_kind not in _FAILURES:
             continue
         later = [call for call in doing[at + 1 :] if call.name == failed.name and not call.error_kind]
-        unchanged = any(call.arguments == failed.arguments for call in later)
-        near = doing[at + 1 : at + 1 + _NEAR]
-        if not unchanged and any(call in near for call in later):
+        again = next((n for n, call in enumerate(later) if call.arguments == failed.arguments), -1)
+        near = [call for call in doing[at + 1 : at + 1 + _NEAR] if call in later]
+        if (again < 0 and near) or any(_is_asked_for(call, failed) for call in later[: max(again, 0)]):
             return True
     return False
+
+
+def _is_asked_for(call: TurnCall, failed: TurnCall) -> bool:
+    """Whether a failure's own words name what this call has and the failed one had not."""
+    new = set(_WORD.findall(call.arguments)) - set(_WORD.findall(failed.arguments))
+    return bool(new & set(_WORD.findall(failed.error)))
 
 
 def _is_looking(call: TurnCall) -> bool:

@@ -34,6 +34,13 @@ def review_message(kinds: Sequence[Kind], focus: str, allowed: Sequence[str]) ->
     return text.strip()
 
 
+def others(texts: Sequence[str]) -> str:
+    """Give what a review is told of the other conversations that it looks at; empty for none."""
+    if not texts:
+        return ""
+    return "\n\n".join(("", prompt("others.md").strip(), *texts))
+
+
 def prompt(name: str) -> str:
     """Give the text of a prompt file."""
     return (Path(__file__).parent / "prompts" / name).read_text("utf-8").rstrip() + "\n"

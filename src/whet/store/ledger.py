@@ -102,7 +102,7 @@ class LedgerFilter(TypedDict, total=False):
 
 
 _LARGEST_ID = 2**63 - 1
-_ORIGIN = Origin.__struct_fields__
+_ORIGIN = tuple(name for name in Origin.__struct_fields__ if name != "others")
 _PLAIN = ("profile", "kind", "item", "action", "state", "before", "after", "base_hash", "hash", "trust")
 _GIVEN = (*_PLAIN, "reason", "undoes", "remark")
 _COLUMNS = (
@@ -164,8 +164,8 @@ def select(connection: apsw.Connection, limit: int = 0, **filters: Unpack[Ledger
         where.append(f"state IN ({', '.join('?' * len(states))})")
         values += states
     if session_id := filters.get("session_id"):
-        where.append("(session_id = ? OR parent_session_id = ?)")
-        values += [session_id, session_id]
+        where.append("(session_id = ? OR parent_session_id = ? OR instr(evidence, ?))")
+        values += [session_id, session_id, _json(session_id)]
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM ledger WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?",
         (*values, limit or -1),

@@ -28,12 +28,14 @@ class Counters(msgspec.Struct, frozen=True):
 
 
 class TurnCall(msgspec.Struct, frozen=True):
-    """One tool call of a turn, its arguments as JSON text; `error_kind` is empty on success."""
+    """One tool call of a turn, its arguments as JSON text; `error_kind` is empty on success, and `error` is
+    what a failed one said."""
 
     step: int
     name: str
     arguments: str
     error_kind: str
+    error: str = ""
 
 
 class ReviewedTurn(msgspec.Struct, frozen=True):
@@ -90,11 +92,12 @@ def turn_facts(connection: apsw.Connection, key: int, turn: int) -> ReviewedTurn
         seq = id_ & (rows.SEQ_LIMIT - 1)
         arguments |= {seq + 1 + at: call.arguments for at, call in enumerate(message.tool_calls)}
     calls = [
-        TurnCall(step, name, arguments.get(seq, ""), error_kind)
-        for seq, step, name, error_kind in connection.execute(
-            "SELECT seq, step, name, error_kind FROM tool_calls"
-            " WHERE session = ? AND seq > ? AND turn = ? ORDER BY seq",
-            (key, opening & (rows.SEQ_LIMIT - 1), turn),
+        TurnCall(step, name, arguments.get(seq, ""), error_kind, error)
+        for seq, step, name, error_kind, error in connection.execute(
+            "SELECT c.seq, c.step, c.name, c.error_kind, coalesce(substr(m.content, 1, 4000), '')"
+            " FROM tool_calls c LEFT JOIN messages m ON c.error_kind <> '' AND m.id = ? + c.seq"
+            " WHERE c.session = ? AND c.seq > ? AND c.turn = ? ORDER BY c.seq",
+            (first, key, opening & (rows.SEQ_LIMIT - 1), turn),
         )
     ]
     return ReviewedTurn(tuple(reversed(said)), tuple(calls), context_tokens)
@@ -147,6 +150,21 @@ def count_open(connection: apsw.Connection) -> int:
     """Count the reviews that wait or run."""
     row = connection.execute(f"SELECT count(*) FROM jobs WHERE kind = ? AND {jobs.OPEN}", (KIND,)).fetchone()
     return row[0] if row else 0
+
+
+def unreviewed(connection: apsw.Connection, session: SessionRow, limit: int) -> list[str]:
+    """Give the ids of one-shots like `session` (its folder, source and person) that ended before it and have
+    had no review, the newest first, back to the last one that had."""
+    rows = connection.execute(
+        "SELECT s.id, s.key FROM sessions s JOIN sessions mine ON mine.id = ?"
+        " WHERE s.workspace = mine.workspace AND s.source = mine.source AND s.profile = mine.profile"
+        " AND s.kind = 'chat' AND s.private = 0 AND s.key < mine.key"
+        " AND s.key > (SELECT coalesce(max(r.session), 0) FROM reviews r JOIN sessions o ON o.key = r.session"
+        "  WHERE o.workspace = mine.workspace AND o.source = mine.source AND r.session < mine.key)"
+        " ORDER BY s.key DESC LIMIT ?",
+        (session.id, limit),
+    ).fetchall()
+    return [id_ for id_, key in rows if live.last_turn(connection, key) == 1]
 
 
 def add(connection: apsw.Connection, job_id: str, session_id: str) -> None:

@@ -16,9 +16,11 @@ import msgspec
 from whet.store.calls import StoredCall, UserWords
 from whet.tools.declared import tags_of
 from whet.warm.outcome import Outcome, by_itself, parsed
+from whet.warm.takeback import TAKES_BACK, is_content_back, is_replaced, is_taken_back
 
 _WINDOW = 2
 _PENDING_MAX = 2_000
+_LOOKS_BACK = 50
 _PAGING = frozenset(
     ("offset", "limit", "page", "seq", "ref", "cursor", "start", "end", "timeout_s", "before", "after")
 )
@@ -37,7 +39,6 @@ _NO_TOOL = (
     r"\b(?:unknown|no such|invalid|no) (?:tool|function)\b"
     r"|\btool\b.{0,80}\b(?:not found|unknown|does not exist)"
 )
-_TAKES_BACK = r"\bgit\s+(?:checkout\s+(?:--\s+)?|restore\s+(?!--staged)|stash\b|reset\s+--hard|revert\b)"
 
 
 class Judged(msgspec.Struct, gc=False):
@@ -65,6 +66,7 @@ class OutcomeJudge:
         self._undone = undone_turns
         self._tools = tools
         self._turn: list[Judged] = []
+        self._before: list[Judged] = []
         self._settled: list[Judged] = []
 
     def feed(self, item: StoredCall | UserWords) -> None:
@@ -93,7 +95,8 @@ class OutcomeJudge:
 
     def finish(self) -> list[Judged]:
         """Settle everything and give it."""
-        self._settle(len(self._turn))
+        self._end_turn()
+        self._end_turn()
         return self.take()
 
     def _said(self, said: UserWords) -> None:
@@ -104,7 +107,7 @@ class OutcomeJudge:
             for one in self._turn:
                 if one.outcome == "ok":
                     one.outcome, one.reason = "objected", "the person objected"
-        self._settle(len(self._turn))
+        self._end_turn()
 
     def _compare(self, new: Judged) -> None:
         if new.outcome != "ok":
@@ -121,8 +124,9 @@ class OutcomeJudge:
             if old.call.name == name:
                 self._relate(old, new, between)
             between = old.call.result or ""
-        if "command" in tags and "git " in new.call.arguments:
+        if tags & {"edits", "command"}:
             self._take_back(new)
+            self._replace(new)
 
     def _relate(self, old: Judged, new: Judged, between: str) -> None:
         """Compare two calls of a tool; `between` is what a call between them showed."""
@@ -137,22 +141,44 @@ class OutcomeJudge:
             old.outcome, old.reason = "corrected", "made again with mended arguments"
 
     def _take_back(self, new: Judged) -> None:
+        """Find what this call undoes, in its own turn and in the one before it."""
         command = str(new.arguments.get("command", ""))
-        found = re.search(_TAKES_BACK, command)
-        if found is None:
+        if command and not any(word in command for word in TAKES_BACK):
             return
-        rest = command[found.end() :]
-        for old in self._turn:
-            path = str(old.arguments.get("path", "")) if "edits" in tags_of(old.call.name) else ""
-            if (
-                path
-                and old.outcome == "ok"
-                and (path in rest or "stash" in found[0] or "hard" in found[0] or rest.strip() == ".")
-            ):
-                old.outcome, old.reason = "undone", "taken back with git"
+        this = (new.call.name, new.arguments)
+        near, between = self._turn[-_LOOKS_BACK:], list[dict[str, Any]]()
+        for old in (*reversed(near), *reversed(self._before[-_LOOKS_BACK:])):
+            earlier = old.outcome in ("ok", "corrected", "objected")
+            if earlier and is_taken_back((old.call.name, old.arguments), this, between):
+                old.outcome, old.reason = "undone", "a later call took it back"
+            if old.call.turn == new.call.turn:
+                between.append(old.arguments)
+        path = new.arguments.get("path")
+        if "whole" not in tags_of(new.call.name) or not path:
+            return
+        writes = [
+            one
+            for one in (*self._before[-_LOOKS_BACK:], *near, new)
+            if one.arguments.get("path") == path and "content" in one.arguments
+        ]
+        if is_content_back([str(one.arguments["content"]) for one in writes]):
+            writes[-2].outcome, writes[-2].reason = "undone", "what stood there before came back"
+
+    def _replace(self, new: Judged) -> None:
+        """Find an objection: what is changed first after a message is what the turn before it wrote."""
+        changed = any("edits" in tags_of(one.call.name) for one in self._turn[-_LOOKS_BACK:])
+        for old in () if changed or "edits" not in tags_of(new.call.name) else self._before[-_LOOKS_BACK:]:
+            if old.outcome == "ok" and is_replaced(old.arguments, new.arguments):
+                old.outcome, old.reason = "objected", "the person had it replaced"
+
+    def _end_turn(self) -> None:
+        self._settled += self._before
+        self._before, self._turn = self._turn, []
 
     def _settle(self, count: int) -> None:
-        self._settled += self._turn[:count]
+        """Settle the oldest calls of a turn that has very many."""
+        self._settled += [*self._before, *self._turn[:count]]
+        self._before = []
         del self._turn[:count]
 
 

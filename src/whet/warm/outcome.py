@@ -17,6 +17,7 @@ import msgspec
 from whet.contract.texts import NOT_JSON
 from whet.store.calls import StoredCall
 from whet.tools.declared import tags_of
+from whet.warm.masking import hidden_exit, http_trouble, is_masked, masked_trouble
 
 Outcome = Literal["ok", "failed", "corrected", "undone", "objected", "denied", "unknown"]
 """ok; failed: it did not do what was asked; corrected: it worked but was made again with mended arguments;
@@ -109,12 +110,17 @@ def _command(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, str]
         return _exited(command, call.exit_code, text)
     if not text:
         return "ok", "exit 0"
+    if (hidden := hidden_exit(command, text)) is not None:
+        outcome, reason = _exited(hidden.command, hidden.code, text)
+        return (outcome, reason) if outcome == "ok" else ("failed", f"exit 0, but {hidden.shown}")
     first = next(programs_of(command), "")
     if first in _SHOWS:
         text = _own_words(first, text[:_EDGES_CHARS])
     elif text[0] in "{[" and (trouble := json_trouble(text)):
         return "failed", f"exit 0, but {trouble}"
     trouble = phrase_of_trouble(text) if text else ""
+    if not trouble and first not in _SHOWS:
+        trouble = http_trouble(first, command, text) or (masked_trouble(text) if is_masked(command) else "")
     return ("failed", f"exit 0, but it says: {trouble}") if trouble else ("ok", "exit 0")
 
 
@@ -147,6 +153,10 @@ class _Said(msgspec.Struct):
     success: object = None
     ok: object = None
     status: object = None
+    statusCode: object = None
+    code: object = None
+    data: object = None
+    errors: object = None
     isError: object = None
     is_error: object = None
     error: object = None
@@ -162,8 +172,14 @@ def json_trouble(text: str) -> str:
         said = _said.decode(text.strip())
     except NOT_JSON:
         return ""
-    if said.success is False or said.ok is False:
-        return "success is false" if said.success is False else "ok is false"
+    for name, value in (("success", said.success), ("ok", said.ok)):
+        if value is False or (isinstance(value, str) and value.lower() == "false"):
+            return f"{name} is false"
+    for value in (said.status, said.statusCode, said.code):
+        if isinstance(value, int) and 400 <= value < 600:
+            return f"its status is {value}"
+    if str(said.errors)[:1] == "[" and said.errors != [] and not said.data:
+        return "errors is set"
     if isinstance(said.status, str) and said.status.lower() in ("error", "failed", "failure", "fail"):
         return f"status is {said.status}"
     if said.isError is True or said.is_error is True:

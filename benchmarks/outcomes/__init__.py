@@ -1,0 +1,126 @@
+"""How tool calls went, by structure: an own labelled corpus of soft failures, undone and objected calls.
+
+Each line of `cases.jsonl` is a session of a few steps: what the person said, commands with their output and
+exit code, edits and written files. `at` is the call that its kind is about (-1: nothing of it happened).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchmarks.table import Row
+from whet.store.calls import StoredCall, UserWords
+from whet.warm.aftermath import OutcomeJudge
+
+KINDS = {"soft": "failed", "undone": "undone", "objected": "objected"}
+_TOOLS = frozenset(("terminal", "patch", "write_file", "read_file"))
+
+
+class OutcomeCase(msgspec.Struct, frozen=True):
+    """A session, what it is a case of, and the call that shows it."""
+
+    kind: str
+    at: int
+    steps: list[list[Any]]
+
+
+def cases() -> list[OutcomeCase]:
+    """Read the corpus."""
+    lines = (Path(__file__).parent / "cases.jsonl").read_text("utf-8").splitlines()
+    return [msgspec.json.decode(line, type=OutcomeCase) for line in lines]
+
+
+def judged(case: OutcomeCase) -> list[tuple[str, str]]:
+    """Give the outcome and the reason of each call of a case."""
+    judge = OutcomeJudge(tools=_TOOLS)
+    turn = seq = 0
+    for step in case.steps:
+        seq += 2
+        if step[0] == "say":
+            turn += 1
+            judge.feed(UserWords(turn, step[1]))
+            continue
+        name, arguments, result, code = _call(step)
+        judge.feed(
+            StoredCall(
+                seq,
+                seq - 1,
+                turn,
+                seq,
+                name,
+                json.dumps(arguments),
+                result,
+                error_kind="exit" if code else "",
+                exit_code=code,
+            )
+        )
+    return [(one.outcome, one.reason) for one in judge.finish()]
+
+
+def _call(step: list[Any]) -> tuple[str, dict[str, str], str, int | None]:
+    kind, *rest = step
+    if kind == "run":
+        return "terminal", {"command": rest[0]}, rest[1] or "(no output)", rest[2]
+    if kind == "edit":
+        return "patch", dict(zip(("path", "old_string", "new_string"), rest, strict=True)), "patched", None
+    return "write_file", dict(zip(("path", "content"), rest, strict=True)), "written", None
+
+
+class OutcomeTally(msgspec.Struct):
+    """How many cases there are of each kind, which were missed, and which calls were misjudged."""
+
+    total: dict[str, int]
+    missed: list[str]
+    alarms: list[str]
+    calls: int = 0
+
+    def recall(self, kind: str) -> float:
+        """The share of a kind that is recognised."""
+        missed = sum(line.startswith(f"{kind}: ") for line in self.missed)
+        return 1 - missed / self.total[kind]
+
+    @property
+    def false_share(self) -> float:
+        """The share of calls with nothing to them that are called failed, undone or objected."""
+        return len(self.alarms) / self.calls
+
+
+def run_all() -> OutcomeTally:
+    """Judge the whole corpus."""
+    tally = OutcomeTally({}, [], [])
+    for case in cases():
+        tally.total[case.kind] = tally.total.get(case.kind, 0) + 1
+        found = judged(case)
+        shown = " / ".join(str(part) for step in case.steps for part in step)[:300]
+        if case.kind != "fine":
+            if found[case.at][0] != KINDS[case.kind]:
+                tally.missed.append(f"{case.kind}: {found[case.at]} in {shown}")
+            continue
+        given = [step[3] for step in case.steps if step[0] == "run"]
+        tally.calls += len(found)
+        wrong = [one for one in found if one[0] in KINDS.values()]
+        tally.alarms += [f"{one} in {shown}" for one in wrong[: max(0, len(wrong) - sum(map(bool, given)))]]
+    return tally
+
+
+def run(runs: int, full: bool) -> list[Row]:
+    """The corpus is fixed, so one run is enough."""
+    tally = run_all()
+    shares = {kind: tally.recall(kind) for kind in KINDS}
+    return [
+        Row(
+            "outcomes",
+            f"outcomes of tool calls, {sum(tally.total.values())} labelled sessions: soft failures, undone, "
+            f"objected recognised; false alarms among {tally.calls} calls",
+            "≥ 90 % each; ≤ 2 %",
+            f"{', '.join(f'{share:.0%}' for share in shares.values())}; {tally.false_share:.1%}",
+            "-",
+            min(shares.values()) >= 0.9 and tally.false_share <= 0.02,
+            "python -m benchmarks outcomes",
+            details=[*tally.missed, *tally.alarms],
+        )
+    ]

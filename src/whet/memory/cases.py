@@ -1,0 +1,86 @@
+"""A skill's cases: the sessions that its steps were taken from, replayed as they were recorded.
+
+A case is what was asked, and which commands ran and how each ended. Replaying a procedure on it runs
+nothing: each step must be a command that succeeded there, in the procedure's order. So a step that no session
+shows, or one that failed where it was used last, is told. A deleted session's case is gone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+
+import apsw
+import msgspec
+
+from whet.contract.errors import NotFound
+from whet.memory import entries, transcript, units
+from whet.store import ledger, sessions
+
+_STEP = re.compile(r"(?m)^\d+\. (`+)(.+?)\1(?!`)")
+
+
+class SkillCase(msgspec.Struct, frozen=True):
+    """One session as an offline world: the request, and its commands in order with how each ended."""
+
+    session_id: str
+    request: str
+    commands: tuple[tuple[str, bool], ...]
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """What became of a procedure on a case: steps that succeeded there in their order, those that failed."""
+
+    case: SkillCase
+    shown: tuple[str, ...]
+    failed: tuple[str, ...]
+
+
+def steps_of(text: str) -> list[str]:
+    """Give the commands of a procedure's numbered steps, in order."""
+    return [found[2] for found in _STEP.finditer(text)]
+
+
+def is_new_procedure(before: str, after: str) -> bool:
+    """Whether a change gives a skill that had steps other ones, or another order."""
+    return bool(steps_of(before)) and steps_of(before) != steps_of(after)
+
+
+def cases_of(
+    connection: apsw.Connection, profile: str, name: str, trusted_tools: Collection[str] = ()
+) -> list[SkillCase]:
+    """Give the cases of a skill, oldest first: the sessions that its changes in force rest on."""
+    rows = ledger.select(connection, profile=profile, kind="skill", item=name, states=("active",))
+    ids = dict.fromkeys(quote.session_id for row in reversed(rows) for quote in row.evidence)
+    found: list[SkillCase] = []
+    for session_id in filter(None, ids):
+        try:
+            if sessions.get(connection, session_id).private:
+                continue
+            session = transcript.load(connection, session_id, trusted_tools)
+        except NotFound:
+            continue
+        ran = tuple((" ".join(one.call.split()), one.failed) for one in session.results())
+        said = next((one.text for one in session.sources if one.tier == "user"), "")
+        found.append(SkillCase(session_id, units.sentences(said)[0] if said else "", ran))
+    return found
+
+
+def replay(steps: Sequence[str], case: SkillCase) -> Replay:
+    """Go through a procedure on a case's recorded commands."""
+    shown: list[str] = []
+    failed: list[str] = []
+    at = 0
+    for step in steps:
+        fits = [n for n, (command, _) in enumerate(case.commands) if _is_step(step, command)]
+        good = [n for n in fits if not case.commands[n][1] and n >= at]
+        if good:
+            shown.append(step)
+            at = good[0] + 1
+        elif fits and case.commands[fits[-1]][1]:
+            failed.append(step)
+    return Replay(case, tuple(shown), tuple(failed))
+
+
+def _is_step(step: str, command: str) -> bool:
+    return step == command or bool(entries.filled(step, command))

@@ -1,0 +1,75 @@
+"""Exit codes that a command line hides: behind `|| true`, a pipe, a fallback that echoes, an `echo $?`.
+
+Which it is stands in the command; what came of it, where the shell put it: the fallback's own words, the
+number that was printed, an HTTP status line, a diagnostic with its place. It judges no unmasked command.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+_FALLBACK = re.compile(r"""\|\|\s*(?:echo|printf)\s+(?:'([^']+)'|"([^"]+)"|([^'";&|]+))\s*\}?\s*$""")
+_PRINTED = re.compile(r"(?:;|&&|\n)\s*(?:echo|printf)\b[^;|&]*\$(?:\?|\{?\w+\}?)[^;|&]*$")
+_NUMBER = re.compile(r"(\d{1,3})\W*$")
+_ASKS = re.compile(r"^\s*(?:command\s+-v|hash|ls|cat|find|stat|head|tail|id|getent)\b")
+_MASKED = re.compile(
+    r"\|\|\s*(?:true|:)\s*$|;\s*(?:true|:)\s*$"
+    r"|(?<!\|)\|&?\s*(?:tail|head|tee|cat|grep|sed|awk|sort|uniq|less|more|cut|tr)\b[^|]*$"
+)
+_ANSWERS = frozenset(("curl", "http", "https", "wget", "xh", "xhs"))
+_STATUS = re.compile(r"(?m)^HTTP/\d(?:\.\d)? (\d{3})\b")
+_WRITES_CODE = re.compile(r"-w\s|--write-out")
+# A diagnostic: its place, or the mark that tools put before one; and counts of what went wrong.
+_DIAGNOSTIC = re.compile(
+    r"(?im)^\S+\.\w+:\d+:\d+: (?!warning|note|info).*"
+    r"|^(?:\S+?[:(]\d+(?:[:,]\d+)?\)?:\s*)?(?:fatal )?\[?error\]?(?:\[\w+\]| \w+)?:?\s.*"
+    r"|\b(?:failed|failures|errors|unreachable)=[1-9].*|^\w+ failed: .*|^[A-Z]{2,5}-\d{3,5}: .*"
+)
+
+
+class HiddenExit(msgspec.Struct, frozen=True):
+    """What a part of a command line ended with although the whole ended with 0, and where that is shown."""
+
+    command: str
+    code: int
+    shown: str
+
+
+def hidden_exit(command: str, text: str) -> HiddenExit | None:
+    """Give the exit code that a fallback or an `echo $?` gives away; None where there is none but 0."""
+    last = text.rstrip().rsplit("\n", 1)[-1].strip()
+    if (found := _FALLBACK.search(command)) is not None:
+        said = next(part for part in found.groups() if part).replace("\\n", "").strip()
+        before = re.split(r"&&|;", command[: found.start()])[-1]
+        if said and said == last and not _ASKS.match(before):
+            return HiddenExit(command[: found.start()], 1, f"its fallback ran: {last[:80]}")
+    if "$?" in command and (found := _PRINTED.search(command)) is not None:
+        number = _NUMBER.search(last)
+        if number is not None and int(number[1]):
+            before = command[: found.start()].replace("=$?", "=0")
+            before = re.sub(r";?\s*\w+=0\s*$", "", before)
+            return HiddenExit(before, int(number[1]), f"it printed the exit code {number[1]}")
+    return None
+
+
+def is_masked(command: str) -> bool:
+    """Whether a command line ends with 0 whatever its work came to."""
+    return _MASKED.search(command) is not None
+
+
+def masked_trouble(text: str) -> str:
+    """Give the diagnostic at the end of a masked command's output; empty without one."""
+    lines = text.rstrip().splitlines()[-6:]
+    return next((line.strip()[:120] for line in lines if _DIAGNOSTIC.search(line)), "")
+
+
+def http_trouble(program: str, command: str, text: str) -> str:
+    """Give the last HTTP status that an answer shows where it is an error's; empty otherwise."""
+    if program not in _ANSWERS:
+        return ""
+    codes = _STATUS.findall(text)
+    if not codes and _WRITES_CODE.search(command):
+        codes = re.findall(r"(?:^|\s)(\d{3})$", text.rstrip())
+    return f"HTTP {codes[-1]}" if codes and int(codes[-1]) >= 400 else ""

@@ -1,0 +1,123 @@
+"""Whether a later call takes an earlier one back, or replaces what it wrote: compared by what both did.
+
+An edit is taken back by the edit that restores its old text, a written file by its former content coming
+back, a thing that was made by its removal before anything used it, a move by the move back, work in git by
+the commands that drop it. No word of the person is read. It looks at two calls and what came between them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from whet.tools.declared import tags_of
+
+TAKES_BACK = ("git ", "rm", "mv ", "unlink ")
+"""One of these stands in every command that takes something back; looking for them is quick."""
+_PARTS = re.compile(r"&&|\|\||;|\n")
+_DROPS_WORK = re.compile(r"\bgit\s+(?:stash\b(?!\s+(?:list|show|pop|apply|drop|branch))|reset\s+--hard\b)")
+_DROPS_PATHS = re.compile(r"\bgit\s+(?:checkout|restore(?!\s+--staged))\s+(.*)")
+_DROPS_COMMIT = re.compile(r"\bgit\s+(?:revert\b|reset\s+(?:--\w+\s+)?\S*(?:HEAD[~^@]|[0-9a-f]{7}))")
+_COMMITS = re.compile(r"\bgit\s+commit\b")
+_BRANCHES = re.compile(r"\bgit\s+(?:checkout\s+-b|switch\s+-c|branch)\s+([\w./-]+)")
+_DROPS_BRANCH = re.compile(r"\bgit\s+branch\s+(?:-d|-D|--delete)\s+([\w./-]+)")
+_MOVES = re.compile(r"^\s*(?:git\s+)?mv\s+(?:-\w+\s+)*(\S+)\s+(\S+)\s*$")
+_MAKES = re.compile(r"^\s*(?:mkdir|touch)\s+(?:-\S+\s+)*(\S+)\s*$|^\s*cp\s+(?:-\S+\s+)*\S+\s+(\S+)\s*$")
+_WRITES = re.compile(r"(?<![>&\d])>\s*([^\s>&|;]+)")
+_REMOVES = re.compile(r"^\s*(?:git\s+)?(?:rm|rmdir|unlink)\s+(.+)$")
+
+Arguments = dict[str, Any]
+
+
+def is_taken_back(
+    old: tuple[str, Arguments], new: tuple[str, Arguments], between: Sequence[Arguments]
+) -> bool:
+    """Whether `new` (tool, arguments) undoes `old`; `between`: the calls after `old` in new's turn."""
+    (was, before), (name, after) = old, new
+    if "edits" in tags_of(was) and "edits" in tags_of(name):
+        return _is_restored(before, after)
+    if "command" not in tags_of(name):
+        return False
+    command = str(after.get("command", ""))
+    if "edits" in tags_of(was):
+        return _drops(command, str(before.get("path", ""))) or _removes(
+            command, [before.get("path")], between
+        )
+    if "command" not in tags_of(was):
+        return False
+    done = str(before.get("command", ""))
+    return _is_dropped(done, command) or _removes(command, _made(done), between)
+
+
+def is_replaced(before: Arguments, after: Arguments) -> bool:
+    """Whether an edit puts something else in place of what another one wrote, and does not only add to it."""
+    if not before.get("path") or before.get("path") != after.get("path"):
+        return False
+    if "content" in before and "content" in after:
+        lines = iter(str(after["content"]).splitlines())
+        return not all(line in lines for line in str(before["content"]).splitlines())
+    wrote = str(before.get("new_string") or "").strip()
+    gone, put = str(after.get("old_string") or ""), str(after.get("new_string") or "")
+    return bool(wrote) and wrote in gone and wrote not in put
+
+
+def is_content_back(contents: Sequence[str]) -> bool:
+    """Whether the last of a file's contents stood there before, with another one between."""
+    return len(contents) >= 3 and contents[-1] in contents[:-2] and contents[-1] != contents[-2]
+
+
+def _is_restored(before: Arguments, after: Arguments) -> bool:
+    pairs = [(str(one.get("old_string") or ""), str(one.get("new_string") or "")) for one in (before, after)]
+    same = bool(before.get("path")) and before.get("path") == after.get("path")
+    return same and pairs[0] != ("", "") and pairs[0] == (pairs[1][1], pairs[1][0])
+
+
+def _drops(command: str, path: str) -> bool:
+    """Whether git throws away what was changed in a file."""
+    if not path:
+        return False
+    if _DROPS_WORK.search(command):
+        return True
+    return any(
+        word in (".", path)
+        for found in _DROPS_PATHS.findall(command)
+        for word in re.split(r"[\s;&|]+", found)
+    )
+
+
+def _is_dropped(done: str, command: str) -> bool:
+    if _COMMITS.search(done) and _DROPS_COMMIT.search(command):
+        return True
+    if set(_BRANCHES.findall(done)) & set(_DROPS_BRANCH.findall(command)):
+        return True
+    moves = [
+        [found.groups() for part in _PARTS.split(text) if (found := _MOVES.match(part))]
+        for text in (done, command)
+    ]
+    return any(move == (back[1], back[0]) for move in moves[0] for back in moves[1])
+
+
+def _made(command: str) -> list[str]:
+    found = [
+        match.group(1) or match.group(2) for part in _PARTS.split(command) if (match := _MAKES.match(part))
+    ]
+    return found + _WRITES.findall(command)
+
+
+def _removes(command: str, made: Iterable[object], between: Sequence[Arguments]) -> bool:
+    """Whether what was made is removed, unused: a file that was run or read and then removed was a help."""
+    gone = {
+        word.rstrip("/")
+        for part in _PARTS.split(command)
+        if (match := _REMOVES.match(part))
+        for word in match[1].split()
+    }
+    for path in filter(None, map(str, made)):
+        name = PurePosixPath(path).name
+        if path.rstrip("/") in gone and not any(
+            name in str(value) for one in between for value in one.values()
+        ):
+            return True
+    return False

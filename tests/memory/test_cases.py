@@ -1,0 +1,93 @@
+"""A skill's cases: its steps replayed on recorded sessions, and no changed procedure without one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from benchmarks.lessons.world import Request, Run, Step, User, World, create
+from click.testing import CliRunner
+
+from whet.cli.skill_cases import skills_check
+from whet.config.paths import Home
+from whet.memory.cases import SkillCase, cases_of, is_new_procedure, replay, steps_of
+from whet.memory.requests import SkillRequest
+
+FIRED: list[Step] = [
+    User("Fire batch b17."),
+    Run("terminal", "kiln fire b17", "kiln: run `kiln warm BATCH` before `kiln fire BATCH`", ok=False),
+    Run("terminal", "kiln warm b17", "b17 is at 300"),
+    Run("terminal", "kiln fire b17", "b17 fired"),
+]
+SKILL = create("fire-batch", "Fire a batch.", "- warm it, then fire it", "b17 is at 300", "b17 fired")
+
+
+def tried(world: World, steps: list[Step], request: Request) -> tuple[str, str]:
+    session_id = asyncio.run(world.session(steps))
+    [(outcome, state)] = asyncio.run(world.review(session_id, [request]))
+    return session_id, state if outcome.ok else outcome.text
+
+
+def patch(world: World, old: str, new: str, *quotes: str) -> SkillRequest:
+    return SkillRequest("patch", "fire-batch", old_string=old, new_string=new, evidence=quotes)
+
+
+def text(world: World) -> str:
+    return (world.folder / "skills" / "fire-batch" / "SKILL.md").read_text()
+
+
+def test_a_skill_is_replayed_on_the_session_that_it_was_taken_from(world: World) -> None:
+    session_id, state = tried(world, FIRED, SKILL)
+    assert state == "active"
+    steps = steps_of(text(world))
+    assert steps == ["kiln warm BATCH", "kiln fire BATCH"]
+    [case] = world.database.read_now(lambda db: cases_of(db, "", "fire-batch"))
+    assert (case.session_id, case.request) == (session_id, "Fire batch b17.")
+    assert replay(steps, case).shown == tuple(steps)
+
+
+@pytest.mark.parametrize(
+    ("steps", "shown", "failed"),
+    [
+        (["kiln warm BATCH", "kiln fire BATCH"], 2, []),
+        (["kiln fire BATCH", "kiln warm BATCH"], 1, []),
+        (["kiln warm BATCH", "kiln break BATCH"], 1, ["kiln break BATCH"]),
+        (["kiln paint BATCH"], 0, []),
+    ],
+)
+def test_order_failure_and_absence_are_told_apart(steps: list[str], shown: int, failed: list[str]) -> None:
+    ran = (("kiln fire b1", True), ("kiln warm b1", False), ("kiln fire b1", False), ("kiln break b1", True))
+    found = replay(steps, SkillCase("s", "", ran))
+    assert (len(found.shown), list(found.failed)) == (shown, failed)
+
+
+def test_other_steps_without_a_call_that_shows_them_wait_for_the_person(world: World) -> None:
+    tried(world, FIRED, SKILL)
+    step = "1. `kiln warm BATCH` → “b17 is at 300”"
+    assert step in text(world)
+    said: list[Step] = [User("Batches are fired without warming them here.")]
+    _, state = tried(world, said, patch(world, step, "- no warming", said[0].text))  # type: ignore[union-attr]
+    assert state == "inbox" and step in text(world)
+    cooler: list[Step] = [User("Fire b18."), Run("terminal", "kiln warm b18 --low", "b18 is at 200")]
+    _, state = tried(world, cooler, patch(world, step, "- warm it low", "b18 is at 200"))
+    assert state == "active" and "kiln warm b18 --low" in text(world)
+
+
+def test_what_was_no_procedure_and_what_keeps_its_steps_is_no_new_one() -> None:
+    assert not is_new_procedure("", "1. `a`")
+    assert not is_new_procedure("1. `a`\n", "1. `a`\n- and a note\n")
+    assert is_new_procedure("1. `a`\n2. `b`\n", "1. `b`\n2. `a`\n")
+
+
+def test_the_command_says_of_each_step_what_the_sessions_show(world: World) -> None:
+    session_id, _ = tried(world, FIRED, SKILL)
+    good = CliRunner().invoke(skills_check, ["fire-batch", "--json"], obj=Home(world.folder))
+    assert good.exit_code == 0, good.output
+    shown = json.loads(good.output)
+    assert [step["verdict"] for step in shown["steps"]] == ["shown", "shown"]
+    assert [case["session_id"] for case in shown["cases"]] == [session_id]
+    path = world.folder / "skills" / "fire-batch" / "SKILL.md"
+    path.write_text(text(world).replace("1. `kiln warm", "1. `kiln paint"))
+    bad = CliRunner().invoke(skills_check, ["fire-batch"], obj=Home(world.folder))
+    assert bad.exit_code == 1 and "no case  kiln paint BATCH" in bad.output

@@ -1,0 +1,71 @@
+"""Orders of steps whose names hold placeholders: kept from the error that names them, or from the calls."""
+
+from __future__ import annotations
+
+import pytest
+from benchmarks.lessons.world import Run, Say, Step, User
+
+from tests.memory.evidence import verdict
+from whet.memory.entries import filled
+from whet.memory.gate import GateVerdict
+
+ERROR = "kiln: run `kiln warm BATCH` before `kiln fire BATCH`"
+STEPS: list[Step] = [
+    User("Fire batch b17, slowly."),
+    Run("terminal", "kiln fire b17 --slow", ERROR, ok=False),
+    Run("terminal", "kiln warm b17", "warm: b17 at 300"),
+    Run("terminal", "kiln fire b17 --slow", "fired: b17"),
+    Say("Fired."),
+]
+ORDER = "Run `kiln warm BATCH` before `kiln fire BATCH`."
+
+
+def text_of(found: GateVerdict | str) -> str:
+    assert isinstance(found, GateVerdict), found
+    return found.text
+
+
+def test_an_error_that_names_a_placeholder_is_kept_with_the_calls_that_it_asked_for() -> None:
+    text = text_of(verdict(STEPS, ORDER, ERROR))
+    assert ERROR in text
+    assert text.index("`kiln warm BATCH` worked") < text.index("`kiln fire BATCH --slow` worked")
+
+
+def test_a_skill_on_it_has_the_calls_in_their_order_with_the_parameter() -> None:
+    lines = text_of(verdict(STEPS, ORDER, ERROR, "fired: b17", kind="skill")).splitlines()
+    assert lines[:2] == ["1. `kiln warm BATCH`", "2. `kiln fire BATCH --slow` → “fired: b17”"]
+    assert lines[2] == f"- Fails: `kiln fire b17 --slow` → “{ERROR}”"
+
+
+def test_an_objection_to_what_was_done_takes_no_result_back() -> None:
+    objected = [*STEPS, User("No, that is not how I want it fired: my glaze needs the fast way.")]
+    assert ERROR in text_of(verdict(objected, ORDER, ERROR))
+    said = [User("The glaze is fired slowly here."), Say("ok"), User("No, the glaze is fired fast.")]
+    assert "took that back" in str(verdict(said, "Slow.", "The glaze is fired slowly here."))
+
+
+def test_what_worked_instead_is_the_call_most_like_the_failed_one() -> None:
+    steps: list[Step] = [
+        User("go on"),
+        Run("terminal", "kiln fire b17 --gas", "kiln: gas is off, try electric", ok=False),
+        Run("terminal", "kiln show b17", "b17: clay"),
+        Run("terminal", "kiln fire b17 --electric", "fired: b17"),
+    ]
+    text = text_of(verdict(steps, "Pitfall: gas is off.", "gas is off, try electric"))
+    assert "`kiln fire b17 --electric` worked" in text and "show" not in text
+
+
+@pytest.mark.parametrize(
+    ("form", "command", "expected"),
+    [
+        ("kiln warm BATCH", "kiln warm b17", "kiln warm BATCH"),
+        ("kiln warm BATCH", "cd hall && kiln warm b17", "cd hall && kiln warm BATCH"),
+        ("kiln fire BATCH", "kiln fire b17 shelf2 --slow mode=dry", "kiln fire BATCH --slow mode=dry"),
+        ("kiln move <batch> to {shelf}", "kiln move b17 to 4", "kiln move <batch> to {shelf}"),
+        ("kiln fire BATCH", "kiln cool b17", ""),
+        ("kiln move BATCH out", "kiln move b17 in", ""),
+        ("kiln fire", "kiln fire b17", ""),
+    ],
+)
+def test_placeholders_are_put_back_where_a_command_fits(form: str, command: str, expected: str) -> None:
+    assert filled(form, command) == expected

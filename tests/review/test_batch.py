@@ -1,0 +1,120 @@
+"""Short one-shots of a folder: counted together, reviewed together, within the day's share."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.review.rig import Bench, bench, does, remember, says, use
+from whet.agent.loop import run_turn
+from whet.memory import forget
+from whet.store import reviews, sessions
+from whet.store.ledger import LedgerRow
+
+PLENTY: dict[str, object] = {"review.free_tokens": "1000000000"}
+WISH = "I always want metric units in answers."
+
+
+async def one_shot(b: Bench, text: str, *, private: bool = False) -> str:
+    session = await b.app.new_session(private=private)
+    end = await run_turn(session, session.user_message(text), b.events.append)
+    assert end.reason == "answered", end
+    return session.id
+
+
+def test_the_tenth_one_shot_of_a_folder_has_all_of_them_reviewed_at_once(tmp_path: Path) -> None:
+    wish = remember("Metric units.", WISH, target="user")
+    script = [*[says("Done.")] * 11, does(wish), says("Saved."), says("Done.")]
+
+    async def main() -> None:
+        async with bench(tmp_path, script, settings=PLENTY) as b:
+            first = await one_shot(b, f"How tall is it? {WISH}")
+            secret = await one_shot(b, "The codeword is heron.", private=True)
+            for number in range(8):
+                await one_shot(b, f"Question {number}: how wide is it?")
+                assert not b.queued
+            last = await one_shot(b, "And how deep?")
+            assert len(b.queued) == 1
+            [job] = b.jobs()
+            order = json.loads(job.payload)
+            assert (order["session_id"], order["others"][-1]) == (last, first)
+            assert secret not in order["others"] and len(order["others"]) == 9
+            [done] = await b.review()
+            assert done.state == "saved"
+            asked = b.server.requests[11].body.decode()
+            assert WISH in asked and "Question 7" in asked and "heron" not in asked
+            [row] = b.rows()
+            assert (row.state, row.evidence[0].session_id) == ("active", first)
+            assert [step.row.id for step in steps_of(b, first)] == [row.id]
+            await one_shot(b, "And how high?")
+            assert len(b.queued) == 1, "the count has begun anew"
+
+    asyncio.run(main())
+
+
+def steps_of(b: Bench, session_id: str) -> list[forget.ForgetStep]:
+    return b.app.database.read_now(lambda db: forget.plan(db, "", session_id))
+
+
+def test_quotes_of_two_conversations_make_no_lesson(tmp_path: Path) -> None:
+    both = use("memory", action="add", content="Both.", evidence=[WISH, "The offices are in Bergen."])
+    script = [*[says("Done.")] * 10, does(both), says("Nothing.")]
+
+    async def main() -> None:
+        async with bench(tmp_path, script, settings=PLENTY) as b:
+            for text in (WISH, "The offices are in Bergen.", *[f"Question {n}" for n in range(8)]):
+                await one_shot(b, text)
+            await b.review()
+            [row] = b.rows()
+            assert row.state == "refused" and "does not stand in the session" in row.reason
+
+    asyncio.run(main())
+
+
+def test_what_a_one_shot_called_for_waits_in_its_folder_until_there_is_room(tmp_path: Path) -> None:
+    got_round = [
+        does(use("terminal", command="exit 3")),
+        does(use("terminal", command="true && true")),
+        says("Done."),
+    ]
+
+    async def main() -> None:
+        async with bench(tmp_path, got_round, settings={"review.free_tokens": "0"}) as b:
+            first = await one_shot(b, "Do it.")
+            assert not b.queued, "a review would take more than its share"
+        async with bench(tmp_path, [says("Done."), says("Nothing.")], settings=PLENTY) as b:
+            await one_shot(b, "And that.")
+            [job] = b.jobs()
+            order = json.loads(job.payload)
+            assert (order["reasons"], order["others"]) == (["recovery"], [first])
+
+    asyncio.run(main())
+
+
+def test_a_review_that_would_pass_its_share_is_stopped_and_keeps_what_it_saved(tmp_path: Path) -> None:
+    said = "No, the tests run with ./check --fast in this project."
+    lesson = remember("Tests.", "the tests run with ./check --fast")
+    looks = [does(use("skills_list"))] * 12
+    script = [says("I ran pytest."), says("Understood."), does(lesson), *looks, says("Done.")]
+
+    async def main(free: int) -> tuple[list[LedgerRow], reviews.ReviewRow, int]:
+        settings: dict[str, Any] = {"review.share": "0.5", "review.free_tokens": str(free)}
+        async with bench(tmp_path / str(free), script, settings=settings) as b:
+            await b.turn("Run the tests")
+            await b.turn(said)
+            await b.review()
+            [listed] = b.listed()
+            used = b.app.database.read_now(lambda db: sessions.get(db, b.session.id)).usage.total_tokens
+            return b.rows(), listed, used
+
+    (tmp_path / "1000000000").mkdir()
+    _, whole, used = asyncio.run(main(1_000_000_000))
+    free = 5 * used
+    (tmp_path / str(free)).mkdir()
+    rows, stopped, used = asyncio.run(main(free))
+    assert [row.state for row in rows] == ["active"]
+    assert stopped.state == "done" and "share" in stopped.note
+    assert stopped.usage.total_tokens < whole.usage.total_tokens
+    assert stopped.usage.total_tokens <= 0.5 * max(free, used + stopped.usage.total_tokens)
