@@ -291,6 +291,7 @@ def login(
     """Log in at a server: prints an address to open; the answer comes back to this machine."""
     from whet.mcp import login as keeping  # noqa: PLC0415 httpx2 costs 30 ms; no other command needs it
     from whet.mcp import oauth  # noqa: PLC0415
+    from whet.mcp.challenge import read_challenge  # noqa: PLC0415
 
     server = _one(home, name)
     if not server.url:
@@ -300,14 +301,18 @@ def login(
         raise ConfigError(
             f"{client_secret_env} is not set", hint=f"whet config set {client_secret_env} stores it in .env"
         )
-    client = oauth.Client(client_id, secrets.get(client_secret_env, "") if client_secret_env else "")
+    secret = secrets.get(client_secret_env, "") if client_secret_env else ""
+    client = oauth.Client(client_id, secret, document=_settings(home).mcp.client_metadata_url)
+    before = keeping.read_tokens(home, name, server.url)
+    wanted = read_challenge(home, name, server.url)
+    earlier = oauth.Earlier(wanted, before.rights if before else ())
 
     def show(address: str) -> None:
         click.echo(f"Open this address to log in at {name}:\n\n{address}\n", err=rest["as_json"])
         if not no_browser and os.environ.get("DISPLAY"):
             webbrowser.open(address)
 
-    work = oauth.log_in(server.url, client, show, SystemClock().unix_ms, rest["wait_s"])
+    work = oauth.log_in(server.url, client, show, SystemClock().unix_ms, rest["wait_s"], earlier)
     tokens = asyncio.run(work)
     if tokens is not None:
         keeping.write_tokens(home, name, tokens)

@@ -296,6 +296,9 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     elsewhere; timeout_s, start_timeout_s, enabled, the tools to allow or deny (names or patterns), and
     allow_http: whether headers with keys may go out unencrypted; openings: what one that is started may do
     besides, e.g. "reach api.example.com" or "write ~/notes", and confined: false for all that you may."""
+    client_metadata_url: str = ""
+    """The https address of a document that describes this client to authorization servers, if you host one;
+    those that take such need no registration then."""
 
 
 HookEvent = Literal["PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop"]
