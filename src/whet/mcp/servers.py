@@ -26,6 +26,7 @@ from whet.mcp.listing import SERVER_NAME, Catalogue, Listing, Offered, read_list
 from whet.mcp.reading import read
 from whet.mcp.remote import Remote, RemoteParts, check_server
 from whet.mcp.results import as_failure, as_output
+from whet.mcp.server_requests import Asker
 from whet.mcp.words import clean
 
 TOOLSET = "mcp"
@@ -140,7 +141,8 @@ class Servers:
                     result = await read(remote, offered.own_name, arguments)
                     return as_output(server, result, {}, cap_chars, is_prompt=offered.reads == "prompts")
                 lines = ProgressLines(context.output, self._reach.clock)
-                result = await remote.call(offered.own_name, arguments, lines)
+                asker = Asker(context.session_id, context.ask)
+                result = await remote.call(offered.own_name, arguments, lines, asker)
             except BadInput:
                 raise
             except ToolError as error:  # its words, or what it printed
