@@ -176,9 +176,9 @@ def _same(tally: Tally, where: str, wanted: Sequence[str], found: Sequence[str])
     missing = [text for text in wanted if text not in set(found)]
     twice = [text for text, times in Counter(found).items() if times > 1]
     strange = [text for text in found if text not in set(wanted)]
-    is_ordered = _once(text for text in wanted if text in set(found)) == _once(
-        text for text in found if text in set(wanted)
-    )
+    there = _once(text for text in wanted if text in set(found))
+    came = _once(text for text in found if text in set(wanted))
+    is_ordered = there == came
     tally.lost += len(missing)
     tally.duplicated += len(twice) + len(strange)
     tally.reordered += not is_ordered
@@ -186,7 +186,8 @@ def _same(tally: Tally, where: str, wanted: Sequence[str], found: Sequence[str])
         if texts:
             tally.wrong.append(f"{where}: {what} {texts[:4]}")
     if not is_ordered:
-        tally.wrong.append(f"{where}: in another order")
+        at = next(n for n, (one, other) in enumerate(zip(there, came, strict=True)) if one != other)
+        tally.wrong.append(f"{where}: in another order: {there[at : at + 3]} came as {came[at : at + 3]}")
 
 
 def _once(texts: Iterable[str]) -> list[str]:
