@@ -1,7 +1,7 @@
-"""Public plugins, unmodified: `PLUGINS=FOLDER python -m benchmarks plugins`, with a folder for each in FOLDER.
+"""Public plugins, unmodified: `PLUGINS=FOLDER python -m benchmarks plugins`, a folder for each in FOLDER.
 
-Each is loaded in a process of its own as `whet plugins doctor` does it: registered, its hooks called, a memory
-provider's life run through. It runs strangers' code: give it no network and nothing to lose.
+Each is loaded in a process of its own as `whet plugins doctor` does it: registered, its hooks called, a
+memory provider's life run through. It runs strangers' code: give it no network and nothing to lose.
 """
 
 from __future__ import annotations

@@ -163,7 +163,9 @@ async def _plan(
         context.turn_id,
     )
     if open_call.started and not tool.repeatable:
-        return AnsweredCall(open_call, ToolOutput(INTERRUPTED, error_kind="interrupted"), question)
+        found = await tool.recover(context, arguments) if tool.recover is not None else None
+        cut_off = ToolOutput(INTERRUPTED, error_kind="interrupted")
+        return AnsweredCall(open_call, found or cut_off, question)
     if _fails_repeatedly(session.log.messages, call.name, call.arguments):
         text = f"This exact call failed {_REPEATS_ALLOWED} times in a row and was not run again. Change it."
         return AnsweredCall(open_call, ToolOutput(text, error_kind="failed"), question)

@@ -138,6 +138,7 @@ Preview = Callable[[ToolContext, dict[str, Any]], Coroutine[Any, Any, tuple[Text
 """Gives what a call would make of files, and changes nothing; raises ToolError where it would fail."""
 
 StandsFor = Callable[[dict[str, Any]], tuple[str, dict[str, Any]]]
+Recover = Callable[[ToolContext, dict[str, Any]], Coroutine[Any, Any, ToolOutput | None]]
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -148,7 +149,7 @@ class Tool(msgspec.Struct, frozen=True):
     no harm, so that a call interrupted by a crash runs again at resume instead of "outcome unknown".
     `timeout_s` None: the tool keeps its own limit. `check` and `preview` are asked before a person is.
     `stands_for`: its calls are calls of other tools; gives the name and arguments of the one meant, or raises
-    ToolError.
+    ToolError. `recover` gives what a call came to that the program's end cut off, None where that is unknown.
     """
 
     spec: ToolSpec
@@ -163,6 +164,7 @@ class Tool(msgspec.Struct, frozen=True):
     check: Check | None = None
     preview: Preview | None = None
     stands_for: StandsFor | None = None
+    recover: Recover | None = None
 
     @property
     def name(self) -> str:

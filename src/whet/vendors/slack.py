@@ -18,7 +18,7 @@ from whet.vendors.sockets import Socket, SocketClosed, converse
 
 BASE_URL = "https://slack.com/api"
 _RETRY_S = 5.0
-_PAGE, _MOST_PAGES = 200, 20
+_PAGE, _MOST_PAGES = 200, 500  # the newest come first: a part of them would leave a gap
 # Of the first two Slack says that "some aspect of the operation" may have "succeeded before the error".
 _MAYBE_DONE = frozenset(("fatal_error", "internal_error"))
 _TRANSIENT = _MAYBE_DONE | {"ratelimited", "rate_limited", "service_unavailable", "request_timeout"}

@@ -101,7 +101,7 @@ class SlackChat(SlackServer):
         return self.interact(stamp, data, chat, {"id": user, "username": name})
 
     async def _history(self, request: Request) -> Response:
-        """Give a channel's messages, the newest first and two at a time; of a thread the oldest first."""
+        """Give a channel's messages, the newest first, a few at a time; of a thread the oldest first."""
         query, method = request.query_params, request.url.path.strip("/")
         self.note(lambda: self.calls.append(method))
         if (fault := self.next_fault(method)) is not None:
@@ -117,9 +117,9 @@ class SlackChat(SlackServer):
             and (thread in (one.get("thread_ts"), one["ts"]) if thread else not one.get("thread_ts"))
         ]
         rows.sort(key=lambda one: one["ts"], reverse=not thread)
-        at = int(query.get("cursor") or 0)
-        more = {"next_cursor": str(at + 2)} if at + 2 < len(rows) else {}
-        return JSONResponse({"ok": True, "messages": rows[at : at + 2], "response_metadata": more})
+        at, size = int(query.get("cursor") or 0), 5
+        more = {"next_cursor": str(at + size)} if at + size < len(rows) else {}
+        return JSONResponse({"ok": True, "messages": rows[at : at + size], "response_metadata": more})
 
     async def _private(self, request: Request) -> Response:
         if request.headers.get("authorization") != f"Bearer {BOT_TOKEN}":
