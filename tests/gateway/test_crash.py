@@ -13,6 +13,8 @@ from tests.gateway.kills.platforms import PLATFORMS
 from tests.gateway.kills.rounds import Rounds, survive
 from tests.gateway.kills.troubles import Moment
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("platform", "busy", "moments"),
