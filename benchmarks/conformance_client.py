@@ -24,7 +24,7 @@ from whet.mcp.challenge import read_challenge
 from whet.mcp.login import read_tokens, write_tokens
 from whet.mcp.oauth import Client, Earlier, log_in
 from whet.mcp.remote import Remote, RemoteParts
-from whet.mcp.server_requests import Asker
+from whet.mcp.server_requests import CallPerson
 from whet.tools.guardian import Guardian
 
 _DOCUMENT = "https://conformance-test.local/client-metadata.json"
@@ -65,7 +65,7 @@ async def _use(home: Home, url: str) -> None:
         for tool in (await remote.catalogue()).tools:
             wanted = tool["inputSchema"].get("properties", {})
             arguments = {key: value for key, value in _ARGUMENTS.items() if key in wanted}
-            print(await remote.call(tool["name"], arguments, None, Asker("s", _first)))
+            print(await remote.call(tool["name"], arguments, None, CallPerson("s", _first)))
     finally:
         await remote.aclose()
 

@@ -99,7 +99,7 @@ def test_the_newer_protocols_question_is_answered_with_the_call_again(home: Path
 
 
 def test_calls_of_two_conversations_at_once_are_asked_nothing(home: Path) -> None:
-    from whet.mcp.server_requests import Asker, ServerRequests
+    from whet.mcp.server_requests import CallPerson, ServerRequests
 
     async def nobody(_message: bytes) -> None: ...
 
@@ -108,7 +108,7 @@ def test_calls_of_two_conversations_at_once_are_asked_nothing(home: Path) -> Non
 
     async def test() -> None:
         asked = ServerRequests("x", nobody, lambda _method: None)
-        one, other = Asker("s1", answer), Asker("s2", answer)
+        one, other = CallPerson("s1", answer), CallPerson("s2", answer)
         with asked.during(one):
             assert (await asked.elicited({"message": "?"}))["action"] == "accept"
             with asked.during(other):

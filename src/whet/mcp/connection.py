@@ -16,7 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from whet.contract.errors import ToolError, ToolTimeout
-from whet.mcp.server_requests import ABILITIES, ELICITATION, Asker, ServerRequests
+from whet.mcp.server_requests import ABILITIES, ELICITATION, CallPerson, ServerRequests
 from whet.mcp.transport import VERSION_HEADER, ServerFailed, Transport
 from whet.rpc import STATELESS_VERSION, VERSIONS
 
@@ -133,7 +133,7 @@ class Connection:
         method: str,
         params: dict[str, Any],
         progress: Progress | None = None,
-        asker: Asker | None = None,
+        asker: CallPerson | None = None,
     ) -> dict[str, Any]:
         """Call a method and give its result; `asker` is whom the server may put questions to meanwhile.
         Raises RpcFailed, ServerFailed. A cancel tells the server."""
@@ -146,7 +146,7 @@ class Connection:
                 answers = await self._input(found, asker)
         raise ToolError(f"the MCP server {self.name} can't go on: it wants ever more input")
 
-    async def _input(self, found: dict[str, Any], asker: Asker | None) -> dict[str, Any]:
+    async def _input(self, found: dict[str, Any], asker: CallPerson | None) -> dict[str, Any]:
         """Get what the newer protocol's server wants before it goes on. Raises ToolError."""
         wanted = {key: _fields(one) for key, one in _part(found, "inputRequests").items()}
         refused = [
@@ -176,7 +176,7 @@ class Connection:
         body = {"jsonrpc": "2.0", "id": call_id, "method": method, "params": self._enveloped(params)}
         try:
             await self.transport.send(msgspec.json.encode(body), answer, self._headers(method, params))
-            return self._result(await answer)
+            return _result(self.name, await answer)
         except asyncio.CancelledError:
             if method != "initialize" and not self._is_closed:
                 await self._call_off(call_id)
@@ -264,18 +264,6 @@ class Connection:
                 headers["mcp-name"] = _header_value(name)
         return headers
 
-    def _result(self, message: dict[str, Any]) -> dict[str, Any]:
-        error: object = message.get("error")
-        if error is not None:
-            told = cast("dict[str, Any]", error) if isinstance(error, dict) else {"message": str(error)}
-            code = told.get("code")
-            text = str(told.get("message") or "no reason given")[:2_000]
-            raise RpcFailed(text, code if isinstance(code, int) else 0)
-        result: object = message.get("result")
-        if not isinstance(result, dict):
-            raise ServerFailed(f"the MCP server {self.name} answered with {type(result).__name__}, no object")
-        return cast("dict[str, Any]", result)
-
     def _received(self, message: dict[str, Any]) -> None:
         method, call_id = message.get("method"), message.get("id")
         if method is None:
@@ -311,6 +299,19 @@ class Connection:
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(failure)
+
+
+def _result(server: str, message: dict[str, Any]) -> dict[str, Any]:
+    error: object = message.get("error")
+    if error is not None:
+        told = cast("dict[str, Any]", error) if isinstance(error, dict) else {"message": str(error)}
+        code = told.get("code")
+        text = str(told.get("message") or "no reason given")[:2_000]
+        raise RpcFailed(text, code if isinstance(code, int) else 0)
+    result: object = message.get("result")
+    if not isinstance(result, dict):
+        raise ServerFailed(f"the MCP server {server} answered with {type(result).__name__}, no object")
+    return cast("dict[str, Any]", result)
 
 
 def _client() -> dict[str, str]:

@@ -27,7 +27,7 @@ from whet.mcp.connection import Connection, ConnectionListener, Progress, RpcFai
 from whet.mcp.kept import KeptListing, config_digest, keep_failure, write_kept
 from whet.mcp.listing import Catalogue
 from whet.mcp.reading import LISTS
-from whet.mcp.server_requests import ELICITATION, Asker
+from whet.mcp.server_requests import ELICITATION, CallPerson
 from whet.mcp.stdio import Launch, StdioTransport, server_environment
 from whet.mcp.transport import ServerFailed, SessionLost, Transport
 from whet.rpc import METHOD_NOT_FOUND
@@ -99,28 +99,16 @@ class Remote:
         tool: str,
         arguments: Mapping[str, Any],
         progress: Progress | None = None,
-        asker: Asker | None = None,
+        asker: CallPerson | None = None,
     ) -> dict[str, Any]:
         """Call a tool and give its result; `progress` gets what is said meanwhile, `asker` the questions that
         the server has for the person. Raises ToolError."""
         params = {"name": tool, "arguments": arguments}
         return await self._within(
-            lambda to, limit: to.request("tools/call", params, progress, self._patient(asker, limit))
+            lambda to, limit: to.request(
+                "tools/call", params, progress, _patient(asker, limit, self.settings.timeout_s)
+            )
         )
-
-    def _patient(self, asker: Asker | None, limit: asyncio.Timeout) -> Asker | None:
-        """Let no time pass for a call while its person is asked."""
-        if asker is None:
-            return None
-
-        async def ask(question: str, choices: Sequence[str]) -> str | None:
-            limit.reschedule(None)
-            try:
-                return await asker.ask(question, choices)
-            finally:
-                limit.reschedule(asyncio.get_running_loop().time() + self.settings.timeout_s)
-
-        return Asker(asker.owner, ask)
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Call a method and give its result. Raises ToolError."""
@@ -331,6 +319,21 @@ class Remote:
         task: asyncio.Task[None] = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _patient(asker: CallPerson | None, limit: asyncio.Timeout, timeout_s: float) -> CallPerson | None:
+    """Let no time pass for a call while its person is asked."""
+    if asker is None:
+        return None
+
+    async def ask(question: str, choices: Sequence[str]) -> str | None:
+        limit.reschedule(None)
+        try:
+            return await asker.ask(question, choices)
+        finally:
+            limit.reschedule(asyncio.get_running_loop().time() + timeout_s)
+
+    return CallPerson(asker.owner, ask)
 
 
 def fill(text: str, secrets: Mapping[str, str]) -> str | None:

@@ -32,7 +32,7 @@ _MOST_REPLIES = 32
 _MOST_QUESTIONS = 5
 
 
-class Asker(msgspec.Struct, frozen=True):
+class CallPerson(msgspec.Struct, frozen=True):
     """The way to the person behind a call; `owner` is the conversation that it belongs to."""
 
     owner: str
@@ -50,12 +50,12 @@ class ServerRequests:
         self._refused = refused
         self._told: set[str] = set()
         self._replies: set[asyncio.Task[None]] = set()
-        self._askers: list[Asker] = []
+        self._askers: list[CallPerson] = []
         self._questions = 0
         self._asking = asyncio.Lock()
 
     @contextmanager
-    def during(self, asker: Asker | None) -> Generator[None]:
+    def during(self, asker: CallPerson | None) -> Generator[None]:
         """Let a call's person be asked while it runs."""
         if asker is None:
             yield

@@ -35,7 +35,7 @@ from whet.mcp.listing import (
 from whet.mcp.reading import read
 from whet.mcp.remote import Remote, RemoteParts, check_server
 from whet.mcp.results import as_failure, as_output
-from whet.mcp.server_requests import Asker
+from whet.mcp.server_requests import CallPerson
 from whet.mcp.words import clean
 
 TOOLSET = "mcp"
@@ -168,7 +168,7 @@ class Servers:
                     result = await read(remote, offered.own_name, arguments)
                     return as_output(server, result, {}, cap_chars, is_prompt=offered.reads == "prompts")
                 lines = ProgressLines(context.output, self._reach.clock)
-                asker = Asker(context.session_id, context.ask)
+                asker = CallPerson(context.session_id, context.ask)
                 result = await remote.call(offered.own_name, arguments, lines, asker)
             except BadInput:
                 raise
