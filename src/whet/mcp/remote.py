@@ -220,10 +220,10 @@ class Remote:
             # httpx2 costs 30 ms of CPU, and many homes have no server that is reached so.
             from whet.mcp.http import HttpTransport  # noqa: PLC0415
 
-            headers = self._filled(settings.headers, "headers")
+            headers = _filled(self.name, self._reach.secrets, settings.headers, "headers")
             has_key = not settings.allow_http and any(holds_key(*pair) for pair in settings.headers.items())
             return HttpTransport(self.name, settings.url, headers, self._reach, has_key=has_key)
-        given = self._filled(settings.env, "env")
+        given = _filled(self.name, self._reach.secrets, settings.env, "env")
         cwd = Path(settings.cwd).expanduser() if settings.cwd else None
         launch = Launch(
             os.path.expanduser(settings.command), settings.args, server_environment(os.environ, given), cwd
@@ -232,19 +232,6 @@ class Remote:
         return StdioTransport(
             self.name, launch, self._reach.guardian, None if find is None else lambda: find(settings)
         )
-
-    def _filled(self, values: Mapping[str, str], where: str) -> dict[str, str]:
-        filled = {key: fill(value, self._reach.secrets) for key, value in values.items()}
-        for key, value in filled.items():
-            if value is None:
-                missing = ", ".join(
-                    name for name in _VARIABLE.findall(values[key]) if not self._reach.secrets.get(name)
-                )
-                raise ServerFailed(
-                    f"mcp.servers.{self.name}.{where}.{key} needs {missing}, which is not set",
-                    hint=f"whet config set {missing.partition(',')[0]} stores it in .env",
-                )
-        return {key: value for key, value in filled.items() if value is not None}
 
     def _hears(self) -> ConnectionListener:
         return ConnectionListener(
@@ -334,6 +321,18 @@ def _patient(asker: CallPerson | None, limit: asyncio.Timeout, timeout_s: float)
             limit.reschedule(asyncio.get_running_loop().time() + timeout_s)
 
     return CallPerson(asker.owner, ask)
+
+
+def _filled(server: str, secrets: Mapping[str, str], values: Mapping[str, str], where: str) -> dict[str, str]:
+    filled = {key: fill(value, secrets) for key, value in values.items()}
+    for key, value in filled.items():
+        if value is None:
+            missing = ", ".join(name for name in _VARIABLE.findall(values[key]) if not secrets.get(name))
+            raise ServerFailed(
+                f"mcp.servers.{server}.{where}.{key} needs {missing}, which is not set",
+                hint=f"whet config set {missing.partition(',')[0]} stores it in .env",
+            )
+    return {key: value for key, value in filled.items() if value is not None}
 
 
 def fill(text: str, secrets: Mapping[str, str]) -> str | None:
