@@ -15,6 +15,8 @@ from tests.mcp.rig import bench, odd
 from tests.mcp.serving import sdk_over_http
 from whet.config.schema import McpServerSettings
 from whet.mcp.elicitation import DECLINE, EMPTY, elicit
+from whet.mcp.remote import patient
+from whet.mcp.server_requests import CallPerson, ServerRequests
 
 
 class Trip(BaseModel):
@@ -68,19 +70,21 @@ def test_the_sdks_form_is_put_to_the_person(
         asyncio.run(test(url))
 
 
-def test_a_call_has_all_its_time_after_a_person_thought(home: Path) -> None:
-    async def test(url: str) -> None:
-        async with bench(home, {"web": McpServerSettings(url=url, timeout_s=1.0)}) as b:
+def test_no_time_of_a_call_passes_while_its_person_is_asked() -> None:
+    async def test() -> None:
+        async with asyncio.timeout(60) as limit:
 
-            async def slowly(question: str, choices: object) -> str:
-                await asyncio.sleep(1.2)  # longer than the call may take
-                return DECLINE
+            async def answer(_question: str, _choices: object) -> str:
+                assert limit.when() is None
+                return "yes"
 
-            b._ask = slowly  # type: ignore[method-assign]
-            assert "decline" in (await b.call("mcp__web__book")).text
+            person = patient(CallPerson("s", answer), limit, 30)
+            assert person and person.owner == "s" and patient(None, limit, 30) is None
+            assert await person.ask("?", ()) == "yes"
+            left_s = (limit.when() or 0) - asyncio.get_running_loop().time()
+            assert 0 < left_s <= 30
 
-    with sdk_over_http(make_booking) as url:
-        asyncio.run(test(url))
+    asyncio.run(test())
 
 
 def test_the_newer_protocols_question_is_answered_with_the_call_again(home: Path) -> None:
@@ -99,8 +103,6 @@ def test_the_newer_protocols_question_is_answered_with_the_call_again(home: Path
 
 
 def test_calls_of_two_conversations_at_once_are_asked_nothing(home: Path) -> None:
-    from whet.mcp.server_requests import CallPerson, ServerRequests
-
     async def nobody(_message: bytes) -> None: ...
 
     async def answer(_question: str, _choices: object) -> str:

@@ -106,7 +106,7 @@ class Remote:
         params = {"name": tool, "arguments": arguments}
         return await self._within(
             lambda to, limit: to.request(
-                "tools/call", params, progress, _patient(asker, limit, self.settings.timeout_s)
+                "tools/call", params, progress, patient(asker, limit, self.settings.timeout_s)
             )
         )
 
@@ -308,7 +308,7 @@ class Remote:
         task.add_done_callback(self._tasks.discard)
 
 
-def _patient(asker: CallPerson | None, limit: asyncio.Timeout, timeout_s: float) -> CallPerson | None:
+def patient(asker: CallPerson | None, limit: asyncio.Timeout, timeout_s: float) -> CallPerson | None:
     """Let no time pass for a call while its person is asked."""
     if asker is None:
         return None
