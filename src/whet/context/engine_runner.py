@@ -18,7 +18,6 @@ from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from whet.context.settling import settle
 from whet.contract.context_engine import ChatRows, ContextEngine, EngineOffer
 from whet.contract.events import Emit, Notice
 from whet.contract.protocols import ModelInfo
@@ -173,7 +172,10 @@ class EngineRunner:
                 if outcome.error is not None:
                     whole = False
                     self._failed(hook, outcome.error)
-            settle(self.engine)
+            if not self.offer.is_quick:
+                from whet.context.settling import settle  # noqa: PLC0415 - few have another engine
+
+                settle(self.engine)
             return whole
 
         return bool((await self.run("a change of session", work)).value)

@@ -23,7 +23,6 @@ from whet.context.compaction_policy import (
 )
 from whet.context.engine_runner import EngineRunner, HostFacts, accepted
 from whet.context.live_list import LiveList
-from whet.context.positions import Positions, cursors
 from whet.contract.context_engine import ChatRow, SessionChange, transition_calls
 from whet.contract.events import Compaction, Emit, TurnEnd
 from whet.contract.messages import Message, Usage
@@ -32,6 +31,7 @@ from whet.store.transcript import Transcript
 
 if TYPE_CHECKING:
     from whet.context.compaction import CompactionRunner
+    from whet.context.positions import Positions
 
 _USAGE_KEYS = tuple(field for field in Usage.__struct_fields__ if field != "cost_usd")
 
@@ -54,7 +54,7 @@ class SessionEngines:
         self._spare: EngineRunner | None = None
         self._model: ModelInfo | None = None
         self._limit = 0
-        self._positions = Positions(log)
+        self._positions: Positions | None = None
         self._astray: list[EngineRunner] = []  # their engines know another list than the live one
 
     @property
@@ -89,16 +89,35 @@ class SessionEngines:
         change = self._change(left, left_rows)
         change = msgspec.structs.replace(change, carry_over=carry_over and left is not None)
         done = await self.chosen.each(transition_calls(self.chosen.engine, change))
-        if left is not None and left_rows and cursors(self.chosen.engine):
-            await Positions(left).remember(self.chosen, left_rows, ended=True)
-        await self._positions.restore(self.chosen, rows)
+        await self._restore(self.chosen, rows, left, left_rows)
         return done
 
     async def remember(self, rows: Sequence[ChatRow]) -> None:
         """Keep how far the engines have taken the session in."""
+        if self._positions is None:
+            return
         for seat in self.active:
             if seat not in self._astray and not seat.lane.stuck:
                 await self._positions.remember(seat, rows)
+
+    async def _restore(
+        self,
+        seat: EngineRunner,
+        rows: Sequence[ChatRow],
+        left: Transcript | None = None,
+        left_rows: Sequence[ChatRow] | None = None,
+    ) -> None:
+        """Have an engine that was just told of the session go on where it was; the built-in one stores
+        nothing."""
+        if seat.offer.is_quick:
+            return
+        if self._positions is None:
+            from whet.context.positions import Positions  # noqa: PLC0415 - few have another engine
+
+            self._positions = Positions(self._log)
+        if left is not None and left_rows:
+            await self._positions.of(left).remember(seat, left_rows, ended=True)
+        await self._positions.restore(seat, rows)
 
     def has_other_model(self) -> bool:
         """Whether another model answers than last time; a limit that a server named is void then."""
@@ -141,7 +160,7 @@ class SessionEngines:
         for seat in [seat for seat in self._astray if not seat.lane.stuck]:
             self._astray.remove(seat)
             await seat.each(transition_calls(seat.engine, self._change()))
-            await self._positions.restore(seat, rows())
+            await self._restore(seat, rows())
 
     def say_stopped(self, why: str) -> None:
         """Tell the person that nothing is compacted automatically any more."""
@@ -178,7 +197,8 @@ class SessionEngines:
         end, session = getattr(seat.engine, "on_session_end", None), self._log.session
         if callable(end):
             await seat.run("on_session_end", lambda: end(session.id, rows))
-            await self._positions.remember(seat, rows)
+            if self._positions is not None:
+                await self._positions.remember(seat, rows)
         # A clone may share what it holds open with the engine that it was cloned from.
         await seat.close(shutdown=session.kind == "chat" or seat.origin == "fresh")
 

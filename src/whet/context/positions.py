@@ -38,6 +38,10 @@ class Positions:
         self._log = log
         self._kept: dict[tuple[str, str], int] = {}
 
+    def of(self, log: Transcript) -> Positions:
+        """Give another session's."""
+        return Positions(log)
+
     async def restore(self, seat: EngineRunner, rows: Sequence[ChatRow]) -> None:
         """Have an engine that was just told of the session go on where it left off."""
         names = [name for name, count in cursors(seat.engine).items() if not count]
