@@ -104,9 +104,9 @@ def test_an_engine_astray_is_told_of_the_session_once(tmp_path: Path) -> None:
     async def work(b: Bench) -> None:
         b.engines.stray(b.seat)
         b.engines.stray(b.seat)
-        await b.engines.rejoin()
+        await b.engines.rejoin(list)
         assert b.told() == ["first on_session_start"]
-        await b.engines.rejoin()
+        await b.engines.rejoin(list)
         assert b.told() == []
 
     on_bench(tmp_path, work)

@@ -16,7 +16,6 @@ from tests.gateway.kills.troubles import Moment
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.xfail(reason="the new notice of an unknown send counts as a message here", strict=False)
 @pytest.mark.parametrize(
     ("platform", "busy", "moments"),
     [

@@ -131,8 +131,14 @@ def call(message):
     if FAULT == "environment":
         return {**answer, "result": {"content": [{"type": "text", "text": json.dumps(dict(os.environ))}]}}
     if FAULT == "modern" and text == "ask me":
+        if said := message["params"].get("inputResponses"):
+            told = json.dumps([said, message["params"].get("requestState")])
+            return {**answer, "result": {"content": [{"type": "text", "text": told}]}}
         wanted = {"a": {"method": "elicitation/create", "params": {"message": "Your password?"}}}
-        return {**answer, "result": {"resultType": "input_required", "inputRequests": wanted}}
+        return {
+            **answer,
+            "result": {"resultType": "input_required", "inputRequests": wanted, "requestState": "s1"},
+        }
     if FAULT == "asks":
         write(
             {
@@ -165,7 +171,7 @@ def main():
         if FAULT == "modern" and method != "initialize":
             meta = message["params"]["_meta"]
             assert meta["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
-            assert meta["io.modelcontextprotocol/clientCapabilities"] == {}
+            assert meta["io.modelcontextprotocol/clientCapabilities"] == {"elicitation": {"form": {}}}
         if FAULT in ("modern", "refuses") and method == "initialize":
             error = {"code": -32022, "message": "too old", "data": {"supported": ["2026-07-28"]}}
             write({"jsonrpc": "2.0", "id": message["id"], "error": error})

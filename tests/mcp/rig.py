@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,10 @@ class Bench:
         self.waits = waits
         self.shown: list[str] = []
         """What calls showed while they ran."""
+        self.answers: list[str | None] = []
+        """What the person says to the questions to come; nobody is there when it is empty."""
+        self.asked: list[tuple[str, list[str]]] = []
+        """The questions that were put, with the answers to pick from."""
 
     @property
     def told(self) -> list[str]:
@@ -63,9 +67,13 @@ class Bench:
         """Call a tool by its full name; a failure comes as dispatch gives it."""
         tool = next(one for one in self.servers.tools() if one.name == name)
         try:
-            return await tool.run(replace(context(), output=self.shown.append), arguments)
+            return await tool.run(replace(context(), output=self.shown.append, ask=self._ask), arguments)
         except ToolError as error:
             return ToolOutput(f"{error.message}. {error.hint}".strip(), error_kind=error.kind)
+
+    async def _ask(self, question: str, choices: Sequence[str]) -> str | None:
+        self.asked.append((question, list(choices)))
+        return self.answers.pop(0) if self.answers else None
 
 
 @asynccontextmanager

@@ -108,6 +108,13 @@ def test_search_read_and_ask(folder: Path, home: Path, server: PracticeServer) -
             for uri, said in (("whet://memory/user", "Prefers tea"), (uris[2], "---\nname: ")):
                 assert said in text_of((await client.read_resource(uri)).contents[0])
             assert (await client.list_resource_templates()).resource_templates == []
+            prompts = (await client.list_prompts()).prompts
+            assert "debug-failing-test" in [one.name for one in prompts]
+            got = await client.get_prompt("debug-failing-test", {"task": "Mend test_x."})
+            said = got.messages[0].content.text
+            assert "name: debug-failing-test" in said and said.endswith("Task: Mend test_x.")
+            with pytest.raises(MCPError):
+                await client.get_prompt("nope", {})
             for uri in (
                 "whet://memory/other",
                 "whet://skills/nope",

@@ -12,8 +12,9 @@ import subprocess
 import sys
 import termios
 import threading
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from whet.config.paths import Home
 from whet.contract.events import Event, Notice
 from whet.contract.protocols import NobodyPresent
 from whet.plugins.load import PluginHost
-from whet.practice.script import ScriptedReply
+from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.store.rows import SEQ_BITS
 
@@ -137,8 +138,7 @@ def chat(home: Path, lines: Sequence[str], *options: str) -> str:
 
 
 def test_one_row_per_message_in_a_real_run_with_compactions_and_new(installed: Path) -> None:
-    """Failures 34, 35, 36, 38a: several compactions, some of which made the list larger; /new; then resume,
-    where this version of the plugin stores the list that is loaded once more (a known limit of it)."""
+    """Failures 34, 35, 36, 38a: several compactions, some that made the list larger; /new; then resume."""
     with (installed / ".env").open("a") as file:
         file.write("LCM_FRESH_TAIL_COUNT=8\n")
     story = [f"note {number}: " + f"word{number} and so on " * 60 for number in range(40)]
@@ -157,7 +157,43 @@ def test_one_row_per_message_in_a_real_run_with_compactions_and_new(installed: P
         assert "(unbound)" not in said and "hermes-lcm" in said
         assert all(set(TOOLS) <= names for names in tools if names) and sum(map(bool, tools)) >= 50
         chat(installed, ["and again", "/quit"], "--continue")
-    assert Counter(rows_of(installed).values()) == {(80, 80): 1, (22, 42): 1}
+    assert Counter(rows_of(installed).values()) == {(80, 80): 1, (22, 22): 1}
+
+
+def test_rows_equal_messages_over_thirteen_one_shots_two_kills_and_new(installed: Path) -> None:
+    with PracticeServer() as server:
+        (installed / "config.yaml").write_text(CONFIG.format(url=server.base_url))
+        environment = {**os.environ, "WHET_HOME": str(installed)}
+
+        def one_shot(text: str, *options: str) -> subprocess.Popen[bytes]:
+            command = [sys.executable, "-m", "whet", "chat", "-q", text, "--json", *options]
+            return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, cwd=installed)
+
+        first = json.loads(one_shot("begin").communicate(timeout=120)[0])["session_id"]
+        story = "word and so on " * 120  # the window is passed on the way, so that it is compacted
+        for number in range(13):
+            if number in (4, 9):
+                server.install([ScriptedReply(text="late", fault=Fault(stall_after=-1))])
+                asked = len(server.requests)
+                killed = one_shot(f"killed {number} {story}", "--session", first)
+                wait_for(lambda asked=asked: len(server.requests) > asked)
+                killed.kill()
+                killed.communicate()
+                server.install(None)
+            said = json.loads(one_shot(f"{number} {story}", "--session", first).communicate(timeout=120)[0])
+            assert said["session_id"] == first, said
+        chat(installed, ["/new", "one", "two", "/quit"], "--session", first)
+    stored = rows_of(installed)
+    assert all(messages == rows for messages, rows in stored.values()), stored
+    assert stored[first][0] >= 28 and len(stored) == 2
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until another process has done something, at most a minute."""
+    deadline_s = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
 
 
 def names_in(body: bytes) -> list[str]:

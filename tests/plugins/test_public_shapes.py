@@ -419,3 +419,19 @@ def test_the_final_text_can_be_changed(home: Path) -> None:
     )
     events, _, _ = talk(home, ("shout",), [ScriptedReply(text="Quiet.")])
     assert events[-1].text == "QUIET."
+
+
+def test_a_folder_that_only_defines_a_memory_provider_offers_it(home: Path) -> None:
+    folder = home / "plugins" / "notebook"
+    folder.mkdir(parents=True)
+    (folder / "plugin.yaml").write_text("name: notebook\nversion: '1'\n")
+    (folder / "__init__.py").write_text(
+        "from agent.memory_provider import MemoryProvider\n\n\n"
+        "class Notebook(MemoryProvider):\n"
+        "    name = 'notebook'\n\n"
+        "    def is_available(self):\n        return True\n\n"
+        "    def initialize(self, session_id, **kwargs):\n        pass\n\n"
+        "    def get_tool_schemas(self):\n        return []\n"
+    )
+    with loading(home, "notebook") as loaded:
+        assert not loaded.problems and list(loaded.memory_providers) == ["notebook"]

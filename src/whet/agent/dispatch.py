@@ -11,14 +11,14 @@ import difflib
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from whet.agent.interruption import TurnClock, shielded
 from whet.agent.session import CallRound, Session
 from whet.contract.changes import FileEdit, TextChange, call_digest, changes_digest
-from whet.contract.errors import StoreError, ToolError
+from whet.contract.errors import BadInput, StoreError, ToolError
 from whet.contract.events import Emit, EndReason, Event, ToolFinished, ToolProgress, ToolStarted
 from whet.contract.messages import Message, TextPart
 from whet.contract.protocols import CallPreview, Decision, GateCall
@@ -145,24 +145,31 @@ async def _plan(
         arguments = msgspec.json.decode(call.arguments or "{}")
         if not isinstance(arguments, dict):
             raise msgspec.DecodeError("arguments must be a JSON object")
+        arguments = cast("dict[str, object]", arguments)
     except NOT_JSON as error:
         written = clip(call.arguments, 300)
         text = f"The arguments are not a JSON object ({error}). Nothing was run. You wrote: {written}"
         return AnsweredCall(open_call, ToolOutput(text, error_kind="bad_input"))
+    try:
+        tool, arguments = _meant(session, tool, arguments)
+    except ToolError as error:
+        return AnsweredCall(open_call, _failed(error))
     key = f"{turn.number}.{open_call.step}.{open_call.index}"
     context = _context(session, turn, call.id, emit, clock)
     question = GateCall(
         session.id,
         call,
         tool,
-        arguments,  # pyright: ignore[reportUnknownArgumentType]
+        arguments,
         str(session.workspace),
         key,
         _previewer(tool, context),
         context.turn_id,
     )
     if open_call.started and not tool.repeatable:
-        return AnsweredCall(open_call, ToolOutput(INTERRUPTED, error_kind="interrupted"), question)
+        found = await tool.recover(context, arguments) if tool.recover is not None else None
+        cut_off = ToolOutput(INTERRUPTED, error_kind="interrupted")
+        return AnsweredCall(open_call, found or cut_off, question)
     if _fails_repeatedly(session.log.messages, call.name, call.arguments):
         text = f"This exact call failed {_REPEATS_ALLOWED} times in a row and was not run again. Change it."
         return AnsweredCall(open_call, ToolOutput(text, error_kind="failed"), question)
@@ -176,6 +183,17 @@ async def _plan(
     if decision.arguments is not None:
         question = msgspec.structs.replace(question, arguments=decision.arguments)
     return RunnableCall(open_call, question, decision)
+
+
+def _meant(session: Session, tool: Tool, arguments: dict[str, object]) -> tuple[Tool, dict[str, object]]:
+    """Give the tool that a call is about: the gate, hooks and the person see that one. Raises ToolError."""
+    if tool.stands_for is None:
+        return tool, arguments
+    name, given = tool.stands_for(arguments)
+    meant = session.tools.get(name)
+    if meant is None or meant.stands_for is not None:
+        raise BadInput(f"{name} can't be called in this session")
+    return meant, given
 
 
 def _previewer(tool: Tool, context: ToolContext) -> CallPreview:

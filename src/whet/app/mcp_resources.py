@@ -1,4 +1,5 @@
-"""Whet's memory and skills as MCP resources, for hosts whose person chooses what their model reads.
+"""Whet's memory and skills as MCP resources, and its skills as prompts, for hosts whose person chooses what
+their model reads.
 
 They are the owner's, secrets masked; reading a skill leaves a receipt as every load does. It does not know
 how calls arrive.
@@ -7,13 +8,14 @@ how calls arrive.
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
 from whet.log import mask
 from whet.memory.desk import LearningService
-from whet.rpc import RESOURCE_NOT_FOUND, BadCall
+from whet.rpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, BadCall
 from whet.tools.declared import SKILL_VIEW
 
 _MARKDOWN = "text/markdown"
@@ -40,6 +42,27 @@ async def listed(desk: LearningService) -> dict[str, Any]:
     return {"resources": rows}
 
 
+async def prompts(desk: LearningService) -> dict[str, Any]:
+    """Give the answer to prompts/list: each usable skill, with the task that it is for."""
+    task = {"name": "task", "description": "What to do with it.", "required": False}
+    rows = [
+        {"name": skill.name, "description": mask(skill.description), "arguments": [task]}
+        for skill in await desk.shelf.infos()
+        if not skill.problem
+    ]
+    return {"prompts": rows}
+
+
+async def prompt(desk: LearningService, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the answer to prompts/get: the skill's text as a person would say it. Raises BadCall."""
+    given: object = params.get("arguments") or {}
+    task: object = cast("dict[str, object]", given).get("task", "") if isinstance(given, dict) else ""
+    text = mask(await _viewed(desk, str(params.get("name")), "", INVALID_PARAMS))
+    if isinstance(task, str) and task.strip():
+        text = f"{text}\n\nTask: {task.strip()}"
+    return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
+
+
 async def read(desk: LearningService, uri: object) -> dict[str, Any]:
     """Give the answer to resources/read. Raises BadCall."""
     found = _URI.fullmatch(uri) if isinstance(uri, str) else None
@@ -47,7 +70,11 @@ async def read(desk: LearningService, uri: object) -> dict[str, Any]:
         raise BadCall(
             RESOURCE_NOT_FOUND, f"there is no resource {str(uri)[:200]!r}; resources/list names all"
         )
-    text = await (_notes(desk, found["notes"]) if found["notes"] else _skill(desk, found))
+    text = await (
+        _notes(desk, found["notes"])
+        if found["notes"]
+        else _viewed(desk, found["skill"], found["file"] or "", RESOURCE_NOT_FOUND)
+    )
     return {"contents": [{"uri": uri, "mimeType": _MARKDOWN, "text": mask(text)}]}
 
 
@@ -55,12 +82,12 @@ async def _notes(desk: LearningService, target: str) -> str:
     return next(one.text for one in await desk.reader.notes() if one.target == target)
 
 
-async def _skill(desk: LearningService, found: re.Match[str]) -> str:
+async def _viewed(desk: LearningService, skill: str, file: str, code: int) -> str:
     origin = Origin("foreground", platform="mcp", tool_name=SKILL_VIEW)
     try:
-        outcome = await desk.shelf.view(found["skill"], found["file"] or "", origin, "mcp")
+        outcome = await desk.shelf.view(skill, file, origin, "mcp")
     except WhetError as error:
-        raise BadCall(RESOURCE_NOT_FOUND, mask(error.message)) from error
+        raise BadCall(code, mask(error.message)) from error
     if not outcome.ok:
-        raise BadCall(RESOURCE_NOT_FOUND, mask(outcome.text))
+        raise BadCall(code, mask(outcome.text))
     return outcome.text

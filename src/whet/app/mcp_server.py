@@ -87,11 +87,15 @@ class OwnMcpServer:
     async def answer(self, call: RpcCall) -> dict[str, Any]:
         """Give the result of a call. Raises BadCall."""
         if call.method == "initialize":
-            return hello(call.params, "whet", "resources")
+            return hello(call.params, "whet", "resources", "prompts")
         if call.method == "tools/list":
             return {"tools": self.tools}
         if call.method.startswith("resources/"):
             return await self._resources(call)
+        if call.method == "prompts/list":
+            return await mcp_resources.prompts(self._app.learning.desk)
+        if call.method == "prompts/get":
+            return await mcp_resources.prompt(self._app.learning.desk, call.params)
         if call.method != "tools/call":
             raise BadCall(METHOD_NOT_FOUND, f"there is no method {call.method!r}")
         name, arguments = call.tool

@@ -61,6 +61,12 @@ def built_in(app: App) -> Registry:
     async def spawn(parent: ToolContext, task: str, background: str) -> ToolOutput:
         return await app.sessions.delegate(parent, task, background)
 
+    async def recover(parent: ToolContext, given: dict[str, Any]) -> ToolOutput | None:
+        from whet.app.children import recovered  # noqa: PLC0415 - few turns are cut off
+
+        task, background = str(given.get("task", "")), str(given.get("context", ""))
+        return await app.database.read(lambda db: recovered(db, parent.session_id, task, background))
+
     return Registry(
         (
             *file_tools(app.pool),
@@ -72,7 +78,7 @@ def built_in(app: App) -> Registry:
             *warm_tools(act),
             *session_tools(app.database),
             *recall_tools(app.database),
-            *delegate_tools(spawn, parallel=app.settings.agent.delegate_parallel),
+            *delegate_tools(spawn, parallel=app.settings.agent.delegate_parallel, recover=recover),
         )
     )
 

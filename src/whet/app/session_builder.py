@@ -51,7 +51,7 @@ class SessionBuilder:
             start = await plugins.with_memories(start, extras.session_id, workspace, left)
         seat = await self.seat(leaving, foreground=start.kind == "chat")
         own = await app.contexts.tools(seat, app.tools.by_name)
-        specs = [tool.spec for tool in (*start.tools, *own)]
+        specs = [tool.spec for tool in (*start.tools, *own) if "deferred" not in tool.tags]
         log = await Transcript.create(app.database, self._row(start, specs, extras), app.clock)
         return await self.build(
             StoredPrefix(log, start.prompt, specs), seat, extras, leaving=leaving, start=start
@@ -207,6 +207,8 @@ class SessionBuilder:
         own = {tool.name: tool for tool in await self._app.contexts.tools(seat, there)}
         known = {**own, **there}
         tools = {spec.name: tool for spec in specs if (tool := known.get(spec.name))}
+        if any(tool.stands_for is not None for tool in tools.values()):
+            tools |= {name: tool for name, tool in there.items() if "deferred" in tool.tags}
         if missing := [name for name in own if name not in tools]:
             seat.note(f"{seat.name}: its tools ({', '.join(missing)}) come with a new session, not this one")
         return tools

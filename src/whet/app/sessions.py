@@ -73,7 +73,7 @@ class SessionOpener:
         if not prompt and not tools_json:  # it was made by another program
             there = app.tools.by_name
             own = await app.contexts.tools(seat, there)
-            specs = [tool.spec for tool in (*there.values(), *own)]
+            specs = [tool.spec for tool in (*there.values(), *own) if "deferred" not in tool.tags]
             prompt, tools_json = self._prompt(app.workspace), msgspec.json.encode(specs).decode()
             await app.database.write(lambda db: sessions.freeze_prefix(db, session_id, prompt, tools_json))
         app.todo_lists.restore(session_id, done)

@@ -15,6 +15,7 @@ import msgspec
 
 from whet.channels.markup import slack_mrkdwn
 from whet.channels.pieces import pieces
+from whet.channels.slack_history import SlackHistory
 from whet.channels.transfer import form, read_file
 from whet.contract.channels import (
     ChatPlace,
@@ -91,14 +92,19 @@ class Slack:
     def __init__(self, name: str, tokens: tuple[str, ...], base_url: str = "") -> None:
         self.name = name
         self._api = SlackApi(name, tokens, base_url)
+        self._history = SlackHistory(name, self._api)
         self._me = ""
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
-        """Hear until cancelled. Raises SendFailed when Slack refuses the app for good."""
+        """Hear until cancelled, before each connection what was missed. Raises SendFailed when Slack refuses
+        the app for good."""
 
         async def ready() -> None:
-            if not self._me and "message" in wants:
+            if "message" not in wants:
+                return
+            if not self._me:
                 self._me = (await self._api.call("auth.test", {})).user_id
+            await self._history.catch_up(take, memo, self._of_history)
 
         async def heard(envelope: SlackEnvelope, acknowledge: Acknowledge) -> None:
             if envelope.type == "interactive":
@@ -106,6 +112,8 @@ class Slack:
             update = self._update(envelope)
             if update is not None:
                 await take([update])
+                if update.verb == "message" and envelope.type == "events_api" and "message" in wants:
+                    await self._history.heard(update, memo)
             if envelope.type != "interactive":
                 await acknowledge()
 
@@ -158,6 +166,10 @@ class Slack:
         place = ChatPlace(self.name, said.channel_id, "", said.user_id, _is_group(said.channel_id))
         text = f"/{said.text.strip().lstrip('/!') or 'help'}"
         return Incoming(place, f"c{said.trigger_id}", "message", said.user_name, text, mentions_us=True)
+
+    def _of_history(self, chat: str, body: bytes) -> Incoming | None:
+        message = read(body, _Event)
+        return None if message is None else self._event(msgspec.structs.replace(message, channel=chat))
 
     def _event(self, event: _Event) -> Incoming | None:
         before = event.previous_message

@@ -20,7 +20,7 @@ from whet.cli.mcp_report import reach_all, show
 from whet.cli.output import Column, age, emit_json, json_option, table, wrapped
 from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
-from whet.config.edit import put_part, remove_part
+from whet.config.edit import change_list, put_part, remove_part
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings, Settings
@@ -277,6 +277,37 @@ def test(home: Home, names: tuple[str, ...], as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
+@mcp.command("trust", short_help="Let tools of a server run without a question.")
+@_name
+@click.argument("tools", nargs=-1, metavar="[TOOL]...")
+@click.option("--remove", "removes", is_flag=True, help="Ask about them again.")
+@json_option
+@click.pass_obj
+def trust(home: Home, name: str, tools: tuple[str, ...], removes: bool, as_json: bool) -> None:
+    """Let tools of a server (all that it has now, where none is named) run without a question.
+
+    Each is written to approval.allow by its whole name: that covers what the server says may destroy
+    something, which a pattern like mcp__NAME__* does not, and no tool that it brings later.
+    """
+    server = _one(home, name)
+    kept = read_kept(home, name, server)
+    if kept is None or not (kept.tools or kept.offers):
+        raise ConfigError(f"what {name} offers is not known yet", hint=f"whet mcp test {name}")
+    offered = {one.spec.name: one for one in read_listing(name, server, kept.catalogue).offered}
+    by_own = {one.own_name: full for full, one in offered.items()}
+    names = [by_own.get(tool, tool) for tool in tools] or list(offered)
+    for full in names:
+        if full not in offered:
+            shown = ", ".join(list(by_own)[:20])
+            raise NotFound(f"{name} has no tool {full!r}", hint=f"it has: {shown}")
+    change_list(home, "approval.allow", () if removes else names, names if removes else ())
+    if as_json:
+        return emit_json({"name": name, "trusted": not removes, "tools": names})
+    for full in names:
+        claim = " (says that it may destroy something)" if offered[full].hints.destructive else ""
+        click.echo(f"{full}: {'asked about again' if removes else 'runs without a question'}{claim}")
+
+
 @mcp.command("login", short_help="Log in at a server.")
 @_name
 @click.option("--client-id", default="", help="A client registered with the authorization server.")
@@ -291,6 +322,7 @@ def login(
     """Log in at a server: prints an address to open; the answer comes back to this machine."""
     from whet.mcp import login as keeping  # noqa: PLC0415 httpx2 costs 30 ms; no other command needs it
     from whet.mcp import oauth  # noqa: PLC0415
+    from whet.mcp.challenge import read_challenge  # noqa: PLC0415
 
     server = _one(home, name)
     if not server.url:
@@ -300,14 +332,18 @@ def login(
         raise ConfigError(
             f"{client_secret_env} is not set", hint=f"whet config set {client_secret_env} stores it in .env"
         )
-    client = oauth.Client(client_id, secrets.get(client_secret_env, "") if client_secret_env else "")
+    secret = secrets.get(client_secret_env, "") if client_secret_env else ""
+    client = oauth.Client(client_id, secret, document=_settings(home).mcp.client_metadata_url)
+    before = keeping.read_tokens(home, name, server.url)
+    wanted = read_challenge(home, name, server.url)
+    earlier = oauth.Earlier(wanted, before.rights if before else ())
 
     def show(address: str) -> None:
         click.echo(f"Open this address to log in at {name}:\n\n{address}\n", err=rest["as_json"])
         if not no_browser and os.environ.get("DISPLAY"):
             webbrowser.open(address)
 
-    work = oauth.log_in(server.url, client, show, SystemClock().unix_ms, rest["wait_s"])
+    work = oauth.log_in(server.url, client, show, SystemClock().unix_ms, rest["wait_s"], earlier)
     tokens = asyncio.run(work)
     if tokens is not None:
         keeping.write_tokens(home, name, tokens)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,11 @@ from whet.config.secrets import load_secrets
 from whet.contract.errors import ToolError, WhetError
 from whet.log import mask
 from whet.mcp.kept import keep_failure
-from whet.mcp.listing import Listing, read_listing, size_chars
+from whet.mcp.listing import CHARS_PER_TOKEN, Listing, read_listing, size_chars
 from whet.mcp.remote import Remote, RemoteParts, check_server
 from whet.mcp.words import clean
 from whet.sandbox.jail import Jail
 from whet.tools.guardian import Guardian
-
-_CHARS_PER_TOKEN = 4
 
 
 class ServerReport(msgspec.Struct, frozen=True):
@@ -47,6 +46,8 @@ class ServerReport(msgspec.Struct, frozen=True):
     noticed: str = ""
     tokens: int = 0
     """About how much of a prompt the tools take up."""
+    asked_about: list[str] = []
+    """Tools that approval.allow covers by a pattern only, and that are asked about all the same."""
 
 
 async def reach_all(home: Home, servers: Mapping[str, McpServerSettings]) -> list[ServerReport]:
@@ -54,6 +55,7 @@ async def reach_all(home: Home, servers: Mapping[str, McpServerSettings]) -> lis
     if servers and sys.stderr.isatty():
         click.echo(wrapped(f"asking {', '.join(servers)} ..."), err=True)
     settings = load(home, environ=os.environ).settings
+    patterns = [rule for rule in settings.approval.allow if "*" in rule or "?" in rule]
     workspace = Path(settings.tools.workspace or ".").expanduser().resolve()
     confinement = confine(home, settings.sandbox)
 
@@ -61,9 +63,17 @@ async def reach_all(home: Home, servers: Mapping[str, McpServerSettings]) -> lis
         return server_jail(confinement, workspace, server)
 
     try:
-        return await asyncio.gather(*(_reach(home, name, server, jail) for name, server in servers.items()))
+        found = await asyncio.gather(*(_reach(home, name, server, jail) for name, server in servers.items()))
     finally:
         confinement.close()
+    allowed = set(settings.approval.allow)
+    return [msgspec.structs.replace(one, asked_about=_asked_about(one, patterns, allowed)) for one in found]
+
+
+def _asked_about(report: ServerReport, patterns: Sequence[str], allowed: Collection[str]) -> list[str]:
+    names = [str(tool["name"]) for tool in report.tools if tool["destructive"]]
+    covered = [name for name in names if any(fnmatchcase(name, rule) for rule in patterns)]
+    return [name for name in covered if name not in allowed]
 
 
 async def _reach(
@@ -104,7 +114,7 @@ def _report(name: str, listing: Listing, about: str, version: str, noticed: str)
         for one in listing.offered
     ]
     left_out = [{"own_name": one.own_name, "reason": one.reason} for one in listing.left_out]
-    tokens = sum(size_chars(one.spec) for one in listing.offered) // _CHARS_PER_TOKEN
+    tokens = sum(size_chars(one.spec) for one in listing.offered) // CHARS_PER_TOKEN
     return ServerReport(
         name, True, about, version, tools, left_out, listing.denied, noticed=mask(noticed), tokens=tokens
     )
@@ -134,6 +144,15 @@ def show(report: ServerReport) -> None:
         click.echo(wrapped(printable(f"left out: {one['own_name']}: {one['reason']}"), indent=2))
     if report.denied:
         click.echo(f"  {report.denied} more, which your settings leave out")
+    if report.asked_about:
+        own = " ".join(name.partition("__")[2].partition("__")[2] for name in report.asked_about)
+        click.echo(
+            wrapped(
+                f"asked about although a pattern in approval.allow fits, for it may destroy something: {own}"
+                f" (whet mcp trust {report.name} {own})",
+                indent=2,
+            )
+        )
     if report.noticed:
         click.echo(wrapped(printable(f"noticed: {report.noticed}"), indent=2))
 

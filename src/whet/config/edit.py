@@ -58,6 +58,15 @@ def unset_value(home: Home, key: str) -> SettingChange:
     return _apply(home, known(key), None)
 
 
+def change_list(home: Home, key: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> SettingChange:
+    """Add to a list and take from it; what else the file has in it stays. Raises ConfigError as set_value
+    does."""
+    setting = check_file(home, paths.read_small(home.config) or "").get(key)
+    before = setting.value if setting and isinstance(setting.value, tuple) else ()
+    kept = [one for one in before if one not in remove]
+    return _apply(home, known(key), tuple(dict.fromkeys([*kept, *add])))
+
+
 def put_part(home: Home, key: str, name: str, part: Mapping[str, object]) -> bool:
     """Write one named entry of a table, its fields a line each; True where it replaced one.
 

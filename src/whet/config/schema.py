@@ -299,6 +299,12 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     elsewhere; timeout_s, start_timeout_s, enabled, the tools to allow or deny (names or patterns), and
     allow_http: whether headers with keys may go out unencrypted; openings: what one that is started may do
     besides, e.g. "reach api.example.com" or "write ~/notes", and confined: false for all that you may."""
+    search_above_tokens: Annotated[int, msgspec.Meta(ge=0)] = 3_000
+    """Where the servers' tools take up more of a prompt than this, they are found by words instead of all
+    being sent."""
+    client_metadata_url: str = ""
+    """The https address of a document that describes this client to authorization servers, if you host one;
+    those that take such need no registration then."""
 
 
 HookEvent = Literal["PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop"]

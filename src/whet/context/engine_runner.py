@@ -172,6 +172,10 @@ class EngineRunner:
                 if outcome.error is not None:
                     whole = False
                     self._failed(hook, outcome.error)
+            if not self.offer.is_quick:
+                from whet.context.settling import settle  # noqa: PLC0415 - few have another engine
+
+                settle(self.engine)
             return whole
 
         return bool((await self.run("a change of session", work)).value)

@@ -31,6 +31,7 @@ from whet.store.transcript import Transcript
 
 if TYPE_CHECKING:
     from whet.context.compaction import CompactionRunner
+    from whet.context.positions import Positions
 
 _USAGE_KEYS = tuple(field for field in Usage.__struct_fields__ if field != "cost_usd")
 
@@ -53,6 +54,7 @@ class SessionEngines:
         self._spare: EngineRunner | None = None
         self._model: ModelInfo | None = None
         self._limit = 0
+        self._positions: Positions | None = None
         self._astray: list[EngineRunner] = []  # their engines know another list than the live one
 
     @property
@@ -72,16 +74,50 @@ class SessionEngines:
         return session.id if session.kind != "chat" else session.conversation_id
 
     async def begin(
-        self, left: Transcript | None, left_rows: list[ChatRow] | None, *, carry_over: bool = False
+        self,
+        rows: Sequence[ChatRow],
+        left: Transcript | None,
+        left_rows: list[ChatRow] | None,
+        *,
+        carry_over: bool = False,
     ) -> bool:
-        """Tell the chosen engine of the session, and of the one that it leaves or follows; False where the
-        engine failed at it."""
+        """Tell the chosen engine of the session, whose `rows` these are, and of the one that it leaves or
+        follows; False where the engine failed at it."""
         self._mark(self.chosen)
         self.has_other_model()
         await self.follow_model()
         change = self._change(left, left_rows)
         change = msgspec.structs.replace(change, carry_over=carry_over and left is not None)
-        return await self.chosen.each(transition_calls(self.chosen.engine, change))
+        done = await self.chosen.each(transition_calls(self.chosen.engine, change))
+        await self._restore(self.chosen, rows, left, left_rows)
+        return done
+
+    async def remember(self, rows: Sequence[ChatRow]) -> None:
+        """Keep how far the engines have taken the session in."""
+        if self._positions is None:
+            return
+        for seat in self.active:
+            if seat not in self._astray and not seat.lane.stuck:
+                await self._positions.remember(seat, rows)
+
+    async def _restore(
+        self,
+        seat: EngineRunner,
+        rows: Sequence[ChatRow],
+        left: Transcript | None = None,
+        left_rows: Sequence[ChatRow] | None = None,
+    ) -> None:
+        """Have an engine that was just told of the session go on where it was; the built-in one stores
+        nothing."""
+        if seat.offer.is_quick:
+            return
+        if self._positions is None:
+            from whet.context.positions import Positions  # noqa: PLC0415 - few have another engine
+
+            self._positions = Positions(self._log)
+        if left is not None and left_rows:
+            await self._positions.of(left).remember(seat, left_rows, ended=True)
+        await self._positions.restore(seat, rows)
 
     def has_other_model(self) -> bool:
         """Whether another model answers than last time; a limit that a server named is void then."""
@@ -119,11 +155,12 @@ class SessionEngines:
         if seat not in self._astray:
             self._astray.append(seat)
 
-    async def rejoin(self) -> None:
+    async def rejoin(self, rows: Callable[[], Sequence[ChatRow]]) -> None:
         """Tell engines that went astray of the session anew, those that answer."""
         for seat in [seat for seat in self._astray if not seat.lane.stuck]:
             self._astray.remove(seat)
             await seat.each(transition_calls(seat.engine, self._change()))
+            await self._restore(seat, rows())
 
     def say_stopped(self, why: str) -> None:
         """Tell the person that nothing is compacted automatically any more."""
@@ -160,6 +197,8 @@ class SessionEngines:
         end, session = getattr(seat.engine, "on_session_end", None), self._log.session
         if callable(end):
             await seat.run("on_session_end", lambda: end(session.id, rows))
+            if self._positions is not None:
+                await self._positions.remember(seat, rows)
         # A clone may share what it holds open with the engine that it was cloned from.
         await seat.close(shutdown=session.kind == "chat" or seat.origin == "fresh")
 
@@ -224,7 +263,8 @@ class EngineHost:
         with what the engine knows of that one."""
         self.seat.live = self.live_rows
         rows = None if leaving is None or leaving.closed else leaving.live_rows()
-        done = await self._engines.begin(leaving.log if leaving else None, rows, carry_over=carry_over)
+        mine = self.live_rows() if self.log.messages else []
+        done = await self._engines.begin(mine, leaving.log if leaving else None, rows, carry_over=carry_over)
         counts: list[int] = []
         if self.log.live.epoch:
             from whet.store import compactions  # noqa: PLC0415 - few sessions were ever compacted
@@ -251,6 +291,7 @@ class EngineHost:
         self._last = self._live.outgoing()
         if optional_hook(self.seat.engine, "select_context") is not None:
             self._last = await self._compactions.select(self._last)
+        await self._engines.remember(self._live.rows.rows)
         self._engines.flush(emit)
         return self._last
 
@@ -280,6 +321,7 @@ class EngineHost:
             "reason": end.reason,
         }
         await self.seat.run("on_turn_complete", lambda: hook(copies, **accepted(hook, facts)))
+        await self._engines.remember(self._live.rows.rows)
 
     async def compact(self, focus: str, emit: Emit) -> Compacted:
         """Compact by hand; the engine is asked first whether there is anything to compact."""
@@ -296,6 +338,7 @@ class EngineHost:
             if outcome.error is None and not outcome.value:
                 return "nothing"
         done = await self._compactions.compact(emit, self._live.tokens(), BY_HAND, focus=focus)
+        await self._engines.remember(self._live.rows.rows)
         self._engines.flush(emit)
         if done:
             self._brake.reset()
@@ -396,7 +439,7 @@ class EngineHost:
         """Make engine and list one again, after a compaction that nobody waited for and after a cut."""
         if self._made is not None:
             await self._made.catch_up(emit)
-        await self._engines.rejoin()
+        await self._engines.rejoin(self._live.copy)
 
     async def _follow_model(self) -> None:
         if self._engines.has_other_model():

@@ -46,6 +46,7 @@ Tag = Literal[
     "aside",  # its calls are no work that an example could show
     "mcp",
     "destructive",  # its server says that it may destroy something
+    "deferred",  # the model is not told of it at the start: it is found by words
 ]
 _TAGS: dict[str, frozenset[str]] = {}
 
@@ -138,6 +139,9 @@ Check = Callable[[dict[str, Any]], dict[str, Any]]
 Preview = Callable[[ToolContext, dict[str, Any]], Coroutine[Any, Any, tuple[TextChange, ...]]]
 """Gives what a call would make of files, and changes nothing; raises ToolError where it would fail."""
 
+StandsFor = Callable[[dict[str, Any]], tuple[str, dict[str, Any]]]
+Recover = Callable[[ToolContext, dict[str, Any]], Coroutine[Any, Any, ToolOutput | None]]
+
 
 class Tool(msgspec.Struct, frozen=True):
     """A tool as the loop sees it. `run` takes parsed arguments, validates them against the signature
@@ -146,6 +150,8 @@ class Tool(msgspec.Struct, frozen=True):
     `parallel`: calls of one step may run at the same time as others. `repeatable`: running it twice does
     no harm, so that a call interrupted by a crash runs again at resume instead of "outcome unknown".
     `timeout_s` None: the tool keeps its own limit. `check` and `preview` are asked before a person is.
+    `stands_for`: its calls are calls of other tools; gives the name and arguments of the one meant, or raises
+    ToolError. `recover` gives what a call came to that the program's end cut off, None where that is unknown.
     """
 
     spec: ToolSpec
@@ -159,6 +165,8 @@ class Tool(msgspec.Struct, frozen=True):
     tags: frozenset[str] = msgspec.field(default_factory=frozenset[str])
     check: Check | None = None
     preview: Preview | None = None
+    stands_for: StandsFor | None = None
+    recover: Recover | None = None
 
     @property
     def name(self) -> str:

@@ -17,7 +17,7 @@ from whet.store.chats import OutRow
 
 SHOW = "missing:show"
 """What the button under a notice brings back."""
-_NOTICE = "My last answer may be missing here. To see it: /missing"
+NOTICE = "My last answer may be missing here. To see it: /missing"
 
 
 def is_notice(message: Outgoing) -> bool:
@@ -29,7 +29,7 @@ def tell(connection: apsw.Connection, chat_id: int, now_ms: int) -> None:
     """Tell a conversation that something may be missing, once for all that may be by then."""
     waiting = chats.out_in(connection, ("queued",), chat_id)
     if not any(is_notice(msgspec.json.decode(row.body, type=Outgoing)) for row in waiting):
-        notice = Outgoing(_NOTICE, (MessageButton("Show", SHOW),))
+        notice = Outgoing(NOTICE, (MessageButton("Show", SHOW),))
         chats.post(connection, chat_id, [msgspec.json.encode(notice).decode()], now_ms)
 
 

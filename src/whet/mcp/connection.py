@@ -16,7 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from whet.contract.errors import ToolError, ToolTimeout
-from whet.mcp.server_requests import ServerRequests
+from whet.mcp.server_requests import ABILITIES, ELICITATION, CallPerson, ServerRequests
 from whet.mcp.transport import VERSION_HEADER, ServerFailed, Transport
 from whet.rpc import STATELESS_VERSION, VERSIONS
 
@@ -26,6 +26,7 @@ _MOST_LISTED = 2_000
 _MOST_LISTED_BYTES = 4_000_000
 _GOODBYE_S = 2.0
 _LISTEN_PAUSE_S = 5.0
+_MOST_ROUNDS = 8
 _PARTS = ("resources", "prompts")
 _CHANGES = tuple(f"notifications/{part}/list_changed" for part in ("tools", *_PARTS))
 Progress = Callable[[dict[str, Any]], None]
@@ -65,13 +66,13 @@ class Connection:
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._progress: dict[int, Progress] = {}
         self._listening: asyncio.Task[None] | None = None
-        self._asked = ServerRequests(lambda message: transport.send(message, None), hears.refused)
+        self._asked = ServerRequests(name, lambda message: transport.send(message, None), hears.refused)
         self._is_closed = False
 
     async def open(self) -> None:
         """Start the transport and shake hands. Raises ServerFailed."""
         await self.transport.start(self._received, self._dropped, self._ended)
-        hello = {"protocolVersion": VERSIONS[0], "capabilities": {}, "clientInfo": _client()}
+        hello = {"protocolVersion": VERSIONS[0], "capabilities": ABILITIES, "clientInfo": _client()}
         try:
             answer = await self.request("initialize", hello)
         except RpcFailed as error:
@@ -128,9 +129,41 @@ class Connection:
             await asyncio.sleep(_LISTEN_PAUSE_S)
 
     async def request(
-        self, method: str, params: dict[str, Any], progress: Progress | None = None
+        self,
+        method: str,
+        params: dict[str, Any],
+        progress: Progress | None = None,
+        asker: CallPerson | None = None,
     ) -> dict[str, Any]:
-        """Call a method and give its result. Raises RpcFailed, ServerFailed. A cancel tells the server."""
+        """Call a method and give its result; `asker` is whom the server may put questions to meanwhile.
+        Raises RpcFailed, ServerFailed. A cancel tells the server."""
+        with self._asked.during(asker):
+            answers: dict[str, Any] = {}
+            for _ in range(_MOST_ROUNDS):
+                found = await self._called(method, {**params, **answers}, progress)
+                if found.get("resultType") != "input_required":
+                    return found
+                answers = await self._input(found, asker)
+        raise ToolError(f"the MCP server {self.name} can't go on: it wants ever more input")
+
+    async def _input(self, found: dict[str, Any], asker: CallPerson | None) -> dict[str, Any]:
+        """Get what the newer protocol's server wants before it goes on. Raises ToolError."""
+        wanted = {key: _fields(one) for key, one in _part(found, "inputRequests").items()}
+        refused = [
+            str(one.get("method"))
+            for one in wanted.values()
+            if one.get("method") != ELICITATION or asker is None
+        ]
+        if refused or not (wanted or found.get("requestState")):
+            reasons = self._asked.refuse(refused)
+            raise ToolError(f"the MCP server {self.name} can't go on: {reasons or 'it wants more input'}")
+        said = {key: await self._asked.elicited(_part(one, "params")) for key, one in wanted.items()}
+        if any(one["action"] == "cancel" for one in said.values()):
+            raise ToolError(f"the MCP server {self.name} can't go on: its question got no answer")
+        state = {"requestState": found["requestState"]} if "requestState" in found else {}
+        return {"inputResponses": said, **state}
+
+    async def _called(self, method: str, params: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
         if self.failure is not None:
             raise self.failure
         self._next_id += 1
@@ -143,7 +176,7 @@ class Connection:
         body = {"jsonrpc": "2.0", "id": call_id, "method": method, "params": self._enveloped(params)}
         try:
             await self.transport.send(msgspec.json.encode(body), answer, self._headers(method, params))
-            return self._result(await answer)
+            return _result(self.name, await answer)
         except asyncio.CancelledError:
             if method != "initialize" and not self._is_closed:
                 await self._call_off(call_id)
@@ -217,7 +250,7 @@ class Connection:
         """Give a call's parameters with what the newer protocol wants said in each."""
         if self.version != STATELESS_VERSION:
             return params
-        facts = {"protocolVersion": self.version, "clientInfo": _client(), "clientCapabilities": {}}
+        facts = {"protocolVersion": self.version, "clientInfo": _client(), "clientCapabilities": ABILITIES}
         meta = {f"io.modelcontextprotocol/{key}": value for key, value in facts.items()}
         return {**params, "_meta": {**_part(params, "_meta"), **meta}}
 
@@ -231,23 +264,6 @@ class Connection:
                 headers["mcp-name"] = _header_value(name)
         return headers
 
-    def _result(self, message: dict[str, Any]) -> dict[str, Any]:
-        error: object = message.get("error")
-        if error is not None:
-            told = cast("dict[str, Any]", error) if isinstance(error, dict) else {"message": str(error)}
-            code = told.get("code")
-            text = str(told.get("message") or "no reason given")[:2_000]
-            raise RpcFailed(text, code if isinstance(code, int) else 0)
-        result: object = message.get("result")
-        if not isinstance(result, dict):
-            raise ServerFailed(f"the MCP server {self.name} answered with {type(result).__name__}, no object")
-        found = cast("dict[str, Any]", result)
-        if found.get("resultType") == "input_required":
-            asked = [str(_fields(one).get("method")) for one in _part(found, "inputRequests").values()]
-            reasons = self._asked.refuse(asked)
-            raise ToolError(f"the MCP server {self.name} can't go on: {reasons or 'it wants more input'}")
-        return found
-
     def _received(self, message: dict[str, Any]) -> None:
         method, call_id = message.get("method"), message.get("id")
         if method is None:
@@ -256,7 +272,7 @@ class Connection:
                 answer.set_result(message)
             return
         if call_id is not None:
-            self._asked.answer(str(method), call_id)
+            self._asked.answer(str(method), call_id, _part(message, "params"))
         elif method in _CHANGES:
             self._hears.changed()
         elif method == "notifications/progress":
@@ -283,6 +299,19 @@ class Connection:
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(failure)
+
+
+def _result(server: str, message: dict[str, Any]) -> dict[str, Any]:
+    error: object = message.get("error")
+    if error is not None:
+        told = cast("dict[str, Any]", error) if isinstance(error, dict) else {"message": str(error)}
+        code = told.get("code")
+        text = str(told.get("message") or "no reason given")[:2_000]
+        raise RpcFailed(text, code if isinstance(code, int) else 0)
+    result: object = message.get("result")
+    if not isinstance(result, dict):
+        raise ServerFailed(f"the MCP server {server} answered with {type(result).__name__}, no object")
+    return cast("dict[str, Any]", result)
 
 
 def _client() -> dict[str, str]:

@@ -30,7 +30,6 @@ from whet.mcp.transport import (
     VERSION_HEADER,
     Dropped,
     Ended,
-    LoginNeeded,
     Received,
     ServerFailed,
     SessionLost,
@@ -212,10 +211,11 @@ class HttpTransport:
 
     def _refusal(self, response: httpx2.Response, body: bytes) -> ServerFailed:
         status, server = response.status_code, f"the MCP server {self._name}"
+        challenge = response.headers.get("www-authenticate", "")
         if status == 401:
-            return LoginNeeded(
-                f"{server} wants a login", hint=f"whet mcp login {self._name}, or a header with a key"
-            )
+            return self._login.refused(challenge)
+        if status == 403 and (lacking := self._login.lacking(challenge)):
+            return lacking
         if 300 <= status < 400:
             place = response.headers.get("location", "")[:200]
             return ServerFailed(

@@ -83,7 +83,13 @@ def write_kept(home: Home, name: str, kept: KeptListing) -> bool:
     return True
 
 
+def challenge_path(home: Home, name: str) -> Path:
+    """Give where it is kept which login a server last wanted."""
+    return folder(home) / f"{name}.challenge.json"
+
+
 def forget_kept(home: Home, name: str) -> None:
     """Remove what is kept of a server, its login included."""
     for path in (folder(home) / f"{name}.json", folder(home) / f"{name}.login.json"):
         path.unlink(missing_ok=True)
+    challenge_path(home, name).unlink(missing_ok=True)

@@ -25,6 +25,7 @@ SERVER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,29}(?<!_)")
 """A server's name; two underscores separate the parts of a tool's full name."""
 _MOST_TOOLS = 256
 _READS = {"read_resource": "resources", "get_prompt": "prompts"}
+CHARS_PER_TOKEN = 4
 _FULL_LISTING_CHARS = 160_000
 
 
@@ -129,6 +130,8 @@ def _read(server: str, settings: McpServerSettings, raw: object) -> Offered | Le
         return LeftOut("(no name)", "it has no name")
     if not is_wanted(settings, name):
         return None
+    if _fields(fields.get("execution")).get("taskSupport") == "required":
+        return LeftOut(_shown(name), "it runs only as a task, which this host does not start")
     schema = checked(fields.get("inputSchema"))
     if isinstance(schema, str):
         return LeftOut(_shown(name), schema)

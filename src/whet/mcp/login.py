@@ -24,9 +24,11 @@ from whet.config import paths
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
 from whet.contract.texts import NOT_JSON
-from whet.mcp.kept import folder
+from whet.mcp.challenge import Challenge, keep_challenge
+from whet.mcp.kept import challenge_path, folder
 from whet.mcp.remote import RemoteParts
-from whet.mcp.transport import ServerFailed, is_private_way
+from whet.mcp.transport import LoginNeeded, ServerFailed, is_private_way
+from whet.visible import visible
 
 BASIC, POST, NO_SECRET = "client_secret_basic", "client_secret_post", "none"
 _EARLY_MS = 60_000
@@ -38,7 +40,8 @@ _TURN_S = 0.05
 
 class Tokens(msgspec.Struct, frozen=True):
     """What a login gave, and what renewing it takes. `expires_at_ms` 0: not said. `auth_method`: how the
-    client shows its secret to the token endpoint, as OAuth names it."""
+    client shows its secret to the token endpoint, as OAuth names it. `asked`: the rights (scopes) that the
+    login asked for; `scope` those that the answer names."""
 
     url: str
     access_token: str
@@ -51,6 +54,12 @@ class Tokens(msgspec.Struct, frozen=True):
     scope: str = ""
     issuer: str = ""
     auth_method: str = ""
+    asked: str = ""
+
+    @property
+    def rights(self) -> tuple[str, ...]:
+        """The scopes that were asked for or given."""
+        return tuple(dict.fromkeys((*self.asked.split(), *self.scope.split())))
 
 
 class TokenAnswer(msgspec.Struct, frozen=True):
@@ -130,6 +139,7 @@ def write_tokens(home: Home, name: str, tokens: Tokens) -> None:
     masking.protect((tokens.access_token, tokens.refresh_token, tokens.client_secret))
     home.ensure()
     paths.replace(tokens_path(home, name), msgspec.json.encode(tokens).decode(), mode=0o600)
+    challenge_path(home, name).unlink(missing_ok=True)
 
 
 class Login:
@@ -152,6 +162,33 @@ class Login:
         if tokens.expires_at_ms and left_ms < _EARLY_MS:
             await self.renewed()
         return self._tokens.access_token if self._tokens else ""
+
+    def refused(self, header: str) -> LoginNeeded:
+        """Say that a login is wanted, and keep what the server says of it."""
+        server = f"the MCP server {self._name}"
+        keep_challenge(self._reach.home, self._name, Challenge(self._url, header))
+        return LoginNeeded(
+            f"{server} wants a login", hint=f"whet mcp login {self._name}, or a header with a key"
+        )
+
+    def lacking(self, header: str) -> ServerFailed | None:
+        """Say what a login lacks that was refused for want of a right; None where it is about something else.
+        Rights that the login has asked for already are not asked for again."""
+        challenge = Challenge(self._url, header)
+        if not challenge.wants_more or self._tokens is None:
+            return None
+        wanted = masking.mask(visible(" ".join(challenge.scopes), 200)) or "none named"
+        server = f"the MCP server {self._name}"
+        if set(challenge.scopes) <= set(self._tokens.rights):
+            return ServerFailed(
+                f"{server} refuses this although the login asked for the right to it ({wanted})",
+                hint="another login would get no more; ask those who run the server",
+            )
+        keep_challenge(self._reach.home, self._name, challenge)
+        return LoginNeeded(
+            f"{server} wants more rights for this than the login has ({wanted})",
+            hint=f"whet mcp login {self._name} asks for them",
+        )
 
     async def renewed(self) -> bool:
         """Get a new access token; False where that is not possible and a person must log in again.

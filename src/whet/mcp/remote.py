@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,6 +27,7 @@ from whet.mcp.connection import Connection, ConnectionListener, Progress, RpcFai
 from whet.mcp.kept import KeptListing, config_digest, keep_failure, write_kept
 from whet.mcp.listing import Catalogue
 from whet.mcp.reading import LISTS
+from whet.mcp.server_requests import ELICITATION, CallPerson
 from whet.mcp.stdio import Launch, StdioTransport, server_environment
 from whet.mcp.transport import ServerFailed, SessionLost, Transport
 from whet.rpc import METHOD_NOT_FOUND
@@ -43,9 +44,11 @@ _PING_S = 5.0
 _RELIST_PAUSE_S = 1.0
 _PART_S = 5.0
 T = TypeVar("T")
+Work = Callable[[Connection, asyncio.Timeout], Awaitable[T]]
+"""What is done with a connection, within a time limit."""
 _REFUSED = {
     "sampling/createMessage": "asked to use your model; refused",
-    "elicitation/create": "asked to put a question to you; refused",
+    ELICITATION: "has a question for a person, and got no answer",
 }
 
 
@@ -92,32 +95,41 @@ class Remote:
         return self._catalogue or Catalogue()
 
     async def call(
-        self, tool: str, arguments: Mapping[str, Any], progress: Progress | None = None
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        progress: Progress | None = None,
+        asker: CallPerson | None = None,
     ) -> dict[str, Any]:
-        """Call a tool and give its result; `progress` gets what is said meanwhile. Raises ToolError."""
+        """Call a tool and give its result; `progress` gets what is said meanwhile, `asker` the questions that
+        the server has for the person. Raises ToolError."""
         params = {"name": tool, "arguments": arguments}
-        return await self._within(lambda to: to.request("tools/call", params, progress))
+        return await self._within(
+            lambda to, limit: to.request(
+                "tools/call", params, progress, patient(asker, limit, self.settings.timeout_s)
+            )
+        )
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Call a method and give its result. Raises ToolError."""
-        return await self._within(lambda to: to.request(method, dict(params)))
+        return await self._within(lambda to, _: to.request(method, dict(params)))
 
     async def listed(self, method: str, key: str) -> list[object]:
         """Give what the server lists, all pages. Raises ToolError."""
-        return await self._within(lambda to: to.listed(method, key))
+        return await self._within(lambda to, _: to.listed(method, key))
 
-    async def _within(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _within(self, work: Work[T]) -> T:
         """Work with a connection within the server's time limit, again where it no longer knew us."""
         try:
             return await self._once(await self._connected(), work)
         except SessionLost:
             return await self._once(await self._connected(), work)
 
-    async def _once(self, connection: Connection, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _once(self, connection: Connection, work: Work[T]) -> T:
         limit = asyncio.timeout(self.settings.timeout_s)
         try:
             async with limit:
-                result = await work(connection)
+                result = await work(connection, limit)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -208,10 +220,10 @@ class Remote:
             # httpx2 costs 30 ms of CPU, and many homes have no server that is reached so.
             from whet.mcp.http import HttpTransport  # noqa: PLC0415
 
-            headers = self._filled(settings.headers, "headers")
+            headers = _filled(self.name, self._reach.secrets, settings.headers, "headers")
             has_key = not settings.allow_http and any(holds_key(*pair) for pair in settings.headers.items())
             return HttpTransport(self.name, settings.url, headers, self._reach, has_key=has_key)
-        given = self._filled(settings.env, "env")
+        given = _filled(self.name, self._reach.secrets, settings.env, "env")
         cwd = Path(settings.cwd).expanduser() if settings.cwd else None
         launch = Launch(
             os.path.expanduser(settings.command), settings.args, server_environment(os.environ, given), cwd
@@ -220,19 +232,6 @@ class Remote:
         return StdioTransport(
             self.name, launch, self._reach.guardian, None if find is None else lambda: find(settings)
         )
-
-    def _filled(self, values: Mapping[str, str], where: str) -> dict[str, str]:
-        filled = {key: fill(value, self._reach.secrets) for key, value in values.items()}
-        for key, value in filled.items():
-            if value is None:
-                missing = ", ".join(
-                    name for name in _VARIABLE.findall(values[key]) if not self._reach.secrets.get(name)
-                )
-                raise ServerFailed(
-                    f"mcp.servers.{self.name}.{where}.{key} needs {missing}, which is not set",
-                    hint=f"whet config set {missing.partition(',')[0]} stores it in .env",
-                )
-        return {key: value for key, value in filled.items() if value is not None}
 
     def _hears(self) -> ConnectionListener:
         return ConnectionListener(
@@ -307,6 +306,33 @@ class Remote:
         task: asyncio.Task[None] = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def patient(asker: CallPerson | None, limit: asyncio.Timeout, timeout_s: float) -> CallPerson | None:
+    """Let no time pass for a call while its person is asked."""
+    if asker is None:
+        return None
+
+    async def ask(question: str, choices: Sequence[str]) -> str | None:
+        limit.reschedule(None)
+        try:
+            return await asker.ask(question, choices)
+        finally:
+            limit.reschedule(asyncio.get_running_loop().time() + timeout_s)
+
+    return CallPerson(asker.owner, ask)
+
+
+def _filled(server: str, secrets: Mapping[str, str], values: Mapping[str, str], where: str) -> dict[str, str]:
+    filled = {key: fill(value, secrets) for key, value in values.items()}
+    for key, value in filled.items():
+        if value is None:
+            missing = ", ".join(name for name in _VARIABLE.findall(values[key]) if not secrets.get(name))
+            raise ServerFailed(
+                f"mcp.servers.{server}.{where}.{key} needs {missing}, which is not set",
+                hint=f"whet config set {missing.partition(',')[0]} stores it in .env",
+            )
+    return {key: value for key, value in filled.items() if value is not None}
 
 
 def fill(text: str, secrets: Mapping[str, str]) -> str | None:

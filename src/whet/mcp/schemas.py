@@ -15,7 +15,8 @@ import msgspec
 
 from whet.mcp.words import HIDDEN, clean
 
-DESCRIPTION_CHARS = 1_024
+DESCRIPTION_CHARS = 16_384
+"""Far more than any server's whole description; what is longer is cut."""
 _LARGEST_BYTES = 32_768
 _DEEPEST = 24
 _TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")

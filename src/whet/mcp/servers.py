@@ -21,11 +21,21 @@ from whet.config.schema import McpServerSettings, McpSettings
 from whet.contract.errors import BadInput, ConfigError, ToolError
 from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
 from whet.log import mask
+from whet.mcp.finding import ToolFinder
 from whet.mcp.kept import RETRY_AFTER_MS, read_kept
-from whet.mcp.listing import SERVER_NAME, Catalogue, Listing, Offered, read_listing
+from whet.mcp.listing import (
+    CHARS_PER_TOKEN,
+    SERVER_NAME,
+    Catalogue,
+    Listing,
+    Offered,
+    read_listing,
+    size_chars,
+)
 from whet.mcp.reading import read
 from whet.mcp.remote import Remote, RemoteParts, check_server
 from whet.mcp.results import as_failure, as_output
+from whet.mcp.server_requests import CallPerson
 from whet.mcp.words import clean
 
 TOOLSET = "mcp"
@@ -59,6 +69,7 @@ class Servers:
         """Whether a server's list is newer than the last `tools`."""
         self._reach = reach
         self._cap_chars = cap_chars
+        self._search_above_chars = settings.search_above_tokens * CHARS_PER_TOKEN
         self._without = without
         self._boards: weakref.WeakSet[NoticeSink] = weakref.WeakSet()
         self._early: list[str] = []
@@ -87,14 +98,31 @@ class Servers:
         await asyncio.gather(*(self._learn(name, remote) for name, remote in self.remotes.items()))
 
     def tools(self) -> list[Tool]:
-        """Give the tools that a session begun now has, in the settings' order, then the servers' own."""
+        """Give the tools that a session begun now has, in the settings' order, then the servers' own. Where
+        they take up too much of a prompt, two tools that find and call them come first."""
         self.is_stale = False
-        made: list[Tool] = []
+        made: dict[str, list[Tool]] = {}
+        size = 0
         for name, listing in self.listings.items():
-            for offered in listing.offered:
-                if not any(fnmatch.fnmatchcase(offered.spec.name, pattern) for pattern in self._without):
-                    made.append(self._tool(name, offered))
-        return made
+            made[name] = [self._tool(name, offered) for offered in listing.offered if self._has(offered)]
+            size += sum(size_chars(tool.spec) for tool in made[name])
+        if size <= self._search_above_chars:
+            return [tool for tools in made.values() for tool in tools]
+        deferred = {
+            name: [msgspec.structs.replace(tool, tags=tool.tags | {"deferred"}) for tool in tools]
+            for name, tools in made.items()
+            if tools
+        }
+        mark = "_editor" if self._are_guests else ""
+        own = ToolFinder(deferred, TOOLSET, mark).tools()
+        return [*own, *(tool for tools in deferred.values() for tool in tools)]
+
+    def _has(self, offered: Offered) -> bool:
+        return not any(fnmatch.fnmatchcase(offered.spec.name, pattern) for pattern in self._without)
+
+    @property
+    def _are_guests(self) -> bool:
+        return bool(self.remotes) and all(name.startswith(GUEST) for name in self.remotes)
 
     def enter(self, specs: Sequence[ToolSpec], board: NoticeSink) -> None:
         """Put what happens to servers on `board` for as long as it lives, and now what has changed since the
@@ -140,7 +168,8 @@ class Servers:
                     result = await read(remote, offered.own_name, arguments)
                     return as_output(server, result, {}, cap_chars, is_prompt=offered.reads == "prompts")
                 lines = ProgressLines(context.output, self._reach.clock)
-                result = await remote.call(offered.own_name, arguments, lines)
+                asker = CallPerson(context.session_id, context.ask)
+                result = await remote.call(offered.own_name, arguments, lines, asker)
             except BadInput:
                 raise
             except ToolError as error:  # its words, or what it printed
@@ -175,7 +204,7 @@ class Servers:
     def _changes(self, specs: Sequence[ToolSpec]) -> list[str]:
         lines: list[str] = []
         known = {one.spec.name: one.spec for listing in self.listings.values() for one in listing.offered}
-        brought = bool(self.remotes) and all(name.startswith(GUEST) for name in self.remotes)
+        brought = self._are_guests
         names = [spec.name for spec in specs if spec.name.startswith(PREFIX)]
         mine = {name for name in names if name.startswith(PREFIX + GUEST) == brought}
         frozen = {spec.name: spec for spec in specs if spec.name in mine}

@@ -296,6 +296,13 @@ def _registers(target: object, group: str) -> object:
     return target
 
 
+def _of_memory(module: ModuleType) -> Callable[[PluginContext], object] | None:
+    """Give what offers the one memory provider that a folder without register() defines; None for none."""
+    held = [one for one in vars(module).values() if inspect.isclass(one) and issubclass(one, EmptyMemory)]
+    own = [one for one in held if one.__module__.startswith(module.__name__) and not inspect.isabstract(one)]
+    return (lambda ctx: ctx.register_memory_provider(own[0]())) if len(own) == 1 else None
+
+
 def _takes_one(target: object) -> bool:
     """Whether a function has to be given something: a register(ctx) has."""
     if not callable(target):
@@ -316,7 +323,7 @@ def _entry(found: FoundPlugin) -> tuple[Callable[[PluginContext], object], Modul
         register = _registers(target, found.entry.group)
     elif found.folder is not None:
         module = modules.hold(found.name, found.module, found.folder)
-        register = getattr(module, "register", None)
+        register = getattr(module, "register", None) or _of_memory(module)
     else:
         register = None
     if not callable(register):

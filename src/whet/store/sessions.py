@@ -105,6 +105,7 @@ _OF_SESSION = (
     "turn_signals",
     "api_sessions",
     "api_responses",
+    "engine_positions",
 )
 _NO_SESSION_HINT = "`whet sessions list` shows them"
 

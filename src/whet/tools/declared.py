@@ -20,7 +20,7 @@ import msgspec
 
 from whet.contract.changes import TextChange
 from whet.contract.protocols import Spawn
-from whet.contract.tools import Tool, ToolContext, ToolOutput, declare
+from whet.contract.tools import Recover, Tool, ToolContext, ToolOutput, declare
 from whet.contract.tools import tags_of as tags_of  # from here it knows every built-in tool
 from whet.lanes import ToolPool
 from whet.tools.signature import UNSENT, tool
@@ -465,9 +465,10 @@ def recall_tools(database: StateDatabase) -> list[Tool]:
     return [recall]
 
 
-def delegate_tools(spawn: Spawn, *, parallel: int) -> list[Tool]:
+def delegate_tools(spawn: Spawn, *, parallel: int, recover: Recover | None = None) -> list[Tool]:
     """Make `delegate_task`, which hands a task to a child session with a transcript and budget of its own
-    under the same gate; at most `parallel` children of one process run at the same time."""
+    under the same gate; at most `parallel` children of one process run at the same time. `recover` as in
+    Tool."""
     places = asyncio.Semaphore(parallel)
 
     @tool(toolset="delegation", effects={"read"}, parallel=True, timeout_s=None, tags=_DELEGATE_TASK)
@@ -480,4 +481,4 @@ def delegate_tools(spawn: Spawn, *, parallel: int) -> list[Tool]:
         async with places:
             return await spawn(ctx, task, context)
 
-    return [delegate_task]
+    return [msgspec.structs.replace(delegate_task, recover=recover)]

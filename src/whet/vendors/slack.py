@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 
-from whet.vendors.http import SendFailed, VendorHttp, read, refused
+from whet.vendors.http import SendFailed, VendorAnswer, VendorHttp, read, refused
 from whet.vendors.sockets import Socket, SocketClosed, converse
 
 BASE_URL = "https://slack.com/api"
 _RETRY_S = 5.0
+_PAGE, _MOST_PAGES = 200, 500  # the newest come first: a part of them would leave a gap
 # Of the first two Slack says that "some aspect of the operation" may have "succeeded before the error".
 _MAYBE_DONE = frozenset(("fatal_error", "internal_error"))
 _TRANSIENT = _MAYBE_DONE | {"ratelimited", "rate_limited", "service_unavailable", "request_timeout"}
@@ -45,6 +47,15 @@ class SlackAnswer(msgspec.Struct):
     upload_url: str = ""
     file_id: str = ""
     users: list[str] = msgspec.field(default_factory=list[str])
+
+
+class _Cursor(msgspec.Struct):
+    next_cursor: str = ""
+
+
+class _Page(msgspec.Struct):
+    messages: list[msgspec.Raw] = msgspec.field(default_factory=list[msgspec.Raw])
+    response_metadata: _Cursor = msgspec.field(default_factory=_Cursor)
 
 
 class SlackUser(msgspec.Struct):
@@ -115,6 +126,21 @@ class SlackApi:
         """Call a method as the bot. Raises SendFailed."""
         return await _call(self.bot, method, body)
 
+    async def pages(self, method: str, query: Mapping[str, str | int]) -> list[msgspec.Raw]:
+        """Give what a method lists under `messages`, all pages, as Slack orders them. Raises SendFailed."""
+        found: list[msgspec.Raw] = []
+        cursor = ""
+        for _ in range(_MOST_PAGES):
+            asked = {**query, "limit": _PAGE, **({"cursor": cursor} if cursor else {})}
+            answer = await self.bot.call("GET", f"/{method}?{urlencode(asked)}")
+            _checked(answer)
+            page = answer.read(_Page) or _Page()
+            found += page.messages
+            cursor = page.response_metadata.next_cursor
+            if not cursor:
+                break
+        return found
+
     async def hear(self, take: Take, ready: Callable[[], Awaitable[None]] | None = None) -> None:
         """Hand on envelopes until cancelled; each comes again until it is acknowledged. `ready` is awaited
         before a connection. Raises SendFailed when Slack refuses the app for good."""
@@ -166,7 +192,10 @@ class SlackApi:
 
 
 async def _call(http: VendorHttp, method: str, body: dict[str, Any]) -> SlackAnswer:
-    answer = await http.call("POST", f"/{method}", body)
+    return _checked(await http.call("POST", f"/{method}", body))
+
+
+def _checked(answer: VendorAnswer) -> SlackAnswer:
     said = answer.read(SlackAnswer) or SlackAnswer()
     if answer.status == 200 and said.ok:
         return said

@@ -24,6 +24,9 @@ class SlackChat(SlackServer):
         self.files: dict[str, bytes] = {}
         self.uploads: dict[str, bytes] = {}
         self.shared: list[dict[str, Any]] = []
+        self.written: dict[str, dict[str, Any]] = {}
+        self.forgets = False
+        """Whether what is written now is brought to nobody, as after Slack has given up."""
         self._sent: set[str] = set()
         self._sending = asyncio.Lock()
 
@@ -31,6 +34,8 @@ class SlackChat(SlackServer):
         return [
             Route("/upload/{id}", self._upload, methods=["POST"]),
             Route("/private/{name}", self._private),
+            Route("/conversations.history", self._history),
+            Route("/conversations.replies", self._history),
             *super().routes(),
         ]
 
@@ -42,7 +47,11 @@ class SlackChat(SlackServer):
         stamp = self.next_stamp()
         kind = "im" if chat.startswith("D") else "channel"
         event = {"type": "message", "channel": chat, "channel_type": kind, "user": user, "text": text}
-        self.bring({"type": "events_api", "payload": {"event": {**event, "ts": stamp, **more}}})
+        event |= {"ts": stamp, **more}
+        self.note(lambda: self.written.__setitem__(str(event["ts"]), event))
+        if self.forgets:
+            return stamp
+        self.bring({"type": "events_api", "payload": {"event": event}})
         return stamp
 
     def bring(self, event: dict[str, Any]) -> str:
@@ -90,6 +99,27 @@ class SlackChat(SlackServer):
 
         stamp, data = self.wait(find, f"button {label}")
         return self.interact(stamp, data, chat, {"id": user, "username": name})
+
+    async def _history(self, request: Request) -> Response:
+        """Give a channel's messages, the newest first, a few at a time; of a thread the oldest first."""
+        query, method = request.query_params, request.url.path.strip("/")
+        self.note(lambda: self.calls.append(method))
+        if (fault := self.next_fault(method)) is not None:
+            return JSONResponse(fault[1], fault[0], headers=fault[2])
+        if request.headers.get("authorization") != f"Bearer {BOT_TOKEN}":
+            return JSONResponse({"ok": False, "error": "invalid_auth"})
+        thread = query.get("ts", "")
+        rows = [
+            {key: value for key, value in one.items() if key not in ("channel", "channel_type")}
+            for one in self.written.values()
+            if one["channel"] == query["channel"]
+            and one["ts"] > query["oldest"]
+            and (thread in (one.get("thread_ts"), one["ts"]) if thread else not one.get("thread_ts"))
+        ]
+        rows.sort(key=lambda one: one["ts"], reverse=not thread)
+        at, size = int(query.get("cursor") or 0), 5
+        more = {"next_cursor": str(at + size)} if at + size < len(rows) else {}
+        return JSONResponse({"ok": True, "messages": rows[at : at + size], "response_metadata": more})
 
     async def _private(self, request: Request) -> Response:
         if request.headers.get("authorization") != f"Bearer {BOT_TOKEN}":

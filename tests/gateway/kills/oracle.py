@@ -7,7 +7,8 @@ Turns: with `queue` exactly one for each message. With `steer` a turn may take i
 read by exactly one, and what is said last is answered.
 
 Out: each turn's answers are in the outbox once, in the transcript's order. What arrived is a part of that,
-in order, nothing twice; what did not arrive is marked as unknown, and nothing else is missing.
+in order, nothing twice; what did not arrive is marked as unknown, and nothing else is missing. After each
+unknown answer the person was told that it may be missing; nobody else was. That notice may come twice.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import msgspec
 from tests.gateway.kills.platforms import Platform
 from whet.clock import SystemClock
 from whet.contract.messages import Message
+from whet.gateway.outbox import NOTICE
 from whet.store import live
 from whet.store.database import StateDatabase
 
@@ -47,6 +49,7 @@ class Tally(msgspec.Struct):
     duplicated: int = 0
     reordered: int = 0
     unknown: int = 0
+    told: int = 0
     moments: dict[str, int] = {}
     wrong: list[str] = []
 
@@ -58,7 +61,7 @@ class Tally(msgspec.Struct):
     def __str__(self) -> str:
         counts = f"{self.kills} kills, {self.accepted} accepted, {self.answers} answers, {self.lost} lost"
         odd = f"{self.duplicated} duplicated, {self.reordered} reordered, {self.unknown} unknown"
-        return "\n".join([f"{counts}, {odd} {self.moments}", *self.wrong[:20]])
+        return "\n".join([f"{counts}, {odd}, {self.told} told {self.moments}", *self.wrong[:20]])
 
 
 def accepted(home: Path) -> Counter[str]:
@@ -108,9 +111,12 @@ def judge(home: Path, platform: Platform, written: dict[int, list[str]], busy: s
         _same(tally, f"{user}: inbox", texts, mine.inbox)
         _same(tally, f"{user}: transcript", mine.inbox, heard)
         finals = _answers(tally, user, mine.messages, busy)
-        _same(tally, f"{user}: outbox", finals, [text for text, _ in mine.outbox])
-        whole = [text for text in platform.said(user) if not text.endswith("…")]
-        _arrived(tally, user, mine.outbox, whole)
+        answers = [(text, state) for text, state in mine.outbox if not is_notice(text)]
+        _same(tally, f"{user}: outbox", finals, [text for text, _ in answers])
+        said = platform.said(user)
+        whole = [text for text in said if not text.endswith("…") and not is_notice(text)]
+        _arrived(tally, user, answers, whole)
+        _told(tally, user, mine.outbox, any(map(is_notice, said)))
     return tally
 
 
@@ -144,14 +150,35 @@ def _arrived(tally: Tally, user: int, outbox: Sequence[tuple[str, str]], said: S
     _same(tally, f"{user}: arrived", [text for text, _ in outbox if text in set(said)], said)
 
 
+def is_notice(text: str) -> bool:
+    """Whether a text is the notice that an answer may be missing, as any platform shows it."""
+    return text.startswith(NOTICE.partition(".")[0])
+
+
+def _told(tally: Tally, user: int, outbox: Sequence[tuple[str, str]], arrived: bool) -> None:
+    """Count the unknown answers that a notice came after; one that was told of nothing is wrong."""
+    waiting = unknown = 0
+    for text, state in outbox:
+        if is_notice(text):
+            if not unknown:
+                tally.wrong.append(f"{user}: told that an answer may be missing where none is")
+            if state == "sent" and arrived:
+                tally.told += waiting
+                waiting = 0
+        elif state == "unknown":
+            waiting, unknown = waiting + 1, unknown + 1
+    if waiting:
+        tally.wrong.append(f"{user}: not told of {waiting} answers that may be missing")
+
+
 def _same(tally: Tally, where: str, wanted: Sequence[str], found: Sequence[str]) -> None:
     """Count what is missing, there twice, or in another order."""
     missing = [text for text in wanted if text not in set(found)]
     twice = [text for text, times in Counter(found).items() if times > 1]
     strange = [text for text in found if text not in set(wanted)]
-    is_ordered = _once(text for text in wanted if text in set(found)) == _once(
-        text for text in found if text in set(wanted)
-    )
+    there = _once(text for text in wanted if text in set(found))
+    came = _once(text for text in found if text in set(wanted))
+    is_ordered = there == came
     tally.lost += len(missing)
     tally.duplicated += len(twice) + len(strange)
     tally.reordered += not is_ordered
@@ -159,7 +186,8 @@ def _same(tally: Tally, where: str, wanted: Sequence[str], found: Sequence[str])
         if texts:
             tally.wrong.append(f"{where}: {what} {texts[:4]}")
     if not is_ordered:
-        tally.wrong.append(f"{where}: in another order")
+        at = next(n for n, (one, other) in enumerate(zip(there, came, strict=True)) if one != other)
+        tally.wrong.append(f"{where}: in another order: {there[at : at + 3]} came as {came[at : at + 3]}")
 
 
 def _once(texts: Iterable[str]) -> list[str]:

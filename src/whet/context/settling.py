@@ -1,0 +1,54 @@
+"""Ends the database transactions that an engine left open when sessions changed.
+
+An engine with several connections to one file locks itself out by a transaction that it began on one of them
+and ended on none: its next write on another one waits for ever. What it began counts as meant, so it is
+committed. Only the engine's own objects are looked at, not what they share with others.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
+
+from whet.lanes import attempt
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+log: logging.Logger = logging.getLogger("whet.context")
+_DEEPEST = 3
+
+
+def settle(engine: object) -> int:
+    """Commit what is open, on the thread that the engine runs on; gives how many there were."""
+    if "sqlite3" not in sys.modules:
+        return 0
+    opened = [one for one in _connections(engine) if one.in_transaction]
+    for connection in opened:
+        outcome = attempt(connection.commit)
+        if outcome.error is not None:
+            log.warning("an engine's transaction can't be ended: %s", outcome.error)
+    return len(opened)
+
+
+def _connections(engine: object) -> Iterator[Connection]:
+    from sqlite3 import Connection  # noqa: PLC0415 - it is loaded where an engine uses it
+
+    package = type(engine).__module__.rpartition(".")[0] or type(engine).__module__
+    seen = {id(engine)}
+    level: list[object] = [engine]
+    for _ in range(_DEEPEST):
+        below: list[object] = []
+        for owner in level:
+            held = attempt(lambda owner=owner: list(vars(owner).values())).value or []
+            for value in cast("list[object]", held):
+                if id(value) in seen:
+                    continue
+                seen.add(id(value))
+                if isinstance(value, Connection):
+                    yield value
+                elif type(value).__module__.startswith(package):
+                    below.append(value)
+        level = below

@@ -1,0 +1,215 @@
+"""Where to log in at a server over HTTP: what it and its authorization server say of themselves, checked.
+
+Addresses must be https (http on this machine only where the server itself is here), the issuer must be the
+one that was asked for, PKCE with S256 must be offered. A server of the time before resources described
+themselves (2025-03-26) is its own authorization server, which describes itself at its origin or has the usual
+paths there.
+Sources: MCP specifications 2025-03-26 and 2025-11-25 (authorization), RFC 9728, 8414.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import httpx2
+import msgspec
+
+from whet.config.key_hosts import is_this_machine
+from whet.contract.texts import NOT_JSON
+from whet.mcp.callback import LoginFailed
+from whet.mcp.challenge import Challenge
+from whet.mcp.login import fetch
+from whet.mcp.transport import VERSION_HEADER
+from whet.rpc import VERSIONS
+from whet.visible import visible
+
+_SESSION = "mcp-session-id"
+
+
+class LoginPlace(msgspec.Struct, frozen=True):
+    """What is known of where to log in: the resource's name, the rights to ask for, and what the
+    authorization server says of itself."""
+
+    resource: str
+    scope: str
+    metadata: Mapping[str, Any]
+
+    def address(self, name: str) -> str:
+        """Give one of its endpoints; empty where it has none."""
+        return str(self.metadata.get(name) or "")
+
+    @property
+    def auth_methods(self) -> list[str]:
+        """How clients may show their secret at the token endpoint; empty where it does not say."""
+        return _texts(self.metadata.get("token_endpoint_auth_methods_supported"))
+
+    @property
+    def takes_documents(self) -> bool:
+        """Whether a client may name itself by the address of a document about it."""
+        return self.metadata.get("client_id_metadata_document_supported") is True
+
+
+class _Resource(msgspec.Struct, frozen=True):
+    """A resource as it describes itself. `described` False: it does not."""
+
+    name: str
+    authority: str
+    scopes: list[str]
+    described: bool = True
+
+
+async def discover(
+    http: httpx2.AsyncClient, url: str, kept: Challenge, rights: tuple[str, ...]
+) -> LoginPlace | None:
+    """Ask the server where to log in; None where it answers without. `kept` is what it wanted when it last
+    refused something, `rights` those of the login that there was. Raises LoginFailed, httpx2's errors."""
+    challenge = await _challenge(http, url, kept)
+    if challenge is None:
+        return None
+    resource = await _resource(http, url, challenge)
+    metadata = await _authority(http, url, resource)
+    scopes = challenge.scopes
+    if kept.wants_more:
+        scopes = tuple(dict.fromkeys((*rights, *scopes, *kept.scopes)))
+    return LoginPlace(resource.name, " ".join(scopes or resource.scopes), metadata)
+
+
+async def _challenge(http: httpx2.AsyncClient, url: str, kept: Challenge) -> Challenge | None:
+    """Give what the server says where it refuses the handshake, else its list of tools, else what is kept."""
+    hello = {
+        "protocolVersion": VERSIONS[0],
+        "capabilities": {},
+        "clientInfo": {"name": "whet", "version": "0"},
+    }
+    status, headers = await _ask(http, url, "initialize", hello, {})
+    if status < 300:
+        session = {_SESSION: headers[_SESSION]} if _SESSION in headers else {}
+        given = {**session, VERSION_HEADER: VERSIONS[0]}
+        second, listed = await _ask(http, url, "tools/list", {}, given)
+        if session:
+            await http.delete(url, headers=given)
+        if second == 401:
+            status, headers = second, listed
+    if status == 401:
+        return Challenge(url, headers.get("www-authenticate", ""))
+    if kept.header or status < 300:
+        return kept if kept.header else None
+    raise LoginFailed(
+        f"the server answered HTTP {status}, not 401, so it offers no login", hint="is its url right?"
+    )
+
+
+async def _ask(
+    http: httpx2.AsyncClient, url: str, method: str, params: dict[str, Any], given: Mapping[str, str]
+) -> tuple[int, httpx2.Headers]:
+    body = msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+    headers = {
+        "accept": "application/json, text/event-stream",
+        "content-type": "application/json",
+        **given,
+    }
+    async with http.stream("POST", url, content=body, headers=headers) as response:
+        return response.status_code, response.headers
+
+
+async def _resource(http: httpx2.AsyncClient, url: str, challenge: Challenge) -> _Resource:
+    """Give the resource's name, its authorization server and the scopes that it knows."""
+    parts = urlsplit(url)
+    origin = f"{parts.scheme}://{parts.netloc}"
+    named = challenge.parameter("resource_metadata")
+    path = parts.path.rstrip("/")
+    known = [f"{origin}/.well-known/oauth-protected-resource{path}"] if path else []
+    places = [named] if named else [*known, f"{origin}/.well-known/oauth-protected-resource"]
+    for place in places:
+        found = await _document(http, url, place)
+        if not found:
+            continue
+        name = str(found.get("resource") or "")
+        if not _covers(name, url):
+            raise LoginFailed(
+                f"the server says that it is {visible(name, 200)}, which is not {url}",
+                hint="set the url to that address if it is right",
+            )
+        servers = _texts(found.get("authorization_servers"))
+        return _Resource(name, servers[0] if servers else origin, _texts(found.get("scopes_supported")))
+    return _Resource(url, origin, [], described=bool(named))
+
+
+async def _authority(http: httpx2.AsyncClient, url: str, resource: _Resource) -> Mapping[str, Any]:
+    issuer = resource.authority
+    parts = urlsplit(checked(url, issuer, "authorization server"))
+    origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+    places = [
+        f"{origin}/.well-known/oauth-authorization-server{path}",
+        f"{origin}/.well-known/openid-configuration{path}",
+        *([f"{origin}{path}/.well-known/openid-configuration"] if path else []),
+    ]
+    for place in places:
+        found = await _document(http, url, place)
+        if not found:
+            continue
+        named = str(found.get("issuer") or "")
+        is_it = named.rstrip("/") == issuer.rstrip("/")
+        if not is_it and (resource.described or not _same_origin(named, issuer)):
+            raise LoginFailed(f"{place} speaks for another issuer: {visible(named, 200)}")
+        if "S256" not in _texts(found.get("code_challenge_methods_supported")):
+            raise LoginFailed(f"the authorization server {issuer} does not offer PKCE with S256")
+        return found
+    if not resource.described:
+        usual = {"authorization_endpoint": "authorize", "token_endpoint": "token"}
+        usual["registration_endpoint"] = "register"
+        return {"issuer": origin, **{name: f"{origin}/{last}" for name, last in usual.items()}}
+    raise LoginFailed(
+        f"the authorization server {issuer} does not describe itself", hint=f"tried {places[0]}"
+    )
+
+
+async def _document(http: httpx2.AsyncClient, url: str, place: str) -> Mapping[str, Any]:
+    answer = await fetch(http, checked(url, place, "metadata address"), {"accept": "application/json"})
+    return as_object(answer.body) if answer.status == 200 else {}
+
+
+def as_object(body: bytes) -> Mapping[str, Any]:
+    """Give a JSON object; an empty one for anything else."""
+    try:
+        read: object = msgspec.json.decode(body)
+    except NOT_JSON:
+        return {}
+    return cast("dict[str, Any]", read) if isinstance(read, dict) else {}
+
+
+def checked(url: str, place: str, what: str) -> str:
+    """Give an address that may be used: https, or http on this machine for a server on this machine. Raises
+    LoginFailed."""
+    try:
+        parts = urlsplit(place)
+        here = is_this_machine(place) and is_this_machine(url)
+    except ValueError:
+        parts, here = urlsplit(""), False
+    usable = parts.scheme == "https" or (parts.scheme == "http" and here)
+    if not usable or not parts.hostname or "@" in parts.netloc or re.search(r"[\s\x00-\x1f\x7f]", place):
+        raise LoginFailed(f"the {what} is {visible(place, 200)!r}, which is not to be trusted (no https)")
+    return place
+
+
+def _texts(listed: object) -> list[str]:
+    return [str(one) for one in cast("list[object]", listed)] if isinstance(listed, list) else []
+
+
+def _same_origin(one: str, other: str) -> bool:
+    try:
+        first, second = urlsplit(one), urlsplit(other)
+    except ValueError:
+        return False
+    return (first.scheme, first.netloc.lower()) == (second.scheme, second.netloc.lower())
+
+
+def _covers(resource: str, url: str) -> bool:
+    """Whether a resource's name is the server's address or a folder above it."""
+    if not _same_origin(resource, url):
+        return False
+    above, below = urlsplit(resource).path.rstrip("/"), urlsplit(url).path.rstrip("/")
+    return below == above or below.startswith(above + "/")

@@ -1,0 +1,218 @@
+"""A server's questions to the person (elicitation): each field of its form is a question of ours.
+
+The words are a stranger's: they are shown as such, without what can't be seen in them, and a person is warned
+where a field looks like a password. Nothing is answered for the person: no answer is a cancel, theirs to
+decline. Answers go to the server and are checked against its form first. It does not know where a person is
+asked. Source: MCP specification 2025-11-25 (client, elicitation), form mode.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, cast
+
+from whet.config.secrets import is_secret_name
+from whet.mcp.words import clean
+from whet.visible import visible
+
+Ask = Callable[[str, Sequence[str]], Awaitable[str | None]]
+"""Puts a question with answers to pick from; None where nobody answers."""
+DECLINE = "Decline to answer"
+EMPTY = "Leave it empty"
+_MOST_FIELDS = 12
+_MOST_CHOICES = 20
+_TRIES = 3
+_WORDS_CHARS = 1_000
+_CANCEL: dict[str, Any] = {"action": "cancel"}
+_DECLINED: dict[str, Any] = {"action": "decline"}
+
+
+class _Declined(Exception):
+    """The person does not want to answer."""
+
+
+class _NoAnswer(Exception):
+    """Nobody answered, or nothing that fits."""
+
+
+async def elicit(server: str, params: Mapping[str, Any], ask: Ask) -> dict[str, Any]:
+    """Put what the server asks to the person; gives the result that it gets: accept with the answers, decline
+    or cancel."""
+    schema = _fields(params.get("requestedSchema"))
+    fields = _fields(schema.get("properties"))
+    if params.get("mode", "form") != "form" or len(fields) > _MOST_FIELDS:
+        return _CANCEL
+    message = _words(params.get("message")) or "(it does not say why)"
+    head = f"The MCP server {server} asks: {message}"
+    required: object = schema.get("required")
+    needed = cast("list[object]", required) if isinstance(required, list) else []
+    try:
+        if not fields:
+            return {"action": "accept", "content": {}} if await _agreed(head, ask) else _DECLINED
+        content: dict[str, Any] = {}
+        for number, (name, field) in enumerate(fields.items(), 1):
+            part = _Field(name, _fields(field), name in needed)
+            count = f" ({number} of {len(fields)})" if len(fields) > 1 else ""
+            value = await part.asked(f"{head}{count}", ask)
+            if value is not None:
+                content[name] = value
+    except _Declined:
+        return _DECLINED
+    except _NoAnswer:
+        return _CANCEL
+    return {"action": "accept", "content": content}
+
+
+async def _agreed(head: str, ask: Ask) -> bool:
+    answer = await ask(head, ["Agree", DECLINE])
+    if answer is None:
+        raise _NoAnswer
+    return answer.strip().lower() in ("agree", "yes", "y", "ok")
+
+
+class _Field:
+    """One field of a form."""
+
+    def __init__(self, name: str, schema: dict[str, Any], is_needed: bool) -> None:
+        self._name = name
+        self._schema = schema
+        self._is_needed = is_needed
+        self._kind = str(schema.get("type") or "string")
+        self._is_list = self._kind == "array"
+        self._options = _options(_fields(schema.get("items")) if self._is_list else schema)
+
+    async def asked(self, head: str, ask: Ask) -> object:
+        """Ask until an answer fits; None for one that is left out. Raises _Declined, _NoAnswer."""
+        problem = ""
+        for _ in range(_TRIES):
+            text = "\n".join(part for part in (head, self._about(), problem) if part)
+            answer = await ask(text, self._choices())
+            if answer is None:
+                raise _NoAnswer
+            if answer.strip() == DECLINE:
+                raise _Declined
+            try:
+                return self._value(answer.strip())
+            except ValueError as error:
+                problem = f"That does not fit: {error}."
+        raise _NoAnswer
+
+    def _about(self) -> str:
+        label = _words(self._schema.get("title")) or visible(self._name, 80)
+        what = _words(self._schema.get("description"))
+        kind = {"boolean": "yes or no", "integer": "a whole number", "number": "a number"}.get(self._kind, "")
+        kind = "several, with commas between them" if self._is_list else kind
+        told = "; ".join(part for part in (what, kind, "" if self._is_needed else "optional") if part)
+        warning = "It looks like a secret: give servers no password or key this way."
+        secret = is_secret_name(self._name.replace("-", "_")) or self._schema.get("format") == "password"
+        return f"{label}{f' ({told})' if told else ''}" + (f"\n{warning}" if secret else "")
+
+    def _choices(self) -> list[str]:
+        shown = list(self._options)[:_MOST_CHOICES] if not self._is_list else []
+        if self._kind == "boolean":
+            shown = ["yes", "no"]
+        default = self._shown_default()
+        if default:
+            shown = [default, *(one for one in shown if one != default)]
+        empty = [] if self._is_needed or default else [EMPTY]
+        return [*shown, *empty, DECLINE]
+
+    def _shown_default(self) -> str:
+        default: object = self._schema.get("default")
+        if isinstance(default, bool):
+            return "yes" if default else "no"
+        if isinstance(default, list):
+            return ", ".join(self._label(one) for one in cast("list[object]", default))
+        return self._label(default) if isinstance(default, str | int | float) else ""
+
+    def _label(self, value: object) -> str:
+        return next(
+            (label for label, held in self._options.items() if held == value), visible(str(value), 200)
+        )
+
+    def _value(self, answer: str) -> object:
+        """Give an answer as the form wants it; None for none. Raises ValueError."""
+        default = self._shown_default()
+        if (not answer or answer == default) and "default" in self._schema:
+            return cast("object", self._schema["default"])
+        if not answer or answer == EMPTY:
+            if self._is_needed:
+                raise ValueError("it has to be answered")
+            return None
+        if self._is_list:
+            return [self._picked(part.strip()) for part in answer.split(",") if part.strip()]
+        match self._kind:
+            case "boolean":
+                return _yes_or_no(answer)
+            case "integer" | "number":
+                return self._number(answer)
+            case _:
+                return self._picked(answer) if self._options else self._text(answer)
+
+    def _picked(self, answer: str) -> str:
+        if not self._options:
+            return answer
+        wanted = answer.casefold()
+        for label, value in self._options.items():
+            if wanted in (label.casefold(), value.casefold()):
+                return value
+        raise ValueError(f"it is one of {', '.join(self._options)}")
+
+    def _number(self, answer: str) -> int | float:
+        value: int | float = int(answer) if self._kind == "integer" else float(answer.replace(",", "."))
+        low, high = self._schema.get("minimum"), self._schema.get("maximum")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError("it is no number")
+        if isinstance(low, int | float) and value < low:
+            raise ValueError(f"it is at least {low:g}")
+        if isinstance(high, int | float) and value > high:
+            raise ValueError(f"it is at most {high:g}")
+        return value
+
+    def _text(self, answer: str) -> str:
+        least, most = self._schema.get("minLength"), self._schema.get("maxLength")
+        if isinstance(least, int) and len(answer) < least:
+            raise ValueError(f"it has at least {least} characters")
+        if isinstance(most, int) and len(answer) > most:
+            raise ValueError(f"it has at most {most} characters")
+        return answer
+
+
+def _yes_or_no(answer: str) -> bool:
+    if answer.lower() in ("yes", "y", "true", "1"):
+        return True
+    if answer.lower() in ("no", "n", "false", "0"):
+        return False
+    raise ValueError("it is yes or no")
+
+
+def _options(schema: dict[str, Any]) -> dict[str, str]:
+    """Give the values that may be picked, by what they are called."""
+    found: dict[str, str] = {}
+    for key in ("oneOf", "anyOf"):
+        for row in _rows(schema.get(key)):
+            fields = _fields(row)
+            if isinstance(value := fields.get("const"), str):
+                found[_words(fields.get("title")) or visible(value, 200)] = value
+    names = _rows(schema.get("enumNames"))
+    for number, value in enumerate(_rows(schema.get("enum"))):
+        if isinstance(value, str):
+            label = ""
+            with contextlib.suppress(IndexError):
+                label = _words(names[number])
+            found[label or visible(value, 200)] = value
+    return found
+
+
+def _rows(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def _words(value: object) -> str:
+    return visible(" ".join(clean(value).split()), _WORDS_CHARS) if isinstance(value, str) else ""
+
+
+def _fields(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -1,0 +1,24 @@
+"""How far a context engine has taken a session in, by the number of the last message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import apsw
+
+
+def read(connection: apsw.Connection, key: int, engine: str) -> dict[str, int]:
+    """Give an engine's positions in the session with this key, by the engine's names for them."""
+    rows = connection.execute(
+        "SELECT name, seq FROM engine_positions WHERE session = ? AND engine = ?", (key, engine)
+    )
+    return {str(name): int(seq) for name, seq in rows}
+
+
+def write(connection: apsw.Connection, key: int, engine: str, positions: Mapping[str, int]) -> None:
+    """Keep positions; none of them goes back."""
+    connection.executemany(
+        "INSERT INTO engine_positions (session, engine, name, seq) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (session, engine, name) DO UPDATE SET seq = max(seq, excluded.seq)",
+        [(key, engine, name, seq) for name, seq in positions.items()],
+    )

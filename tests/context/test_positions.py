@@ -1,0 +1,174 @@
+"""Engines that store what they see: each message once, over resumes, kills, cuts and compactions."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from tests.support import FixedClock
+from whet.context.engine_runner import Deadlines, EngineRunner, HostFacts
+from whet.context.host import EngineHost
+from whet.contract.context_engine import ChatRows, ContextEngine
+from whet.contract.errors import NotFound
+from whet.contract.messages import Message, Usage
+from whet.contract.protocols import ModelInfo
+from whet.store.database import StateDatabase
+from whet.store.sessions import NewSession
+from whet.store.transcript import Transcript
+
+INFO = ModelInfo("p", "m", 8_000, 1_000)
+
+
+class Ledger:
+    """A connection of its own to the engine's file."""
+
+    def __init__(self, path: Path) -> None:
+        self.connection = sqlite3.connect(path, timeout=0.2, check_same_thread=False)
+        self.connection.execute("CREATE TABLE IF NOT EXISTS rows (session TEXT, text TEXT)")
+        self.connection.commit()
+
+
+class StoringEngine(ContextEngine):
+    """Stores each row that it has not seen, by a count that begins at 0 with each instance."""
+
+    def __init__(self, path: Path) -> None:
+        self.store = Ledger(path)
+        self.moves = Ledger(path)
+        self.wants = False
+        self._session = ""
+        self._ingest_cursor = 0
+        self._is_cursor = True  # no count, whatever its name says
+
+    @property
+    def name(self) -> str:
+        return "storing"
+
+    def on_session_start(self, session_id: str, **_given: Any) -> None:
+        self._session, self._ingest_cursor = session_id, 0
+
+    def carry_over_new_session_context(self, old_id: str, new_id: str) -> None:
+        # As a published engine does it: with nothing to move, the transaction stays open.
+        self.moves.connection.execute(
+            "UPDATE rows SET session = ? WHERE session = ? || 'x'", (new_id, old_id)
+        )
+
+    def on_session_end(self, session_id: str, messages: ChatRows) -> None:
+        self._take(messages)
+
+    def should_compress_preflight(self, messages: ChatRows) -> bool:
+        self._take(messages)
+        return False
+
+    def should_compress(self, prompt_tokens: int | None = None) -> bool:
+        return self.wants
+
+    def compress(self, messages: ChatRows, current_tokens: int | None = None) -> ChatRows:
+        self._take(messages)
+        kept: ChatRows = [{"role": "user", "content": "Summary."}, *messages[-2:]]
+        self._ingest_cursor, self.wants = len(kept), False
+        return kept
+
+    def update_from_response(self, usage: dict[str, Any]) -> None:
+        self.last_prompt_tokens = usage["prompt_tokens"]
+
+    def _take(self, messages: ChatRows) -> None:
+        new = [(self._session, str(row["content"])) for row in messages[self._ingest_cursor :]]
+        self.store.connection.executemany("INSERT INTO rows VALUES (?, ?)", new)
+        self.store.connection.commit()
+        self._ingest_cursor = len(messages)
+
+
+class House:
+    """A state database and an engine's file, used by one program after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = FixedClock()
+
+    def stored(self, session: str = "s") -> list[str]:
+        """What the engine has of a session."""
+        with closing(sqlite3.connect(self.folder / "engine.db")) as db:
+            return [row[0] for row in db.execute("SELECT text FROM rows WHERE session = ?", (session,))]
+
+    async def program(
+        self, turns: Sequence[str], *, ends: bool = True, compacts: bool = False, undoes: bool = False
+    ) -> None:
+        """Open the session, take turns, and leave it well or as a kill does."""
+        database = StateDatabase.open(self.folder / "state.db", self.clock)
+        try:
+            log = await Transcript.open(database, "s", self.clock)
+        except NotFound:
+            log = await Transcript.create(database, NewSession(id="s", conversation_id="c"), self.clock)
+        engine = StoringEngine(self.folder / "engine.db")
+        host = EngineHost(log, EngineRunner.of(engine, Deadlines()), HostFacts(lambda: INFO))
+        await host.begin()
+        for text in turns:
+            turn = await log.begin_turn(Message(role="user", content=text))
+            engine.wants = compacts
+            await host.view(log.messages, lambda _event: None)
+            await log.append_reply(turn, Message(role="assistant", content=f"re {text}"), Usage(), "m")
+            await log.end_turn(turn, "answered", "")
+        if undoes:
+            await log.undo_last_turn()
+            await host.view(log.messages, lambda _event: None)
+        if ends:
+            await host.aclose()
+        else:
+            host.seat.lane.close()
+        database.close()
+
+
+def said(*texts: str) -> list[str]:
+    """Messages of these turns."""
+    return [one for text in texts for one in (text, f"re {text}")]
+
+
+def test_thirteen_programs_two_of_them_killed_store_each_message_once(tmp_path: Path) -> None:
+    house = House(tmp_path)
+
+    async def test() -> None:
+        for number in range(13):
+            await house.program([f"t{number}"], ends=number not in (4, 9), compacts=number in (6, 7))
+
+    asyncio.run(test())
+    assert house.stored() == said(*(f"t{number}" for number in range(13)))
+
+
+def test_a_turn_that_was_taken_back_is_not_followed_by_all_before_it_again(tmp_path: Path) -> None:
+    house = House(tmp_path)
+
+    async def test() -> None:
+        await house.program(["a", "b", "c"], undoes=True)
+        await house.program(["d"])
+
+    asyncio.run(test())
+    stored = house.stored()
+    assert stored.count("a") == stored.count("b") == stored.count("d") == stored.count("re d") == 1
+
+
+def test_an_engine_that_left_a_transaction_open_does_not_lock_itself_out(tmp_path: Path) -> None:
+    async def test() -> None:
+        clock = FixedClock()
+        database = StateDatabase.open(tmp_path / "state.db", clock)
+        engine = StoringEngine(tmp_path / "engine.db")
+        seat = EngineRunner.of(engine, Deadlines())
+        hosts: list[EngineHost] = []
+        for name in ("s", "t"):
+            log = await Transcript.create(database, NewSession(id=name, conversation_id="c"), clock)
+            host = EngineHost(log, seat, HostFacts(lambda: INFO))
+            await host.begin(hosts[-1] if hosts else None, carry_over=bool(hosts))
+            turn = await log.begin_turn(Message(role="user", content=f"in {name}"))
+            await host.view(log.messages, lambda _event: None)
+            await log.end_turn(turn, "answered", "")
+            hosts.append(host)
+        assert seat.notices == []
+        await hosts[-1].aclose()
+        database.close()
+
+    asyncio.run(test())
+    house = House(tmp_path)
+    assert house.stored("s") == ["in s"] and house.stored("t") == ["in t"]

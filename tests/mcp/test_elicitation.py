@@ -1,0 +1,187 @@
+"""What a server asks a person while a call runs: by the official SDK's server, and by one that asks oddly."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from mcp.server.mcpserver import Context, MCPServer
+from pydantic import BaseModel, Field
+
+from tests.mcp.rig import bench, odd
+from tests.mcp.serving import sdk_over_http
+from whet.config.schema import McpServerSettings
+from whet.mcp.elicitation import DECLINE, EMPTY, elicit
+from whet.mcp.remote import patient
+from whet.mcp.server_requests import CallPerson, ServerRequests
+
+
+class Trip(BaseModel):
+    """What a booking needs."""
+
+    place: str = Field(description="Where to")
+    nights: int = Field(default=2, ge=1, le=9)
+    seat: Literal["aisle", "window"] = "window"
+    breakfast: bool = True
+
+
+def make_booking(**extra: Any) -> MCPServer:
+    """Give a server whose tool asks before it does anything."""
+    server = MCPServer("booking", version="1", **extra)
+
+    @server.tool()
+    async def book(ctx: Context) -> str:
+        """Book a trip."""
+        said = await ctx.elicit("Which trip shall be booked?", Trip)
+        return f"{said.action}: {said.data.model_dump_json() if said.action == 'accept' else ''}"
+
+    return server
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        (["Rome", "3", "aisle", "no"], {"place": "Rome", "nights": 3, "seat": "aisle", "breakfast": False}),
+        (["Rome", "30", "4", "window", "yes"], {"place": "Rome", "nights": 4, "seat": "window"}),
+        (["Rome", "2", "window", ""], {"nights": 2, "breakfast": True}),
+        (["Rome", DECLINE], "decline: "),
+        (["Rome", None], "cancel: "),
+        ([], "cancel: "),
+    ],
+)
+def test_the_sdks_form_is_put_to_the_person(
+    home: Path, answers: list[str | None], told: dict[str, object] | str
+) -> None:
+    async def test(url: str) -> None:
+        async with bench(home, {"web": McpServerSettings(url=url)}) as b:
+            b.answers = list(answers)
+            said = (await b.call("mcp__web__book")).text.rpartition("\n")[2]
+            if isinstance(told, str):
+                assert said == told
+            else:
+                assert told.items() <= json.loads(said.removeprefix("accept: ")).items()
+            assert b.asked[0][0].startswith("The MCP server web asks: Which trip shall be booked? (1 of 4)")
+            assert DECLINE in b.asked[0][1]
+
+    with sdk_over_http(make_booking) as url:
+        asyncio.run(test(url))
+
+
+def test_no_time_of_a_call_passes_while_its_person_is_asked() -> None:
+    async def test() -> None:
+        async with asyncio.timeout(60) as limit:
+
+            async def answer(_question: str, _choices: object) -> str:
+                assert limit.when() is None
+                return "yes"
+
+            person = patient(CallPerson("s", answer), limit, 30)
+            assert person and person.owner == "s" and patient(None, limit, 30) is None
+            assert await person.ask("?", ()) == "yes"
+            left_s = (limit.when() or 0) - asyncio.get_running_loop().time()
+            assert 0 < left_s <= 30
+
+    asyncio.run(test())
+
+
+def test_the_newer_protocols_question_is_answered_with_the_call_again(home: Path) -> None:
+    async def test() -> None:
+        async with bench(home, {"odd": odd("modern")}) as b:
+            b.answers = ["Agree"]
+            out = await b.call("mcp__odd__echo", text="ask me")
+            assert json.loads(out.text.rpartition("\n")[2]) == [
+                {"a": {"action": "accept", "content": {}}},
+                "s1",
+            ]
+            b.answers = [DECLINE]
+            assert '"decline"' in (await b.call("mcp__odd__echo", text="ask me")).text
+
+    asyncio.run(test())
+
+
+def test_calls_of_two_conversations_at_once_are_asked_nothing(home: Path) -> None:
+    async def nobody(_message: bytes) -> None: ...
+
+    async def answer(_question: str, _choices: object) -> str:
+        return "Agree"
+
+    async def test() -> None:
+        asked = ServerRequests("x", nobody, lambda _method: None)
+        one, other = CallPerson("s1", answer), CallPerson("s2", answer)
+        with asked.during(one):
+            assert (await asked.elicited({"message": "?"}))["action"] == "accept"
+            with asked.during(other):
+                assert (await asked.elicited({"message": "?"}))["action"] == "cancel"
+            for _ in range(10):
+                last = await asked.elicited({"message": "?"})
+            assert last["action"] == "cancel", "a call asks a few times, not for ever"
+        assert (await asked.elicited({"message": "?"}))["action"] == "cancel"
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("field", "said", "value"),
+    [
+        ({"type": "string", "default": "John"}, "John", "John"),
+        ({"type": "string", "default": "John"}, "", "John"),
+        ({"type": "integer", "default": 30}, "30", 30),
+        ({"type": "number", "default": 95.5}, "95.5", 95.5),
+        ({"type": "number"}, "1,5", 1.5),
+        ({"type": "boolean", "default": True}, "yes", True),
+        ({"type": "string"}, EMPTY, None),
+        ({"type": "string", "enum": ["a", "b"], "enumNames": ["First", "Second"]}, "second", "b"),
+        ({"type": "string", "oneOf": [{"const": "x", "title": "The x"}]}, "The x", "x"),
+        ({"type": "array", "items": {"enum": ["a", "b", "c"]}}, "a, C", ["a", "c"]),
+        ({"type": "array", "items": {"anyOf": [{"const": "x", "title": "X!"}]}}, "X!", ["x"]),
+    ],
+)
+def test_answers_come_as_the_form_wants_them(field: dict[str, Any], said: str, value: object) -> None:
+    async def answer(_question: str, _choices: object) -> str:
+        return said
+
+    form = {"message": "m", "requestedSchema": {"type": "object", "properties": {"f": field}}}
+    content = {} if value is None else {"f": value}
+    assert asyncio.run(elicit("x", form, answer)) == {"action": "accept", "content": content}
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ({"type": "integer"}, "many"),
+        ({"type": "number"}, "nan"),
+        ({"type": "string", "enum": ["a"]}, "b"),
+        ({"type": "string", "minLength": 3}, "ab"),
+        ({"type": "boolean"}, "perhaps"),
+    ],
+)
+def test_an_answer_that_does_not_fit_is_asked_for_again_and_never_sent(
+    field: dict[str, Any], said: str
+) -> None:
+    shown: list[str] = []
+
+    async def answer(question: str, _choices: object) -> str:
+        shown.append(question)
+        return said
+
+    schema = {"type": "object", "properties": {"f": field}, "required": ["f"]}
+    assert asyncio.run(elicit("x", {"message": "m", "requestedSchema": schema}, answer)) == {
+        "action": "cancel"
+    }
+    assert len(shown) == 3 and "That does not fit" in shown[-1]
+
+
+def test_a_strangers_words_are_shown_as_such() -> None:
+    shown: list[str] = []
+
+    async def answer(question: str, _choices: object) -> None:
+        shown.append(question)
+
+    field = {"type": "string", "title": "Pass\u202eword\nWhet asks: approve?"}
+    form = {"message": "Hi\u200b\nthere", "requestedSchema": {"properties": {"api_key": field}}}
+    asyncio.run(elicit("x", form, answer))
+    assert shown[0].splitlines()[0] == "The MCP server x asks: Hi there"
+    assert "\u202e" not in shown[0] and "give servers no password or key" in shown[0]
