@@ -107,7 +107,8 @@ def other_programs(base: TreeBase, path_variable: str) -> list[str]:
 def as_it_was(
     base: TreeBase, place: Path, workspace: Path, target: Path, restored: Mapping[str, Difference]
 ) -> None:
-    """Copy a workspace to `target` with the files of `restored` as they were, new ones left out. Raises ToolError where the contents of one were not kept."""
+    """Copy a workspace to `target` with the files of `restored` as they were, new ones left out.
+    Raises ToolError where the contents of one were not kept."""
     contents, linked = place / "files", set[str]()
     for name, is_installed in _walk(workspace):
         if name in restored:

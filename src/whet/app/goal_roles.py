@@ -18,13 +18,11 @@ import msgspec
 
 from whet.app.goal_base import Difference
 
-_CODE = frozenset(
-    f".{suffix}"
-    for suffix in (
-        "py pyx js mjs cjs jsx ts tsx go rs c h cc cpp cxx hpp hh m java kt kts rb php lua swift cs scala ex"  # noqa: SIM905
-        " exs erl hs ml clj zig nim dart jl r pl pm f90 v sv vhd"
-    ).split()
+_SUFFIXES = (
+    "py pyx js mjs cjs jsx ts tsx go rs c h cc cpp cxx hpp hh m java kt kts rb php lua swift cs scala ex exs"
+    " erl hs ml clj zig nim dart jl r pl pm f90 v sv vhd"
 )
+_CODE = frozenset(f".{suffix}" for suffix in _SUFFIXES.split())
 _TESTS = re.compile(
     r"(?:^|/)(?:conftest\.py|test_[^/]*|[^/]*_test\.\w+|[^/]*_spec\.\w+|[^/]*\.(?:test|spec)\.\w+|[^/]*Tests?\.\w+)$"
     r"|(?:^|/)(?:tests?|__tests__|specs?|testing|testdata)/"
@@ -63,16 +61,17 @@ class CheckedTree(msgspec.Struct, frozen=True):
 
 def deciding(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
     """Give those of the changed files that judge."""
-    program = {name for name in changed if _is_allowed(name, tree) or _is_asked_for(name, tree, changed)}
+    allowed = {name for name in changed if _is_allowed(name, tree)}
+    own = {_top(name) for name in tree.was}
+    hides = _found_outside({_top(one) for one in changed if one.endswith(".py") and _top(one) not in own})
+    open_ = [name for name in changed if name not in allowed and _top(name) not in hides]
+    program = allowed | {name for name in open_ if _is_asked_for(name, tree, changed)}
     texts = {name: text for name in sorted(tree.was) if (text := tree.old(name))}
     named = _named((text for name, text in texts.items() if _speaks(name, text)), tree.command)
-    has_tests = any(_is_test(name, texts.get(name, "")) for name in texts)
-    if not has_tests:  # nothing judged before: the goal is to write what does
-        program |= {name for name, how in changed.items() if how == "new" and _is_first_test(name, tree)}
-    rest = [name for name in changed if name not in program and not _judges(name, tree)]
-    own = {_top(name) for name in tree.was}
-    outside = _found_outside({_top(one) for one in rest if one.endswith(".py") and _top(one) not in own})
-    rest = [name for name in rest if _top(name) not in outside]
+    if not any(_is_test(name, text) for name, text in texts.items()):
+        # Nothing judged before: the goal is to write what does.
+        program |= {name for name in open_ if changed[name] == "new" and _is_first_test(name, tree)}
+    rest = [name for name in open_ if name not in program and not _judges(name, tree)]
     known = _Mentions([*((name, text) for name, text in texts.items()), ("command.sh", tree.command)])
     grew = True
     while grew:

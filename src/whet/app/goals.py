@@ -19,7 +19,7 @@ from whet.agent.session import Session, TurnLimits
 from whet.app import goal_verifier
 from whet.app.goal_claims import GoalClaim, refusals
 from whet.app.goal_judge import GoalJudge, goal_calls
-from whet.app.session_parts import Principal, SessionExtras
+from whet.app.session_parts import NO_EXTRAS, Principal, SessionExtras
 from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.events import Emit, Notice, TurnEnd
@@ -95,14 +95,24 @@ class GoalRunner:
 
     async def start(self, wish: GoalWish) -> tuple[GoalRow, Session]:
         """Store a goal with a session of its own. Raises ConfigError."""
+        session = await self.session(wish)
+        return await self.begin(wish, session), session
+
+    async def session(
+        self, wish: GoalWish, extras: SessionExtras = NO_EXTRAS, session_id: str = ""
+    ) -> Session:
+        """Give a goal a session, with `finish`; `session_id` is one made for it. Raises ConfigError."""
         if not wish.text.strip():
             raise ConfigError("a goal needs a text", hint='whet goal start "..." --verify "make test"')
-        app, finish = self.app, finish_tool(self.app.database)
-        session = await app.new_session(
-            title=sessions.title_of(wish.text),
-            whose=Principal(tools=(finish,)),
-            extras=SessionExtras(tools=(finish,)),
-        )
+        given = self._extras(extras)
+        if session_id:
+            return await self.app.open_session(session_id, extras=given)
+        title = sessions.title_of(wish.text)
+        return await self.app.new_session(title=title, whose=Principal(tools=given.tools), extras=given)
+
+    async def begin(self, wish: GoalWish, session: Session) -> GoalRow:
+        """Store a goal as one of this session, which has no open one. Raises StoreBusy."""
+        app = self.app
         goal = GoalRow(
             id=app.clock.new_id(),
             session=session.id,
@@ -117,12 +127,14 @@ class GoalRunner:
         )
         await GoalJudge(app).begin(goal, session.workspace, wish.may_change)
         await app.database.write(lambda db: goals.add(db, goal))
-        return goal, session
+        return goal
 
-    async def reopen(self, goal: GoalRow) -> Session:
+    async def reopen(self, goal: GoalRow, extras: SessionExtras = NO_EXTRAS) -> Session:
         """Open the session of a goal that was cut off or paused."""
-        extras = SessionExtras(tools=(finish_tool(self.app.database),))
-        return await self.app.open_session(goal.session, extras=extras)
+        return await self.app.open_session(goal.session, extras=self._extras(extras))
+
+    def _extras(self, extras: SessionExtras) -> SessionExtras:
+        return msgspec.structs.replace(extras, tools=(*extras.tools, finish_tool(self.app.database)))
 
     async def pursue(self, goal: GoalRow, session: Session) -> GoalRow:
         """Go on with an open goal until it ends or pauses; gives it as it is stored then. A cancel pauses it.
