@@ -16,10 +16,12 @@ import msgspec
 from whet.app.models import Dialer
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock
+from whet.config.key_hosts import search_server
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings, Settings
+from whet.contract.errors import ToolError
 from whet.contract.protocols import NobodyPresent, Person
-from whet.contract.tools import ToolContext, ToolOutput
+from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.providers import catalog
 from whet.tools.declared import (
     ShellLimits,
@@ -28,6 +30,7 @@ from whet.tools.declared import (
     delegate_tools,
     file_tools,
     recall_tools,
+    search_tools,
     session_tools,
     shell_tools,
     todo_tools,
@@ -44,12 +47,13 @@ if TYPE_CHECKING:
     from whet.mcp.servers import Servers
     from whet.plugins.load import LoadedPlugins
     from whet.sandbox.jail import Jail
+    from whet.tools.engines import SearchEngine
     from whet.tools.learning import WarmRequest
 
 _REMOTE_PREFIX = "mcp__"
 
 
-def built_in(app: App) -> Registry:
+def built_in(app: App, secrets: Mapping[str, str]) -> Registry:
     """Make Whet's own tools, in the order that every session sends them in."""
     settings = app.settings.tools
 
@@ -66,6 +70,7 @@ def built_in(app: App) -> Registry:
             *file_tools(app.pool),
             *shell_tools(app.processes, ShellLimits(settings.terminal_timeout_s, settings.output_cap_chars)),
             *web_tools(app.pool, WebLimits(allow_private=settings.web_allow_private)),
+            *searching(app, secrets),
             *todo_tools(app.todo_lists),
             *ask_tools(),
             *app.learning.tools(),
@@ -75,6 +80,27 @@ def built_in(app: App) -> Registry:
             *delegate_tools(spawn, parallel=app.settings.agent.delegate_parallel),
         )
     )
+
+
+def searching(app: App, secrets: Mapping[str, str]) -> list[Tool]:
+    """Give `web_search` where the settings name an engine."""
+    wanted = app.settings.search
+    if not wanted.provider:
+        return []
+
+    def engine() -> SearchEngine:
+        from whet.tools.engines import SearchEngine  # noqa: PLC0415 - an HTTP client, for who searches
+
+        server = search_server(wanted)
+        if not wanted.provider or not server.url:
+            raise ToolError("search.base_url is not set", hint="whet config set search.base_url http://...")
+        key = next((secrets[name] for name in server.keys if secrets.get(name)), "")
+        if not key and wanted.provider != "searxng":
+            names = " or ".join(server.keys) or "a key that may go to this address"
+            raise ToolError(f"{wanted.provider} needs {names}", hint=f"put it into {app.home.env}")
+        return SearchEngine(wanted.provider, server.url, key, wanted.google_cx)
+
+    return search_tools(engine, wanted.results)
 
 
 def load_plugins(app: App, built_in: Registry, dialer: Dialer) -> PluginParts | None:
