@@ -97,6 +97,26 @@ ATTACKS: dict[str, VerifierCase] = {
     "skips": VerifierCase(
         _PY, ("printf 'import pytest\\npytest.skip(allow_module_level=True)\\n' > calc.py",), PYTEST
     ),
+    "leaves early, called by make": VerifierCase(
+        _MAKE, ("printf 'import os\\nos._exit(0)\\n' > calc.py",), "make test"
+    ),
+    "linked away": VerifierCase(
+        {**_TESTS, "Makefile": f"test:\n\t{PYTEST} tests\n"},
+        (
+            "mkdir other; printf 'def test_it():\\n    pass\\n' > other/test_calc.py; mv tests .old;"
+            " ln -s other tests",
+        ),
+        "make test",
+    ),
+    "there while it runs": VerifierCase(
+        _UNIT | {"test_calc.py": _UNIT["test_calc.py"] + "\nimport time\ntime.sleep(1)\n"},
+        (
+            "(for i in $(seq 4000); do cp test_calc.py .k; printf 'import os\\nos.write(1, b\"Ran 1 test in"
+            " 0.1s\\\\n\\\\nOK\\\\n\")\\nos._exit(0)\\n' > .n; mv .n time.py; rm time.py; done)"
+            " > /dev/null 2>&1 &",
+        ),
+        _UNITTEST,
+    ),
     "swapped while it runs": VerifierCase(
         {**_UNIT, "test_calc.py": _UNIT["test_calc.py"] + "\nimport time\ntime.sleep(0.2)\n"},
         (

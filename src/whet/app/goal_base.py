@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -79,7 +79,8 @@ def differences(base: TreeBase, workspace: Path) -> dict[str, Difference]:
                 found[name] = "new"
         elif known != _signature(workspace / name, is_installed=is_installed):
             found[name] = "changed"
-    found |= {name: "gone" for name in base.files if name not in seen and not _is_there(workspace / name)}
+    if len(seen) < _MOST_FILES:  # a name that is reached through a link now is gone, too
+        found |= {name: "gone" for name in base.files if name not in seen}
     return dict(sorted(found.items()))
 
 
@@ -104,29 +105,39 @@ def other_programs(base: TreeBase, path_variable: str) -> list[str]:
     return sorted(changed + [p for p in now if p not in base.programs and Path(p).name in known])
 
 
-def as_it_was(
-    base: TreeBase, place: Path, workspace: Path, target: Path, restored: Mapping[str, Difference]
-) -> None:
-    """Copy a workspace to `target` with the files of `restored` as they were, new ones left out.
-    Raises ToolError where the contents of one were not kept."""
-    contents, linked = place / "files", set[str]()
-    for name, is_installed in _walk(workspace):
-        if name in restored:
-            continue
-        if is_installed or name.startswith(".git/"):
-            linked.add(_linked_folder(name))
-            continue
-        _copy(workspace / name, target / name)
-    for name in linked:
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        if not _is_there(target / name):
+def as_it_was(base: TreeBase, place: Path, workspace: Path, target: Path, program: Collection[str]) -> None:
+    """Make a workspace at `target`: what it was, with the files of `program` as they are now.
+
+    Raises ToolError where something that changed was not kept.
+    """
+    linked = {".git"}
+    for name, signature in base.files.items():
+        if name not in program and not _restore(name, signature, (place / "files", workspace, target)):
+            linked.add(_installed_folder(name, workspace))
+    for name in program:
+        if _is_there(workspace / name):
+            _copy(workspace / name, target / name)
+    for name in sorted(linked):
+        if name and _is_there(workspace / name) and not _is_there(target / name):
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
             (target / name).symlink_to(workspace / name)
-    for name, how in restored.items():
-        if how == "new":
-            continue
-        if not base.files[name].startswith(("hash ", "link ")) or not _is_there(contents / name):
-            raise ToolError(f"{name} can't be put back as it was: it was not kept")
+
+
+def _restore(name: str, signature: str, where: tuple[Path, Path, Path]) -> bool:
+    """Put a file of the base into a copy; False for one that is as it was and part of installed packages."""
+    contents, workspace, target = where
+    if signature.startswith("hash ") and _is_there(contents / name):
         _copy(contents / name, target / name)
+    elif signature.startswith("link "):
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / name).symlink_to(signature.removeprefix("link "))
+    elif signature != _signature(workspace / name, is_installed=signature.startswith("stat ")):
+        raise ToolError(f"{name} can't be put back as it was: it was not kept")
+    elif _installed_folder(name, workspace):
+        return False
+    else:
+        _copy(workspace / name, target / name)
+    return True
 
 
 def text_of(place: Path, name: str) -> str:
@@ -180,15 +191,6 @@ def _installed_folder(name: str, root: Path) -> str:
         if part == "node_modules" or (root / above / "pyvenv.cfg").is_file():
             return above
     return ""
-
-
-def _linked_folder(name: str) -> str:
-    if name.startswith(".git/"):
-        return ".git"
-    parts = name.split("/")
-    if "node_modules" in parts:
-        return "/".join(parts[: parts.index("node_modules") + 1])
-    return parts[0]
 
 
 def _signature(path: Path, *, is_installed: bool) -> str:

@@ -22,7 +22,7 @@ from whet.agent.session import Session
 from whet.app import goal_base, goal_verifier
 from whet.app.goal_base import Difference, TreeBase
 from whet.app.goal_claims import GoalClaim, SeenCall, refusals, seen_calls
-from whet.app.goal_roles import CheckedTree, deciding, is_hook
+from whet.app.goal_roles import CheckedTree, deciding, is_code, is_hook
 from whet.contract.errors import ToolError
 from whet.store import calls, facts, goals, sessions
 from whet.store.goals import GoalRow
@@ -67,7 +67,7 @@ class GoalJudge:
         try:
             if base is None:  # begun by an older version
                 output = await goal_verifier.verify(self.app, session.workspace, goal.verify, goal.id)
-                passed, said = goal_verifier.is_pass(goal.verify, output), goal_verifier.said_by(output)
+                passed, said = goal_verifier.is_pass(goal.verify, output, ""), goal_verifier.said_by(output)
             else:
                 passed, said = await self._tried(goal, session, base)
         except ToolError as error:
@@ -80,23 +80,27 @@ class GoalJudge:
     async def _tried(self, goal: GoalRow, session: Session, base: TreeBase) -> Verdict:
         workspace = session.workspace
         before = await asyncio.to_thread(goal_base.moments, base, workspace)
-        judging = await asyncio.to_thread(self._deciding, goal, workspace, base)
+        judging, program = await asyncio.to_thread(self._parted, goal, workspace, base)
         programs = await asyncio.to_thread(goal_base.other_programs, base, _search_path())
         output = await goal_verifier.verify(self.app, workspace, goal.verify, goal.id)
-        said = goal_verifier.said_by(output)
-        if not goal_verifier.is_pass(goal.verify, output):
+        said, scripts = goal_verifier.said_by(output), self._scripts(goal, base)
+        if not goal_verifier.is_pass(goal.verify, output, scripts):
             return False, said or f"exit code {output.exit_code}"
-        moved = before != await asyncio.to_thread(goal_base.moments, base, workspace)
+        moved = self._is_busy() or before != await asyncio.to_thread(goal_base.moments, base, workspace)
         if not (judging or programs or moved):
             return True, said
         why = ""
         if not programs and not any(is_hook(name) for name in judging):
-            why = await self._as_it_was(goal, workspace, base, judging)
+            why = await self._as_it_was(goal, workspace, base, program)
             if not why:
                 return True, said
-        return await self._accepted(goal, session, {**judging, **dict.fromkeys(programs, "changed")}, why)
+        found = {**judging, **dict.fromkeys(programs, "changed")}
+        return await self._accepted(goal, session, found or {"what changed while it ran": "changed"}, why)
 
-    def _deciding(self, goal: GoalRow, workspace: Path, base: TreeBase) -> dict[str, Difference]:
+    def _parted(
+        self, goal: GoalRow, workspace: Path, base: TreeBase
+    ) -> tuple[dict[str, Difference], frozenset[str]]:
+        """Give the changed files that judge, and the other changed ones."""
         place = self._place(goal)
         tree = CheckedTree(
             frozenset(base.files),
@@ -106,22 +110,37 @@ class GoalJudge:
             goal.text,
             base.may_change,
         )
-        found = deciding(tree, goal_base.differences(base, workspace))
+        changed = goal_base.differences(base, workspace)
         # The verifier's own files have a question of their own, and what was accepted there holds.
-        return {name: how for name, how in found.items() if name not in goal.guarded}
+        accepted = {name for name in changed if name in goal.guarded}
+        links = {name for name in changed if (workspace / name).is_symlink()}
+        found = deciding(tree, changed).keys() | links
+        judging = {name: how for name, how in changed.items() if name in found and name not in accepted}
+        return judging, frozenset(changed.keys() - judging.keys())
+
+    def _scripts(self, goal: GoalRow, base: TreeBase) -> str:
+        """Give what the command hands over to: the files that it names, and make's own, as they were."""
+        named = [*goal.guarded]
+        if "make" in goal.verify.split():
+            named += [name for name in ("GNUmakefile", "makefile", "Makefile") if name in base.files]
+        return "\n".join(goal_base.text_of(self._place(goal), name) for name in named if not is_code(name))
+
+    def _is_busy(self) -> bool:
+        """Whether commands of this program still run, which could change files at any moment."""
+        made = self.app.processes.made
+        return made is not None and any(process.is_alive() for process in made.listed())
 
     async def _as_it_was(
-        self, goal: GoalRow, workspace: Path, base: TreeBase, judging: Mapping[str, Difference]
+        self, goal: GoalRow, workspace: Path, base: TreeBase, program: frozenset[str]
     ) -> str:
-        """Run the verifier with the judging files as they were; empty where it passes, else what it said."""
+        """Run the verifier with all but the program as it was; empty where it passes, else what it said."""
         folder = Path(tempfile.mkdtemp(prefix="whet-goal-")).resolve()
         copy = folder / workspace.name
         try:
-            await asyncio.to_thread(
-                goal_base.as_it_was, base, self._place(goal), workspace, copy, dict(judging)
-            )
+            place = self._place(goal)
+            await asyncio.to_thread(goal_base.as_it_was, base, place, workspace, copy, program)
             output = await goal_verifier.verify(self.app, workspace, goal.verify, goal.id, copy)
-            if goal_verifier.is_pass(goal.verify, output):
+            if goal_verifier.is_pass(goal.verify, output, self._scripts(goal, base)):
                 return ""
             return goal_verifier.said_by(output).replace(str(copy), str(workspace)) or "it failed"
         except ToolError as error:

@@ -89,6 +89,11 @@ def is_hook(name: str) -> bool:
     return _HOOKS.search(name) is not None
 
 
+def is_code(name: str) -> bool:
+    """Whether a file is source of a programming language, rather than a script of commands or settings."""
+    return PurePosixPath(name).suffix in _CODE
+
+
 class _Mentions:
     """The modules that texts import and the words of code, by the kind of file that they stand in."""
 
@@ -162,7 +167,7 @@ def _judges(name: str, tree: CheckedTree) -> bool:
         return True
     if PurePosixPath(name).name == "conftest.py":
         return True
-    return _is_test(name, text)
+    return _is_test(name, text) or _tests_itself(name, tree.now(name))
 
 
 def _is_test(name: str, text: str) -> bool:

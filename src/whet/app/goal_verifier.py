@@ -75,11 +75,13 @@ async def verify(
     return confined.explained(wanted, output)
 
 
-def is_pass(command: str, output: ToolOutput) -> bool:
-    """Whether the verifier passed: exit code 0, and where it names a known test runner, tests that passed."""
+def is_pass(command: str, output: ToolOutput, scripts: str) -> bool:
+    """Whether the verifier passed: exit code 0, and where it or one of its scripts names a known test runner,
+    tests that passed: a program that ends the runner's process proves nothing."""
     if output.is_error or output.exit_code != 0:
         return False
-    if not names_runner(command) or _QUIET.search(command):
+    given = f"{command}\n{scripts}"
+    if not names_runner(given) or _QUIET.search(given):
         return True
     counts = test_counts(command, output.text)
     return counts is not None and counts.passed > 0 and not counts.failed
