@@ -20,7 +20,7 @@ import msgspec
 
 from whet.agent.session import Session
 from whet.app import goal_base, goal_verifier
-from whet.app.goal_base import Difference, TreeBase
+from whet.app.goal_base import TreeBase
 from whet.app.goal_claims import GoalClaim, SeenCall, refusals, seen_calls
 from whet.app.goal_roles import CheckedTree, deciding, is_code, is_hook
 from whet.contract.errors import ToolError
@@ -99,7 +99,7 @@ class GoalJudge:
 
     def _parted(
         self, goal: GoalRow, workspace: Path, base: TreeBase
-    ) -> tuple[dict[str, Difference], frozenset[str]]:
+    ) -> tuple[Mapping[str, str], frozenset[str]]:
         """Give the changed files that judge, and the other changed ones."""
         place = self._place(goal)
         tree = CheckedTree(
@@ -149,7 +149,7 @@ class GoalJudge:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def _accepted(
-        self, goal: GoalRow, session: Session, judging: Mapping[str, Difference], why: str
+        self, goal: GoalRow, session: Session, judging: Mapping[str, str], why: str
     ) -> Verdict:
         named = _named([f"{name} ({how})" for name, how in judging.items()])
         question = (
