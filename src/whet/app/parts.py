@@ -21,7 +21,7 @@ from whet.config.paths import Home
 from whet.config.schema import McpServerSettings, Settings
 from whet.contract.errors import ToolError
 from whet.contract.protocols import NobodyPresent, Person
-from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.contract.tools import ToolContext, ToolOutput
 from whet.providers import catalog
 from whet.tools.declared import (
     ShellLimits,
@@ -30,7 +30,6 @@ from whet.tools.declared import (
     delegate_tools,
     file_tools,
     recall_tools,
-    search_tools,
     session_tools,
     shell_tools,
     todo_tools,
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from whet.mcp.servers import Servers
     from whet.plugins.load import LoadedPlugins
     from whet.sandbox.jail import Jail
+    from whet.tools.declared import SearchEngineOf
     from whet.tools.engines import SearchEngine
     from whet.tools.learning import WarmRequest
 
@@ -69,8 +69,11 @@ def built_in(app: App, secrets: Mapping[str, str]) -> Registry:
         (
             *file_tools(app.pool),
             *shell_tools(app.processes, ShellLimits(settings.terminal_timeout_s, settings.output_cap_chars)),
-            *web_tools(app.pool, WebLimits(allow_private=settings.web_allow_private)),
-            *searching(app, secrets),
+            *web_tools(
+                app.pool,
+                WebLimits(allow_private=settings.web_allow_private),
+                engine=searching(app, secrets),
+            ),
             *todo_tools(app.todo_lists),
             *ask_tools(),
             *app.learning.tools(),
@@ -82,11 +85,11 @@ def built_in(app: App, secrets: Mapping[str, str]) -> Registry:
     )
 
 
-def searching(app: App, secrets: Mapping[str, str]) -> list[Tool]:
-    """Give `web_search` where the settings name an engine."""
+def searching(app: App, secrets: Mapping[str, str]) -> SearchEngineOf | None:
+    """Give the engine of web_search with its key; None where the settings name none."""
     wanted = app.settings.search
     if not wanted.provider:
-        return []
+        return None
 
     def engine() -> SearchEngine:
         from whet.tools.engines import SearchEngine  # noqa: PLC0415 - an HTTP client, for who searches
@@ -98,9 +101,9 @@ def searching(app: App, secrets: Mapping[str, str]) -> list[Tool]:
         if not key and wanted.provider != "searxng":
             names = " or ".join(server.keys) or "a key that may go to this address"
             raise ToolError(f"{wanted.provider} needs {names}", hint=f"put it into {app.home.env}")
-        return SearchEngine(wanted.provider, server.url, key, wanted.google_cx)
+        return SearchEngine(wanted.provider, server.url, key, wanted.google_cx, wanted.results)
 
-    return search_tools(engine, wanted.results)
+    return engine
 
 
 def load_plugins(app: App, built_in: Registry, dialer: Dialer) -> PluginParts | None:

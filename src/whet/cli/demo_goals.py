@@ -16,7 +16,7 @@ import msgspec
 
 from whet.cli.demo_play import DemoRun
 from whet.cli.demo_world import signal_pid
-from whet.practice.ask import PracticeCall
+from whet.practice import goals_task
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
@@ -60,14 +60,7 @@ def _lie(play: DemoRun) -> None:
     stage.title("1  A model that says it is done")
     (project / "check.py").write_text(_CHECK, "utf-8")
     (project / "total.py").write_text(_WRONG, "utf-8")
-    replies = [
-        ScriptedReply("Done. I have mended it and all checks pass."),
-        _write("check.py", "print('the total is right')\n"),
-        ScriptedReply("Now the check passes."),
-        _write("check.py", _CHECK),
-        _write("total.py", _RIGHT),
-        ScriptedReply("The total is summed up now."),
-    ]
+    replies = goals_task.lies_then_mends(("check.py", _CHECK), ("total.py", _RIGHT))
     with PracticeServer(script=replies) as server:
         done = _pursued(play, server, ["start", "mend the total", "--verify", "python3 check.py"])
         sent = [json.dumps(request.parsed["messages"][-1]) for request in server.requests]
@@ -90,10 +83,7 @@ def _kill(play: DemoRun) -> None:
     stage, project = play.stage, play.world.project
     stage.title("2  kill -9")
     (project / "count.sh").write_text(_COUNT, "utf-8")
-    once = ScriptedReply(
-        tool_calls=(PracticeCall("terminal", json.dumps({"command": "echo round >> rounds.txt"})),)
-    )
-    with PracticeServer(script=[once, ScriptedReply("Counted.")] * 4) as server:
+    with PracticeServer(script=goals_task.counts(4)) as server:
         _settle(play, server)
         arguments = ["goal", "start", "count to three", "--verify", "sh count.sh", "--json"]
         stage.command("whet " + " ".join(arguments))
@@ -129,16 +119,11 @@ def _cap(play: DemoRun) -> None:
     play.conclude(f"After {asked} calls the next one had no room under the cap, and was not made.")
 
 
-def _write(path: str, content: str) -> ScriptedReply:
-    call = PracticeCall("write_file", json.dumps({"path": path, "content": content}))
-    return ScriptedReply(tool_calls=(call,))
-
-
 def _settle(play: DemoRun, server: PracticeServer, more: str = "") -> None:
     """Have the demo's home speak to this server."""
     play.world.home.config.write_text(
         f"model:\n  provider: practice\n  model: practice\n  base_url: {server.base_url}\n"
-        f"approval:\n  mode: auto\n  allow: [terminal, write_file]\n{more}",
+        f"{goals_task.allowed()}{more}",
         "utf-8",
     )
 

@@ -35,12 +35,14 @@ _ENTITIES = {
 
 
 class SearchEngine(msgspec.Struct, frozen=True):
-    """Which engine, where it is, and what it is asked with. `extra` is Google's search engine id."""
+    """Which engine, where it is, and what it is asked with. `extra` is Google's search engine id,
+    `results` the most of a page."""
 
     name: EngineName
     base_url: str
     key: str = ""
     extra: str = ""
+    results: int = 8
     timeout_s: float = 20.0
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from whet.contract.errors import ToolError
 from whet.contract.tools import ToolOutput
 from whet.lanes import ToolPool
 from whet.tools.page_text import PageText, decode, read_html, strip_invisible
@@ -108,7 +109,10 @@ def _document(body: bytes, *, is_cut: bool) -> PageText | None:
     kind = documents.kind_of(body[:1024], stream := BytesIO(body))
     if not kind:
         return None
-    return PageText("", strip_invisible(documents.text_of(kind, stream, MAX_HTML_CHARS)[0]))
+    try:
+        return PageText("", strip_invisible(documents.text_of(kind, stream, MAX_HTML_CHARS)[0]))
+    except ToolError:
+        return None  # it is broken or locked: it is described like any other file
 
 
 def _sniffed(body: bytes) -> str:
