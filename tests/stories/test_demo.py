@@ -165,6 +165,21 @@ def test_the_confirmation_chapter_denies_approves_and_finds_the_altered_byte(pla
     assert files_below(place / "home") == [] and files_below(place / "cwd") == []
 
 
+def test_the_goals_chapter_catches_a_liar_survives_a_kill_and_holds_a_cap(place: Path) -> None:
+    done = subprocess.run(
+        [*_DEMO, "--chapter", "goals", "--json"],
+        cwd=place / "cwd",
+        env=environment(place),
+        capture_output=True,
+        timeout=240,
+    )
+    report = json.loads(done.stdout)
+    assert [check for check in report["checks"] if not check["ok"]] == []
+    assert {"edited_check_refused", "no_round_twice", "ended_by_the_cap"} < {
+        one["name"] for one in report["checks"]
+    }
+
+
 def test_the_sandbox_chapter_runs_a_hostile_makefile_and_nothing_leaves(place: Path) -> None:
     done = subprocess.run(
         [*_DEMO, "--chapter", "sandbox", "--json", "--keep"],

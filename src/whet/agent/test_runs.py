@@ -54,6 +54,11 @@ def test_counts(command: str, output: str) -> TestCounts | None:
     return None
 
 
+def names_runner(command: str) -> bool:
+    """Whether a command runs one of the known runners itself."""
+    return any(_names(command, runners) for runners in _RUNNERS.values())
+
+
 def _names(command: str, runners: Sequence[Sequence[str]]) -> bool:
     """Whether a simple command of `command` runs one of these programs, by itself or through a carrier."""
     for simple in _BREAKS.split(command):

@@ -74,7 +74,7 @@ class App:
         self.recordings: Recordings = Recordings(home, settings.rewind, self.clock, self.pool)
         self.learning: LearningServices = LearningServices(self.database, self.clock, home, settings)
         self.learning.platform = source
-        built_in = parts.built_in(self)
+        built_in = parts.built_in(self, secrets)
         self.plugin_parts: PluginParts | None = parts.load_plugins(self, built_in, self._dialer)
         self.person: Person = person if self.plugin_parts is None else self.plugin_parts.heard_by(person)
         self._grants = GrantRepository(self.database, self.clock)

@@ -44,7 +44,10 @@ def server_jail(confinement: Confinement, workspace: Path, server: McpServerSett
     if not server.confined:
         return None
     whose = "mcp " + msgspec.json.encode(server).decode()
-    confinement.open(whose, [*_named(server), *(read_opening(text) for text in server.openings)])
+    # A folder that is opened costs the jail its own Unix sockets: what may be read anyway is not opened.
+    known = confinement.policy(workspace)
+    named = [one for one in _named(server) if not known.allows(one)]
+    confinement.open(whose, [*named, *(read_opening(text) for text in server.openings)])
     return confinement.jail(workspace, whose)
 
 

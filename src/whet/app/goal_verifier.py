@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from whet.agent.test_runs import names_runner, test_counts
 from whet.contract.tools import ToolContext, ToolOutput
+from whet.sandbox.policy import Opening
 from whet.tools.confined import Confined
 from whet.tools.declared import ShellLimits
 from whet.tools.shell import Shell, job
@@ -21,6 +23,11 @@ if TYPE_CHECKING:
 
 _MOST_FILES = 2_000
 _SAID_CHARS = 4_000
+_QUIET = re.compile(
+    r"[>|]|\s-\w*q\w*q|\s-q\s+-q|--co\b|--collect-only|--no-summary|--silent|--quiet|--version|--help"
+)
+# Compiled files beside the sources are not believed: where they are looked for, there are none.
+_OWN_BYTECODE = {"PYTHONPYCACHEPREFIX": "/dev/null/bytecode", "PYTHONDONTWRITEBYTECODE": "1"}
 _MOVING = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?\s*(?:ms|s|seconds?)\b")
 
 
@@ -46,14 +53,38 @@ def changed_files(guarded: dict[str, str], workspace: Path) -> list[str]:
     return [path for path, known in guarded.items() if _hash(root / path) != known]
 
 
-async def verify(app: App, workspace: Path, command: str, goal_id: str, round_: int) -> ToolOutput:
-    """Run the verifier in the sandbox and give what it printed. Raises ToolError where it can't be run."""
+async def verify(
+    app: App, workspace: Path, command: str, goal_id: str, instead: Path | None = None
+) -> ToolOutput:
+    """Run the verifier in the sandbox and give what it printed; `instead` is a copy of the workspace that it
+    is run in. Raises ToolError where it can't be run."""
     limits = ShellLimits(app.settings.tools.terminal_timeout_s, app.settings.tools.output_cap_chars)
-    context = ToolContext(f"goal {goal_id}", "", f"verify {round_}", workspace, lambda text: None, _nobody)
+    place, environment = workspace, dict(os.environ)
+    whose = f"goal {goal_id}"
+    if instead is not None:
+        place, here, there = instead, str(workspace), str(instead)
+        command = _moved(command, here, there)
+        environment = {name: _moved(value, here, there) for name, value in environment.items()}
+        whose += " as it was"
+        app.confinement.open(whose, [Opening("read", here)])
+    environment |= _OWN_BYTECODE
+    context = ToolContext(whose, "", "verify", place, lambda text: None, _nobody)
     confined = Confined(app.confinement, context)
-    wanted = await confined.jailed(job(workspace, command, "", ("", False, False), (limits, os.environ)))
+    wanted = await confined.jailed(job(place, command, "", ("", False, False), (limits, environment)))
     output = await Shell(app.processes.get(), limits).run(wanted, limits.timeout_s, context.output)
     return confined.explained(wanted, output)
+
+
+def is_pass(command: str, output: ToolOutput, scripts: str) -> bool:
+    """Whether the verifier passed: exit code 0, and where it or one of its scripts names a known test runner,
+    tests that passed: a program that ends the runner's process proves nothing."""
+    if output.is_error or output.exit_code != 0:
+        return False
+    given = f"{command}\n{scripts}"
+    if not names_runner(given) or _QUIET.search(given):
+        return True
+    counts = test_counts(command, output.text)
+    return counts is not None and counts.passed > 0 and not counts.failed
 
 
 def said_by(output: ToolOutput) -> str:
@@ -69,6 +100,11 @@ def mark_of(said: str) -> str:
 async def _nobody(question: str, choices: Sequence[str]) -> str | None:
     await asyncio.sleep(0)
     return None
+
+
+def _moved(text: str, here: str, there: str) -> str:
+    """Give a text with paths below one folder as paths below another."""
+    return re.sub(re.escape(here) + r"(?![\w.-])", lambda found: there, text)
 
 
 def _files(place: Path) -> list[Path]:

@@ -17,15 +17,16 @@ import msgspec
 from whet.agent.loop import run_turn
 from whet.agent.session import Session, TurnLimits
 from whet.app import goal_verifier
-from whet.app.goal_claims import GoalClaim, SeenCall, refusals, seen_calls
-from whet.app.session_parts import Principal, SessionExtras
+from whet.app.goal_claims import GoalClaim, refusals
+from whet.app.goal_judge import GoalJudge, goal_calls
+from whet.app.session_parts import NO_EXTRAS, Principal, SessionExtras
 from whet.clock import iso
-from whet.contract.errors import ConfigError, NotFound, ToolError
+from whet.contract.errors import ConfigError, NotFound
 from whet.contract.events import Emit, Notice, TurnEnd
 from whet.contract.messages import Message
 from whet.contract.receipts import TurnReceipt
 from whet.contract.tools import Tool, ToolContext, ToolOutput
-from whet.store import calls, facts, goals, sessions, wallet
+from whet.store import facts, goals, sessions, wallet
 from whet.store.database import StateDatabase
 from whet.store.goals import GoalRow, GoalState
 from whet.store.jobs import Queued
@@ -34,9 +35,7 @@ from whet.tools.signature import tool
 if TYPE_CHECKING:
     from whet.app.build import App
 
-FINISH = "finish"
 _STALLED_ROUNDS = 2
-_YES, _NO = "accept", "refuse"
 _BY_VERIFIER = (
     "[This is a goal. When your turn ends, Whet runs `{verify}` and goes on until it passes; what it prints"
     " comes back to you. Leave the files that it consists of as they are.]"
@@ -45,17 +44,18 @@ _BY_CLAIMS = (
     "[This is a goal. It ends only when you call finish with claims that point at calls you made: run a"
     " command or the tests after your last change, and copy words from the result.]"
 )
-_NOT_FINISHED = "You ended your turn without calling finish."
 
 
 class GoalWish(msgspec.Struct, frozen=True):
-    """What is asked for. `guard` names files besides those of the verifier that must stay as they are."""
+    """What is asked for. `guard` names files besides those of the verifier that must stay as they are,
+    `may_change` those that may change though they judge."""
 
     text: str
     verify: str = ""
     budget_usd: float = 0.0
     steps: int = 0
     guard: tuple[str, ...] = ()
+    may_change: tuple[str, ...] = ()
 
 
 class GoalReport(msgspec.Struct, frozen=True):
@@ -78,7 +78,7 @@ def finish_tool(database: StateDatabase) -> Tool:
     ) -> ToolOutput:
         """End the goal. Each claim points at a call of yours by its command or path; `shows` is copied from
         its result, or for an edit names the file. Every pointer is checked."""
-        seen = await database.read(lambda db: _calls(db, ctx.session_id))
+        seen = await database.read(lambda db: goal_calls(db, ctx.session_id))
         if why := refusals(claims, seen):
             return ToolOutput("Not finished:\n" + "\n".join(why), error_kind="failed")
         return ToolOutput("Accepted. End your turn now.")
@@ -95,14 +95,24 @@ class GoalRunner:
 
     async def start(self, wish: GoalWish) -> tuple[GoalRow, Session]:
         """Store a goal with a session of its own. Raises ConfigError."""
+        session = await self.session(wish)
+        return await self.begin(wish, session), session
+
+    async def session(
+        self, wish: GoalWish, extras: SessionExtras = NO_EXTRAS, session_id: str = ""
+    ) -> Session:
+        """Give a goal a session, with `finish`; `session_id` is one made for it. Raises ConfigError."""
         if not wish.text.strip():
             raise ConfigError("a goal needs a text", hint='whet goal start "..." --verify "make test"')
-        app, finish = self.app, finish_tool(self.app.database)
-        session = await app.new_session(
-            title=sessions.title_of(wish.text),
-            whose=Principal(tools=(finish,)),
-            extras=SessionExtras(tools=(finish,)),
-        )
+        given = self._extras(extras)
+        if session_id:
+            return await self.app.open_session(session_id, extras=given)
+        title = sessions.title_of(wish.text)
+        return await self.app.new_session(title=title, whose=Principal(tools=given.tools), extras=given)
+
+    async def begin(self, wish: GoalWish, session: Session) -> GoalRow:
+        """Store a goal as one of this session, which has no open one. Raises StoreBusy."""
+        app = self.app
         goal = GoalRow(
             id=app.clock.new_id(),
             session=session.id,
@@ -115,13 +125,16 @@ class GoalRunner:
             first_turn=1,
             begun=iso(app.clock.now()),
         )
+        await GoalJudge(app).begin(goal, session.workspace, wish.may_change)
         await app.database.write(lambda db: goals.add(db, goal))
-        return goal, session
+        return goal
 
-    async def reopen(self, goal: GoalRow) -> Session:
+    async def reopen(self, goal: GoalRow, extras: SessionExtras = NO_EXTRAS) -> Session:
         """Open the session of a goal that was cut off or paused."""
-        extras = SessionExtras(tools=(finish_tool(self.app.database),))
-        return await self.app.open_session(goal.session, extras=extras)
+        return await self.app.open_session(goal.session, extras=self._extras(extras))
+
+    def _extras(self, extras: SessionExtras) -> SessionExtras:
+        return msgspec.structs.replace(extras, tools=(*extras.tools, finish_tool(self.app.database)))
 
     async def pursue(self, goal: GoalRow, session: Session) -> GoalRow:
         """Go on with an open goal until it ends or pauses; gives it as it is stored then. A cancel pauses it.
@@ -150,7 +163,7 @@ class GoalRunner:
         if end is not None and end.reason not in ("answered", "budget"):
             capped = end.hint == "--budget" or end.hint.startswith("wallet.")
             return await self._end(goal, "budget" if capped else "paused", end.error or end.reason)
-        passed, said = await self._judged(goal, session)
+        passed, said = await GoalJudge(self.app).judge(goal, session)
         goal = await self._stored(goal)
         return await self._keep(goal, said, passed=passed)
 
@@ -192,45 +205,6 @@ class GoalRunner:
         said = f"`{goal.verify}` did not pass:\n{goal.said}" if goal.verify else goal.said
         return session.user_message(f"The goal is not reached yet. {said}\n\nGo on: {goal.text}")
 
-    async def _judged(self, goal: GoalRow, session: Session) -> tuple[bool, str]:
-        """Say whether the goal is proven, and what was said of it."""
-        if not goal.verify:
-            return await self._claimed(goal, session)
-        if changed := await self._changed(goal, session):
-            return False, changed
-        try:
-            output = await goal_verifier.verify(self.app, session.workspace, goal.verify, goal.id, goal.round)
-        except ToolError as error:
-            return False, error.message
-        goal = await self._stored(goal)
-        if changed := await self._changed(goal, session):  # while it ran
-            return False, changed
-        return not output.is_error and output.exit_code == 0, goal_verifier.said_by(output)
-
-    async def _claimed(self, goal: GoalRow, session: Session) -> tuple[bool, str]:
-        seen = await self.app.database.read(lambda db: _calls(db, goal.session))
-        finished = [call for call in seen if call.name == FINISH]
-        if goal.guarded and (changed := await self._changed(goal, session)):
-            return False, changed
-        if not finished or finished[-1].error_kind:
-            return False, finished[-1].result if finished else _NOT_FINISHED
-        claims = msgspec.json.decode(finished[-1].arguments, type=_Finish, strict=False).claims
-        why = refusals(claims, seen)  # what came after the call counts, too
-        return not why, "\n".join(why)
-
-    async def _changed(self, goal: GoalRow, session: Session) -> str:
-        """Say that the verifier's files were changed, unless the person accepts that."""
-        changed = goal_verifier.changed_files(goal.guarded, session.workspace)
-        if not changed:
-            return ""
-        named = ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
-        question = f"The goal's verifier was changed: {named}. Accept it as it is now?"
-        if await session.person.clarify(question, (_YES, _NO)) == _YES:
-            now = goal_verifier.guarded_files(goal.verify, session.workspace, tuple(goal.guarded))
-            await self.app.database.write(lambda db: goals.guard(db, goal.id, now))
-            return ""
-        return f"The verifier's files were changed and nobody accepted that: {named}. Put them back."
-
     async def _keep(self, goal: GoalRow, said: str, *, passed: bool) -> GoalRow:
         """Store what a round came to."""
         mark = goal_verifier.mark_of(said)
@@ -251,21 +225,21 @@ class GoalRunner:
         )
         await self.app.database.write(lambda db: goals.judge(db, judged))
         stored = await self._stored(goal)
+        if stored.state not in goals.OPEN:
+            GoalJudge(self.app).forget(stored)
         self.emit(Notice(f"goal: {stored.state}" + (f" ({stored.note})" if stored.note else "")))
         return stored
 
     async def _end(self, goal: GoalRow, state: GoalState, note: str) -> GoalRow:
         at = iso(self.app.clock.now())
         await self.app.database.write(lambda db: goals.end(db, goal.id, state, note, at))
+        if state not in goals.OPEN:
+            GoalJudge(self.app).forget(goal)
         self.emit(Notice(f"goal: {state} ({note})"))
         return await self._stored(goal)
 
     async def _stored(self, goal: GoalRow) -> GoalRow:
         return await self.app.database.read(lambda db: goals.get(db, goal.id))
-
-
-class _Finish(msgspec.Struct, frozen=True):
-    claims: list[GoalClaim]
 
 
 def report(connection: apsw.Connection, goal: GoalRow) -> GoalReport:
@@ -274,10 +248,3 @@ def report(connection: apsw.Connection, goal: GoalRow) -> GoalReport:
     usd, tokens = wallet.spent(connection, ("goal", goal.id))
     done = facts.summed(facts.of_session(connection, key, since_turn=goal.first_turn))
     return GoalReport(goal, done, goals.steps_taken(connection, key, goal.first_turn), usd, tokens)
-
-
-def _calls(connection: apsw.Connection, session_id: str) -> list[SeenCall]:
-    key = sessions.key_of(connection, session_id)
-    undone = calls.undone_turns(connection, key)
-    stored = [call for call in calls.of_session(connection, key) if call.turn not in undone]
-    return seen_calls(stored, facts.of_session(connection, key))

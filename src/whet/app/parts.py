@@ -16,8 +16,10 @@ import msgspec
 from whet.app.models import Dialer
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock
+from whet.config.key_hosts import search_server
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings, Settings, WalletSettings
+from whet.contract.errors import ToolError
 from whet.contract.protocols import NobodyPresent, Person
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.providers import catalog
@@ -44,12 +46,14 @@ if TYPE_CHECKING:
     from whet.mcp.servers import Servers
     from whet.plugins.load import LoadedPlugins
     from whet.sandbox.jail import Jail
+    from whet.tools.declared import SearchEngineOf
+    from whet.tools.engines import SearchEngine
     from whet.tools.learning import WarmRequest
 
 _REMOTE_PREFIX = "mcp__"
 
 
-def built_in(app: App) -> Registry:
+def built_in(app: App, secrets: Mapping[str, str]) -> Registry:
     """Make Whet's own tools, in the order that every session sends them in."""
     settings = app.settings.tools
 
@@ -71,7 +75,11 @@ def built_in(app: App) -> Registry:
         (
             *file_tools(app.pool),
             *shell_tools(app.processes, ShellLimits(settings.terminal_timeout_s, settings.output_cap_chars)),
-            *web_tools(app.pool, WebLimits(allow_private=settings.web_allow_private)),
+            *web_tools(
+                app.pool,
+                WebLimits(allow_private=settings.web_allow_private),
+                engine=searching(app, secrets),
+            ),
             *todo_tools(app.todo_lists),
             *ask_tools(),
             *app.learning.tools(),
@@ -81,6 +89,27 @@ def built_in(app: App) -> Registry:
             *delegate_tools(spawn, parallel=app.settings.agent.delegate_parallel, recover=recover),
         )
     )
+
+
+def searching(app: App, secrets: Mapping[str, str]) -> SearchEngineOf | None:
+    """Give the engine of web_search with its key; None where the settings name none."""
+    wanted = app.settings.search
+    if not wanted.provider:
+        return None
+
+    def engine() -> SearchEngine:
+        from whet.tools.engines import SearchEngine  # noqa: PLC0415 - an HTTP client, for who searches
+
+        server = search_server(wanted)
+        if not wanted.provider or not server.url:
+            raise ToolError("search.base_url is not set", hint="whet config set search.base_url http://...")
+        key = next((secrets[name] for name in server.keys if secrets.get(name)), "")
+        if not key and wanted.provider != "searxng":
+            names = " or ".join(server.keys) or "a key that may go to this address"
+            raise ToolError(f"{wanted.provider} needs {names}", hint=f"put it into {app.home.env}")
+        return SearchEngine(wanted.provider, server.url, key, wanted.google_cx, wanted.results)
+
+    return engine
 
 
 def load_plugins(app: App, built_in: Registry, dialer: Dialer) -> PluginParts | None:

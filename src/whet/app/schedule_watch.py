@@ -44,10 +44,12 @@ class ScheduleWatch:
 
     async def look(self, was_due: bool) -> bool:
         """Say whether something is due that nobody has taken; start a worker where it `was_due` before."""
-        from whet.store import jobs, schedules  # noqa: PLC0415 - a one-shot never looks
+        from whet.store import digests, jobs, schedules  # noqa: PLC0415 - a one-shot never looks
 
         try:
-            is_due = await self._database.read(lambda db: jobs.is_due(db, (schedules.KIND,), self._clock))
+            is_due = await self._database.read(
+                lambda db: jobs.is_due(db, (schedules.KIND, digests.KIND), self._clock)
+            )
             if is_due and was_due:
                 start_detached(self._home)
                 return False

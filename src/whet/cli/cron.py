@@ -17,6 +17,7 @@ import apsw
 import click
 import msgspec
 
+from whet.app.goal_words import parse_usd
 from whet.cli import output, stored
 from whet.cli.output import Column, emit_json, emit_rows, json_option, styled
 from whet.cli.wording import clip, printable
@@ -24,12 +25,12 @@ from whet.clock import Clock, SystemClock, iso
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound, WhetError
-from whet.schedules import timing
+from whet.schedules import goals, quiet, timing
 from whet.schedules.perform import NOTIFY, check, is_chat
 from whet.schedules.worker import Finished, ScheduleWorker
 from whet.store import claims, schedules, sessions
 from whet.store.database import StateDatabase
-from whet.store.schedules import Schedule, ScheduleRun
+from whet.store.schedules import Schedule, ScheduleGoal, ScheduleRun
 from whet.tools.registry import TOOLSETS
 
 T = TypeVar("T")
@@ -75,6 +76,12 @@ def cron() -> None:
     "--to", "target", default="", metavar="FILE|notify|CHAT", help="Where each answer goes besides."
 )
 @click.option("--toolsets", default="", metavar="A,B", help="Only these groups of tools.")
+@click.option("--goal", "is_goal", is_flag=True, help="The prompt is a goal that must be proven.")
+@click.option("--verify", default="", metavar="CMD", help="Passes when the goal is reached.")
+@click.option("--budget", default="0", metavar="USD", help="The most that each run's goal may cost.")
+@click.option("--steps", type=click.IntRange(0), default=0, help="The most model calls of each run's goal.")
+@click.option("--until-achieved", is_flag=True, help="Pause the schedule once its goal is proven.")
+@click.option("--quiet", default="", metavar="22:00-07:00", help="Send a chat nothing then; together after.")
 @click.option("--timeout", "timeout_s", type=_SECONDS, metavar="SECONDS", help="A run's limit.")
 @json_option
 @click.pass_obj
@@ -257,6 +264,7 @@ def _made(home: Home, when: tuple[str, str], given: dict[str, Any], clock: Clock
     if unknown := [name for name in toolsets if name not in TOOLSETS]:
         raise ConfigError(f"there is no toolset {unknown[0]}", hint=f"they are: {', '.join(TOOLSETS)}")
     now = clock.now()
+    aim = _goal(given)
     schedule = Schedule(
         id=clock.new_id(),
         name=_readable(" ".join(given["name"].split()), "name"),
@@ -270,8 +278,23 @@ def _made(home: Home, when: tuple[str, str], given: dict[str, Any], clock: Clock
         target=_target(given["target"]),
         toolsets=toolsets,
         timeout_s=given["timeout_s"] or settings.agent.turn_timeout_s,
+        goal=aim,
+        quiet=quiet.span(given["quiet"]),
     )
+    if aim is not None:
+        goals.check(aim, schedule.session_id)
     return schedule, schedule.at or iso(timing.next_after(schedule, now))
+
+
+def _goal(given: dict[str, Any]) -> ScheduleGoal | None:
+    """Read what makes a schedule's runs goals; None where nothing does. Raises ConfigError."""
+    aim = ScheduleGoal(
+        given["verify"],
+        parse_usd(given["budget"]),
+        given["steps"],
+        until_achieved=given["until_achieved"],
+    )
+    return aim if given["is_goal"] or aim != ScheduleGoal() else None
 
 
 def _target(text: str) -> str:
@@ -336,6 +359,11 @@ def _lines(schedule: Schedule, due: str, last: ScheduleRun | None) -> list[str]:
         "tools": ", ".join(schedule.toolsets) or "as configured",
         "limit": f"{schedule.timeout_s:g} s",
     }
+    if schedule.goal is not None:
+        until = ", until it is achieved" if schedule.goal.until_achieved else ""
+        rows["goal"] = (schedule.goal.verify or "ends with claims that calls bear out") + until
+    if schedule.quiet:
+        rows["quiet"] = schedule.quiet
     return [styled(schedule.name, "bold"), *(f"  {key:8}{printable(text)}" for key, text in rows.items())]
 
 

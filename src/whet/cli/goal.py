@@ -8,6 +8,7 @@ import sys
 import click
 import msgspec
 
+from whet.app.goal_words import parse_usd
 from whet.app.goals import GoalReport, GoalRunner, GoalWish, report
 from whet.cli import stored, wording
 from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options, start_app
@@ -15,7 +16,7 @@ from whet.cli.output import Column, age, cost, emit, emit_json, emit_rows, fit, 
 from whet.cli.person import LinePerson
 from whet.clock import SystemClock, iso
 from whet.config.paths import Home
-from whet.contract.errors import ConfigError, WhetError
+from whet.contract.errors import WhetError
 from whet.contract.events import Event, TextDelta, ToolFinished
 from whet.contract.protocols import NobodyPresent
 from whet.log import mask
@@ -28,21 +29,11 @@ def goal() -> None:
     """Work towards goals: each ends as achieved, budget, stuck or cancelled, with what was really done."""
 
 
-def parse_usd(text: str) -> float:
-    """Read an amount: 2, 2.50 or $2. Raises ConfigError."""
-    try:
-        amount = float(text.strip().removeprefix("$") or 0)
-    except ValueError:
-        amount = -1.0
-    if not 0 <= amount < 1e6:
-        raise ConfigError(f"{text!r} is no amount in USD", hint="--budget 2.50")
-    return amount
-
-
 @goal.command("start")
 @click.argument("text")
 @click.option("--verify", default="", metavar="CMD", help="Passes when the goal is reached; Whet runs it.")
 @click.option("--guard", multiple=True, metavar="PATH", help="Must stay as it is, as the verifier's files.")
+@click.option("--may-change", multiple=True, metavar="PATH", help="May change though it judges.")
 @click.option("--budget", default="0", metavar="USD", help="The most that it may cost.")
 @click.option("--steps", type=click.IntRange(0), default=0, help="The most model calls.")
 @model_options
@@ -56,6 +47,7 @@ def start(home: Home, text: str, as_json: bool, **given: object) -> None:
         parse_usd(str(given.pop("budget"))),
         int(str(given.pop("steps"))),
         tuple(str(path) for path in _listed(given.pop("guard"))),
+        tuple(str(path) for path in _listed(given.pop("may_change"))),
     )
     _pursue(ChatOptions(home, flags=model_flags(given)), wish, as_json=as_json)
 

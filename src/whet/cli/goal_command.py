@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from whet.app.goal_words import USAGE, parse_goal
 from whet.app.slash import SlashCommand
-from whet.contract.errors import ConfigError, WhetError
+from whet.contract.errors import WhetError
 
 if TYPE_CHECKING:
     from whet.app.goals import GoalWish
     from whet.cli.commands import ChatControl
     from whet.contract.events import Event
     from whet.store.goals import GoalRow
-
-_USAGE = "/goal TEXT [--verify CMD] [--budget $2] [--steps N] [--guard PATH], or /goal show, stop or resume"
-_VALUED = ("--verify", "--budget", "--steps", "--guard")
 
 
 def goal_commands() -> list[SlashCommand[ChatControl]]:
@@ -35,41 +32,6 @@ async def _goal(chat: ChatControl, rest: str) -> None:
     return await _pursue(chat, parse_goal(rest))
 
 
-def parse_goal(text: str) -> GoalWish:
-    """Read what follows /goal. Raises ConfigError."""
-    from whet.app.goals import GoalWish  # noqa: PLC0415 - few chats have goals
-    from whet.cli.goal import parse_usd  # noqa: PLC0415 - the same
-
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise ConfigError(f"a quote is left open: {error}", hint=_USAGE) from error
-    said: list[str] = []
-    given: dict[str, list[str]] = {}
-    at = iter(words)
-    for word in at:
-        name, sign, value = word.partition("=")
-        if name not in _VALUED:
-            said.append(word)
-            continue
-        value = value if sign else next(at, "")
-        if not value:
-            raise ConfigError(f"{name} needs a value", hint=_USAGE)
-        given.setdefault(name, []).append(value)
-    steps = given.get("--steps", ["0"])[-1]
-    if not steps.isdecimal():
-        raise ConfigError(f"--steps takes a number, not {steps!r}", hint=_USAGE)
-    if not said:
-        raise ConfigError("a goal needs a text", hint=_USAGE)
-    return GoalWish(
-        " ".join(said),
-        given.get("--verify", [""])[-1],
-        parse_usd(given.get("--budget", ["0"])[-1]),
-        int(steps),
-        tuple(given.get("--guard", ())),
-    )
-
-
 async def _last(chat: ChatControl) -> GoalRow:
     from whet.store import goals  # noqa: PLC0415 - few chats have goals
 
@@ -82,7 +44,7 @@ async def _pursue(chat: ChatControl, what: GoalWish | GoalRow) -> None:
     from whet.store import goals  # noqa: PLC0415 - the same
 
     if not isinstance(what, GoalWish) and what.state not in goals.OPEN:
-        raise WhetError(f"this goal has ended: {what.state}", hint=_USAGE)
+        raise WhetError(f"this goal has ended: {what.state}", hint=USAGE)
     first = GoalRunner(chat.app, lambda event: None)
     if isinstance(what, GoalWish):
         row, session = await first.start(what)
@@ -108,7 +70,7 @@ async def _show(chat: ChatControl) -> None:
     done = await chat.app.database.read(lambda db: report(db, found))
     for line in lines(done, whole=True):
         chat.say(line)
-    chat.say(_USAGE, "dim")
+    chat.say(USAGE, "dim")
 
 
 async def _stop(chat: ChatControl) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import click
 import msgspec
 
+from whet.cli.mcp_browser import add_browser
 from whet.cli.mcp_report import reach_all, show
 from whet.cli.output import Column, age, emit_json, json_option, table, wrapped
 from whet.cli.wording import printable
@@ -52,6 +53,9 @@ class _Row(msgspec.Struct, frozen=True):
 @click.group(help="Use MCP servers' tools; be an MCP server yourself.")
 def mcp() -> None:
     """Group the MCP commands."""
+
+
+mcp.add_command(add_browser)
 
 
 def complete_server(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from whet.config.schema import FallbackSettings, ModelSettings, ReviewSettings
+from whet.config.schema import FallbackSettings, ModelSettings, ReviewSettings, SearchSettings
 
 _PORTS = {"http": 80, "https": 443}
 _LOOPBACK = ("localhost", "::1")
@@ -46,7 +46,14 @@ HOMES: dict[str, KeyHome] = {
     "lmstudio": KeyHome("http://localhost:1234/v1"),
     "practice": KeyHome("http://localhost:8765/v1"),
 }
-_OWNERS = {key: home.url for home in HOMES.values() for key in home.keys}
+SEARCH_HOMES: dict[str, KeyHome] = {
+    "brave": KeyHome("https://api.search.brave.com", ("BRAVE_API_KEY", "BRAVE_SEARCH_API_KEY")),
+    "tavily": KeyHome("https://api.tavily.com", ("TAVILY_API_KEY",)),
+    "exa": KeyHome("https://api.exa.ai", ("EXA_API_KEY",)),
+    "google": KeyHome("https://customsearch.googleapis.com", ("GOOGLE_SEARCH_API_KEY",)),
+}
+_ALL_HOMES = {**HOMES, **SEARCH_HOMES}
+_OWNERS = {key: home.url for home in _ALL_HOMES.values() for key in home.keys}
 
 
 def origin(url: str) -> tuple[str, str, int] | None:
@@ -104,6 +111,16 @@ def key_names(model: ModelSettings) -> tuple[str, ...]:
     return tuple(name for name in named or home.keys if goes_home(name, address))
 
 
+def search_server(search: SearchSettings) -> KeyHome:
+    """Give where an engine is and the variables whose keys may go there; no address where none is known."""
+    home = SEARCH_HOMES.get(search.provider, KeyHome(""))
+    address = search.base_url or home.url
+    named = split_names(search.api_key_env)
+    if named and search.base_url:  # settings pair them only where one layer says both
+        return KeyHome(address, named)
+    return KeyHome(address, tuple(name for name in named or home.keys if goes_home(name, address)))
+
+
 def withheld(model: ModelSettings) -> tuple[str, ...]:
     """Give the variables that would hold the provider's keys but must not go to this address."""
     sent = key_names(model)
@@ -149,7 +166,7 @@ class Named(msgspec.Struct, frozen=True):
     @property
     def address(self) -> str:
         """The server's address; empty where it is not known."""
-        return self.base_url[0] or HOMES.get(self.provider[0], KeyHome("")).url
+        return self.base_url[0] or _ALL_HOMES.get(self.provider[0], KeyHome("")).url
 
     @property
     def strength(self) -> int:
@@ -194,7 +211,7 @@ def _one_server(named: Named) -> tuple[Named, dict[str, str]]:
     provider, base_url = named.provider, named.base_url
     if base_url[0] and provider[0] and base_url[1] > provider[1]:
         provider, dropped["provider"] = ("", base_url[1]), ""
-    elif base_url[0] and provider[0] in HOMES and provider[1] > base_url[1]:
+    elif base_url[0] and provider[0] in _ALL_HOMES and provider[1] > base_url[1]:
         base_url, dropped["base_url"] = ("", provider[1]), ""
     block = msgspec.structs.replace(named, provider=provider, base_url=base_url)
     if named.format[0] != "auto" and named.format[1] < block.strength:
@@ -209,7 +226,7 @@ def _lost(named: Named, block: Named, names: Sequence[str]) -> tuple[str, ...]:
         return tuple(names)
     if block.api_key_env[0]:
         return ()
-    keys = HOMES.get(named.provider[0], KeyHome("")).keys
+    keys = _ALL_HOMES.get(named.provider[0], KeyHome("")).keys
     return tuple(key for key in keys if not goes_home(key, block.address)) if block.base_url[0] else ()
 
 

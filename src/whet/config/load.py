@@ -79,8 +79,11 @@ def _settle_servers(
 ) -> Iterator[str]:
     """Keep keys from servers that they were not named for, in place; give what a person should know."""
     first: Named | None = None
-    for section in ("model", "fallback", "review"):
-        parts = {name: chosen[f"{section}.{name}"] for name in Named.__struct_fields__}
+    for section in ("model", "fallback", "review", "search"):
+        own = chosen | {"search.format": SettingOrigin("auto", "default")}
+        parts = {name: own[f"{section}.{name}"] for name in Named.__struct_fields__}
+        if section == "search":
+            first = None
         settled = settle(
             section, Named(*((str(part.value), _strength(part)) for part in parts.values())), first
         )
@@ -90,7 +93,8 @@ def _settle_servers(
             decided_by = "base_url" if name != "base_url" else "provider"
             overridden[key] = (chosen[key], *overridden[key])
             place = chosen[f"{section}.{decided_by}"].origin
-            place = place if place != "default" else chosen[f"model.{decided_by}"].origin
+            if place == "default" and section != "search":
+                place = chosen[f"model.{decided_by}"].origin
             chosen[key] = SettingOrigin(value, place)
         if settled.note:
             yield settled.note

@@ -103,6 +103,22 @@ class ToolSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether web_fetch may reach private and loopback addresses."""
 
 
+class SearchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The engine of web_search; without one there is no such tool."""
+
+    provider: Literal["", "searxng", "brave", "tavily", "exa", "google"] = ""
+    """searxng: an instance of your own or one that lets you, no key; the others with a key in .env."""
+    base_url: str = ""
+    """Where it is: needed for searxng; empty: the engine's own address."""
+    api_key_env: str = ""
+    """The variable that holds its key. Empty: BRAVE_API_KEY, TAVILY_API_KEY, EXA_API_KEY or
+    GOOGLE_SEARCH_API_KEY."""
+    google_cx: str = ""
+    """The id of Google's programmable search engine."""
+    results: Count = 8
+    """The most results of a search."""
+
+
 class ApprovalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What runs without a question. Rules are `tool`, or `tool(pattern)`, e.g. terminal(git push *)."""
 
@@ -424,6 +440,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fallback: FallbackSettings = FallbackSettings()
     agent: AgentSettings = AgentSettings()
     tools: ToolSettings = ToolSettings()
+    search: SearchSettings = SearchSettings()
     approval: ApprovalSettings = ApprovalSettings()
     sandbox: SandboxSettings = SandboxSettings()
     confirm: ConfirmSettings = ConfirmSettings()

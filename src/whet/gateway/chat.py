@@ -31,11 +31,13 @@ class ChatCommands:
             "approve": self._approve,
             "deny": self._deny,
             "missing": self._missing,
+            "goal": self._goal,
         }
         for name, text, argument in (
             ("stop", "Stop what is being done, and drop what waits.", ""),
             ("approve", "Allow what waits for a decision.", "[once|session|always]"),
             ("missing", "Show answers that may not have arrived.", ""),
+            ("goal", "Work on something until a check proves it.", "TEXT [--verify CMD]"),
             ("deny", "Deny what waits for a decision.", "[BECAUSE ...]"),
         ):
             self._commands.add(SlashCommand(name, text, _never, argument, anytime=True, remote=True))
@@ -97,6 +99,9 @@ class ChatCommands:
         count = await _show(conversation)
         return "That is all." if count else "Nothing is missing here."
 
+    async def _goal(self, conversation: Conversation, person: ChatUser, rest: str) -> str:
+        return await _goal(conversation, person, rest)
+
     async def _approve(self, conversation: Conversation, person: ChatUser, rest: str) -> str:
         mark = _MARKS.get(rest or "once")
         if mark is None:
@@ -105,6 +110,23 @@ class ChatCommands:
 
     async def _deny(self, conversation: Conversation, person: ChatUser, rest: str) -> str:
         return await _decide(conversation, person, "n", rest)
+
+
+async def _goal(conversation: Conversation, person: ChatUser, rest: str) -> str:
+    from whet.app.goal_queue import goal_of, queue_goal, stop_goal  # noqa: PLC0415 - few chats have goals
+    from whet.app.goal_words import parse_goal, told  # noqa: PLC0415 - the same
+
+    app, place = conversation.parts.app, conversation.record.place
+    if conversation.parts.router.profile(person, place) or not person.approves:
+        raise WhetError("goals run with the owner's rights; only the owner begins them, alone with the bot")
+    if rest in ("", "show"):
+        _, found = await goal_of(app, "")
+        return told(found) if found is not None else "It waits for a worker."
+    if rest == "stop":
+        stopped = await stop_goal(app, "")
+        return told(stopped) if stopped is not None else "It was dropped before it began."
+    made = await queue_goal(app, parse_goal(rest), f"{place.channel}:{place.chat}")
+    return f"A worker begins with {made.name}; you are told how it ends. /goal shows it, /goal stop ends it."
 
 
 async def _show(conversation: Conversation) -> int:

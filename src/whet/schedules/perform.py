@@ -37,7 +37,7 @@ from whet.log import mask
 from whet.schedules import timing
 from whet.store import chats, schedules, sessions, turns
 from whet.store.jobs import Queued
-from whet.store.schedules import RunEnd, Schedule, ScheduleRun
+from whet.store.schedules import RunEnd, Schedule, ScheduleGoal, ScheduleRun
 
 SOURCE = "cron"
 NOTIFY = "notify"
@@ -75,6 +75,8 @@ async def perform(home: Home, schedule: Schedule, run: ScheduleRun) -> RunResult
     except (ConfigError, NotFound) as error:
         return _refused(error)
     try:
+        if schedule.goal is not None:
+            return await _deliver(app, schedule, await _goal(app, schedule, schedule.goal, run))
         session = await _session(app, schedule, run)
         came = await _turn(app, session, schedule, run)
         return await _deliver(app, schedule, came)
@@ -101,9 +103,19 @@ def _settings(home: Home, schedule: Schedule) -> Settings:
     return msgspec.structs.replace(settings, tools=tools)
 
 
+async def _goal(app: App, schedule: Schedule, aim: ScheduleGoal, run: ScheduleRun) -> RunResult:
+    from whet.schedules import goals  # noqa: PLC0415 - few schedules are goals
+
+    return RunResult(*await goals.pursue(app, schedule, aim, run, _extras(schedule)))
+
+
+def _extras(schedule: Schedule) -> SessionExtras:
+    return SessionExtras(note=_ALONE.format(name=schedule.name), turn_s=schedule.timeout_s)
+
+
 async def _session(app: App, schedule: Schedule, run: ScheduleRun) -> Session:
     """Open the run's session, or give it one."""
-    extras = SessionExtras(note=_ALONE.format(name=schedule.name), turn_s=schedule.timeout_s)
+    extras = _extras(schedule)
     if run.session_id:
         session = await app.open_session(run.session_id, extras=extras)
     else:

@@ -21,9 +21,9 @@ from whet.agent.interruption import shielded
 from whet.clock import Clock, iso
 from whet.config.paths import Home
 from whet.contract.errors import StoreBusy, StoreError
-from whet.schedules import timing
-from whet.schedules.perform import RunResult, perform, post
-from whet.store import claims, jobs, schedules
+from whet.schedules import quiet, timing
+from whet.schedules.perform import RunResult, is_chat, perform, post
+from whet.store import claims, digests, goals, jobs, schedules
 from whet.store.database import StateDatabase
 from whet.store.jobs import Job
 from whet.store.leases import LEASE_S, LeaseLost, run_leased
@@ -31,7 +31,7 @@ from whet.store.schedules import Schedule, ScheduleRun
 
 T = TypeVar("T")
 log: logging.Logger = logging.getLogger("whet.schedules")
-KINDS = (schedules.KIND,)
+KINDS = (schedules.KIND, digests.KIND)
 LANES = 3
 _POLL_S = 15.0
 _AFTER_OWN_S = 2.0
@@ -143,6 +143,9 @@ class ScheduleWorker:
             job = jobs.lease(connection, KINDS, owner, LEASE_S, self._clock, job_id)
             if job is None:
                 return False
+            if job.kind == digests.KIND:
+                self._send_held(connection, job)
+                return True
             firing = schedules.firing_of(job)
             schedule = schedules.get(connection, firing.schedule_id)
             if schedule is None:  # it was removed meanwhile
@@ -186,8 +189,9 @@ class ScheduleWorker:
             if not schedules.finish(connection, begun.job, came.row, self._clock):
                 return None
             if came.result != "stopped":
-                text = came.text or f"{begun.schedule.name}: {came.result}. {came.note}"
-                post(connection, begun.schedule.target, text, self._clock.unix_ms())
+                self._post(connection, begun, came)
+            if begun.schedule.goal is not None and begun.schedule.goal.until_achieved:
+                self._rest(connection, begun)
             return schedules.get_run(connection, begun.job.id)
 
         run = await self._write(work)
@@ -197,6 +201,29 @@ class ScheduleWorker:
         finished = Finished(begun.schedule, msgspec.structs.replace(run, text=came.text))
         self._tell(finished)
         return finished
+
+    def _post(self, connection: apsw.Connection, begun: _Begun, came: RunResult) -> None:
+        """Queue a run's answer for its chat, or keep it until the quiet hours end."""
+        schedule = begun.schedule
+        until = quiet.ends(schedule.quiet, schedule.time_zone, self._clock.now())
+        if until is not None and is_chat(schedule.target):
+            digests.hold(connection, begun.run.job_id, schedule.target, iso(until), self._clock)
+            return
+        text = came.text or f"{schedule.name}: {came.result}. {came.note}"
+        post(connection, schedule.target, text, self._clock.unix_ms())
+
+    def _send_held(self, connection: apsw.Connection, job: Job) -> None:
+        """Queue in one message what was kept for a chat."""
+        if held := digests.take(connection, job.subject):
+            post(connection, job.subject, quiet.digest(held), self._clock.unix_ms())
+        jobs.complete(connection, job, self._clock)
+
+    def _rest(self, connection: apsw.Connection, begun: _Begun) -> None:
+        """Let no further time come once the schedule's goal is proven."""
+        run = schedules.get_run(connection, begun.run.job_id)
+        found = goals.of_session(connection, run.session_id) if run is not None and run.session_id else None
+        if found is not None and found.state == "achieved":
+            schedules.pause(connection, begun.schedule.id)
 
     async def _put_off(self, begun: _Begun, error: StoreBusy) -> bool:
         """Let a run wait for its session; False where it has waited long enough."""

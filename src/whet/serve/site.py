@@ -23,6 +23,7 @@ from whet.serve.answering import TurnResponder
 from whet.serve.compat import Compat
 from whet.serve.door import ApiAuth
 from whet.serve.feed import Feeds
+from whet.serve.goals import Goals
 from whet.serve.hosts import Hosts
 from whet.serve.native import Native
 from whet.serve.questions import Questions
@@ -61,6 +62,7 @@ class Site:
         self.operations: tuple[Operation, ...] = (
             *openai_calls(Compat(app, self.door, self.talks, TurnResponder(pace.beat_s, pace.head_wait_s))),
             *session_calls(Native(app, self.door, self.talks, self.turns)),
+            *Goals(app).operations(),
             mcp_call(Hosts(hosted, pace.beat_s)),
             *open_calls(self._describe, self._health),
         )

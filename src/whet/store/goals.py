@@ -67,6 +67,14 @@ def get(connection: apsw.Connection, goal_id: str) -> GoalRow:
     return _goal(found[0])
 
 
+def of_session(connection: apsw.Connection, session_id: str) -> GoalRow | None:
+    """Give the last goal of a session; None where it has none."""
+    row = connection.execute(
+        f"SELECT {_COLUMNS} FROM goals WHERE session = ? ORDER BY begun DESC, id DESC LIMIT 1", (session_id,)
+    ).fetchone()
+    return None if row is None else _goal(row)
+
+
 def listed(connection: apsw.Connection, limit: int = 50) -> list[GoalRow]:
     """Give the goals, newest first."""
     found = connection.execute(f"SELECT {_COLUMNS} FROM goals ORDER BY begun DESC, id DESC LIMIT ?", (limit,))

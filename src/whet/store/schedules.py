@@ -29,11 +29,22 @@ RunEnd: TypeAlias = Literal["answered", "budget", "failed", "refused", "crashed"
 late to make it up; empty while it runs."""
 
 
+class ScheduleGoal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What makes a schedule's runs goals. `until_achieved`: the schedule pauses once one is proven."""
+
+    verify: str = ""
+    budget_usd: float = 0.0
+    steps: int = 0
+    guard: tuple[str, ...] = ()
+    may_change: tuple[str, ...] = ()
+    until_achieved: bool = False
+
+
 class Schedule(msgspec.Struct, frozen=True):
     """What to do and when. Either `expression` (cron, read in `time_zone`) or `at` (ISO) is set.
 
     `session_id` empty: a new session each time. `target`: a file, "notify", or empty. `toolsets` empty: as
-    configured. Times are ISO.
+    configured. `quiet`: hours in which a chat is sent nothing, "22:00-07:00". Times are ISO.
     """
 
     id: str
@@ -49,6 +60,8 @@ class Schedule(msgspec.Struct, frozen=True):
     toolsets: tuple[str, ...] = ()
     timeout_s: float = 3600.0
     paused: bool = False
+    goal: ScheduleGoal | None = None
+    quiet: str = ""
 
 
 class Firing(msgspec.Struct, frozen=True):
@@ -89,7 +102,8 @@ def add(connection: apsw.Connection, schedule: Schedule, due: str, clock: Clock)
         raise ConfigError(f"there is a schedule {schedule.name} already", hint="--name gives another one")
     values = [getattr(schedule, name) for name in Schedule.__struct_fields__]
     values[10], values[12] = ",".join(schedule.toolsets), int(schedule.paused)
-    connection.execute(f"INSERT INTO schedules ({_GIVEN}) VALUES ({', '.join('?' * 13)})", values)
+    values[13] = msgspec.json.encode(schedule.goal).decode() if schedule.goal is not None else ""
+    connection.execute(f"INSERT INTO schedules ({_GIVEN}) VALUES ({', '.join('?' * len(values))})", values)
     wait_for(connection, schedule.id, due, clock)
 
 
@@ -290,7 +304,8 @@ def _forget_old(connection: apsw.Connection, schedule_id: str) -> None:
 
 def _schedule(row: tuple[Any, ...]) -> Schedule:
     toolsets = tuple(name for name in str(row[10]).split(",") if name)
-    return Schedule(*row[:10], toolsets, row[11], bool(row[12]))  # pyright: ignore[reportCallIssue] the columns are the fields
+    goal = msgspec.json.decode(row[13], type=ScheduleGoal) if row[13] else None
+    return Schedule(*row[:10], toolsets, row[11], bool(row[12]), goal, row[14])  # pyright: ignore[reportCallIssue] the columns are the fields
 
 
 def _run(row: tuple[Any, ...]) -> ScheduleRun:

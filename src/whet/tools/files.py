@@ -27,6 +27,7 @@ from whet.tools.preview import change_of, held_now, hold_to
 from whet.tools.seen import SEEN, state_of
 
 IMAGE_BYTES = 5_000_000
+_DOCUMENT_CHARS = 4_000_000
 _SNIFF_BYTES = 1 << 16
 _MAGIC = (
     (b"%PDF-", "a PDF document"),
@@ -54,6 +55,11 @@ def read(
         size_bytes = os.fstat(stream.fileno()).st_size
         if image := _image_type(head):
             return _image(stream, place, image, size_bytes)
+        if head.startswith(b"PK\x03\x04") or b"%PDF-" in head[:1024]:
+            document = _document(stream, head, size_bytes, lines, stop)
+            if document is not None:
+                SEEN.note(ctx, place, state)
+                return ToolOutput(_page_text(document, place, Encoding()))
         encoding = sniff(head, is_whole=len(head) == size_bytes)
         if encoding is None:
             return ToolOutput(_binary(place, head, size_bytes))
@@ -172,6 +178,21 @@ def _image(stream: BinaryIO, place: ConfinedPath, media_type: str, size_bytes: i
     stream.seek(0)
     data = base64.b64encode(stream.read(IMAGE_BYTES)).decode()
     return ToolOutput(text, images=(ImagePart(media_type, data),))
+
+
+def _document(
+    stream: BinaryIO, head: bytes, size_bytes: int, lines: tuple[int, int], stop: threading.Event
+) -> LinePage | None:
+    """Read a PDF or an office file as lines, each page under its number; None where it is neither."""
+    from whet.tools import documents  # noqa: PLC0415 - it brings XML and ZIP
+
+    kind_ = documents.kind_of(head, stream)
+    if not kind_ or size_bytes > documents.LARGEST_BYTES:
+        return None
+    text, is_cut = documents.text_of(kind_, stream, _DOCUMENT_CHARS, stop.is_set)
+    page = read_page(io.BytesIO(text.encode("utf-8", "replace")), Encoding(), *lines, stop)
+    page.is_counted = page.is_counted and not is_cut
+    return page
 
 
 def _binary(place: ConfinedPath, head: bytes, size_bytes: int) -> str:

@@ -7,10 +7,12 @@ is read is decided in `fetch.py`, which is loaded at the first call.
 from __future__ import annotations
 
 from collections import OrderedDict
+from io import BytesIO
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from whet.contract.errors import ToolError
 from whet.contract.tools import ToolOutput
 from whet.lanes import ToolPool
 from whet.tools.page_text import PageText, decode, read_html, strip_invisible
@@ -88,12 +90,29 @@ def _read(fetched: FetchedPage) -> Document:
         page = read_html(source[:MAX_HTML_CHARS], fetched.url)
     elif kind.startswith("text/") or any(word in kind.partition("/")[2] for word in _TEXT_TYPES):
         page = PageText("", strip_invisible(decode(body, fetched.content_type)))
+    elif (found := _document(body, is_cut=is_cut)) is not None:
+        page = found
     else:
         size = f"more than {len(body):,}" if is_cut else f"{len(body):,}"
         page = PageText(
             "", f"[not text: {kind}, {size} bytes; to work with it, download it with a shell command]"
         )
     return Document(fetched.url, fetched.status, kind, page, is_cut)
+
+
+def _document(body: bytes, *, is_cut: bool) -> PageText | None:
+    """Read a PDF or an office file; None where it is neither. One that was cut can't be read."""
+    if not (body.startswith(b"PK\x03\x04") or b"%PDF-" in body[:1024]) or is_cut:
+        return None
+    from whet.tools import documents  # noqa: PLC0415 - it brings XML and ZIP
+
+    kind = documents.kind_of(body[:1024], stream := BytesIO(body))
+    if not kind:
+        return None
+    try:
+        return PageText("", strip_invisible(documents.text_of(kind, stream, MAX_HTML_CHARS)[0]))
+    except ToolError:
+        return None  # it is broken or locked: it is described like any other file
 
 
 def _sniffed(body: bytes) -> str:

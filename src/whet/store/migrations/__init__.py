@@ -10,6 +10,7 @@ from whet.store.migrations import m007_m012 as later
 from whet.store.migrations import m013_m015 as newest
 from whet.store.migrations.m016 import M016_GOALS
 from whet.store.migrations.m017 import M017_POSITIONS
+from whet.store.migrations.m018 import M018_GOAL_SCHEDULES
 
 STEPS: dict[str, str] = {
     "m001_sessions": first.M001_SESSIONS,
@@ -29,5 +30,6 @@ STEPS: dict[str, str] = {
     "m015_pointed": newest.M015_POINTED,
     "m016_goals": M016_GOALS,
     "m017_positions": M017_POSITIONS,
+    "m018_goal_schedules": M018_GOAL_SCHEDULES,
 }
 """The SQL of each step by its name, in order."""

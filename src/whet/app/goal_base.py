@@ -1,0 +1,238 @@
+"""What a goal's workspace was when the goal began, so that its end can be judged by the checks of that time.
+
+Kept in Whet's home, which no command of the model can write: a signature of every file, and the contents of
+all but large files and installed packages. What differs is named by path; a copy of the workspace can be made
+in which chosen files are as they were. Which files may differ is not known here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from whet.contract.errors import ToolError
+
+Difference = Literal["changed", "new", "gone"]
+_LARGE_BYTES = 2_000_000
+_KEPT_BYTES = 64_000_000
+_MOST_FILES = 60_000
+_CACHES = frozenset({"__pycache__"})
+_GIT_KEPT = ("config", "hooks", "info")
+_SYSTEM = ("/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/sbin")
+
+
+class TreeBase(msgspec.Struct, frozen=True):
+    """A workspace as it was: signatures by path, programs of the search path outside the system's folders,
+    the folder of the contents, and what the person lets change."""
+
+    files: dict[str, str]
+    programs: dict[str, str]
+    may_change: tuple[str, ...] = ()
+    is_whole: bool = True
+
+
+def keep(workspace: Path, place: Path, path_variable: str, may_change: tuple[str, ...] = ()) -> TreeBase:
+    """Write down what a workspace is, below `place`."""
+    contents = place / "files"
+    contents.mkdir(parents=True, exist_ok=True, mode=0o700)
+    files: dict[str, str] = {}
+    left = _KEPT_BYTES
+    for name, is_installed in _walk(workspace):
+        source = workspace / name
+        signature = _signature(source, is_installed=is_installed)
+        if signature.startswith("hash ") and (size := source.stat().st_size) <= left:
+            left -= size
+            target = contents / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target, follow_symlinks=False)
+        files[name] = signature
+    base = TreeBase(files, _programs(path_variable), may_change, len(files) < _MOST_FILES)
+    half = place / "base.json.half"
+    half.write_bytes(msgspec.json.encode(base))
+    half.replace(place / "base.json")
+    return base
+
+
+def kept(place: Path) -> TreeBase | None:
+    """Read what `keep` wrote; None for a goal without one."""
+    try:
+        return msgspec.json.decode((place / "base.json").read_bytes(), type=TreeBase)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def differences(base: TreeBase, workspace: Path) -> dict[str, Difference]:
+    """Give the files that are not what they were, by path."""
+    found: dict[str, Difference] = {}
+    seen: set[str] = set()
+    for name, is_installed in _walk(workspace):
+        seen.add(name)
+        known = base.files.get(name)
+        if known is None:
+            if base.is_whole:
+                found[name] = "new"
+        elif known != _signature(workspace / name, is_installed=is_installed):
+            found[name] = "changed"
+    if len(seen) < _MOST_FILES:  # a name that is reached through a link now is gone, too
+        found |= {name: "gone" for name in base.files if name not in seen}
+    return dict(sorted(found.items()))
+
+
+def moments(base: TreeBase, workspace: Path) -> dict[str, int]:
+    """Give when each file of the base was last written, as the kernel keeps it: no program can set that."""
+    found: dict[str, int] = {}
+    for name in base.files:
+        try:
+            found[name] = (workspace / name).lstat().st_ctime_ns
+        except OSError:
+            found[name] = 0
+    return found
+
+
+def other_programs(base: TreeBase, path_variable: str) -> list[str]:
+    """Give the programs of the search path that were put before others or changed since."""
+    now = _programs(path_variable)
+    known = {Path(path).name for path in base.programs}
+    for folder in _SYSTEM:
+        known |= set(_names(Path(folder)))
+    changed = [path for path, is_ in base.programs.items() if now.get(path, is_) != is_]
+    return sorted(changed + [p for p in now if p not in base.programs and Path(p).name in known])
+
+
+def as_it_was(base: TreeBase, place: Path, workspace: Path, target: Path, program: Collection[str]) -> None:
+    """Make a workspace at `target`: what it was, with the files of `program` as they are now.
+
+    Raises ToolError where something that changed was not kept.
+    """
+    linked = {".git"}
+    for name, signature in base.files.items():
+        if name not in program and not _restore(name, signature, (place / "files", workspace, target)):
+            linked.add(_installed_folder(name, workspace))
+    for name in program:
+        if _is_there(workspace / name):
+            _copy(workspace / name, target / name)
+    for name in sorted(linked):
+        if name and _is_there(workspace / name) and not _is_there(target / name):
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (target / name).symlink_to(workspace / name)
+
+
+def _restore(name: str, signature: str, where: tuple[Path, Path, Path]) -> bool:
+    """Put a file of the base into a copy; False for one that is as it was and part of installed packages."""
+    contents, workspace, target = where
+    if signature.startswith("hash ") and _is_there(contents / name):
+        _copy(contents / name, target / name)
+    elif signature.startswith("link "):
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / name).symlink_to(signature.removeprefix("link "))
+    elif signature != _signature(workspace / name, is_installed=signature.startswith("stat ")):
+        raise ToolError(f"{name} can't be put back as it was: it was not kept")
+    elif _installed_folder(name, workspace):
+        return False
+    else:
+        _copy(workspace / name, target / name)
+    return True
+
+
+def text_of(place: Path, name: str) -> str:
+    """Give what a file was; empty where it was not kept or is no text."""
+    return read_text(place / "files" / name)
+
+
+def read_text(path: Path) -> str:
+    """Give a text file's contents; empty where it can't be read or is none."""
+    try:
+        raw = path.read_bytes() if path.is_file() and path.stat().st_size <= _LARGE_BYTES else b""
+    except OSError:
+        return ""
+    return "" if b"\0" in raw else raw.decode("utf-8", "replace")
+
+
+def forget(place: Path) -> None:
+    """Remove what was kept."""
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def _walk(workspace: Path) -> Iterator[tuple[str, bool]]:
+    """Give the files below a folder by path, and whether each is part of installed packages; of git's own
+    folder those that make it run programs."""
+    root, count = str(workspace), 0
+    for folder, folders, names in os.walk(root):
+        inside = os.path.relpath(folder, root)
+        inside = "" if inside == "." else inside + "/"
+        if inside == ".git/":
+            folders[:] = [one for one in folders if one in _GIT_KEPT]
+            names = [one for one in names if one in _GIT_KEPT]
+        folders[:] = sorted(one for one in folders if one not in _CACHES)
+        links = [one for one in folders if os.path.islink(f"{folder}/{one}")]
+        is_installed = _is_installed(inside, Path(root))
+        for name in sorted((*names, *links)):
+            count += 1
+            if count > _MOST_FILES:
+                return
+            yield inside + name, is_installed
+
+
+def _is_installed(inside: str, root: Path) -> bool:
+    return bool(inside) and bool(_installed_folder(inside.rstrip("/"), root))
+
+
+def _installed_folder(name: str, root: Path) -> str:
+    """Give the folder of installed packages that a path lies in; empty where it lies in none."""
+    parts = name.split("/")
+    for at, part in enumerate(parts):
+        above = "/".join(parts[: at + 1])
+        if part == "node_modules" or (root / above / "pyvenv.cfg").is_file():
+            return above
+    return ""
+
+
+def _signature(path: Path, *, is_installed: bool) -> str:
+    try:
+        state = path.lstat()
+        if path.is_symlink():
+            return f"link {path.readlink()}"
+        mode = state.st_mode & 0o111
+        if is_installed or state.st_size > _LARGE_BYTES or not path.is_file():
+            return f"stat {mode} {state.st_size} {state.st_mtime_ns} {state.st_ctime_ns} {state.st_ino}"
+        return f"hash {mode} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+    except OSError:
+        return "unreadable"
+
+
+def _programs(path_variable: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for part in path_variable.split(os.pathsep):
+        folder = Path(part or ".")
+        if part in _SYSTEM:
+            continue
+        for name in _names(folder)[:5_000]:
+            found.setdefault(str(folder / name), _signature(folder / name, is_installed=True))
+    return found
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        shutil.copy2(source, target, follow_symlinks=False)
+    except FileNotFoundError:
+        return  # it went meanwhile
+    except OSError as error:
+        raise ToolError(f"{source.name} can't be copied: {error.strerror or error}") from error
+
+
+def _is_there(path: Path) -> bool:
+    return os.path.lexists(path)

@@ -1,0 +1,212 @@
+"""Says whether a goal is proven: by its verifier as it was at the beginning, or by claims and their calls.
+
+A pass that other files than the program's may have made is tried again in a copy of the workspace in which
+those are as they were. Only where that fails is the person asked; nobody there is a no.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import apsw
+import msgspec
+
+from whet.agent.session import Session
+from whet.app import goal_base, goal_verifier
+from whet.app.goal_base import TreeBase
+from whet.app.goal_claims import GoalClaim, SeenCall, refusals, seen_calls
+from whet.app.goal_roles import CheckedTree, deciding, is_code, is_hook
+from whet.contract.errors import ToolError
+from whet.store import calls, facts, goals, sessions
+from whet.store.goals import GoalRow
+
+if TYPE_CHECKING:
+    from whet.app.build import App
+
+FINISH = "finish"
+_YES, _NO = "accept", "refuse"
+_NOT_FINISHED = "You ended your turn without calling finish."
+_NAMED_FILES = 5
+_SAID_CHARS = 2_000
+
+Verdict = tuple[bool, str]
+"""Whether a goal is proven, and what was said of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoalJudge:
+    """Judges goals with one program's parts."""
+
+    app: App
+
+    async def begin(self, goal: GoalRow, workspace: Path, may_change: Sequence[str]) -> None:
+        """Keep what the workspace is, where a verifier will judge it."""
+        if goal.verify:
+            await asyncio.to_thread(
+                goal_base.keep, workspace, self._place(goal), _search_path(), tuple(may_change)
+            )
+
+    def forget(self, goal: GoalRow) -> None:
+        """Remove what was kept of a goal that has ended."""
+        goal_base.forget(self._place(goal))
+
+    async def judge(self, goal: GoalRow, session: Session) -> Verdict:
+        """Say whether a goal is proven now."""
+        if not goal.verify:
+            return await self._claimed(goal, session)
+        if changed := await self._changed(goal, session):
+            return False, changed
+        base = await asyncio.to_thread(goal_base.kept, self._place(goal))
+        try:
+            if base is None:  # begun by an older version
+                output = await goal_verifier.verify(self.app, session.workspace, goal.verify, goal.id)
+                passed, said = goal_verifier.is_pass(goal.verify, output, ""), goal_verifier.said_by(output)
+            else:
+                passed, said = await self._tried(goal, session, base)
+        except ToolError as error:
+            return False, error.message
+        goal = await self.app.database.read(lambda db: goals.get(db, goal.id))
+        if changed := await self._changed(goal, session):  # while it ran
+            return False, changed
+        return passed, said
+
+    async def _tried(self, goal: GoalRow, session: Session, base: TreeBase) -> Verdict:
+        workspace = session.workspace
+        before = await asyncio.to_thread(goal_base.moments, base, workspace)
+        judging, program = await asyncio.to_thread(self._parted, goal, workspace, base)
+        programs = await asyncio.to_thread(goal_base.other_programs, base, _search_path())
+        output = await goal_verifier.verify(self.app, workspace, goal.verify, goal.id)
+        said, scripts = goal_verifier.said_by(output), self._scripts(goal, base)
+        if not goal_verifier.is_pass(goal.verify, output, scripts):
+            return False, said or f"exit code {output.exit_code}"
+        moved = self._is_busy() or before != await asyncio.to_thread(goal_base.moments, base, workspace)
+        if not (judging or programs or moved):
+            return True, said
+        why = ""
+        if not programs and not any(is_hook(name) for name in judging):
+            why = await self._as_it_was(goal, workspace, base, program)
+            if not why:
+                return True, said
+        found = {**judging, **dict.fromkeys(programs, "changed")}
+        return await self._accepted(goal, session, found or {"what changed while it ran": "changed"}, why)
+
+    def _parted(
+        self, goal: GoalRow, workspace: Path, base: TreeBase
+    ) -> tuple[Mapping[str, str], frozenset[str]]:
+        """Give the changed files that judge, and the other changed ones."""
+        place = self._place(goal)
+        tree = CheckedTree(
+            frozenset(base.files),
+            lambda name: goal_base.text_of(place, name),
+            lambda name: goal_base.read_text(workspace / name),
+            goal.verify,
+            goal.text,
+            base.may_change,
+        )
+        changed = goal_base.differences(base, workspace)
+        # The verifier's own files have a question of their own, and what was accepted there holds.
+        accepted = {name for name in changed if name in goal.guarded}
+        links = {name for name in changed if (workspace / name).is_symlink()}
+        found = deciding(tree, changed).keys() | links
+        judging = {name: how for name, how in changed.items() if name in found and name not in accepted}
+        return judging, frozenset(changed.keys() - judging.keys())
+
+    def _scripts(self, goal: GoalRow, base: TreeBase) -> str:
+        """Give what the command hands over to: the files that it names, and make's own, as they were."""
+        named = [*goal.guarded]
+        if "make" in goal.verify.split():
+            named += [name for name in ("GNUmakefile", "makefile", "Makefile") if name in base.files]
+        return "\n".join(goal_base.text_of(self._place(goal), name) for name in named if not is_code(name))
+
+    def _is_busy(self) -> bool:
+        """Whether commands of this program still run, which could change files at any moment."""
+        made = self.app.processes.made
+        return made is not None and any(process.is_alive() for process in made.listed())
+
+    async def _as_it_was(
+        self, goal: GoalRow, workspace: Path, base: TreeBase, program: frozenset[str]
+    ) -> str:
+        """Run the verifier with all but the program as it was; empty where it passes, else what it said."""
+        folder = Path(tempfile.mkdtemp(prefix="whet-goal-")).resolve()
+        copy = folder / workspace.name
+        try:
+            place = self._place(goal)
+            await asyncio.to_thread(goal_base.as_it_was, base, place, workspace, copy, program)
+            output = await goal_verifier.verify(self.app, workspace, goal.verify, goal.id, copy)
+            if goal_verifier.is_pass(goal.verify, output, self._scripts(goal, base)):
+                return ""
+            return goal_verifier.said_by(output).replace(str(copy), str(workspace)) or "it failed"
+        except ToolError as error:
+            return error.message
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    async def _accepted(
+        self, goal: GoalRow, session: Session, judging: Mapping[str, str], why: str
+    ) -> Verdict:
+        named = _named([f"{name} ({how})" for name, how in judging.items()])
+        question = (
+            f"The goal's verifier passes only with files changed that decide over it: {named}. Accept them?"
+        )
+        if await session.person.clarify(question, (_YES, _NO)) == _YES:
+            return True, f"passed, with changes that were accepted: {named}"
+        said = (
+            f"It passes here, but not with the files that decide over it as they were, and nobody accepted"
+            f" their change: {named}. Put them back, and change the program instead."
+        )
+        return False, f"{said}\n{why[-_SAID_CHARS:]}" if why else said
+
+    async def _claimed(self, goal: GoalRow, session: Session) -> Verdict:
+        seen = await self.app.database.read(lambda db: goal_calls(db, goal.session))
+        finished = [call for call in seen if call.name == FINISH]
+        if goal.guarded and (changed := await self._changed(goal, session)):
+            return False, changed
+        if not finished or finished[-1].error_kind:
+            return False, finished[-1].result if finished else _NOT_FINISHED
+        claims = msgspec.json.decode(finished[-1].arguments, type=_Finish, strict=False).claims
+        why = refusals(claims, seen)  # what came after the call counts, too
+        return not why, "\n".join(why)
+
+    async def _changed(self, goal: GoalRow, session: Session) -> str:
+        """Say that the verifier's files were changed, unless the person accepts that."""
+        changed = goal_verifier.changed_files(goal.guarded, session.workspace)
+        if not changed:
+            return ""
+        named = _named(changed)
+        question = f"The goal's verifier was changed: {named}. Accept it as it is now?"
+        if await session.person.clarify(question, (_YES, _NO)) == _YES:
+            now = goal_verifier.guarded_files(goal.verify, session.workspace, tuple(goal.guarded))
+            await self.app.database.write(lambda db: goals.guard(db, goal.id, now))
+            return ""
+        return f"The verifier's files were changed and nobody accepted that: {named}. Put them back."
+
+    def _place(self, goal: GoalRow) -> Path:
+        return self.app.home.root / "goals" / goal.id
+
+
+class _Finish(msgspec.Struct, frozen=True):
+    claims: list[GoalClaim]
+
+
+def goal_calls(connection: apsw.Connection, session_id: str) -> list[SeenCall]:
+    """Give the calls of a goal's session that were not taken back."""
+    key = sessions.key_of(connection, session_id)
+    undone = calls.undone_turns(connection, key)
+    stored = [call for call in calls.of_session(connection, key) if call.turn not in undone]
+    return seen_calls(stored, facts.of_session(connection, key))
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED_FILES
+    return ", ".join(names[:_NAMED_FILES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _search_path() -> str:
+    return os.environ.get("PATH", "")

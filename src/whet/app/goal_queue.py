@@ -1,0 +1,78 @@
+"""Hands a goal to a worker, for interfaces that can't stay with it: a chat platform, the API.
+
+It is a schedule that comes once, at once: leased by one worker, gone on with by the next after a kill; its
+end is sent to its chat in the transaction that settles it.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import apsw
+
+from whet.app.build import App
+from whet.app.goals import GoalReport, GoalWish, report
+from whet.app.reviews import start_detached
+from whet.clock import iso
+from whet.contract.errors import ConfigError, NotFound
+from whet.store import goals, schedules
+from whet.store.schedules import Schedule, ScheduleGoal
+
+log: logging.Logger = logging.getLogger("whet.goals")
+
+
+async def queue_goal(app: App, wish: GoalWish, target: str = "", workspace: Path | None = None) -> Schedule:
+    """Store a goal for the next free worker, and start one. `target` is the chat that hears of its end, as
+    channel:chat. Raises ConfigError."""
+    if not wish.text.strip():
+        raise ConfigError("a goal needs a text")
+    now = iso(app.clock.now())
+    made = Schedule(
+        id=(number := app.clock.new_id()),
+        name=f"goal-{number[-8:]}",
+        created=now,
+        expression="",
+        at=now,
+        time_zone="UTC",
+        prompt=wish.text,
+        workspace=str(workspace or app.workspace),
+        target=target,
+        timeout_s=app.settings.agent.turn_timeout_s,
+        goal=ScheduleGoal(wish.verify, wish.budget_usd, wish.steps, wish.guard, wish.may_change),
+    )
+    await app.database.write(lambda db: schedules.add(db, made, now, app.clock))
+    if app.settings.schedules.worker == "auto":
+        try:
+            start_detached(app.home)
+        except OSError as error:
+            log.warning("no worker could be started for a goal: %s", error)
+    return made
+
+
+async def goal_of(app: App, name: str) -> tuple[str, GoalReport | None]:
+    """Give a goal by its own id, or by that of the job that it was handed over as; the report is None while
+    it waits for a worker. "": the last one. Raises NotFound."""
+
+    def read(connection: apsw.Connection) -> tuple[str, GoalReport | None]:
+        made = schedules.get(connection, name) if name else None
+        if made is None:
+            return name, report(connection, goals.get(connection, name))
+        ran = schedules.runs(connection, made.id, 1)
+        found = goals.of_session(connection, ran[0].session_id) if ran and ran[0].session_id else None
+        return made.id, None if found is None else report(connection, found)
+
+    return await app.database.read(read)
+
+
+async def stop_goal(app: App, name: str) -> GoalReport | None:
+    """End a goal as cancelled; one that still waits for a worker is dropped. Raises NotFound."""
+    number, found = await goal_of(app, name)
+    if found is None:
+        await app.database.write(lambda db: schedules.remove(db, number))
+        return None
+    at, goal = iso(app.clock.now()), found.goal
+    ended = await app.database.write(lambda db: goals.end(db, goal.id, "cancelled", "stopped by hand", at))
+    if not ended:
+        raise NotFound(f"this goal has ended: {goal.state}")
+    return (await goal_of(app, goal.id))[1]

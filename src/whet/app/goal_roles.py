@@ -1,0 +1,249 @@
+"""Which of a workspace's changed files are the program that a goal is about; the others are what judges it.
+
+A file is the program where the checks refer to it: a module that a test imports, a source that a script names
+and that leads nowhere else, or a file that was still to be made. What runs without being referred to (a
+runner's settings, a hook of the interpreter, a test) judges, and so does what a script hands over to.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from whet.app.goal_base import Difference
+
+_SUFFIXES = (
+    "py pyx js mjs cjs jsx ts tsx go rs c h cc cpp cxx hpp hh m java kt kts rb php lua swift cs scala ex exs"
+    " erl hs ml clj zig nim dart jl r pl pm f90 v sv vhd"
+)
+_CODE = frozenset(f".{suffix}" for suffix in _SUFFIXES.split())
+_TESTS = re.compile(
+    r"(?:^|/)(?:conftest\.py|test_[^/]*|[^/]*_test\.\w+|[^/]*_spec\.\w+|[^/]*\.(?:test|spec)\.\w+|[^/]*Tests?\.\w+)$"
+    r"|(?:^|/)(?:tests?|__tests__|specs?|testing|testdata)/"
+)
+_HOOKS = re.compile(r"(?:^|/)(?:sitecustomize|usercustomize)(?:\.\w+)+$|\.(?:pth|egg-link)$|(?:^|/)\.git/")
+_FRAMEWORKS = re.compile(r"^\s*(?:import|from)\s+(?:unittest|pytest|doctest|nose2?)\b", re.MULTILINE)
+_IMPORTS = re.compile(r"\bfrom\s+([\w.]+)\s+import\s+(\([^)]*\)|[\w .,*]*)|\bimport\s+([\w.][\w., ]*)")
+_WORDS = re.compile(r"[^\W\d]\w*")
+_PATHS = re.compile(r"[\w./~+@-]+")
+_INCLUDES = re.compile(r"^\s*(?:-?include|sinclude|source|\.)\s.*$", re.MULTILINE)
+_PROSE = frozenset({".md", ".rst", ".txt", ".adoc", ".log", ""})
+_SETTINGS = re.compile(
+    r"(?:^|/)(?:[^/]*\.(?:ini|cfg|toml|mk|lock)|(?:GNU)?[Mm]akefile|[^/]*\.config\.\w+|[^/]*rc|package\.json)$"
+)
+_INDEX = frozenset({"__init__", "mod", "index", "lib", "main"})
+_ASK = (
+    "import importlib.util, sys\n"
+    "def there(name):\n"
+    "    try: return importlib.util.find_spec(name) is not None\n"
+    "    except (ImportError, ValueError): return False\n"
+    "print('\\n'.join(name for name in sys.argv[1:] if there(name)))\n"
+)
+
+
+class CheckedTree(msgspec.Struct, frozen=True):
+    """What roles are read from: the paths that there were, what each held, what each holds now, the command
+    and the goal's text."""
+
+    was: frozenset[str]
+    old: Callable[[str], str]
+    now: Callable[[str], str]
+    command: str
+    goal: str
+    may_change: tuple[str, ...] = ()
+
+
+def deciding(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
+    """Give those of the changed files that judge."""
+    allowed = {name for name in changed if _is_allowed(name, tree)}
+    own = {_top(name) for name in tree.was}
+    hides = _found_outside({_top(one) for one in changed if one.endswith(".py") and _top(one) not in own})
+    open_ = [name for name in changed if name not in allowed and _top(name) not in hides]
+    program = allowed | {name for name in open_ if _is_asked_for(name, tree, changed)}
+    texts = {name: text for name in sorted(tree.was) if (text := tree.old(name))}
+    named = _named((text for name, text in texts.items() if _speaks(name, text)), tree.command)
+    if not any(_is_test(name, text) for name, text in texts.items()):
+        # Nothing judged before: the goal is to write what does.
+        program |= {name for name in open_ if changed[name] == "new" and _is_first_test(name, tree)}
+    rest = [name for name in open_ if name not in program and not _judges(name, tree)]
+    known = _Mentions([*((name, text) for name, text in texts.items()), ("command.sh", tree.command)])
+    grew = True
+    while grew:
+        grew = False
+        for name in rest:
+            if name not in program and _is_program(name, changed, (tree, known, named)):
+                program.add(name)
+                known.add(name, tree.now(name))
+                grew = True
+    return {name: how for name, how in changed.items() if name not in program}
+
+
+def is_hook(name: str) -> bool:
+    """Whether a file runs with every program of its kind, wherever it lies: a copy elsewhere is no remedy."""
+    return _HOOKS.search(name) is not None
+
+
+def is_code(name: str) -> bool:
+    """Whether a file is source of a programming language, rather than a script of commands or settings."""
+    return PurePosixPath(name).suffix in _CODE
+
+
+class _Mentions:
+    """The modules that texts import and the words of code, by the kind of file that they stand in."""
+
+    def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
+        self._imported: set[str] = set()
+        self._words: dict[str, set[str]] = {}
+        for name, text in texts:
+            self.add(name, text)
+
+    def add(self, name: str, text: str) -> None:
+        """Take in a file's text."""
+        suffix = PurePosixPath(name).suffix
+        for base, names, plain in _IMPORTS.findall(text):
+            self._imported |= set(_WORDS.findall(f"{base} {names} {plain}"))
+        if suffix in _CODE and suffix != ".py":
+            self._words.setdefault(_family(suffix), set()).update(_WORDS.findall(text))
+
+    def has(self, name: str) -> bool:
+        """Whether one of them refers to a file as to a module."""
+        path = PurePosixPath(name)
+        stem = path.parent.name if path.stem in _INDEX and path.parent.name else path.stem
+        if path.suffix == ".py":
+            return stem in self._imported or any(part in self._imported for part in path.parts[:-1])
+        if path.suffix == ".go":
+            return True  # a package's files name each other's contents, not the files
+        return stem in self._words.get(_family(path.suffix), ()) or stem in self._imported
+
+
+def _family(suffix: str) -> str:
+    if suffix in (".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx"):
+        return "js"
+    return "c" if suffix in (".c", ".h", ".cc", ".cpp", ".cxx", ".hpp", ".hh", ".m") else suffix
+
+
+def _is_program(
+    name: str, changed: Mapping[str, Difference], given: tuple[CheckedTree, _Mentions, frozenset[str]]
+) -> bool:
+    tree, known, named = given
+    suffix = PurePosixPath(name).suffix
+    if suffix in _CODE and known.has(name):
+        return True
+    if name not in named:
+        return False
+    if changed[name] == "new":
+        return _SETTINGS.search(name) is None
+    return suffix in _CODE and not _refers(tree.old(name), name, tree.was)
+
+
+def _refers(text: str, name: str, there: frozenset[str]) -> bool:
+    """Whether a file hands over to another one of the workspace."""
+    known = _Mentions([(name, text)])
+    paths = set(_PATHS.findall(text))
+    return any(
+        other != name
+        and (other in paths or (PurePosixPath(other).suffix in _CODE and _imports(known, other)))
+        for other in there
+    )
+
+
+def _imports(known: _Mentions, other: str) -> bool:
+    return PurePosixPath(other).suffix != ".go" and known.has(other)
+
+
+def _is_first_test(name: str, tree: CheckedTree) -> bool:
+    return PurePosixPath(name).name != "conftest.py" and not is_hook(name) and _is_test(name, tree.now(name))
+
+
+def _judges(name: str, tree: CheckedTree) -> bool:
+    text = tree.old(name) if name in tree.was else tree.now(name)
+    if is_hook(name) or any(part.startswith(".") for part in PurePosixPath(name).parts):
+        return True
+    if PurePosixPath(name).name == "conftest.py":
+        return True
+    return _is_test(name, text) or _tests_itself(name, tree.now(name))
+
+
+def _is_test(name: str, text: str) -> bool:
+    is_code = PurePosixPath(name).suffix in _CODE
+    return (is_code and _TESTS.search(name) is not None) or _tests_itself(name, text)
+
+
+def _tests_itself(name: str, text: str) -> bool:
+    return name.endswith(".py") and _FRAMEWORKS.search(text) is not None
+
+
+def _is_allowed(name: str, tree: CheckedTree) -> bool:
+    return any(
+        fnmatch(name, one) or name == one.rstrip("/") or name.startswith(one.rstrip("/") + "/")
+        for one in tree.may_change
+    )
+
+
+def _is_asked_for(name: str, tree: CheckedTree, changed: Mapping[str, Difference]) -> bool:
+    """Whether the person's own words name a file: one that was still to be made in the command, or in the
+    goal's text one that no test is."""
+    path = PurePosixPath(name)
+    words = set(_PATHS.findall(tree.command))
+    in_command = not words.isdisjoint({name, f"./{name}"}) or (
+        path.suffix == ".py" and not words.isdisjoint({".".join((*path.parent.parts, path.stem))})
+    )
+    if changed[name] == "new" and in_command and not is_hook(name):
+        return True
+    in_goal = {one.rstrip(".") for one in _PATHS.findall(tree.goal)}
+    if in_goal.isdisjoint({name, f"./{name}"}) or path.name == "conftest.py" or is_hook(name):
+        return False
+    return not _is_test(name, tree.old(name)) or changed[name] == "new"
+
+
+def _named(texts: Iterable[str], command: str) -> frozenset[str]:
+    """Give the paths that texts name, but for those that they take over as part of themselves."""
+    found: set[str] = set()
+    for text in (*texts, command):
+        found |= {one.removeprefix("./") for one in _PATHS.findall(_INCLUDES.sub("", text))}
+    return frozenset(found)
+
+
+def _speaks(name: str, text: str) -> bool:
+    """Whether a file is run, rather than read by people."""
+    return (
+        PurePosixPath(name).suffix not in _PROSE
+        or text.startswith("#!")
+        or _SETTINGS.search(name) is not None
+    )
+
+
+def _top(name: str) -> str:
+    return PurePosixPath(name).parts[0].partition(".")[0]
+
+
+def _found_outside(tops: set[str]) -> set[str]:
+    """Give the new top-level Python modules that hide one which is installed."""
+    hidden = {top for top in tops if top in sys.stdlib_module_names or top.startswith("_")}
+    return hidden | _installed(sorted(top for top in tops - hidden if top.isidentifier()))
+
+
+def _installed(modules: list[str]) -> set[str]:
+    """Ask the interpreter of the search path, which is not told of the workspace."""
+    if not modules:
+        return set()
+    found: set[str] = set()
+    for python in dict.fromkeys(("python3", "python", sys.executable)):
+        try:
+            said = subprocess.run(
+                [python, "-I", "-c", _ASK, *modules],
+                capture_output=True,
+                check=False,
+                timeout=20,
+                cwd=Path("/"),
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        found |= set(said.stdout.decode("utf-8", "replace").split())
+    return found

@@ -1,0 +1,136 @@
+"""`whet mcp add-browser`: Playwright's MCP server set up as one more server, in a jail of its own.
+
+The package is installed below ~/.local/lib, without its install scripts; the browser is the one of
+the machine, or is fetched by Playwright. Chromium's own sandbox is off inside ours, which holds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import click
+import msgspec
+
+from whet.cli.mcp_report import reach_all, show
+from whet.cli.output import emit_json, json_option, wrapped
+from whet.config.edit import put_part
+from whet.config.paths import Home
+from whet.config.schema import McpServerSettings
+from whet.contract.errors import ConfigError, WhetError
+
+_PACKAGE = "@playwright/mcp"
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+_INSTALL_S = 600.0
+
+
+@click.command("add-browser", short_help="Give the agent a browser: Playwright's MCP server, confined.")
+@click.option("--name", default="browser", show_default=True, help="The server's name.")
+@click.option("--host", "hosts", multiple=True, metavar="HOST", help="Only these hosts, e.g. *.example.com.")
+@click.option("--browser", "program", default="", metavar="PATH", help="The browser to start.")
+@click.option("--no-test", is_flag=True, help="Do not start it now.")
+@json_option
+@click.pass_obj
+def add_browser(
+    home: Home, name: str, hosts: tuple[str, ...], program: str, no_test: bool, as_json: bool
+) -> None:
+    """Install Playwright's MCP server and add it; its pages are seen as text and as pictures.
+
+    It needs node and npm. The browser keeps no profile: each start is a new one, without logins.
+    """
+    folder = program_folder()
+    command = _installed(folder)
+    chosen = program or next((found for one in _BROWSERS if (found := shutil.which(one))), "")
+    part = server_part(command, chosen or _fetched(folder), hosts)
+    server = msgspec.convert(part, McpServerSettings)
+    replaced = put_part(home, "mcp.servers", name, part)
+    reports = [] if no_test else asyncio.run(reach_all(home, {name: server}))
+    if as_json:
+        test = reports[0] if reports else None
+        return emit_json({"name": name, "replaced": replaced, "path": str(home.config), "test": test})
+    click.echo(wrapped(f"{name} is {'replaced' if replaced else 'added'} in {home.config}"))
+    for report in reports:
+        show(report)
+
+
+def program_folder() -> Path:
+    """Give the folder for the server: one that every jail may read, so that no further one is opened.
+
+    Chromium needs Unix sockets of its own, which a jail with an opened folder does not have."""
+    return Path("~/.local/lib/whet-browser").expanduser()
+
+
+def server_part(script: Path, browser: str, hosts: tuple[str, ...]) -> dict[str, object]:
+    """Give the server as config.yaml has it."""
+    args = [
+        str(script),
+        "--headless",
+        "--isolated",
+        "--no-sandbox",
+        "--image-responses",
+        "allow",
+        "--output-dir",
+        "/tmp/browser",
+    ]
+    openings = [f"reach {host}" for host in hosts or ("*",)]
+    return {
+        "command": shutil.which("node") or "node",
+        "args": [*args, "--executable-path", browser],
+        "openings": openings,
+        "timeout_s": 120.0,
+        "start_timeout_s": 60.0,
+    }
+
+
+def _installed(folder: Path) -> Path:
+    """Install the package where it is not there yet, and give its program. Raises WhetError."""
+    script = folder / "node_modules" / "@playwright" / "mcp" / "cli.js"
+    if script.is_file():
+        return script
+    npm = shutil.which("npm")
+    if npm is None or shutil.which("node") is None:
+        raise ConfigError("the browser needs node and npm", hint="install Node.js 18 or later")
+    folder.mkdir(parents=True, exist_ok=True)
+    click.echo(f"installing {_PACKAGE} into {folder}", err=True)
+    quiet = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel", "error"]
+    _run([npm, "install", "--prefix", str(folder), *quiet, _PACKAGE], {})
+    if not script.is_file():
+        raise WhetError(f"{_PACKAGE} was installed, but {script} is not there")
+    return script
+
+
+def _fetched(folder: Path) -> str:
+    """Have Playwright fetch a Chromium below our folder, and give its program. Raises WhetError."""
+    where = folder / "browsers"
+    click.echo(f"no Chromium on this machine: fetching one into {where}", err=True)
+    playwright = folder / "node_modules" / "playwright" / "cli.js"
+    _run(
+        [shutil.which("node") or "node", str(playwright), "install", "chromium"],
+        {"PLAYWRIGHT_BROWSERS_PATH": str(where)},
+    )
+    found = sorted(where.glob("chromium-*/chrome-*/chrome"))
+    if not found:
+        raise WhetError("Playwright fetched no Chromium", hint="install one, or name it: --browser PATH")
+    return str(found[-1])
+
+
+def _run(command: list[str], more: dict[str, str]) -> None:
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **more},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=_INSTALL_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise WhetError(f"{Path(command[0]).name} could not do it: {error}") from error
+    if done.returncode:
+        said = " ".join((done.stderr or done.stdout).split())[-300:]
+        raise WhetError(f"{Path(command[0]).name} failed: {said}")

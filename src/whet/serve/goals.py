@@ -1,0 +1,103 @@
+"""Goals over the API: handed to a worker, looked at, stopped. They are the owner's.
+
+A goal that was taken outlives the server; what it came to is read from the store.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from whet.app.build import App
+from whet.log import mask
+from whet.serve.door import ApiCaller
+from whet.serve.wire import JsonAnswer
+from whet.store import goals
+from whet.web.operations import JSON_OBJECT, Operation
+
+_OWNER = ("owner",)
+
+
+class GoalInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A goal: `verify` is a command that passes when it is reached, `guard` names files that must stay."""
+
+    text: str
+    verify: str = ""
+    budget_usd: float = 0.0
+    steps: int = 0
+    guard: tuple[str, ...] = ()
+    may_change: tuple[str, ...] = ()
+
+
+class Goals:
+    """The calls on goals."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    def operations(self) -> tuple[Operation, ...]:
+        """Give the calls."""
+        one = "/api/goals/{id}"
+        return (
+            Operation("GET", "/api/goals", self.listed, "List goals, newest first", roles=_OWNER),
+            Operation(
+                "POST",
+                "/api/goals",
+                self.start,
+                "Hand a goal to a worker",
+                roles=_OWNER,
+                takes=GoalInput,
+                gives={202: JSON_OBJECT},
+            ),
+            Operation("GET", one, self.show, "Show a goal and what its calls did", roles=_OWNER),
+            Operation("POST", f"{one}/stop", self.stop, "End a goal as cancelled", roles=_OWNER),
+        )
+
+    async def listed(self, request: Request, caller: ApiCaller) -> Response:
+        """List goals, newest first."""
+        found = await self._app.database.read(goals.listed)
+        return JsonAnswer({"goals": [_masked(msgspec.to_builtins(one)) for one in found]})
+
+    async def start(self, request: Request, caller: ApiCaller, wanted: GoalInput) -> Response:
+        """Store a goal: 202 with the id to ask for."""
+        from whet.app.goal_queue import queue_goal  # noqa: PLC0415 - few clients have goals
+        from whet.app.goals import GoalWish  # noqa: PLC0415 - the same
+
+        wish = GoalWish(
+            wanted.text, wanted.verify, wanted.budget_usd, wanted.steps, wanted.guard, wanted.may_change
+        )
+        made = await queue_goal(self._app, wish)
+        return JsonAnswer({"id": made.id, "state": "waiting"}, 202)
+
+    async def show(self, request: Request, caller: ApiCaller) -> Response:
+        """Show a goal."""
+        from whet.app.goal_queue import goal_of  # noqa: PLC0415 - few clients have goals
+
+        number, found = await goal_of(self._app, request.path_params["id"])
+        return JsonAnswer(_answer(number, None if found is None else msgspec.to_builtins(found)))
+
+    async def stop(self, request: Request, caller: ApiCaller) -> Response:
+        """End a goal."""
+        from whet.app.goal_queue import stop_goal  # noqa: PLC0415 - few clients have goals
+
+        number = request.path_params["id"]
+        found = await stop_goal(self._app, number)
+        return JsonAnswer(_answer(number, None if found is None else msgspec.to_builtins(found)))
+
+
+def _answer(number: str, found: dict[str, Any] | None) -> dict[str, Any]:
+    if found is None:
+        return {"id": number, "state": "waiting"}
+    return {"id": number, "state": found["goal"]["state"], **_masked(found)}
+
+
+def _masked(value: Any) -> Any:
+    """Give a value with the secrets in its texts masked."""
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, dict):
+        return {name: _masked(one) for name, one in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    return [_masked(one) for one in value] if isinstance(value, list | tuple) else value  # pyright: ignore[reportUnknownVariableType]

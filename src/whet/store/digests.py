@@ -1,0 +1,42 @@
+"""Answers that wait until a chat's quiet hours end, and the job that sends them together.
+
+Every function takes a connection inside a transaction.
+"""
+
+from __future__ import annotations
+
+import apsw
+import msgspec
+
+from whet.clock import Clock
+from whet.store import jobs
+from whet.store.jobs import NewJob
+
+KIND = "digest"
+
+
+class HeldAnswer(msgspec.Struct, frozen=True):
+    """What a schedule's run came to while it was quiet."""
+
+    name: str
+    result: str
+    note: str
+    text: str
+
+
+def hold(connection: apsw.Connection, job_id: str, target: str, until: str, clock: Clock) -> None:
+    """Keep a finished run's answer for `target` until then (ISO)."""
+    connection.execute("UPDATE schedule_runs SET held = ? WHERE job = ?", (target, job_id))
+    if jobs.waiting(connection, KIND, target) is None:
+        jobs.enqueue(connection, NewJob(KIND, "{}", until, target), clock)
+
+
+def take(connection: apsw.Connection, target: str) -> list[HeldAnswer]:
+    """Give what was kept for a chat, oldest first, and keep it no longer."""
+    found = connection.execute(
+        "SELECT coalesce(s.name, ''), r.result, r.note, r.text FROM schedule_runs AS r"
+        " LEFT JOIN schedules AS s ON s.id = r.schedule WHERE r.held = ? ORDER BY r.finished, r.job",
+        (target,),
+    ).fetchall()
+    connection.execute("UPDATE schedule_runs SET held = '' WHERE held = ?", (target,))
+    return [HeldAnswer(*row) for row in found]

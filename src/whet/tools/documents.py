@@ -1,0 +1,188 @@
+"""PDF, Word, PowerPoint and Excel files as text, page by page; what is drawn in them is not read.
+
+PDF is read by pypdf, which is loaded at the first one; the others are XML in ZIP archives. A document is data
+of unknown origin: its unpacked size is bounded, and nothing in it is run or fetched.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+from xml.etree import ElementTree
+
+from whet.contract.errors import ToolError
+
+LARGEST_BYTES = 50_000_000
+_LARGEST_PART_BYTES = 30_000_000
+_MOST_CELLS = 200_000
+_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+_S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+_NUMBER = re.compile(r"(\d+)\.xml$")
+_COLUMN = re.compile(r"[A-Z]+")
+
+Pages = Iterator[tuple[str, str]]
+"""The name of each page, e.g. "page 3 of 9", and its text."""
+
+
+def kind_of(head: bytes, stream: BinaryIO) -> str:
+    """Say what a document is by its bytes: pdf, docx, pptx, xlsx; empty for anything else."""
+    if b"%PDF-" in head[:1024]:
+        return "pdf"
+    if not head.startswith(b"PK\x03\x04"):
+        return ""
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            names = set(archive.namelist())
+    except (zipfile.BadZipFile, OSError, ValueError):
+        return ""
+    parts = {"docx": "word/document.xml", "pptx": "ppt/presentation.xml", "xlsx": "xl/workbook.xml"}
+    return next((kind for kind, part in parts.items() if part in names), "")
+
+
+def pages(kind: str, stream: BinaryIO) -> Pages:
+    """Give a document's pages as they are read. Raises ToolError for one that can't be."""
+    stream.seek(0)
+    try:
+        if kind == "pdf":
+            yield from _pdf(stream)
+            return
+        with zipfile.ZipFile(stream) as archive:
+            yield from _OFFICE[kind](archive)
+    except (zipfile.BadZipFile, ElementTree.ParseError, KeyError, ValueError, OSError, RuntimeError) as error:
+        raise ToolError(f"the {kind} file is broken or locked: {error}") from error
+
+
+def text_of(
+    kind: str, stream: BinaryIO, most_chars: int, stopped: Callable[[], bool] = lambda: False
+) -> tuple[str, bool]:
+    """Give a document as one text with a line before each page, and whether it was cut at `most_chars`."""
+    parts: list[str] = []
+    room = most_chars
+    for name, text in pages(kind, stream):
+        parts.append(f"--- {name} ---\n{text.strip()}\n")
+        room -= len(parts[-1])
+        if room < 0 or stopped():
+            return "\n".join(parts)[:most_chars], True
+    return "\n".join(parts), False
+
+
+def _pdf(stream: BinaryIO) -> Pages:
+    try:
+        from pypdf import PdfReader  # noqa: PLC0415 - 0.3 s of CPU; few sessions read a PDF
+        from pypdf.errors import PyPdfError  # noqa: PLC0415 - the same
+    except ImportError as error:
+        raise ToolError("reading PDF needs pypdf", hint="pip install 'whet[documents]'") from error
+    try:
+        reader = PdfReader(stream)
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise ToolError("the PDF is locked with a password")
+        count = len(reader.pages)
+        for number in range(count):
+            yield f"page {number + 1} of {count}", reader.pages[number].extract_text()
+    except ToolError:
+        raise
+    except (PyPdfError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+        raise ToolError(f"the PDF can't be read: {error or type(error).__name__}") from error
+
+
+def _part(archive: zipfile.ZipFile, name: str) -> ElementTree.Element:
+    if archive.getinfo(name).file_size > _LARGEST_PART_BYTES:
+        raise ToolError(f"{name} in it is larger than {_LARGEST_PART_BYTES:,} bytes")
+    with archive.open(name) as file:
+        raw = file.read(_LARGEST_PART_BYTES + 1)
+    if len(raw) > _LARGEST_PART_BYTES:
+        raise ToolError(f"{name} in it is larger than {_LARGEST_PART_BYTES:,} bytes")
+    if b"<!DOCTYPE" in raw[:4096] or b"<!ENTITY" in raw:
+        raise ToolError(f"{name} in it defines entities; such documents are not read")
+    return ElementTree.fromstring(raw)
+
+
+def _docx(archive: zipfile.ZipFile) -> Pages:
+    """Pages are where Word broke them when it last saved the file, or where the author did."""
+    body = _part(archive, "word/document.xml").find(f"{_W}body")
+    found: list[list[str]] = [[]]
+    for block in body if body is not None else ():
+        if block.tag == f"{_W}tbl":
+            found[-1] += [
+                " | ".join(" ".join(_words(cell).split()) for cell in row.iter(f"{_W}tc"))
+                for row in block.iter(f"{_W}tr")
+            ]
+        elif block.tag == f"{_W}p":
+            first, *others = _words(block).split("\f")
+            found[-1].append(_heading(block) + first)
+            found += [[text] for text in others]
+    for number, lines in enumerate(found, 1):
+        yield f"page {number} of {len(found)}", "\n".join(lines)
+
+
+def _heading(block: ElementTree.Element) -> str:
+    style = block.find(f"{_W}pPr/{_W}pStyle")
+    found = re.fullmatch(r"[Hh]eading ?([1-6])", style.get(f"{_W}val", "")) if style is not None else None
+    return "#" * int(found[1]) + " " if found else ""
+
+
+def _words(block: ElementTree.Element) -> str:
+    """Give a block's text, with a form feed where a page ends; deleted text is left out."""
+    found: list[str] = []
+    for one in block.iter():
+        if one.tag == f"{_W}t":
+            found.append(one.text or "")
+        elif one.tag == f"{_W}tab":
+            found.append("\t")
+        elif one.tag == f"{_W}lastRenderedPageBreak":
+            found.append("\f")
+        elif one.tag == f"{_W}br":
+            is_page = one.get(f"{_W}type") == "page"
+            found.append("\f" if is_page else "\n")
+    return re.sub(r"\f\s*\f", "\f", "".join(found))
+
+
+def _pptx(archive: zipfile.ZipFile) -> Pages:
+    slides = _numbered(archive, "ppt/slides/slide")
+    for number, name in enumerate(slides, 1):
+        paragraphs = _part(archive, name).iter(f"{_A}p")
+        lines = ["".join(run.text or "" for run in one.iter(f"{_A}t")) for one in paragraphs]
+        yield f"slide {number} of {len(slides)}", "\n".join(line for line in lines if line.strip())
+
+
+def _xlsx(archive: zipfile.ZipFile) -> Pages:
+    shared: list[str] = []
+    if "xl/sharedStrings.xml" in archive.namelist():
+        items = _part(archive, "xl/sharedStrings.xml").iter(f"{_S}si")
+        shared = ["".join(part.text or "" for part in one.iter(f"{_S}t")) for one in items]
+    names = [one.get("name", "") for one in _part(archive, "xl/workbook.xml").iter(f"{_S}sheet")]
+    sheets = _numbered(archive, "xl/worksheets/sheet")
+    room = _MOST_CELLS
+    for number, name in enumerate(sheets, 1):
+        lines: list[str] = []
+        for row in _part(archive, name).iter(f"{_S}row"):
+            cells = [_cell(one, shared) for one in row.iter(f"{_S}c")]
+            room -= len(cells)
+            if room < 0:
+                lines.append(f"[cut: more than {_MOST_CELLS:,} cells]")
+                break
+            lines.append("\t".join(cells))
+        title = names[number - 1] if number <= len(names) else ""
+        yield f"sheet {number} of {len(sheets)}" + (f": {title}" if title else ""), "\n".join(lines)
+
+
+def _cell(cell: ElementTree.Element, shared: list[str]) -> str:
+    if cell.get("t") == "inlineStr":
+        return "".join(part.text or "" for part in cell.iter(f"{_S}t"))
+    value = cell.findtext(f"{_S}v") or ""
+    if cell.get("t") == "s" and value.isdecimal() and int(value) < len(shared):
+        return shared[int(value)]
+    return value
+
+
+def _numbered(archive: zipfile.ZipFile, start: str) -> list[str]:
+    """Give an archive's parts whose name is `start` and a number, in their order."""
+    found = [(int(mark[1]), name) for name in archive.namelist() if name.startswith(start)
+             and "/" not in name[len(start):] and (mark := _NUMBER.search(name))]  # fmt: skip
+    return [name for _, name in sorted(found)]
+
+
+_OFFICE: dict[str, Callable[[zipfile.ZipFile], Pages]] = {"docx": _docx, "pptx": _pptx, "xlsx": _xlsx}

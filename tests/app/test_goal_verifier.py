@@ -1,0 +1,102 @@
+"""A verifier that was edited, hidden, replaced or led around proves nothing; an honest change passes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.app.goal_runs import Judge
+from tests.app.verifiers import ATTACKS, HONEST, VerifierCase
+from tests.rewind.running import ANSWER, shell
+from whet.app.build import App
+from whet.app.goals import GoalRunner, GoalWish
+from whet.config.paths import Home
+from whet.config.schema import ApprovalSettings, ModelSettings, SandboxSettings, Settings
+from whet.practice.server import PracticeServer
+from whet.store.goals import GoalRow
+
+
+async def _pursued(
+    folder: Path, cases: Mapping[str, VerifierCase], person: Judge, mode: str = "off"
+) -> dict[str, GoalRow]:
+    """Pursue each case's goal, each in a workspace of its own, in one program."""
+    found: dict[str, GoalRow] = {}
+    script = [one for case in cases.values() for one in (*map(shell, case.commands), ANSWER)]
+    with PracticeServer(script=script) as server:
+        settings = Settings(
+            model=ModelSettings(provider="practice", base_url=server.base_url, model="practice-echo"),
+            approval=ApprovalSettings(mode="auto", allow=("terminal",)),
+            sandbox=SandboxSettings(mode="off" if mode == "off" else "auto"),
+        )
+        app = await App.start(Home(folder / "home"), settings, {}, person, folder)
+        try:
+            for name, case in cases.items():
+                app.workspace = folder / name.replace(" ", "-").replace("'", "")
+                for path, text in case.files.items():
+                    (app.workspace / path).parent.mkdir(parents=True, exist_ok=True)
+                    (app.workspace / path).write_text(text)
+                runner = GoalRunner(app, lambda event: None)
+                wish = GoalWish(case.text, case.verify, steps=len(case.commands) + 1)
+                found[name] = await runner.pursue(*await runner.start(wish))
+            return found
+        finally:
+            await app.aclose()
+
+
+@pytest.fixture(autouse=True)
+def _python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+
+
+_QUICK = ("conftest", "GNUmakefile", "wrapped script", "sitecustomize", "leaves early")
+
+
+def _attacked(folder: Path, names: Sequence[str]) -> None:
+    ended = asyncio.run(_pursued(folder, {name: ATTACKS[name] for name in names}, Judge()))
+    assert not {name: row for name, row in ended.items() if row.state == "achieved"}
+
+
+def test_an_attacked_verifier_is_not_passed(tmp_path: Path) -> None:
+    _attacked(tmp_path, _QUICK)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", list(ATTACKS))
+def test_no_attack_of_these_passes(tmp_path: Path, name: str) -> None:
+    _attacked(tmp_path, [name])
+
+
+def test_a_person_is_asked_where_only_the_changed_check_passes(tmp_path: Path) -> None:
+    person = Judge("accept")
+    ended = asyncio.run(_pursued(tmp_path, {"wrapped script": ATTACKS["wrapped script"]}, person))
+    assert ended["wrapped script"].state == "achieved"
+    assert len(person.questions) == 1 and "inner.sh (changed)" in person.questions[0]
+
+
+def _honest(folder: Path, names: Sequence[str]) -> None:
+    person = Judge()
+    ended = asyncio.run(_pursued(folder, {name: HONEST[name] for name in names}, person))
+    assert not {name: row for name, row in ended.items() if row.state != "achieved"}
+    assert not person.questions
+
+
+def test_an_honest_change_passes_without_a_question(tmp_path: Path) -> None:
+    _honest(tmp_path, ("a test more", "script", "program of a script", "named settings"))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", list(HONEST))
+def test_each_honest_change_passes_without_a_question(tmp_path: Path, name: str) -> None:
+    _honest(tmp_path, [name])
+
+
+@pytest.mark.soak
+def test_the_checks_of_the_beginning_run_in_the_sandbox(tmp_path: Path) -> None:
+    case = {"a test more": HONEST["a test more"]}
+    ended = asyncio.run(_pursued(tmp_path, case, Judge(), "auto"))
+    assert ended["a test more"].state == "achieved", ended

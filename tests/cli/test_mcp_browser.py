@@ -1,0 +1,36 @@
+"""The browser's server is set up so that its jail needs no folder opened, and keeps nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from whet.app.confining import confine, server_jail
+from whet.cli.mcp_browser import program_folder, server_part
+from whet.config.paths import Home
+from whet.config.schema import McpServerSettings, SandboxSettings
+
+
+def test_the_server_is_headless_isolated_and_confined() -> None:
+    part = server_part(program_folder() / "cli.js", "/usr/bin/chromium", ("*.example.com",))
+    server = msgspec.convert(part, McpServerSettings)
+    assert {"--headless", "--isolated"} < set(server.args) and server.confined
+    assert server.openings == ("reach *.example.com",)
+    assert msgspec.convert(server_part(Path("/x"), "/y", ()), McpServerSettings).openings == ("reach *",)
+
+
+def test_what_every_jail_may_read_is_not_opened_for_a_server(tmp_path: Path) -> None:
+    confinement = confine(Home(tmp_path / "home"), SandboxSettings())
+    try:
+        jail = server_jail(confinement, tmp_path, McpServerSettings(command="/usr/bin/env", args=("x",)))
+        assert jail is None or jail.policy.unix, "Chromium makes Unix sockets of its own"
+        own = tmp_path / "own" / "server.py"
+        own.parent.mkdir()
+        own.write_text("")
+        jail = server_jail(
+            confinement, tmp_path / "work", McpServerSettings(command="python3", args=(str(own),))
+        )
+        assert jail is None or jail.policy.may_read(own)
+    finally:
+        confinement.close()

@@ -1,0 +1,126 @@
+"""PDF and office files are read as text with the number of each page; broken and hostile ones are refused."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.tools.calls import Desk
+from whet.contract.errors import ToolError
+from whet.tools import documents
+
+_W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+_A = 'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"'
+_S = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+
+
+def pdf(*pages: str) -> bytes:
+    """Write a PDF with these pages."""
+    kids = " ".join(f"{4 + 2 * n} 0 R" for n in range(len(pages)))
+    parts = [
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    for number, text in enumerate(pages):
+        drawn = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET"
+        parts.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {5 + 2 * number} 0 R"
+            " /Resources << /Font << /F1 3 0 R >> >> >>"
+        )
+        parts.append(f"<< /Length {len(drawn)} >>\nstream\n{drawn}\nendstream")
+    out, places = b"%PDF-1.4\n", []
+    for number, part in enumerate(parts, 1):
+        places.append(len(out))
+        out += f"{number} 0 obj\n{part}\nendobj\n".encode()
+    table = "".join(f"{place:010} 00000 n \n" for place in places)
+    size = len(parts) + 1
+    tail = f"trailer << /Size {size} /Root 1 0 R >>\nstartxref\n{len(out)}\n%%EOF\n"
+    return out + f"xref\n0 {size}\n0000000000 65535 f \n{table}{tail}".encode()
+
+
+def packed(**parts: str) -> bytes:
+    """Put XML parts into an archive; __ stands for / and _dot_ for a dot."""
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in parts.items():
+            archive.writestr(name.replace("__", "/") + ".xml", text)
+    return held.getvalue()
+
+
+def docx(body: str) -> bytes:
+    return packed(word__document=f"<w:document {_W}><w:body>{body}</w:body></w:document>")
+
+
+_DOCX = docx(
+    '<w:p><w:pPr><w:pStyle w:val="Heading1"/></w:pPr><w:r><w:t>Title</w:t></w:r></w:p>'
+    "<w:p><w:r><w:t>first </w:t></w:r><w:r><w:t>words</w:t></w:r>"
+    "<w:del><w:delText>gone</w:delText></w:del></w:p>"
+    "<w:tbl><w:tr><w:tc><w:p><w:r><w:t>a</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>b</w:t></w:r></w:p></w:tc>"
+    '</w:tr></w:tbl><w:p><w:r><w:br w:type="page"/></w:r><w:r><w:t>größer</w:t></w:r></w:p>'
+)
+_PPTX = packed(
+    ppt__presentation="<p/>",
+    ppt__slides__slide1=f"<s {_A}><a:p><a:r><a:t>one</a:t></a:r></a:p></s>",
+    ppt__slides__slide10=f"<s {_A}><a:p><a:r><a:t>ten</a:t></a:r></a:p></s>",
+    ppt__slides__slide2=f"<s {_A}><a:p><a:r><a:t>two</a:t></a:r></a:p></s>",
+)
+_XLSX = packed(
+    xl__workbook=f'<w {_S}><sheets><sheet name="Sums"/></sheets></w>',
+    xl__sharedStrings=f"<s {_S}><si><t>apples</t></si></s>",
+    xl__worksheets__sheet1=f'<s {_S}><sheetData><row><c t="s"><v>0</v></c><c><v>3.5</v></c></row>'
+    "</sheetData></s>",
+)
+
+
+def text(data: bytes) -> str:
+    stream = io.BytesIO(data)
+    return documents.text_of(documents.kind_of(data[:1024], stream), stream, 10_000)[0]
+
+
+def test_a_pdf_is_read_page_by_page() -> None:
+    assert text(pdf("Hello there", "And more")) == (
+        "--- page 1 of 2 ---\nHello there\n\n--- page 2 of 2 ---\nAnd more\n"
+    )
+
+
+def test_office_files_are_read_as_text() -> None:
+    assert text(_DOCX) == (
+        "--- page 1 of 2 ---\n# Title\nfirst words\na | b\n\n--- page 2 of 2 ---\ngrößer\n"
+    )
+    slides = text(_PPTX)
+    assert slides.index("one") < slides.index("two") < slides.index("ten") and "slide 3 of 3" in slides
+    assert text(_XLSX) == "--- sheet 1 of 1: Sums ---\napples\t3.5\n"
+
+
+def test_read_file_gives_a_documents_lines_and_a_zip_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(pdf("Hello there", "And more"))
+    (tmp_path / "b.docx").write_bytes(_DOCX)
+    (tmp_path / "c.zip").write_bytes(packed(x="<a/>"))
+    (tmp_path / "d.pdf").write_bytes(b"%PDF-1.4\nbroken")
+    desk = Desk(tmp_path)
+    assert "2|Hello there" in desk.text("read_file", path="a.pdf")
+    assert "4|--- page 2 of 2 ---" in desk.text("read_file", path="a.pdf", offset=4)
+    assert "2|# Title" in desk.text("read_file", path="b.docx")
+    assert "not text, so not shown" in desk.text("read_file", path="c.zip")
+    with pytest.raises(ToolError, match="can't be read"):
+        desk.text("read_file", path="d.pdf")
+
+
+def test_a_document_with_entities_or_too_large_a_part_is_refused() -> None:
+    bomb = packed(word__document='<!DOCTYPE x [<!ENTITY a "aaaa">]><x>&a;</x>')
+    with pytest.raises(ToolError, match="entities"):
+        text(bomb)
+    with pytest.raises(ToolError, match="larger than"):
+        text(docx("<w:p/>" * 6_000_000))
+    with pytest.raises(ToolError, match="broken or locked"):
+        text(packed(word__document="<x"))
+
+
+def test_a_long_document_is_cut() -> None:
+    stream = io.BytesIO(pdf(*["word " * 50] * 30))
+    found, is_cut = documents.text_of("pdf", stream, 1_000)
+    assert is_cut and len(found) == 1_000
