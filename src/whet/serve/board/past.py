@@ -27,7 +27,7 @@ from whet.web.sessions import Visit
 
 _PAGE = 40
 _ENTRIES, _MOST_ENTRIES = 200, 1_000
-_MOST_ARGUMENTS = 6_000
+_MOST_ARGUMENTS, _ABOUT_CHARS = 6_000, 160
 _TOP = 1 << 21
 
 
@@ -188,18 +188,24 @@ def _call(call: ToolCall) -> ShownCall:
         found = msgspec.json.decode(call.arguments, type=dict[str, Any])
     except NOT_JSON:
         return ShownCall(name, "", shown.text(call.arguments, _MOST_ARGUMENTS))
+    subject = subject_of(found)
     rows: list[Row] = []
     left: list[str] = []
     for key, value in found.items():
         if key in ("diff", "patch") and isinstance(value, str) and "\n" in value:
-            rows += [row_of(line) for line in shown.text(value, _MOST_ARGUMENTS).split("\n")]
+            rows += [_diff_row(line) for line in shown.text(value, _MOST_ARGUMENTS).strip("\n").split("\n")]
         elif key in ("content", "new_string", "old_string") and isinstance(value, str):
             sign = "-" if key == "old_string" else "+"
-            rows += [row_of(sign + line) for line in shown.text(value, _MOST_ARGUMENTS).split("\n")]
-        else:
+            lines = shown.text(value, _MOST_ARGUMENTS).removesuffix("\n").split("\n")
+            rows += [row_of(sign + line) for line in lines]
+        elif value != subject or len(subject) > _ABOUT_CHARS or "\n" in subject:
             left.append(f"{key}: {_value(value)}")
-    about = shown.line(subject_of(found), 160)
+    about = shown.line(subject, _ABOUT_CHARS)
     return ShownCall(name, about, shown.text("\n".join(left), _MOST_ARGUMENTS), tuple(rows))
+
+
+def _diff_row(line: str) -> Row:
+    return Row("file", line) if line.startswith(("--- ", "+++ ")) else row_of(line)
 
 
 def _value(value: object) -> str:

@@ -62,7 +62,7 @@
       const asked = $$(".question", fresh).length > $$(".question").length;
       const typing = document.activeElement?.closest("#asked .question");
       const keeps = typing && fresh.getElementById(typing.id);
-      for (const part of ["#title", "#facts", "#state", ".top nav", ...(keeps ? [] : ["#asked"])]) swap(fresh, part);
+      for (const part of ["#title", "#facts", "#player", "#state", ".top nav", ...(keeps ? [] : ["#asked"])]) swap(fresh, part);
       document.title = fresh.title;
       if (asked) say("Something waits for your answer.");
     };
