@@ -188,7 +188,7 @@
     form.addEventListener("change", () => showFiles(form));
     form.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.target.type !== "textarea") return;
-      if (!(event.ctrlKey || event.metaKey) && !matchMedia("(pointer: fine)").matches) return;
+      if (!(event.ctrlKey || event.metaKey) && matchMedia("(pointer: coarse)").matches) return;
       event.preventDefault();
       if (event.target.value.trim() || $("input[type=file]", form).files.length) form.requestSubmit();
     });
