@@ -37,17 +37,17 @@ INSTALL = "git clone -q whet.git whet && uv tool install -q ./whet && whet --ver
 STORY: tuple[tuple[str, str, float], ...] = (
     (INSTALL, r"whet \d.*\n~ \$", 1.2),
     ("cd orders && whet", r"Use it\?", 1.6),
-    ("", r"quits\n(.*\n)?›", 1.2),
-    ("run `python3 -m unittest -q`", r"·.* s\n+›", 2.0),
+    ("", r"quits\n(.*\n)?›\n", 1.2),
+    ("run `python3 -m unittest -q`", r"·.* s\n+›\n", 2.0),
     (
         "replace int(cents * (100 - percent) / 100) with (cents * (100 - percent) + 50) // 100 in price.py",
         r"\[o\]nce",
         3.0,
     ),
-    ("o", r"·.* s\n+›", 2.5),
-    ("run `python3 -m unittest -q`", r"OK(.*\n)*.*·.* s\n+›", 2.0),
+    ("o", r"·.* s\n+›\n", 2.5),
+    ("run `python3 -m unittest -q`", r"OK(.*\n)*.*·.* s\n+›\n", 2.0),
     ("run `cat ~/.ssh/id_rsa`", r"\[N\]o", 3.5),
-    ("n", r"·.* s\n+›", 3.0),
+    ("n", r"·.* s\n+›\n", 3.0),
 )
 
 

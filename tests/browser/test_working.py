@@ -49,6 +49,7 @@ def test_a_session_is_worked_in_from_the_page(page: Page, board: Api) -> None:
     page.type("and a second")
     page.key("Enter")
     page.until("document.querySelector('.pending') && !document.querySelector('#say textarea').value")
+    board.model.wait_for_stall()
     board.model.release()
     # A question comes to the page by itself; the call is changed, and runs as it was changed.
     page.until("document.querySelector('#asked .question')")
@@ -72,6 +73,7 @@ def test_a_session_is_worked_in_from_the_page(page: Page, board: Api) -> None:
     page.key("Enter")
     page.until("document.querySelector('.writing')?.textContent.startsWith('Nev')")
     page.eval("document.querySelector('#say textarea').value = 'half a thought'")
+    board.model.wait_for_stall(2)
     page.click(".stop")
     page.until("!document.querySelector('#state').dataset.running && !document.querySelector('.writing')")
     board.model.release()
