@@ -37,17 +37,17 @@ INSTALL = "git clone -q whet.git whet && uv tool install -q ./whet && whet --ver
 STORY: tuple[tuple[str, str, float], ...] = (
     (INSTALL, r"whet \d.*\n~ \$", 1.2),
     ("cd orders && whet", r"Use it\?", 1.6),
-    ("", r"quits\n(.*\n)?›\n", 1.2),
-    ("run `python3 -m unittest -q`", r"·.* s\n+›\n", 2.0),
+    ("", r"quits\n(.*\n)?›", 1.2),
+    ("run `python3 -m unittest -q`", r"·.* s\n+›", 2.0),
     (
         "replace int(cents * (100 - percent) / 100) with (cents * (100 - percent) + 50) // 100 in price.py",
         r"\[o\]nce",
         3.0,
     ),
-    ("o", r"·.* s\n+›\n", 2.5),
-    ("run `python3 -m unittest -q`", r"OK(.*\n)*.*·.* s\n+›\n", 2.0),
+    ("o", r"·.* s\n+›", 2.5),
+    ("run `python3 -m unittest -q`", r"OK(.*\n)*.*·.* s\n+›", 2.0),
     ("run `cat ~/.ssh/id_rsa`", r"\[N\]o", 3.5),
-    ("n", r"·.* s\n+›\n", 3.0),
+    ("n", r"·.* s\n+›", 3.0),
 )
 
 
@@ -89,9 +89,9 @@ class Terminal:
             self._tell("send-keys", "Enter")
 
     def wait(self, pattern: str, limit_s: float = 40) -> None:
-        """Look until the screen ends with something that fits."""
+        """Look until the screen ends with something that fits, but for a status line."""
         until = time.monotonic() + limit_s
-        while not re.search(pattern + r"[^\n]*\s*\Z", screen := self.look()):
+        while not re.search(pattern + r"[^\n]*(\n[^\n]+)?\s*\Z", screen := self.look()):
             if time.monotonic() > until:
                 raise SystemExit(f"the screen never showed {pattern!r}:\n{screen}")
             time.sleep(0.05)

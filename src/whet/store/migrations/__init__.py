@@ -9,6 +9,7 @@ from whet.store.migrations import m001_m006 as first
 from whet.store.migrations import m007_m012 as later
 from whet.store.migrations import m013_m015 as newest
 from whet.store.migrations.m016 import M016_GOALS
+from whet.store.migrations.m019 import M019_FORKS
 
 STEPS: dict[str, str] = {
     "m001_sessions": first.M001_SESSIONS,
@@ -27,5 +28,6 @@ STEPS: dict[str, str] = {
     "m014_search": newest.M014_SEARCH,
     "m015_pointed": newest.M015_POINTED,
     "m016_goals": M016_GOALS,
+    "m019_forks": M019_FORKS,
 }
 """The SQL of each step by its name, in order."""
