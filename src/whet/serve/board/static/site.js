@@ -79,6 +79,7 @@
           const runs = $("#state").dataset.running, step = Number($("#state").dataset.step);
           for (const box of $$(".writing", now)) if (!runs || Number(box.dataset.step) < step) box.remove();
           if (!runs) $(".running", now)?.remove();
+          if ($(".question")) $(".thinking", now)?.remove();
           dock?.classList.toggle("busy", Boolean(runs));
           if (ran && !runs) say("The turn has ended.");
         });
@@ -122,7 +123,7 @@
         box.append(row);
       }
       if (note) box.append(element("p", "warning", note));
-      else if (!calls.length && !$(".writing", now)) box.append(element("p", "thinking", thinking ? "thinking…" : "working…"));
+      else if (!calls.length && !$(".writing", now) && !$(".question")) box.append(element("p", "thinking", thinking ? "thinking…" : "working…"));
       $(".running", now)?.remove();
       now.append(box);
     });
