@@ -11,7 +11,7 @@ from whet.serve.board.live_turn import LiveText, LiveTurns
 from whet.serve.board.prose import TextRun, blocks
 from whet.serve.board.timing import WIDTH, waterfall, window_chart
 from whet.store.costs import Spending
-from whet.store.spans import TimeSpan, TurnSpans, WindowMark
+from whet.store.spans import TurnSpan, TurnSpans, WindowMark
 from whet.visible import visible
 
 MARKDOWN = """# A **head**
@@ -121,11 +121,11 @@ def test_costs_that_nobody_knows_are_not_nothing() -> None:
 def test_a_turn_is_laid_out_within_its_width_and_overlaps_count_once() -> None:
     usage = Usage(prompt_tokens=100, cache_read_tokens=75)
     spans = (
-        TimeSpan("model", "model", 1_000, 3_000, 2, usage),
-        TimeSpan("wait", "terminal", 3_000, 9_000, 3),
-        TimeSpan("tool", "terminal", 9_000, 10_000, 3, error_kind="failed"),
-        TimeSpan("tool", "read_file", 9_500, 10_999, 4),
-        TimeSpan("model", "model", 11_000, 11_000, 5),
+        TurnSpan("model", "model", 1_000, 3_000, 2, usage),
+        TurnSpan("wait", "terminal", 3_000, 9_000, 3),
+        TurnSpan("tool", "terminal", 9_000, 10_000, 3, error_kind="failed"),
+        TurnSpan("tool", "read_file", 9_500, 10_999, 4),
+        TurnSpan("model", "model", 11_000, 11_000, 5),
     )
     turn = TurnSpans(1, 1_000, 11_000, "answered", False, spans)
     made = waterfall(turn)

@@ -45,8 +45,8 @@ SCRIPT = [
     ScriptedReply("I saw your listing."),
     ScriptedReply("In the fork."),
 ]
-# What is pressed (tmux's names; a text in angle brackets is typed), and what then comes to the screen that was
-# not there before; what begins with › is the input line.
+# What is pressed (tmux's names; a text in angle brackets is typed), and what then comes to the screen that
+# was not there before; what begins with › is the input line.
 STORY: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("", ("Esc stops a turn", "ask · practice-echo")),
     ("<hi> Enter", (r"Hello there\.", "1 step")),

@@ -20,7 +20,7 @@ _ASKED = ("person", "service", "nobody")
 _NEWEST = "number > (SELECT max(number) - ? FROM turns WHERE session = ?)"
 
 
-class TimeSpan(msgspec.Struct, frozen=True):
+class TurnSpan(msgspec.Struct, frozen=True):
     """One stretch of a turn (Unix milliseconds); `usage` is the model's, `seq` the message it gave."""
 
     kind: SpanKind
@@ -45,7 +45,7 @@ class TurnSpans(msgspec.Struct, frozen=True):
     ended_ms: int | None
     reason: str
     is_undone: bool
-    spans: tuple[TimeSpan, ...]
+    spans: tuple[TurnSpan, ...]
 
     @property
     def last_ms(self) -> int:
@@ -82,7 +82,7 @@ def of_turns(connection: apsw.Connection, session_id: str, newest: int) -> list[
         TurnSpans(number, _ms(begun), _ms(ended) if ended else None, reason, bool(undone), ())
         for number, begun, ended, reason, undone in found
     ]
-    spans: dict[int, list[TimeSpan]] = {one.number: [] for one in made}
+    spans: dict[int, list[TurnSpan]] = {one.number: [] for one in made}
     at = {one.number: one.begun_ms for one in made}
     step = dict(at)
     first = made[0].number if made else 0
@@ -98,7 +98,7 @@ def of_turns(connection: apsw.Connection, session_id: str, newest: int) -> list[
         seq = id_ & (rows.SEQ_LIMIT - 1)
         if role == rows.ASSISTANT:
             usage = rows.unpack_with_usage(role, "", extra)[1]
-            spans[turn].append(TimeSpan("model", "model", at[turn], at_ms, seq, usage))
+            spans[turn].append(TurnSpan("model", "model", at[turn], at_ms, seq, usage))
             at[turn] = step[turn] = at_ms
         elif role == rows.TOOL and name is not None:
             spans[turn] += _of_call(name, seq, (step[turn], begun, ended, at_ms), decided_by, kind)
@@ -110,15 +110,15 @@ def of_turns(connection: apsw.Connection, session_id: str, newest: int) -> list[
 
 def _of_call(
     name: str, seq: int, times: tuple[int, int | None, int | None, int], decided_by: str, kind: str
-) -> list[TimeSpan]:
+) -> list[TurnSpan]:
     """Give a call's spans: waiting for whoever was asked, then its own. `times`: when its step was stored,
     when it began and ended, when its result was stored."""
     asked_ms, begun, ended, stored_ms = times
-    made: list[TimeSpan] = []
+    made: list[TurnSpan] = []
     if decided_by in _ASKED or (kind == "denied" and begun is None):
-        made.append(TimeSpan("wait", name, asked_ms, begun or stored_ms, seq, error_kind=kind))
+        made.append(TurnSpan("wait", name, asked_ms, begun or stored_ms, seq, error_kind=kind))
     if begun is not None:
-        made.append(TimeSpan("tool", name, begun, max(begun, ended or stored_ms), seq, error_kind=kind))
+        made.append(TurnSpan("tool", name, begun, max(begun, ended or stored_ms), seq, error_kind=kind))
     return made
 
 

@@ -31,7 +31,7 @@ _MOST_ARGUMENTS, _ABOUT_CHARS = 6_000, 160
 _TOP = 1 << 21
 
 
-class ShownCall(msgspec.Struct, frozen=True):
+class PageCall(msgspec.Struct, frozen=True):
     """A call as the page has it: what it is about, its arguments, and the lines of what it writes."""
 
     name: str
@@ -47,10 +47,10 @@ class ShownMessage(msgspec.Struct, frozen=True):
     entry: ReplayEntry
     text: str
     blocks: tuple[ProseBlock, ...]
-    calls: list[ShownCall]
+    calls: list[PageCall]
     images: int
     starts_turn: ReplayedTurn | None
-    answers: ShownCall | None = None
+    answers: PageCall | None = None
 
 
 class ShownSpan(msgspec.Struct, frozen=True):
@@ -153,7 +153,7 @@ def _learned(db: apsw.Connection, session_id: str) -> list[LedgerRow]:
 
 def _shown(found: list[ReplayEntry], turns: dict[int, ReplayedTurn]) -> list[ShownMessage]:
     made: list[ShownMessage] = []
-    asked: dict[str, tuple[ShownCall, list[ShownCall]]] = {}
+    asked: dict[str, tuple[PageCall, list[PageCall]]] = {}
     before = -1
     for entry in found:
         message = entry.message
@@ -180,14 +180,14 @@ def _shown(found: list[ReplayEntry], turns: dict[int, ReplayedTurn]) -> list[Sho
     return made
 
 
-def _call(call: ToolCall) -> ShownCall:
+def _call(call: ToolCall) -> PageCall:
     """Write a call for reading: what it writes as lines of a diff, other arguments a line each; unreadable
     ones as they are."""
     name = shown.line(call.name, 60)
     try:
         found = msgspec.json.decode(call.arguments, type=dict[str, Any])
     except NOT_JSON:
-        return ShownCall(name, "", shown.text(call.arguments, _MOST_ARGUMENTS))
+        return PageCall(name, "", shown.text(call.arguments, _MOST_ARGUMENTS))
     subject = subject_of(found)
     rows: list[Row] = []
     left: list[str] = []
@@ -201,7 +201,7 @@ def _call(call: ToolCall) -> ShownCall:
         elif value != subject or len(subject) > _ABOUT_CHARS or "\n" in subject:
             left.append(f"{key}: {_value(value)}")
     about = shown.line(subject, _ABOUT_CHARS)
-    return ShownCall(name, about, shown.text("\n".join(left), _MOST_ARGUMENTS), tuple(rows))
+    return PageCall(name, about, shown.text("\n".join(left), _MOST_ARGUMENTS), tuple(rows))
 
 
 def _diff_row(line: str) -> Row:

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from whet.serve.board import charts, shown
 from whet.serve.board.frame import Frame, asked_number
 from whet.store import sessions, spans
-from whet.store.spans import TimeSpan, TurnSpans, WindowMark
+from whet.store.spans import TurnSpan, TurnSpans, WindowMark
 from whet.web.sessions import Visit
 
 WIDTH = 1_000
@@ -26,7 +26,7 @@ _TURNS, _MOST_TURNS, _MOST_ROWS = 10, 100, 120
 class WaterfallRow(msgspec.Struct, frozen=True):
     """One stretch of a turn as it is drawn: `x` and `width` of `WIDTH`; `cached` is its prompt's share."""
 
-    span: TimeSpan
+    span: TurnSpan
     name: str
     x: float
     width: float
