@@ -304,6 +304,14 @@ def _waiting(ours: Figures) -> list[Row]:
             f"{idle['grown_mb']:.0f} MB more, {idle['rss_mb']:.0f} MB in all", "none can wait",
             idle["grown_mb"] <= 200, COMMAND,
         ),
+        *(
+            Row(
+                f"confirm {name}", f"confirmation: CPU while 1,000 {what} wait", "<= 0.3 % of a core",
+                f"{ours[(name, 1000)]['percent']:.2f} %", "none can wait",
+                ours[(name, 1000)]["percent"] <= 0.3, COMMAND,
+            )
+            for name, what in (("rest polls", "long polls"), ("rest streams", "event streams"))
+        ),
     ]  # fmt: skip
 
 

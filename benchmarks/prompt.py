@@ -12,8 +12,8 @@ def run(runs: int, full: bool) -> list[Row]:
     """All default tools, and file and terminal only."""
     rows: list[Row] = []
     for name, options, goal in (
-        ("default tools", (), 4_000),
-        ("file and terminal only", ("--toolsets", "file,terminal"), 1_500),
+        ("default tools", (), 1_900),
+        ("file and terminal only", ("--toolsets", "file,terminal"), 900),
     ):
         body = json.loads(first_request(["hi"], *options).first)
         tools = json.dumps(body["tools"], ensure_ascii=False, separators=(",", ":"))

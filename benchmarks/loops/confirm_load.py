@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 
 PORT, PID, SUBMIT, APPROVE, SECONDS = (
     int(sys.argv[1]),
@@ -22,6 +23,7 @@ PORT, PID, SUBMIT, APPROVE, SECONDS = (
 BODY = json.dumps({"action": "deploy", "description": "deploy it", "details": {"a": 1, "b": "two"}}).encode()
 WANTED = sys.argv[6].split(",") if len(sys.argv) > 6 else []
 TICKS = os.sysconf("SC_CLK_TCK")
+REST_S = 30.0
 
 
 def cpu_s() -> float:
@@ -147,6 +149,8 @@ async def main() -> None:  # noqa: C901 a list of phases
         await streams(1000)
     if APPROVE and (not WANTED or "idle" in WANTED):
         await idle(int(os.environ.get("IDLE_WAITERS", "10000")))
+    if APPROVE and (not WANTED or "rest" in WANTED):
+        await rest(1000)
 
 
 async def waiters(count: int) -> None:
@@ -230,6 +234,29 @@ async def idle(count: int) -> None:
     show("idle", clients=count, rss_mb=rss_mb(), grown_mb=rss_mb() - before)
     for connection in connections:
         connection.writer.close()
+
+
+async def rest(count: int) -> None:
+    """The daemon's CPU, in percent of a core, while `count` clients wait and nothing happens."""
+    asker = (await connect(1))[0]
+    made = json.loads(await asker.call(request("POST", "/confirm", SUBMIT, BODY)))["id"]
+    for name, path in (("rest polls", f"/confirm/{made}?wait=300"), ("rest streams", "/events")):
+        connections = await connect(count)
+        for connection in connections:
+            connection.writer.write(request("GET", path, SUBMIT))
+        await asyncio.sleep(3.0)
+        began, used = time.perf_counter(), run_s()
+        await asyncio.sleep(REST_S)
+        show(name, clients=count, percent=(run_s() - used) / (time.perf_counter() - began) * 100)
+        for connection in connections:
+            connection.writer.close()
+
+
+def run_s() -> float:
+    """The daemon's CPU seconds so far, to the nanosecond."""
+    folder = f"/proc/{PID}/task"
+    stats = (Path(folder, task, "schedstat").read_text() for task in os.listdir(folder))
+    return sum(int(text.split()[0]) for text in stats) / 1e9
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from whet.app.facade import Agent, AsyncAgent
     from whet.app.program_tools import tool
+    from whet.app.warm_program import build_warm, delete_warm, list_warm, load_warm
     from whet.contract.errors import (
         AuthRejected,
         BadInput,
@@ -113,6 +114,10 @@ __all__ = [
     "WhetError",
     "WireError",
     "__version__",
+    "build_warm",
+    "delete_warm",
+    "list_warm",
+    "load_warm",
     "tool",
 ]
 _HOMES = (
@@ -122,6 +127,7 @@ _HOMES = (
     "whet.contract.tools",
     "whet.contract.protocols",
     "whet.app.program_tools",
+    "whet.app.warm_program",
     "whet.app.facade",
 )
 

@@ -83,7 +83,9 @@ def typical_mean(values: Sequence[float], confidence: float = 0.95, *, seed: int
 
 
 def _subset_means(values: Sequence[float], seed: int) -> list[float]:
-    """Give the means of subsets in order: of all that are not empty, or of 999 drawn by chance."""
+    """Give the means of subsets in order: of all that are not empty, or of 1,023 that are closed under taking
+    what only one of two has (Hartigan's condition; subsets drawn one by one hold the level on average only).
+    """
     size = len(values)
     if size <= _EXACT_UP_TO:
         sums, counts = [0.0], [0]
@@ -91,14 +93,24 @@ def _subset_means(values: Sequence[float], seed: int) -> list[float]:
             sums += [one + value for one in sums]
             counts += [count + 1 for count in counts]
         return sorted(one / count for one, count in zip(sums[1:], counts[1:], strict=True))
-    rng = random.Random(seed)
     means: list[float] = []
-    while len(means) < 999:
-        mask = rng.getrandbits(size)
-        if mask:
-            chosen = [value for place, value in enumerate(values) if mask >> place & 1]
-            means.append(math.fsum(chosen) / len(chosen))
+    for mask in _closed_subsets(size, random.Random(seed)):
+        chosen = [value for place, value in enumerate(values) if mask >> place & 1]
+        means.append(math.fsum(chosen) / len(chosen))
     return sorted(means)
+
+
+def _closed_subsets(size: int, rng: random.Random) -> list[int]:
+    """Give 1,023 subsets of `size` places as bits; every place is in some of them."""
+    while True:
+        masks, covered = [0], 0
+        while len(masks) < 1024:
+            drawn = rng.getrandbits(size)
+            if drawn not in masks:
+                masks += [mask ^ drawn for mask in masks]
+                covered |= drawn
+        if covered == (1 << size) - 1:
+            return masks[1:]
 
 
 def student_t(freedom: int, confidence: float = 0.95) -> float:

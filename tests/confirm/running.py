@@ -41,7 +41,12 @@ class Hands:
 
 
 class Running:
-    """A service in `folder`; `hands` gives it a clock for tests. Use as a context manager."""
+    """A service in `folder`; `hands` gives it a clock for tests, `more` is of its settings. Use as a context
+    manager."""
+
+    people: dict[str, httpx2.Client]
+    agent: httpx2.Client
+    provider: Any  # of identities, where a test has one
 
     def __init__(
         self,
@@ -56,6 +61,7 @@ class Running:
         pending: int = 0,
         socket: Path | None = None,
         peers: Peers | None = None,
+        **more: Any,
     ) -> None:
         self.places = Places(folder / "confirmations.db", folder / "confirm")
         self.service = open_service(self.places, policy=policy, limits=CallerLimits(rate, pending))
@@ -68,6 +74,7 @@ class Running:
             allow_private_callbacks=private_callbacks,
             socket=socket,
             peers=peers or {},
+            **more,
         )
         self._upkeep = upkeep
         self._ready = threading.Event()

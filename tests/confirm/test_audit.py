@@ -126,6 +126,7 @@ def test_forty_random_mutations_are_all_found(places, tmp_path):
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1_800)
 def test_a_thousand_random_mutations_are_all_found(places, tmp_path):
     run_mutations(places, tmp_path, 1000)
 

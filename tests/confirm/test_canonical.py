@@ -123,6 +123,7 @@ def test_doubles_are_spelled_as_the_specification_says():
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3_600)
 def test_a_million_doubles_are_spelled_as_the_specification_says():
     compare(1_000_000, 20261122)
 

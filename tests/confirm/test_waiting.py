@@ -14,6 +14,7 @@ from tests.confirm.running import SUBMIT, Hands, Running, answered, request
 from tests.support import ended, wait_until
 from whet.confirm import tokens
 from whet.confirm.addresses import AddressRefused, resolve
+from whet.confirm.http import pulse
 from whet.web.protocol import LimitedProtocol
 
 
@@ -338,3 +339,24 @@ def test_pipelined_requests_are_answered_in_order(server):
     ) + request(server.port, "GET", f"/confirm/{ids[2]}", b"", auth)
     found = [part[:22].decode() for part in server.raw(raw).split(b'{"id":"')[1:]]
     assert found == ids
+
+
+def test_beats_wake_no_stream_and_look_at_its_token(tmp_path, monkeypatch):
+    monkeypatch.setattr(pulse, "BEAT_S", 0.5)
+    with Running(tmp_path) as server:
+        secret = server.token("audit", "listener")
+        headers = {"authorization": f"Bearer {secret}"}
+        with server.client().stream("GET", "/events", headers=headers, timeout=60) as answer:
+            lines = answer.iter_lines()
+            next(line for line in lines if line == ": beat")
+            waiting = set(server.service.hub._streams)
+            next(line for line in lines if line == ": beat")
+            assert server.service.hub._streams == waiting  # the same future: nobody was woken
+            who = server.service.authenticate(secret)
+            assert who is not None
+            token_id = who.token_id
+            server.service.database.write_now(  # its time runs out, which is no event
+                lambda db: db.execute("UPDATE tokens SET expires_at = 1.0 WHERE id = ?", (token_id,))
+            )
+            assert {*lines} <= {": beat", ""}  # it ends
+        wait_until(lambda: not server.service.hub._streams)

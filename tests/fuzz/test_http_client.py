@@ -167,6 +167,7 @@ def test_hostile_answers_end_a_model_call_in_one_line():
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1_500)  # a minute where nothing else runs
 def test_ten_thousand_hostile_answers_cost_no_memory():
     through_the_link = lambda _, port, seed: ask(port, seed)  # noqa: E731
     survive(range(10_000, 11_000), fetch)

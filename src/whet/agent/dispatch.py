@@ -89,6 +89,9 @@ async def _run_all(
 ) -> None:
     async with _observed(session, turn, planned, emit):
         for batch in _batches(planned):
+            if len(batch) == 1:  # a task of its own costs more than most of what it would run
+                await _run_one(session, turn, batch[0], emit, clock)
+                continue
             try:
                 async with asyncio.TaskGroup() as group:
                     for item in batch:
@@ -112,7 +115,8 @@ async def _observed(
         yield
     finally:
         for observer, token in reversed(seen):
-            await shielded(observer.after_calls(session, token, emit))
+            if token is not None:
+                await shielded(observer.after_calls(session, token, emit))
 
 
 def _batches(planned: Sequence[PlannedCall]) -> list[list[PlannedCall]]:
@@ -325,16 +329,26 @@ async def _run_begun(begun: _Begun, clock: TurnClock) -> ToolOutput:
     if not tool.repeatable or may_wait or item.decided_by != "rule" or item.open_call.started:
         await begun.store()
         return await _run_shown(item, context)
-    running = asyncio.create_task(_run_shown(item, context))
+    storing: list[asyncio.Task[None]] = []
+    late = asyncio.get_running_loop().call_later(
+        _AT_ONCE_S, lambda: storing.append(asyncio.create_task(begun.store()))
+    )
     try:
-        done, _ = await asyncio.wait({running}, timeout=_AT_ONCE_S)
-        if not done:
-            await begun.store()
-        return await running
-    except BaseException:
-        running.cancel()
-        await asyncio.wait({running})
-        raise
+        output = await _run_shown(item, context)
+        for start in storing:
+            await start
+        return output
+    finally:
+        late.cancel()
+        for start in storing:
+            start.cancel()
+            start.add_done_callback(_seen)
+
+
+def _seen(start: asyncio.Task[None]) -> None:
+    """Take note of a start that could not be stored, where its call failed before: that error says more."""
+    if not start.cancelled():
+        start.exception()
 
 
 async def _run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:

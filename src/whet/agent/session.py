@@ -90,7 +90,7 @@ class TurnObserver:
 
     async def before_calls(self, session: Session, step: CallRound, emit: Emit) -> object:
         """See which calls of a step the gate allowed, before the first of them runs; what is given comes back
-        in `after_calls`."""
+        in `after_calls`, which is not called where it is None."""
         return None
 
     async def after_calls(self, session: Session, token: object, emit: Emit) -> None:

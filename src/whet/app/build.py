@@ -90,7 +90,7 @@ class App:
         except WhetError:
             self._let_go()
             raise
-        if settings.wallet.has_caps:
+        if parts.has_caps(settings.wallet):
             self.open_wallet()
         self.mcp: Servers | None = parts.open_servers(self, secrets)
         self.tools: Registry = parts.chosen(built_in, settings, self.plugins)

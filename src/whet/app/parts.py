@@ -17,7 +17,7 @@ from whet.app.models import Dialer
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock
 from whet.config.paths import Home
-from whet.config.schema import McpServerSettings, Settings
+from whet.config.schema import McpServerSettings, Settings, WalletSettings
 from whet.contract.protocols import NobodyPresent, Person
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.providers import catalog
@@ -100,6 +100,12 @@ def attach_confirmations(
     from whet.app.confirming import attach  # noqa: PLC0415 - an HTTP client of its own
 
     return attach(gate, settings.confirm, secrets, home, clock)
+
+
+def has_caps(wallet: WalletSettings) -> bool:
+    """Whether anything is capped."""
+    usd = wallet.daily_usd or wallet.session_usd or wallet.person_usd or wallet.schedule_usd
+    return bool(usd or wallet.daily_tokens or wallet.session_tokens)
 
 
 def learn_prices(home: Home, clock: Clock) -> None:

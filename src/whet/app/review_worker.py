@@ -17,7 +17,7 @@ from whet.app import plugged
 from whet.app.learning import LearningServices
 from whet.app.memories import joined
 from whet.app.models import Dialer
-from whet.app.parts import learn_prices
+from whet.app.parts import has_caps, learn_prices
 from whet.app.plugged import PluginNeeds
 from whet.app.reviews import ReviewParts, ReviewRunner
 from whet.app.warmth import WarmStarts
@@ -113,7 +113,7 @@ def _connect(needs: ReviewParts, order: Order) -> tuple[Provider, bool]:
 
 def _capped(needs: ReviewParts, provider: Provider) -> Provider:
     """Have a review's calls go past the caps where there are any."""
-    if not needs.settings.wallet.has_caps:
+    if not has_caps(needs.settings.wallet):
         return provider
     from whet.app.wallet import Wallet, WalletProvider  # noqa: PLC0415 - only where something is capped
 

@@ -17,7 +17,6 @@ import msgspec
 from whet.approval.paths import absolute, within, writing, zone_of
 from whet.approval.risk import Analyse, Lasting, Level, Piece, RiskScope, worst
 from whet.approval.scopes import exactly
-from whet.approval.secrets import holds_secrets, is_secret
 from whet.contract.protocols import GateCall
 from whet.contract.tools import Tag
 from whet.log import mask
@@ -134,6 +133,9 @@ def _file_piece(path: str, place: RiskScope, writes: bool) -> Piece:
         level, reason = writing(zone_of(full, place.workspace, place))
         level = "normal" if level == "safe" else level
     else:
+        # 3 ms with its tables, and a session's start judges no call.
+        from whet.approval.secrets import holds_secrets, is_secret  # noqa: PLC0415
+
         secret = any(
             is_secret(way, place) or (way != place.workspace and holds_secrets(way, place))
             for way in (full, real)

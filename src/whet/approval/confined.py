@@ -67,7 +67,8 @@ class JailGate:
         if "command" not in call.tool.tags:
             return None
         confinement = self._confine()
-        if not (await asyncio.to_thread(confinement.status)).holds:
+        status = confinement.settled or await asyncio.to_thread(confinement.status)
+        if not status.holds:
             return None
         held = tuple(filter(None, (_opening(grant) for grant in grants if grant.tool == OPENS)))
         stopped = confinement.denied(self._ran.get((call.session_id, action.whole), ""))
@@ -93,7 +94,8 @@ class JailGate:
         if self._told:
             return ""
         self._told = True
-        status = await asyncio.to_thread(self._confine().status)
+        confinement = self._confine()
+        status = confinement.settled or await asyncio.to_thread(confinement.status)
         return "" if status.holds else status.line
 
 

@@ -19,7 +19,6 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from whet.approval.actions import ActionView, describe
-from whet.approval.high_risk import HighRisk
 from whet.approval.plans import Plans
 from whet.approval.policy import GatePolicy, PolicyGrant, Ruling
 from whet.approval.risk import Analyse, RiskScope, ShellRisk
@@ -44,6 +43,7 @@ from whet.visible import visible
 
 if TYPE_CHECKING:  # what it reads of facts costs time, and most turns run no command
     from whet.approval.confined import JailedCall, JailGate
+    from whet.approval.high_risk import HighRisk
     from whet.approval.sealed import Sealed
 
 _MOST_SESSIONS = 5_000  # whose permissions for the session are kept at a time

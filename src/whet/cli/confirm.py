@@ -22,6 +22,7 @@ from whet import log
 from whet.cli import output
 from whet.cli.confirm_files import audit, policy, prune, token
 from whet.cli.confirm_install import install
+from whet.cli.confirm_people import away, people
 from whet.cli.output import Column, emit, emit_json, emit_rows, json_option, styled
 from whet.cli.wording import cut, exact, printable
 from whet.config.paths import Home
@@ -35,6 +36,10 @@ _url = click.option(
 _NARROW = 64
 # What an event is about, in the order of telling most.
 _TELLING = ("action", "status", "verdict", "result", "channel")
+_LISTENING = (
+    "host", "port", "web_port", "hosts", "allow_private_callbacks", "public_url", "channels", "exports",
+    "socket",
+)  # fmt: skip
 _STATUSES = ("pending", "approved", "denied", "expired", "cancelled", "auto_approved")
 
 
@@ -50,7 +55,7 @@ def confirm() -> None:
     """
 
 
-for _command in (token, policy, audit, prune, install):
+for _command in (token, policy, audit, prune, install, away, people):
     confirm.add_command(_command)
 
 
@@ -86,6 +91,7 @@ for _command in (token, policy, audit, prune, install):
 @click.option(
     "--channels", type=click.Path(path_type=Path, dir_okay=False), help="Else confirm/channels.toml."
 )
+@click.option("--oidc", type=click.Path(path_type=Path, dir_okay=False), help="Else confirm/oidc.toml.")
 @click.option("--allow-private-callbacks", is_flag=True, help="Let webhooks go to private addresses.")
 @click.option("--new-key", is_flag=True, help="Sign with a new key from here on.")
 @click.option(
@@ -93,6 +99,13 @@ for _command in (token, policy, audit, prune, install):
 )
 @click.option(
     "--witness", "witnesses", multiple=True, metavar="FILE|URL", help="Where checkpoints are kept, too."
+)
+@click.option(
+    "--export",
+    "exports",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Send the audit log there: otlp:, syslog+tcp:",
 )
 @click.option(
     "--socket", type=click.Path(path_type=Path, dir_okay=False), help="A Unix socket to listen at, too."
@@ -113,6 +126,7 @@ def serve(home: Home, **options: Any) -> None:
     """
     # The server's modules cost more than all other commands together, and only this one needs them.
     from whet.cli.confirm_risk import read_risk  # noqa: PLC0415
+    from whet.confirm.oidc import read_oidc  # noqa: PLC0415
     from whet.confirm.open import StartTerms, make_first_tokens, open_service, places  # noqa: PLC0415
     from whet.confirm.peers import peers_of  # noqa: PLC0415
     from whet.confirm.serve import ListenSettings, check, first_lines  # noqa: PLC0415
@@ -120,23 +134,14 @@ def serve(home: Home, **options: Any) -> None:
     from whet.confirm.service import CallerLimits  # noqa: PLC0415
     from whet.confirm.witnesses import Witnesses  # noqa: PLC0415
 
-    named = (
-        "host",
-        "port",
-        "web_port",
-        "hosts",
-        "allow_private_callbacks",
-        "public_url",
-        "channels",
-        "socket",
-    )
     witnesses = Witnesses.parse(options["witnesses"])
     settings = ListenSettings(
         is_open=options["insecure_no_auth"],
         witnesses=witnesses,
         peers=peers_of(options["approvers"], options["submitters"]),
         secrets=load_secrets(home, os.environ),
-        **{name: options[name] for name in named},
+        oidc=read_oidc(options["oidc"] or places(home).folder / "oidc.toml", options["oidc"] is not None),
+        **{name: options[name] for name in _LISTENING},
     )
     check(settings)
     home.ensure()

@@ -37,7 +37,7 @@ from whet.confirm.timeline import Timeline
 from whet.contract.errors import ConfigError, NotFound
 
 T = TypeVar("T")
-_db = click.option(
+db_option = click.option(
     "--db-path", type=click.Path(path_type=Path, dir_okay=False), help="Else confirmations.db."
 )
 _AGE = re.compile(r"(\d+)\s*(s|m|h|d)")
@@ -61,7 +61,7 @@ class Age(click.ParamType[float]):
 
 
 @contextmanager
-def _opened(
+def opened(
     home: Home, db_path: Path | None, *, may_make: bool = False
 ) -> Generator[tuple[ConfirmDatabase, Places]]:
     """Open the files; `may_make`: made where they are not there, as tokens may be before the first start."""
@@ -77,7 +77,7 @@ def _opened(
         yield database, where
 
 
-def _change(database: ConfirmDatabase, where: Places, work: Callable[[Tx], T]) -> T:
+def change(database: ConfirmDatabase, where: Places, work: Callable[[Tx], T]) -> T:
     """Run a change in one transaction, with its events in the audit log."""
     key = load_key(where.key, may_make=False)
     database.sealer.sign_with(key, known_keys(where))
@@ -85,7 +85,8 @@ def _change(database: ConfirmDatabase, where: Places, work: Callable[[Tx], T]) -
     return database.write_now(lambda db: work(Tx(db, timeline.now_s(), key)))
 
 
-def _me() -> str:
+def me() -> str:
+    """Name who works on the files, for the log."""
     return f"cli:{getpass.getuser()}"
 
 
@@ -100,7 +101,7 @@ def token() -> None:
 @click.option(
     "--for", "valid_s", type=Age(), metavar="TIME", help="How long it holds, e.g. 30d; else until revoked."
 )
-@_db
+@db_option
 @json_option
 @click.pass_obj
 def create(
@@ -111,20 +112,20 @@ def create(
     \b
     whet confirm token create --role approve --name alice
     """
-    with _opened(home, db_path, may_make=True) as (database, where):
-        token_id, secret = _change(
-            database, where, lambda tx: tokens.create(tx, name, role, by=_me(), valid_s=valid_s)
+    with opened(home, db_path, may_make=True) as (database, where):
+        token_id, secret = change(
+            database, where, lambda tx: tokens.create(tx, name, role, by=me(), valid_s=valid_s)
         )
     _show_secret(token_id, secret, as_json)
 
 
 @token.command("list")
-@_db
+@db_option
 @json_option
 @click.pass_obj
 def list_tokens(home: Home, db_path: Path | None, as_json: bool) -> None:
     """List tokens; secrets are not stored, so they can't be shown."""
-    with _opened(home, db_path) as (database, _):
+    with opened(home, db_path) as (database, _):
         found = database.read_now(tokens.TOKENS.all)
         enrolled = database.read_now(factors.names)
     now_s = time.time()
@@ -143,12 +144,12 @@ def list_tokens(home: Home, db_path: Path | None, as_json: bool) -> None:
 
 @token.command()
 @click.argument("token_id", metavar="ID")
-@_db
+@db_option
 @click.pass_obj
 def revoke(home: Home, token_id: str, db_path: Path | None) -> None:
     """Take a token back; the next request with it is refused."""
-    with _opened(home, db_path) as (database, where):
-        _change(database, where, lambda tx: tokens.revoke(tx, token_id, by=_me()))
+    with opened(home, db_path) as (database, where):
+        change(database, where, lambda tx: tokens.revoke(tx, token_id, by=me()))
     click.echo(f"Revoked {token_id}.")
 
 
@@ -157,14 +158,14 @@ def revoke(home: Home, token_id: str, db_path: Path | None) -> None:
 @click.option(
     "--overlap", "overlap_s", type=Age(), default=0.0, help="How long the old one still holds, e.g. 1h."
 )
-@_db
+@db_option
 @json_option
 @click.pass_obj
 def rotate(home: Home, token_id: str, overlap_s: float, db_path: Path | None, as_json: bool) -> None:
     """Make a new token of the same name and role in place of an old one."""
-    with _opened(home, db_path) as (database, where):
-        made, secret = _change(
-            database, where, lambda tx: tokens.rotate(tx, token_id, by=_me(), overlap_s=overlap_s)
+    with opened(home, db_path) as (database, where):
+        made, secret = change(
+            database, where, lambda tx: tokens.rotate(tx, token_id, by=me(), overlap_s=overlap_s)
         )
     _show_secret(made, secret, as_json)
 
@@ -173,7 +174,7 @@ def rotate(home: Home, token_id: str, overlap_s: float, db_path: Path | None, as
 @click.option("--name", required=True, metavar="PRINCIPAL", help="Who gets it: the name of an approve token.")
 @click.option("--remove", is_flag=True, help="Take the second factor away instead.")
 @click.option("--remove-passkeys", "lost", is_flag=True, help="Take the passkeys away instead.")
-@_db
+@db_option
 @json_option
 @click.pass_obj
 def enrol(home: Home, name: str, remove: bool, lost: bool, db_path: Path | None, as_json: bool) -> None:
@@ -184,18 +185,18 @@ def enrol(home: Home, name: str, remove: bool, lost: bool, db_path: Path | None,
     \b
     whet confirm token enrol --name alice
     """
-    with _opened(home, db_path) as (database, where):
+    with opened(home, db_path) as (database, where):
         if lost:
-            _change(database, where, lambda tx: passkeys.remove(tx, name, by=_me()))
+            change(database, where, lambda tx: passkeys.remove(tx, name, by=me()))
             return emit({"name": name}, f"{name} has no passkey now.", as_json=as_json)
         if remove:
-            _change(database, where, lambda tx: factors.remove(tx, name, by=_me()))
+            change(database, where, lambda tx: factors.remove(tx, name, by=me()))
             return emit({"name": name}, f"{name} has no second factor now.", as_json=as_json)
         if not any(
             row.name == name and row.revoked_at is None for row in database.read_now(tokens.TOKENS.all)
         ):
             raise NotFound(f"nobody holds a token as {name!r}", hint="whet confirm token list")
-        made = _change(database, where, lambda tx: factors.enrol(tx, name, by=_me()))
+        made = change(database, where, lambda tx: factors.enrol(tx, name, by=me()))
     if as_json:
         return emit_json({"name": name, "secret": made.secret, "uri": made.uri})
     click.echo(" ".join(made.secret[at : at + 4] for at in range(0, len(made.secret), 4)))
@@ -261,7 +262,7 @@ def test(path: Path, action: str, details: str, as_json: bool, **who: str) -> No
 @policy.command()
 @click.argument("request_id", metavar="ID")
 @click.option("--policy", "path", type=click.Path(path_type=Path), help="Judge by this file; else by none.")
-@_db
+@db_option
 @json_option
 @click.pass_obj
 def explain(home: Home, request_id: str, path: Path | None, db_path: Path | None, as_json: bool) -> None:
@@ -269,7 +270,7 @@ def explain(home: Home, request_id: str, path: Path | None, db_path: Path | None
     sql = (
         "SELECT action, details, principal, requester, session_key, policy_version FROM requests WHERE id = ?"
     )
-    with _opened(home, db_path) as (database, _):
+    with opened(home, db_path) as (database, _):
         row = database.read_now(lambda db: db.execute(sql, (request_id,)).fetchone())
     if row is None:
         raise NotFound(f"there is no request {request_id!r}", hint="whet confirm list --status all")
@@ -286,16 +287,16 @@ def explain(home: Home, request_id: str, path: Path | None, db_path: Path | None
 @click.option(
     "--for", "seconds", type=Age(), required=True, metavar="TIME", help="At most 24h; never for ever."
 )
-@_db
+@db_option
 @click.pass_obj
 def allow(
     home: Home, action: str, principal: str, session: str, seconds: float, db_path: Path | None
 ) -> None:
     """Let an action pass without asking for a while; each pass is recorded. Never a high-risk action."""
     wanted = whitelist.WhitelistRequest(action.strip(), principal, session, seconds)
-    with _opened(home, db_path) as (database, where):
+    with opened(home, db_path) as (database, where):
         try:
-            made = _change(database, where, lambda tx: whitelist.add(tx, wanted, _me()))
+            made = change(database, where, lambda tx: whitelist.add(tx, wanted, me()))
         except ValueError as error:
             raise ConfigError(str(error)) from error
     until = iso(made.expires_at)
@@ -304,12 +305,12 @@ def allow(
 
 @policy.command()
 @click.argument("entry", type=int)
-@_db
+@db_option
 @click.pass_obj
 def disallow(home: Home, entry: int, db_path: Path | None) -> None:
     """Take an entry of `allow` back."""
-    with _opened(home, db_path) as (database, where):
-        _change(database, where, lambda tx: whitelist.remove(tx, entry, _me()))
+    with opened(home, db_path) as (database, where):
+        change(database, where, lambda tx: whitelist.remove(tx, entry, me()))
     click.echo(f"Entry {entry} is gone.")
 
 
@@ -325,7 +326,7 @@ def audit() -> None:
 @click.option(
     "--key", "key_path", type=click.Path(path_type=Path, exists=True), help="Public key kept elsewhere."
 )
-@_db
+@db_option
 @json_option
 @click.pass_obj
 def verify(
@@ -338,7 +339,7 @@ def verify(
     whet confirm audit verify --checkpoint /mnt/elsewhere/checkpoints.jsonl
     """
     progress = ProgressLine("verifying", SystemClock())
-    with _opened(home, db_path) as (database, where):
+    with opened(home, db_path) as (database, where):
         keys = checks.read_keys(key_path or where.public_key)
         outside = checks.read_checkpoints(where.checkpoints) if where.checkpoints.exists() else []
         exported = [*outside]
@@ -368,11 +369,11 @@ def verify(
 
 @audit.command()
 @click.option("--after", default=0, help="Only events after this number.")
-@_db
+@db_option
 @click.pass_obj
 def export(home: Home, after: int, db_path: Path | None) -> None:
     """Print the log as JSON lines, one event each."""
-    with _opened(home, db_path) as (database, _):
+    with opened(home, db_path) as (database, _):
 
         def write(db: apsw.Connection) -> None:
             for line in checks.export(db, after):
@@ -388,14 +389,14 @@ def export(home: Home, after: int, db_path: Path | None) -> None:
     "--archive", type=click.Path(path_type=Path), help="Append the events taken to this file first."
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
-@_db
+@db_option
 @click.pass_obj
 def prune(home: Home, age_s: float, archive: Path | None, dry_run: bool, db_path: Path | None) -> None:
     """Take requests that ended long ago, and their events, out of the database.
 
     The log still verifies: it then begins at a signed checkpoint.
     """
-    with _opened(home, db_path) as (database, where):
+    with opened(home, db_path) as (database, where):
         cut = database.read_now(lambda db: retention.plan(db, time.time() - age_s))
         what = f"{_count(cut.requests, 'request')} and {_count(cut.events, 'event')}"
         if dry_run:
@@ -403,7 +404,7 @@ def prune(home: Home, age_s: float, archive: Path | None, dry_run: bool, db_path
         if archive is not None:
             with archive.open("ab") as file:
                 database.read_now(lambda db: file.writelines(checks.export(db, 0, cut.size)))
-        _change(database, where, lambda tx: retention.note(tx, cut, _me()))
+        change(database, where, lambda tx: retention.note(tx, cut, me()))
         while database.write_now(lambda db: retention.take(db, cut)):
             pass
     click.echo(f"Took {what}.")

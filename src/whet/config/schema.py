@@ -382,12 +382,6 @@ class WalletSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     near: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.8
     """The share of a cap from which on you are told that it is near."""
 
-    @property
-    def has_caps(self) -> bool:
-        """Whether anything is capped."""
-        usd = self.daily_usd or self.session_usd or self.person_usd or self.schedule_usd
-        return bool(usd or self.daily_tokens or self.session_tokens)
-
 
 class UiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the terminal shows."""

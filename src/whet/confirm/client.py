@@ -35,7 +35,7 @@ DEFAULT_URL = "http://127.0.0.1:6000"
 _WAIT_S = 60.0
 _TIMEOUT_S = 15.0
 _RETRY_S = 2.0
-_BEAT_S = 40.0
+_BEAT_S = 60.0  # the service beats every 45 s
 
 
 class ConfirmationRefused(WhetError):

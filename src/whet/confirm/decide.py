@@ -28,6 +28,7 @@ from whet.confirm.records import (
     Verdict,
     Vote,
 )
+from whet.confirm.standing import seated, seats_of
 
 _CLOCK_SLACK_S = 60.0
 
@@ -44,6 +45,8 @@ class DecisionInput(msgspec.Struct, frozen=True):
     code: str = ""
     passkey: str = ""
     origin: str = ""
+    is_one_of_many: bool = False
+    """Decided together with others: each was looked at before, and takes nothing more than a yes."""
 
 
 def decide(tx: Tx, ballot: DecisionInput, who: Caller, policy: ConfirmPolicy) -> RequestOutcome:
@@ -64,12 +67,15 @@ def decide(tx: Tx, ballot: DecisionInput, who: Caller, policy: ConfirmPolicy) ->
         request, refusal = _replanned(tx, request, policy)
         if refusal:
             return refusal
+    policy = seated(tx.connection, policy, tx.now_s, request.principal)
     if refusal := _not_allowed(tx, request, who, policy, ballot):
         return refusal
     proof, refusal = _signed(tx, request, who, ballot)
     if refusal := refusal or _without_code(tx, request, who, ballot):
         return refusal
-    votes = requests.cast_vote(tx, request, who, ballot.verdict, ballot.reason, proof)
+    sits_for = seats_of(tx.connection, who.name, tx.now_s) if policy.away else []
+    more = {"proof": proof, "for": sits_for}
+    votes = requests.cast_vote(tx, request, who, (ballot.verdict, ballot.reason), more)
     return _counted(tx, request, ballot, who, (votes, policy))
 
 
@@ -118,6 +124,8 @@ def _not_allowed(
         return RequestOutcome(
             "not_allowed", f"rule {plan.rule!r} wants this approved on the web page", request
         )
+    if ballot.is_one_of_many and (refusal := _not_together(tx, request, who)):
+        return refusal
     if plan.min_review_s and ballot.verdict == "approve":
         seen_at = requests.viewed_at(tx.connection, request.id, who.name)
         if seen_at is None:
@@ -127,6 +135,17 @@ def _not_allowed(
         if wait_s > 0:
             message = f"look at it for {plan.min_review_s:g} s first; {wait_s:.0f} s to go"
             return RequestOutcome("too_early", message, request, retry_after_s=wait_s)
+    return None
+
+
+def _not_together(tx: Tx, request: ConfirmRequest, who: Caller) -> RequestOutcome | None:
+    plan = request.plan
+    if request.is_high_risk or plan.needs_factor or plan.needs_passkey:
+        return RequestOutcome(
+            "not_allowed", "this one is decided by itself, not together with others", request
+        )
+    if requests.viewed_at(tx.connection, request.id, who.name) is None:
+        return RequestOutcome("too_early", "look at it first: you have not opened it as it is now", request)
     return None
 
 

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from whet.confirm.names import action_key, is_high_risk
+from whet.confirm.names import action_key, is_high_risk, person_key
 from whet.confirm.records import HIGH_RISK_ACTIONS, ApprovalPlan
 
 Effect = Literal["deny", "ask", "allow"]
@@ -83,6 +83,8 @@ class ConfirmPolicy(msgspec.Struct, frozen=True):
     groups: dict[str, tuple[str, ...]] = {}
     redact: tuple[str, ...] = ()
     approval_valid_s: float = 86_400.0
+    away: dict[str, str] = {}
+    """Who sits for those who are away now, by `person_key`; "" for nobody. Not of the file."""
 
     def judge(self, facts: Facts) -> PolicyJudgement:
         """Decide on a request."""
@@ -113,7 +115,7 @@ class ConfirmPolicy(msgspec.Struct, frozen=True):
         if not plan.approvers:
             return True
         for entry in plan.approvers:
-            if entry == name or (
+            if self.away.get(person_key(entry), entry) == name or (
                 entry.startswith("group:") and name in self.groups.get(entry.removeprefix("group:"), ())
             ):
                 return True

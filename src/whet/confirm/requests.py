@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -144,19 +144,18 @@ def _queue_callback(tx: Tx, request: ConfirmRequest) -> None:
 
 
 def cast_vote(
-    tx: Tx, request: ConfirmRequest, who: Caller, verdict: Verdict, reason: str, proof: object = None
+    tx: Tx, request: ConfirmRequest, who: Caller, said: tuple[Verdict, str], more: Mapping[str, object]
 ) -> list[Vote]:
-    """Count a vote (a person's newer one replaces the older) and give all of the request's votes. `proof` is
-    what the person's passkey signed; the log keeps it."""
+    """Count a vote (a person's newer one replaces the older) and give all of the request's votes. `said` is
+    the verdict and the reason; of `more` (what a passkey signed, for whom the person sits) the log keeps what
+    there is."""
+    verdict, reason = said
     tx.connection.execute(
         "INSERT OR REPLACE INTO votes VALUES (?, ?, ?, ?, ?)",
         (request.id, who.name, verdict, tx.now_s, reason),
     )
     data: dict[str, object] = {"verdict": verdict, "digest": request.digest}
-    if reason:
-        data["reason"] = reason
-    if proof is not None:
-        data["proof"] = proof
+    data |= {name: value for name, value in {"reason": reason, **more}.items() if value}
     tx.record("vote", request.id, who.name, request.principal, data)
     return votes_of(tx.connection, request.id)
 
@@ -205,13 +204,14 @@ def replace_plan(tx: Tx, request: ConfirmRequest, plan: ApprovalPlan, version: s
 def replace_details(
     tx: Tx, request: ConfirmRequest, who: Caller, details_json: str, digest: str
 ) -> ConfirmRequest:
-    """Change what is asked for; votes so far are void."""
+    """Change what is asked for; votes and looks so far are void."""
     original = request.original_json or request.details_json
     tx.connection.execute(
         "UPDATE requests SET details = ?, digest = ?, original = ?, edited_by = ? WHERE id = ?",
         (details_json, digest, original, who.name, request.id),
     )
     tx.connection.execute("DELETE FROM votes WHERE request_id = ?", (request.id,))
+    tx.connection.execute("DELETE FROM views WHERE request_id = ?", (request.id,))
     data: dict[str, object] = {"digest": digest, "was": request.digest}
     tx.record("amended", request.id, who.name, request.principal, data)
     return msgspec.structs.replace(

@@ -133,4 +133,19 @@ CREATE TABLE IF NOT EXISTS passkeys (
 ) STRICT, WITHOUT ROWID;
 """
 
-STEPS: tuple[str, ...] = (_FIRST, _PEOPLE, _NEWS, _FACTORS, _SEALS, _PASSKEYS)
+# Who sits for whom; who is in the groups of other systems; who signs in with a provider, and as whom.
+_STANDING = """
+CREATE TABLE IF NOT EXISTS delegations (
+    id INTEGER PRIMARY KEY, giver TEXT NOT NULL, stand_in TEXT NOT NULL, until REAL NOT NULL,
+    created_by TEXT NOT NULL, created_at REAL NOT NULL, ended_at REAL
+) STRICT;
+CREATE TABLE IF NOT EXISTS members (
+    grp TEXT NOT NULL, name TEXT NOT NULL, until REAL NOT NULL, PRIMARY KEY (grp, name)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS people (
+    name TEXT PRIMARY KEY, issuer TEXT NOT NULL, subject TEXT NOT NULL, role TEXT NOT NULL,
+    signed_in_at REAL NOT NULL, until REAL NOT NULL, UNIQUE (issuer, subject)
+) STRICT, WITHOUT ROWID;
+"""
+
+STEPS: tuple[str, ...] = (_FIRST, _PEOPLE, _NEWS, _FACTORS, _SEALS, _PASSKEYS, _STANDING)

@@ -17,7 +17,7 @@ from whet.confirm.seals import RowSum, Seal
 from whet.contract.errors import StoreCorrupt, StoreError
 
 # Small tables that decide who may do what: added up anew whenever another connection has written.
-_WATCHED = ("tokens", "whitelist", "second_factors", "passkeys")
+_WATCHED = ("tokens", "whitelist", "second_factors", "passkeys", "delegations", "members", "people")
 SEALED = "sealed"  # the event that says that there is a seal from here on
 HINT = (
     "see what was changed: whet confirm audit verify; then restore a backup, or take it as it is:"

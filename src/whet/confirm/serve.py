@@ -14,15 +14,17 @@ from typing import Any
 import msgspec
 
 from whet.confirm.callbacks import Callbacks, load_secret
+from whet.confirm.export import LogExport, parse_destination
 from whet.confirm.http.app import Api, ASGIApp
 from whet.confirm.http.guard import ApiGuard
 from whet.confirm.notify.notifier import ConfirmNotifier
 from whet.confirm.notify.settings import read_channels
+from whet.confirm.oidc import OidcProvider, OidcSettings
 from whet.confirm.open import Places
 from whet.confirm.peers import Peers, listen_at
 from whet.confirm.service import ConfirmService
 from whet.confirm.upkeep import Upkeep, follow, tell_witnesses
-from whet.confirm.web.app import make_page
+from whet.confirm.web.app import PageTerms, make_page
 from whet.confirm.witnesses import Witnesses
 from whet.contract.errors import ConfigError
 from whet.web.guard import SiteAddress, place
@@ -45,8 +47,10 @@ class ListenSettings(msgspec.Struct, frozen=True):
     allow_private_callbacks: bool = False
     public_url: str = ""
     channels: Path | None = None
+    oidc: OidcSettings | None = None
     secrets: dict[str, str] = {}
     witnesses: Witnesses = Witnesses()
+    exports: tuple[str, ...] = ()
     socket: Path | None = None
     peers: Peers = {}
 
@@ -126,14 +130,10 @@ def make_web(
     """Give the page, for everything on the web port that is not the API; None where there is none."""
     if settings.web_port < 0:
         return None
-    return make_page(
-        service,
-        people,
-        _where(settings),
-        port=port,
-        is_open=settings.is_open,
-        is_separate=settings.is_separate,
-    )
+    oidc = settings.oidc
+    provider = OidcProvider(oidc, settings.secrets, page_url(settings, port)) if oidc else None
+    terms = PageTerms(port, settings.is_open, settings.is_separate, provider)
+    return make_page(service, people, _where(settings), terms)
 
 
 def make_people(
@@ -172,6 +172,8 @@ def background(
     ]
     if settings.witnesses.urls:
         works.append(lambda: tell_witnesses(service, settings.witnesses.urls))
+    for address in settings.exports:
+        works.append(LogExport(service, address, parse_destination(address, settings.secrets)).run)
     return works
 
 

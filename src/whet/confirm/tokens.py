@@ -10,6 +10,7 @@ import re
 import secrets
 from typing import Any
 
+import apsw
 import msgspec
 
 from whet.confirm.ledger import Tx
@@ -51,22 +52,28 @@ def create(tx: Tx, name: str, role: str, *, by: str, valid_s: float | None = Non
     """
     if role not in ROLES:
         raise ConfigError(f"there is no role {role!r}", hint=f"one of: {', '.join(ROLES)}")
-    if not _NAME.fullmatch(name) or person_key(name).startswith(_RESERVED):
-        raise ConfigError(
-            f"{name[:60]!r} can't be a principal's name",
-            hint="letters, digits and . _ @ + : / -, at most 128",
-        )
-    for row in TOKENS.all(tx.connection):
-        if row.name != name and is_same_person(row.name, name):
-            raise ConfigError(
-                f"{name!r} and {row.name!r} would be one person with two names",
-                hint=f"write it as it is: --name {row.name}",
-            )
+    check_name(tx.connection, name)
     token_id = secrets.token_hex(6)
     expires_at = None if valid_s is None else tx.now_s + valid_s
     secret = TOKENS.add(tx.connection, ConfirmTokenRow(token_id, name, role, tx.now_s, expires_at, None))
     tx.record("token_created", principal=by, data={"token": token_id, "name": name, "role": role})
     return token_id, secret
+
+
+def check_name(db: apsw.Connection, name: str) -> None:
+    """Raise ConfigError for what can be no principal's name, or spells the name of one differently."""
+    if not _NAME.fullmatch(name) or person_key(name).startswith(_RESERVED):
+        raise ConfigError(
+            f"{name[:60]!r} can't be a principal's name",
+            hint="letters, digits and . _ @ + : / -, at most 128",
+        )
+    others = db.execute("SELECT name FROM tokens UNION SELECT name FROM people")
+    for (other,) in others:
+        if other != name and is_same_person(str(other), name):
+            raise ConfigError(
+                f"{name!r} and {other!r} would be one person with two names",
+                hint=f"write it as it is: --name {other}",
+            )
 
 
 def revoke(tx: Tx, token_id: str, *, by: str) -> None:

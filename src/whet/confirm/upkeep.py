@@ -20,8 +20,8 @@ from whet.confirm.witnesses import CheckpointFile, RemoteWitnesses
 from whet.contract.errors import StoreError, WhetError
 from whet.web.beat import in_step
 
-TICK_S = 0.25
-_GLANCE_S, _GLANCE_ALONE_S = 0.1, 1.0
+TICK_S = 0.5
+_GLANCE_S, _GLANCE_ALONE_S = 0.5, 1.0
 _CHECKPOINT_S = 60.0
 _WITNESS_S = 2.0
 _BATCH = 200
@@ -58,7 +58,8 @@ class Upkeep:
                 await self.tick()
             except WhetError as error:
                 _logger.warning("upkeep failed, trying again: %s", error.message)
-            await asyncio.sleep(in_step(TICK_S))
+                await asyncio.sleep(TICK_S)
+            await asyncio.sleep(min(in_step(TICK_S), self._left_s()))
 
     async def tick(self) -> None:
         """Do everything that is due; where nobody wrote and no time has come, that is next to nothing."""
@@ -81,6 +82,10 @@ class Upkeep:
             await service.change(_forget_old_keys)
         self._seen = seen
         self._next_s = min(self._next_hour_s, self._next_time())
+
+    def _left_s(self) -> float:
+        """The time until something is due; a short breath where that was just tried."""
+        return max(self._next_s - self._service.timeline.now_s(), 0.05)
 
     async def seal(self) -> None:
         """Sign and export what there is, before the service ends."""
@@ -133,7 +138,7 @@ async def tell_witnesses(service: ConfirmService, urls: Sequence[str]) -> None:
 
 
 async def follow(service: ConfirmService) -> None:
-    """Hear at once of what other processes on the same database write, while somebody waits for it, until
+    """Hear soon of what other processes on the same database write, while somebody waits for it, until
     cancelled. What nobody waits for is heard of with the next tick."""
     seen = -1
     while True:
@@ -141,7 +146,7 @@ async def follow(service: ConfirmService) -> None:
         if now != seen:
             seen = now
             service.log.catch_up(service.timeline)
-        await service.hub.pause(_GLANCE_S, _GLANCE_ALONE_S)
+        await service.hub.pause(in_step(_GLANCE_S), _GLANCE_ALONE_S)
 
 
 def _note_policy(tx: Tx, before: str, after: str) -> None:

@@ -68,12 +68,14 @@ def tags_of(name: str) -> frozenset[str]:
     return _TAGS.get(name, frozenset())
 
 
-class ToolSpec(msgspec.Struct, frozen=True):
-    """What the model is told of a tool: `parameters` is a JSON schema object."""
+class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the model is told of a tool: `parameters` is a JSON schema object. The properties in `unsent` are
+    taken where a call gives them, but no request spends tokens on them."""
 
     name: str
     description: str
     parameters: dict[str, Any]
+    unsent: tuple[str, ...] = ()
 
 
 class ToolOutput(msgspec.Struct, frozen=True):

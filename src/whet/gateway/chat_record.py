@@ -43,7 +43,7 @@ class ConversationParts(msgspec.Struct, frozen=True):
 
 
 class ConversationRows:
-    """One conversation's rows."""
+    """One conversation's rows. Those that an index finds at once are read here: a thread costs more."""
 
     def __init__(self, parts: ConversationParts, chat: ChatRecord) -> None:
         self.parts = parts
@@ -52,7 +52,7 @@ class ConversationRows:
     @classmethod
     async def load(cls, parts: ConversationParts, chat_id: int) -> ConversationRows:
         """Read a conversation. Raises StoreError."""
-        return cls(parts, await parts.database.read(lambda db: chats.chat(db, chat_id)))
+        return cls(parts, parts.database.read_now(lambda db: chats.chat(db, chat_id)))
 
     @property
     def place(self) -> ChatPlace:
@@ -66,7 +66,7 @@ class ConversationRows:
 
     async def person(self) -> ChatUser | None:
         """Give who talks here; None for somebody who is not let in any more."""
-        return await self.parts.database.read(lambda db: self.parts.router.person(db, self.place))
+        return self.parts.database.read_now(lambda db: self.parts.router.person(db, self.place))
 
     async def session_id(self, person: ChatUser) -> str:
         """Give the session that the conversation goes on in, begun where there is none, and where who talks
@@ -74,7 +74,7 @@ class ConversationRows:
         session_id = self.chat.session_id
         if not session_id:
             return await self.begin_session(person)
-        has = await self.parts.database.read(lambda db: sessions.profile_of(db, session_id))
+        has = self.parts.database.read_now(lambda db: sessions.profile_of(db, session_id))
         if has == self.parts.router.profile(person, self.place):
             return session_id
         return await self.begin_session(person, leaving="")
@@ -107,7 +107,7 @@ class ConversationRows:
 
     async def waiting(self, without: Collection[int]) -> list[InRow]:
         """Give the updates that wait, oldest first."""
-        rows = await self.parts.database.read(lambda db: chats.waiting(db, self.chat.id, 500))
+        rows = self.parts.database.read_now(lambda db: chats.waiting(db, self.chat.id, 500))
         return [row for row in rows if row.id not in without]
 
     async def mark(self, row: InRow, state: chats.InState) -> None:

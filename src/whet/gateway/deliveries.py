@@ -134,16 +134,14 @@ class Deliveries:
                 self.wake(chat_id)
 
     async def _work(self, chat_id: int) -> None:
-        chat = self._database.read_now(lambda db: chats.chat(db, chat_id))
+        chat, row = self._database.read_now(lambda db: _first_out(db, chat_id))
         name = chat.place.channel
         channel = self._channels.get(name)
-        while channel is not None:
-            row = self._database.read_now(lambda db: chats.next_out(db, name, chat_id))
-            if row is None:
-                return
+        while channel is not None and row is not None:
             await self._wait_until(row.run_after_ms / 1000 - self._clock.unix_ms() / 1000, name)
             async with self._slots[name]:
                 await self._send(channel, chat, row)
+            row = self._database.read_now(lambda db: chats.next_out(db, name, chat_id))
 
     async def _wait_until(self, wait_s: float, name: str) -> None:
         pause_s = self._paused_until_s.get(name, 0.0) - self._clock.monotonic_s()
@@ -264,6 +262,11 @@ class Deliveries:
                 chats.set_draft(connection, row.chat, "")
 
         await self._database.append(work)
+
+
+def _first_out(connection: apsw.Connection, chat_id: int) -> tuple[ChatRecord, OutRow | None]:
+    chat = chats.chat(connection, chat_id)
+    return chat, chats.next_out(connection, chat.place.channel, chat_id)
 
 
 def _read(row: OutRow) -> Outgoing:

@@ -45,7 +45,7 @@ class UpdateIntake:
         updates = [one for one in updates if parts.router.is_for_us(one)]
         if not updates:
             return
-        is_new = await parts.database.read(
+        is_new = parts.database.read_now(
             lambda db: [not chats.is_received(db, one.place.channel, one.update_id) for one in updates]
         )
         over = [

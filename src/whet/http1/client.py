@@ -61,6 +61,12 @@ class Answer:
         self.status: int = response.status
         self.headers: dict[str, str] = response.headers
         self._connection = connection
+        self._response = response
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all of the body has come and was taken."""
+        return self._response.is_whole and not self._response.waiting_bytes
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """Give the body as it comes, uncompressed. Raises HttpFailed."""

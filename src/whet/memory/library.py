@@ -19,11 +19,11 @@ LARGEST_MAIN_BYTES = 200_000
 BUILT_IN = Path(__file__).with_name("builtin_skills")
 # Here too, so that a session's start reads no file for them; a test holds the two together.
 BUILT_IN_DESCRIPTIONS = {
-    "debug-failing-test": "Find out why a test fails and fix the cause. For a red, flaky or hanging test.",
-    "find-slow-code": "Measure where a program spends its time and make it faster. For slow code or memory.",
-    "migrate-data-safely": "Change stored data or a schema without losing any. For migrations, bulk edits.",
-    "review-a-diff": "Review a change for defects before it is merged. For a diff, branch or pull request.",
-    "write-a-commit": "Split work into commits and write their messages. Before committing.",
+    "debug-failing-test": "Find out why a test is red, flaky or hangs, and fix the cause.",
+    "find-slow-code": "Measure where time or memory goes and make code faster.",
+    "migrate-data-safely": "Change data or a schema without loss: migrations, bulk edits.",
+    "review-a-diff": "Review a diff, branch or pull request for defects.",
+    "write-a-commit": "Split work into commits and write their messages.",
 }
 
 

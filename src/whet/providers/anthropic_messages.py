@@ -30,6 +30,7 @@ from whet.providers.wire import (
     quote,
     raise_error_in,
     refused,
+    sent_schema,
     unique_ids,
     unreadable,
     wire_id,
@@ -71,7 +72,7 @@ class AnthropicMessages:
         fields |= thinking_fields(options.model, options.reasoning_effort, max_tokens)
         if tools:
             fields["tools"] = [
-                {"name": t.name, "description": t.description, "input_schema": t.parameters} for t in tools
+                {"name": t.name, "description": t.description, "input_schema": sent_schema(t)} for t in tools
             ]
         if system.strip():
             fields["system"] = [{"type": "text", "text": system, "cache_control": _EPHEMERAL}]

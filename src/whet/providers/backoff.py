@@ -13,6 +13,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from whet.contract.errors import ProviderError, RateLimited, Unavailable
 
 if TYPE_CHECKING:
@@ -30,45 +32,35 @@ def _watch() -> MachineWatch:
     return MachineWatch()
 
 
-class Backoff:
+class Backoff(msgspec.Struct):
     """How one call is retried. Clocks, chance and sleep are injectable, so that tests need no waiting.
 
-    `max_retries` 0: never, whatever `patience_s` is.
+    `max_retries` 0: never, whatever `patience_s` is. `is_local`: the server runs on this machine.
     """
 
-    def __init__(
-        self,
-        max_retries: int,
-        *,
-        patience_s: float = 0.0,
-        uniform: Callable[[float, float], float] = random.uniform,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        monotonic_s: Callable[[], float] = time.monotonic,
-        watch: Callable[[], MachineWatch] = _watch,
-    ) -> None:
-        self._max_retries = max_retries
-        self.patience_s: float = patience_s if max_retries > 0 else 0.0
-        self._uniform = uniform
-        self.sleep = sleep
-        self.monotonic_s = monotonic_s
-        self.watch = watch
-        self.is_local = False
+    max_retries: int
+    patience_s: float = 0.0
+    uniform: Callable[[float, float], float] = random.uniform
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    monotonic_s: Callable[[], float] = time.monotonic
+    watch: Callable[[], MachineWatch] = _watch
+    is_local: bool = False
 
     def wait_s(self, attempt: int, error: ProviderError, lost_s: float = 0.0) -> float | None:
         """Give the wait before retry number `attempt` (1 is the first), None where the call has failed.
         `lost_s`: how long the outage has lasted."""
         if not error.retryable:
             return None
-        passes = isinstance(error, Unavailable | RateLimited)
+        passes = self.max_retries > 0 and isinstance(error, Unavailable | RateLimited)
         left_s = self.patience_s - lost_s if passes else 0.0
-        if attempt > self._max_retries and left_s <= 0:
+        if attempt > self.max_retries and left_s <= 0:
             return None
         asked = error.retry_after_s if isinstance(error, Unavailable | RateLimited) else None
         if asked is None:
             longest_s = _LONGEST_LOCAL_S if self.is_local and passes else _LONGEST_S
-            wait_s = self._uniform(0.0, min(longest_s, 0.5 * 2 ** min(attempt - 1, _DOUBLINGS)))
+            wait_s = self.uniform(0.0, min(longest_s, 0.5 * 2 ** min(attempt - 1, _DOUBLINGS)))
             return min(wait_s, left_s) if left_s > 0 else wait_s
         if asked > max(LONGEST_WAIT_S, left_s):
             return None
         # A little more than asked, so that sessions of one process don't all return in the same instant.
-        return asked + self._uniform(0.0, 0.25)
+        return asked + self.uniform(0.0, 0.25)

@@ -37,6 +37,7 @@ from whet.providers.wire import (
     quote,
     raise_error_in,
     refused,
+    sent_schema,
     unique_ids,
     unreadable,
     wire_id,
@@ -150,7 +151,7 @@ class ChatCompletions:
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"name": tool.name, "description": tool.description, "parameters": sent_schema(tool)}
 
 
 def _effort(dialect: ServerDialect, effort: str) -> dict[str, Any]:

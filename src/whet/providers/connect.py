@@ -140,7 +140,7 @@ def connect_one(
         max_output_tokens=model.max_output_tokens,
         reasoning_effort=model.reasoning_effort,
     )
-    backoff = backoff or Backoff(model.max_retries, patience_s=patience_s)
+    backoff = backoff or Backoff(model.max_retries, patience_s=patience_s if model.max_retries else 0.0)
     backoff.is_local = server.local or http.is_loopback
     wiring = Wiring(
         http=http,

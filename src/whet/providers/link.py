@@ -15,6 +15,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -37,6 +38,7 @@ _DRAIN_S = 0.25
 _MOST_BEFORE_BYTES = 1024 * 1024
 _MOST_IN_EVENT_BYTES = 32 * 1024 * 1024
 _MOST_ANSWER_BYTES = 256 * 1024 * 1024
+_FEW_DELTAS = 4
 _REJECTED_REST_S = 3600.0
 _QUOTA_REST_S = 1800.0
 _LIMITED_REST_S = 30.0
@@ -225,7 +227,7 @@ class ServerLink:
             for delta in _decode(info, events, decoder):
                 yield delta
             if decoder.is_ended:
-                await _drain(chunks)
+                await _drain(answer, chunks)
                 return
         for delta in _decode(info, parser.finish(), decoder):
             yield delta
@@ -241,7 +243,16 @@ def _decode(info: ModelInfo, events: list[SseEvent], decoder: Decoder) -> Deltas
 
             raise failures.from_payload(info, data)
         deltas += decoder.feed(data)
-    return deltas
+    return deltas if len(deltas) <= _FEW_DELTAS else _joined(deltas)
+
+
+def _joined(deltas: Deltas) -> Deltas:
+    """Give what came together as one delta for each run of text, or of reasoning: nobody sees the pieces, and
+    each goes through every layer up to the screen."""
+    joined: list[TextDelta | ReasoningDelta] = []
+    for kind, run in groupby(deltas, type):
+        joined.append(kind("".join([delta.text for delta in run])))
+    return joined
 
 
 async def _whole(info: ModelInfo, answer: Answer, decoder: Decoder) -> Deltas:
@@ -264,8 +275,10 @@ def _cut(info: ModelInfo, said: bytes, kind: str) -> ProviderError:
     return failures.cut_stream(info)
 
 
-async def _drain(chunks: AsyncIterator[bytes]) -> None:
+async def _drain(answer: Answer, chunks: AsyncIterator[bytes]) -> None:
     """Read to the end, so that the connection can be used again; not for long."""
+    if answer.has_ended:
+        return
     with suppress(TimeoutError):
         async with asyncio.timeout(_DRAIN_S):
             async for _ in chunks:

@@ -34,6 +34,7 @@ from whet.providers.wire import (
     object_or_empty,
     quote,
     refused,
+    sent_schema,
     unique_ids,
     unreadable,
     wire_id,
@@ -104,7 +105,7 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
         "type": "function",
         "name": tool.name,
         "description": tool.description,
-        "parameters": tool.parameters,
+        "parameters": sent_schema(tool),
         "strict": False,
     }
 

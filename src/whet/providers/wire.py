@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import msgspec
 
@@ -214,6 +214,31 @@ def encode(value: Any) -> bytes:
         return ENCODER.encode(_clean(value))
 
 
+def sent_schema(tool: ToolSpec) -> dict[str, Any]:
+    """Give a tool's schema as it is sent: without the arguments that no request describes, and without
+    `additionalProperties: false`, which tells a model nothing (a call with an unknown argument is refused
+    when it is read) and was six percent of the tools' bytes."""
+    schema = cast("dict[str, Any]", _open(tool.parameters))
+    for name in tool.unsent:
+        del schema["properties"][name]
+    return schema
+
+
+def _open(schema: Any) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    given = cast("dict[str, Any]", schema)
+    kept: dict[str, Any] = {}
+    for key, value in given.items():
+        if key == "properties" and isinstance(value, dict):
+            kept[key] = {name: _open(field) for name, field in cast("dict[str, Any]", value).items()}
+        elif key == "items":
+            kept[key] = _open(value)
+        elif key != "additionalProperties" or value is not False or "properties" not in given:
+            kept[key] = value
+    return kept
+
+
 def is_object(text: str) -> bool:
     """Whether `text` is one whole JSON object."""
     if not text.lstrip().startswith("{"):
@@ -254,17 +279,29 @@ def unique_ids(ids: Sequence[str], taken: Iterable[str]) -> list[str]:
 
     `taken` holds the ids of earlier messages, which vendors want different as well.
     """
-    seen = set(taken)
+    seen = taken if isinstance(taken, set | frozenset) else frozenset(taken)
     fresh: list[str] = []
     for position, wanted in enumerate(ids):
-        base = candidate = wanted or f"call_{position}"
-        count = 1
-        while candidate in seen:
-            count += 1
-            candidate = f"{base}_{count}"
-        seen.add(candidate)
-        fresh.append(candidate)
+        base = wanted or f"call_{position}"
+        fresh.append(_free(base, lambda candidate: candidate in seen or candidate in fresh))
     return fresh
+
+
+def _free(base: str, is_taken: Callable[[str], bool]) -> str:
+    """Give `base`, or else the first free of base_2, base_3, ...: by doubling and halving, as a server that
+    calls every call alike has taken all below."""
+    if not is_taken(base):
+        return base
+    last_taken, free = 1, 2
+    while is_taken(f"{base}_{free}"):
+        last_taken, free = free, free * 2
+    while free - last_taken > 1:
+        middle = (last_taken + free) // 2
+        if is_taken(f"{base}_{middle}"):
+            last_taken = middle
+        else:
+            free = middle
+    return f"{base}_{free}"
 
 
 def failed(info: ModelInfo, data: bytes) -> ProviderError:

@@ -68,6 +68,11 @@ class Confinement:
             known.keep(self._settings.home, "" if found.holds else found.line)
         return found
 
+    @property
+    def settled(self) -> EngineStatus | None:
+        """What `status` says, where that is known without trying anything out."""
+        return self.status() if self._is_kept or self._settings.mode == "off" else None
+
     def open(self, whose: str, openings: Iterable[Opening]) -> None:
         """Let the commands of `whose`, a session's id or a call's, do this much more."""
         with self._lock:

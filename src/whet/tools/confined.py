@@ -27,7 +27,9 @@ class Confined:
 
     async def jailed(self, wanted: ProcessSpec) -> ProcessSpec:
         """Give the command with its jail; the first one of a session starts it, off the loop."""
-        jail = await asyncio.to_thread(self._jail)
+        status = self._confinement.settled
+        runs_free = status is not None and not status.holds  # then there is nothing to start
+        jail = self._jail() if runs_free else await asyncio.to_thread(self._jail)
         return msgspec.structs.replace(wanted, jail=jail) if jail is not None else wanted
 
     def explained(self, wanted: ProcessSpec, output: ToolOutput) -> ToolOutput:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import subprocess
 
 log: logging.Logger = logging.getLogger("whet.guardian")
@@ -78,3 +79,29 @@ class Guardian:
         if self._shell is not None and self._shell.stdin is not None:
             with contextlib.suppress(OSError):
                 self._shell.stdin.write(line)
+
+
+def is_group_alive(group: int) -> bool:
+    """Whether a process group has a member that is no zombie. In containers whose first process reaps
+    nothing, orphans stay zombies for ever, hence the look into /proc."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return True
+    return any(_is_member(name, group) for name in names if name.isdigit())
+
+
+def _is_member(pid: str, group: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name may hold spaces and brackets; state and group follow its last bracket.
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return False
+    return len(fields) > 2 and int(fields[2]) == group and fields[0] not in (b"Z", b"X")

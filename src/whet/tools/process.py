@@ -22,6 +22,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ import msgspec
 
 from whet.contract.errors import BadInput, ToolError
 from whet.tools.guardian import Guardian
+from whet.tools.guardian import is_group_alive as is_group_alive
 
 if TYPE_CHECKING:
     from whet.sandbox.jail import Jail, Started
@@ -419,7 +421,7 @@ def _unconfined(
     popen = subprocess.Popen(
         arguments,
         cwd=command.workdir,
-        env=dict(command.environment),
+        env=_encoded(tuple(command.environment.items())),
         stdin=subprocess.PIPE if wants_pipe else subprocess.DEVNULL,
         stdout=child_fd,
         stderr=child_fd,
@@ -432,6 +434,11 @@ def _unconfined(
     popen.stdin.close()
     popen.stdin = None
     return popen, in_fd
+
+
+@lru_cache(maxsize=8)
+def _encoded(environment: tuple[tuple[str, str], ...]) -> Mapping[bytes, bytes]:
+    return {os.fsencode(name): os.fsencode(value) for name, value in environment}
 
 
 def _jailed(
@@ -453,22 +460,6 @@ def _jailed(
         os.close(read_fd)
 
 
-def is_group_alive(group: int) -> bool:
-    """Whether a process group has a member that is no zombie. In containers whose first process reaps
-    nothing, orphans stay zombies for ever, hence the look into /proc."""
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    try:
-        names = os.listdir("/proc")
-    except OSError:
-        return True
-    return any(_is_member(name, group) for name in names if name.isdigit())
-
-
 def clean(text: str) -> str:
     """Take terminal control out of printed text: escape sequences, overprinted lines, control characters."""
     if "\x1b" in text:
@@ -476,16 +467,6 @@ def clean(text: str) -> str:
     if "\r" in text:
         text = "\n".join(line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))
     return text.translate(_CONTROLS)
-
-
-def _is_member(pid: str, group: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name may hold spaces and brackets; state and group follow its last bracket.
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return False
-    return len(fields) > 2 and int(fields[2]) == group and fields[0] not in (b"Z", b"X")
 
 
 async def _happens(event: asyncio.Event, timeout_s: float | None) -> bool:

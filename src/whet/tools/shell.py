@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import os
 import re
 import signal
 import time
 from collections.abc import Callable, Collection, Mapping
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from whet.contract.errors import BadInput
@@ -63,8 +65,23 @@ def command_environment(
     source: Mapping[str, str], pass_variables: Collection[str] = (), *, pty: bool = False
 ) -> dict[str, str]:
     """Give a command's environment: `source` without secrets, set up so that nothing waits for a person."""
+    return dict(_environment(_items(source), frozenset(pass_variables), pty))
+
+
+def _items(source: Mapping[str, str]) -> tuple[tuple[str, str], ...] | tuple[tuple[bytes, bytes], ...]:
+    # This process's own as bytes: reading all of it as text, for every command, costs a tenth of a spawn.
+    return tuple(os.environb.items()) if source is os.environ else tuple(source.items())
+
+
+@lru_cache(maxsize=8)
+def _environment(
+    items: tuple[tuple[str | bytes, str | bytes], ...], pass_variables: frozenset[str], pty: bool
+) -> Mapping[str, str]:
+    """Give the environment that is made of `items`, the same object as long as nothing has changed."""
+    source = {os.fsdecode(name): os.fsdecode(value) for name, value in items}
     kept = {k: v for k, v in source.items() if k in pass_variables or not _looks_secret(k)}
-    return {**kept, **_QUIET, **_git_settings(kept), **({"TERM": "xterm-256color"} if pty else _DUMB)}
+    made = {**kept, **_QUIET, **_git_settings(kept), **({"TERM": "xterm-256color"} if pty else _DUMB)}
+    return MappingProxyType(made)
 
 
 def _git_settings(kept: Mapping[str, str]) -> dict[str, str]:
@@ -77,7 +94,6 @@ def _git_settings(kept: Mapping[str, str]) -> dict[str, str]:
     return made
 
 
-@cache  # the names are the environment's own, and every command has the same ones
 def _looks_secret(name: str) -> bool:
     if name.startswith("GIT_CONFIG_KEY_"):
         return False
@@ -98,7 +114,7 @@ def job(
     return ProcessSpec(
         text=command,
         workdir=_inside(workspace, workdir),
-        environment=command_environment(source, limits.pass_variables, pty=pty),
+        environment=_environment(_items(source), frozenset(limits.pass_variables), pty),
         pty=pty,
         stdin=stdin.encode("utf-8", "replace") if stdin or waits_for_input else None,
         keep_stdin=background,

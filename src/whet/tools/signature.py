@@ -50,6 +50,13 @@ _WORDS = {
 }
 
 
+class _Unsent:
+    """The mark of an argument that is read when given, but that no request describes."""
+
+
+UNSENT = _Unsent()
+
+
 class ToolOptions(TypedDict, total=False):
     """What a tool declares of itself; absent ones take the defaults of `contract.tools.Tool`."""
 
@@ -100,7 +107,8 @@ def make_tool(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> T
         raise TypeError(f"tool {name} is not written as a function: its signature can't be read")
     parameters = _parameters(function, name)
     description = options.get("description") or _description(function, name)
-    spec = ToolSpec(name, description, object_schema(parameters))
+    unsent = tuple(p.name for p in parameters if UNSENT in get_args(p.annotation)[1:])
+    spec = ToolSpec(name, description, object_schema(parameters), unsent)
     apart = ("name", "description", "pool", "effects", "tags")
     declared = {key: value for key, value in options.items() if key not in apart}
     return Tool(

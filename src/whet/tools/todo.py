@@ -37,11 +37,10 @@ class _Arguments(msgspec.Struct, frozen=True):
     merge: bool = False
 
 
-class TodoLists:
+class TodoLists(msgspec.Struct):
     """The lists of the sessions at work, by session id; the ones longest unused are let go."""
 
-    def __init__(self) -> None:
-        self._lists: OrderedDict[str, list[TodoItem]] = OrderedDict()
+    _lists: OrderedDict[str, list[TodoItem]] = msgspec.field(default_factory=OrderedDict[str, list[TodoItem]])
 
     def get(self, session_id: str) -> list[TodoItem]:
         """Give a session's list; empty where there is none."""

@@ -44,6 +44,7 @@ class SlackAnswer(msgspec.Struct):
     user_id: str = ""
     upload_url: str = ""
     file_id: str = ""
+    users: list[str] = msgspec.field(default_factory=list[str])
 
 
 class SlackUser(msgspec.Struct):

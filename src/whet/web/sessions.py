@@ -101,8 +101,17 @@ class Sessions:
         """Check a secret and, if it is right, start a fresh session in `response`. Raises TooManyAttempts."""
         client = request.client.host if request.client else ""
         account = await self._accounts.sign_in(token, client)
-        if account is None:
-            return None
+        if account is not None:
+            await self.begin(request, account, response)
+        return account
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether cookies are sent over https only."""
+        return self._is_secure
+
+    async def begin(self, request: Request, account: Account, response: Response) -> None:
+        """Start a fresh session of `account` in `response`; the browser's old one ends."""
         await self.sign_out(request)
         number = secrets.token_urlsafe(32)
         now_s = self._clock.now().timestamp()
@@ -117,7 +126,6 @@ class Sessions:
             secure=self._is_secure,
             path="/",
         )
-        return account
 
     async def visit(self, request: Request) -> Visit | None:
         """Give who makes this request; None: not signed in, the time is up, or the token was revoked."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from tests.confirm.people import Desk, off
 from tests.confirm.vendors.slack import APP_TOKEN, BOT_TOKEN, CHAT, SlackServer, too_many
 from whet.channels.slack import escape
+from whet.confirm import standing
 
 SECRETS = {"SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_APP_TOKEN": APP_TOKEN}
 
@@ -114,3 +116,58 @@ def test_the_agents_text_is_never_parsed(desk: Desk) -> None:
 
     run(desk, story)
     assert escape("<!here> a_b & *c*") == "&lt;!here&gt; a_\u200bb &amp; *\u200bc*\u200b"
+
+
+GROUPS = """
+[groups]
+release = ["slack:S0RELEASE"]
+[[rules]]
+action = "*"
+effect = "ask"
+quorum = "2 of release"
+"""
+
+
+def test_members_of_a_user_group_are_a_quorum_as_slack_says_who_they_are(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, GROUPS)
+    ann, ben = desk.who(desk.token("ann")), desk.who(desk.token("ben"))
+
+    def members() -> list[str]:
+        now_s = desk.service.timeline.now_s()
+        return desk.service.database.read_now(lambda db: standing.members(db, "slack:S0RELEASE", now_s))
+
+    async def play() -> None:
+        with SlackServer() as server:
+            server.user_groups = {"S0RELEASE": ["U0ANN", "U0BEN", "U0STRANGER"]}
+            text = channels(server) + '[people.ben]\nslack = "U0BEN"\n'
+            async with desk.notifying(text, SECRETS):
+                await desk.until(members)
+                assert members() == ["ann", "ben"]
+                request = await desk.submit()
+                assert (await desk.decide(request, ann, "approve")).kind == "voted"
+                assert (await desk.decide(request, ben, "approve")).kind == "decided"
+            server.user_groups = {"S0RELEASE": ["U0ANN"]}
+            async with desk.notifying(text, SECRETS):
+                await desk.until(lambda: members() == ["ann"])
+                request = await desk.submit()
+                assert (await desk.decide(request, ben, "approve")).kind == "not_allowed"
+
+    asyncio.run(play())
+    changes = [e.data for e in desk.service.log.history() if e.kind == "members_changed"]
+    assert [json.loads(data)["members"] for data in changes] == [["ann", "ben"], ["ann"]]
+    desk.close()
+
+
+def test_a_user_group_that_slack_does_not_know_has_no_members(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, GROUPS)
+    ann = desk.who(desk.token("ann"))
+
+    async def play() -> None:
+        with SlackServer() as server:
+            async with desk.notifying(channels(server), SECRETS):
+                await off(server.wait, lambda: "usergroups.users.list" in server.calls, "the question")
+                request = await desk.submit()
+                assert (await desk.decide(request, ann, "approve")).kind == "not_allowed"
+
+    asyncio.run(play())
+    desk.close()

@@ -29,6 +29,7 @@ class SlackServer(Host):
         self.whispers: list[dict[str, Any]] = []
         self.acknowledged: list[str] = []
         self.calls: list[str] = []
+        self.user_groups: dict[str, list[str]] = {}
         self.connections = 0
         self._sockets: list[WebSocket] = []
         self._number = 0
@@ -39,7 +40,11 @@ class SlackServer(Host):
 
     def routes(self) -> list[Any]:
         """What is served."""
-        return [Route("/{method}", self._serve, methods=["POST"]), WebSocketRoute("/link/", self._link)]
+        return [
+            Route("/usergroups.users.list", self._members, methods=["GET"]),
+            Route("/{method}", self._serve, methods=["POST"]),
+            WebSocketRoute("/link/", self._link),
+        ]
 
     def press(self, stamp: str, label: str, user_id: str = "U0ANN") -> str:
         """Press the button with this label; gives the envelope's id."""
@@ -85,6 +90,16 @@ class SlackServer(Host):
         """Tell the app to connect anew, as Slack does every few hours."""
         socket = self._sockets.pop()
         self.call(socket.send_json({"type": "disconnect", "reason": "refresh_requested"}))
+
+    async def _members(self, request: Request) -> Response:
+        """usergroups.users.list: arguments in the address, as Slack takes them from methods that read."""
+        self.note(lambda: self.calls.append("usergroups.users.list"))
+        if request.headers.get("authorization") != f"Bearer {BOT_TOKEN}":
+            return _error("invalid_auth")
+        group = request.query_params.get("usergroup", "")
+        if group not in self.user_groups:
+            return _error("no_such_subteam")
+        return JSONResponse({"ok": True, "users": self.user_groups[group]})
 
     async def _serve(self, request: Request) -> Response:
         method = request.path_params["method"]

@@ -18,6 +18,9 @@ from whet.confirm.http.shapes import (
     ConsumedAnswer,
     CountedAnswer,
     DenyBody,
+    ManyAnswer,
+    ManyBody,
+    ManyOutcome,
     ReportBody,
     ReportedAnswer,
     SettledAnswer,
@@ -51,6 +54,18 @@ async def approve(call: Exchange, asked: ApproveBody) -> Answer:
 async def deny(call: Exchange, asked: DenyBody) -> Answer:
     """Say no, with a reason where one is given."""
     return await _vote(call, DecisionInput(call.request_id, "deny", asked.reason, asked.digest), asked.denier)
+
+
+async def decide_many(call: Exchange, asked: ManyBody) -> Answer:
+    """Decide on several requests, each looked at before, each in a transaction of its own."""
+    outcomes: list[ManyOutcome] = []
+    for item in asked.items:
+        ballot = DecisionInput(item.id, asked.verdict, asked.reason, item.digest, is_one_of_many=True)
+        outcome = await call.service.decide(ballot, call.who)
+        status = outcome.request.status if outcome.request else "not_found"
+        counted = outcome.kind in ("decided", "voted")
+        outcomes.append(ManyOutcome(item.id, counted, status, outcome.message))
+    return 200, ManyAnswer(outcomes)
 
 
 async def _vote(call: Exchange, ballot: DecisionInput, name: str) -> Answer:

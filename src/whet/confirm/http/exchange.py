@@ -6,6 +6,7 @@ from typing import Any
 
 from whet.confirm.http.guard import ApiGuard
 from whet.confirm.http.metrics import Metrics
+from whet.confirm.http.pulse import StreamPulse
 from whet.confirm.http.shapes import record
 from whet.confirm.http.wire import Headers, HttpRefusal, Scope, Send, encode, header, query
 from whet.confirm.ids import SHAPE
@@ -24,6 +25,7 @@ class Backend:
         self.guard = guard
         self.page_url = page_url
         self.metrics: Metrics = Metrics()
+        self.pulse: StreamPulse = StreamPulse(guard)
         self._encoded: tuple[ConfirmRequest, bytes] | None = None
 
     def record(self, request: ConfirmRequest) -> bytes:

@@ -29,6 +29,10 @@ class ApiGuard:
         self.is_open = is_open
         self._throttle = Throttle(_FAILURES)
 
+    def approvers(self) -> list[str]:
+        """Name the users of this machine who may decide without a token."""
+        return [who.name for who in self._peers.values() if who.role == "approve"]
+
     def check_origin(self, scope: Scope) -> None:
         """Refuse (403) foreign hosts, origins and cross-site fetches."""
         host = origin = site = b""
@@ -46,19 +50,21 @@ class ApiGuard:
         if site and site not in (b"same-origin", b"none"):
             raise HttpRefusal(403, "cross-site requests are refused")
 
-    async def principal(self, scope: Scope) -> Caller:
-        """Give who is calling. Raises Refusal: 401 without a valid token, 429 after many tries."""
+    def caller(self, scope: Scope) -> Caller | None:
+        """Give who is calling; None without a valid token."""
         if self.is_open:
             return Caller("anonymous", "admin", is_open=True)
         peer = scope["extensions"].get("whet.peer")
         if peer in self._peers and not header(scope, b"authorization"):
             return self._peers[peer]
         scheme, _, secret = header(scope, b"authorization").partition(" ")
-        if scheme.lower() == "bearer" and secret:
-            who = self._service.authenticate(secret.strip())
-            if who is not None:
-                return who
-        elif not scheme:
+        return self._service.authenticate(secret.strip()) if scheme.lower() == "bearer" and secret else None
+
+    async def principal(self, scope: Scope) -> Caller:
+        """Give who is calling. Raises Refusal: 401 without a valid token, 429 after many tries."""
+        if (who := self.caller(scope)) is not None:
+            return who
+        if not header(scope, b"authorization").partition(" ")[0]:
             raise HttpRefusal(401, "a token is needed: Authorization: Bearer ...", headers=_CHALLENGE)
         client = scope.get("client")
         address = client[0] if client else "unknown"

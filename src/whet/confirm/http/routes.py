@@ -7,9 +7,10 @@ from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
 
-from whet.confirm.http import admin, decisions, reading, shapes, streams, submissions
+from whet.confirm.http import admin, decisions, reading, shapes, standing, streams, submissions
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.wire import encode
+from whet.confirm.standing import Delegation
 from whet.confirm.whitelist import AllowedEntry
 from whet.web.operations import EVENT_STREAM, Media, Operation, RequestParameter, Routes, document
 
@@ -149,6 +150,37 @@ OPERATIONS: tuple[Operation, ...] = (
         roles=("admin",),
         gives={200: shapes.RowAnswer},
         parameters=(RequestParameter("entry", int, "path"),),
+        failures=(404,),
+    ),
+    Operation(
+        "POST",
+        "/decisions",
+        decisions.decide_many,
+        "Decide on several requests, each looked at before",
+        roles=("approve",),
+        takes=shapes.ManyBody,
+        gives={200: shapes.ManyAnswer},
+    ),
+    _get(
+        "/delegations", standing.delegations, "Who sits for whom", shapes.DelegationList, roles=("approve",)
+    ),
+    Operation(
+        "POST",
+        "/delegations",
+        standing.delegate,
+        "Let somebody sit for you until a time",
+        roles=("approve",),
+        takes=shapes.AwayBody,
+        gives={201: Delegation},
+    ),
+    Operation(
+        "DELETE",
+        "/delegations/{number}",
+        standing.come_back,
+        "End a delegation",
+        roles=("approve",),
+        gives={200: shapes.RowAnswer},
+        parameters=(RequestParameter("number", int, "path"),),
         failures=(404,),
     ),
     _get(

@@ -15,6 +15,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from whet.confirm.quorum import describe
 from whet.confirm.records import ApprovalPlan, AuditEvent, ConfirmRequest, Status
+from whet.confirm.standing import Delegation
 from whet.confirm.submit import DEFAULT_TIMEOUT_S
 from whet.confirm.whitelist import AllowedEntry
 
@@ -87,6 +88,36 @@ class CancelBody(msgspec.Struct, frozen=True):
     reason: _Reason = ""
 
 
+class ManyItem(msgspec.Struct, frozen=True):
+    """One of several requests, and what of it was looked at."""
+
+    id: RequestId
+    digest: Digest
+
+
+class ManyBody(msgspec.Struct, frozen=True):
+    """One verdict on several requests, each of which the caller has looked at before."""
+
+    verdict: Literal["approve", "deny"]
+    items: Annotated[list[ManyItem], Meta(min_length=1, max_length=20)]
+    reason: _Reason = ""
+
+
+class ManyOutcome(msgspec.Struct, frozen=True):
+    """What became of one of them; `counted` where the verdict is taken down."""
+
+    id: RequestId
+    counted: bool
+    status: str
+    message: str
+
+
+class ManyAnswer(msgspec.Struct, frozen=True):
+    """What became of each, in the order given."""
+
+    outcomes: list[ManyOutcome]
+
+
 class AmendBody(msgspec.Struct, frozen=True):
     """What is asked for instead."""
 
@@ -114,6 +145,19 @@ class AllowBody(msgspec.Struct, frozen=True):
     principal: _Name
     seconds: float
     session_key: _Key = ""
+
+
+class AwayBody(msgspec.Struct, frozen=True):
+    """Who sits for the caller, and until when (Unix seconds)."""
+
+    stand_in: _Name
+    until: float
+
+
+class DelegationList(msgspec.Struct, frozen=True):
+    """The delegations that hold now, oldest first."""
+
+    delegations: list[Delegation]
 
 
 class PendingAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
 """GET /events: the audit log as server-sent events, from where the client left off.
 
 A submitter's stream holds what concerns its own requests. A client that reads slowly is waited for; what it
-misses meanwhile comes from the database. The token is looked at again every thirty seconds, and whenever a
-token is revoked.
+misses meanwhile comes from the database. The token is looked at again with every beat, and whenever a token
+is revoked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from whet.confirm.hub import wake
 from whet.confirm.records import AuditEvent, Caller
 from whet.confirm.service import ConfirmService
 
-BEAT_S = 30.0
 _TOKENS = frozenset({"token_revoked", "token_expires"})
 _HEADERS = [
     (b"content-type", b"text/event-stream"),
@@ -38,54 +37,41 @@ async def stream(call: Exchange) -> None:
     line = line_of(scope)
     bell = StreamWakeup(service)
     line.listen(bell.ring)
+    beating = call.backend.pulse.join(scope, send, bell.ring)
     try:
-        while not (service.hub.is_closed or line.is_cut):
+        while not (service.hub.is_closed or line.is_cut or beating.is_refused):
             found = service.log.newer(after_id)
             if found:
                 after_id = found[-1].id
-                if bell.is_late() or any(event.kind in _TOKENS for event in found):
+                if any(event.kind in _TOKENS for event in found):
                     await guard.principal(scope)
                 body = b"".join(_chunk(event) for event in found if wanted(event))
                 if body:
                     await _write(send, body)
-            elif not await bell.next():
-                await guard.principal(scope)
-                await _write(send, b": beat\n\n")
+            else:
+                await bell.next()
     except HttpRefusal:
         pass  # the token was revoked: the stream ends
     finally:
+        call.backend.pulse.leave(beating)
         line.forget(bell.ring)
     await send({"type": "http.response.body", "body": b""})
 
 
 class StreamWakeup:
-    """What a stream waits for: an event, its client's end, the next beat. A beat that busy times leave no
-    room for is late."""
+    """What a stream waits for: an event, its client's end, the end of its token."""
 
     def __init__(self, service: ConfirmService) -> None:
         self._hub = service.hub
-        self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[None] | None = None
-        self._beat_s = self._loop.time() + BEAT_S
 
-    def is_late(self) -> bool:
-        """Whether a beat has been due since; counts as one."""
-        now_s = self._loop.time()
-        is_late = now_s >= self._beat_s
-        if is_late:
-            self._beat_s = now_s + BEAT_S
-        return is_late
-
-    async def next(self) -> bool:
-        """Wait for an event or the client's end; False where the beat came first."""
+    async def next(self) -> None:
+        """Wait for one of them."""
         self._future = future = self._hub.next_event()
-        timer = self._loop.call_at(ends_s := self._loop.time() + BEAT_S, self.ring)
         try:
             await future
         finally:
-            timer.cancel()
             self._hub.forget(future)
-        return self._loop.time() < ends_s - 0.01
 
     def ring(self) -> None:
         """End the wait."""

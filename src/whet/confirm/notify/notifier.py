@@ -27,6 +27,7 @@ from whet.confirm.notify.one_way import Log
 from whet.confirm.notify.presses import Presses
 from whet.confirm.notify.settings import ChannelsText, People, open_channels
 from whet.confirm.notify.telling import notice_of
+from whet.confirm.notify.user_groups import UserGroups
 from whet.confirm.quorum import groups_in
 from whet.confirm.records import ApprovalPlan, ConfirmRequest
 from whet.confirm.service import ConfirmService
@@ -65,7 +66,9 @@ class ConfirmNotifier:
         self._service = service
         self._page_url = page_url.rstrip("/")
         self._seats = open_channels(channels, secrets, key)
-        self._presses = Presses(service, People(channels.people), self._seats)
+        people = People(channels.people)
+        self._presses = Presses(service, people, self._seats)
+        self._groups = UserGroups(service, channels, secrets, people)
         self._log = Log(deliveries.LOG)
         names = [seat.channel.name for seat in self._seats]
         self._breakers = {name: Breaker() for name in (*names, deliveries.LOG)}
@@ -81,6 +84,8 @@ class ConfirmNotifier:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._spread())
+                if self._groups.is_able:
+                    group.create_task(self._groups.run())
                 for channel in channels:
                     group.create_task(self._send(channel))
                     group.create_task(self._hear(channel))

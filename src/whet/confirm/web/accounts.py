@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from whet.confirm import people
 from whet.confirm.records import Caller
 from whet.confirm.service import ConfirmService
 from whet.confirm.tokens import TOKENS, as_principal
@@ -13,6 +14,7 @@ from whet.web.tokens import LoginTable
 
 OPEN = Caller("anonymous", "admin", is_open=True)
 _OPEN_KEY = "open"
+PREFIX = "oidc:"
 _LOGINS = LoginTable("web_sessions", "expires_at")
 _MOST_FAILURES = 10
 
@@ -53,6 +55,11 @@ class TokenAccounts:
         """Give who an account is to the service."""
         if self._is_open:
             return OPEN if key == _OPEN_KEY else None
+        if key.startswith(PREFIX):
+            now_s = self._service.timeline.now_s()
+            return self._service.database.read_now(
+                lambda db: people.find(db, key.removeprefix(PREFIX), now_s)
+            )
         row = self._service.database.read_one(TOKENS.by_id, (key,))
         who = as_principal(row, self._service.timeline.now_s())
         return None if who is None or who.role == "submit" else who

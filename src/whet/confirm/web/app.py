@@ -6,8 +6,10 @@ the digest that was looked at. Everything works without JavaScript; with it, the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.resources import files
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as Http
@@ -17,6 +19,7 @@ from starlette.types import ASGIApp
 
 from whet.clock import SystemClock
 from whet.confirm.notify.notifier import ConfirmNotifier
+from whet.confirm.oidc import OidcProvider
 from whet.confirm.service import ConfirmService
 from whet.confirm.web import view
 from whet.confirm.web.accounts import SessionRows, TokenAccounts
@@ -25,6 +28,8 @@ from whet.confirm.web.desk import RequestPages
 from whet.confirm.web.keyring import PasskeyPages
 from whet.confirm.web.live import RequestStream
 from whet.confirm.web.past import AuditPages
+from whet.confirm.web.provider import ProviderPages
+from whet.confirm.web.several import SeveralPages
 from whet.contract.errors import StoreError
 from whet.web.assets import Assets
 from whet.web.door import SiteLogin, Words
@@ -43,33 +48,38 @@ _WORDS = Words(
 )
 
 
+class PageTerms(msgspec.Struct, frozen=True):
+    """How the page is served. `port` is its own, for the cookie's name. `is_separate`: agents run as other
+    users than this service; every page says so where they do not. `provider`: who else lets people in."""
+
+    port: int
+    is_open: bool = False
+    is_separate: bool = False
+    provider: OidcProvider | None = None
+
+
 def make_page(
-    service: ConfirmService,
-    notifier: ConfirmNotifier | None,
-    where: SiteAddress,
-    *,
-    port: int,
-    is_open: bool = False,
-    is_separate: bool = False,
+    service: ConfirmService, notifier: ConfirmNotifier | None, where: SiteAddress, terms: PageTerms
 ) -> ASGIApp:
-    """Give the application. `port` is the page's own, for the cookie's name. `is_separate`: agents run as
-    other users than this service; every page says so where they do not."""
+    """Give the application."""
     assets = Assets(files("whet.confirm.web") / "static")
 
-    def same_user(_: str) -> str:
-        return "" if is_separate else SAME_USER
+    is_open, provider = terms.is_open, terms.provider
+    label = "" if provider is None or is_open else provider.settings.label
 
-    pages = SiteTemplates(
-        "whet.confirm.web",
-        assets,
-        {"duration": view.duration, "same_user": same_user},
-    )
+    said = {
+        "duration": view.duration,
+        "provider": _always(label),
+        "same_user": _always("" if terms.is_separate else SAME_USER),
+    }
+    pages = SiteTemplates("whet.confirm.web", assets, said)
     accounts = TokenAccounts(service, is_open=is_open)
-    sessions = Sessions(accounts, SessionRows(service), SystemClock(), where, f"whet_confirm_{port}")
+    sessions = Sessions(accounts, SessionRows(service), SystemClock(), where, f"whet_confirm_{terms.port}")
     door = SiteLogin(sessions, pages, _WORDS, is_open=is_open)
     desk = RequestPages(service, pages, accounts, notifier)
     past = AuditPages(service, pages, AuditWatch(service))
     keyring = PasskeyPages(service, pages, accounts)
+    several = SeveralPages(service, pages, accounts)
     live = RequestStream(service, sessions)
     routes = [
         Route("/", door.inside(desk.home)),
@@ -79,6 +89,8 @@ def make_page(
         Route("/r/{id}/amend", door.posted(desk.amend), methods=["POST"]),
         Route("/passkeys", door.inside(keyring.show), methods=["GET"]),
         Route("/passkeys", door.posted(keyring.enrol), methods=["POST"]),
+        Route("/several", door.inside(several.show), methods=["GET"]),
+        Route("/several", door.posted(several.decide), methods=["POST"]),
         Route("/history", door.inside(past.history)),
         Route("/log", door.inside(past.log), methods=["GET"]),
         Route("/log", door.posted(past.log), methods=["POST"]),
@@ -87,6 +99,10 @@ def make_page(
         Route("/logout", door.posted(door.logout), methods=["POST"]),
         Route("/static/{name}", assets.serve),
     ]
+
+    if provider is not None and not is_open:
+        way = ProviderPages(service, provider, sessions, pages)
+        routes += [Route("/oidc/start", way.start), Route("/oidc/callback", way.callback)]
 
     async def not_found(request: Http, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
@@ -98,3 +114,8 @@ def make_page(
 
     site = Starlette(routes=routes, exception_handlers={HTTPException: not_found, StoreError: unstored})
     return SiteGuard(site, where)
+
+
+def _always(text: str) -> Callable[[str], str]:
+    """Give a filter that every page can have this text by."""
+    return lambda _: text

@@ -19,6 +19,7 @@ from whet.confirm.passkeys import MOST_PROOF_CHARS
 from whet.confirm.records import Caller, ConfirmRequest, RequestOutcome
 from whet.confirm.requests import RequestFilter, viewed_at
 from whet.confirm.service import ConfirmService
+from whet.confirm.standing import seated
 from whet.confirm.web import view
 from whet.confirm.web.accounts import TokenAccounts
 from whet.web.pages import SiteTemplates
@@ -171,10 +172,12 @@ class RequestPages:
     def _detail(self, request: ConfirmRequest, who: Caller) -> dict[str, Any]:
         service = self._service
         seen_at = service.database.read_now(lambda db: viewed_at(db, request.id, who.name))
+        now_s, written = service.timeline.now_s(), service.policy_file.policy
+        policy = service.database.read_now(lambda db: seated(db, written, now_s, request.principal))
         viewer = view.Viewer(
             who,
-            service.policy_file.policy,
-            service.timeline.now_s(),
+            policy,
+            now_s,
             seen_at,
             sight.revealed(service, request.id, who),
         )

@@ -1,0 +1,62 @@
+"""Warm templates for programs: build, list, load and delete them without the command line or the tool.
+
+Each call opens the home's store and closes it. `home` is a home's folder, else the one that `whet` uses.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from whet.app.warm_desk import Built, Listed, WarmTemplates
+from whet.clock import SystemClock
+from whet.config.paths import Home, find_home
+from whet.config.secrets import load_secrets
+from whet.store.database import StateDatabase
+from whet.warm.compose import BuildOptions
+from whet.warm.mine import MiningScope
+from whet.warm.template import Template
+
+
+def build_warm(
+    name: str,
+    *,
+    description: str = "",
+    tags: Sequence[str] = (),
+    scope: MiningScope | None = None,
+    with_changes: bool = False,
+    home: Path | None = None,
+) -> Built:
+    """Mine the stored sessions and write the template `name`; `scope` narrows which. Raises WhetError."""
+    options = BuildOptions(name=name, description=description, tags=tuple(tags), with_changes=with_changes)
+    with _desk(home) as desk:
+        return desk.build(options, scope or MiningScope())
+
+
+def list_warm(*, home: Path | None = None) -> list[Listed]:
+    """Give every template, and what is known of its effect. Raises WhetError."""
+    with _desk(home) as desk:
+        return desk.listed()
+
+
+def load_warm(name: str, *, home: Path | None = None, apply_to: Path | None = None) -> Template:
+    """Give a template; with `apply_to` the next session in that folder starts with it. Raises WhetError."""
+    with _desk(home) as desk:
+        return desk.load(name) if apply_to is None else desk.apply(name, str(apply_to.resolve()))
+
+
+def delete_warm(name: str, *, home: Path | None = None) -> None:
+    """Remove a template. Raises WhetError."""
+    with _desk(home) as desk:
+        desk.delete(name)
+
+
+@contextmanager
+def _desk(folder: Path | None) -> Generator[WarmTemplates]:
+    home, clock = Home(folder) if folder is not None else find_home(), SystemClock()
+    home.ensure()
+    load_secrets(home, os.environ)  # so that their values are known to the redaction
+    with closing(StateDatabase.open(home.database, clock)) as database:
+        yield WarmTemplates(home, database, clock)

@@ -1,0 +1,289 @@
+"""The audit log sent on as it grows: to an OpenTelemetry collector (OTLP, HTTP/JSON) or to syslog (RFC 5424).
+
+Each destination has its place in the log, kept in the database: what it missed while it was away it gets
+later, in order; after a crash a few events may come twice, told apart by their number. By UDP and to a local
+syslog nobody says what arrived. Nothing waits for a destination.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+import httpx2
+import msgspec
+
+from whet.confirm.ledger import Tx
+from whet.confirm.records import AuditEvent
+from whet.confirm.service import ConfirmService
+from whet.contract.errors import ConfigError, StoreError
+
+_TIMEOUT_S = 10.0
+_GATHER_S = 0.25
+_MOST_WAIT_S = 60.0
+_PLACE_S = 5.0
+_DATAGRAM_BYTES = 8_000
+_FACILITY = 13  # log audit
+_INFO, _WARNING = 6, 4
+_ALARMING = frozenset(
+    {"tampering", "digest_mismatch", "consume_refused", "login_failed", "refused", "press_refused"}
+)
+_logger = logging.getLogger("whet.confirm.export")
+
+
+class LogDestination(Protocol):
+    """Where events go. `send` raises OSError where they did not get there."""
+
+    async def send(self, events: Sequence[AuditEvent]) -> None:
+        """Send events, oldest first."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+        ...
+
+
+def parse_destination(address: str, variables: Mapping[str, str]) -> LogDestination:
+    """Read an address as on the command line. Raises ConfigError."""
+    kind, _, rest = address.partition(":")
+    parts = urlsplit(address)
+    try:
+        port = parts.port
+    except ValueError:
+        kind = ""
+        port = None
+    if kind == "otlp" and rest.startswith(("http://", "https://")) and urlsplit(rest).hostname:
+        return OtlpLogs(rest, _headers(variables.get("OTEL_EXPORTER_OTLP_HEADERS", "")))
+    if kind == "syslog+tcp" and parts.hostname:
+        return SyslogStream(parts.hostname, port or 601)
+    if kind == "syslog+udp" and parts.hostname:
+        return SyslogDatagrams((parts.hostname, port or 514))
+    if kind == "syslog+unix" and rest.startswith("/"):
+        return SyslogDatagrams(f"/{rest.lstrip('/')}")
+    raise ConfigError(
+        f"{address!r} is no destination of the log",
+        hint="otlp:http://127.0.0.1:4318/v1/logs, syslog+udp://host:514, syslog+tcp://host:601,"
+        " syslog+unix:/dev/log",
+    )
+
+
+def _headers(text: str) -> dict[str, str]:
+    pairs = (one.partition("=") for one in text.split(",") if "=" in one)
+    return {name.strip().lower(): unquote(value.strip()) for name, _, value in pairs}
+
+
+class OtlpLogs:
+    """A collector that takes OTLP over HTTP as JSON."""
+
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        self._url = url
+        self._client = httpx2.AsyncClient(timeout=_TIMEOUT_S, headers=dict(headers), trust_env=False)
+
+    async def send(self, events: Sequence[AuditEvent]) -> None:
+        """Post them as one request."""
+        body = msgspec.json.encode(otlp_logs(events))
+        try:
+            answer = await self._client.post(
+                self._url, content=body, headers={"content-type": "application/json"}
+            )
+        except httpx2.HTTPError as error:
+            raise OSError(f"{type(error).__name__}: {error}") from error
+        if not answer.is_success:
+            raise OSError(f"it answered {answer.status_code}")
+        if b"rejectedLogRecords" in answer.content:
+            _logger.warning("%s did not keep all events: %s", self._url, answer.text[:300])
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        await self._client.aclose()
+
+
+def otlp_logs(events: Sequence[AuditEvent]) -> object:
+    """Give the body of an OTLP logs request."""
+    resource = {"attributes": [_attribute("service.name", "whet-confirm")]}
+    scope = {"name": "whet.confirm.audit"}
+    records = [_record(event) for event in events]
+    return {"resourceLogs": [{"resource": resource, "scopeLogs": [{"scope": scope, "logRecords": records}]}]}
+
+
+def _record(event: AuditEvent) -> dict[str, object]:
+    is_alarming = event.kind in _ALARMING
+    named = {
+        "event.name": f"whet.confirm.{event.kind}",
+        "whet.confirm.event_id": event.id,
+        "whet.confirm.request_id": event.request_id,
+        "whet.confirm.owner": event.owner,
+        "whet.confirm.hash": event.hash.hex(),
+        "enduser.id": event.principal,
+    }
+    nanoseconds = str(round(event.at * 1000) * 1_000_000)
+    return {
+        "timeUnixNano": nanoseconds,
+        "observedTimeUnixNano": nanoseconds,
+        "severityNumber": 13 if is_alarming else 9,
+        "severityText": "WARN" if is_alarming else "INFO",
+        "body": {"stringValue": event.data},
+        "attributes": [_attribute(name, value) for name, value in named.items() if value != ""],
+    }
+
+
+def _attribute(key: str, value: str | int) -> dict[str, object]:
+    kind = {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}
+    return {"key": key, "value": kind}
+
+
+class SyslogStream:
+    """A syslog server over TCP, messages framed by their length (RFC 6587)."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._where = (host, port)
+        self._open: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def send(self, events: Sequence[AuditEvent]) -> None:
+        """Write them to the connection."""
+        if self._open is not None and self._open[0].at_eof():
+            await self.aclose()
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                if self._open is None:
+                    self._open = await asyncio.open_connection(*self._where)
+                writer = self._open[1]
+                lines = (syslog_line(event) for event in events)
+                writer.write(b"".join(b"%d %s" % (len(line), line) for line in lines))
+                await writer.drain()
+        except (OSError, TimeoutError):
+            await self.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        if self._open is not None:
+            self._open[1].close()
+            self._open = None
+
+
+class SyslogDatagrams:
+    """A syslog server by UDP, or this machine's own at a socket's path: one datagram an event."""
+
+    def __init__(self, where: str | tuple[str, int]) -> None:
+        self._where = where
+        self._socket: socket.socket | None = None
+
+    async def send(self, events: Sequence[AuditEvent]) -> None:
+        """Send each; one that is too long loses the end of its text."""
+        loop = asyncio.get_running_loop()
+        if self._socket is None:
+            self._socket = await self._connected()
+        try:
+            for event in events:
+                line = syslog_line(event)[:_DATAGRAM_BYTES].decode("utf-8", "ignore").encode()
+                await loop.sock_sendall(self._socket, line)
+        except OSError:
+            await self.aclose()
+            raise
+
+    async def _connected(self) -> socket.socket:
+        if isinstance(self._where, str):
+            family, address = socket.AF_UNIX, self._where
+        else:
+            loop = asyncio.get_running_loop()
+            found = await loop.getaddrinfo(*self._where, type=socket.SOCK_DGRAM)
+            family, address = found[0][0], found[0][4]
+        sock = socket.socket(family, socket.SOCK_DGRAM)
+        sock.setblocking(False)
+        try:
+            sock.connect(address)
+        except OSError:
+            sock.close()
+            raise
+        return sock
+
+    async def aclose(self) -> None:
+        """Close the socket."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def syslog_line(event: AuditEvent) -> bytes:
+    """Write an event as a message of RFC 5424; its data, JSON, is the text."""
+    severity = _WARNING if event.kind in _ALARMING else _INFO
+    at = datetime.fromtimestamp(event.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    named = {
+        "id": str(event.id), "request": event.request_id, "principal": event.principal,
+        "owner": event.owner, "hash": event.hash.hex(),
+    }  # fmt: skip
+    pairs = "".join(f' {name}="{_quoted(value)}"' for name, value in named.items() if value)
+    host = "".join(sign for sign in socket.gethostname() if "!" <= sign <= "~")[:255] or "-"
+    head = f"<{_FACILITY * 8 + severity}>1 {at} {host} whet-confirm {os.getpid()} {event.kind[:32]}"
+    return f"{head} [whet@32473{pairs}] \N{ZERO WIDTH NO-BREAK SPACE}{event.data}".encode()
+
+
+def _quoted(text: str) -> str:
+    return "".join(f"\\{sign}" if sign in '"\\]' else sign if sign.isprintable() else "?" for sign in text)
+
+
+class LogExport:
+    """Sends the log to one destination, from where that was left off."""
+
+    def __init__(self, service: ConfirmService, address: str, destination: LogDestination) -> None:
+        self._service = service
+        self._address = address
+        self._destination = destination
+        self._fact = f"exported:{hashlib.sha256(address.encode()).hexdigest()[:16]}"
+        row = service.database.read_one("SELECT value FROM facts WHERE name = ?", (self._fact,))
+        self.sent_to: int = int(str(row[0])) if row else 0
+        self._noted = self.sent_to
+        self._noted_s = 0.0
+
+    async def run(self) -> None:
+        """Send until cancelled; the place is noted then, too."""
+        failures = 0
+        try:
+            while True:
+                future = self._service.hub.next_event(is_background=True)
+                try:
+                    if events := self._service.log.newer(self.sent_to):
+                        await self._destination.send(events)
+                        self.sent_to: int = events[-1].id
+                        failures = 0
+                        await self._note()
+                        continue
+                    await self._rest(future)
+                except (OSError, TimeoutError, StoreError) as error:
+                    failures += 1
+                    if failures in (1, 10):
+                        _logger.warning("the log does not reach %s, trying again: %s", self._address, error)
+                    await asyncio.sleep(min(0.5 * 2**failures, _MOST_WAIT_S))
+                finally:
+                    self._service.hub.forget(future)
+        finally:
+            await self._destination.aclose()
+
+    async def _rest(self, future: asyncio.Future[None]) -> None:
+        """Wait for news; the place is noted before a long wait."""
+        if self._noted != self.sent_to:
+            await asyncio.wait((future,), timeout=_PLACE_S)
+            if not future.done():
+                await self._note(is_idle=True)
+                return
+        else:
+            await future
+        await asyncio.sleep(_GATHER_S)
+
+    async def _note(self, *, is_idle: bool = False) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if not is_idle and now_s - self._noted_s < _PLACE_S:
+            return
+        self._noted_s, self._noted = now_s, self.sent_to
+        await self._service.change(lambda tx: self._keep(tx, self.sent_to))
+
+    def _keep(self, tx: Tx, number: int) -> None:
+        tx.connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (self._fact, str(number)))

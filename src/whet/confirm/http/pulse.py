@@ -1,0 +1,100 @@
+"""The beat of all event streams at once: one timer, and no stream is woken for its beat.
+
+A beat is written straight to the connection. Streams beat in ten groups, one after the other, so that a
+thousand of them don't hold anybody up. A client that reads slowly has unread bytes before it, and needs no
+beat. Each caller's token is looked at again once a group, however many streams the caller has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from whet.confirm.http.guard import ApiGuard
+from whet.confirm.http.wire import Scope, Send, header
+from whet.contract.errors import StoreError
+from whet.web.beat import in_step
+
+BEAT_S = 45.0  # proxies commonly cut what is silent for a minute
+_GROUPS = 10
+_BEAT = {"type": "http.response.body", "body": b": beat\n\n", "more_body": True}
+
+
+class BeatingStream:
+    """One stream that beats. `is_refused`: its token holds no more; `ring` was called to say so."""
+
+    __slots__ = ("group", "is_refused", "ring", "scope", "send")
+
+    def __init__(self, scope: Scope, send: Send, ring: Callable[[], None], group: int) -> None:
+        self.scope = scope
+        self.send = send
+        self.ring = ring
+        self.group = group
+        self.is_refused: bool = False
+
+    @property
+    def credentials(self) -> tuple[str, object]:
+        """What the stream's caller showed: a token, or the user at the other end of a socket."""
+        return header(self.scope, b"authorization"), self.scope["extensions"].get("whet.peer")
+
+    def beat(self) -> None:
+        """Write a beat where that takes no waiting."""
+        writing = self.send(_BEAT).__await__()
+        try:
+            next(writing)
+        except StopIteration:
+            return
+        writing.close()  # type: ignore[attr-defined]  # it waited for its client, and had written nothing
+
+
+class StreamPulse:
+    """The streams of one service, and the task that makes them beat while there are any."""
+
+    def __init__(self, guard: ApiGuard) -> None:
+        self._guard = guard
+        self._groups: list[set[BeatingStream]] = [set() for _ in range(_GROUPS)]
+        self._next = 0
+        self._count = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def join(self, scope: Scope, send: Send, ring: Callable[[], None]) -> BeatingStream:
+        """Let a stream beat, until `leave`."""
+        self._next = (self._next + 1) % _GROUPS
+        one = BeatingStream(scope, send, ring, self._next)
+        self._groups[one.group].add(one)
+        self._count += 1
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        return one
+
+    def leave(self, one: BeatingStream) -> None:
+        """Let it beat no more."""
+        if one in self._groups[one.group]:
+            self._groups[one.group].remove(one)
+            self._count -= 1
+        if not self._count and self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _run(self) -> None:
+        number = 0
+        while True:
+            await asyncio.sleep(in_step(BEAT_S / _GROUPS))
+            number = (number + 1) % _GROUPS
+            self.beat(number)
+
+    def beat(self, number: int) -> None:
+        """Look at the tokens of a group's streams, and write a beat to each that may go on."""
+        group = [*self._groups[number]]
+        for credentials in {one.credentials for one in group}:
+            same = [one for one in group if one.credentials == credentials]
+            try:
+                is_refused = self._guard.caller(same[0].scope) is None
+            except StoreError:
+                continue  # the disk may be back with the next beat
+            for one in same:
+                one.is_refused = is_refused
+                if is_refused:
+                    one.ring()
+                else:
+                    one.beat()

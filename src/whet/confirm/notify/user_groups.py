@@ -1,0 +1,88 @@
+"""Slack's user groups as groups of the policy: `slack:S0123ABC` stands for its members who are people here.
+
+They are asked for every five minutes, and at once where the policy names another group. What Slack said holds
+for an hour: while it is away people don't fall out of their groups, and nobody stays in one for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from urllib.parse import quote
+
+from whet.channels.door import secret_of
+from whet.confirm import standing
+from whet.confirm.notify.settings import ChannelsText, People
+from whet.confirm.service import ConfirmService
+from whet.contract.channels import SendFailed
+from whet.contract.errors import StoreError
+from whet.vendors.http import VendorHttp, refused
+from whet.vendors.slack import BASE_URL, SlackAnswer
+
+PREFIX = "slack:"
+_EVERY_S = 300.0
+_LOOK_S = 2.0
+_HOLDS_S = 3600.0
+_LOG = logging.getLogger(__name__)
+
+
+class UserGroups:
+    """Keeps the members of the user groups that the policy names; the bot needs the scope usergroups:read."""
+
+    def __init__(
+        self, service: ConfirmService, channels: ChannelsText, secrets: Mapping[str, str], people: People
+    ) -> None:
+        self._service = service
+        self._people = people
+        self._http: VendorHttp | None = None
+        entry = next((one for one in channels.channel if one.kind == "slack"), None)
+        if entry is not None:
+            token = secret_of(
+                entry.name or "slack", entry.settings.get("token_env", "SLACK_BOT_TOKEN"), secrets
+            )
+            headers = {"authorization": f"Bearer {token}"}
+            self._http = VendorHttp("Slack", entry.settings.get("base_url") or BASE_URL, headers)
+
+    @property
+    def is_able(self) -> bool:
+        """Whether there is a channel of kind slack to ask with."""
+        return self._http is not None
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        loop, asked, next_s = asyncio.get_running_loop(), set[str](), 0.0
+        try:
+            while True:
+                named = self.named()
+                if named and (named - asked or loop.time() >= next_s):
+                    asked, next_s = named, loop.time() + _EVERY_S
+                    for group in sorted(named):
+                        await self._ask(group)
+                await asyncio.sleep(_LOOK_S)
+        finally:
+            if self._http is not None:
+                await self._http.aclose()
+
+    def named(self) -> set[str]:
+        """Give the user groups that the policy names."""
+        groups = self._service.policy_file.policy.groups.values()
+        return {one for people in groups for one in people if one.startswith(PREFIX)}
+
+    async def _ask(self, group: str) -> None:
+        try:
+            ids = await self._members(group.removeprefix(PREFIX))
+            names = [name for one in ids if (name := self._people.name("slack", one)) is not None]
+            until_s = self._service.timeline.now_s() + _HOLDS_S
+            await self._service.change(lambda tx: standing.set_members(tx, group, names, until_s))
+        except (SendFailed, StoreError) as error:
+            _LOG.warning("the members of %s are not known: %s", group, error)
+
+    async def _members(self, group: str) -> list[str]:
+        if self._http is None:
+            raise SendFailed("the channels file has no channel of kind slack", is_final=True)
+        answer = await self._http.call("GET", f"/usergroups.users.list?usergroup={quote(group, safe='')}")
+        found = answer.read(SlackAnswer)
+        if answer.status != 200 or found is None or not found.ok:
+            raise refused("Slack", answer, found.error if found is not None else "no answer")
+        return found.users

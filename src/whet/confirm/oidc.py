@@ -1,0 +1,266 @@
+"""Signing in with a provider of identities (OpenID Connect): who somebody is, and in which groups.
+
+Authorization code with PKCE (S256), state and nonce; the id_token must be signed with a key of the provider's
+(RS256, PS256, ES256). The provider is found by its discovery document and believed as far as its file of
+settings says: which claim is the name, and which of its groups may decide or look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import secrets
+import time
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlencode, urlsplit
+
+import httpx2
+import msgspec
+
+from whet.config.paths import read_small
+from whet.confirm.records import Role
+from whet.contract.errors import ConfigError, WhetError
+
+if TYPE_CHECKING:
+    from jwt import PyJWK
+
+_ALGORITHMS = ["RS256", "PS256", "ES256"]
+_TIMEOUT_S = 10.0
+_LEEWAY_S = 60
+_MOST_BYTES = 256 * 1024
+_KNOWN_FOR_S = 3600.0
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+class SignInRefused(WhetError):
+    """The provider, or what it said, opens nothing here."""
+
+
+class OidcSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file confirm/oidc.toml. `secret_env` names the variable with the client's secret; a client without
+    one is public. Who is in none of the groups named here is not let in."""
+
+    issuer: str
+    client_id: str
+    secret_env: str = "CONFIRMATION_OIDC_SECRET"
+    label: str = "your company's login"
+    name_claim: str = "preferred_username"
+    groups_claim: str = "groups"
+    approve_groups: tuple[str, ...] = ()
+    audit_groups: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ("openid", "profile", "email")
+    session_hours: float = 12.0
+
+
+class OidcPerson(msgspec.Struct, frozen=True):
+    """Who signed in, as the provider says."""
+
+    issuer: str
+    subject: str
+    name: str
+    role: Role
+    groups: tuple[str, ...]
+
+
+class _Discovered(msgspec.Struct, frozen=True):
+    issuer: str
+    authorization_endpoint: str
+    token_endpoint: str
+    jwks_uri: str
+
+
+class _Tokens(msgspec.Struct, frozen=True):
+    id_token: str
+
+
+class SignInAttempt(msgspec.Struct, frozen=True):
+    """What is remembered of a person on the way to the provider and back."""
+
+    state: str
+    nonce: str
+    verifier: str
+    url: str
+
+
+def read_oidc(path: Path, is_named: bool = False) -> OidcSettings | None:
+    """Read the settings; None where there are none and nobody named the file. Raises ConfigError."""
+    text = read_small(path)
+    if text is None:
+        if is_named:
+            raise ConfigError(f"there is no file {path}", hint="docs/confirm-people.md shows one")
+        return None
+    try:
+        found = msgspec.convert(tomllib.loads(text), OidcSettings)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise ConfigError(f"{path}: {error}", hint="docs/confirm-people.md shows the file") from error
+    if not _is_safe(found.issuer):
+        raise ConfigError(f"{path}: issuer must be an https address", hint=found.issuer)
+    if not found.approve_groups and not found.audit_groups:
+        raise ConfigError(f"{path}: nobody may come in", hint='approve_groups = ["release-managers"]')
+    if "openid" not in found.scopes or not 0 < found.session_hours <= 168:
+        raise ConfigError(f"{path}: scopes must have openid, session_hours be at most 168")
+    load()
+    return found
+
+
+def load() -> None:
+    """Import what checks signatures. Raises ConfigError where it is not installed."""
+    try:
+        import jwt as jwt  # noqa: PLC0415 a third of a second, and an extra
+    except ImportError as error:
+        raise ConfigError(
+            "signing in with a provider needs PyJWT", hint="pip install 'whet-agent[oidc]'"
+        ) from error
+
+
+class OidcProvider:
+    """One provider. Its discovery document and keys are kept for an hour; unknown keys are fetched anew."""
+
+    def __init__(self, settings: OidcSettings, variables: Mapping[str, str], page_url: str) -> None:
+        self.settings = settings
+        self._secret = variables.get(settings.secret_env, "")
+        self._redirect = f"{page_url}/oidc/callback"
+        self._found: tuple[float, _Discovered] | None = None
+        self._keys: dict[str, PyJWK] = {}
+
+    async def begin(self) -> SignInAttempt:
+        """Give where to send a person, and what must come back. Raises SignInRefused."""
+        found = await self._discover()
+        state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
+        challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=")
+        asked = {
+            "response_type": "code",
+            "client_id": self.settings.client_id,
+            "redirect_uri": self._redirect,
+            "scope": " ".join(self.settings.scopes),
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": challenge.decode(),
+            "code_challenge_method": "S256",
+        }
+        joint = "&" if urlsplit(found.authorization_endpoint).query else "?"
+        return SignInAttempt(
+            state, nonce, verifier, f"{found.authorization_endpoint}{joint}{urlencode(asked)}"
+        )
+
+    async def finish(self, attempt: SignInAttempt, code: str) -> OidcPerson:
+        """Give who came back with `code`. Raises SignInRefused."""
+        found = await self._discover()
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self._redirect,
+            "client_id": self.settings.client_id,
+            "code_verifier": attempt.verifier,
+        }
+        auth = httpx2.BasicAuth(self.settings.client_id, self._secret) if self._secret else None
+        body = await self._call("POST", found.token_endpoint, data=form, auth=auth)
+        claims = await self._claims(found, _read(body, _Tokens).id_token)
+        if not secrets.compare_digest(str(claims.get("nonce", "")), attempt.nonce):
+            raise SignInRefused("the provider's answer is not for this sign-in")
+        return self._person(claims)
+
+    def _person(self, claims: dict[str, Any]) -> OidcPerson:
+        settings = self.settings
+        name = claims.get(settings.name_claim)
+        if not isinstance(name, str) or not name:
+            raise SignInRefused(f"the provider gave no {settings.name_claim}")
+        if settings.name_claim == "email" and claims.get("email_verified") is not True:
+            raise SignInRefused("the provider has not verified this e-mail address")
+        groups = tuple(_listed(claims.get(settings.groups_claim)))
+        opens: dict[Role, tuple[str, ...]] = {
+            "approve": settings.approve_groups,
+            "audit": settings.audit_groups,
+        }
+        for role, those in opens.items():
+            if set(those) & set(groups):
+                return OidcPerson(settings.issuer, str(claims["sub"]), name, role, groups)
+        raise SignInRefused(f"{name[:60]} is in no group that may come in here")
+
+    async def _claims(self, found: _Discovered, token: str) -> dict[str, Any]:
+        # A third of a second, and only who signs in this way needs it.
+        await asyncio.to_thread(load)
+        import jwt  # noqa: PLC0415
+
+        try:
+            head = jwt.get_unverified_header(token)
+            if head.get("alg") not in _ALGORITHMS:
+                raise SignInRefused("the provider signs in a way that is not taken here")
+            key = await self._key(found, str(head.get("kid", "")))
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=_ALGORITHMS,
+                audience=self.settings.client_id,
+                issuer=self.settings.issuer,
+                leeway=_LEEWAY_S,
+                options={"require": ["exp", "iat", "iss", "aud", "sub"]},
+            )
+        except jwt.PyJWTError as error:
+            raise SignInRefused(f"the provider's signature or claims don't hold: {error}") from error
+        others = [one for one in _listed(claims["aud"]) if one != self.settings.client_id]
+        if others and claims.get("azp") != self.settings.client_id:
+            raise SignInRefused("the provider's answer is for somebody else, too")
+        return claims
+
+    async def _key(self, found: _Discovered, kid: str) -> PyJWK:
+        if kid not in self._keys:
+            import jwt  # noqa: PLC0415
+
+            raw = await self._call("GET", found.jwks_uri)
+            keys = jwt.PyJWKSet.from_json(raw.decode("utf-8", "replace")).keys
+            self._keys = {str(key.key_id or ""): key for key in keys}
+        if kid not in self._keys:
+            raise SignInRefused("the provider signed with a key that it does not publish")
+        return self._keys[kid]
+
+    async def _discover(self) -> _Discovered:
+        now_s = time.monotonic()
+        if self._found is None or now_s - self._found[0] > _KNOWN_FOR_S:
+            issuer = self.settings.issuer
+            raw = await self._call("GET", f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+            found = _read(raw, _Discovered)
+            if found.issuer != issuer:
+                raise SignInRefused("the provider calls itself by another address than oidc.toml does")
+            addresses = (found.authorization_endpoint, found.token_endpoint, found.jwks_uri)
+            if not all(_is_safe(one) for one in addresses):
+                raise SignInRefused("the provider names an address that is not https")
+            self._found, self._keys = (now_s, found), {}
+        return self._found[1]
+
+    async def _call(self, method: str, url: str, **given: Any) -> bytes:
+        try:
+            async with httpx2.AsyncClient(timeout=_TIMEOUT_S, follow_redirects=False) as client:
+                answer = await client.request(method, url, headers={"accept": "application/json"}, **given)
+        except httpx2.HTTPError as error:
+            raise SignInRefused(f"the provider does not answer: {type(error).__name__}") from error
+        if not answer.is_success or len(answer.content) > _MOST_BYTES:
+            raise SignInRefused(f"the provider answered {answer.status_code}")
+        return answer.content
+
+
+def _read(body: bytes, shape: type[Any]) -> Any:
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except msgspec.DecodeError as error:
+        raise SignInRefused(f"the provider's answer can't be read: {error}") from error
+
+
+def _listed(value: object) -> list[str]:
+    """Give the texts of a list; none of anything else."""
+    return (
+        [one for one in cast("list[object]", value) if isinstance(one, str)]
+        if isinstance(value, list)
+        else []
+    )
+
+
+def _is_safe(url: str) -> bool:
+    parts = urlsplit(url)
+    return bool(parts.hostname) and (
+        parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL)
+    )

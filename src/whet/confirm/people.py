@@ -1,0 +1,69 @@
+"""People who sign in with a provider, as rows: bound to its subject, for as long as a sign-in holds."""
+
+from __future__ import annotations
+
+import apsw
+import msgspec
+
+from whet.confirm import standing
+from whet.confirm.ledger import Tx
+from whet.confirm.names import is_same_person
+from whet.confirm.oidc import OidcPerson
+from whet.confirm.records import Caller, Role
+from whet.confirm.tokens import check_name
+from whet.contract.errors import ConfigError, NotFound
+
+_ONE = "SELECT name, role FROM people WHERE name = ? AND until > ?"
+
+
+class PersonRow(msgspec.Struct, frozen=True):
+    """A person of a provider's; `until` is when the last sign-in ends."""
+
+    name: str
+    issuer: str
+    subject: str
+    role: Role
+    signed_in_at: float
+    until: float
+
+
+def enter(tx: Tx, person: OidcPerson, valid_s: float) -> str:
+    """Take a sign-in down; gives why it is refused, "" where the person is in."""
+    db, name = tx.connection, person.name
+    try:
+        check_name(db, name)
+    except ConfigError as error:
+        return error.message
+    for row in everybody(db):
+        is_same = (row.issuer, row.subject) == (person.issuer, person.subject)
+        if is_same and row.name != name:
+            return f"you are known here as {row.name}; an admin must forget that first"
+        if not is_same and is_same_person(row.name, name):
+            return f"{name} is somebody else here"
+    until_s = tx.now_s + valid_s
+    values = (name, person.issuer, person.subject, person.role, tx.now_s, until_s)
+    db.execute("INSERT OR REPLACE INTO people VALUES (?, ?, ?, ?, ?, ?)", values)
+    standing.set_groups(tx, name, (f"oidc:{one}" for one in person.groups), until_s)
+    said: dict[str, object] = {"issuer": person.issuer, "subject": person.subject, "role": person.role}
+    tx.record("login", principal=name, data=said)
+    return ""
+
+
+def find(db: apsw.Connection, name: str, now_s: float) -> Caller | None:
+    """Give a person whose sign-in holds."""
+    row = db.execute(_ONE, (name, now_s)).fetchone()
+    return Caller(str(row[0]), row[1]) if row else None
+
+
+def everybody(db: apsw.Connection) -> list[PersonRow]:
+    """Give all who ever signed in, by name."""
+    return [PersonRow(*row) for row in db.execute("SELECT * FROM people ORDER BY name")]
+
+
+def forget(tx: Tx, name: str, *, by: str) -> None:
+    """End a person's sign-in, groups and binding to the provider. Raises NotFound."""
+    tx.connection.execute("DELETE FROM people WHERE name = ?", (name,))
+    if not tx.connection.changes():
+        raise NotFound(f"nobody signed in as {name!r}", hint="whet confirm people list")
+    tx.connection.execute("DELETE FROM members WHERE name = ? AND grp LIKE 'oidc:%'", (name,))
+    tx.record("person_forgotten", principal=by, data={"name": name})

@@ -1,0 +1,103 @@
+"""The way to the provider of identities and back, for the page's login.
+
+Who goes gets a cookie that only this browser has; who comes back without it, or with another's state, is not
+let in. An attempt is good once, for ten minutes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from typing import NamedTuple
+
+from starlette.requests import Request as Http
+from starlette.responses import RedirectResponse, Response
+
+from whet.confirm import people
+from whet.confirm.oidc import OidcProvider, SignInAttempt, SignInRefused
+from whet.confirm.service import ConfirmService
+from whet.confirm.web.accounts import PREFIX
+from whet.web.door import safe_path
+from whet.web.pages import SiteTemplates
+from whet.web.sessions import Account, Sessions
+
+_VALID_S = 600.0
+_MOST = 1000
+_COOKIE = "whet_confirm_oidc"
+
+
+class _Gone(NamedTuple):
+    attempt: SignInAttempt
+    browser: bytes
+    target: str
+    ends_s: float
+
+
+class ProviderPages:
+    """Sends people to the provider, and takes them in when they come back."""
+
+    def __init__(
+        self, service: ConfirmService, provider: OidcProvider, sessions: Sessions, pages: SiteTemplates
+    ) -> None:
+        self._service = service
+        self._provider = provider
+        self._sessions = sessions
+        self._pages = pages
+        self._gone: dict[str, _Gone] = {}
+
+    async def start(self, request: Http) -> Response:
+        """Send a person to the provider."""
+        now_s = self._service.timeline.now_s()
+        self._gone = {state: one for state, one in self._gone.items() if one.ends_s > now_s}
+        if len(self._gone) >= _MOST:
+            return self._problem(429, "Too many people are signing in. Try again in a minute.")
+        try:
+            attempt = await self._provider.begin()
+        except SignInRefused as error:
+            return self._problem(502, f"You can't sign in this way now: {error.message}.")
+        number = secrets.token_urlsafe(32)
+        target = safe_path(request.query_params.get("next", "/"))
+        self._gone[attempt.state] = _Gone(attempt, _hash(number), target, now_s + _VALID_S)
+        response = RedirectResponse(attempt.url, 303, {"cache-control": "no-store"})
+        # Lax, unlike the session's: it must come along when the provider sends the person back.
+        response.set_cookie(
+            _COOKIE, number, max_age=int(_VALID_S), httponly=True, samesite="lax", path="/oidc",
+            secure=self._sessions.is_secure,
+        )  # fmt: skip
+        return response
+
+    async def callback(self, request: Http) -> Response:
+        """Take in who comes back from the provider."""
+        gone = self._gone.pop(request.query_params.get("state", ""), None)
+        number = request.cookies.get(_COOKIE, "")
+        if gone is None or gone.ends_s <= self._service.timeline.now_s():
+            return self._problem(403, "This sign-in was not begun here, or is too old.")
+        if not hmac.compare_digest(gone.browser, _hash(number)):
+            return self._problem(403, "This sign-in was begun in another browser.")
+        code = request.query_params.get("code", "")
+        if not code:
+            said = request.query_params.get("error", "nothing")[:100]
+            return self._problem(403, f"The provider did not let you in: {said}.")
+        try:
+            person = await self._provider.finish(gone.attempt, code)
+        except SignInRefused as error:
+            await self._service.record("login_failed", data={"where": "provider", "why": error.message[:200]})
+            return self._problem(403, f"You are not signed in: {error.message}.")
+        valid_s = self._provider.settings.session_hours * 3600
+        problem = await self._service.change(lambda tx: people.enter(tx, person, valid_s))
+        if problem:
+            return self._problem(403, f"You are not signed in: {problem}.")
+        # A strict cookie does not come along with a redirect from elsewhere: our own page reloads.
+        response = self._pages.answer("bounce.html", url=gone.target)
+        response.delete_cookie(_COOKIE, path="/oidc")
+        account = Account(f"{PREFIX}{person.name}", person.name, frozenset((person.role,)))
+        await self._sessions.begin(request, account, response)
+        return response
+
+    def _problem(self, status: int, text: str) -> Response:
+        return self._pages.answer("problem.html", status, text=text, visit=None)
+
+
+def _hash(number: str) -> bytes:
+    return hashlib.sha256(number.encode("utf-8", "surrogateescape")).digest()

@@ -1,0 +1,99 @@
+"""Several decisions with one form: only what this person has opened, as it is now, and that hides nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request as Http
+from starlette.responses import Response
+
+from whet.confirm import sight
+from whet.confirm.decide import DecisionInput
+from whet.confirm.ids import SHAPE
+from whet.confirm.records import Caller, ConfirmRequest
+from whet.confirm.requests import RequestFilter, viewed_at
+from whet.confirm.service import ConfirmService
+from whet.confirm.standing import seated
+from whet.confirm.web import view
+from whet.confirm.web.accounts import TokenAccounts
+from whet.web.pages import SiteTemplates
+from whet.web.sessions import Visit
+
+_MOST = 20
+_MOST_REASON = 2_000
+_FIELD = "r."
+
+
+class SeveralPages:
+    """Lists what can be decided together, and takes one verdict on all that were ticked."""
+
+    def __init__(self, service: ConfirmService, pages: SiteTemplates, accounts: TokenAccounts) -> None:
+        self._service = service
+        self._pages = pages
+        self._accounts = accounts
+
+    async def show(self, request: Http, visit: Visit) -> Response:
+        """Show what is pending, and which of it may be ticked."""
+        return self._answer(visit)
+
+    async def decide(self, request: Http, visit: Visit) -> Response:
+        """Decide on each that was ticked; what could not be is said."""
+        form, who = request.state.form, self._who(visit)
+        verdict, reason = form.get("verdict"), form.get("reason", "").strip()
+        ticked = {name.removeprefix(_FIELD): text for name, text in form.items() if name.startswith(_FIELD)}
+        if verdict not in ("approve", "deny") or len(reason) > _MOST_REASON or len(ticked) > _MOST:
+            return self._answer(visit, 400, "Nothing was decided: the form is not complete.")
+        if not ticked or not who.may("approve"):
+            return self._answer(
+                visit, 403 if ticked else 400, "Nothing was decided: tick what you decide on."
+            )
+        said: list[dict[str, str]] = []
+        for request_id, digest in ticked.items():
+            found = self._service.get(request_id) if SHAPE.fullmatch(request_id) else None
+            if found is not None:
+                action, message = await self._one(found, DecisionInput(
+                    found.id, verdict, reason, digest or "-", via_web=True, is_one_of_many=True
+                ), who)  # fmt: skip
+                said.append({"id": found.id, "action": action, "message": message})
+        return self._answer(visit, said=said)
+
+    async def _one(self, found: ConfirmRequest, ballot: DecisionInput, who: Caller) -> tuple[str, str]:
+        action = view.card(found, 0.0)["action"]
+        if ballot.verdict == "approve" and self._unseen(found, who):
+            return action, "Not decided: a part of it was not shown to you."
+        outcome = await self._service.decide(ballot, who)
+        if outcome.kind in ("decided", "voted"):
+            return action, outcome.message[:1].upper() + outcome.message[1:] + "."
+        return action, f"Not decided: {outcome.message}."
+
+    def _answer(
+        self, visit: Visit, status: int = 200, problem: str = "", said: list[dict[str, str]] | None = None
+    ) -> Response:
+        now_s, who = self._service.timeline.now_s(), self._who(visit)
+        pending = self._service.list(RequestFilter("pending", limit=200))
+        pending.sort(key=lambda one: one.expires_at)
+        rows = [self._row(one, who, now_s) for one in pending]
+        values = {"rows": rows, "problem": problem, "said": said or []}
+        return self._pages.answer("several.html", status, visit=visit, **values)
+
+    def _row(self, found: ConfirmRequest, who: Caller, now_s: float) -> dict[str, Any]:
+        service, plan = self._service, found.plan
+        policy = service.policy_file.policy
+        policy = service.database.read_now(lambda db: seated(db, policy, now_s, found.principal))
+        barrier = view.barrier(found, view.Viewer(who, policy, now_s))
+        if not barrier and (found.is_high_risk or plan.needs_factor or plan.needs_passkey):
+            barrier = "Decide on this one by itself."
+        if not barrier and self._unseen(found, who):
+            barrier = "A part of it was not shown to you yet."
+        if not barrier and service.database.read_now(lambda db: viewed_at(db, found.id, who.name)) is None:
+            barrier = "Look at it first."
+        return view.card(found, now_s) | {"barrier": barrier, "digest": found.digest}
+
+    def _unseen(self, found: ConfirmRequest, who: Caller) -> bool:
+        if sight.revealed(self._service, found.id, who) == found.digest:
+            return False
+        return bool(view.unseen_of(found, self._service.policy_file.policy))
+
+    def _who(self, visit: Visit) -> Caller:
+        who = self._accounts.principal(visit.account.key)
+        return who or Caller(visit.account.name, "audit")

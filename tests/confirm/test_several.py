@@ -1,0 +1,89 @@
+"""Several decisions at once: each looked at before, as it is now, and nothing that takes more than a yes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.confirm.running import SUBMIT, Running
+from tests.confirm.test_sight import page_of
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Running]:
+    with Running(tmp_path) as running:
+        yield running
+
+
+def asked(server: Running, agent: httpx2.Client, **changes: object) -> dict[str, str]:
+    made = agent.post("/confirm", json=SUBMIT | changes).json()
+    return {"id": made["id"], "digest": made["digest"]}
+
+
+def test_only_what_was_looked_at_is_approved_and_each_is_a_decision_of_its_own(server: Running) -> None:
+    agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
+    one, two, unseen, risky = (
+        asked(server, agent), asked(server, agent, accepts_edits=True), asked(server, agent),
+        asked(server, agent, action="delete_data"),
+    )  # fmt: skip
+    for request in (one, two, risky):
+        alice.get(f"/confirm/{request['id']}")
+    items = [one, two, unseen, risky]
+    answer = alice.post("/decisions", json={"verdict": "approve", "items": items, "reason": "fine"})
+    outcomes = [(found["counted"], found["status"]) for found in answer.json()["outcomes"]]
+    assert outcomes == [(True, "approved"), (True, "approved"), (False, "pending"), (False, "pending")]
+    assert server.stored(one["id"]).reason == "fine"
+    changed = asked(server, agent, accepts_edits=True)
+    alice.get(f"/confirm/{changed['id']}")
+    amended = server.client("approve", "bob").post(
+        f"/confirm/{changed['id']}/amend", json={"details": {"a": 1}}
+    )
+    now = {"id": changed["id"], "digest": amended.json()["digest"]}
+    for item in (changed, now):  # the old digest, and the new one that was never looked at
+        answer = alice.post("/decisions", json={"verdict": "approve", "items": [item]}).json()
+        assert answer["outcomes"][0]["counted"] is False
+    alice.get(f"/confirm/{changed['id']}")
+    assert alice.post("/decisions", json={"verdict": "approve", "items": [now]}).json()["outcomes"][0][
+        "counted"
+    ]
+
+
+def test_an_agent_and_odd_bodies_decide_nothing(server: Running) -> None:
+    agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
+    item = asked(server, agent)
+    assert agent.post("/decisions", json={"verdict": "approve", "items": [item]}).status_code == 403
+    odd = [[], [item] * 21, [{"id": item["id"]}]]
+    for body in (
+        {},
+        {"verdict": "maybe", "items": [item]},
+        *({"verdict": "approve", "items": i} for i in odd),
+    ):
+        assert alice.post("/decisions", json=body).status_code == 400
+    assert server.stored(item["id"]).is_pending
+
+
+def test_the_page_lets_tick_what_was_opened_and_shown_whole(server: Running) -> None:
+    agent = server.client("submit", "agent")
+    opened, unopened = asked(server, agent), asked(server, agent)
+    hiding = asked(server, agent, details={"token": "; rm -rf /srv/shop"})
+    with page_of(server) as browser:
+        for request in (opened, hiding):
+            browser.get(f"/r/{request['id']}")
+        page = browser.get("/several").text
+        assert f'name="r.{opened["id"]}"' in page
+        assert f'name="r.{unopened["id"]}"' not in page and f'name="r.{hiding["id"]}"' not in page
+        csrf = re.search(r'name="csrf" value="([^"]+)"', page)
+        assert csrf is not None
+        form = {"csrf": csrf[1], "verdict": "approve"}
+        form |= {f"r.{one['id']}": one["digest"] for one in (opened, unopened, hiding)}
+        origin = {"origin": str(browser.base_url).rstrip("/")}
+        said = browser.post("/several", data=form, headers=origin).text
+        assert "look at it first" in said and "was not shown to you" in said
+        assert browser.post("/several", data=form | {"csrf": "x"}, headers=origin).status_code == 403
+    assert [server.stored(one["id"]).status for one in (opened, unopened, hiding)] == [
+        "approved", "pending", "pending",
+    ]  # fmt: skip

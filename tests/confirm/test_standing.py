@@ -1,0 +1,110 @@
+"""Who is away is stood in for: one seat, one vote, chained as an event."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.confirm.running import SUBMIT, Running
+from whet.cli.confirm_people import away as away_command
+from whet.contract.errors import ConfigError
+
+POLICY = """
+[groups]
+ops = ["alice", "carol"]
+[[rules]]
+action = "deploy"
+effect = "ask"
+quorum = "2 of ops"
+[[rules]]
+action = "named"
+effect = "ask"
+approvers = ["alice"]
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path):
+    path = tmp_path / "policy.toml"
+    path.write_text(POLICY)
+    with Running(tmp_path, policy=path) as running:
+        running.people = {name: running.client("approve", name) for name in ("alice", "bob", "carol")}
+        running.agent = running.client("submit", "agent")
+        yield running
+
+
+def away(server: Running, giver: str, stand_in: str, seconds: float = 3600.0):
+    body = {"stand_in": stand_in, "until": time.time() + seconds}
+    return server.people[giver].post("/delegations", json=body)
+
+
+def asked(server: Running, **changes: object) -> str:
+    return f"/confirm/{server.agent.post('/confirm', json=SUBMIT | changes).json()['id']}"
+
+
+def test_a_stand_in_takes_the_seat_and_the_giver_has_none_meanwhile(server: Running) -> None:
+    first = asked(server)
+    assert server.people["bob"].post(f"{first}/approve").status_code == 403
+    made = away(server, "alice", "bob")
+    assert made.status_code == 201 and made.json()["stand_in"] == "bob"
+    # Alice, her stand-in and nobody else are no two of ops: it is one seat.
+    assert server.people["alice"].post(f"{first}/approve").status_code == 403
+    assert server.people["bob"].post(f"{first}/approve").status_code == 202
+    assert server.people["carol"].post(f"{first}/approve").status_code == 200
+    events = server.rows("SELECT kind, principal, data FROM events WHERE kind IN ('delegated', 'vote')")
+    assert events[0][:2] == ("delegated", "alice") and '"stand_in":"bob"' in events[0][2]
+    assert '"for":["alice"]' in next(data for _, name, data in events if name == "bob")
+    assert server.people["bob"].post(f"{asked(server, action='named')}/approve").status_code == 200
+
+
+def test_it_ends_with_its_time_when_taken_back_and_by_an_admin(server: Running) -> None:
+    number = away(server, "alice", "bob").json()["id"]
+    assert server.people["carol"].delete(f"/delegations/{number}").status_code == 404
+    assert server.people["alice"].delete(f"/delegations/{number}").status_code == 200
+    one = asked(server)
+    assert server.people["bob"].post(f"{one}/approve").status_code == 403
+    assert server.people["alice"].post(f"{one}/approve").status_code == 202
+    second = away(server, "alice", "bob").json()["id"]
+    assert server.client("admin", "root").delete(f"/delegations/{second}").status_code == 200
+    away(server, "alice", "bob")
+    server.service.timeline.raise_floor(time.time() + 3601)
+    assert server.people["bob"].get("/delegations").json()["delegations"] == []
+    assert server.people["bob"].post(f"{asked(server)}/approve").status_code == 403
+
+
+def test_a_seat_is_not_handed_on_and_not_lent_for_ones_own_request(server: Running) -> None:
+    away(server, "alice", "bob")
+    assert away(server, "bob", "carol").status_code == 201
+    one = asked(server)
+    assert server.people["carol"].post(f"{one}/approve").status_code == 202  # her own seat, and no other
+    assert server.people["carol"].post(f"{one}/approve").json()["status"] == "pending"
+    own = server.client("admin", "alice").post("/confirm", json=SUBMIT | {"action": "named"}).json()
+    assert server.people["bob"].post(f"/confirm/{own['id']}/approve").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("stand_in", "seconds"), [("alice", 60), ("Alice", 60), ("nobody", 60), ("bob", -1), ("bob", 91 * 86_400)]
+)
+def test_what_can_be_no_delegation(server: Running, stand_in: str, seconds: float) -> None:
+    assert away(server, "alice", stand_in, seconds).status_code == 400
+
+
+def test_two_people_do_not_stand_in_for_each_other_and_an_agent_for_nobody(server: Running) -> None:
+    away(server, "alice", "bob")
+    assert away(server, "bob", "alice").status_code == 400
+    assert server.agent.post("/delegations", json={"stand_in": "bob", "until": 2e9}).status_code == 403
+    assert away(server, "carol", "agent").status_code == 400
+
+
+def test_the_commands_say_who_is_away_and_end_it(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHET_CONFIRM_URL", f"http://127.0.0.1:{server.port}")
+    monkeypatch.setenv("CONFIRMATION_TOKEN", server.token("approve", "alice"))
+    run = CliRunner().invoke
+    assert "bob decides for alice until" in run(away_command, ["--stand-in", "bob", "--until", "2w"]).output
+    assert "alice" in run(away_command, []).output
+    assert isinstance(run(away_command, ["--stand-in", "bob", "--until", "soon"]).exception, ConfigError)
+    assert run(away_command, ["--end", "1"]).exit_code == 0
+    assert "Nobody is away" in run(away_command, []).output
