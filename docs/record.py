@@ -89,9 +89,9 @@ class Terminal:
             self._tell("send-keys", "Enter")
 
     def wait(self, pattern: str, limit_s: float = 40) -> None:
-        """Look until the screen ends with something that fits."""
+        """Look until the screen ends with something that fits, but for a status line."""
         until = time.monotonic() + limit_s
-        while not re.search(pattern + r"[^\n]*\s*\Z", screen := self.look()):
+        while not re.search(pattern + r"[^\n]*(\n[^\n]+)?\s*\Z", screen := self.look()):
             if time.monotonic() > until:
                 raise SystemExit(f"the screen never showed {pattern!r}:\n{screen}")
             time.sleep(0.05)

@@ -20,6 +20,8 @@ from whet.tools import declared  # noqa: F401  as in every program: the tools ha
 
 # Collecting makes a million objects that stay; to look through them over and over costs as much as importing.
 gc.disable()
+# No test reads or writes a person's own keyring, nor does a program that it starts.
+os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.null.Keyring"
 # What pytest makes of the asserts is kept for the next run, also where the environment wants no bytecode.
 sys.dont_write_bytecode = False
 

@@ -6,11 +6,13 @@ the text is shown; escaping for HTML, Markdown or a vendor is done where it is s
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from whet.log import mask
 
 MOST_CHARS = 2_000
+_PLAIN = re.compile(r"[ -~\n]*")
 
 
 def visible(text: str, limit: int = MOST_CHARS, *, masks: bool = True) -> str:
@@ -21,7 +23,8 @@ def visible(text: str, limit: int = MOST_CHARS, *, masks: bool = True) -> str:
     cut = len(text) - limit
     if cut > 0:
         text = text[:limit]
-    shown = "".join(c if c == "\n" or not _hides(c) else _code(c) for c in text)
+    plain = _PLAIN.fullmatch(text) is not None
+    shown = text if plain else "".join(c if c == "\n" or not _hides(c) else _code(c) for c in text)
     return f"{shown}\n[... {cut:,} more characters not shown]" if cut > 0 else shown
 
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.confirm.vendors.telegram import BadText, parse
+from whet.app.received import safe_name
 from whet.channels.markup import slack_mrkdwn, telegram_html
 from whet.channels.pieces import pieces
 from whet.channels.telegram import mentions
-from whet.gateway.files import safe_name
 
 WORDS = st.sampled_from(
     ["a", "word", "```", "```python", "~~~", "\n", "\n\n", " ", "x" * 90, "- item", "**b**", "é\u0301", "<t>"]

@@ -16,7 +16,7 @@ import msgspec
 
 from whet import log
 from whet.config.paths import Home
-from whet.config.secrets import set_secret
+from whet.config.secrets import keep_secret
 from whet.http1.client import HttpClient, Limits, Request
 from whet.http1.failure import HttpFailed
 from whet.mcp.callback import Listener, LoginFailed
@@ -35,8 +35,9 @@ class _Made(msgspec.Struct, frozen=True):
 async def log_in(
     home: Home, show: Callable[[str], None], *, site: str = SITE, wait_s: float = _WAIT_S
 ) -> str:
-    """Have the person log in at the address that `show` is given, and store the key in .env; gives the
-    variable that holds it. Raises LoginFailed; then nothing was stored."""
+    """Have the person log in at the address that `show` is given, and store the key in the system's keyring
+    where there is one, else in .env; gives the variable that holds it. Raises LoginFailed; then nothing was
+    stored."""
     verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
     log.protect([verifier])
@@ -47,7 +48,7 @@ async def log_in(
         show(f"{site}/auth?{urlencode(asked)}")
         code = await listener.code(wait_s)
     key = await _exchange(site, {"code": code, "code_verifier": verifier, "code_challenge_method": "S256"})
-    set_secret(home, VARIABLE, key)
+    keep_secret(home, VARIABLE, key)
     return VARIABLE
 
 

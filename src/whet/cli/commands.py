@@ -157,6 +157,18 @@ async def _resume(chat: ChatControl, rest: str) -> None:
     await chat.switch_to(await chat.app.open_session(session_id, leaving=chat.session))
 
 
+async def _fork(chat: ChatControl, rest: str) -> None:
+    from whet.store import forks  # noqa: PLC0415 - few chats fork
+
+    if rest and not rest.isdecimal():
+        raise ConfigError(f"{rest!r} is no turn", hint="/rewind lists the turns with their numbers")
+    old, new_id = chat.session.id, chat.app.clock.new_id()
+    now = iso(chat.app.clock.now())
+    row = await chat.app.database.write(lambda db: forks.fork(db, old, int(rest or 0), new_id, now))
+    await chat.switch_to(await chat.app.open_session(row.id, leaving=chat.session))
+    chat.say(f"a session of its own from here; the other one is kept: /resume {old}", "dim")
+
+
 async def _sessions(chat: ChatControl, rest: str) -> None:
     found = await chat.app.database.read(lambda db: sessions.list_sessions(db, _LISTED, query=rest))
     now = chat.app.clock.now()
@@ -353,6 +365,7 @@ def builtin_commands() -> list[SlashCommand[ChatControl]]:
         SlashCommand("undo", "Take the last turn back, its files aside.", _undo, remote=True),
         *rewind_commands(),
         *goal_commands(),
+        SlashCommand("fork", "Go on in a copy of this session, as it was after a turn.", _fork, "[turn]"),
         SlashCommand("title", "Show or set the title.", _title, "[text]", anytime=True, remote=True),
         SlashCommand(
             "private", "Keep this session out of search and learning.", _private, "[on|off]", remote=True

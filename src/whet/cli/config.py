@@ -72,7 +72,10 @@ def _get_secret(home: Home, name: str, as_json: bool) -> None:
 def _secret_origin(home: Home, name: str) -> str:
     if os.environ.get(name):
         return "the environment"
-    return str(home.env) if secrets.read_env(home).values.get(name) else ""
+    value = secrets.read_env(home).values.get(name)
+    if value == secrets.IN_KEYRING:
+        return "the system's keyring"
+    return str(home.env) if value else ""
 
 
 @config.command("set")
@@ -83,15 +86,15 @@ def _secret_origin(home: Home, name: str) -> str:
 def set_(home: Home, key: str, value: str | None, as_json: bool) -> None:
     """Write a setting to config.yaml; lists are comma-separated.
 
-    A name in capitals, such as OPENAI_API_KEY, is a secret and goes to .env. Leave its VALUE out to type it
-    unseen.
+    A name in capitals, such as OPENAI_API_KEY, is a secret and goes to .env, or with the extra keyring to the
+    system's keyring. Leave its VALUE out to type it unseen.
     """
     if key.isupper() and "." not in key:
         secret = _secret_value(key, value)
         if not secret:
             raise ConfigError(f"no value came for {key}", hint=f"whet config set {key} asks for it unseen")
-        secrets.set_secret(home, key, secret)
-        return _say({"key": key, "path": str(home.env)}, f"{key} is stored in {home.env}", as_json)
+        place = secrets.keep_secret(home, key, secret)
+        return _say({"key": key, "path": place}, f"{key} is stored in {place}", as_json)
     if value is None:
         raise click.UsageError("Missing argument 'VALUE'.", click.get_current_context())
     change = set_value(home, key, value)

@@ -18,7 +18,7 @@ from whet.config.edit import set_value
 from whet.config.fields import fields
 from whet.config.load import LoadedSettings, load
 from whet.config.paths import Home
-from whet.config.secrets import load_secrets
+from whet.config.secrets import IN_KEYRING, load_secrets, read_env
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import ModelInfo, Provider
 from whet.log import mask
@@ -138,7 +138,11 @@ def _connected(home: Home, loaded: LoadedSettings) -> Generator[Provider]:
 @click.argument("provider", type=click.Choice(["openrouter"]))
 @click.pass_obj
 def login(home: Home, provider: str) -> None:
-    """Get a key by logging in with the browser, and keep it in .env."""
+    """Get a key by logging in with the browser, and keep it.
+
+    With the extra keyring (pip install 'whet-agent[keyring]') it is kept in the system's keyring, if there is
+    one, and otherwise in .env.
+    """
     import webbrowser  # noqa: PLC0415 only a login opens one
 
     from whet.app.key_login import log_in  # noqa: PLC0415 an HTTP client and a listener of its own
@@ -153,4 +157,6 @@ def login(home: Home, provider: str) -> None:
     if not (loaded.settings.model.provider or loaded.settings.model.base_url):
         set_value(home, "model.provider", provider)
         click.echo(f"{provider} answers from now on")
-    click.echo(f"the key is kept as {name} in {home.env}; `whet model list` shows what it reaches")
+    is_in_ring = read_env(home).values.get(name) == IN_KEYRING
+    place = "the system's keyring" if is_in_ring else str(home.env)
+    click.echo(f"the key is kept as {name} in {place}; `whet model list` shows what it reaches")

@@ -21,11 +21,12 @@ from whet.cli import output, stored
 from whet.cli.output import Column, emit, emit_json, json_option, styled
 from whet.cli.transcript import render
 from whet.cli.wording import count, cut, printable
-from whet.clock import SystemClock
+from whet.clock import SystemClock, iso
 from whet.config.paths import Home, find_home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound, StoreBusy, StoreFull, WhetError
 from whet.contract.messages import Message, to_dict
+from whet.store import forks
 from whet.store import search as index
 from whet.store import sessions as store
 from whet.store.database import StateDatabase
@@ -74,12 +75,18 @@ def _read(home: Home, work: Callable[[apsw.Connection], T]) -> T:
 @click.option("-n", "--limit", default=20, type=click.IntRange(1), show_default=True, help="How many.")
 @click.option("--here", is_flag=True, help="Only those of this folder.")
 @click.option("--all-kinds", is_flag=True, help="Delegated tasks and reviews too.")
+@click.option("--archived", is_flag=True, help="Those that were put aside.")
 @json_option
 @click.pass_obj
-def list_(home: Home, words: tuple[str, ...], limit: int, here: bool, all_kinds: bool, as_json: bool) -> None:
+def list_(  # noqa: PLR0913 - one for each option
+    home: Home, words: tuple[str, ...], limit: int, here: bool, all_kinds: bool, archived: bool, as_json: bool
+) -> None:
     """List the latest sessions; WORDS narrow them down by title or id."""
     filters = SessionFilter(
-        kinds=() if all_kinds else ("chat",), workspace=str(Path.cwd()) if here else "", query=" ".join(words)
+        kinds=() if all_kinds else ("chat",),
+        workspace=str(Path.cwd()) if here else "",
+        query=" ".join(words),
+        archived=archived,
     )
     rows: list[SessionRow] = []
     total = 0
@@ -260,6 +267,36 @@ def rename(home: Home, session: str, title: tuple[str, ...], as_json: bool) -> N
     name = " ".join(" ".join(title).split())
     row = _change(home, session, lambda db, session_id: store.rename(db, session_id, name))
     _say(row, f"{row.id} is now {row.title!r}", as_json)
+
+
+@sessions.command("archive")
+@_session
+@click.option("--off", is_flag=True, help="Bring it back.")
+@json_option
+@click.pass_obj
+def archive(home: Home, session: str, off: bool, as_json: bool) -> None:
+    """Put a session aside: lists leave it out, search finds it."""
+    now = "" if off else iso(SystemClock().now())
+    row = _change(home, session, lambda db, session_id: store.set_archived(db, session_id, now))
+    _say(row, f"{row.id} is {'back' if off else 'put aside'}", as_json)
+
+
+@sessions.command("fork")
+@_session
+@click.argument("turn", type=click.IntRange(1), required=False)
+@json_option
+@click.pass_obj
+def fork(home: Home, session: str, turn: int | None, as_json: bool) -> None:
+    """Begin a session where another one was after a TURN (its last one, if none is given)."""
+    clock = SystemClock()
+    new_id, now = clock.new_id(), iso(clock.now())
+
+    def work(db: apsw.Connection) -> SessionRow:
+        return forks.fork(db, store.resolve(db, session), turn or 0, new_id, now)
+
+    stored.must_exist(home)
+    row = stored.write(home, work)
+    _say(row, f"{row.id} goes on from there: whet chat --session {row.id}", as_json)
 
 
 @sessions.command("private")

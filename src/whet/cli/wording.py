@@ -121,9 +121,6 @@ def subject(arguments: str) -> str:
     if not isinstance(parsed, Mapping):
         return arguments
     values: dict[str, object] = dict(parsed)  # pyright: ignore[reportUnknownArgumentType]  JSON from a model
-    pattern, path = values.get("pattern"), values.get("path")
-    if isinstance(pattern, str) and pattern:  # a search: what for, then where
-        return f"{pattern}  in {path}" if isinstance(path, str) and path not in ("", ".") else pattern
     return subject_of(values) or next((value for value in values.values() if isinstance(value, str)), "")
 
 

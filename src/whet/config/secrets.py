@@ -23,6 +23,8 @@ from whet.contract.errors import ConfigError
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)", re.DOTALL)
 _SECRET = re.compile(r"(?:^|_)(?:API_?KEYS?|KEYS?|TOKEN|SECRET|PASSWORD|PASSPHRASE|CREDENTIALS?)(?:_|\d|$)")
 _HAS_SYSTEM_SETTINGS = sys.platform in ("darwin", "win32")
+IN_KEYRING = "keyring:"
+"""What .env has in place of a key that is in the system's keyring."""
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
@@ -80,9 +82,14 @@ def env_warnings(home: Home) -> list[str]:
 def load_secrets(home: Home, environ: Mapping[str, str]) -> dict[str, str]:
     """Give .env's values and the environment's over them; an empty variable does not hide .env's.
 
-    From now on, log.mask replaces every value whose name looks like a secret's.
+    From now on, log.mask replaces every value whose name looks like a secret's. Raises ConfigError where .env
+    says that a key is in the system's keyring, and it can't be had from there.
     """
     merged = {**read_env(home).values, **{name: value for name, value in environ.items() if value}}
+    if IN_KEYRING in merged.values():
+        from whet.config.keychain import fetch  # noqa: PLC0415 - few keep keys there
+
+        merged = {k: fetch(home, k) if value == IN_KEYRING else value for k, value in merged.items()}
     log.protect(value for name, value in merged.items() if is_secret_name(name))
     return merged
 
@@ -98,13 +105,27 @@ def set_secret(home: Home, name: str, value: str) -> None:
         raise ConfigError(f"{name!r} is not a variable's name", hint="letters, digits and _ only")
     if any(char in value for char in "\n\r\0"):
         raise ConfigError(f"the value of {name} has more than one line", hint="paste the key alone")
-    log.protect([value])
+    log.protect([value] if value != IN_KEYRING else [])
     home.ensure()
     quoted = re.sub(r'([\\"])', r"\\\1", value)
     line = f"{name}={value}" if re.fullmatch(r"[A-Za-z0-9._:/+=@-]*", value) else f'{name}="{quoted}"'
     lines = (paths.read_small(home.env) or "").splitlines()
     kept = [old for old in lines if not ((match := _LINE.fullmatch(old.strip())) and match[1] == name)]
     paths.replace(home.env, "\n".join([*kept, line]) + "\n", mode=0o600)
+
+
+def keep_secret(home: Home, name: str, value: str) -> str:
+    """Store a key in the system's keyring where there is one, else in .env; gives where. On return it is
+    kept. Raises ConfigError."""
+    from whet.config.keychain import is_there, put  # noqa: PLC0415 - as above
+
+    log.protect([value])
+    if not is_there():
+        set_secret(home, name, value)
+        return str(home.env)
+    put(home, name, value)
+    set_secret(home, name, IN_KEYRING)
+    return "the system's keyring"
 
 
 def proxy_for(scheme: str, host: str) -> str:

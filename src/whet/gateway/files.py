@@ -1,7 +1,6 @@
-"""Files that people send: taken in under a safe name in a folder of their own, images shown to the model.
+"""Files that people send: taken in by `app/received.py`, images shown to the model.
 
-What a file is called and what it says it is are its sender's words: the name keeps its letters and nothing
-that leads elsewhere. It does not know any platform.
+Does not know any platform.
 """
 
 from __future__ import annotations
@@ -9,12 +8,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
-import re
-import unicodedata
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
+from whet.app.received import MOST_IMAGE_BYTES, image_type, save_received
 from whet.contract.channels import Channel, FileRef, Incoming, Outgoing, SendFailed
 from whet.contract.errors import BadInput, WhetError
 from whet.contract.messages import ImagePart
@@ -22,14 +20,7 @@ from whet.contract.tools import Tool, ToolContext
 from whet.tools.signature import tool
 from whet.visible import visible
 
-FOLDER = "received"
-_IMAGE_BYTES = 5_000_000
 _MOST_FILES = 10
-_MAGIC: tuple[tuple[bytes, str], ...] = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-)
 
 
 class ChatFiles:
@@ -61,12 +52,12 @@ class ChatFiles:
             shown = visible(file.name, 80).replace("\n", " ") or "a file without a name"
             try:
                 data = await self._fetch(channel, file)
-                path = await asyncio.to_thread(self._save, profile, file.name, data)
+                path = await asyncio.to_thread(save_received, self.workspace(profile), file.name, data)
             except (SendFailed, WhetError, OSError) as error:
                 lines.append(f"[{shown!r} was sent and could not be taken: {_why(error)}]")
                 continue
             lines.append(f"[file received: {path.relative_to(self.workspace(profile))}, {len(data):,} bytes]")
-            if (mime := _image_type(data)) and len(data) <= _IMAGE_BYTES:
+            if (mime := image_type(data)) and len(data) <= MOST_IMAGE_BYTES:
                 images.append(ImagePart(mime, base64.b64encode(data).decode()))
         if len(update.files) > _MOST_FILES:
             lines.append(f"[{len(update.files) - _MOST_FILES} more files were left out]")
@@ -76,29 +67,6 @@ class ChatFiles:
         if file.size_bytes > self._most_bytes:
             raise WhetError(f"it is larger than {self._most_bytes // 1_000_000} MB")
         return await channel.fetch(file, self._most_bytes)
-
-    def _save(self, profile: str, name: str, data: bytes) -> Path:
-        folder = self.workspace(profile) / FOLDER
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        stem, suffix = os.path.splitext(safe_name(name))
-        for number in range(1, 10_000):
-            path = folder / (f"{stem}{suffix}" if number == 1 else f"{stem}-{number}{suffix}")
-            try:
-                with path.open("xb") as out:  # never over what is there, never through a link
-                    out.write(data)
-            except FileExistsError:
-                continue
-            path.chmod(0o600)
-            return path
-        raise WhetError("there are too many files of that name")
-
-
-def safe_name(name: str) -> str:
-    """Give a file's own name: no folders, not hidden, nothing that can't be seen, at most 80 characters."""
-    last = re.split(r"[/\\]", unicodedata.normalize("NFC", name))[-1]
-    kept = "".join(c if c.isalnum() or c in "._- ()+" else "_" for c in last).strip(" ._")
-    stem, suffix = os.path.splitext(kept)
-    return f"{stem[:60] or 'file'}{suffix[:20]}"
 
 
 def outgoing(workspace: Path, path: str, most_bytes: int) -> Path:
@@ -110,12 +78,6 @@ def outgoing(workspace: Path, path: str, most_bytes: int) -> Path:
     if full.stat().st_size > most_bytes:
         raise WhetError(f"{path} is larger than {most_bytes // 1_000_000} MB")
     return full
-
-
-def _image_type(data: bytes) -> str:
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((mime for magic, mime in _MAGIC if data.startswith(magic)), "")
 
 
 def _why(error: Exception) -> str:

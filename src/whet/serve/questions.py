@@ -12,11 +12,13 @@ from typing import Literal
 
 import msgspec
 
+from whet.amending import amended, editable
 from whet.clock import Clock, iso
 from whet.contract.errors import NotFound
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
 from whet.question import Row, worded
 from whet.serve.wire import ApiError
+from whet.visible import visible
 
 _ANSWERS = ("once", "session", "always", "no")
 _MOST_TEXT = 20_000
@@ -26,7 +28,9 @@ class PendingQuestion(msgspec.Struct, frozen=True):
     """What waits: an action to approve (`tool`, `subject`, `reasons`), or a question in words (`subject`,
     `choices`). `title` and `body` are the question as a person reads it, what would be written included;
     `grant` says what "session" and "always" would cover, empty where neither is offered; `scopes` what else
-    they may; `opening` what a sandbox would be opened for; `digest` what a yes is bound to."""
+    they may, `keeps` which of these can be kept for good; `opening` what a sandbox would be opened for;
+    `digest` what a yes is bound to. `draft` is the part of the call that a page may have edited, empty where
+    a page can't show it as it is."""
 
     id: str
     kind: Literal["approval", "question"]
@@ -45,16 +49,29 @@ class PendingQuestion(msgspec.Struct, frozen=True):
     folder: str = ""
     opening: str = ""
     digest: str = ""
+    keeps: tuple[bool, ...] = ()
+    draft: str = ""
 
 
 class Given(msgspec.Struct, frozen=True):
     """An answer: the word, the words of a no, which scope a lasting yes is for, and the arguments to run
-    instead of those that were shown."""
+    instead of those that were shown, or the draft as the person changed it. `digest`, where it is there, is
+    that of the question which was looked at."""
 
     answer: str = ""
     reason: str = ""
     scope: int = 0
     arguments: dict[str, object] | None = None
+    draft: str | None = None
+    digest: str = ""
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A question, where its answer goes, and the gate's own request where it is about a call."""
+
+    question: PendingQuestion
+    future: asyncio.Future[Given | None]
+    request: ApprovalRequest | None = None
 
 
 class Questions:
@@ -63,30 +80,27 @@ class Questions:
     def __init__(self, clock: Clock, wait_s: float) -> None:
         self._clock = clock
         self.wait_s = wait_s
-        self._waiting: dict[str, tuple[PendingQuestion, asyncio.Future[Given | None]]] = {}
+        self._waiting: dict[str, Waiting] = {}
         self.listeners: list[Callable[[], None]] = []
 
     def pending(self) -> list[PendingQuestion]:
         """Give what waits, oldest first."""
-        return [question for question, _ in self._waiting.values()]
+        return [one.question for one in self._waiting.values()]
 
     def answer(self, question_id: str, answer: str, more: Given | None = None) -> PendingQuestion:
         """Answer a question, `more` is what was said beside the word. Raises NotFound where it does not wait,
         ApiError for a wrong answer."""
         given = msgspec.structs.replace(more or Given(), answer=answer)
         found = self._waiting.get(question_id)
-        if found is None or found[1].done():  # an answer that came second must not seem to count
+        if found is None or found.future.done():  # an answer that came second must not seem to count
             raise NotFound("there is no such question, or it was answered", hint="GET /api/approvals")
-        question, future = found
+        question = found.question
         if question.kind == "approval":
-            if given.answer not in _ANSWERS:
-                raise ApiError(400, f"answer must be one of {', '.join(_ANSWERS)}", param="answer")
-            if given.answer in ("session", "always") and not question.grant:
-                raise ApiError(400, "this can only be allowed once", param="answer")
-            if not 0 <= given.scope < max(len(question.scopes), 1):
-                raise ApiError(400, "there is no such scope", param="scope")
+            _check(question, given)
+        if found.request is not None and given.draft is not None and given.answer == "once":
+            given = msgspec.structs.replace(given, arguments=amended(found.request, given.draft))
         words = given.answer[:_MOST_TEXT], given.reason[:_MOST_TEXT]
-        future.set_result(msgspec.structs.replace(given, answer=words[0], reason=words[1]))
+        found.future.set_result(msgspec.structs.replace(given, answer=words[0], reason=words[1]))
         return question
 
     async def ask(self, question: PendingQuestion) -> str | None:
@@ -94,10 +108,10 @@ class Questions:
         given = await self.whole(question)
         return None if given is None else given.answer
 
-    async def whole(self, question: PendingQuestion) -> Given | None:
+    async def whole(self, question: PendingQuestion, request: ApprovalRequest | None = None) -> Given | None:
         """Wait for the answer and all that was said with it; None where none came in time."""
         future: asyncio.Future[Given | None] = asyncio.get_running_loop().create_future()
-        self._waiting[question.id] = (question, future)
+        self._waiting[question.id] = Waiting(question, future, request)
         self._tell()
         try:
             async with asyncio.timeout(self.wait_s):
@@ -119,6 +133,25 @@ class Questions:
     def _tell(self) -> None:
         for listener in self.listeners:
             listener()
+
+
+def _check(question: PendingQuestion, given: Given) -> None:
+    """Raise ApiError for an answer that does not fit what was asked."""
+    if given.digest and given.digest != question.digest:
+        raise ApiError(409, "this is not what was looked at; look again", code="question_differs")
+    if given.answer not in _ANSWERS:
+        raise ApiError(400, f"answer must be one of {', '.join(_ANSWERS)}", param="answer")
+    if given.answer in ("session", "always") and not question.grant:
+        raise ApiError(400, "this can only be allowed once", param="answer")
+    if not 0 <= given.scope < max(len(question.scopes), 1):
+        raise ApiError(400, "there is no such scope", param="scope")
+
+
+def _draft(request: ApprovalRequest) -> str:
+    """Give what of a call can be edited in a page; empty where a page would not give it back as it is."""
+    text = editable(request).text
+    plain = text.replace("\t", " ")
+    return text if len(text) <= _MOST_TEXT and visible(plain, _MOST_TEXT) == plain else ""
 
 
 class Asker:
@@ -146,8 +179,10 @@ class Asker:
             folder=request.folder,
             opening=request.opening,
             digest=request.digest,
+            keeps=tuple(scope.always for scope in request.scopes),
+            draft=_draft(request),
         )
-        given = await self._questions.whole(question)
+        given = await self._questions.whole(question, request)
         for known in ("once", "session", "always", "no"):
             if given is not None and given.answer == known:
                 return Reply(known, given.scope, given.reason, given.arguments).short

@@ -9,9 +9,11 @@ import apsw
 import msgspec
 
 from whet.contract.messages import Message, Usage
+from whet.contract.receipts import CallEffects, FileLines
 from whet.store import rows, sessions
 
 _usage = msgspec.json.Decoder(Usage)
+_facts = msgspec.json.Decoder(CallEffects)
 
 
 class CallFacts(msgspec.Struct, frozen=True):
@@ -22,6 +24,15 @@ class CallFacts(msgspec.Struct, frozen=True):
     exit_code: int | None
     duration_s: float | None
     decided_by: str
+    facts: str = ""
+
+    @property
+    def edits(self) -> tuple[FileLines, ...]:
+        """What it changed of files, its own edits and what a command touched."""
+        if not self.facts:
+            return ()
+        found = _facts.decode(self.facts)
+        return (*found.edits, *found.touched)
 
 
 class ReplayEntry(msgspec.Struct, frozen=True):
@@ -53,7 +64,7 @@ def entries(connection: apsw.Connection, session_id: str, first: int, limit: int
     key = sessions.key_of(connection, session_id)
     found = connection.execute(
         "SELECT m.id, m.turn, m.role, m.at, m.content, m.extra,"
-        " c.name, c.error_kind, c.exit_code, c.duration_s, c.decided_by FROM messages m"
+        " c.name, c.error_kind, c.exit_code, c.duration_s, c.decided_by, c.facts FROM messages m"
         " LEFT JOIN tool_calls c ON c.session = ? AND c.seq = m.id & ? AND m.role = ?"
         " WHERE m.id >= ? AND m.id < ? ORDER BY m.id LIMIT ?",
         (
@@ -85,6 +96,13 @@ def turns(connection: apsw.Connection, session_id: str, first: int, last: int) -
         row[0]: ReplayedTurn(*row, usage=_usage.decode(usage) if usage else Usage(), is_undone=bool(undone))
         for *row, usage, undone in found
     }
+
+
+def last_turn(connection: apsw.Connection, session_id: str) -> ReplayedTurn | None:
+    """Give a session's newest turn, None without one; one that has no `ended` runs, or was cut off."""
+    key = sessions.key_of(connection, session_id)
+    row = connection.execute("SELECT max(number) FROM turns WHERE session = ?", (key,)).fetchone()
+    return turns(connection, session_id, row[0], row[0]).get(row[0]) if row and row[0] else None
 
 
 def last_seq(connection: apsw.Connection, session_id: str) -> int:

@@ -106,6 +106,7 @@ _OF_SESSION = (
     "api_sessions",
     "api_responses",
     "engine_positions",
+    "forks",
 )
 _NO_SESSION_HINT = "`whet sessions list` shows them"
 
@@ -210,13 +211,15 @@ def freeze_prefix(connection: apsw.Connection, session_id: str, prompt: str, too
 
 class SessionFilter(TypedDict, total=False):
     """Which sessions to list; what is left out or empty does not restrict, but `kinds` is ("chat",) unless
-    given. `query` is a part of the title or the beginning of the id."""
+    given. `query` is a part of the title or the beginning of the id. `archived`: those that were put aside;
+    they are left out otherwise."""
 
     kinds: Sequence[SessionKind]
     source: str
     workspace: str
     parent_session_id: str
     query: str
+    archived: bool
 
 
 def list_sessions(
@@ -241,7 +244,7 @@ def list_sessions(
 
 
 def _conditions(filters: SessionFilter) -> tuple[list[str], list[Any]]:
-    where, values = ["1"], list[Any]()
+    where, values = [f"archived {'<>' if filters.get('archived') else '='} ''"], list[Any]()
     if kinds := filters.get("kinds", ("chat",)):
         where.append(f"kind IN ({', '.join('?' * len(kinds))})")
         values += kinds
@@ -305,6 +308,13 @@ def choose_model(
         "UPDATE sessions SET provider = ?, model = ?, model_chosen = ? WHERE id = ?",
         (provider, model, int(chosen), session_id),
     )
+    _must_have_changed(connection, session_id)
+
+
+def set_archived(connection: apsw.Connection, session_id: str, at: str) -> None:
+    """Put a session aside (`at` is the time), or bring it back (empty): lists leave it out, search does not.
+    Raises NotFound."""
+    connection.execute("UPDATE sessions SET archived = ? WHERE id = ?", (at, session_id))
     _must_have_changed(connection, session_id)
 
 

@@ -12,10 +12,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from whet.web.bodies import BadForm, read_form
+from whet.web.bodies import MOST_BYTES, BadForm, read_form
 from whet.web.guard import has_origin
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Sessions, TooManyAttempts, Visit, is_own_form
+from whet.web.uploads import read_upload
 
 Handler = Callable[[Request, Visit], Awaitable[Response]]
 Plain = Callable[[Request], Awaitable[Response]]
@@ -55,8 +56,9 @@ class SiteLogin:
 
         return serve
 
-    def posted(self, handler: Handler) -> Plain:
-        """Take a form from who is signed in, if our own page of this session sent it."""
+    def posted(self, handler: Handler, most_bytes: int = MOST_BYTES) -> Plain:
+        """Take a form of at most `most_bytes` from who is signed in, if our own page of this session sent it.
+        The handler finds it in `request.state`: `form` are its fields, `files` what came with it."""
         undone = self._words.undone
 
         async def serve(request: Request) -> Response:
@@ -64,12 +66,12 @@ class SiteLogin:
             if visit is None:
                 return self.problem(403, f"You are not signed in (any more). {undone}.")
             try:
-                form = await read_form(request)
+                form = await read_upload(request, most_bytes)
             except BadForm as error:
                 return self.problem(error.status, f"{undone}: {error}.")
-            if not has_origin(request.headers) or not is_own_form(visit, form.get("csrf", "")):
+            if not has_origin(request.headers) or not is_own_form(visit, form.fields.get("csrf", "")):
                 return self.problem(403, f"{undone}: the form did not come from this page.")
-            request.state.form = form
+            request.state.form, request.state.files = form.fields, form.files
             return await handler(request, visit)
 
         return serve

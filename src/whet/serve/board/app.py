@@ -11,12 +11,15 @@ from importlib.resources import files
 from starlette.routing import Route
 
 from whet.serve.board import shown
+from whet.serve.board.desk import MOST_UPLOAD_BYTES, ChatDesk
 from whet.serve.board.frame import Frame
 from whet.serve.board.home import HomePages
 from whet.serve.board.learning import LearningPages
 from whet.serve.board.live import DashboardStream
+from whet.serve.board.live_turn import LiveTurns
 from whet.serve.board.past import HistoryPages
 from whet.serve.board.proof import Proof
+from whet.serve.board.timing import TimePages
 from whet.serve.door import ApiAuth
 from whet.serve.site import Site
 from whet.serve.tokens import LOGINS
@@ -34,6 +37,8 @@ _FILTERS = {
     "line": shown.line,
     "count": shown.count,
     "cost": shown.cost,
+    "price": shown.price,
+    "spent": shown.spent,
     "percent": shown.percent,
     "duration": shown.duration,
     "moment": shown.moment,
@@ -58,8 +63,12 @@ class Dashboard:
         sessions = Sessions(OwnerAccounts(site.door), Logins(app.database), app.clock, where, f"whet_{port}")
         self.door: SiteLogin = SiteLogin(sessions, self.pages, _WORDS)
         frame = Frame(app, site.turns, self.pages)
-        self._home, self._past = HomePages(frame), HistoryPages(frame)
+        live = LiveTurns()
+        site.feeds.listeners.append(live.hear)
+        self._home, self._past = HomePages(frame), HistoryPages(frame, live)
         self._learning, self._proof = LearningPages(frame), Proof(frame)
+        self._time = TimePages(frame)
+        self._desk = ChatDesk(frame, self._past, live, sessions, site.feeds.beat_s)
         self._live = DashboardStream(site.turns, sessions, site.feeds.beat_s)
         self._assets = assets
 
@@ -73,7 +82,9 @@ class Dashboard:
             "/confirmations": home.confirmations,
             "/sessions": past.sessions,
             "/sessions/{id}": past.session,
+            "/sessions/{id}/time": self._time.session,
             "/learning": learning.ledger,
+            "/learning/timeline": learning.timeline,
             "/learning/{id}": learning.change,
             "/inbox": learning.inbox,
             "/notes": learning.notes,
@@ -84,7 +95,7 @@ class Dashboard:
             "/reviews": proof.reviews,
         }
         does = {
-            "/questions/{id}": home.answer,
+            "/sessions/{id}/stop": self._desk.stop,
             "/learning/{id}/undo": learning.undo,
             "/learning/{id}/accept": learning.accept,
             "/learning/{id}/reject": learning.reject,
@@ -93,6 +104,15 @@ class Dashboard:
         return [
             *(Route(path, inside(page), methods=["GET"]) for path, page in shows.items()),
             *(Route(path, posted(form), methods=["POST"]) for path, form in does.items()),
+            *(
+                Route(path, posted(form, MOST_UPLOAD_BYTES), methods=["POST"])
+                for path, form in (
+                    ("/sessions", self._desk.begin),
+                    ("/sessions/{id}/say", self._desk.say),
+                    ("/questions/{id}", home.answer),
+                )
+            ),
+            Route("/sessions/{id}/follow", self._desk.follow, methods=["GET"]),
             Route("/login", self.door.login, methods=["GET", "POST"]),
             Route("/live", self._live.serve, methods=["GET"]),
             Route("/static/{name}", self._assets.serve, methods=["GET"]),

@@ -74,8 +74,11 @@ def stacked(
     days: Sequence[str],
     series: Sequence[tuple[str, str, Sequence[float]]],
     write: Callable[[float], str],
+    *,
+    said: Sequence[str] = (),
 ) -> Chart:
-    """Draw bars: `series` are (class, name, a value for each day), the first one lowest."""
+    """Draw bars: `series` are (class, name, a value for each day), the first one lowest. `said` is read of
+    each column, if not its values."""
     totals = [sum(values[index] for _, _, values in series) for index in range(len(days))]
     top = nice_top(max(totals, default=0.0))
     slot, scale = _slot(len(days)), (HEIGHT - _TOP - _BOTTOM) / top
@@ -88,7 +91,7 @@ def stacked(
                 y -= height
                 place = _LEFT + index * slot + slot * 0.14
                 bars.append(Bar(round(place, 2), round(y, 2), round(slot * 0.72, 2), round(height, 2), kind))
-    said = [
+    said = said or [
         f"{day}: " + ", ".join(f"{write(values[index])} {name}" for _, name, values in series)
         for index, day in enumerate(days)
     ]
@@ -152,7 +155,7 @@ def _chart(  # noqa: PLR0913 - one value for each part of a drawing
     rows = [Tick(round(HEIGHT - _BOTTOM - share * span, 2), write(top * share)) for share in (0, 0.5, 1)]
     every = max(1, math.ceil(len(days) / 6))
     columns = [
-        Tick(round(_LEFT + (index + 0.5) * slot, 2), day[5:])
+        Tick(round(_LEFT + (index + 0.5) * slot, 2), day[5:] or day)
         for index, day in enumerate(days)
         if (len(days) - 1 - index) % every == 0
     ]

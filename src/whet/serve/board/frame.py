@@ -6,6 +6,7 @@ import msgspec
 from starlette.responses import HTMLResponse
 
 from whet.app.build import App
+from whet.serve.questions import PendingQuestion
 from whet.serve.turns import Turns
 from whet.store import ledger
 from whet.store.ledger import State
@@ -37,7 +38,17 @@ class Frame:
         waiting = sum(counts.get(state, 0) for state in WAITING)
         return Head(len(self.turns.questions.pending()), waiting, len(self.turns.hosted.running))
 
+    def questions(self, session_id: str) -> list[PendingQuestion]:
+        """Give the questions that wait in a session, and in what it delegated."""
+        pending, root_of = self.turns.questions.pending(), self.app.gate.root_of
+        return [one for one in pending if session_id in (one.session_id, root_of(one.session_id))]
+
     def page(self, template: str, visit: Visit, /, status: int = 200, **values: object) -> HTMLResponse:
         """Fill a page for who is signed in."""
         now = self.app.clock.now()
         return self._pages.answer(template, status, visit=visit, head=self.head(), now=now, **values)
+
+
+def asked_number(text: str) -> int:
+    """Read a number of a request's query; 0 where it is none, or one that nothing here reaches."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from urllib.parse import quote
 
 import apsw
 from starlette.requests import Request
@@ -13,7 +14,7 @@ from whet.contract.errors import WhetError
 from whet.serve.board import charts, shown
 from whet.serve.board.frame import Frame
 from whet.serve.questions import Given
-from whet.serve.wire import as_api_error
+from whet.serve.wire import ApiError, as_api_error
 from whet.store import costs, reviews, sessions
 from whet.store.costs import Decided, Spending
 from whet.store.reviews import DaySpending
@@ -34,18 +35,26 @@ class HomePages:
         return await self._home(visit)
 
     async def answer(self, request: Request, visit: Visit) -> Response:
-        """Answer a question that waits."""
+        """Answer a question that waits; from a session's page, lead back there."""
+        form = request.state.form
+        back, draft = form.get("back", ""), form.get("draft")
         try:
-            form = request.state.form
             answer, _, scope = form.get("answer", "").strip().partition(":")
             if not scope.isdecimal():  # an answer in words may hold a colon
                 answer, scope = form.get("answer", "").strip(), "0"
-            self._frame.turns.questions.answer(
-                request.path_params["id"], answer, Given("", form.get("reason", "").strip(), int(scope[:3]))
+            given = Given(
+                reason=form.get("reason", "").strip(),
+                scope=int(scope[:3]),
+                draft=None if draft is None else draft.replace("\r\n", "\n"),
+                digest=form.get("digest", ""),
             )
+            self._frame.turns.questions.answer(request.path_params["id"], answer, given)
         except WhetError as error:
-            return await self._home(visit, as_api_error(error).status, f"Nothing was decided: {error}.")
-        return RedirectResponse("/", 303)
+            made = as_api_error(error)
+            if back:
+                raise ApiError(made.status, f"Nothing was decided: {made.message}.") from error
+            return await self._home(visit, made.status, f"Nothing was decided: {error}.")
+        return RedirectResponse(f"/sessions/{quote(back)}#end" if back else "/", 303)
 
     async def costs(self, request: Request, visit: Visit) -> Response:
         """Show a month of tokens, money and cache hits, by day, model, interface and kind."""

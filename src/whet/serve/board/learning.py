@@ -6,12 +6,15 @@ from collections.abc import Awaitable, Callable
 from typing import get_args
 
 import apsw
+import msgspec
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
-from whet.memory.effects import of_desk
+from whet.memory.effects import LEAST_SESSIONS, Effect, of_desk
+from whet.memory.notes import NoteEntry
+from whet.memory.reader import entry_id
 from whet.memory.wording import summary
 from whet.serve.board import shown
 from whet.serve.board.frame import WAITING, Frame
@@ -23,6 +26,23 @@ _PAGE, _MOST = 40, 1_000
 _STATES: tuple[State, ...] = get_args(State)
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 WHO = {"foreground": "the agent", "review": "a review", "user": "you", "import": "installed"}
+
+
+_LEARNED: tuple[State, ...] = ("active", "undone")
+
+
+class LearnedMoment(msgspec.Struct, frozen=True):
+    """One change on the timeline, and how sessions went with what it made; None where none began with it."""
+
+    row: LedgerRow
+    summary: str
+    effect: Effect | None
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether there are enough sessions on both sides to say something."""
+        effect = self.effect
+        return effect is not None and min(effect.shown.sessions, effect.compared.sessions) >= LEAST_SESSIONS
 
 
 class LearningPages:
@@ -74,6 +94,28 @@ class LearningPages:
         found = await of_desk(self._desk, ("memory", "user"))
         return self._frame.page(
             "notes.html", visit, here="learning", files=files, effects=[one for one in found if one.current]
+        )
+
+    async def timeline(self, request: Request, visit: Visit) -> Response:
+        """Show what was learned by day: from which words, and how sessions went since."""
+        limit = min(_wanted_number(request.query_params.get("n", "")) or _PAGE, _MOST)
+        rows = await self._rows(limit + 1, {"profile": "", "states": _LEARNED})
+        effects = {
+            (one.item.kind, one.item.name): one
+            for one in await of_desk(self._desk, ("memory", "user", "skill"))
+        }
+        days: dict[str, list[LearnedMoment]] = {}
+        for row in rows[:limit]:
+            moment = LearnedMoment(row, summary(row), effects.get(_counted_as(row)))
+            days.setdefault(row.at[:10], []).append(moment)
+        return self._frame.page(
+            "timeline.html",
+            visit,
+            here="learning",
+            days=list(days.items()),
+            more=limit + _PAGE if len(rows) > limit else 0,
+            who=WHO,
+            least=LEAST_SESSIONS,
         )
 
     async def undo(self, request: Request, visit: Visit) -> Response:
@@ -128,6 +170,13 @@ def _whole(row: LedgerRow) -> dict[str, object]:
         "waits": waits,
         "can_undo": row.state == "active" and not row.undone_by,
     }
+
+
+def _counted_as(row: LedgerRow) -> tuple[str, str]:
+    """Give kind and name under which sessions with what a change made are counted."""
+    if row.kind == "skill":
+        return "skill", row.item
+    return row.item, entry_id(NoteEntry(row.after, "", 0, 0))
 
 
 def _id(request: Request) -> int:

@@ -6,13 +6,18 @@ from typing import Any
 
 import apsw
 import msgspec
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 
 from whet.contract.messages import ImagePart, ToolCall
-from whet.contract.texts import NOT_JSON
-from whet.serve.board import shown
-from whet.serve.board.frame import Frame
+from whet.contract.texts import NOT_JSON, subject_of
+from whet.question import Row, row_of
+from whet.serve.board import prose, shown
+from whet.serve.board.frame import Frame, asked_number
+from whet.serve.board.live_turn import LiveTurns
+from whet.serve.board.prose import ProseBlock
+from whet.serve.wire import ApiError
 from whet.store import ledger, replay, reviews, search, sessions
 from whet.store.ledger import LedgerRow
 from whet.store.replay import ReplayedTurn, ReplayEntry
@@ -21,25 +26,47 @@ from whet.store.sessions import SessionRow
 from whet.web.sessions import Visit
 
 _PAGE = 40
-_ENTRIES = 120
+_ENTRIES, _MOST_ENTRIES = 200, 1_000
+_MOST_ARGUMENTS, _ABOUT_CHARS = 6_000, 160
 _TOP = 1 << 21
 
 
+class PageCall(msgspec.Struct, frozen=True):
+    """A call as the page has it: what it is about, its arguments, and the lines of what it writes."""
+
+    name: str
+    about: str
+    arguments: str
+    rows: tuple[Row, ...] = ()
+
+
 class ShownMessage(msgspec.Struct, frozen=True):
-    """A message as the page has it."""
+    """A message as the page has it, all texts as they may be shown: an answer's `blocks` and those of its
+    calls that have no result yet; the call that a result `answers`."""
 
     entry: ReplayEntry
     text: str
-    calls: tuple[tuple[str, str], ...]
+    blocks: tuple[ProseBlock, ...]
+    calls: list[PageCall]
     images: int
     starts_turn: ReplayedTurn | None
+    answers: PageCall | None = None
+
+
+class ShownSpan(msgspec.Struct, frozen=True):
+    """Which messages a page shows: `limit` from number `first` on; `at`: up to that one, replayed."""
+
+    first: int
+    limit: int
+    at: int = 0
 
 
 class HistoryPages:
     """Pages of what was said."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: Frame, live: LiveTurns) -> None:
         self._frame = frame
+        self._live = live
 
     async def sessions(self, request: Request, visit: Visit) -> Response:
         """List sessions, or what was found in them."""
@@ -63,40 +90,61 @@ class HistoryPages:
             running=set(self._frame.turns.hosted.running),
         )
 
-    async def session(self, request: Request, visit: Visit) -> Response:
-        """Show a session from a message on; `at` shows it up to a message, for replay."""
+    async def session(self, request: Request, visit: Visit, *, problem: ApiError | None = None) -> Response:
+        """Show a session: its newest messages, or those from one on; `at` shows it up to a message, for
+        replay. With `problem`, what was asked for on the page was not done."""
         session_id, asked = request.path_params["id"], request.query_params
-        first, at = _number(asked.get("from", "")) or 1, _number(asked.get("at", ""))
-        # The messages that lead up to the one that is replayed, or what is around a hit.
-        start = max(1, at - _ENTRIES + 1) if at else first
 
         def read(db: apsw.Connection) -> dict[str, Any]:
             row = sessions.get(db, session_id)
-            found = replay.entries(db, session_id, start, min(_ENTRIES, at - start + 1) if at else _ENTRIES)
+            last = replay.last_seq(db, session_id)
+            span = _span(asked, last)
+            found = replay.entries(db, session_id, span.first, span.limit)
             turns = replay.turns(db, session_id, found[0].turn, found[-1].turn) if found else {}
             return {
                 "row": row,
+                "span": span,
                 "entries": _shown(found, turns),
-                "last": replay.last_seq(db, session_id),
+                "last": last,
+                "turn": replay.last_turn(db, session_id),
                 "children": sessions.list_sessions(db, 20, kinds=("child",), parent_session_id=session_id),
                 "reviews": reviews.list_reviews(db, 20, session_id=session_id),
                 "learned": _learned(db, session_id),
             }
 
         found = await self._frame.app.database.read(read)
-        shown_to = found["entries"][-1].entry.seq if found["entries"] else 0
-        return self._frame.page(
+        span: ShownSpan = found["span"]
+        shown_to = found["entries"][-1].entry.seq if found["entries"] else span.first - 1
+        frame, live = self._frame, self._live.of(session_id)
+        is_running = frame.turns.hosted.is_running(session_id)
+        failed = self._live.problem(session_id)
+        return frame.page(
             "session.html",
             visit,
+            problem.status if problem else 200,
             here="sessions",
-            at=at,
-            first=start,
+            at=span.at,
             shown_to=shown_to,
-            older=max(1, start - _ENTRIES) if start > 1 and not at else 0,
-            newer=shown_to + 1 if shown_to < found["last"] and not at else 0,
-            is_running=session_id in self._frame.turns.hosted.running,
+            older=max(1, span.first - span.limit) if span.first > 1 and not span.at else 0,
+            newer=shown_to + 1 if shown_to < found["last"] and not span.at else 0,
+            is_running=is_running,
+            is_elsewhere=not is_running and found["turn"] is not None and not found["turn"].ended,
+            live=live if is_running else None,
+            questions=frame.questions(session_id),
+            problem=shown.text(problem.message) if problem else failed,
+            most=_MOST_ENTRIES,
             **found,
         )
+
+
+def _span(asked: QueryParams, last: int) -> ShownSpan:
+    """Say which of a session's messages, the newest of which is `last`, are asked for."""
+    at, first = (min(asked_number(asked.get(name, "")), _TOP) for name in ("at", "from"))
+    limit = min(asked_number(asked.get("n", "")) or _ENTRIES, _MOST_ENTRIES)
+    if at:  # the messages that lead up to the one that is replayed
+        first = max(1, at - limit + 1)
+        return ShownSpan(first, at - first + 1, at)
+    return ShownSpan(first or max(1, last - limit + 1), limit)
 
 
 def _learned(db: apsw.Connection, session_id: str) -> list[LedgerRow]:
@@ -105,25 +153,59 @@ def _learned(db: apsw.Connection, session_id: str) -> list[LedgerRow]:
 
 def _shown(found: list[ReplayEntry], turns: dict[int, ReplayedTurn]) -> list[ShownMessage]:
     made: list[ShownMessage] = []
+    asked: dict[str, tuple[PageCall, list[PageCall]]] = {}
     before = -1
     for entry in found:
-        content = entry.message.content
+        message = entry.message
+        content = message.content
         images = 0 if isinstance(content, str) else sum(isinstance(part, ImagePart) for part in content)
-        calls = tuple((call.name, _arguments(call)) for call in entry.message.tool_calls)
-        starts = turns.get(entry.turn) if entry.turn != before else None
+        text = shown.text(message.text)
+        calls = [_call(call) for call in message.tool_calls]
+        answered = asked.pop(message.tool_call_id, None) if message.role == "tool" else None
+        if answered is not None:
+            answered[1].remove(answered[0])
+        made.append(
+            ShownMessage(
+                entry,
+                text,
+                tuple(prose.blocks(text)) if message.role == "assistant" else (),
+                calls,
+                images,
+                turns.get(entry.turn) if entry.turn != before else None,
+                answered[0] if answered else None,
+            )
+        )
+        asked |= {one.id: (call, calls) for one, call in zip(message.tool_calls, calls, strict=True)}
         before = entry.turn
-        made.append(ShownMessage(entry, entry.message.text, calls, images, starts))
     return made
 
 
-def _arguments(call: ToolCall) -> str:
-    """Write a call's arguments for reading: a line each, longer texts below their name; unreadable ones as
-    they are."""
+def _call(call: ToolCall) -> PageCall:
+    """Write a call for reading: what it writes as lines of a diff, other arguments a line each; unreadable
+    ones as they are."""
+    name = shown.line(call.name, 60)
     try:
         found = msgspec.json.decode(call.arguments, type=dict[str, Any])
     except NOT_JSON:
-        return call.arguments
-    return "\n".join(f"{name}: {_value(value)}" for name, value in found.items())
+        return PageCall(name, "", shown.text(call.arguments, _MOST_ARGUMENTS))
+    subject = subject_of(found)
+    rows: list[Row] = []
+    left: list[str] = []
+    for key, value in found.items():
+        if key in ("diff", "patch") and isinstance(value, str) and "\n" in value:
+            rows += [_diff_row(line) for line in shown.text(value, _MOST_ARGUMENTS).strip("\n").split("\n")]
+        elif key in ("content", "new_string", "old_string") and isinstance(value, str):
+            sign = "-" if key == "old_string" else "+"
+            lines = shown.text(value, _MOST_ARGUMENTS).removesuffix("\n").split("\n")
+            rows += [row_of(sign + line) for line in lines]
+        elif value != subject or len(subject) > _ABOUT_CHARS or "\n" in subject:
+            left.append(f"{key}: {_value(value)}")
+    about = shown.line(subject, _ABOUT_CHARS)
+    return PageCall(name, about, shown.text("\n".join(left), _MOST_ARGUMENTS), tuple(rows))
+
+
+def _diff_row(line: str) -> Row:
+    return Row("file", line) if line.startswith(("--- ", "+++ ")) else row_of(line)
 
 
 def _value(value: object) -> str:
@@ -142,7 +224,3 @@ def _marked(snippet: str) -> list[tuple[bool, str]]:
         hit, _, rest = part.partition(search.MARK_CLOSE)
         pieces += [(True, hit), (False, rest)]
     return [(is_hit, shown.text(text, 400)) for is_hit, text in pieces if text]
-
-
-def _number(text: str) -> int:
-    return min(int(text), _TOP) if text.isascii() and text.isdigit() and len(text) < 9 else 0

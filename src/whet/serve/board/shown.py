@@ -9,7 +9,9 @@ from typing import Literal
 
 import msgspec
 
+from whet.contract.messages import Usage
 from whet.stats import Interval
+from whet.store.costs import Spending
 from whet.visible import visible
 
 MOST_CHARS = 20_000
@@ -37,10 +39,24 @@ def count(number: float) -> str:
 
 
 def cost(usd: float | None) -> str:
-    """Write a cost; "?" where a price is unknown."""
+    """Write a cost; a price that nobody knows is not nothing."""
     if usd is None:
-        return "?"
+        return "unknown"
     return f"${usd:.4f}" if 0 < usd < 0.1 else f"${usd:,.2f}"
+
+
+def price(usage: Usage) -> str:
+    """Write what some use cost: nothing where nothing was used."""
+    return cost(usage.cost_usd) if usage.total_tokens or usage.cost_usd else "–"
+
+
+def spent(found: Spending | None) -> str:
+    """Write what some turns cost, as far as prices are known."""
+    if found is None or not found.turns:
+        return "–"
+    if found.unpriced >= found.turns:
+        return "unknown"
+    return f"{cost(found.cost_usd)} + unknown" if found.unpriced else cost(found.cost_usd)
 
 
 def percent(share: float) -> str:

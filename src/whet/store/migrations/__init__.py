@@ -11,6 +11,7 @@ from whet.store.migrations import m013_m015 as newest
 from whet.store.migrations.m016 import M016_GOALS
 from whet.store.migrations.m017 import M017_POSITIONS
 from whet.store.migrations.m018 import M018_GOAL_SCHEDULES
+from whet.store.migrations.m019 import M019_FORKS
 
 STEPS: dict[str, str] = {
     "m001_sessions": first.M001_SESSIONS,
@@ -31,5 +32,6 @@ STEPS: dict[str, str] = {
     "m016_goals": M016_GOALS,
     "m017_positions": M017_POSITIONS,
     "m018_goal_schedules": M018_GOAL_SCHEDULES,
+    "m019_forks": M019_FORKS,
 }
 """The SQL of each step by its name, in order."""

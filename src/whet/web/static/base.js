@@ -38,6 +38,7 @@ const Page = (() => {
     source.addEventListener("error", () => show("connecting"));
     source.addEventListener("change", changed);
     addEventListener("pagehide", () => source.close());
+    return source;
   };
   // Keys that are letters: not while somebody types, nor with a modifier, nor under a dialog.
   const onKeys = (keys) => addEventListener("keydown", (event) => {
@@ -60,5 +61,5 @@ const Page = (() => {
   // On a phone the page's own name may be out of sight in the row of names.
   $("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 
-  return { $, $$, say, get, swap, listen, onKeys };
+  return { $, $$, say, read, get, swap, listen, onKeys };
 })();

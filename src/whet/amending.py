@@ -1,0 +1,76 @@
+"""A call that a person changes before it runs: what of it they edit, and the call that comes of that.
+
+Knows no screen and no page. What comes out is checked, judged and bound like any other call.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from whet.contract.changes import TextChange
+from whet.contract.errors import ConfigError
+from whet.contract.protocols import ApprovalRequest
+from whet.contract.texts import NOT_JSON
+
+
+class Editable(msgspec.Struct, frozen=True):
+    """What of a call a person edits: its text, and how the name of a file of that kind ends."""
+
+    text: str
+    suffix: str
+
+
+def editable(request: ApprovalRequest) -> Editable:
+    """Give a call's command, the file that it would write, its diff, or else its arguments as JSON."""
+    if isinstance(command := request.arguments.get("command"), str):
+        return Editable(command, ".sh")
+    change = _only(request)
+    if change is not None and change.new is not None:
+        return Editable(change.new, Path(change.place).suffix)
+    if isinstance(diff := request.arguments.get("diff"), str) and diff:
+        return Editable(diff, ".diff")
+    return Editable(msgspec.json.format(msgspec.json.encode(request.arguments), indent=2).decode(), ".json")
+
+
+def amended(request: ApprovalRequest, text: str) -> dict[str, object] | None:
+    """Give the call's arguments as `text` makes them, None where it changes nothing. Raises ConfigError for
+    what can't be read."""
+    if isinstance(command := request.arguments.get("command"), str):
+        text = text.removesuffix("\n")
+        return None if text == command else {**request.arguments, "command": text}
+    if text == editable(request).text:
+        return None
+    change = _only(request)
+    if change is not None and change.new is not None:
+        return _writing(request.arguments, change, text)
+    if isinstance(diff := request.arguments.get("diff"), str) and diff:
+        return {**request.arguments, "diff": text}
+    try:
+        found = msgspec.json.decode(text, type=dict[str, object])
+    except NOT_JSON as error:
+        raise ConfigError(f"what you saved is no JSON object: {error}") from error
+    return None if found == request.arguments else found
+
+
+def _only(request: ApprovalRequest) -> TextChange | None:
+    return request.changes[0] if len(request.changes) == 1 else None
+
+
+def _writing(arguments: Mapping[str, object], change: TextChange, text: str) -> dict[str, object]:
+    """Give the arguments that make the file what the person saved."""
+    if "content" in arguments:
+        return {**arguments, "content": text}
+    old = "/dev/null" if change.old is None else f"a/{change.path}"
+    rows = difflib.unified_diff(_lines(change.old or ""), _lines(text), old, f"b/{change.path}")
+    diff = "".join(row if row.endswith("\n") else f"{row}\n\\ No newline at end of file\n" for row in rows)
+    return {"path": change.path, "diff": diff}
+
+
+def _lines(text: str) -> list[str]:
+    parts = text.split("\n")
+    ended = [f"{part}\n" for part in parts[:-1]]
+    return [*ended, parts[-1]] if parts[-1] else ended

@@ -1,0 +1,282 @@
+"""Working in a session from its page: say something, stop it, follow it while it runs.
+
+The turns are those of the API (`serve/turns.py`), with the same questions, the same gate and the same store.
+Forms work without a script; with one, the answer comes as it is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+
+import apsw
+import msgspec
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from whet.app.received import MOST_IMAGE_BYTES, image_type, save_received
+from whet.contract.errors import WhetError
+from whet.contract.events import Event, ReasoningDelta, TextDelta, ToolProgress
+from whet.contract.messages import ImagePart
+from whet.serve.board.frame import Frame
+from whet.serve.board.live_turn import LiveTurn, LiveTurns
+from whet.serve.board.past import HistoryPages
+from whet.serve.turns import TurnInput
+from whet.serve.wire import ApiError, JsonAnswer, Stream
+from whet.store import replay, sessions
+from whet.store.sessions import SessionRow
+from whet.visible import visible
+from whet.web.sessions import Sessions, Visit
+from whet.web.uploads import Upload
+
+MOST_UPLOAD_BYTES = 30_000_000
+_MOST_FILES, _MOST_CHARS = 10, 400_000
+_MOST_FOLLOWERS = 100
+_LOOK_S = 1.0
+_QUIET = (TextDelta, ReasoningDelta, ToolProgress)
+_encode = msgspec.json.Encoder().encode
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a composer sent."""
+
+    text: str
+    images: tuple[ImagePart, ...]
+
+
+class ChatDesk:
+    """Takes what is said on a page, and tells pages what runs. `beat_s`: how long a stream may be silent."""
+
+    def __init__(
+        self, frame: Frame, past: HistoryPages, live: LiveTurns, signed_in: Sessions, beat_s: float
+    ) -> None:
+        self._frame = frame
+        self._past = past
+        self._live = live
+        self._signed_in = signed_in
+        self._beat_s = beat_s
+        self._followers = 0
+
+    async def begin(self, request: Request, visit: Visit) -> Response:
+        """Begin a session with what was said, and go to its page."""
+        form, frame = request.state.form, self._frame
+        text = _text_of(form.get("text", ""))
+        if not text and not request.state.files:
+            raise ApiError(400, "Write what you want done first.")
+        title = sessions.title_of(text)
+        session_id = await frame.turns.hosted.new_session(
+            title=title, private="private" in form, source="web"
+        )
+        said = await self._said(text, request.state.files, frame.app.workspace)
+        frame.turns.start(session_id, TurnInput(said.text, said.images))
+        return _gone_to(request, session_id)
+
+    async def say(self, request: Request, visit: Visit) -> Response:
+        """Say something in a session: a turn begins, or the one that runs reads it before its next step."""
+        session_id, turns = request.path_params["id"], self._frame.turns
+        text = _text_of(request.state.form.get("text", ""))
+        row = await self._row(session_id)
+        if not text and not request.state.files:
+            return await self._refused(request, visit, ApiError(400, "Nothing was written."))
+        if row.kind != "chat":
+            return await self._refused(request, visit, ApiError(400, f"A {row.kind} takes no messages."))
+        said = await self._said(text, request.state.files, Path(row.workspace or self._frame.app.workspace))
+        turns.start(session_id, TurnInput(said.text, said.images, "steer"))
+        return _gone_to(request, session_id)
+
+    async def stop(self, request: Request, visit: Visit) -> Response:
+        """Stop the turn that runs; what it has done stays, and is stored."""
+        session_id = request.path_params["id"]
+        if not self._frame.turns.hosted.cancel(session_id):
+            error = ApiError(409, "Nothing of this session runs in this server.")
+            return await self._refused(request, visit, error)
+        return _gone_to(request, session_id)
+
+    async def follow(self, request: Request) -> Response:
+        """Stream what happens in a session: the text as it comes, and that something was stored."""
+        visit = await self._signed_in.visit(request)
+        if visit is None:
+            return Response(status_code=403)
+        if self._followers >= _MOST_FOLLOWERS:
+            return Response(status_code=503, headers={"retry-after": "5"})
+        session_id = request.path_params["id"]
+        await self._row(session_id)
+
+        async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
+            self._followers += 1
+            follower = Follower(self._frame, self._live, session_id)
+            try:
+                yield b"retry: 1000\n\n"
+                while not (gone.done() or self._frame.turns.feeds.is_closed):
+                    piece = follower.news()
+                    if piece:
+                        yield piece
+                    if await follower.wait(gone, self._beat_s):
+                        continue
+                    if await self._signed_in.visit(request) is None:
+                        return  # a sign-in that ended meanwhile hears no more
+                    yield b": still here\n\n"
+            finally:
+                self._followers -= 1
+                follower.close()
+
+        return Stream(source)
+
+    async def _row(self, session_id: str) -> SessionRow:
+        return await self._frame.app.database.read(lambda db: sessions.get(db, session_id))
+
+    async def _refused(self, request: Request, visit: Visit, error: ApiError) -> Response:
+        if _is_script(request):
+            return JsonAnswer({"problem": error.message}, error.status)
+        return await self._past.session(request, visit, problem=error)
+
+    async def _said(self, text: str, files: Sequence[Upload], workspace: Path) -> Said:
+        """Give a message with a line on each file, which is kept in the session's folder, and its images."""
+        lines: list[str] = []
+        images: list[ImagePart] = []
+        for file in files[:_MOST_FILES]:
+            kind = image_type(file.data)
+            if kind and len(file.data) <= MOST_IMAGE_BYTES:
+                images.append(ImagePart(kind, base64.b64encode(file.data).decode()))
+                continue
+            try:
+                path = await asyncio.to_thread(save_received, workspace, file.name, file.data)
+            except (WhetError, OSError) as error:
+                why = error.message if isinstance(error, WhetError) else str(error.strerror)
+                lines.append(f"[{visible(file.name, 80)!r} was sent and could not be kept: {why}]")
+                continue
+            lines.append(f"[file received: {path.relative_to(workspace)}, {len(file.data):,} bytes]")
+        if len(files) > _MOST_FILES:
+            lines.append(f"[{len(files) - _MOST_FILES} more files were left out]")
+        return Said("\n".join(filter(None, (text, *lines))), tuple(images))
+
+
+class Follower:
+    """What one open page of a session was told, and what is new to it."""
+
+    def __init__(self, frame: Frame, live: LiveTurns, session_id: str) -> None:
+        self._frame = frame
+        self._live = live
+        self._session_id = session_id
+        self._turn: LiveTurn | None = None
+        self._step = -1
+        self._known, self._at, self._sent = 0, 0, ""
+        self._is_loud = True
+        self._told: tuple[object, ...] = ()
+        self._news = asyncio.Event()
+        self._marks: tuple[object, ...] | None = None
+        frame.turns.questions.listeners.append(self._wake)
+        frame.turns.feeds.listeners.append(self._heard)
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._frame.turns.questions.listeners.remove(self._wake)
+        self._frame.turns.feeds.listeners.remove(self._heard)
+
+    def news(self) -> bytes:
+        """Give the events that this page has not had; empty for none."""
+        self._news.clear()
+        turn = self._live.of(self._session_id)
+        pieces: list[bytes] = []
+        if self._is_loud:
+            self._is_loud = False
+            marks = self._stored()
+            if marks != self._marks:
+                self._marks = marks
+                pieces.append(b"event: stored\ndata: {}\n\n")
+        if turn is not None:
+            pieces.append(self._text(turn))
+            pieces.append(self._calls(turn))
+        return b"".join(pieces)
+
+    async def wait(self, gone: asyncio.Future[None], beat_s: float) -> bool:
+        """Wait for news, also of another process's; False where a beat is due first."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + beat_s
+        while (left := until - loop.time()) > 0:
+            news = asyncio.ensure_future(self._news.wait())
+            try:
+                done, _ = await asyncio.wait(
+                    (news, gone), timeout=min(left, _LOOK_S), return_when=asyncio.FIRST_COMPLETED
+                )
+            finally:
+                news.cancel()
+            if done:
+                return True
+            if self._stored() != self._marks:  # another process wrote it
+                self._is_loud = True
+                return True
+        return False
+
+    def _text(self, turn: LiveTurn) -> bytes:
+        """Say what follows what the page has; `at` counts as its script does, in UTF-16."""
+        if turn is not self._turn or turn.step != self._step:
+            self._turn, self._step, self._known, self._at, self._sent = turn, turn.step, 0, 0, ""
+        whole, after = turn.text.since(self._known)
+        fresh = whole + after
+        if fresh == self._sent:
+            return b""
+        at, news = self._at, fresh
+        if self._sent and fresh.startswith(self._sent):
+            at, news = at + _units(self._sent), fresh[len(self._sent) :]
+        self._known, self._at = self._known + len(whole), self._at + _units(whole)
+        self._sent = after
+        return b"event: text\ndata: %s\n\n" % _encode({"step": turn.step, "at": at, "text": news})
+
+    def _calls(self, turn: LiveTurn) -> bytes:
+        told = (turn, turn.version)
+        if told == self._told:
+            return b""
+        self._told = told
+        calls = [
+            {"name": one.name, "about": one.about, "tail": visible(one.tail, 2_000)}
+            for one in turn.calls.values()
+        ]
+        facts = {"calls": calls, "note": turn.note, "thinking": turn.is_thinking}
+        return b"event: calls\ndata: %s\n\n" % _encode(facts)
+
+    def _stored(self) -> tuple[object, ...]:
+        """Give what changes when the page's own text has to be fetched: the last message, how the last turn
+        stands, which questions wait. Two looks at an index."""
+        session_id = self._session_id
+
+        def read(db: apsw.Connection) -> tuple[object, ...]:
+            turn = replay.last_turn(db, session_id)
+            return replay.last_seq(db, session_id), turn.number if turn else 0, turn.ended if turn else ""
+
+        asked = tuple(one.id for one in self._frame.questions(session_id))
+        is_running = self._frame.turns.hosted.is_running(session_id)
+        return (*self._frame.app.database.read_now(read), asked, is_running, self._live.problem(session_id))
+
+    def _heard(self, session_id: str, event: Event) -> None:
+        if session_id == self._session_id:
+            self._is_loud = self._is_loud or not isinstance(event, _QUIET)
+            self._news.set()
+
+    def _wake(self) -> None:
+        self._is_loud = True
+        self._news.set()
+
+
+def _units(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _text_of(text: str) -> str:
+    """Give what was written, with the line ends that people mean. Raises ApiError for a book."""
+    text = text.replace("\r\n", "\n").strip("\n")
+    if len(text) > _MOST_CHARS:
+        raise ApiError(413, f"A message may have {_MOST_CHARS:,} characters; attach it as a file.")
+    return text if text.strip() else ""
+
+
+def _is_script(request: Request) -> bool:
+    return request.headers.get("accept", "").startswith("application/json")
+
+
+def _gone_to(request: Request, session_id: str) -> Response:
+    if _is_script(request):
+        return JsonAnswer({"session": session_id}, 202)
+    return RedirectResponse(f"/sessions/{session_id}#end", 303)

@@ -1,0 +1,164 @@
+"""An answer's Markdown as blocks and runs of text, which a template escapes and marks up.
+
+No text of anybody's becomes markup: what is made here are plain values, and which elements they stand in is
+the template's own choice. Links stay text, images and HTML too. Costs in proportion to the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+BlockKind = Literal["text", "heading", "item", "code", "quote", "table", "rule"]
+RunKind = Literal["", "code", "strong"]
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})\s*([\w+#.-]{0,20})[^`]*")
+_HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*")
+_ITEM = re.compile(r"( *)([-*+]|\d{1,4}[.)])\s+(.*)")
+_RULE = re.compile(r" {0,3}([-*_])(?: *\1){2,} *")
+_TABLE_RULE = re.compile(r" *\|? *:?-+:? *(?:\| *:?-+:? *)*\|? *")
+_RUN = re.compile(r"(?P<tick>`+)(?P<code>[^`\n]+)(?P=tick)|\*\*(?P<strong>[^*\n]+)\*\*")
+_MOST_CHARS = 60_000
+
+
+class TextRun(msgspec.Struct, frozen=True, gc=False):
+    """A piece of a line, and how it is set."""
+
+    text: str
+    kind: RunKind = ""
+
+
+class ProseBlock(msgspec.Struct, frozen=True):
+    """A piece of an answer: `runs` of a text, heading, item or quote; `text` of code, whose language is
+    `mark`; `rows` of a table. `mark` of an item is its bullet or number, `level` how deep it stands."""
+
+    kind: BlockKind
+    runs: tuple[TextRun, ...] = ()
+    text: str = ""
+    mark: str = ""
+    level: int = 0
+    rows: tuple[tuple[tuple[TextRun, ...], ...], ...] = ()
+
+
+def blocks(text: str) -> list[ProseBlock]:
+    """Cut an answer into blocks; one that is very long stays one block of text."""
+    if len(text) > _MOST_CHARS:
+        return [ProseBlock("text", (TextRun(text),))]
+    return _Prose(text.split("\n")).read()
+
+
+def runs(text: str) -> tuple[TextRun, ...]:
+    """Cut a text into runs: code between backticks, what stands between two stars, and the rest."""
+    if "`" not in text and "**" not in text:
+        return (TextRun(text),) if text else ()
+    made: list[TextRun] = []
+    at = 0
+    for found in _RUN.finditer(text):
+        if found.start() > at:
+            made.append(TextRun(text[at : found.start()]))
+        made.append(
+            TextRun(found["code"].strip(), "code") if found["code"] else TextRun(found["strong"], "strong")
+        )
+        at = found.end()
+    if at < len(text):
+        made.append(TextRun(text[at:]))
+    return tuple(made)
+
+
+class _Prose:
+    """Reads lines; each `_...` takes a block from where it stands and says whether it did."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+        self._at = 0
+        self._made: list[ProseBlock] = []
+        self._plain: list[str] = []
+
+    def read(self) -> list[ProseBlock]:
+        takers: tuple[Callable[[str], bool], ...] = (self._code, self._heading, self._rule)
+        takers += (self._item, self._quote, self._table)
+        while self._at < len(self._lines):
+            line = self._lines[self._at]
+            if not line.strip():
+                self._flush()
+                self._at += 1
+            elif not any(take(line) for take in takers):
+                self._plain.append(line)
+                self._at += 1
+        self._flush()
+        return self._made
+
+    def _flush(self) -> None:
+        if self._plain:
+            self._made.append(ProseBlock("text", runs("\n".join(self._plain))))
+            self._plain = []
+
+    def _add(self, block: ProseBlock, lines: int) -> bool:
+        self._flush()
+        self._made.append(block)
+        self._at += lines
+        return True
+
+    def _code(self, line: str) -> bool:
+        found = _FENCE.fullmatch(line)
+        if found is None:
+            return False
+        end = self._at + 1
+        while end < len(self._lines) and not _closes(self._lines[end], found[1]):
+            end += 1
+        text = "\n".join(self._lines[self._at + 1 : end])
+        return self._add(ProseBlock("code", text=text, mark=found[2]), end + 1 - self._at)
+
+    def _heading(self, line: str) -> bool:
+        found = _HEADING.fullmatch(line)
+        return found is not None and self._add(ProseBlock("heading", runs(found[2]), level=len(found[1])), 1)
+
+    def _rule(self, line: str) -> bool:
+        return _RULE.fullmatch(line) is not None and self._add(ProseBlock("rule"), 1)
+
+    def _item(self, line: str) -> bool:
+        found = _ITEM.fullmatch(line)
+        if found is None:
+            return False
+        text, count = [found[3]], 1
+        deep = len(found[1]) + 2
+        while (more := self._line(self._at + count)).startswith(" " * deep) and not _ITEM.fullmatch(more):
+            text.append(more.strip())
+            count += 1
+        mark = found[2] if found[2][0].isdigit() else "•"
+        level = min(len(found[1]) // 2, 4)
+        return self._add(ProseBlock("item", runs("\n".join(text)), mark=mark, level=level), count)
+
+    def _quote(self, line: str) -> bool:
+        count = 0
+        while self._line(self._at + count).startswith(">"):
+            count += 1
+        if not count:
+            return False
+        lines = [one[1:].removeprefix(" ") for one in self._lines[self._at : self._at + count]]
+        return self._add(ProseBlock("quote", runs("\n".join(lines))), count)
+
+    def _table(self, line: str) -> bool:
+        rule = self._line(self._at + 1)
+        if "|" not in line or "|" not in rule or not _TABLE_RULE.fullmatch(rule):
+            return False
+        count = 2
+        while "|" in self._line(self._at + count):
+            count += 1
+        lines = [line, *self._lines[self._at + 2 : self._at + count]]
+        return self._add(ProseBlock("table", rows=tuple(_cells(one) for one in lines)), count)
+
+    def _line(self, number: int) -> str:
+        return self._lines[number] if number < len(self._lines) else ""
+
+
+def _closes(line: str, fence: str) -> bool:
+    bare = line.strip()
+    return bare.startswith(fence) and not bare.strip(fence[0])
+
+
+def _cells(line: str) -> tuple[tuple[TextRun, ...], ...]:
+    bare = line.strip().removeprefix("|").removesuffix("|")
+    return tuple(runs(cell.strip()) for cell in bare.split("|")[:12])

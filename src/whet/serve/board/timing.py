@@ -1,0 +1,129 @@
+"""Where the time of a session went: a waterfall of each turn, and how the window filled.
+
+Bars are SVG geometry in rows of a table, so that everything they say is also read out. Colours are classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from whet.serve.board import charts, shown
+from whet.serve.board.frame import Frame, asked_number
+from whet.store import sessions, spans
+from whet.store.spans import TurnSpan, TurnSpans, WindowMark
+from whet.web.sessions import Visit
+
+WIDTH = 1_000
+_LEAST = 4  # the least width of a bar, so that what was short is seen
+_TURNS, _MOST_TURNS, _MOST_ROWS = 10, 100, 120
+
+
+class WaterfallRow(msgspec.Struct, frozen=True):
+    """One stretch of a turn as it is drawn: `x` and `width` of `WIDTH`; `cached` is its prompt's share."""
+
+    span: TurnSpan
+    name: str
+    x: float
+    width: float
+    begins: str
+    took: str
+    cached: int = 0
+
+
+class Waterfall(msgspec.Struct, frozen=True):
+    """A turn as it is drawn. `sums` are the times of the model, the tools and of waiting for a person."""
+
+    turn: TurnSpans
+    took: str
+    rows: tuple[WaterfallRow, ...]
+    left_out: int
+    sums: tuple[tuple[str, str], ...]
+
+
+class TimePages:
+    """The page of a session's times."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+
+    async def session(self, request: Request, visit: Visit) -> Response:
+        """Show the newest turns of a session as waterfalls, and its window over time."""
+        session_id = request.path_params["id"]
+        newest = min(asked_number(request.query_params.get("n", "")) or _TURNS, _MOST_TURNS)
+
+        def read(db: apsw.Connection) -> dict[str, Any]:
+            return {
+                "row": sessions.get(db, session_id),
+                "turns": spans.of_turns(db, session_id, newest),
+                "marks": spans.window(db, session_id, _MOST_ROWS),
+            }
+
+        found = await self._frame.app.database.read(read)
+        info = self._frame.app.models.provider.info
+        held = info.window_tokens if info.model == found["row"].model else 0
+        return self._frame.page(
+            "time.html",
+            visit,
+            here="sessions",
+            row=found["row"],
+            turns=[waterfall(one) for one in reversed(found["turns"])],
+            more=min(newest * 3, _MOST_TURNS) if len(found["turns"]) == newest < found["row"].turns else 0,
+            window=window_chart(found["marks"], held),
+            held=held,
+            width=WIDTH,
+        )
+
+
+def waterfall(turn: TurnSpans) -> Waterfall:
+    """Lay a turn out. A turn that goes on ends where its last span does."""
+    whole_ms = max(1, turn.last_ms - turn.begun_ms)
+    rows: list[WaterfallRow] = []
+    for span in turn.spans[:_MOST_ROWS]:
+        width = max(_LEAST, (span.ended_ms - span.begun_ms) * WIDTH / whole_ms)
+        x = min((span.begun_ms - turn.begun_ms) * WIDTH / whole_ms, WIDTH - width)
+        share = span.usage.cache_hit_ratio if span.usage and span.usage.prompt_tokens else 0.0
+        rows.append(
+            WaterfallRow(
+                span,
+                shown.line(span.name, 40),
+                round(max(0.0, x), 2),
+                round(min(width, WIDTH), 2),
+                shown.duration(max(0, span.begun_ms - turn.begun_ms) / 1000),
+                shown.duration(span.duration_s),
+                round(share * 100),
+            )
+        )
+    sums = tuple(
+        (word, shown.duration(seconds))
+        for kind, word in (("model", "model"), ("tool", "tools"), ("wait", "waiting for you"))
+        if (seconds := turn.spent_s(kind))  # type: ignore[arg-type]
+    )
+    left = max(0, len(turn.spans) - _MOST_ROWS)
+    return Waterfall(turn, shown.duration(whole_ms / 1000), tuple(rows), left, sums)
+
+
+def window_chart(marks: list[WindowMark], held: int) -> charts.Chart | None:
+    """Draw how many tokens each request took, and what compactions left; None where nothing is known."""
+    if not marks:
+        return None
+    made = [mark.after is not None for mark in marks]
+    cached = [0.0 if cut else float(mark.cached) for mark, cut in zip(marks, made, strict=True)]
+    fresh = [0.0 if cut else float(mark.tokens - mark.cached) for mark, cut in zip(marks, made, strict=True)]
+    after = [float(mark.after or 0) for mark in marks]
+    series = [("cached", "cached", cached), ("fresh", "new", fresh)]
+    if any(made):
+        series.append(("output", "left by a compaction", after))
+    title = "Context window" + (f", of {shown.count(held)} tokens" if held else "")
+    names = [f"{mark.seq}" for mark in marks]
+    said = [
+        f"message {mark.seq}: compacted from {shown.count(mark.tokens)} to {shown.count(mark.after)} tokens"
+        if mark.after is not None
+        else f"message {mark.seq}: {shown.count(mark.tokens)} tokens, {shown.count(mark.cached)} cached"
+        for mark in marks
+    ]
+    return charts.stacked(title, names, series, shown.count, said=said)

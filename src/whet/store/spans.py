@@ -1,0 +1,153 @@
+"""Where a session's time went: each turn as spans of the model, of its tools and of waiting for a person.
+
+Worked out from when messages were stored and calls began and ended; nothing more is kept for it. A model's
+span begins where what it answers was stored, and so holds its retries.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+import apsw
+import msgspec
+
+from whet.contract.messages import Usage
+from whet.store import rows, sessions
+
+SpanKind = Literal["model", "tool", "wait"]
+_ASKED = ("person", "service", "nobody")
+_NEWEST = "number > (SELECT max(number) - ? FROM turns WHERE session = ?)"
+
+
+class TurnSpan(msgspec.Struct, frozen=True):
+    """One stretch of a turn (Unix milliseconds); `usage` is the model's, `seq` the message it gave."""
+
+    kind: SpanKind
+    name: str
+    begun_ms: int
+    ended_ms: int
+    seq: int
+    usage: Usage | None = None
+    error_kind: str = ""
+
+    @property
+    def duration_s(self) -> float:
+        """How long it took."""
+        return max(0, self.ended_ms - self.begun_ms) / 1000
+
+
+class TurnSpans(msgspec.Struct, frozen=True):
+    """A turn: when it began and ended (None: it has not), why it ended, and its spans in order."""
+
+    number: int
+    begun_ms: int
+    ended_ms: int | None
+    reason: str
+    is_undone: bool
+    spans: tuple[TurnSpan, ...]
+
+    @property
+    def last_ms(self) -> int:
+        """Where the picture of it ends."""
+        return max([self.ended_ms or 0, self.begun_ms, *(span.ended_ms for span in self.spans)])
+
+    def spent_s(self, kind: SpanKind) -> float:
+        """How long something of a kind went on, times that overlap counted once."""
+        total, until = 0, 0
+        for span in sorted((one for one in self.spans if one.kind == kind), key=lambda one: one.begun_ms):
+            total += max(0, span.ended_ms - max(span.begun_ms, until))
+            until = max(until, span.ended_ms)
+        return total / 1000
+
+
+class WindowMark(msgspec.Struct, frozen=True):
+    """How much of the window a request took (`tokens`), or what a compaction left of it (`after`)."""
+
+    seq: int
+    tokens: int
+    cached: int = 0
+    after: int | None = None
+
+
+def of_turns(connection: apsw.Connection, session_id: str, newest: int) -> list[TurnSpans]:
+    """Give the spans of a session's `newest` turns, ascending. Raises NotFound."""
+    key = sessions.key_of(connection, session_id)
+    found = connection.execute(
+        f"SELECT number, started, ended, reason, undone FROM turns WHERE session = ? AND {_NEWEST}"
+        " ORDER BY number",
+        (key, newest, key),
+    ).fetchall()
+    made = [
+        TurnSpans(number, _ms(begun), _ms(ended) if ended else None, reason, bool(undone), ())
+        for number, begun, ended, reason, undone in found
+    ]
+    spans: dict[int, list[TurnSpan]] = {one.number: [] for one in made}
+    at = {one.number: one.begun_ms for one in made}
+    step = dict(at)
+    first = made[0].number if made else 0
+    for id_, turn, role, at_ms, extra, name, begun, ended, decided_by, kind in connection.execute(
+        "SELECT m.id, m.turn, m.role, m.at, m.extra,"
+        " c.name, c.started, c.finished, c.decided_by, c.error_kind FROM messages m"
+        " LEFT JOIN tool_calls c ON c.session = ?1 AND c.seq = m.id & ?2 AND m.role = ?3"
+        " WHERE m.id > ?4 AND m.id < ?5 AND m.turn >= ?6 ORDER BY m.id",
+        (key, rows.SEQ_LIMIT - 1, rows.TOOL, key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, first),
+    ):
+        if turn not in spans:
+            continue
+        seq = id_ & (rows.SEQ_LIMIT - 1)
+        if role == rows.ASSISTANT:
+            usage = rows.unpack_with_usage(role, "", extra)[1]
+            spans[turn].append(TurnSpan("model", "model", at[turn], at_ms, seq, usage))
+            at[turn] = step[turn] = at_ms
+        elif role == rows.TOOL and name is not None:
+            spans[turn] += _of_call(name, seq, (step[turn], begun, ended, at_ms), decided_by, kind)
+            at[turn] = max(at[turn], ended or at_ms)
+        else:
+            at[turn] = max(at[turn], at_ms)
+    return [msgspec.structs.replace(one, spans=tuple(spans[one.number])) for one in made]
+
+
+def _of_call(
+    name: str, seq: int, times: tuple[int, int | None, int | None, int], decided_by: str, kind: str
+) -> list[TurnSpan]:
+    """Give a call's spans: waiting for whoever was asked, then its own. `times`: when its step was stored,
+    when it began and ended, when its result was stored."""
+    asked_ms, begun, ended, stored_ms = times
+    made: list[TurnSpan] = []
+    if decided_by in _ASKED or (kind == "denied" and begun is None):
+        made.append(TurnSpan("wait", name, asked_ms, begun or stored_ms, seq, error_kind=kind))
+    if begun is not None:
+        made.append(TurnSpan("tool", name, begun, max(begun, ended or stored_ms), seq, error_kind=kind))
+    return made
+
+
+def window(connection: apsw.Connection, session_id: str, most: int = 400) -> list[WindowMark]:
+    """Give how the window filled: a mark for each of the newest requests and compactions, in their order.
+    Raises NotFound."""
+    key = sessions.key_of(connection, session_id)
+    marks: list[WindowMark] = []
+    for id_, extra in connection.execute(
+        "SELECT id, extra FROM messages WHERE id > ? AND id < ? AND role = ? AND extra IS NOT NULL"
+        " ORDER BY id DESC LIMIT ?",
+        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, rows.ASSISTANT, most),
+    ):
+        usage = rows.unpack_with_usage(rows.ASSISTANT, "", extra)[1]
+        if usage is not None and usage.prompt_tokens:
+            seq = id_ & (rows.SEQ_LIMIT - 1)
+            marks.append(WindowMark(seq, usage.prompt_tokens, usage.cache_read_tokens))
+    marks.reverse()
+    first = marks[0].seq if marks else 0
+    marks += [
+        WindowMark(seq, before, after=after)
+        for seq, before, after in connection.execute(
+            "SELECT after_seq, tokens_before, tokens_after FROM compactions"
+            " WHERE session = ? AND after_seq >= ? AND undone = ''",
+            (key, first),
+        )
+    ]
+    return sorted(marks, key=lambda mark: (mark.seq, mark.after is not None))
+
+
+def _ms(moment: str) -> int:
+    return round(datetime.fromisoformat(moment).timestamp() * 1000)

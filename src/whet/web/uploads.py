@@ -1,0 +1,99 @@
+"""Forms with files: multipart/form-data, read whole and bounded, as browsers send it.
+
+What a file is called and what it is said to be are its sender's words; nothing here believes them.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+from starlette.requests import Request
+
+from whet.web.bodies import BadForm, BodyTooLarge, CallerGone, read_bounded, read_form
+
+_BOUNDARY = re.compile(r'multipart/form-data\s*;\s*boundary=(?:"([^"\r\n]{1,70})"|([^\s";,]{1,70}))', re.I)
+_DISPOSITION = re.compile(r'form-data; name="([^"\r\n]{0,100})"(?:; filename="([^"\r\n]*)")?', re.I)
+_ESCAPES = {"%22": '"', "%0D": "\r", "%0A": "\n"}  # what browsers write for these in names
+_MOST_PARTS = 64
+_MOST_FIELD_BYTES = 2_000_000
+
+
+class Upload(msgspec.Struct, frozen=True):
+    """A file that came with a form: its name as the sender gave it, and its bytes."""
+
+    name: str
+    data: bytes
+
+
+class UploadForm(msgspec.Struct, frozen=True):
+    """A form: its fields and its files."""
+
+    fields: dict[str, str]
+    files: tuple[Upload, ...] = ()
+
+
+async def read_upload(request: Request, most_bytes: int) -> UploadForm:
+    """Give fields and files of a form, urlencoded or multipart. Raises BadForm, with 413 as soon as it grows
+    past `most_bytes`."""
+    found = _BOUNDARY.fullmatch(request.headers.get("content-type", ""))
+    if found is None:
+        return UploadForm(await read_form(request))
+    try:
+        body = await read_bounded(request.scope, request.receive, most_bytes, 2 * most_bytes)
+    except BodyTooLarge as error:
+        raise BadForm(413, f"more than {most_bytes // 1_000_000} MB were sent") from error
+    except CallerGone as error:
+        raise BadForm(400, "the form can't be read") from error
+    return parse_parts(body, (found[1] or found[2]).encode("latin-1", "replace"))
+
+
+def parse_parts(body: bytes, boundary: bytes) -> UploadForm:
+    """Take a multipart body apart. Raises BadForm."""
+    mark = b"--" + boundary
+    first, *parts = (b"\r\n" + body).split(b"\r\n" + mark)
+    if first.strip() or not parts or not parts[-1].startswith(b"--") or len(parts) > _MOST_PARTS:
+        raise BadForm(400, "the form can't be read")
+    fields: dict[str, str] = {}
+    files: list[Upload] = []
+    for part in parts[:-1]:
+        head, gap, data = part.partition(b"\r\n\r\n")
+        name, file_name = _named(head)
+        if not gap or name is None:
+            raise BadForm(400, "the form can't be read")
+        if file_name is not None:
+            if file_name or data:  # an empty file field sends a part without either
+                files.append(Upload(file_name, data))
+            continue
+        if name in fields:
+            raise BadForm(400, "a field stands twice")
+        fields[name] = _text(data)
+    return UploadForm(fields, tuple(files))
+
+
+def _named(head: bytes) -> tuple[str | None, str | None]:
+    """Give a part's name, and its file's where it is one."""
+    try:
+        lines = head.decode("utf-8").removeprefix("\r\n").split("\r\n")
+    except UnicodeDecodeError:
+        return None, None
+    for line in lines:
+        kind, _, value = line.partition(":")
+        if kind.strip().lower() == "content-disposition" and (found := _DISPOSITION.fullmatch(value.strip())):
+            return _plain(found[1]), None if found[2] is None else _plain(found[2])
+    return None, None
+
+
+def _plain(name: str) -> str:
+    for written, meant in _ESCAPES.items():
+        name = name.replace(written, meant)
+    return name
+
+
+def _text(data: bytes) -> str:
+    if len(data) > _MOST_FIELD_BYTES:
+        raise BadForm(413, "a field is too large")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadForm(400, "the form can't be read") from error

@@ -1,0 +1,75 @@
+"""A session forked from a turn goes on by itself, under the same prefix; nothing is counted twice or lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.serve.conftest import Api
+from whet.contract.errors import NotFound
+from whet.practice.ask import PracticeCall
+from whet.practice.script import ScriptedReply
+from whet.practice.server import PracticeServer
+from whet.store import costs, forks, replay, sessions
+from whet.store.export import messages
+
+pytestmark = pytest.mark.unconfined
+
+
+def test_a_fork_goes_on_from_its_turn_and_leaves_the_other_alone(tmp_path: Path) -> None:
+    with PracticeServer() as model:
+        api = Api(tmp_path, model)
+        try:
+            _fork_and_go_on(api)
+        finally:
+            api.close()
+
+
+def _fork_and_go_on(api: Api) -> None:
+    call = PracticeCall("terminal", json.dumps({"command": "true"}), "c1")
+    api.say(*(ScriptedReply(tool_calls=(call,)), ScriptedReply("One.")), ScriptedReply("Two."))
+
+    def run(session_id: str, text: str) -> None:
+        end = api.call(api.hosted.submit(session_id, text, emit=lambda event: None))
+        assert end is not None and end.reason == "answered"
+
+    old = api.call(api.hosted.new_session(title="Work"))
+    run(old, "first")
+    run(old, "second")
+    database = api.app.database
+    spent = database.read_now(lambda db: costs.spent_by(db, "day", "2000"))
+    before = database.read_now(lambda db: [one.text for one in messages(db, old)])
+    row = database.write_now(lambda db: forks.fork(db, old, 1, "fork1", "2099-01-01T00:00:00.000Z"))
+    assert (row.title, row.turns, row.messages, row.tool_calls) == ("Work (from turn 1)", 1, 4, 1)
+    assert row.usage.total_tokens == 0
+    assert database.read_now(lambda db: costs.spent_by(db, "day", "2000")) == spent
+    assert database.read_now(lambda db: forks.place_of(db, "fork1")) == forks.ForkPlace(old, 1)
+    assert database.read_now(lambda db: forks.forks_of(db, old)) == [("fork1", 1)]
+    assert [one.text for one in database.read_now(lambda db: list(messages(db, "fork1")))][-1] == "One."
+
+    second = json.loads(api.model.requests[-1].body)["messages"]
+    api.say(ScriptedReply("Another way."))
+    run("fork1", "otherwise")
+    third = json.loads(api.model.requests[-1].body)["messages"]
+    assert third[:5] == second[:5]  # the prompt and the first turn are the same bytes
+    assert "otherwise" in json.dumps(third[5:]) and "second" not in json.dumps(third)
+    assert database.read_now(lambda db: [one.text for one in messages(db, old)]) == before
+    calls = database.read_now(lambda db: replay.entries(db, "fork1", 1, 9))
+    assert [one.call.name for one in calls if one.call] == ["terminal"]
+
+    def gone(db: apsw.Connection) -> int:
+        sessions.delete(db, old)
+        return len(list(messages(db, "fork1")))
+
+    database.write_now(lambda db: sessions.set_archived(db, "fork1", "2099-01-02T00:00:00.000Z"))
+    assert "fork1" not in [one.id for one in database.read_now(sessions.list_sessions)]
+    listed = database.read_now(lambda db: sessions.list_sessions(db, archived=True))
+    assert [one.id for one in listed] == ["fork1"]
+    for turn in (9, 3):
+        with pytest.raises(NotFound, match="no turn"):
+            database.write_now(lambda db, turn=turn: forks.fork(db, old, turn, "x", "2099"))  # type: ignore[misc]
+    api.call(api.hosted.let_go(old))
+    assert database.write_now(gone) == 6

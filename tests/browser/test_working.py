@@ -1,0 +1,88 @@
+"""A session worked in from its page, in a real Chromium: begun, streamed, steered, changed, stopped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.browser.chromium import Page
+from tests.browser.test_dashboard import enter
+from tests.serve.conftest import Api
+from tests.serve.test_board import HOSTILE
+from whet.practice.ask import PracticeCall
+from whet.practice.script import Fault, ScriptedReply
+from whet.practice.server import PracticeServer
+
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.unconfined]
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    with PracticeServer() as model:
+        made = Api(tmp_path_factory.mktemp("working"), model, mode="ask", web=True)
+        yield made
+        made.close()
+
+
+def test_a_session_is_worked_in_from_the_page(page: Page, board: Api) -> None:
+    call = PracticeCall("terminal", json.dumps({"command": "touch one"}))
+    write = PracticeCall("write_file", json.dumps({"path": "new.txt", "content": "a\nb\n"}))
+    board.say(
+        ScriptedReply(f"One 😀 {HOSTILE}\nand **more** words", pieces=30, fault=Fault(stall_after=26)),
+        ScriptedReply("I heard you.", tool_calls=(call,)),
+        ScriptedReply(tool_calls=(write,)),
+        ScriptedReply("All done."),
+        ScriptedReply("Never ends", pieces=5, fault=Fault(stall_after=3)),
+    )
+    enter(page, board)
+    page.eval("document.querySelector('.composer textarea').focus()")
+    page.type("a first thing")
+    with page.loading():
+        page.key("Enter")
+    # It comes as it is written, before it is stored, and what was said elsewhere stays text.
+    page.until("document.querySelector('.writing')?.textContent.startsWith('One 😀 <script>')")
+    assert page.eval("document.querySelectorAll('.said.assistant').length") == 0
+    assert page.eval("getComputedStyle(document.querySelector('.stop')).display") != "none"
+    page.eval("document.querySelector('#say textarea').focus()")
+    page.type("and a second")
+    page.key("Enter")
+    page.until("document.querySelector('.pending') && !document.querySelector('#say textarea').value")
+    board.model.wait_for_stall()
+    board.model.release()
+    # A question comes to the page by itself; the call is changed, and runs as it was changed.
+    page.until("document.querySelector('#asked .question')")
+    assert "and more words" in page.text() and not page.eval("Boolean(document.querySelector('.pending'))")
+    assert "a second" in page.eval("[...document.querySelectorAll('.said.user')].pop().textContent")
+    page.click("#asked .fold summary")
+    page.eval("document.querySelector('#asked [name=draft]').value = 'touch changed'")
+    page.click("#asked .change button")
+    page.until("document.querySelector('#asked .question .added')?.textContent.includes('+a')")
+    page.click("#asked button[value=once]")
+    page.until(
+        "!document.querySelector('#state').dataset.running && document.body.innerText.includes('All done.')"
+    )
+    assert (board.workspace / "changed").exists() and not (board.workspace / "one").exists()
+    assert (board.workspace / "new.txt").read_text() == "a\nb\n"
+    edits = "document.querySelector('.step[open] .edit')?.textContent"
+    assert page.eval(edits) == "new.txt +2 −0"
+    # Stopped with a press; what is typed meanwhile stays.
+    page.eval("document.querySelector('#say textarea').focus()")
+    page.type("go on")
+    page.key("Enter")
+    page.until("document.querySelector('.writing')?.textContent.startsWith('Nev')")
+    page.eval("document.querySelector('#say textarea').value = 'half a thought'")
+    board.model.wait_for_stall(2)
+    page.click(".stop")
+    page.until("!document.querySelector('#state').dataset.running && !document.querySelector('.writing')")
+    board.model.release()
+    assert page.eval("document.querySelector('#say textarea').value") == "half a thought"
+    assert "cancelled" in page.text() and page.eval("window.owned") is None
+    path = page.eval("location.pathname")
+    for is_dark in (False, True):
+        page.shape(390, 844, is_phone=True, is_dark=is_dark)
+        for one in (path, f"{path}/time", "/learning/timeline", "/"):
+            page.open(board.url + one)
+            assert page.eval("document.documentElement.scrollWidth <= innerWidth"), (one, is_dark)
+    assert page.problems() == []

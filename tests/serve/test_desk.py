@@ -1,0 +1,263 @@
+"""Working in a session from the page: forms alone are enough, a stream carries the text as it comes, and
+questions are answered where the work is. Nothing that was stored becomes markup or a way in."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.serve.conftest import WAIT_S, Api
+from tests.serve.test_board import HOSTILE, csrf, sign_in
+from whet.practice.ask import PracticeCall
+from whet.practice.script import Fault, ScriptedReply
+from whet.practice.server import PracticeServer
+
+pytestmark = pytest.mark.unconfined
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
+SECRET = "sk-proj-" + "a1B2" * 8
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    with PracticeServer() as model:
+        made = Api(tmp_path_factory.mktemp("desk"), model, mode="ask", web=True)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def person(board: Api) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=board.url, trust_env=False, timeout=WAIT_S) as client:
+        sign_in(client, board, board.token)
+        client.headers["origin"] = board.url
+        yield client
+
+
+def eventually(look: Callable[[], Any]) -> Any:
+    """Look until there is something."""
+    until = time.monotonic() + 60
+    while not (found := look()):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    return found
+
+
+def begin(person: httpx2.Client, text: str, **more: Any) -> str:
+    """Begin a session with a form, as a browser without a script does; gives its page."""
+    answer = person.post("/sessions", data={"csrf": csrf(person), "text": text}, **more)
+    assert answer.status_code == 303, answer.text
+    assert answer.headers["location"].endswith("#end")
+    return answer.headers["location"].removesuffix("#end")
+
+
+def say(person: httpx2.Client, page: str, text: str, **more: Any) -> httpx2.Response:
+    return person.post(f"{page}/say", data={"csrf": csrf(person), "text": text}, **more)
+
+
+def ended(person: httpx2.Client, page: str, turns: int = 1) -> str:
+    """Wait until so many turns have ended; gives the page."""
+
+    def look() -> str:
+        text = person.get(page).text
+        is_over = 'data-running=""' in text and text.count(" steps ·") + text.count(" step ·") >= turns
+        return text if is_over else ""
+
+    return str(eventually(look))
+
+
+class Following:
+    """Reads a page's stream in a thread of its own."""
+
+    def __init__(self, person: httpx2.Client, page: str) -> None:
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self._stop = False
+        self._thread = threading.Thread(target=self._read, args=(person, page), daemon=True)
+        self._thread.start()
+
+    def _read(self, person: httpx2.Client, page: str) -> None:
+        with person.stream("GET", f"{page}/follow") as answer:
+            kind = ""
+            for line in answer.iter_lines():
+                if self._stop:
+                    return
+                if line.startswith("event: "):
+                    kind = line[7:]
+                elif line.startswith("data: "):
+                    self.events.append((kind, json.loads(line[6:])))
+
+    def text(self) -> str:
+        """Put the text together as the page's script does."""
+        shown, step = "", -1
+        for kind, data in [*self.events]:
+            if kind == "text":
+                shown, step = (shown if data["step"] == step else ""), data["step"]
+                units = shown.encode("utf-16-le")[: 2 * data["at"]] + data["text"].encode("utf-16-le")
+                shown = units.decode("utf-16-le")
+        return shown
+
+    def close(self) -> None:
+        self._stop = True
+        self._thread.join(30)
+
+
+def test_a_session_is_begun_and_gone_on_with_by_forms_alone(board: Api, person: httpx2.Client) -> None:
+    board.say(ScriptedReply("I see **it**."), ScriptedReply("Second."))
+    files = [
+        ("files", ("shot.png", PNG, "image/png")),
+        ("files", ("../../evil\u202e.txt", b"hello", "text/plain")),
+    ]
+    page = begin(person, "look\r\nhere", files=files)
+    shown = ended(person, page)
+    assert "look\nhere" in shown and "1 image attached" in shown and "<strong>it</strong>" in shown
+    assert "[file received: received/evil_.txt, 5 bytes]" in shown
+    assert (board.workspace / "received" / "evil_.txt").read_bytes() == b"hello"
+    assert not (board.workspace.parent / "evil_.txt").exists()
+    first = json.loads(board.model.requests[0].body)["messages"][-1]["content"]
+    assert [part["type"] for part in first][:2] == ["text", "image_url"]
+    assert say(person, page, "and now?").status_code == 303
+    assert "Second." in ended(person, page, 2)
+    empty = say(person, page, "  ")
+    assert empty.status_code == 400 and "Nothing was written." in empty.text and "I see" in empty.text
+    idle = person.post(f"{page}/stop", data={"csrf": csrf(person, page)})
+    assert idle.status_code == 409 and "Nothing of this session runs" in idle.text
+    assert say(person, "/sessions/none", "x").status_code == 404
+
+
+def test_no_form_is_taken_from_elsewhere_and_no_stream_is_given_away(
+    board: Api, person: httpx2.Client
+) -> None:
+    board.say(ScriptedReply("Hello."))
+    page = begin(person, "hi")
+    ended(person, page)
+    token = csrf(person, page)
+    for path in ("/sessions", f"{page}/say", f"{page}/stop", "/questions/x"):
+        for data, headers, status in (
+            ({"csrf": token, "text": "no"}, {"origin": "http://evil.example"}, 403),
+            ({"csrf": "x" * 43, "text": "no"}, {}, 403),
+            ({"csrf": token, "text": "no"}, {"origin": ""}, 403),
+            ({"text": "no"}, {}, 403),
+            ({"csrf": token, "text": "no"}, {"host": "evil.example"}, 421),
+        ):
+            assert person.post(path, data=data, headers=headers).status_code == status, (path, data)
+        with httpx2.Client(base_url=board.url, trust_env=False, timeout=WAIT_S) as nobody:
+            assert nobody.post(path, data={"csrf": token, "text": "no"}).status_code == 403
+            assert nobody.get(f"{page}/follow").status_code == 403
+    assert person.get(f"{page}/say").status_code == 405
+    assert person.get(page).text.count('class="said user"') == 1
+    assert person.get("/sessions/none/follow").status_code == 404
+    junk = person.post(
+        "/sessions", content=b"--x\r\n", headers={"content-type": "multipart/form-data; boundary=x"}
+    )
+    assert junk.status_code == 400 and "Nothing was done" in junk.text
+
+
+def test_the_text_comes_as_it_is_written_and_no_key_is_seen_growing(
+    board: Api, person: httpx2.Client
+) -> None:
+    said = f"Line one 😀\nthe key is {SECRET} and\u202e more\n" + "word " * 40
+    board.say(ScriptedReply(said + "\nend", pieces=60, fault=Fault(stall_after=50)), ScriptedReply("Next."))
+    page = begin(person, HOSTILE)
+    follower = Following(person, page)
+    try:
+        board.model.wait_for_stall()
+        eventually(lambda: "word word" in follower.text())
+        so_far = follower.text()
+        assert so_far.startswith("Line one 😀\nthe key is [REDACTED] and<U+202E> more\n")
+        sent = "".join(data["text"] for kind, data in follower.events if kind == "text")
+        assert SECRET[:16] not in sent and len(sent) < 3 * len(said)  # what is known is not sent again
+        plain = person.get(page).text  # without a script, a reload shows as much
+        assert "word word" in plain and SECRET[:16] not in plain and 'data-running="1"' in plain
+        assert "<script>window" not in plain and "<img src=x" not in plain
+        assert say(person, page, "a word meanwhile").status_code == 303
+        board.model.release()
+        shown = ended(person, page, 1)
+        assert "a word meanwhile" in shown and "Next." in shown  # it was read by the turn that ran
+        eventually(lambda: follower.events[-1][0] == "stored")
+    finally:
+        board.model.release()
+        follower.close()
+
+
+def test_stop_ends_a_turn_and_what_was_said_stays(board: Api, person: httpx2.Client) -> None:
+    board.say(ScriptedReply("Half of it and more", pieces=8, fault=Fault(stall_after=4)))
+    page = begin(person, "a long one")
+    try:
+        board.model.wait_for_stall()
+        assert person.post(f"{page}/stop", data={"csrf": csrf(person, page)}).status_code == 303
+        assert "cancelled" in ended(person, page)
+    finally:
+        board.model.release()
+
+
+def test_a_question_is_answered_where_the_work_is(board: Api, person: httpx2.Client) -> None:
+    calls = [PracticeCall("terminal", json.dumps({"command": f"touch {name}"})) for name in ("one", "two")]
+    board.say(*(ScriptedReply(tool_calls=(call,)) for call in calls), ScriptedReply("Done."))
+    page = begin(person, "make them")
+
+    def asked(command: str) -> str:
+        return str(eventually(lambda: text if command in (text := _asked(person.get(page).text)) else ""))
+
+    question = asked("touch one")
+    assert "Always:" in question and "touch one</textarea>" in question and 'name="reason"' in question
+    path, fields = _form(question, page)
+    other = person.post(path, data={**fields, "digest": "0" * 64, "answer": "once"})
+    assert other.status_code == 409 and "look again" in other.text
+    edited = {**fields, "draft": "touch mine &&\r\ntouch too", "answer": "once"}
+    done = person.post(path, data=edited)
+    assert done.status_code == 303 and done.headers["location"] == f"{page}#end"
+    path, fields = _form(asked("touch two"), page)
+    assert person.post(path, data={**fields, "answer": "no", "reason": "not that one"}).status_code == 303
+    shown = ended(person, page)
+    assert "Done." in shown and "not that one" in shown and "These arguments ran" in shown
+    there = {name: (board.workspace / name).exists() for name in ("one", "mine", "too", "two")}
+    assert there == {"one": False, "mine": True, "too": True, "two": False}
+
+
+def _asked(page: str) -> str:
+    return page.partition('id="asked"')[2].partition("</section>")[0]
+
+
+def _form(question: str, page: str) -> tuple[str, dict[str, str]]:
+    path = re.search(r'action="(/questions/[^"]+)"', question)
+    assert path is not None
+    fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', question))
+    assert fields["back"] == page.rpartition("/")[2] and len(fields["digest"]) == 64
+    return path[1], fields
+
+
+def test_a_session_that_another_program_goes_on_with_is_followed(board: Api, person: httpx2.Client) -> None:
+    board.say(ScriptedReply("From here."), ScriptedReply("From elsewhere."))
+    page = begin(person, "first")
+    ended(person, page)
+    follower = Following(person, page)
+    try:
+        eventually(lambda: follower.events)
+        before = len(follower.events)
+        # Beside the server's own turns: its feed says nothing, as with a program of its own.
+        session_id = page.rpartition("/")[2]
+        board.call(board.hosted.submit(session_id, "second", emit=lambda event: None))
+        eventually(lambda: [one for one in follower.events[before:] if one[0] == "stored"])
+        assert "From elsewhere." in ended(person, page, 2)
+    finally:
+        follower.close()
+
+
+def test_times_window_and_timeline_are_shown(board: Api, person: httpx2.Client) -> None:
+    board.say(
+        ScriptedReply(tool_calls=(PracticeCall("read_file", '{"path":"none.txt"}'),)), ScriptedReply("Gone.")
+    )
+    page = begin(person, "read it")
+    ended(person, page)
+    times = person.get(f"{page}/time").text
+    assert times.count('class="span model"') == 2 and 'class="span tool failed"' in times
+    assert "Context window" in times and "% cached" in times and " style=" not in times
+    assert times.count('role="img" aria-label="begins at') == 3
+    assert "What was learned when" in person.get("/learning/timeline").text
+    assert person.get("/sessions/none/time").status_code == 404

@@ -1,0 +1,138 @@
+"""The parts that a session's page is made of: an answer's blocks, text that grows, spans of time, costs."""
+
+from __future__ import annotations
+
+import random
+
+from whet.contract.events import StepFinished, TextDelta, ToolProgress, ToolStarted, TurnEnd
+from whet.contract.messages import Usage
+from whet.serve.board import shown
+from whet.serve.board.live_turn import LiveText, LiveTurns
+from whet.serve.board.prose import TextRun, blocks
+from whet.serve.board.timing import WIDTH, waterfall, window_chart
+from whet.store.costs import Spending
+from whet.store.spans import TurnSpan, TurnSpans, WindowMark
+from whet.visible import visible
+
+MARKDOWN = """# A **head**
+Some `code` and **bold**
+on two lines
+- one
+  goes on
+  1. deep
+> said
+> so
+
+```py
+<b>not markup</b>
+```
+| a | b |
+|---|:-:|
+| 1 | `2` |
+
+---
+[a link](javascript:alert(1)) <i>x</i>"""
+
+
+def test_markdown_becomes_blocks_and_no_text_is_lost() -> None:
+    found = blocks(MARKDOWN)
+    kinds = [one.kind for one in found]
+    assert kinds == ["heading", "text", "item", "item", "quote", "code", "table", "rule", "text"]
+    assert found[1].runs == (
+        TextRun("Some "),
+        TextRun("code", "code"),
+        TextRun(" and "),
+        TextRun("bold", "strong"),
+        TextRun("\non two lines"),
+    )
+    assert [(one.mark, one.level) for one in found[2:4]] == [("•", 0), ("1.", 1)]
+    assert found[5].text == "<b>not markup</b>" and found[5].mark == "py"
+    assert found[6].rows[1][1] == (TextRun("2", "code"),)
+    assert found[8].runs == (TextRun("[a link](javascript:alert(1)) <i>x</i>"),)
+
+
+def test_any_text_is_cut_into_blocks_in_time_and_keeps_its_letters() -> None:
+    rng = random.Random(5)
+    for _ in range(300):
+        text = "".join(rng.choice("`*#->|\n 1.~ab:_") for _ in range(rng.randrange(120)))
+        made = "".join(
+            one.text
+            + "".join(run.text for run in one.runs)
+            + "".join(run.text for row in one.rows for cell in row for run in cell)
+            for one in blocks(text)
+        )
+        letters = [c for c in text if c in "ab"]
+        assert [c for c in made if c in "ab"] == letters or "```" in text or "~~~" in text
+    for hostile in ("`" * 30_000, "**" * 20_000, "- " * 20_000, "|" * 50_000, "> " * 20_000):
+        assert blocks(hostile)
+
+
+def test_text_that_grows_ends_as_the_whole_and_shows_no_part_of_a_key() -> None:
+    secret = "ghp_" + "a1" * 14
+    pem = "-----BEGIN RSA PRIVATE KEY-----\nMIIabc\ndef\n-----END RSA PRIVATE KEY-----"
+    text = f"one\u200b line\n{secret} then Bearer {'x' * 30}\n{pem}\nafter 字 \U0001f600\nend "
+    for seed in range(40):
+        rng, live, got, known = random.Random(seed), LiveText(), "", 0
+        left = text
+        while left:
+            cut = rng.randrange(1, 9)
+            live.add(left[:cut])
+            left = left[cut:]
+            whole, after = live.since(known)
+            got, known = got + whole, known + len(whole)
+            assert known == live.size
+            for key in (secret[:12], "MIIab", "x" * 12):
+                assert key not in got + after
+        assert got + after == visible(text)
+
+
+def test_what_runs_is_forgotten_at_its_end_and_news_after_it_begin_nothing() -> None:
+    live = LiveTurns()
+    for event in (
+        TextDelta("a"),
+        ToolStarted("c1", "terminal", '{"command": "make\\u202e"}'),
+        ToolProgress("c1", "x" * 5_000),
+    ):
+        live.hear("s", event)
+    turn = live.of("s")
+    assert (
+        turn is not None and turn.calls["c1"].about == "make<U+202E>" and len(turn.calls["c1"].tail) < 2_000
+    )
+    version = turn.version
+    live.hear("s", StepFinished(1, Usage()))
+    assert turn.version > version and turn.step == 1 and turn.text.since(0) == ("", "")
+    end = TurnEnd("s", "", "failed", "", 0, Usage(), 0.0, "it is open in a terminal", "close it")
+    live.hear("s", end)
+    assert live.of("s") is None and live.problem("s") == "it is open in a terminal (close it)"
+    live.hear("s", TextDelta("b"))
+    live.hear("s", TurnEnd("s", "t", "answered", "b", 1, Usage(), 0.0))
+    assert live.of("s") is None and live.problem("s") == ""
+
+
+def test_costs_that_nobody_knows_are_not_nothing() -> None:
+    def spent(turns: int, usd: float, unpriced: int) -> str:
+        return shown.spent(Spending("all", turns, 1, 0, 1, usd, unpriced))
+
+    assert shown.cost(None) == "unknown" and shown.spent(None) == "–"
+    assert (spent(0, 0, 0), spent(2, 0, 2), spent(3, 1.5, 1)) == ("–", "unknown", "$1.50 + unknown")
+    assert shown.price(Usage()) == "–" and shown.price(Usage(total_tokens=9, cost_usd=None)) == "unknown"
+
+
+def test_a_turn_is_laid_out_within_its_width_and_overlaps_count_once() -> None:
+    usage = Usage(prompt_tokens=100, cache_read_tokens=75)
+    spans = (
+        TurnSpan("model", "model", 1_000, 3_000, 2, usage),
+        TurnSpan("wait", "terminal", 3_000, 9_000, 3),
+        TurnSpan("tool", "terminal", 9_000, 10_000, 3, error_kind="failed"),
+        TurnSpan("tool", "read_file", 9_500, 10_999, 4),
+        TurnSpan("model", "model", 11_000, 11_000, 5),
+    )
+    turn = TurnSpans(1, 1_000, 11_000, "answered", False, spans)
+    made = waterfall(turn)
+    assert made.took == "10.0 s" and made.rows[0].cached == 75 and made.rows[0].width == WIDTH / 5
+    assert all(row.x >= 0 and row.x + row.width <= WIDTH and row.width > 0 for row in made.rows)
+    assert turn.spent_s("tool") == 1.999 and dict(made.sums)["waiting for you"] == "6.0 s"
+    chart = window_chart([WindowMark(2, 900, 100), WindowMark(4, 1_000, after=200)], 4_000)
+    assert chart is not None and {bar.series for bar in chart.bars} == {"cached", "fresh", "output"}
+    assert chart.spots[1].title == "message 4: compacted from 1k to 200 tokens"
+    assert window_chart([], 0) is None
