@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import apsw
 
 from whet.clock import Clock, iso
-from whet.contract.errors import StoreBusy
+from whet.contract.errors import StoreBusy, StoreError
 from whet.sqlite.database import DatabaseFile, Layout, Work
 from whet.sqlite.faults import as_store_error
+from whet.sqlite.lane import RowStatement
+from whet.store.claims import Holder
 from whet.store.migrations import STEPS
 
 T = TypeVar("T")
@@ -30,6 +32,8 @@ class StateDatabase(DatabaseFile):
         access_hint="check the folder's permissions, or set WHET_HOME to one that you can write",
         wal_limit_bytes=16_000_000,
     )
+    is_team: ClassVar[bool] = False
+    """Whether several machines write it, so that each write of a turn has to be fenced."""
     _pool: ThreadPoolExecutor | None = None
 
     @classmethod
@@ -46,6 +50,13 @@ class StateDatabase(DatabaseFile):
         if self._pool is None:
             self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="store-read")
         return await asyncio.get_running_loop().run_in_executor(self._pool, self.read_now, work)
+
+    def keep_claims(self) -> None:
+        """Renew what this process claims; in the home's own file others see whether it lives."""
+
+    def fence(self, key: int, holder: Holder) -> tuple[RowStatement, tuple[Any, ...]]:
+        """Give the row that lets the rows beside it be written only while `holder` has the session."""
+        raise StoreError("the home's own file needs no fence")
 
     def scrub(self) -> None:
         """Write the file anew without what was deleted, and cut its log: none of it is on the disk then.

@@ -1,0 +1,35 @@
+"""What differs between the home's own file and a team's database, which several machines share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import apsw
+
+
+def is_team(connection: apsw.Connection) -> bool:
+    """Whether it is a team's: there leases count and not processes, and the search index is another."""
+    return not isinstance(connection, apsw.Connection)  # pyright: ignore[reportUnnecessaryIsInstance] the team's has the same calls
+
+
+@contextmanager
+def overwriting(connection: apsw.Connection) -> Iterator[None]:
+    """Have what is deleted overwritten in the home's file; a team's database is the administrator's."""
+    if is_team(connection):
+        yield
+        return
+    before = connection.pragma("secure_delete")
+    connection.pragma("secure_delete", True)
+    try:
+        yield
+    finally:
+        connection.pragma("secure_delete", before)
+
+
+def size_of(connection: apsw.Connection) -> int:
+    """Give how many bytes the database has."""
+    if is_team(connection):
+        row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+        return row[0] if row else 0
+    return connection.pragma("page_count") * connection.pragma("page_size")
