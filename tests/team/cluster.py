@@ -1,7 +1,7 @@
 """A PostgreSQL server of the tests' own, or the one that WHET_TEST_POSTGRES names.
 
-It runs under another user where the tests run as root, which PostgreSQL refuses; in a temporary folder, without
-syncing, and ends with the tests' process.
+It runs under another user where the tests run as root, which PostgreSQL refuses; in a temporary folder,
+without syncing, and ends with the tests' process.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import psycopg
 
 from tests.support import quiet_port
 from whet.postgres import schema
+from whet.postgres.connection import connect
 from whet.store.migrations import STEPS
 
 _numbers = itertools.count(1)
@@ -42,7 +43,7 @@ class Cluster:
         self._template = f"whet_{os.getpid()}_template"
         self._admin = psycopg.connect(url, autocommit=True)
         self._admin.execute(f"CREATE DATABASE {self._template} TEMPLATE template0 LOCALE 'C.UTF-8'")
-        with psycopg.connect(self.url_of(self._template), autocommit=True) as connection:
+        with connect(self.url_of(self._template), timeout_s=10) as connection:
             schema.init(connection, STEPS)
         self._made = [self._template]
 
@@ -85,7 +86,9 @@ def start() -> Cluster:
     if os.geteuid() == 0:
         shutil.chown(folder, "nobody")
     data, port = folder / "data", quiet_port()
-    _run("initdb", "-D", str(data), "-U", "whet", "--auth=trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
+    _run(
+        "initdb", "-D", str(data), "-U", "whet", "--auth=trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"
+    )
     options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=60"
     _run("pg_ctl", "-D", str(data), "-l", str(folder / "log"), "-o", options, "-w", "start")
     return Cluster(f"postgresql://whet@127.0.0.1:{port}/postgres", folder)
@@ -94,7 +97,9 @@ def start() -> Cluster:
 def _run(program: str, *arguments: str) -> None:
     where = programs()
     assert where is not None
-    other: dict[str, Any] = {"user": "nobody", "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    other: dict[str, Any] = (
+        {"user": "nobody", "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    )
     done = subprocess.run(
         [where / program, *arguments],
         cwd="/",

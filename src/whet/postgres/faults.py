@@ -22,7 +22,10 @@ def is_lost(error: BaseException) -> bool:
     """Whether the connection is gone, so that another one may do better."""
     return isinstance(
         error,
-        errors.AdminShutdown | errors.CrashShutdown | errors.CannotConnectNow | errors.IdleInTransactionSessionTimeout,
+        errors.AdminShutdown
+        | errors.CrashShutdown
+        | errors.CannotConnectNow
+        | errors.IdleInTransactionSessionTimeout,
     ) or (isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and not error.sqlstate)
 
 
@@ -44,7 +47,9 @@ def as_store_error(error: psycopg.Error, url: str) -> StoreError:
             f"can't reach the team's database {where}: {_first_line(error)}",
             hint="is the server running, and does the address in store.url name it? whet team status",
         )
-    return StoreError(f"the team's database {where} failed: {_first_line(error)}", hint="run `whet team status`")
+    return StoreError(
+        f"the team's database {where} failed: {_first_line(error)}", hint="run `whet team status`"
+    )
 
 
 def fenced() -> StoreBusy:

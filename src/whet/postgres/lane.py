@@ -203,9 +203,12 @@ class TeamLane:
             self._connection = None
 
     def _known(self, error: BaseException) -> BaseException:
-        if not isinstance(error, psycopg.Error):
+        if isinstance(error, apsw.Error):
+            known = StoreError(f"the team's database refused a row: {error}", hint="run `whet team status`")
+        elif isinstance(error, psycopg.Error):
+            known = as_store_error(error, self._url)
+        else:
             return error
-        known = as_store_error(error, self._url)
         known.__cause__ = error
         return known
 

@@ -18,12 +18,15 @@ _WORDS = (
     (re.compile(r"\bLIKE\b"), "ILIKE"),
     (re.compile(r"\bCROSS JOIN (\S+ \w+) ON\b"), r"JOIN \1 ON"),
     (re.compile(r"\bLIMIT -1\b"), "LIMIT ALL"),
+    (re.compile(r"\bsubstr\(([\w.]+), -(\d+)\)"), r"right(\1, \2)"),
+    (re.compile(r"\bchar\(10\)"), "chr(10)"),
     (re.compile(r"\bWHERE 1\b(?!\s*=)"), "WHERE true"),
     (re.compile(r"\b(max|min)\((?=[^()]*,)"), lambda found: _OF_SEVERAL[found[1]]),
     (re.compile(r"\bgroup_concat\((\w+)\)"), r"string_agg(\1, ',')"),
     (_IS_FLAG, r"\1\2(\3 <> 0)"),
 )
 _OF_SEVERAL = {"max": "greatest(", "min": "least("}
+_LIMIT = re.compile(r"\bLIMIT $")
 _INSERT_OR = re.compile(r"^\s*INSERT OR (IGNORE|REPLACE) INTO (\w+)\s*(?:\(([^)]*)\))?", re.DOTALL)
 
 Keys = Callable[[str], tuple[list[str], list[str]]]
@@ -43,7 +46,8 @@ def translated(sql: str, keys: Keys) -> str:
             pieces.append(literal)
         elif mark:
             count = int(mark[1:]) if len(mark) > 1 else count + 1
-            pieces.append(f"${count}")
+            is_limit = _LIMIT.search(pieces[-1]) is not None
+            pieces.append(f"nullif(${count}, -1)" if is_limit else f"${count}")
     pieces.append(_reworded(sql[place:]))
     return "".join(pieces)
 
@@ -60,7 +64,7 @@ def _upserted(sql: str, keys: Keys) -> str:
         return sql
     how, table, given = found.groups()
     listed = f" ({given})" if given else ""
-    begun = f"INSERT INTO {table}{listed}{sql[found.end() :]}"
+    begun = f"INSERT INTO {table}{listed} {sql[found.end() :]}"
     if how == "IGNORE":
         return f"{begun} ON CONFLICT DO NOTHING"
     columns, key = keys(table)

@@ -59,6 +59,7 @@ class _Self:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
+        self.nonce = os.urandom(12).hex()
         self.host = os.uname().nodename
         self.born = birth(self.pid)
 
@@ -93,7 +94,8 @@ def take(connection: apsw.Connection, key: int, session_id: str, holder: Holder,
         from whet.store import team_claims  # noqa: PLC0415 - brings psycopg, 60 ms
 
         this = _this()
-        return team_claims.take(connection, key, session_id, holder, (this.host, this.pid))
+        who = team_claims.Process(this.host, this.pid, this.nonce, live_tokens)
+        return team_claims.take(connection, key, session_id, holder, who)
     refuse_if_held(connection, key, session_id, holder, now)
     this = _this()
     connection.execute(
@@ -113,7 +115,9 @@ def refuse_if_held(
     if is_team(connection):
         from whet.store import team_claims  # noqa: PLC0415 - as above
 
-        return team_claims.refuse_if_held(connection, key, session_id, holder)
+        this = _this()
+        who = team_claims.Process(this.host, this.pid, this.nonce, live_tokens)
+        return team_claims.refuse_if_held(connection, key, session_id, holder, who)
     row = connection.execute(
         "SELECT token, host, pid, born, renewed FROM claims WHERE session = ?", (key,)
     ).fetchone()

@@ -54,6 +54,9 @@ class StateDatabase(DatabaseFile):
     def keep_claims(self) -> None:
         """Renew what this process claims; in the home's own file others see whether it lives."""
 
+    def let_go(self, key: int, holder: Holder) -> None:
+        """Have a session be free whose holder is gone; in the home's own file others see that."""
+
     def fence(self, key: int, holder: Holder) -> tuple[RowStatement, tuple[Any, ...]]:
         """Give the row that lets the rows beside it be written only while `holder` has the session."""
         raise StoreError("the home's own file needs no fence")

@@ -252,6 +252,7 @@ class SessionWriter:
     def close(self) -> None:
         """Count as gone: what was claimed is free to take."""
         claims.drop(self._holder)
+        self.db.let_go(self._live.key, self._holder)
 
 
 def load(connection: apsw.Connection, session_id: str, known: dict[int, Message] | None = None) -> LiveState:

@@ -1,11 +1,11 @@
-"""A team's database, PostgreSQL, with the calls of the home's file; several processes and machines share it."""
+"""A team's database, PostgreSQL, with the calls of the home's file; several machines share it."""
 
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from typing import Any, TypeVar
 
-import apsw
 import psycopg
 
 from whet.contract.errors import StoreError
@@ -101,6 +101,11 @@ class TeamDatabase(StateDatabase):
         """Renew what this process claims from now on."""
         self.keeper.begin(claims.live_tokens)
 
+    def let_go(self, key: int, holder: claims.Holder) -> None:
+        """Give free what `holder` may still have, before whatever is written next."""
+        if holder.fence and not self._closed:
+            self.submit(lambda connection: team_claims.forget(connection, key, holder))
+
     def fence(self, key: int, holder: claims.Holder) -> tuple[RowStatement, tuple[Any, ...]]:
         """Give the row that fails the transaction where `holder` has lost the session."""
         return team_claims.FENCE, (key, holder.token, holder.fence)
@@ -143,3 +148,12 @@ class TeamDatabase(StateDatabase):
                 self._idle.append(reader)
                 return
         reader.raw.close()
+
+
+def init(url: str) -> list[str]:
+    """Set up the database, or bring it up to date; give the names of the steps applied. Raises StoreError."""
+    try:
+        with closing(connect(url, timeout_s=10)) as raw:
+            return schema.init(raw, STEPS)
+    except psycopg.Error as error:
+        raise as_store_error(error, url) from error

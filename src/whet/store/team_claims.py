@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import psycopg
 
@@ -20,17 +20,15 @@ from whet.postgres.faults import fenced
 from whet.sqlite.lane import RowStatement
 
 FENCE = RowStatement("SELECT whet_fence(?, ?, ?)")
+_UNTIL = "now() + current_setting('whet.lease_s')::float8 * interval '1 s'"
 _TAKE = (
     "INSERT INTO claims AS c (session, token, host, pid, born, renewed, fence, lease_until)"
-    " VALUES (?1, ?2, ?3, ?4, '', '', nextval('team_fences'), now() + current_setting('whet.lease_s')::float8 * interval '1 s')"
-    " ON CONFLICT (session) DO UPDATE SET token = ?2, host = ?3, pid = ?4, fence = excluded.fence,"
+    f" VALUES (?1, ?2, ?3, ?4, ?5, '', nextval('team_fences'), {_UNTIL})"
+    " ON CONFLICT (session) DO UPDATE SET token = ?2, host = ?3, pid = ?4, born = ?5, fence = excluded.fence,"
     " lease_until = excluded.lease_until"
     " WHERE c.token = ?2 OR c.lease_until < now() RETURNING fence"
 )
-_KEEP = (
-    "UPDATE claims SET lease_until = now() + current_setting('whet.lease_s')::float8 * interval '1 s'"
-    " WHERE token = ANY ($1)"
-)
+_KEEP = f"UPDATE claims SET lease_until = {_UNTIL} WHERE token = ANY ($1)"
 
 
 class Held(Protocol):
@@ -40,26 +38,45 @@ class Held(Protocol):
     fence: int
 
 
-def take(connection: Any, key: int, session_id: str, holder: Held, who: tuple[str, int]) -> None:
+class Process(NamedTuple):
+    """This process: how others are told of it, a word that no other has, and who holds anything in it."""
+
+    host: str
+    pid: int
+    nonce: str
+    tokens: Callable[[], Sequence[str]]
+
+
+def take(connection: Any, key: int, session_id: str, holder: Held, process: Process) -> None:
     """Claim a session under a new number. Raises StoreBusy while another's lease runs."""
-    row = connection.execute(_TAKE, (key, holder.token, *who)).fetchone()
+    values = (key, holder.token, process.host, process.pid, process.nonce)
+    row = connection.execute(_TAKE, values).fetchone()
+    if row is None and _was_left(connection, key, process):
+        connection.execute("DELETE FROM claims WHERE session = ? AND born = ?", (key, process.nonce))
+        row = connection.execute(_TAKE, values).fetchone()
     if row is None:
-        refuse_if_held(connection, key, session_id, holder)
+        refuse_if_held(connection, key, session_id, holder, process)
         raise StoreBusy(f"session {session_id} was just taken", hint="try again in a moment")
     holder.fence = row[0]
 
 
-def refuse_if_held(connection: Any, key: int, session_id: str, holder: Held | None) -> None:
+def _was_left(connection: Any, key: int, process: Process) -> bool:
+    """Whether the session was claimed in this process by one who is gone."""
+    row = connection.execute("SELECT token, born FROM claims WHERE session = ?", (key,)).fetchone()
+    return row is not None and row[1] == process.nonce and row[0] not in process.tokens()
+
+
+def refuse_if_held(connection: Any, key: int, session_id: str, holder: Held | None, process: Process) -> None:
     """Raise StoreBusy while the lease of another holder runs."""
     row = connection.execute(
         "SELECT host, pid, extract(epoch FROM lease_until - now())::float8 FROM claims"
         " WHERE session = ? AND token <> ? AND lease_until >= now()",
         (key, holder.token if holder else ""),
     ).fetchone()
-    if row is not None:
+    if row is not None and not _was_left(connection, key, process):
         raise StoreBusy(
             f"session {session_id} is in use by process {row[1]} on {row[0]}",
-            hint=f"wait for its turn to end; if that worker is gone, its lease ends in {max(row[2], 0):.0f} s",
+            hint=f"wait for its turn to end; if it is gone, its lease ends in {max(row[2], 0):.0f} s",
         )
 
 
@@ -75,12 +92,16 @@ def check(connection: Any, key: int, holder: Held) -> None:
 
 def release(connection: Any, key: int, holder: Held) -> None:
     """Give the session free. Raises StoreBusy where the claim was lost meanwhile."""
-    connection.execute(
-        "DELETE FROM claims WHERE session = ? AND token = ? AND fence = ?",
-        (key, holder.token, holder.fence),
-    )
+    forget(connection, key, holder)
     if not connection.changes():
         raise fenced()
+
+
+def forget(connection: Any, key: int, holder: Held) -> None:
+    """Give the session free where the holder has it."""
+    connection.execute(
+        "DELETE FROM claims WHERE session = ? AND token = ? AND fence = ?", (key, holder.token, holder.fence)
+    )
 
 
 class Keeper:
@@ -98,7 +119,9 @@ class Keeper:
         """Keep what these tokens hold from now on; calling it again does nothing."""
         with self._start:
             if self._thread is None and not self._ended.is_set():
-                self._thread = threading.Thread(target=self._run, args=(tokens,), name="team-keeper", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, args=(tokens,), name="team-keeper", daemon=True
+                )
                 self._thread.start()
 
     def close(self) -> None:
@@ -117,7 +140,9 @@ class Keeper:
             try:
                 connection = connection or self._connect()
                 connection.raw.execute(_KEEP, (held,))
-            except psycopg.Error:  # tried again at the next beat; a lease that ran out is noticed by its writes
+            except (
+                psycopg.Error
+            ):  # tried again at the next beat; a lease that ran out is noticed by its writes
                 if connection is not None:
                     connection.raw.close()
                 connection = None
