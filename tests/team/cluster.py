@@ -69,6 +69,24 @@ class Cluster:
         assert self._folder is not None, "only a server of the tests' own can be restarted"
         _run("pg_ctl", "-D", str(self._folder / "data"), *arguments)
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a server of the tests' own."""
+        return self._folder is not None
+
+    def cut(self, url: str) -> None:
+        """Kill every connection to a database."""
+        name = url.rpartition("/")[2]
+        self._admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)
+        )
+
+    def restart(self) -> None:
+        """Crash the server and start it again."""
+        self.control("-m", "immediate", "-w", "restart")
+        self._admin.close()
+        self._admin = psycopg.connect(self.url, autocommit=True)
+
     def close(self) -> None:
         for name in reversed(self._made):
             self._admin.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
