@@ -39,6 +39,26 @@ def init(home: Home, url: str, as_json: bool) -> None:
 
 
 @team.command()
+@click.argument("text")
+@click.option("--session", "-s", default="", metavar="ID", help="Say it in this session; else in a new one.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(0),
+    default=600.0,
+    show_default=True,
+    help="Seconds to wait for the answer.",
+)
+@json_option
+@click.pass_obj
+def ask(home: Home, text: str, session: str, timeout_s: float, as_json: bool) -> None:
+    """Have one of the team's workers answer TEXT, and print the answer."""
+    from whet.cli import team_turns  # noqa: PLC0415 - brings the agent, as `whet chat` does
+
+    team_turns.ask(home, text, session, timeout_s, as_json=as_json)
+
+
+@team.command()
 @json_option
 @click.pass_obj
 def status(home: Home, as_json: bool) -> None:

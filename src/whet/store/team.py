@@ -97,6 +97,17 @@ class TeamDatabase(StateDatabase):
         """Write and wait; for synchronous callers."""
         return self.submit(work).result()
 
+    def run(self, work: Work[T]) -> T:
+        """Run one statement in a transaction of its own, beside the lane. Raises StoreError."""
+        connection = self._take()
+        try:
+            return work(connection)  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that works make
+        except psycopg.Error as error:
+            connection.raw.close()
+            raise as_store_error(error, self.url) from error
+        finally:
+            self._give_back(connection)
+
     def keep_claims(self) -> None:
         """Renew what this process claims from now on."""
         self.keeper.begin(claims.live_tokens)
