@@ -1,4 +1,4 @@
-"""`whet worker --turns` and `whet team ask`: run the turns of a team's queue; put one there and wait for it."""
+"""`whet worker --turns` and `whet team ask`: run a team's queued turns; queue one and wait for it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ _LOOK_S = 2.0
 
 
 def run_turns(home: Home, most: int, drain_s: float, tell: Callable[[EndedTurn], None]) -> None:
-    """Run turns of the queue, `most` at a time, until SIGTERM or Ctrl-C; then give them `drain_s` to end. What
-    has not ended by then stays open, and another worker goes on with it."""
+    """Run turns of the queue, `most` at a time, until SIGTERM or Ctrl-C; then give them `drain_s` to end.
+
+    What has not ended by then stays open, and another worker goes on with it.
+    """
     settings = load(home, {}, environ=os.environ).settings
     workspace = workspace_of(settings)
 
@@ -66,7 +68,7 @@ def run_turns(home: Home, most: int, drain_s: float, tell: Callable[[EndedTurn],
 
 
 def _leave() -> None:
-    """End at once, as a crash would: a turn that is cancelled would be over, one that is left is gone on with."""
+    """End at once, as a crash would: a cancelled turn would be over, one that is left is gone on with."""
     click.echo("the time to end is over: open turns are left to other workers", err=True)
     os._exit(0)
 

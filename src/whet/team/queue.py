@@ -1,8 +1,8 @@
 """Turns that were asked for, in the team's database: who may take one, who has it, what came of it.
 
-A turn is asked for in the caller's own transaction, and ended in the transaction that stores the turn's end. Of
-one session the oldest is taken first, and no other while it is open. A worker that is silent for a lease
-loses what it has taken. All times are the database's.
+A turn is asked for in the caller's own transaction, and ended in the one that stores the turn's end. Of one
+session the oldest is taken first, and no other while it is open. A worker that is silent for a lease loses
+what it has taken. All times are the database's.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class DatabaseQueue:
             raise StoreBusy("another worker has taken this turn", hint="it goes on there")
 
     def end(self, connection: apsw.Connection, taken: TakenTurn, reason: str, error: str) -> None:
-        """Note what came of it; nothing where another worker has the turn, which its fence has told by now."""
+        """Note what came of it; nothing where another worker has the turn."""
         connection.execute(
             "UPDATE team_turns SET state = 'done', ended = now(), reason = ?, error = ?"
             " WHERE id = ? AND attempts = ? AND state = 'running'",

@@ -127,9 +127,7 @@ class TurnWorker:
             try:
                 await self._hosted.submit(taken.session_id, None, emit=_ignore, receipt=receipt)
                 return
-            except (
-                NotFound
-            ):  # the worker before still has the session: its lease ends about when the turn's did
+            except NotFound:  # the lease of the worker before has not quite run out
                 await asyncio.sleep(_AGAIN_S)
                 reason, error = await self._database.read(lambda db: _end_of(db, taken))
         await self._database.append(lambda db: self._queue.end(db, taken, reason, error))
