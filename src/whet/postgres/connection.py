@@ -73,7 +73,7 @@ def connect(url: str, *, timeout_s: float, options: str = "") -> psycopg.Connect
 class PostgresConnection:
     """A connection as a work gets it. Statements are translated once for each text."""
 
-    def __init__(self, raw: psycopg.Connection, texts: dict[str, str]) -> None:
+    def __init__(self, raw: psycopg.Connection, texts: dict[str, bytes]) -> None:
         self.raw = raw
         self._texts = texts
         self._changed = 0
@@ -82,7 +82,7 @@ class PostgresConnection:
         """Run a statement. Raises apsw.ConstraintError where a row is already there, psycopg.Error."""
         cursor = self.raw.cursor()
         try:
-            cursor.execute(self.text_of(sql), values, prepare=None)
+            cursor.execute(self.text_of(sql), values)
         except errors.IntegrityError as error:
             raise apsw.ConstraintError(str(error).partition("\n")[0]) from error
         self._changed = max(cursor.rowcount, 0)
@@ -112,11 +112,11 @@ class PostgresConnection:
         """Whether a transaction is open, a failed one included."""
         return self.raw.info.transaction_status != pq.TransactionStatus.IDLE
 
-    def text_of(self, sql: str) -> str:
+    def text_of(self, sql: str) -> bytes:
         """Give the statement in PostgreSQL's words."""
         text = self._texts.get(sql)
         if text is None:
-            text = self._texts[sql] = translated(sql, self._keys)
+            text = self._texts[sql] = translated(sql, self._keys).encode()
         return text
 
     def _keys(self, table: str) -> tuple[list[str], list[str]]:

@@ -26,6 +26,7 @@ from whet.postgres.faults import as_store_error, is_lost, may_run_again
 from whet.sqlite.lane import Deliver, Outcome, RowStatement, Work
 
 WRITE_LOCK = 0x57524954
+_BEGIN = f"BEGIN; SELECT pg_advisory_xact_lock({WRITE_LOCK})".encode()
 _GROUP_MAX = 256
 _RUNS_MAX = 8
 _PAUSE_S = 0.2
@@ -139,7 +140,7 @@ class TeamLane:
             rows = [one for work in works if not callable(work) for one in work]
             self._send_rows(connection, rows, begun)
             return
-        connection.raw.execute(f"BEGIN; SELECT pg_advisory_xact_lock({WRITE_LOCK})")
+        connection.raw.execute(_BEGIN)
         row = connection.raw.execute("SELECT pg_current_xact_id()::text").fetchone()
         outcomes: list[Outcome] = []
         for work in works:

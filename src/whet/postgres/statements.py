@@ -12,7 +12,7 @@ from collections.abc import Callable
 _PART = re.compile(r"('(?:[^']|'')*')|(\?\d*)|(--[^\n]*)")
 _FLAGS = "private|dirty|is_group|held_out|randomised|paused|by_hand|told|pinned"
 _IS_FLAG = re.compile(rf"\b(WHERE|AND|OR|NOT)(\s+\(?)((?:\w+\.)?(?:{_FLAGS}))\b(?!\s*(?:[=<>,]|IN\b|IS\b))")
-_WORDS = (
+_WORDS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"(?<![\w.\"])user\b(?!\")"), '"user"'),
     (re.compile(r"\.user\b"), '."user"'),
     (re.compile(r"\bLIKE\b"), "ILIKE"),

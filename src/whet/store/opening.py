@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from whet.clock import Clock
@@ -47,7 +47,7 @@ def open_team(url: str, lease_s: float) -> StateDatabase:
 
 
 @contextmanager
-def needs_driver() -> Iterator[None]:
+def needs_driver() -> Generator[None]:
     """Say what to install where the driver is missing. Raises ConfigError."""
     try:
         yield

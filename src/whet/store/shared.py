@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import apsw
@@ -14,7 +14,7 @@ def is_team(connection: apsw.Connection) -> bool:
 
 
 @contextmanager
-def overwriting(connection: apsw.Connection) -> Iterator[None]:
+def overwriting(connection: apsw.Connection) -> Generator[None]:
     """Have what is deleted overwritten in the home's file; a team's database is the administrator's."""
     if is_team(connection):
         yield

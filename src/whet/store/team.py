@@ -37,7 +37,7 @@ class TeamDatabase(StateDatabase):
         self.url = url
         self.lease_s = lease_s
         self._patience_s = patience_s
-        self._texts: dict[str, str] = {}
+        self._texts: dict[str, bytes] = {}
         self._team_lane = TeamLane(self.connected, url, patience_s)
         self._lane = self._team_lane  # pyright: ignore[reportIncompatibleVariableOverride,reportAttributeAccessIssue] it has the calls that are made of it
         self._gather: Gather | None = None

@@ -65,8 +65,8 @@ class TurnQueue(Protocol):
         """Take turns that wait or whose worker is silent, the oldest first."""
         ...
 
-    def keep(self, taken: Sequence[TakenTurn]) -> list[str]:
-        """Say that one still works on these; give the ids that one still has."""
+    def keep(self, taken: Sequence[TakenTurn]) -> None:
+        """Say that one still works on these."""
         ...
 
     def begin(self, connection: apsw.Connection, taken: TakenTurn) -> None:
@@ -114,14 +114,14 @@ class DatabaseQueue:
             lambda db: [TakenTurn(*row) for row in db.execute(_TAKE, (owner, most)).fetchall()]
         )
 
-    def keep(self, taken: Sequence[TakenTurn]) -> list[str]:
-        """Say that one still works on these; give the ids that one still has."""
+    def keep(self, taken: Sequence[TakenTurn]) -> None:
+        """Say that one still works on these."""
         values = json.dumps([f"{one.id} {one.attempts}" for one in taken])
         kept = (
             f"UPDATE team_turns SET lease_until = {_UNTIL} WHERE state = 'running'"
-            " AND id || ' ' || attempts IN (SELECT value FROM json_each(?)) RETURNING id"
+            " AND id || ' ' || attempts IN (SELECT value FROM json_each(?))"
         )
-        return self._database.run(lambda db: [row[0] for row in db.execute(kept, (values,)).fetchall()])
+        self._database.run(lambda db: db.execute(kept, (values,)))
 
     def begin(self, connection: apsw.Connection, taken: TakenTurn) -> None:
         """Note that what was said is stored. Raises StoreBusy where another worker has the turn."""
@@ -135,11 +135,12 @@ class DatabaseQueue:
             raise StoreBusy("another worker has taken this turn", hint="it goes on there")
 
     def end(self, connection: apsw.Connection, taken: TakenTurn, reason: str, error: str) -> None:
-        """Note what came of it; nothing where another worker has the turn."""
+        """Note what came of it. Whoever ends the turn may do so, for the session's fence has let him: one who
+        was late with his beat still has the session where nobody has taken that."""
         connection.execute(
             "UPDATE team_turns SET state = 'done', ended = now(), reason = ?, error = ?"
-            " WHERE id = ? AND attempts = ? AND state = 'running'",
-            (reason, error, taken.id, taken.attempts),
+            " WHERE id = ? AND state = 'running'",
+            (reason, error, taken.id),
         )
         connection.execute("SELECT pg_notify(?, ?)", (ENDED, taken.id))
         connection.execute("SELECT pg_notify(?, '')", (WAITING,))
@@ -155,7 +156,7 @@ class DatabaseQueue:
             connection = self._listening or self._database.connected()
             if self._listening is None:
                 self._listening = connection
-                connection.raw.execute(f"LISTEN {channel}")
+                connection.raw.execute(f"LISTEN {channel}".encode())
                 return ""  # what came before that is looked for at once
             for note in connection.raw.notifies(timeout=timeout_s, stop_after=1):
                 return note.payload

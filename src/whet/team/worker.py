@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import apsw
 
@@ -84,13 +85,8 @@ class TurnWorker:
             taken = [one for one, _ in self._running.values()]
             if not taken:
                 continue
-            try:
-                kept = set(await asyncio.to_thread(self._queue.keep, taken))
-            except StoreError:
-                continue  # tried again at the next beat; what is lost by then is noticed by its writes
-            for one in taken:
-                if one.id not in kept and one.id in self._running:
-                    self._hosted.cancel(one.session_id)  # its fence is lost, too: nothing more is written
+            with suppress(StoreError):  # tried again at the next beat; what is lost by then its writes tell
+                await asyncio.to_thread(self._queue.keep, taken)
 
     async def _run(self, taken: TakenTurn) -> None:
         """Run a turn, or go on with the one that a worker before began."""
@@ -101,10 +97,14 @@ class TurnWorker:
             return
         except WhetError as error:
             line = f"{error.message}; {error.hint}" if error.hint else error.message
-            await self._database.append(lambda db: self._queue.end(db, taken, "failed", line))
-        ended = await asyncio.to_thread(self._queue.outcome, taken.id)
-        if ended is not None:
+            if (now := await self._outcome(taken)) is not None and now.attempts == taken.attempts:
+                await self._database.append(lambda db: self._queue.end(db, taken, "failed", line))
+        ended = await self._outcome(taken)
+        if ended is not None and ended.reason:
             self._tell(ended)
+
+    async def _outcome(self, taken: TakenTurn) -> EndedTurn | None:
+        return await asyncio.to_thread(self._queue.outcome, taken.id)
 
     async def _turn(self, taken: TakenTurn) -> None:
         def stored(connection: apsw.Connection) -> Sequence[Queued]:
