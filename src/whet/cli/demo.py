@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import click
 
-from whet.cli import demo_confirm, demo_context, demo_learning, demo_sandbox, demo_story, demo_warm
+from whet.cli import demo_confirm, demo_context, demo_learning, demo_sandbox, demo_story, demo_team, demo_warm
 from whet.cli.demo_play import DemoRun
 from whet.cli.demo_stage import DemoStage, Speed
 from whet.cli.demo_world import DemoWorld
@@ -28,6 +28,7 @@ CHAPTERS: dict[str, Callable[[DemoRun], None]] = {
     "warm": demo_warm.play,
     "confirm": demo_confirm.play,
     "sandbox": demo_sandbox.play,
+    "team": demo_team.play,
 }
 
 _NEXT = (

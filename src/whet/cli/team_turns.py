@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
 
 import apsw
 import click
@@ -16,6 +15,7 @@ from whet.app.hosted import SessionHost
 from whet.app.people import Switchboard
 from whet.cli.launch import workspace_of
 from whet.cli.output import emit_json
+from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
 from whet.config.load import load
 from whet.config.paths import Home
@@ -31,7 +31,14 @@ from whet.team.worker import TurnWorker
 _LOOK_S = 2.0
 
 
-def run_turns(home: Home, most: int, drain_s: float, tell: Callable[[EndedTurn], None]) -> None:
+def _tell(ended: EndedTurn) -> None:
+    """Say in a line what came of a turn."""
+    why = f": {printable(ended.error)}" if ended.error else ""
+    click.echo(f"Turn in session {ended.session_id} {ended.reason}{why}")
+    sys.stdout.flush()
+
+
+def run_turns(home: Home, most: int, drain_s: float) -> None:
     """Run turns of the queue, `most` at a time, until SIGTERM or Ctrl-C; then give them `drain_s` to end.
 
     What has not ended by then stays open, and another worker goes on with it.
@@ -47,7 +54,7 @@ def run_turns(home: Home, most: int, drain_s: float, tell: Callable[[EndedTurn],
         hosted = SessionHost(app, people, max_turns=most)
         try:
             queue = queue_of(app.database)
-            worker = TurnWorker(hosted, queue, claims.owner_name(app.clock.new_id()), most, tell)
+            worker = TurnWorker(hosted, queue, claims.owner_name(app.clock.new_id()), most, _tell)
             loop = asyncio.get_running_loop()
 
             def stop() -> None:

@@ -61,7 +61,7 @@ def worker(home: Home, drain: bool, patience_s: float, as_json: bool, most_turns
     if most_turns:
         from whet.cli.team_turns import run_turns  # noqa: PLC0415 - only where there is a team
 
-        run_turns(home, most_turns, end_s, lambda one: click.echo(f"Turn in {one.session_id} {one.reason}"))
+        run_turns(home, most_turns, end_s)
         return
     if as_json and not drain:
         raise click.UsageError("--json needs --drain")

@@ -92,8 +92,11 @@ class TurnWorker:
         """Run a turn, or go on with the one that a worker before began."""
         try:
             await self._turn(taken)
-        except StoreBusy:
-            await asyncio.sleep(_AGAIN_S)  # another has it, or had it: it comes back after its lease
+        except StoreBusy as error:  # another has it, or had it: it comes back to the queue after its lease
+            self._tell(
+                EndedTurn(taken.id, taken.session_id, taken.turn, "left", error.message, taken.attempts, "")
+            )
+            await asyncio.sleep(_AGAIN_S)
             return
         except WhetError as error:
             line = f"{error.message}; {error.hint}" if error.hint else error.message
