@@ -31,6 +31,7 @@ from benchmarks import (
     startup,
     store,
     streaming,
+    team,
     waiting,
     warm,
 )
@@ -47,6 +48,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "growth": growth.run,
     "store": store.run,
     "search": search.run,
+    "team": team.run,
     "waiting": waiting.run,
     "size": startup.run_size,
     "context": context.run,

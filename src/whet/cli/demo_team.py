@@ -71,8 +71,8 @@ def _open(play: DemoRun, server: TrialServer) -> list[subprocess.Popen[str]]:
     stage, world = play.stage, play.world
     stage.title("whet demo, chapter team")
     stage.say(
-        "The model is the practice model: a scripted stand-in, not a language model. Everything else is real: "
-        "a PostgreSQL server in a temporary folder, three workers, the signals that they are sent."
+        "The model is the practice model: a scripted stand-in, not a language model. Everything else is "
+        "real: a PostgreSQL server in a temporary folder, three workers, the signals that they are sent."
     )
     code, _ = play.whet("team", "init", server.url)
     play.check("team_init", code == 0)
@@ -86,8 +86,8 @@ def _open(play: DemoRun, server: TrialServer) -> list[subprocess.Popen[str]]:
 
 
 def _trouble(play: DemoRun, workers: list[subprocess.Popen[str]], number: signal.Signals) -> float:
-    """Have a turn asked for, send the worker that runs it a signal in the middle of its call, and wait for the
-    answer; give how long that took."""
+    """Have a turn asked for, send the worker that runs it a signal in the middle of its call, and wait for
+    the answer; give how long that took."""
     stage, world = play.stage, play.world
     is_kill = number == signal.SIGKILL
     what = "killed" if is_kill else "stopped"
@@ -100,7 +100,7 @@ def _trouble(play: DemoRun, workers: list[subprocess.Popen[str]], number: signal
     os.kill(pid, number)
     began_s = time.monotonic()
     stage.say(
-        f"Worker {pid} has begun to run a command, and is {what} now (SIG{number.name[3:]}). Its lease runs for "
+        f"Worker {pid} has begun to run a command, and is {what} now ({number.name}). Its lease runs for "
         f"{_LEASE_S:g} s; then another may take the session."
     )
     said, complaint = asking.communicate(timeout=_LIMIT_S)
@@ -114,8 +114,8 @@ def _trouble(play: DemoRun, workers: list[subprocess.Popen[str]], number: signal
     play.check(f"{what}_ran_once", mark.read_text("utf-8") == f"{pid}\n", mark.read_text("utf-8"))
     if is_kill:
         play.conclude(
-            f"Another worker answered {took_s} s after the kill. The command was not run again: its outcome is "
-            "told to the model as unknown."
+            f"Another worker answered {took_s} s after the kill. The command was not run again: its outcome "
+            "is told to the model as unknown."
         )
         return took_s
     os.kill(pid, signal.SIGCONT)

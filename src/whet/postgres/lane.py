@@ -1,12 +1,12 @@
 """The way of one process's writes to PostgreSQL: one connection, one thread, group commit.
 
-As SQLite's lane (`sqlite/lane.py`), with two differences. A batch of plain rows goes over the network in two
-pieces, all rows and the commit. A batch with functions
+As SQLite's lane (`sqlite/lane.py`), with two differences. A batch of plain rows goes over the network in one
+piece, which is one transaction: no worker ever stands still half-way through it. A batch with functions
 takes a lock that one batch in the whole team holds at a time: the functions were written for one writer, and
 read before they write.
 
-Where the connection is lost the batch is run again on a new one, unless the database says that it was
-committed: the number of its transaction is asked for.
+Where the connection is lost the batch is run again on a new one, unless it was committed: of functions the
+database is asked by the number of the transaction, of plain rows their keys tell.
 """
 
 from __future__ import annotations
@@ -106,14 +106,15 @@ class TeamLane:
     def _durably(self, works: Sequence[Work]) -> list[Outcome]:
         """Commit works, over lost connections and meetings with others' works, as long as the patience is."""
         until_s = time.monotonic() + self._patience_s
-        runs = 0
+        runs, is_again = 0, False
         while True:
-            begun = _Begun()
+            begun = _Begun(is_again=is_again)
             try:
                 return self._attempt(works, begun)
             except psycopg.Error as error:
                 runs += 1
                 if is_lost(error):
+                    is_again = True
                     self._drop()
                     if begun.number and self._was_committed(begun.number, until_s):
                         return begun.outcomes
@@ -138,7 +139,7 @@ class TeamLane:
         if not any(callable(work) for work in works):
             begun.outcomes = [(None, None)] * len(works)
             rows = [one for work in works if not callable(work) for one in work]
-            self._send_rows(connection, rows, begun)
+            self._send_rows(connection, rows, is_again=begun.is_again)
             return
         connection.raw.execute(_BEGIN)
         row = connection.raw.execute("SELECT pg_current_xact_id()::text").fetchone()
@@ -157,25 +158,27 @@ class TeamLane:
     def _send_rows(
         connection: PostgresConnection,
         rows: Sequence[tuple[RowStatement, tuple[Any, ...]]],
-        begun: _Begun,
+        *,
+        is_again: bool,
     ) -> None:
-        """Send a whole transaction of plain rows in one piece, those of one statement together."""
+        """Send plain rows, those of one statement together, in one piece, which is one transaction.
+
+        `is_again`: it was sent before, and the answer was lost. Where its rows are there by now they are
+        these: their keys are given out under the fence, so that nobody else can have written them.
+        """
         lists: dict[RowStatement, list[tuple[Any, ...]]] = {}
         for statement, values in rows:
             lists.setdefault(statement, []).append(values)
         raw = connection.raw
         try:
-            with raw.pipeline() as pipeline:
-                raw.execute("BEGIN")
-                number = raw.execute("SELECT pg_current_xact_id()::text")
+            with raw.pipeline():
                 for statement, values in lists.items():
-                    cursor = raw.cursor()
-                    cursor.executemany(connection.text_of(statement.sql), values)
-                pipeline.sync()
-                row = number.fetchone()
-                begun.number = row[0] if row else ""
-                raw.execute("COMMIT")
-        except psycopg.errors.IntegrityError as error:
+                    cursor, text = raw.cursor(), connection.text_of(statement.sql)
+                    for one in values:
+                        cursor.execute(text, one)
+        except psycopg.errors.UniqueViolation as error:
+            if is_again:
+                return
             conflicting = next((one for one in lists if one.conflict), None)
             raise StoreBusy(
                 conflicting.conflict if conflicting else "a row is already there",
@@ -215,9 +218,11 @@ class TeamLane:
 
 
 class _Begun:
-    """A transaction on its way: its number once that is known, and what its works gave."""
+    """A transaction on its way: its number once that is known, what its works gave, and whether it was begun
+    before and its end not heard of."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_again: bool) -> None:
+        self.is_again = is_again
         self.number = ""
         self.outcomes: list[Outcome] = []
 

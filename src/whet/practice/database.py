@@ -1,7 +1,8 @@
-"""A PostgreSQL server to try things on: in a temporary folder, without syncing, gone afterwards.
+"""A PostgreSQL server to try things on: in a temporary folder, gone afterwards; its disk is not waited for
+unless that is asked for.
 
-It is the system's own program (Debian's package postgresql), which refuses to run as root: there it runs under
-another user.
+It is the system's own program (Debian's package postgresql), which refuses to run as root: there it runs
+under another user.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def _version(path: Path) -> tuple[int, str]:
 class TrialServer:
     """A running server. Raises Unavailable where it can't be started."""
 
-    def __init__(self, *, connections: int = 60) -> None:
+    def __init__(self, *, connections: int = 60, syncs: bool = False) -> None:
         where = programs()
         if where is None:
             raise Unavailable("PostgreSQL's programs are not installed", hint="apt install postgresql")
@@ -46,19 +47,19 @@ class TrialServer:
         if os.geteuid() == 0:
             shutil.chown(self.folder, _OTHER_USER)
         try:
-            self._start(connections)
+            self._start(connections, syncs)
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
 
-    def _start(self, connections: int) -> None:
+    def _start(self, connections: int, syncs: bool) -> None:
         port = _free_port()
         self.url: str = f"postgresql://whet@127.0.0.1:{port}/postgres"
         plain = ("--auth=trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
         self._run("initdb", "-D", str(self.folder / "data"), "-U", "whet", *plain)
         options = (
-            f"-p {port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off"
-            f" -c max_connections={connections}"
+            f"-p {port} -k {self.folder} -c listen_addresses=127.0.0.1"
+            f" -c fsync={'on' if syncs else 'off'} -c max_connections={connections}"
         )
         self.control("-l", str(self.folder / "log"), "-o", options, "-w", "start")
 
