@@ -16,7 +16,7 @@ import apsw
 
 from whet.clock import iso
 from whet.contract.errors import StoreBusy
-from whet.store.shared import is_team
+from whet.store.database import is_team
 
 LEASE_S = 60.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import apsw
 
@@ -14,12 +14,19 @@ from whet.contract.errors import StoreBusy, StoreError
 from whet.sqlite.database import DatabaseFile, Layout, Work
 from whet.sqlite.faults import as_store_error
 from whet.sqlite.lane import RowStatement
-from whet.store.claims import Holder
 from whet.store.migrations import STEPS
+
+if TYPE_CHECKING:
+    from whet.store.claims import Holder  # which asks this module what a connection is to
 
 T = TypeVar("T")
 
 _READERS = 4
+
+
+def is_team(connection: apsw.Connection) -> bool:
+    """Whether it is a team's: there leases count and not processes, and the search index is another."""
+    return not isinstance(connection, apsw.Connection)  # pyright: ignore[reportUnnecessaryIsInstance] the team's has the same calls
 
 
 class StateDatabase(DatabaseFile):

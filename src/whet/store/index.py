@@ -20,8 +20,7 @@ from whet.contract.errors import StoreError
 from whet.contract.texts import NOT_JSON
 from whet.store import query as words
 from whet.store import rows
-from whet.store.database import StateDatabase
-from whet.store.shared import is_team
+from whet.store.database import StateDatabase, is_team
 
 _BATCH_MESSAGES = 300
 _BATCH_CHARS = 300_000

@@ -24,10 +24,10 @@ from whet.contract.errors import StoreError
 from whet.contract.messages import Role
 from whet.store import index, rows, sessions
 from whet.store import query as words
+from whet.store.database import is_team
 from whet.store.moments import TimeSpan
 from whet.store.postings import PostingReader, Postings, tokens_of
 from whet.store.query import Term
-from whet.store.shared import is_team
 
 _FIRST_READ, _READ_MAX, _READ_ALL = 300, 1_500, 3_000
 _TOGETHER_MAX = 300

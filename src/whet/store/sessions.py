@@ -19,7 +19,8 @@ from whet.contract.messages import Usage
 from whet.contract.texts import encodable
 from whet.log import mask
 from whet.store import claims, rows
-from whet.store.shared import is_team, overwriting, size_of
+from whet.store.database import is_team
+from whet.store.shared import overwriting, size_of
 
 SessionKind: TypeAlias = Literal["chat", "child", "review"]
 

@@ -1,4 +1,4 @@
-"""What differs between the home's own file and a team's database, which several machines share."""
+"""What an administrator's database does by itself, and the home's own file has to be told."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from contextlib import contextmanager
 
 import apsw
 
-
-def is_team(connection: apsw.Connection) -> bool:
-    """Whether it is a team's: there leases count and not processes, and the search index is another."""
-    return not isinstance(connection, apsw.Connection)  # pyright: ignore[reportUnnecessaryIsInstance] the team's has the same calls
+from whet.store.database import is_team
 
 
 @contextmanager

@@ -15,8 +15,7 @@ import msgspec
 
 from whet.contract.errors import StoreError
 from whet.store import claims
-from whet.store.database import StateDatabase
-from whet.store.shared import is_team
+from whet.store.database import StateDatabase, is_team
 
 _BATCH = 500
 _BATCH_BYTES = 8_000_000
