@@ -10,6 +10,8 @@ from psycopg import errors
 from whet.contract.errors import StoreBusy, StoreError, StoreFull, StoreUnwritable
 
 FENCED = "WF001"
+# Where connecting fails, the server's words are all there is.
+_NO_ROOM = re.compile(r"too many (?:clients|connections)|remaining connection slots")
 _PASSWORD = re.compile(r"(://[^:/@\s]*):[^@\s]*@")
 
 
@@ -65,7 +67,7 @@ def _by_class(error: psycopg.Error, where: str) -> StoreError | None:
             f"the team's database {where} has no space left",
             hint="free some space on its server; everything stored before is safe",
         )
-    if isinstance(error, errors.TooManyConnections) or "too many clients" in str(error):
+    if isinstance(error, errors.TooManyConnections) or _NO_ROOM.search(str(error)):
         return StoreBusy(
             f"the team's database {where} has no connection left",
             hint="raise max_connections, or run fewer workers",

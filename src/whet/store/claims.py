@@ -94,7 +94,7 @@ def take(connection: apsw.Connection, key: int, session_id: str, holder: Holder,
         from whet.store import team_claims  # noqa: PLC0415 - brings psycopg, 60 ms
 
         this = _this()
-        who = team_claims.Process(this.host, this.pid, this.nonce, live_tokens)
+        who = team_claims.ClaimingProcess(this.host, this.pid, this.nonce, live_tokens)
         return team_claims.take(connection, key, session_id, holder, who)
     refuse_if_held(connection, key, session_id, holder, now)
     this = _this()
@@ -116,7 +116,7 @@ def refuse_if_held(
         from whet.store import team_claims  # noqa: PLC0415 - as above
 
         this = _this()
-        who = team_claims.Process(this.host, this.pid, this.nonce, live_tokens)
+        who = team_claims.ClaimingProcess(this.host, this.pid, this.nonce, live_tokens)
         return team_claims.refuse_if_held(connection, key, session_id, holder, who)
     row = connection.execute(
         "SELECT token, host, pid, born, renewed FROM claims WHERE session = ?", (key,)

@@ -50,11 +50,14 @@ class TeamDatabase(StateDatabase):
     def open_url(cls, url: str, *, lease_s: float = 20.0, patience_s: float = 30.0) -> TeamDatabase:
         """Open the database. Raises StoreError where it can't be reached or its schema does not fit."""
         database = cls(url, lease_s=lease_s, patience_s=patience_s)
+        connection: PostgresConnection | None = None
         try:
             connection = database.connected()
             schema.check(connection.raw, STEPS)
-        except psycopg.Error as error:
-            raise as_store_error(error, url) from error
+        except (psycopg.Error, StoreError) as error:
+            if connection is not None:
+                connection.raw.close()
+            raise (as_store_error(error, url) if isinstance(error, psycopg.Error) else error) from error
         database._idle.append(connection)
         return database
 
@@ -62,7 +65,7 @@ class TeamDatabase(StateDatabase):
         """Open a connection whose transactions end by themselves where this process stops in one."""
         options = (
             f"-c idle_in_transaction_session_timeout={_IDLE_S}s -c lock_timeout=30s -c timezone=UTC"
-            f" -c lc_messages=C -c whet.lease_s={self.lease_s:g}"
+            f" -c whet.lease_s={self.lease_s:g}"
         )
         return PostgresConnection(connect(self.url, timeout_s=10, options=options), self._texts)
 

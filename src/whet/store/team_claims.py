@@ -31,14 +31,14 @@ _TAKE = (
 _KEEP = f"UPDATE claims SET lease_until = {_UNTIL} WHERE token = ANY ($1)"
 
 
-class Held(Protocol):
+class ClaimHolder(Protocol):
     """What a claim's holder is known by."""
 
     token: str
     fence: int
 
 
-class Process(NamedTuple):
+class ClaimingProcess(NamedTuple):
     """This process: how others are told of it, a word that no other has, and who holds anything in it."""
 
     host: str
@@ -47,7 +47,7 @@ class Process(NamedTuple):
     tokens: Callable[[], Sequence[str]]
 
 
-def take(connection: Any, key: int, session_id: str, holder: Held, process: Process) -> None:
+def take(connection: Any, key: int, session_id: str, holder: ClaimHolder, process: ClaimingProcess) -> None:
     """Claim a session under a new number. Raises StoreBusy while another's lease runs."""
     values = (key, holder.token, process.host, process.pid, process.nonce)
     row = connection.execute(_TAKE, values).fetchone()
@@ -60,13 +60,15 @@ def take(connection: Any, key: int, session_id: str, holder: Held, process: Proc
     holder.fence = row[0]
 
 
-def _was_left(connection: Any, key: int, process: Process) -> bool:
+def _was_left(connection: Any, key: int, process: ClaimingProcess) -> bool:
     """Whether the session was claimed in this process by one who is gone."""
     row = connection.execute("SELECT token, born FROM claims WHERE session = ?", (key,)).fetchone()
     return row is not None and row[1] == process.nonce and row[0] not in process.tokens()
 
 
-def refuse_if_held(connection: Any, key: int, session_id: str, holder: Held | None, process: Process) -> None:
+def refuse_if_held(
+    connection: Any, key: int, session_id: str, holder: ClaimHolder | None, process: ClaimingProcess
+) -> None:
     """Raise StoreBusy while the lease of another holder runs."""
     row = connection.execute(
         "SELECT host, pid, extract(epoch FROM lease_until - now())::float8 FROM claims"
@@ -80,7 +82,7 @@ def refuse_if_held(connection: Any, key: int, session_id: str, holder: Held | No
         )
 
 
-def check(connection: Any, key: int, holder: Held) -> None:
+def check(connection: Any, key: int, holder: ClaimHolder) -> None:
     """Hold the claim until the end of the transaction. Raises StoreBusy where it was lost."""
     row = connection.execute(
         "SELECT 1 FROM claims WHERE session = ? AND token = ? AND fence = ? FOR UPDATE",
@@ -90,14 +92,14 @@ def check(connection: Any, key: int, holder: Held) -> None:
         raise fenced()
 
 
-def release(connection: Any, key: int, holder: Held) -> None:
+def release(connection: Any, key: int, holder: ClaimHolder) -> None:
     """Give the session free. Raises StoreBusy where the claim was lost meanwhile."""
     forget(connection, key, holder)
     if not connection.changes():
         raise fenced()
 
 
-def forget(connection: Any, key: int, holder: Held) -> None:
+def forget(connection: Any, key: int, holder: ClaimHolder) -> None:
     """Give the session free where the holder has it."""
     connection.execute(
         "DELETE FROM claims WHERE session = ? AND token = ? AND fence = ?", (key, holder.token, holder.fence)
