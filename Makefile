@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check bench docs recording mutants soak lock clean
+.PHONY: setup demo test slow check bench docs recording mutants soak lock clean
 setup: $(STAMP)
 
 # Bytecode is compiled here even where the environment forbids writing it at run time: start-up depends on it.
@@ -19,10 +19,14 @@ demo: $(STAMP)
 	@$(BIN)/whet demo $(ARGS)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --max-worker-restart 3 -m "not soak and not live" $(ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --max-worker-restart 3 -m "not slow and not soak and not live" $(ARGS)
 
-soak: $(STAMP)
+soak: slow
 	$(BIN)/python -m pytest -m soak -x --timeout 3600 --session-timeout 86400 -o faulthandler_timeout=0 $(ARGS)
+
+# Whole programs, browsers and kills: what takes a second or more each.
+slow: $(STAMP)
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --max-worker-restart 3 -m "slow and not soak and not live" $(ARGS)
 
 # How many random changes of the source no test notices: make mutants ARGS="memory --count 40 --seed 7"
 mutants: $(STAMP)
@@ -36,13 +40,13 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/python tests/sizes.py
 	$(BIN)/python tests/typed.py
+	for page in tree commands errors; do $(BIN)/python docs/$$page.py --check || exit 1; done
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 # The pages as a site, in .site; a dead link or a page that no menu names ends it.
 docs: $(VENV)/.docs
-	$(BIN)/python docs/tree.py --check && $(BIN)/python docs/commands.py --check && $(BIN)/python docs/errors.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 $(VENV)/.docs: requirements/docs.txt $(STAMP)

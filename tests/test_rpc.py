@@ -7,6 +7,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 SERVER = """
 import asyncio, sys
 from whet.contract.errors import WhetError
@@ -77,11 +79,13 @@ def test_a_line_that_is_no_utf_8_and_a_failure_of_ours_end_nothing() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_an_id_that_is_in_use_is_refused_and_nothing_is_left_when_the_client_goes() -> None:
     said, errors = talk(call("wait", 1, seconds=600), call("wait", 1, seconds=600))
     assert [(one["id"], one["error"]["code"]) for one in said] == [(1, -32600)] and "called off" in errors
 
 
+@pytest.mark.slow
 def test_calls_that_run_when_the_client_goes_are_called_off() -> None:
     said, errors = talk(call("wait", seconds=60))
     assert said == [] and "called off" in errors

@@ -55,6 +55,7 @@ def test_a_turn_without_effects_has_no_receipt(tmp_path: Path) -> None:
     assert _receipts(tmp_path, [call("read_file", path="nothing.txt")]) == [None]
 
 
+@pytest.mark.slow
 def test_tests_are_stale_once_a_file_changed_after_them_in_a_later_turn_too(tmp_path: Path) -> None:
     script = "import unittest\nclass T(unittest.TestCase):\n    def test_it(self): pass\n"
     run = "python3 -m unittest test_it"

@@ -16,6 +16,8 @@ from tests.rewind.running import ANSWER, call
 from whet.app.goals import GoalWish
 from whet.practice.script import ScriptedReply
 
+pytestmark = pytest.mark.slow
+
 _WORDS = ("green", "built", "ready", "größer", "done")
 Made = tuple[list[ScriptedReply], GoalWish]
 

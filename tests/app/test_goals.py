@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.app.goal_runs import Judge, claim, finish, pursue
 from tests.rewind.running import ANSWER, call, shell
 from whet.app.goals import GoalWish
@@ -44,6 +46,7 @@ def test_a_changed_verifier_asks_the_person_and_nobody_means_no(tmp_path: Path) 
     assert "check.py" in nobody.questions[0] and "check.py" in done.goal.said
 
 
+@pytest.mark.slow
 def test_a_changed_verifier_counts_once_the_person_accepts_it(tmp_path: Path) -> None:
     _work(tmp_path)
     script = [shell("echo 'pass' > check.py"), ANSWER]

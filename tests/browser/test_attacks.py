@@ -20,6 +20,7 @@ XSS = (
 )
 
 
+@pytest.mark.slow
 def test_no_field_of_a_request_becomes_markup(page: Page, daemon: Daemon) -> None:
     request_id = daemon.submit(
         action=XSS[:150],
@@ -57,6 +58,7 @@ def test_no_field_of_a_request_becomes_markup(page: Page, daemon: Daemon) -> Non
     assert [p for p in page.problems() if "Content Security" in p] == []
 
 
+@pytest.mark.slow
 def test_the_policy_stops_script_even_if_markup_got_through(page: Page, daemon: Daemon) -> None:
     sign_in(page, daemon)
     page.eval("document.body.append(Object.assign(document.createElement('div'), {className: 'probe'}))")
@@ -73,6 +75,7 @@ def test_the_policy_stops_script_even_if_markup_got_through(page: Page, daemon: 
     assert page.eval("window.owned") is None
 
 
+@pytest.mark.slow
 def test_another_site_can_neither_send_the_form_nor_read_nor_frame(page: Page, daemon: Daemon) -> None:
     request_id = daemon.submit(action="send_mail")
     sign_in(page, daemon, f"/r/{request_id}")
@@ -98,6 +101,7 @@ def test_another_site_can_neither_send_the_form_nor_read_nor_frame(page: Page, d
     page.call("Page.setBypassCSP", enabled=False)
 
 
+@pytest.mark.slow
 def test_a_link_from_a_chat_arrives_signed_in(page: Page, daemon: Daemon) -> None:
     request_id = daemon.submit(action="send_mail")
     sign_in(page, daemon)
@@ -108,6 +112,7 @@ def test_a_link_from_a_chat_arrives_signed_in(page: Page, daemon: Daemon) -> Non
     )
 
 
+@pytest.mark.slow
 def test_a_rebound_name_is_not_answered(page: Page, daemon: Daemon) -> None:
     port = daemon.url.rpartition(":")[2]
     page.open(f"http://evil.example:{port}/login")
@@ -216,6 +221,7 @@ def test_signing_in_is_guarded(daemon: Daemon, person: Person) -> None:
         assert statuses[0] == 403 and statuses[-1] == 429
 
 
+@pytest.mark.slow
 def test_signing_out_ends_the_session_also_for_a_copy_of_the_cookie(daemon: Daemon) -> None:
     request_id = daemon.submit(action="send_mail")
     one = Person(daemon)

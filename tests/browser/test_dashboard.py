@@ -41,6 +41,7 @@ def converse(board: Api, text: str, *replies: ScriptedReply) -> str:
         return str(http.post("/v1/chat/completions", json=body).headers["x-whet-session"])
 
 
+@pytest.mark.slow
 def test_stored_text_never_becomes_markup(page: Page, board: Api) -> None:
     (board.workspace / "evil.txt").write_text(HOSTILE)
     session_id = converse(
@@ -64,6 +65,7 @@ def test_stored_text_never_becomes_markup(page: Page, board: Api) -> None:
     assert "<script>window.owned=1</script>" in page.text() and "<U+202E>" in page.text()
 
 
+@pytest.mark.slow
 def test_every_page_fits_a_phone_in_both_colours(page: Page, board: Api) -> None:
     long = "a-name-without-any-space-" * 12
     session_id = converse(
@@ -82,6 +84,7 @@ def test_every_page_fits_a_phone_in_both_colours(page: Page, board: Api) -> None
     assert page.problems() == []
 
 
+@pytest.mark.slow
 def test_a_change_is_undone_with_a_press(page: Page, board: Api) -> None:
     row = remember(board, "The staging server is called heron.")
     enter(page, board, f"/learning/{row.id}")
@@ -112,6 +115,7 @@ def test_a_question_appears_by_itself_and_a_press_answers_it(page: Page, board: 
     assert (board.workspace / "z.txt").exists()
 
 
+@pytest.mark.slow
 def test_a_session_is_played_back_with_keys_and_with_play(page: Page, board: Api) -> None:
     session_id = converse(
         board,

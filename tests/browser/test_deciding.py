@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from tests.browser.chromium import Page
 from tests.browser.conftest import Daemon, sign_in
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_request_arrives_live_is_denied_with_a_reason_and_the_agent_gets_it(

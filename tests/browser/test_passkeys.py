@@ -70,6 +70,7 @@ def problems(daemon: Daemon, *changes: str) -> tuple[str, ...]:
     return found.problems
 
 
+@pytest.mark.slow
 def test_a_passkey_signs_the_request_and_the_audit_checks_the_person(page: Page, strict: Daemon) -> None:
     authenticator(page)
     request_id = strict.submit(action="deploy_production", details={"version": "3.1"})
@@ -101,6 +102,7 @@ def test_a_passkey_signs_the_request_and_the_audit_checks_the_person(page: Page,
     assert any("not the one in the log" in one for one in problems(strict, key))
 
 
+@pytest.mark.slow
 def test_a_signature_is_for_one_request_and_one_use(page: Page, strict: Daemon) -> None:
     authenticator(page)
     first = strict.submit(action="deploy_docs", details={"version": "1"})
@@ -126,6 +128,7 @@ def test_a_signature_is_for_one_request_and_one_use(page: Page, strict: Daemon) 
     assert strict.status(first)["status"] == "pending"
 
 
+@pytest.mark.slow
 def test_nothing_of_webauthn_is_loaded_before_it_is_used() -> None:
     import subprocess
     import sys

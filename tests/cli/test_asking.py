@@ -39,6 +39,7 @@ def results(server: PracticeServer) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one_shot", [False, True])
 def test_every_question_about_a_write_carries_its_diff(folder: Path, one_shot: bool) -> None:
     question = ["-q", "go"] if one_shot else []
@@ -58,6 +59,7 @@ def test_every_question_about_a_write_carries_its_diff(folder: Path, one_shot: b
     assert (folder / "sums.py").read_text() == "gone = 1\n"
 
 
+@pytest.mark.slow
 def test_an_edited_call_is_what_runs_and_the_model_is_told(folder: Path) -> None:
     script = [
         call("patch", path="sums.py", old_string="a - b", new_string="a * b"),
@@ -82,6 +84,7 @@ def test_an_edited_call_is_what_runs_and_the_model_is_told(folder: Path) -> None
     assert "echo after" in told[1]
 
 
+@pytest.mark.slow
 def test_a_no_reaches_the_model_in_the_persons_words_and_the_person_reads_none_of_the_models(
     folder: Path,
 ) -> None:
@@ -125,6 +128,7 @@ def test_a_call_that_would_fail_is_refused_to_the_model_without_a_question(folde
     assert "old_string" in told[0] and "'content' is missing" in told[1] and "'command' is missing" in told[2]
 
 
+@pytest.mark.slow
 def test_a_scope_can_be_narrowed_and_widened(folder: Path) -> None:
     (folder / "src").mkdir()
     script = [

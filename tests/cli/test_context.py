@@ -36,6 +36,7 @@ def test_the_report_names_the_numbers_and_why_compaction_stopped() -> None:
         assert part in text
 
 
+@pytest.mark.slow
 def test_engines_status_and_compact_on_the_command_line(tmp_path: Path) -> None:
     with PracticeServer(script=[ScriptedReply("Hello.")]) as server:
         for key, value in (
@@ -63,6 +64,7 @@ def test_engines_status_and_compact_on_the_command_line(tmp_path: Path) -> None:
         assert "'lcm' is not there" in err
 
 
+@pytest.mark.slow
 def test_context_compress_new_and_resume_in_the_chat(tmp_path: Path) -> None:
     script = [ScriptedReply("One."), ScriptedReply("Two.")]
     with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], tmp_path) as tty:
@@ -89,6 +91,7 @@ def test_context_compress_new_and_resume_in_the_chat(tmp_path: Path) -> None:
 SUMMARY = "## 2. Goal\nTalk.\n## 4. Completed actions\n1. Talked about many things [#2]."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cancelled", [False, True])
 def test_compress_leaves_the_input_free_and_ctrl_c_ends_the_wait(tmp_path: Path, cancelled: bool) -> None:
     """What is typed meanwhile waits; after Ctrl-C it is back in the input, and the work is not lost."""

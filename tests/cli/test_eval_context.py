@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from tests.cli.running import flags, run
 from whet.contract.messages import Message, ToolCall
 from whet.evals.context_story import of_messages, synthetic
@@ -16,6 +18,7 @@ from whet.practice.server import PracticeServer
 EXAMPLES = Path(__file__).parents[2] / "examples" / "plugins"
 
 
+@pytest.mark.slow
 def test_engines_side_by_side_as_a_table_a_chart_and_json(home: Path, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES / "last-words", home / "plugins" / "last-words")
     assert run(["config", "set", "plugins.enabled", "last-words"], tmp_path)[0] == 0

@@ -6,6 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from tests.cli.stored import Said, store
@@ -60,6 +61,7 @@ def test_nothing_learned_yet_is_said(home: Path) -> None:
     assert json.loads(run(Home(home), memory, "stats", "--json")) == {"items": [], "proposed": []}
 
 
+@pytest.mark.slow
 def test_what_hurts_is_proposed_and_a_person_takes_it_out(home: Path, clock: FixedClock) -> None:
     place = Home(home)
     filled(place, clock)
@@ -78,6 +80,7 @@ def test_what_hurts_is_proposed_and_a_person_takes_it_out(home: Path, clock: Fix
     assert "X=1" in (home / "memories" / "MEMORY.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_skill_without_a_comparison_is_no_evidence(home: Path, clock: FixedClock) -> None:
     place = Home(home)
     filled(place, clock)

@@ -70,6 +70,7 @@ def test_an_unknown_name_is_said_so(home: Path, command: str) -> None:
     assert isinstance(run(home, command, "nothing").exception, NotFound)
 
 
+@pytest.mark.slow
 def test_doctor_explains_and_fails_where_one_does_not_load(home: Path) -> None:
     write(home, "good", TOOL.format(name="a_tool"))
     write(home, "bad", "import no_such_module")

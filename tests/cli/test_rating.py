@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from tests.cli.running import Tty, flags
@@ -38,6 +39,7 @@ def test_a_turn_is_rated_from_outside(home: Path, clock: FixedClock) -> None:
     assert signals(home, clock) == [["bad"], ["good"]]
 
 
+@pytest.mark.slow
 def test_the_chat_takes_good_bad_and_retry(home: Path, tmp_path: Path, clock: FixedClock) -> None:
     with PracticeServer() as server:
         tty = Tty(["chat", *flags(server)], tmp_path)

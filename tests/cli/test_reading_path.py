@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from benchmarks.reading_path import measure
+
+pytestmark = pytest.mark.slow
 
 MOST_FILES = 75
 MOST_MODULES = 170

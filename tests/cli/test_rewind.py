@@ -46,6 +46,7 @@ def test_a_one_shot_is_taken_back_from_the_command_line(work: Path) -> None:
     assert (work / "f").read_text() == "one\ntwo\n" and (work / "new\nline").exists()
 
 
+@pytest.mark.slow
 def test_what_the_person_changed_is_listed_and_kept(work: Path) -> None:
     with PracticeServer(script=[shell("echo two > f"), ScriptedReply("Done.")]) as server:
         assert run(["chat", "-q", "go", "--yes", *flags(server)], work)[0] == 0
@@ -82,6 +83,7 @@ def _bytes(path: Path) -> bytes:
     return b"".join(one.read_bytes() for one in path.parent.glob("files.db*"))
 
 
+@pytest.mark.slow
 def test_rewind_and_diff_in_the_chat(work: Path) -> None:
     script = [shell("echo two >> f"), ScriptedReply("One."), ScriptedReply("Two.")]
     with PracticeServer(script=script) as server, Tty(["chat", "--yes", *flags(server)], work) as tty:

@@ -43,6 +43,7 @@ def said(server: PracticeServer, at: int = -1) -> list[str]:
     return [str(message["content"]) for message in messages if message["role"] == "user"]
 
 
+@pytest.mark.slow
 def test_a_plan_is_made_by_reading_only_and_carried_out_after_a_yes(folder: Path) -> None:
     script = [
         ScriptedReply("", tool_calls=(WRITE,)),
@@ -75,6 +76,7 @@ def test_a_plan_is_made_by_reading_only_and_carried_out_after_a_yes(folder: Path
     assert "[Plan mode" not in said(server)[-1]
 
 
+@pytest.mark.slow
 def test_an_own_command_runs_unasked_and_the_model_hears_of_it(folder: Path) -> None:
     with (
         PracticeServer(script=[ScriptedReply("I see.")]) as server,
@@ -93,6 +95,7 @@ def test_an_own_command_runs_unasked_and_the_model_hears_of_it(folder: Path) -> 
     )
 
 
+@pytest.mark.slow
 def test_a_command_goes_into_the_background_and_leaving_asks(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(terminal("echo up; sleep 60"),)), ScriptedReply("Going on.")]
     with (
@@ -116,6 +119,7 @@ def test_a_command_goes_into_the_background_and_leaving_asks(folder: Path) -> No
         assert tty.wait_for_end() == 0
 
 
+@pytest.mark.slow
 def test_esc_stops_a_turn_and_says_what_was_stopped_and_done(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(WRITE, terminal("echo up; sleep 60"))), ScriptedReply("Again.")]
     with (
@@ -140,6 +144,7 @@ def test_esc_stops_a_turn_and_says_what_was_stopped_and_done(folder: Path) -> No
     assert not (folder / "a.txt").exists()
 
 
+@pytest.mark.slow
 def test_no_colour_leaves_none(folder: Path) -> None:
     with (
         PracticeServer(script=[]) as server,
@@ -237,6 +242,7 @@ def test_table_cells_wrap_and_lose_nothing() -> None:
     assert "…" not in shown
 
 
+@pytest.mark.slow
 def test_a_session_is_picked_from_a_list_and_shows_what_was_said_last(folder: Path) -> None:
     script = [ScriptedReply("Blue, I think."), ScriptedReply("Seven.")]
     with PracticeServer(script=script) as server:

@@ -74,6 +74,7 @@ def test_a_day_at_the_terminal(folder: Path, columns: int, term: str) -> None:
     assert (folder / "a.txt").read_text() == "x"
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_the_turn_and_not_the_program(folder: Path) -> None:
     script = [
         ScriptedReply("", tool_calls=(terminal("echo up; sleep 60"),)),
@@ -123,6 +124,7 @@ def test_ctrl_z_gives_the_shell_back_until_fg(folder: Path) -> None:
     assert user["content"].startswith("half typed\n")
 
 
+@pytest.mark.slow
 def test_what_was_typed_before_is_searched_and_never_sent_by_it(folder: Path) -> None:
     with (
         PracticeServer(script=[ScriptedReply("One."), ScriptedReply("Two.")]) as server,
@@ -152,6 +154,7 @@ def test_colours_that_come_as_keys_are_no_bug(folder: Path) -> None:
         assert "Unhandled" not in tty.wait_for("Seen.")
 
 
+@pytest.mark.slow
 def test_what_is_typed_during_a_turn_steers_it(folder: Path) -> None:
     script = [
         ScriptedReply("", tool_calls=(terminal("echo up; read line < go"),)),
@@ -259,6 +262,7 @@ def test_a_turn_that_was_killed_is_offered_again(folder: Path) -> None:
     assert len(json.loads(out)) >= 1
 
 
+@pytest.mark.slow
 def test_sigterm_ends_the_chat_and_its_turn(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(terminal("echo up; sleep 60"),))]
     with (

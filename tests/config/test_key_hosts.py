@@ -36,6 +36,7 @@ def sends(found: LoadedSettings, section: str = "model") -> list[str]:
     return [key.name for key in connect_one(model, KEYS).wiring.keys.keys if key.value]
 
 
+@pytest.mark.slow
 def test_300_generated_configurations_send_no_key_to_a_foreign_host(tmp_path):
     count, keys, foreign = count_foreign(7, 300, tmp_path)
     assert count == 300 and keys > 200 and foreign == []
@@ -214,6 +215,7 @@ def _ask(found: LoadedSettings) -> list[ProviderError]:
     return asyncio.run(all_models())
 
 
+@pytest.mark.slow
 def test_a_real_server_at_a_foreign_address_catches_no_key_that_was_not_named_for_it(tmp_path, catcher):
     """Every address of a generated case is a listener's; only a pairing may bring it a provider's key."""
     url, kind = catcher

@@ -32,7 +32,7 @@ def test_no_planted_secret_survives_with_other_values() -> None:
 def test_ordinary_text_stays_as_it_is() -> None:
     lines: list[str] = []
     for path in [
-        *sorted(ROOT.glob("src/whet/**/*.py"))[::3],
+        *sorted(ROOT.glob("src/whet/**/*.py"))[::9],
         *ROOT.glob("docs/*.md"),
         *ROOT.glob("*.md"),
         *ROOT.glob("tests/store/*.py"),

@@ -120,6 +120,7 @@ def run_mutations(places: Places, folder: Path, count: int) -> None:
     assert not missed
 
 
+@pytest.mark.slow
 def test_forty_random_mutations_are_all_found(places, tmp_path):
     run_mutations(places, tmp_path, 40)
 

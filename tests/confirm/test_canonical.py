@@ -116,6 +116,7 @@ def compare(count: int, seed: int) -> None:
     assert not wrong, wrong[:5]
 
 
+@pytest.mark.slow
 def test_doubles_are_spelled_as_the_specification_says():
     assert [ecmascript(int(bits, 16)) for bits, _ in VECTORS] == [text for _, text in VECTORS]
     compare(2_000, 8785)

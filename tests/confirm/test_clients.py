@@ -210,6 +210,7 @@ def whet(folder, *arguments, **environ):
     return forked.run(("confirm", *arguments), folder, environ={"WHET_HOME": str(folder), **environ})
 
 
+@pytest.mark.slow
 def test_the_command_line_from_token_to_verify(server, url, tmp_path):
     folder = server.places.folder.parent
     person = {"WHET_CONFIRM_URL": url, "CONFIRMATION_TOKEN": server.token("approve", "bob")}
@@ -236,6 +237,7 @@ def test_the_command_line_from_token_to_verify(server, url, tmp_path):
     assert nobody.code == 1 and "whet confirm serve" in nobody.err
 
 
+@pytest.mark.slow
 def test_policy_commands(tmp_path):
     path = tmp_path / "policy.toml"
     path.write_text('[[rules]]\nname="prod"\naction="deploy_*"\neffect="deny"\n')

@@ -169,6 +169,7 @@ def test_a_locked_database_is_not_served(tmp_path):
     assert "fuser" in caught.value.hint
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_503_and_nothing_half_done(tmp_path):
     """In a process of its own, whose files may not grow beyond a limit."""
     code = textwrap.dedent(f"""

@@ -410,6 +410,7 @@ def test_26_27_ids_are_long_and_sort_by_time(agent):
     assert [one[:7] for one in ids] == sorted(one[:7] for one in ids)
 
 
+@pytest.mark.slow
 def test_28_a_limit_of_fifty_thousand_costs_two_index_lookups(tmp_path):
     with Running(tmp_path, rate=50_000) as server:
         server.service.database.write_now(

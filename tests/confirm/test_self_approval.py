@@ -160,6 +160,7 @@ def test_files_install_says_what_it_would_do_and_hardens_the_unit() -> None:
     assert isinstance(both.exception, ConfigError)
 
 
+@pytest.mark.slow
 def test_every_page_says_where_the_service_does_not_run_apart(tmp_path: Path) -> None:
     me = str(os.geteuid())
     agents = (({}, True), (peers_of([], ["54321"]), False), (peers_of([], [me]), True))

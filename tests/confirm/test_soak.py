@@ -19,6 +19,8 @@ from whet.confirm.service import CallerLimits, ConfirmService
 from whet.confirm.submit import Submission
 from whet.confirm.timeline import Timeline
 
+pytestmark = pytest.mark.slow
+
 AGENT, ALICE = Caller("agent", "submit"), Caller("alice", "approve")
 
 

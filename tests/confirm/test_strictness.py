@@ -104,6 +104,7 @@ def test_the_whitelist_does_not_stand_for_several_people(tmp_path: Path, more: s
         assert agent.post("/confirm", json=SUBMIT).json()["status"] == "pending"
 
 
+@pytest.mark.slow
 def test_a_large_submission_holds_nobody_up(tmp_path: Path) -> None:
     large = {**SUBMIT, "details": {"rows": [{"n": number, "x": number / 7} for number in range(30_000)]}}
     body = json.dumps(large, separators=(",", ":")).encode()

@@ -179,6 +179,7 @@ class Receiver:
         self._http.server_close()
 
 
+@pytest.mark.slow
 def test_a_webhook_is_signed_as_the_standard_says_and_tried_again(tmp_path):
     hands = Hands()
     with Receiver(500, 200) as receiver, Running(tmp_path, private_callbacks=True, hands=hands) as server:
@@ -202,6 +203,7 @@ def test_a_webhook_is_signed_as_the_standard_says_and_tried_again(tmp_path):
         assert shown["type"] == "confirmation.approved" and shown["data"]["digest"] == made["digest"]
 
 
+@pytest.mark.slow
 def test_a_webhook_that_never_arrives_becomes_a_dead_letter(tmp_path):
     hands = Hands()
     with (

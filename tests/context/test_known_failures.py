@@ -219,7 +219,6 @@ FAILURES: dict[str, list[ScriptedReply]] = {
 }
 
 
-@pytest.mark.xfail(reason="a failed summary ends in one written by code now", strict=False)
 @pytest.mark.parametrize("kind", FAILURES)
 def test_16_17_no_message_is_lost_whatever_the_summary_call_comes_to(tmp_path: Path, kind: str) -> None:
     """Failures 13, 16, 17: the real provider and a server that fails; nothing is lost, the

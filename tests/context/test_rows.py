@@ -75,7 +75,7 @@ ROWS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_garbage_is_refused_or_repaired(data: st.DataObject) -> None:
     """Failures 1, 2, 3, 4: orphans, unanswered and torn pairs, no user message."""

@@ -30,7 +30,8 @@ from whet.store.ledger import digest
 from whet.store.sessions import NewSession
 from whet.store.transcript import Transcript
 
-SAID = "We run make check before each commit, and we deploy on Tuesdays only."
+CHECK, DEPLOY = "We run make check before each commit.", "We deploy on Tuesdays only."
+SAID = f"{CHECK} {DEPLOY}"
 SKILL = "---\nname: commit\ndescription: How we commit.\n---\nRun make check before each commit.\n"
 EVENTS = {"os.rename", "os.link", "os.remove", "os.chmod", "os.mkdir", "os.rmdir"}
 
@@ -82,7 +83,7 @@ async def learn(folder: Path, killer: Killer) -> dict[str, Any]:
     database.killer = killer
     killer.armed = True
     await desk.change_notes(
-        MemoryRequest("add", content="Deploy on Tuesdays only.", evidence=("deploy on Tuesdays only",)),
+        MemoryRequest("add", content="Deploy on Tuesdays only.", evidence=(DEPLOY,)),
         Origin("foreground", "s", "t", "c1"),
     )
     await desk.change_skill(
@@ -92,7 +93,7 @@ async def learn(folder: Path, killer: Killer) -> dict[str, Any]:
     (folder / "by-hand").touch()
     review = {"session_id": "r", "turn_id": "t", "parent_session_id": "s", "task_id": "job"}
     await desk.change_notes(
-        MemoryRequest("add", content="Run make check before each commit.", evidence=(SAID,)),
+        MemoryRequest("add", content="Run make check before each commit.", evidence=(CHECK,)),
         Origin("review", tool_call_id="c3", **review),
     )
     await desk.change_skill(

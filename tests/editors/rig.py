@@ -172,6 +172,7 @@ async def editing(
     folder: Path,
     *arguments: str,
     able: ClientCapabilities | None = None,
+    sandbox: str = "off",
 ) -> AsyncGenerator[tuple[Editor, Any, Any]]:
     """Start `whet acp` as an editor does; gives the editor, the connection and the process."""
     folder.mkdir(exist_ok=True)
@@ -180,7 +181,7 @@ async def editing(
         "WHET_HOME": str(home),
         "WHET_MODEL_MAX_RETRIES": "0",
         "WHET_REVIEW_WORKER": "off",
-        "WHET_SANDBOX_MODE": "off",
+        "WHET_SANDBOX_MODE": sandbox,
     }
     editor = Editor()
     command = [sys.executable, "-m", "whet", "acp", *flags, *arguments]
@@ -199,7 +200,7 @@ async def editing(
 class Desk:
     """One `whet acp` that stays, on a loop of its own thread; `run` runs a story on that loop."""
 
-    def __init__(self, root: Path, server: PracticeServer) -> None:
+    def __init__(self, root: Path, server: PracticeServer, *, sandbox: str = "off") -> None:
         self.home, self.work = root / "home", root / "work"
         self.server = server
         self.editor = Editor()
@@ -207,7 +208,7 @@ class Desk:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._context = editing(self.home, server, self.work, able=ABLE)
+        self._context = editing(self.home, server, self.work, able=ABLE, sandbox=sandbox)
         self.editor, self.connection, self.process = self.run(self._context.__aenter__())
 
     def run(self, story: Coroutine[Any, Any, T]) -> T:

@@ -156,6 +156,7 @@ def test_a_cancel_ends_a_turn_that_streams_and_one_that_asks(desk: Desk) -> None
     assert not (desk.work / "no.txt").exists()
 
 
+@pytest.mark.slow
 def test_a_session_of_another_process_is_listed_loaded_and_gone_on_with(desk: Desk) -> None:
     desk.server.install(
         [does("terminal", command="echo hi"), ScriptedReply("It said hi."), ScriptedReply("As before.")]
@@ -328,6 +329,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_an_editor_that_is_killed_leaves_an_ended_turn_and_no_process(
     home: Path, tmp_path: Path, server: PracticeServer
 ) -> None:
@@ -349,6 +351,7 @@ def test_an_editor_that_is_killed_leaves_an_ended_turn_and_no_process(
     assert code == 0 and json.loads(out)["messages"][0]["content"].startswith("go")
 
 
+@pytest.mark.slow
 def test_after_a_kill_the_session_is_loaded_and_its_next_prompt_goes_on(desk: Desk) -> None:
     other = desk.work / "killed"
     call = does("terminal", command="echo ran >> log.txt")
@@ -378,6 +381,7 @@ def test_after_a_kill_the_session_is_loaded_and_its_next_prompt_goes_on(desk: De
     assert (other / "log.txt").read_text() == "ran\n"
 
 
+@pytest.mark.slow
 def test_a_missing_model_is_told_to_the_editor(home: Path, tmp_path: Path) -> None:
     home.mkdir(exist_ok=True)
     (home / "config.yaml").write_text("model: {provider: nobody-knows}\n")
@@ -395,6 +399,7 @@ def test_a_missing_model_is_told_to_the_editor(home: Path, tmp_path: Path) -> No
     assert (code, out) == (1, "") and "no pipes" in err
 
 
+@pytest.mark.slow
 def test_standard_output_is_protocol_only_and_garbage_on_standard_input_is_passed_over(
     home: Path, tmp_path: Path, server: PracticeServer
 ) -> None:

@@ -74,6 +74,7 @@ def by_hand(desk: Desk, folder: Path) -> Generator[Wire]:
         wire.stdout.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["input", "output"])
 def test_an_editor_that_dies_while_it_is_asked_decides_nothing_and_the_session_goes_on(
     desk: Desk, way: str
@@ -100,6 +101,7 @@ def test_an_editor_that_dies_while_it_is_asked_decides_nothing_and_the_session_g
     assert ("write", str(work / f"{way}.txt")) in desk.editor.files
 
 
+@pytest.mark.slow
 def test_a_session_that_works_elsewhere_is_shown_and_its_prompts_are_refused_until_then(desk: Desk) -> None:
     other = desk.work / "elsewhere"
     slow = ScriptedReply("slow", fault=Fault(stall_after=0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.editors.test_files import results
 from tests.mcp.sdk_server import make
 from tests.mcp.serving import Logins, sdk_over_http
 from whet.practice.script import ScriptedReply
+from whet.practice.server import PracticeServer
 from whet.sandbox.engine import probe
 
 HERE = Path(__file__).parents[1] / "mcp"
@@ -52,6 +54,7 @@ def offered(desk: Desk) -> list[str]:
     return [name for name in names if name.startswith("mcp__")]
 
 
+@pytest.mark.slow
 def test_a_server_of_the_editor_is_used_under_the_gate_in_its_session_only(desk: Desk) -> None:
     async def story() -> None:
         desk.server.install([does("mcp__editor-My-bench__add", a=2, b=3), ScriptedReply("Five.")])
@@ -79,6 +82,7 @@ def test_a_server_of_the_editor_is_used_under_the_gate_in_its_session_only(desk:
     assert not config.exists() or "bench" not in config.read_text()
 
 
+@pytest.mark.slow
 def test_a_server_over_http_gets_the_editors_headers(desk: Desk) -> None:
     logins = Logins()
     token = "of-the-editor-1234"
@@ -96,8 +100,15 @@ def test_a_server_over_http_gets_the_editors_headers(desk: Desk) -> None:
     assert not any(token in path.read_text() for path in (desk.home / "mcp").iterdir())
 
 
-@pytest.mark.xfail(reason="the rig runs without the sandbox", strict=False)
-def test_a_server_is_started_by_its_first_call_and_ends_with_the_session(desk: Desk) -> None:
+@pytest.fixture
+def confined(tmp_path: Path, server: PracticeServer) -> Iterator[Desk]:
+    made = Desk(tmp_path, server, sandbox="auto")
+    yield made
+    made.close()
+
+
+def test_a_server_is_started_by_its_first_call_and_ends_with_the_session(confined: Desk) -> None:
+    desk = confined
     journal = desk.work / "journal"
     server = odd("lazy", str(journal))
     written = journal.with_suffix(".pid")

@@ -14,6 +14,7 @@ from whet.evals.world import Shape
 _SETTINGS = CampaignSettings(Shape(sessions=12, drifts=1, pages=1, private=1, guest_every=0))
 
 
+@pytest.mark.slow
 def test_what_is_there_is_not_run_again(tmp_path: Path) -> None:
     campaign = EvalCampaign(tmp_path, [ARMS["oracle"]], 2, _SETTINGS)
     told: list[int] = []
@@ -33,6 +34,7 @@ def test_what_is_there_is_not_run_again(tmp_path: Path) -> None:
     assert [run.seed for run in campaign.runs()] == [0, 1]
 
 
+@pytest.mark.slow
 def test_runs_in_processes_are_stored_too(tmp_path: Path) -> None:
     campaign = EvalCampaign(tmp_path, [ARMS["oracle"]], 1, _SETTINGS)
     campaign.go(2, lambda there, last: None)

@@ -41,6 +41,7 @@ def tasks(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_arms_are_run_and_compared_on_any_provider(tmp_path: Path, tasks: Path) -> None:
     home = Home(tmp_path / "home")
     home.ensure()

@@ -15,6 +15,8 @@ from whet.evals.records import WorldResult
 from whet.evals.world import FactWorld, Shape
 from whet.evals.world_report import report
 
+pytestmark = pytest.mark.slow
+
 _SHORT = Shape(sessions=12, drifts=1, pages=2, private=1, guest_every=6)
 _SHAPE = Shape(sessions=14, drifts=2, pages=2, private=1, guest_every=7)
 

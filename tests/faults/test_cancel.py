@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import pytest
 
 from tests.agent.rig import calls, rig
 from whet.agent.loop import run_turn
@@ -18,6 +19,8 @@ from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript
+
+pytestmark = pytest.mark.slow
 
 
 class CancellingDatabase(StateDatabase):

@@ -83,6 +83,7 @@ def programs(root: Path, names: list[str]) -> Iterator[dict[str, Program]]:
         }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", [0, 1])
 def test_a_failure_is_one_line_and_the_session_goes_on(tmp_path: Path, half: int) -> None:
     names = list(ENDS)[half::2]
@@ -171,6 +172,7 @@ CALLS = {
 }
 
 
+@pytest.mark.slow
 def test_broken_calls_are_answered_with_what_to_do_and_the_turn_goes_on(tmp_path: Path) -> None:
     names = list(CALLS)
     with programs(tmp_path, names) as found:

@@ -83,6 +83,7 @@ def one_round(root: Path, number: int, moment: float) -> int:
         return 0 if late else done.code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
 )
@@ -139,6 +140,7 @@ def test_killed_in_step_8_of_20_all_7_finished_steps_are_in_the_next_request(tmp
         assert_requests_are_sound(server)
 
 
+@pytest.mark.slow
 def test_a_second_process_on_a_running_session_is_turned_away_and_nothing_mixes(tmp_path: Path) -> None:
     with PracticeServer(
         script=[ScriptedReply("one"), ScriptedReply("slow", fault=Fault(stall_after=1))]

@@ -43,6 +43,7 @@ def results(program: Program, *calls: object, environ: dict[str, Any] | None = N
     return [text for role, text in said(program.server.requests[-1]) if role == "tool"]
 
 
+@pytest.mark.slow
 def test_a_gigabyte_of_output_is_cut_in_the_middle_in_little_memory(program: Program) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     (result,) = results(
@@ -54,6 +55,7 @@ def test_a_gigabyte_of_output_is_cut_in_the_middle_in_little_memory(program: Pro
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss - before < 300_000
 
 
+@pytest.mark.slow
 @pytest.mark.unconfined  # its commands' process numbers are looked up
 def test_what_never_ends_forks_and_reads_is_answered_in_time(program: Program) -> None:
     told = results(
@@ -144,6 +146,7 @@ def test_odd_names_are_names(program: Program) -> None:
     assert all(told[2 * len(names) :])
 
 
+@pytest.mark.slow
 def test_a_file_name_that_is_no_utf8_does_not_end_anything(program: Program) -> None:
     Path(os.fsdecode(os.fsencode(program.work) + b"/caf\xe9.txt")).write_text("needle")
     told = results(
@@ -155,6 +158,7 @@ def test_a_file_name_that_is_no_utf8_does_not_end_anything(program: Program) -> 
     assert all("caf" in text for text in told), told
 
 
+@pytest.mark.slow
 def test_ten_megabytes_written_and_read_page_by_page(program: Program) -> None:
     (program.work / "big.txt").write_text("".join(f"row {n} of the file\n" for n in range(500_000)))
     told = results(

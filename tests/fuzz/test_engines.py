@@ -36,6 +36,8 @@ from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
 from whet.store.transcript import Transcript
 
+pytestmark = pytest.mark.slow
+
 INFO = ModelInfo("vendor", "m-1", 2_000, 500)
 SERVERS = ("chat", "anthropic", "responses")
 

@@ -85,6 +85,7 @@ def answered_and_stopped(discord: DiscordChat, one: GatewayProcess) -> None:
         discord.wait_said("Answer 0.")
 
 
+@pytest.mark.slow
 def test_discord_catches_up_after_a_stop_and_repeats_no_send(tmp_path: Path) -> None:
     discord = DiscordChat()
     with discord, PracticeServer(script=[ScriptedReply(text=f"Answer {n}.") for n in range(4)]) as model:
@@ -137,6 +138,7 @@ class _OneBroken(DiscordChat):
         return await super()._check(request, method)
 
 
+@pytest.mark.slow
 def test_discord_a_channel_that_can_not_be_read_holds_no_other_one_up(tmp_path: Path) -> None:
     discord = _OneBroken()
     script = [ScriptedReply(text=f"Answer {n}.") for n in range(4)]
@@ -236,6 +238,7 @@ def test_slack_from_hello_to_buttons(tmp_path: Path) -> None:
         assert list(slack.uploads.values()) == [b"alpha"]
 
 
+@pytest.mark.slow
 def test_slack_brings_again_what_was_not_acknowledged(tmp_path: Path) -> None:
     slack = SlackChat()
     script = [ScriptedReply(text="Once."), ScriptedReply(text="Twice."), ScriptedReply(text="Thrice.")]
@@ -288,6 +291,7 @@ class Receiver(Host):
         return self.wait(there, text)
 
 
+@pytest.mark.slow
 def test_a_signed_webhook_both_ways(tmp_path: Path) -> None:
     port = quiet_port()
     file = (

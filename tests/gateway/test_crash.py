@@ -13,6 +13,8 @@ from tests.gateway.kills.platforms import PLATFORMS
 from tests.gateway.kills.rounds import Rounds, survive
 from tests.gateway.kills.troubles import Moment
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.xfail(reason="the new notice of an unknown send counts as a message here", strict=False)
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import apsw
+import pytest
 
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.gateway.running import TELEGRAM, GatewayProcess, running
@@ -14,6 +15,8 @@ from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.store import live
 from whet.store.database import StateDatabase
+
+pytestmark = pytest.mark.slow
 
 DRAIN_S = 1.0
 

@@ -261,6 +261,7 @@ def test_what_was_missed_on_discord_is_fetched_also_after_a_failure(tmp_path: Pa
         assert b"live" not in model.requests[1].body and b"live" in model.requests[2].body
 
 
+@pytest.mark.slow
 def test_what_waits_on_a_channel_that_is_no_more_stays_and_is_shown(tmp_path: Path) -> None:
     script = [
         ScriptedReply(text="", fault=STALLED, when="hello"),

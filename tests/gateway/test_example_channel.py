@@ -158,6 +158,7 @@ def test_reactions_decide_for_those_who_may(tmp_path: Path, site: Path) -> None:
             assert "**Allowed once.** ann" in decided["message"] and decided["props"] == {"whet": {}}
 
 
+@pytest.mark.slow
 def test_what_was_said_while_nobody_was_there_comes_in_order(tmp_path: Path, site: Path) -> None:
     script = [ScriptedReply(text=f"Answer {n}.") for n in range(5)]
     with MattermostChat() as chat, PracticeServer(script=script) as model:

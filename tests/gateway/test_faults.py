@@ -116,6 +116,7 @@ def test_slack_says_that_another_program_listens(tmp_path: Path, caplog: pytest.
                 logged(slack, caplog, "2 connections use this app's token")
 
 
+@pytest.mark.slow
 def test_files_that_lie_about_their_size_and_names_that_give_orders(tmp_path: Path) -> None:
     discord, slack = DiscordChat(), SlackChat()
     with on(
@@ -158,6 +159,7 @@ def _received(one: GatewayProcess) -> None:
     assert b"\\n[SYSTEM]" not in one.model.requests[-1].body
 
 
+@pytest.mark.slow
 def test_what_people_call_themselves_decides_nothing(tmp_path: Path) -> None:
     """Ann is the owner; strangers take her name."""
     discord = DiscordChat()

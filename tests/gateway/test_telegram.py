@@ -51,6 +51,7 @@ def world(
             yield World(telegram, model, gateway)
 
 
+@pytest.mark.slow
 def test_a_message_is_answered_and_survives_a_kill(tmp_path: Path) -> None:
     script = [
         ScriptedReply(text="Hello **Ann**.", when="hello there"),
@@ -159,6 +160,7 @@ def test_buttons_decide_for_permitted_people_only(tmp_path: Path) -> None:
         assert w.telegram.buttons() == {} and "Allowed once. x" in w.telegram.said()[0]
 
 
+@pytest.mark.slow
 def test_who_may_not_decide_asks_somebody_who_may(tmp_path: Path) -> None:
     """Alone with the bot it goes to Ann's own conversation, in a group where she talks into the group."""
     ben = [
@@ -198,6 +200,7 @@ def test_who_may_not_decide_asks_somebody_who_may(tmp_path: Path) -> None:
         assert sorted(made) == ["first", "third"]
 
 
+@pytest.mark.slow
 def test_strangers_get_a_code_once_and_are_let_in_by_it(tmp_path: Path) -> None:
     with world(tmp_path, [ScriptedReply(text="Welcome.")]) as w:
         w.telegram.write("hi", chat=99, name="stra\u202enger")
@@ -341,6 +344,7 @@ def test_files_come_in_under_a_safe_name_and_go_out(tmp_path: Path) -> None:
         assert b"could not be taken" in w.model.requests[-1].body
 
 
+@pytest.mark.slow
 def test_a_rate_limit_is_waited_for_in_order(tmp_path: Path) -> None:
     script = [ScriptedReply(text=f"Answer {n}.") for n in range(3)]
     with world(tmp_path, script, busy="queue") as w:
@@ -366,6 +370,7 @@ def test_an_edit_counts_while_the_message_waits(tmp_path: Path) -> None:
         assert any("edited message" in text for text in w.telegram.said())
 
 
+@pytest.mark.slow
 def test_a_second_gateway_with_the_same_token_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

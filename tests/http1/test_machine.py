@@ -66,6 +66,7 @@ def test_a_new_network_ends_the_wait_on_the_old_one(quick: None, monkeypatch: py
         asyncio.run(ask(60.0, 5.0))
 
 
+@pytest.mark.slow
 def test_without_either_a_silence_lasts_as_long_as_it_may(quick: None):
     assert asyncio.run(ask(60.0, 0.6)) == b"abcd"
     with pytest.raises(HttpFailed, match=r"silent for 0.4 s"):

@@ -30,6 +30,7 @@ def test_ten_thousand_tools_are_cut_and_said_to_be(home: Path) -> None:
     asyncio.run(test())
 
 
+@pytest.mark.slow
 def test_tools_that_would_fill_the_window_are_left_out_until_chosen(home: Path) -> None:
     async def test() -> None:
         async with bench(home, {"odd": odd("large"), "few": odd("large", allow=("tool99",))}) as b:

@@ -43,6 +43,7 @@ async def login(url: str, wait_s: float = 30, client: Client | None = None, go: 
         await asyncio.gather(*pages, return_exceptions=True)
 
 
+@pytest.mark.slow
 def test_login_call_renewal_and_a_login_that_is_over(home: Path) -> None:
     logins = Logins()
     logins.checks_resource = True
@@ -288,6 +289,7 @@ def test_no_login_goes_out_unencrypted() -> None:
         asyncio.run(login("http://mcp.example.com/mcp"))
 
 
+@pytest.mark.slow
 def test_a_refresh_token_is_used_once_by_however_many(home: Path) -> None:
     logins = Logins()
 

@@ -120,6 +120,7 @@ def test_search_read_and_ask(folder: Path, home: Path, server: PracticeServer) -
     asyncio.run(test())
 
 
+@pytest.mark.slow
 def test_the_sdks_newer_client_falls_back_to_the_handshake(folder: Path) -> None:
     async def test() -> None:
         async with asyncio.timeout(60), Client(parameters(folder, "--no-ask")) as client:
@@ -128,6 +129,7 @@ def test_the_sdks_newer_client_falls_back_to_the_handshake(folder: Path) -> None
     asyncio.run(test())
 
 
+@pytest.mark.slow
 def test_mistakes_are_told_denials_hold_and_nothing_private_is_read(
     folder: Path, server: PracticeServer
 ) -> None:

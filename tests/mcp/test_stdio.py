@@ -17,6 +17,7 @@ from whet.mcp import remote
 from whet.mcp.kept import KeptListing, config_digest, keep_failure, read_kept, write_kept
 
 
+@pytest.mark.slow
 def test_the_sdks_server_is_used(home: Path) -> None:
     async def test() -> None:
         async with bench(home, {"bench": SDK}) as b:
@@ -206,6 +207,7 @@ def test_whatever_words_of_a_server_an_error_holds_they_are_marked_as_its_own(ho
     asyncio.run(test())
 
 
+@pytest.mark.slow
 def test_what_a_server_printed_before_it_hung_is_marked_as_its_own(home: Path) -> None:
     server = McpServerSettings(
         command="sh", args=("-c", "echo Ignore me; exec sleep 600"), start_timeout_s=0.3

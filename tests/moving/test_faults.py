@@ -56,6 +56,7 @@ def begun(home: Path, process: subprocess.Popen[bytes], sessions: int) -> bool:
     raise AssertionError("the import has not begun")
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_it_goes_on_and_each_message_comes_once(tmp_path: Path, home: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
@@ -75,6 +76,7 @@ def test_killed_in_the_middle_it_goes_on_and_each_message_comes_once(tmp_path: P
     assert stored(home) == (600, total, total)
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_is_told_and_the_next_run_goes_on(tmp_path: Path, home: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()

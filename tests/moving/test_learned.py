@@ -100,6 +100,7 @@ def test_notes_and_skills_come_once_and_what_is_hostile_never_holds(
     assert (home / "memories" / "MEMORY.md").read_text() == kept
 
 
+@pytest.mark.slow
 def test_what_was_undone_here_does_not_come_back(tmp_path: Path, home: Path, theirs: Path) -> None:
     took(tmp_path, theirs, "--only", "memory", "--only", "skills")
     log = json.loads(run(["memory", "log", "--json"], tmp_path)[1])["changes"]
@@ -224,6 +225,7 @@ def test_a_newer_database_is_read_as_far_as_it_is_known(tmp_path: Path, theirs: 
     assert report["sessions"]["new"] == 1
 
 
+@pytest.mark.slow
 def test_two_imports_at_once_save_each_note_once(tmp_path: Path, home: Path, theirs: Path) -> None:
     program = Program(tmp_path / "both", environ={"WHET_HOME": str(home)})
     jobs = [

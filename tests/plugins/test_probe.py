@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.plugins.rig import TOOL, write
 from whet.config.paths import Home
 from whet.plugins.probe import look
@@ -17,6 +19,7 @@ def test_one_that_kills_its_process_does_not_hide_the_others(home: Path) -> None
     assert good.is_loaded and good.has == {"tools": ["good"]} and good.problems == []
 
 
+@pytest.mark.slow
 def test_one_that_hangs_is_given_up_on(home: Path) -> None:
     write(home, "hangs", "import threading\nthreading.Event().wait()\n")
     (hangs,) = look(Home(home), ["hangs"], limit_s=1.0)

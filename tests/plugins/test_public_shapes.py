@@ -219,6 +219,7 @@ def test_a_person_may_go_on_without_it(home: Path) -> None:
     assert result(talk(home, ("guard", "plain"), script, Asked())[0]).ok
 
 
+@pytest.mark.slow
 def test_one_shots_tell_of_it_on_stderr_and_in_the_json_object(home: Path, tmp_path: Path) -> None:
     write(home, "guard", "1 / 0")
     write(home, "loud", LOUD)

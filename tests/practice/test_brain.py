@@ -103,6 +103,7 @@ def test_a_missing_tool_is_named():
     assert "`web_fetch`" in answer(ask(HeardMessage("user", "fetch https://example.org"))).text
 
 
+@pytest.mark.slow
 def test_running_tests_recovers_from_the_missing_setting(tmp_path):
     make_project(tmp_path)
     loop = Loop(tmp_path)

@@ -44,6 +44,7 @@ def is_mended(project):
     return done.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_newcomer_sees_the_error_reads_the_page_and_mends_the_fault(project):
     assert not is_mended(project)
     loop = Loop(project)
@@ -70,6 +71,7 @@ def test_with_an_example_in_an_earlier_message_too(project):
     assert NAIVE not in loop.commands
 
 
+@pytest.mark.slow
 def test_what_is_already_right_is_left_alone(project):
     Loop(project).ask(MEND)
     loop = Loop(project)

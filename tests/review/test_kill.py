@@ -142,6 +142,7 @@ def kill_rounds(root: Path, queued: Path, points: int, seed: int) -> list[str]:
     return left
 
 
+@pytest.mark.slow
 def test_killed_anywhere_a_review_is_applied_exactly_once(tmp_path: Path, queued: Path) -> None:
     left = kill_rounds(tmp_path, queued, 4, seed=os.getpid())
     assert left

@@ -6,9 +6,13 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tests.review.rig import LESSON, SAID, corrected, does, says
 from tests.stories.program import Program
 from whet.practice.server import PracticeServer
+
+pytestmark = pytest.mark.slow
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "plugins"
 

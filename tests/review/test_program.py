@@ -16,6 +16,8 @@ from tests.review.rig import LESSON, SAID, corrected, does, remember, says
 from tests.stories.program import Program
 from whet.practice.server import PracticeServer
 
+pytestmark = pytest.mark.slow
+
 CORRECTION = "No, builds of this project go through ./ship --dry first."
 
 

@@ -161,7 +161,6 @@ def test_a_turn_that_failed_queues_nothing_and_what_it_showed_is_kept_for_the_ne
     asyncio.run(main())
 
 
-@pytest.mark.xfail(reason="the counters run over one-shots of a folder now", strict=False)
 def test_jobs_of_one_conversation_fold_into_one_that_waits(tmp_path: Path) -> None:
     script = [*corrected(), says("ok"), says("nothing to save")]
 

@@ -61,6 +61,7 @@ def test_a_destroyed_tree_is_what_it_was(tmp_path: Path, seed: int) -> None:
     destroy_and_take_back(tmp_path / "t", seed)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_what_a_step_locked_for_its_own_owner_comes_back(tmp_path: Path) -> None:
     folder = Path(tempfile.mkdtemp())

@@ -17,6 +17,8 @@ from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
 from whet.tools.shell import command_environment
 
+pytestmark = pytest.mark.slow
+
 # What Landlock alone can't do: shared memory, and /tmp by its name.
 _NEEDS_MOUNTS = ("multiprocessing", "> /tmp/")
 _COMMANDS = r"""

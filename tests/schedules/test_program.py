@@ -46,6 +46,7 @@ def due_now(program: Program) -> None:
     database.close()
 
 
+@pytest.mark.slow
 def test_a_schedule_is_added_listed_run_paused_and_removed(program: Program, server: PracticeServer) -> None:
     empty = program.run("cron", "list")
     assert "no schedules yet" in empty.out
@@ -114,6 +115,7 @@ def kill_in_mid_run(program: Program, server: PracticeServer) -> None:
     assert (program.work / "log.txt").read_text() == "ran\n"
 
 
+@pytest.mark.slow
 def test_a_run_whose_worker_is_killed_goes_on_with_the_next_one_and_does_nothing_twice(
     program: Program, server: PracticeServer
 ) -> None:
@@ -134,6 +136,7 @@ def test_a_run_whose_worker_is_killed_goes_on_with_the_next_one_and_does_nothing
     assert parsed(program.run("worker", "--drain", "--json")) == {"reviews": [], "runs": []}
 
 
+@pytest.mark.slow
 def test_workers_that_start_at_once_share_what_is_due(program: Program, server: PracticeServer) -> None:
     for number in range(4):
         add(program, "@yearly", "--prompt", f"task {number}", "--name", f"task-{number}")
@@ -145,6 +148,7 @@ def test_workers_that_start_at_once_share_what_is_due(program: Program, server: 
     assert server.count == 4
 
 
+@pytest.mark.slow
 def test_a_worker_that_serves_takes_what_comes_and_stops_at_sigterm(
     program: Program, server: PracticeServer
 ) -> None:

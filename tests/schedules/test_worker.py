@@ -102,6 +102,7 @@ def test_a_clock_that_was_years_ahead_does_not_silence_a_schedule(
     assert [run.result for run in bench.drain()] == ["answered"]
 
 
+@pytest.mark.slow
 def test_what_needs_an_approval_is_denied_and_the_model_is_told_why(
     bench: Bench, server: PracticeServer
 ) -> None:

@@ -9,12 +9,15 @@ import sys
 from pathlib import Path
 
 import httpx2
+import pytest
 
 from tests.confirm.vendors.telegram import TOKEN
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.support import within
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
+
+pytestmark = pytest.mark.slow
 
 WAIT_S = 30.0
 

@@ -75,6 +75,7 @@ def whet(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_it_makes_a_token_once_and_answers_what_runs_before_it_ends(
     tmp_path: Path, home: Path, model: PracticeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,6 +126,7 @@ def test_it_makes_a_token_once_and_answers_what_runs_before_it_ends(
         database.close()
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_when_it_is_killed_in_the_middle_of_a_turn(tmp_path: Path) -> None:
     home, workspace = tmp_path / "home", tmp_path / "work"
     workspace.mkdir()

@@ -54,6 +54,7 @@ def test_the_agent_is_asked_and_its_progress_told(api: Api) -> None:
     asyncio.run(test())
 
 
+@pytest.mark.slow
 def test_a_slow_answer_is_kept_alive_and_a_call_can_be_called_off(api: Api) -> None:
     api.say(
         ScriptedReply(text="late", fault=Fault(delay_s=0.5)),

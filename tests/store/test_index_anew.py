@@ -74,6 +74,7 @@ def test_newest_and_asked_for_sessions_are_found_at_once_and_all_in_the_end(path
     db.close()
 
 
+@pytest.mark.slow
 def test_a_killed_rebuild_goes_on_where_it_was(path, clock):
     code = """
 import sys

@@ -110,6 +110,7 @@ def test_ten_words_of_one_message_come_first_though_one_is_absent(db):
 
 
 @ONLY_SQLITE  # fifteen thousand messages, each a commit
+@pytest.mark.slow
 def test_a_persons_messages_are_found_among_many(db):
     def many(start: int) -> list[str]:
         return [f"the data of the error number{n} " for n in range(start, start + 3_000)]

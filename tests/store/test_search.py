@@ -134,6 +134,7 @@ def test_no_query_raises(library, query):
     library.read_now(lambda c: search.search(c, query))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text("ab1 _-.日本語데이éЖ", min_size=1, max_size=20))
 def test_a_text_is_found_by_itself(db, clock, text):

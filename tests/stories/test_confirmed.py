@@ -98,6 +98,7 @@ def test_an_approved_action_runs_once_and_its_record_is_closed(
     assert closed["consumed_at"] and closed["executed_at"], closed
 
 
+@pytest.mark.slow
 def test_a_denial_reaches_the_model_with_its_reason(
     program: Program, server: PracticeServer, service: Served
 ) -> None:
@@ -109,6 +110,7 @@ def test_a_denial_reaches_the_model_with_its_reason(
     assert "Denied by owner at the confirmation service" in last_result(server)
 
 
+@pytest.mark.slow
 def test_an_agent_killed_while_it_waits_finds_its_own_request_again(
     program: Program, server: PracticeServer, service: Served
 ) -> None:
@@ -124,6 +126,7 @@ def test_an_agent_killed_while_it_waits_finds_its_own_request_again(
     assert record(service, request)["executed_at"]
 
 
+@pytest.mark.slow
 def test_a_service_killed_while_somebody_waits_is_waited_for(
     program: Program, server: PracticeServer, service: Served
 ) -> None:
@@ -136,6 +139,7 @@ def test_a_service_killed_while_somebody_waits_is_waited_for(
     assert shipped(program) == "shipped 1.0\n"
 
 
+@pytest.mark.slow
 def test_without_the_service_nothing_runs(program: Program, server: PracticeServer, service: Served) -> None:
     service.kill()
     done = program.ask("ship it", "--stream-json")
@@ -145,6 +149,7 @@ def test_without_the_service_nothing_runs(program: Program, server: PracticeServ
     assert "can't be reached" in last_result(server)
 
 
+@pytest.mark.slow
 def test_ctrl_c_withdraws_the_request(program: Program, server: PracticeServer, service: Served) -> None:
     running = program.start_asking("ship it", "--stream-json")
     request = pending(service)
@@ -156,6 +161,7 @@ def test_ctrl_c_withdraws_the_request(program: Program, server: PracticeServer, 
     assert shipped(program) == ""
 
 
+@pytest.mark.slow
 def test_an_allow_rule_does_not_stand_in_for_the_human(
     program: Program, server: PracticeServer, service: Served
 ) -> None:
@@ -166,6 +172,7 @@ def test_an_allow_rule_does_not_stand_in_for_the_human(
     assert shipped(program) == ""
 
 
+@pytest.mark.slow
 def test_a_deny_rule_comes_before_the_service(
     program: Program, server: PracticeServer, service: Served
 ) -> None:
@@ -175,6 +182,7 @@ def test_a_deny_rule_comes_before_the_service(
     assert service.call("GET", "/confirm?limit=5", role="approve")[1]["requests"] == []
 
 
+@pytest.mark.slow
 def test_a_token_that_may_not_submit_is_a_denial_with_the_reason(
     program: Program, server: PracticeServer, service: Served
 ) -> None:

@@ -16,6 +16,8 @@ import pytest
 
 from tests.cli.running import Tty
 
+pytestmark = pytest.mark.slow
+
 _DEMO = [sys.executable, "-m", "whet", "demo"]
 _CHECKS = {
     "mended",

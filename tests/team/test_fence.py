@@ -115,6 +115,7 @@ def test_a_stopped_or_killed_worker_loses_its_session_and_writes_no_more(url, nu
     assert found == ["from the worker", "in time", "from another"]
 
 
+@pytest.mark.slow
 def test_a_living_workers_session_is_not_taken_however_long_it_is_silent(url):
     session(url)
 
@@ -173,6 +174,7 @@ def test_a_killed_connection_is_made_anew_and_nothing_is_lost_or_doubled(url, cl
         assert asyncio.run(main()) == ["x", *map(str, range(20))]
 
 
+@pytest.mark.slow
 def test_a_server_that_stops_and_comes_back_is_waited_for(url, cluster):
     if cluster.own is None:
         pytest.skip("only a server of the tests' own is restarted")
@@ -192,6 +194,7 @@ def test_a_server_that_stops_and_comes_back_is_waited_for(url, cluster):
         assert asyncio.run(main()) == ["x", *map(str, range(30))]
 
 
+@pytest.mark.slow
 def test_a_process_that_stops_in_a_transaction_does_not_stop_the_others(url):
     """A batch of functions holds the team's lock; the server ends it where the process stands still in it."""
     code = """

@@ -94,6 +94,7 @@ def transcript(db: TeamDatabase, session_id: str) -> Transcript:
     return asyncio.run(Transcript.open(db, session_id, SystemClock()))
 
 
+@pytest.mark.slow
 def test_a_turn_of_a_killed_worker_is_answered_by_another_and_its_call_is_not_run_again(url, tmp_path):
     marks = tmp_path / "marks.txt"
     command = msgspec.json.encode({"command": f"echo once >> {marks}; sleep 60"}).decode()
@@ -116,6 +117,7 @@ def test_a_turn_of_a_killed_worker_is_answered_by_another_and_its_call_is_not_ru
     assert marks.read_text() == "once\n"
 
 
+@pytest.mark.slow
 def test_turns_of_one_session_are_answered_in_their_order_by_whoever_is_there(url, tmp_path):
     with PracticeServer() as server, opened(url) as (db, queue), ExitStack() as stack:
         given = environment(url, tmp_path / "home", server, "practice-echo")

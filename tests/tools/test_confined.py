@@ -52,6 +52,7 @@ def run(made: Confinement, workspace: Path, *commands: str, **more: object) -> l
         shared.close()
 
 
+@pytest.mark.slow
 def test_a_command_and_the_wall(confined: Confinement, workspace: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -131,6 +131,7 @@ def test_a_fifo_does_not_hang(desk: Desk) -> None:
     assert "FIFO" in desk.error("patch", path="pipe", old_string="a", new_string="b").message
 
 
+@pytest.mark.slow
 def test_a_gigabyte_is_paged_in_little_memory(desk: Desk) -> None:
     path = desk.workspace / "big.log"
     with path.open("wb") as stream:

@@ -164,6 +164,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_a_command_does_not_outlive_a_killed_program() -> None:
     code, output = run_child(_LEAVE)
     assert code == -9

@@ -106,6 +106,7 @@ def test_an_image_comes_back(db: StateDatabase, clock: FixedClock):
     assert [image.data_base64 for image in output.images] == ["AAAA"]
 
 
+@pytest.mark.slow
 def test_the_trail_lists_everything_newest_first_in_pages(db: StateDatabase, clock: FixedClock):
     async def story():
         log = await new_log(db, clock)
@@ -157,6 +158,7 @@ def as_rows(log: Transcript) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 def test_after_ten_compactions_every_fact_and_path_comes_back_by_one_call(
     db: StateDatabase, clock: FixedClock
 ):

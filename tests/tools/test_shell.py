@@ -87,6 +87,7 @@ def test_reading_stdin_gets_end_of_file_or_what_was_given(processes: Processes, 
         run(processes, tmp_path, "cat", stdin="x" * 1_000_001)
 
 
+@pytest.mark.slow
 def test_a_gigabyte_costs_no_memory(processes: Processes, tmp_path: Path) -> None:
     before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     cpu_s, start_s = time.process_time(), time.monotonic()

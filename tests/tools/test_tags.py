@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from whet.tools.signature import tool
 from whet.warm import mine
 
 SOURCE = Path(whet.__file__).parent
+_QUOTED = re.compile(r"[\"'](\w+)[\"']")
 # Folders that script or stage tools, or that map the names of other programs.
 STAGES = ("tools", "practice", "evals", "moving")
 # Words that also are names of tools, and what they stand for there.
@@ -52,7 +54,10 @@ def named() -> Iterator[tuple[str, str]]:
         place = path.relative_to(SOURCE).as_posix()
         if place.startswith(STAGES):
             continue
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        text = path.read_text("utf-8")
+        if not any(tags_of(word) for word in _QUOTED.findall(text)):
+            continue
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and tags_of(node.value):
                 yield place, node.value
 

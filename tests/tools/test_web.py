@@ -296,6 +296,7 @@ def test_a_server_that_stops_talking_times_out() -> None:
         fetch({"/": _silent}, using=fetcher(timeout_s=0.3))
 
 
+@pytest.mark.slow
 def test_a_decompression_bomb_is_bounded() -> None:
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     bomb = b"".join(packer.compress(bytes(1_000_000)) for _ in range(100)) + packer.flush()

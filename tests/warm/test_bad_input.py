@@ -51,6 +51,7 @@ def test_names_that_can_name_no_template(desk: WarmTemplates, name: str) -> None
     assert not list(desk.home.root.rglob("*.json"))
 
 
+@pytest.mark.slow
 def test_malformed_arguments_of_every_kind_do_no_harm(
     desk: WarmTemplates, database: StateDatabase, clock: FixedClock
 ) -> None:
@@ -241,6 +242,7 @@ def pairs_are_sound(database: StateDatabase, clock: FixedClock, stores: int) -> 
         assert len(ids) == len(set(ids)) == len(examples)
 
 
+@pytest.mark.slow
 def test_generated_stores_give_no_orphan_invalid_or_doubled_pair(
     database: StateDatabase, clock: FixedClock
 ) -> None:

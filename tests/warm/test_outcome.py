@@ -29,6 +29,7 @@ def agreement(tmp_path: Path, clock: FixedClock, rounds: int) -> int:
     return len(ran)
 
 
+@pytest.mark.slow
 def test_the_labelled_corpus_in_short(tmp_path: Path, clock: FixedClock) -> None:
     assert agreement(tmp_path, clock, 1) >= 50
 

@@ -91,6 +91,7 @@ def test_a_hold_out_of_sessions_claims_as_rarely() -> None:
     assert ratio_difference([(1, 2)], [(1, 2)] * 9).spans_zero
 
 
+@pytest.mark.slow
 def test_a_placebo_holds_none_of_the_templates_calls_and_as_many_tokens(
     tmp_path: Path, clock: FixedClock
 ) -> None:

@@ -406,6 +406,7 @@ def test_rule_11_the_interval_takes_sessions_not_calls_as_the_units() -> None:
 # Rule 12: survivorship; compare within sessions, stratified by tool.
 
 
+@pytest.mark.slow
 def test_rule_12_a_difference_between_sessions_alone_is_no_evidence(
     database: StateDatabase, clock: FixedClock
 ) -> None:

@@ -213,6 +213,7 @@ def test_the_examples_are_nobodys_words(
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_auto_takes_what_fits_or_nothing_and_holds_out_by_lot(
     lived: tuple[Depot, Template], server: PracticeServer, tmp_path: Path
 ) -> None:
@@ -236,6 +237,7 @@ def test_auto_takes_what_fits_or_nothing_and_holds_out_by_lot(
     assert asyncio.run(run(0.0, ASK, "off"))[0] == ""
 
 
+@pytest.mark.slow
 def test_examples_are_recorded_as_items_of_the_session_given_or_held_out(
     lived: tuple[Depot, Template], server: PracticeServer, tmp_path: Path
 ) -> None:
@@ -263,6 +265,7 @@ def test_examples_are_recorded_as_items_of_the_session_given_or_held_out(
     asyncio.run(run())
 
 
+@pytest.mark.slow
 @pytest.mark.unconfined  # the verifiers compare with a file beside the workspace
 def test_the_evaluation_by_command(
     lived: tuple[Depot, Template], server: PracticeServer, tmp_path: Path
@@ -320,6 +323,7 @@ def test_a_template_that_was_switched_off_is_not_given_and_the_person_is_told(
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_the_tool_builds_lists_loads_for_the_next_session_and_deletes(
     server: PracticeServer, tmp_path: Path
 ) -> None:

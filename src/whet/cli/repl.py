@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from whet.agent.loop import run_turn
@@ -220,8 +221,7 @@ class TerminalChat:
 
     def send(self, text: str | None) -> None:
         """Start a turn with a message, or go on with the unfinished one (None)."""
-        message = None if text is None else self._message(text)
-        self._begin("", lambda: self._turn(message))
+        self._begin("", partial(self._turn, None if text is None else self._message(text)))
 
     def work(self, doing: str, work: Callable[[Callable[[Event], None]], Awaitable[None]]) -> None:
         """Do something long beside the input, as a turn is done."""

@@ -79,7 +79,11 @@ def _note(connection: apsw.Connection, turn: TurnRecord, ended_well: bool, watch
     of_folder = _of_folder(connection, session, turn.number, facts, watch)
     occasion = called_for(counted, watch.settings, watch.kinds) or of_folder
     queued: Sequence[Queued] = ()
-    if occasion is not None and ended_well and _is_affordable(connection, facts.context_tokens, watch):
+    if (
+        occasion is not None
+        and ended_well
+        and _is_affordable(connection, session, facts.context_tokens, watch)
+    ):
         order = Order(
             session.id, turn.number, occasion.kinds, occasion.reasons, watch.runtime, facts.context_tokens
         )
@@ -159,12 +163,17 @@ def after_review(counted: Counters, kinds: Sequence[Kind]) -> Counters:
     )
 
 
-def _is_affordable(connection: apsw.Connection, context_tokens: int, watch: _Watch) -> bool:
-    """Whether the day's share still has room for one more; what waits in the queue counts as spent."""
+def _is_affordable(
+    connection: apsw.Connection, session: SessionRow, context_tokens: int, watch: _Watch
+) -> bool:
+    """Whether the day's share still has room for one more; what waits in the queue counts as spent.
+
+    A job that already waits for this conversation is widened, and so is paid for once.
+    """
     spent = reviews.spent_since(connection, day_start(watch.clock.now()))
-    open_jobs = reviews.count_open(connection)
+    waits = jobs.waiting(connection, reviews.KIND, session.conversation_id) is not None
     expected = context_tokens * EXPECTED_CALLS
-    reviewed = spent.review_tokens + (open_jobs + 1) * expected
+    reviewed = spent.review_tokens + (reviews.count_open(connection) + (not waits)) * expected
     day = max(watch.settings.free_tokens, spent.other_tokens + reviewed)
     return reviewed <= watch.settings.share * day
 

@@ -80,6 +80,7 @@ def test_every_channel_is_told_also_when_one_hangs_and_submitting_does_not_wait(
     asyncio.run(play())
 
 
+@pytest.mark.slow
 def test_webhooks_tell_of_the_outcome_and_are_tried_again(desk: Desk) -> None:
     secret = desk.token("ann")
 

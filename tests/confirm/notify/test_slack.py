@@ -6,6 +6,8 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
+
 from tests.confirm.people import Desk, off
 from tests.confirm.vendors.slack import APP_TOKEN, BOT_TOKEN, CHAT, SlackServer, too_many
 from whet.channels.slack import escape
@@ -78,6 +80,7 @@ def test_slack_asks_for_a_new_connection_now_and_then(desk: Desk) -> None:
     run(desk, story)
 
 
+@pytest.mark.slow
 def test_rate_limits_and_wrong_tokens(desk: Desk) -> None:
     async def story(server: SlackServer, notifier: Any) -> None:
         server.fail_next("chat.postMessage", too_many(1))

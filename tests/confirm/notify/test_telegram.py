@@ -6,6 +6,8 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
+
 from tests.confirm.people import Desk, off
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer, too_many
 from whet.confirm.notify.notice import AGENT_MARK
@@ -171,6 +173,7 @@ def test_what_does_not_fit_is_cut_and_can_not_be_approved_in_chat(desk: Desk) ->
     run(desk, story)
 
 
+@pytest.mark.slow
 def test_rate_limits_are_waited_for(desk: Desk) -> None:
     async def story(server: TelegramServer, notifier: Any) -> None:
         server.fail_next("sendMessage", too_many(1))

@@ -5,8 +5,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from tests.browser.conftest import Daemon
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_press_in_a_chat_reaches_the_agent_that_waits(tmp_path: Path) -> None:
