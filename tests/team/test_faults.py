@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -10,10 +11,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
 from tests.store.support import new_log, user
 from tests.support import FixedClock, quiet_port
+from whet.cli.team import team
 from whet.clock import SystemClock
+from whet.config.paths import Home
 from whet.contract.errors import SchemaTooNew, StoreBusy, StoreError, StoreFull, StoreUnwritable
 from whet.postgres import schema
 from whet.postgres.connection import connect
@@ -145,3 +149,22 @@ def test_both_databases_have_the_same_tables_and_columns(admin: psycopg.Connecti
     there = set(admin.execute(team_columns).fetchall())
     assert wanted <= there
     assert {table for table, _ in there - wanted} == {"claims", "message_words", "team_turns"}
+
+
+def test_the_commands_say_what_they_did(url, cluster, monkeypatch, tmp_path):
+    empty = cluster.database(empty=True)
+    monkeypatch.setenv("WHET_HOME", str(tmp_path))
+    runner = CliRunner()
+
+    def run(*arguments: str) -> str:
+        result = runner.invoke(team, list(arguments), obj=Home(tmp_path))
+        return result.output if result.exception is None else str(result.exception)
+
+    assert run("init", "mysql://x").startswith("that is not the address of a PostgreSQL database")
+    assert run("init", empty).startswith("the team's database applied ")
+    assert run("init", empty).startswith("the team's database is up to date")
+    assert run("status").startswith("this home uses its own file")
+    monkeypatch.setenv("WHET_STORE_URL", empty)
+    assert json.loads(run("status", "--json"))["sessions"] == 0
+    assert "no worker has answered" in run("ask", "x", "--timeout", "0")
+    assert json.loads(run("status", "--json"))["waiting"] == 1
