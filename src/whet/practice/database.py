@@ -14,7 +14,6 @@ import socket
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from whet.contract.errors import Unavailable
 
@@ -73,9 +72,7 @@ class TrialServer:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _run(self, program: str, *arguments: str) -> None:
-        other: dict[str, Any] = {}
-        if os.geteuid() == 0:
-            other = {"user": _OTHER_USER, "group": _OTHER_GROUP, "extra_groups": []}
+        is_root = os.geteuid() == 0
         done = subprocess.run(
             [self._programs / program, *arguments],
             cwd="/",
@@ -85,7 +82,9 @@ class TrialServer:
             stderr=subprocess.PIPE if program == "initdb" else subprocess.DEVNULL,
             timeout=_TIMEOUT_S,
             check=False,
-            **other,
+            user=_OTHER_USER if is_root else None,
+            group=_OTHER_GROUP if is_root else None,
+            extra_groups=[] if is_root else None,
         )
         if done.returncode:
             lines = (done.stderr or b"").decode(errors="replace").strip().splitlines()
