@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
 from whet.store import jobs
@@ -17,6 +19,8 @@ from whet.store.sessions import NewSession
 from whet.store.transcript import OpenCall, Transcript, TurnRecord
 
 ROOT = Path(__file__).parents[2]
+ONLY_SQLITE = pytest.mark.parametrize("db", ["sqlite"], indirect=True)
+"""For what is of the home's own file: its pages, triggers, claims of processes."""
 USAGE = Usage(
     prompt_tokens=10, completion_tokens=5, total_tokens=15, input_tokens=10, output_tokens=5, cost_usd=0.5
 )

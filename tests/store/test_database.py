@@ -9,7 +9,7 @@ import threading
 import apsw
 import pytest
 
-from tests.store.support import child, run_child
+from tests.store.support import ONLY_SQLITE, child, run_child
 from whet.contract.errors import (
     SchemaTooNew,
     StoreBusy,
@@ -47,6 +47,7 @@ def test_a_new_file_is_private_and_a_wider_one_is_narrowed(tmp_path, clock):
     db.close()
 
 
+@ONLY_SQLITE
 def test_every_commit_is_synced(db):
     assert db.write_now(lambda c: (c.pragma("journal_mode"), c.pragma("synchronous"))) == ("wal", 2)
 
@@ -75,6 +76,7 @@ def test_a_failing_write_fails_alone(db):
     assert db.read_now(_all) == [1, 2]
 
 
+@ONLY_SQLITE
 def test_rows_of_many_writes_are_one_commit_and_a_failing_row_fails_alone(db):
     put = RowStatement("INSERT INTO t VALUES (?)", conflict="it is taken")
     commits = []
@@ -133,6 +135,7 @@ def test_a_lone_row_waits_for_another_process(tmp_path, clock):
     db.close()
 
 
+@ONLY_SQLITE
 def test_writes_that_wait_together_share_a_commit(db):
     commits = []
     db.write_now(_table)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import apsw
 import pytest
 
+from tests.store.support import ONLY_SQLITE
 from tests.support import FixedClock
 from whet.contract.channels import ChatPlace
 from whet.store import api, chats, jobs, reviews, sessions
@@ -39,6 +40,7 @@ WORKS: dict[str, Callable[[apsw.Connection], object]] = {
 }
 
 
+@ONLY_SQLITE
 @pytest.mark.parametrize("name", WORKS)
 def test_what_was_done_with_is_not_read(db: StateDatabase, name: str) -> None:
     db.write_now(_fill)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.store.support import USAGE, answer, new_log, talk, user
+from tests.store.support import ONLY_SQLITE, USAGE, answer, new_log, talk, user
 from tests.support import FixedClock
 from whet.contract.messages import Message
 from whet.store import bulk, search
@@ -109,6 +109,7 @@ def test_ten_words_of_one_message_come_first_though_one_is_absent(db):
     assert found(db, f"{' '.join(words[:9])} nothinglikethis", 5)[0] == "it 1"
 
 
+@ONLY_SQLITE  # fifteen thousand messages, each a commit
 @pytest.mark.slow
 def test_a_persons_messages_are_found_among_many(db):
     def many(start: int) -> list[str]:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.store.support import talk
+from tests.store.support import ONLY_SQLITE, talk
 from whet.contract.errors import NotFound
 from whet.store import grants, sessions
 from whet.store.sessions import NewSession
@@ -94,6 +94,7 @@ def test_children_share_conversation_and_privacy(db):
         make(db, NewSession(id="x", parent_session_id="nobody"))
 
 
+@ONLY_SQLITE
 def test_delete_takes_children_text_and_index_with_it(tmp_path, db, clock):
     async def main():
         await talk(db, clock, "stays", "ordinary words")
@@ -123,6 +124,7 @@ def test_stats_sum_up(db, clock):
     assert stats.usage.cost_usd == 1.0 and stats.size_bytes > 0
 
 
+@ONLY_SQLITE
 def test_ten_thousand_sessions_are_listed_at_once(db):
     def fill(connection):
         sessions.create(connection, NewSession(id="seed"), "2026-01-01T00:00:00.000Z")

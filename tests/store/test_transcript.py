@@ -6,7 +6,19 @@ import signal
 
 import pytest
 
-from tests.store.support import USAGE, answer, asking, child, finish, new_log, one_job, result, talk, user
+from tests.store.support import (
+    ONLY_SQLITE,
+    USAGE,
+    answer,
+    asking,
+    child,
+    finish,
+    new_log,
+    one_job,
+    result,
+    talk,
+    user,
+)
 from tests.support import list_jobs, output_of, within
 from whet.contract.errors import NotFound, StoreBusy, StoreError
 from whet.contract.messages import ImagePart, Message, TextPart, Usage, VendorReplay
@@ -250,6 +262,7 @@ asyncio.run(main())
 """
 
 
+@ONLY_SQLITE
 def test_a_living_process_keeps_its_session_and_a_killed_one_loses_it(db, clock):
     async def refused(pid):
         log = await Transcript.open(db, "s1", clock)
@@ -278,6 +291,7 @@ def _foreign_claim(db, renewed):
     db.write_now(lambda c: c.execute("UPDATE claims SET host = 'elsewhere', renewed = ?", (renewed,)))
 
 
+@ONLY_SQLITE
 def test_a_claim_that_cannot_be_checked_is_a_lease(db, clock):
     async def main():
         first = await new_log(db, clock)
@@ -302,6 +316,7 @@ def test_a_claim_that_cannot_be_checked_is_a_lease(db, clock):
     asyncio.run(main())
 
 
+@ONLY_SQLITE
 def test_a_failed_write_leaves_memory_as_it_was(db, clock):
     async def main():
         log = await new_log(db, clock)

@@ -33,6 +33,7 @@ from whet.lanes import ToolPool
 from whet.store import sessions
 from whet.store.database import StateDatabase
 from whet.store.grants import GrantRepository
+from whet.store.opening import open_store
 from whet.tools.declared import RECALL, SharedProcesses
 from whet.tools.registry import read_specs
 from whet.tools.todo import TodoLists
@@ -65,7 +66,7 @@ class App:
         self.workspace = workspace
         self.source = source
         self.clock: Clock = SystemClock()
-        self.database: StateDatabase = StateDatabase.open(home.database, self.clock)
+        self.database: StateDatabase = open_store(home, self.clock)
         self.warmth: WarmStarts = WarmStarts(home, settings.warm, self.database, self.clock)
         self._dialer = Dialer(settings, secrets, patience_s=parts.patience_s(settings, source, person))
         self.processes: SharedProcesses = SharedProcesses(confine=lambda: self.confinement)

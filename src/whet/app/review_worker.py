@@ -36,8 +36,8 @@ from whet.review.budget import Budget
 from whet.review.fork import ForkParts, usable
 from whet.review.order import Order
 from whet.review.worker import ReviewWorker
-from whet.store.database import StateDatabase
 from whet.store.grants import GrantRepository
+from whet.store.opening import open_store
 from whet.tools.declared import file_tools, session_tools
 
 
@@ -72,7 +72,7 @@ async def open_reviews(
     home.ensure()
     clock, pool, dialer = SystemClock(), ToolPool(), Dialer(settings, secrets)
     learn_prices(home, clock)
-    database = StateDatabase.open(home.database, clock)
+    database = open_store(home, clock)
     try:
         learning = LearningServices(database, clock, home, settings)
         grants = GrantRepository(database, clock)

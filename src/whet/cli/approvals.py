@@ -17,6 +17,7 @@ from whet.config.paths import Home
 from whet.contract.errors import NotFound
 from whet.store import grants
 from whet.store.database import StateDatabase
+from whet.store.opening import has_store
 
 T = TypeVar("T")
 
@@ -56,7 +57,7 @@ def revoke(home: Home, grant_id: int, as_json: bool) -> None:
 
 def _use(home: Home, work: Callable[[StateDatabase], T]) -> T | None:
     """Run `work` on the store; None where there is no store yet."""
-    if not home.database.exists():
+    if not has_store(home):
         return None
     with stored.opened(home) as database:
         return work(database)

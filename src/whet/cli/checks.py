@@ -34,6 +34,7 @@ from whet.mcp.listing import read_listing
 from whet.mcp.remote import check_server
 from whet.store import claims
 from whet.store.migrations import STEPS
+from whet.store.opening import needs_driver, team_url
 
 State = Literal["ok", "warning", "failed"]
 _PACKAGES = ("apsw", "click", "httpx2", "msgspec", "prompt_toolkit", "pyyaml", "rich")
@@ -148,6 +149,9 @@ def check_database(home: Home, *, full: bool = False) -> Iterator[DoctorFinding]
     fix = "" if state == "ok" else "pip install --upgrade apsw: older SQLite can damage a WAL file"
     yield DoctorFinding("sqlite", state, version, fix)
     path = home.database
+    if (url := team_url(home)[0]) != "":
+        yield _look_at_team(url)
+        return
     if not path.exists():
         yield DoctorFinding("database", "ok", "none yet")
         return
@@ -161,6 +165,17 @@ def check_database(home: Home, *, full: bool = False) -> Iterator[DoctorFinding]
             connection.close()
     except apsw.Error as error:
         yield DoctorFinding("database", "failed", f"{path}: {error}", _restore(path))
+
+
+def _look_at_team(url: str) -> DoctorFinding:
+    try:
+        with needs_driver():
+            from whet.store.team_status import read  # noqa: PLC0415 - brings psycopg, an extra
+
+            found = read(url, 1.0)
+    except WhetError as error:
+        return DoctorFinding("database", "failed", error.message, error.hint)
+    return DoctorFinding("database", "ok", f"{found.server}, {found.steps} steps, {found.address}")
 
 
 def _sqlite_version() -> str:

@@ -101,11 +101,11 @@ def rest_of_day(before: Sequence[tuple[datetime, float]], now: datetime) -> floa
 
 def _turns(connection: apsw.Connection, since: str, now: datetime) -> list[tuple[datetime, float]]:
     found = connection.execute(
-        "SELECT t.started, coalesce(json_extract(t.usage, '$.cost_usd'), 0.0) FROM turns t"
+        "SELECT t.started, json_extract(t.usage, '$.cost_usd') FROM turns t"
         " WHERE t.started >= ? AND t.usage <> ''",
         (since,),
     )
-    return [(datetime.fromisoformat(at).astimezone(now.tzinfo), float(usd)) for at, usd in found]
+    return [(datetime.fromisoformat(at).astimezone(now.tzinfo), float(usd or 0)) for at, usd in found]
 
 
 def _caps(connection: apsw.Connection, settings: WalletSettings, day: str) -> list[CapUse]:

@@ -30,6 +30,7 @@ from whet.schedules.perform import NOTIFY, check, is_chat
 from whet.schedules.worker import Finished, ScheduleWorker
 from whet.store import claims, schedules, sessions
 from whet.store.database import StateDatabase
+from whet.store.opening import has_store
 from whet.store.schedules import Schedule, ScheduleGoal, ScheduleRun
 from whet.tools.registry import TOOLSETS
 
@@ -400,7 +401,7 @@ def _change(home: Home, name: str, work: Callable[[apsw.Connection, Schedule, Cl
 
 def _read(home: Home, work: Callable[[apsw.Connection], T]) -> T | None:
     """Read the store; None where there is none yet."""
-    if not home.database.exists():
+    if not has_store(home):
         return None
     with _opened(home) as database:
         return database.read_now(work)

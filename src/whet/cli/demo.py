@@ -21,6 +21,7 @@ from whet.cli import (
     demo_learning,
     demo_sandbox,
     demo_story,
+    demo_team,
     demo_warm,
 )
 from whet.cli.demo_play import DemoRun
@@ -37,6 +38,7 @@ CHAPTERS: dict[str, Callable[[DemoRun], None]] = {
     "confirm": demo_confirm.play,
     "sandbox": demo_sandbox.play,
     "goals": demo_goals.play,
+    "team": demo_team.play,
 }
 
 _NEXT = (

@@ -31,6 +31,7 @@ from whet.gateway.lock import holder
 from whet.gateway.server import Setup, serve
 from whet.gateway.settings import GatewayText, open_channels, read_gateway
 from whet.store import chats, paired
+from whet.store.opening import has_store
 from whet.visible import visible
 
 _SHOWN = ("chats", "waiting", "begun", "queued", "sending", "unknown", "failed")
@@ -117,7 +118,7 @@ class _Stored:
 
 
 def _stored(home: Home) -> _Stored:
-    if not home.database.exists():
+    if not has_store(home):
         return _Stored({}, [], [])
     with stored.opened(home) as database:
         return _Stored(
@@ -210,5 +211,5 @@ def pair_remove(home: Home, channel: str, user: str) -> None:
 
 
 def _must_exist(home: Home) -> None:
-    if not home.database.exists():
+    if not has_store(home):
         raise NotFound("nobody has talked to the gateway yet", hint="whet gateway run")

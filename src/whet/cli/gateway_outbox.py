@@ -20,6 +20,7 @@ from whet.gateway.outbox import resend as send_again
 from whet.log import mask
 from whet.store import chats
 from whet.store.chats import OutRow, OutState
+from whet.store.opening import has_store
 from whet.visible import visible
 
 _OPEN: tuple[OutState, ...] = ("unknown", "failed", "queued", "sending")
@@ -113,7 +114,7 @@ def _chosen(connection: apsw.Connection, numbers: Sequence[int], *, is_all: bool
 
 
 def _existing(home: Home) -> Home:
-    if not home.database.exists():
+    if not has_store(home):
         raise NotFound("nobody has talked to the gateway yet", hint="whet gateway run")
     return home
 

@@ -29,6 +29,7 @@ from whet.moving.copies import reading, refuse_broken
 from whet.moving.hermes_home import HermesHome
 from whet.moving.hermes_sessions import HermesSessions
 from whet.store.bulk import PastSession
+from whet.store.opening import has_store
 
 _PARTS = (*HOME_PARTS, "memory", "skills", "sessions")
 _NOUNS = {
@@ -196,7 +197,7 @@ def _carried(home: Home, origin: str, sessions: Iterable[PastSession], total: in
         line.update(f"{done:,} of {total:,} sessions, {messages:,} messages")
 
     try:
-        if dry and not home.database.exists():
+        if dry and not has_store(home):
             return look(None, origin, sessions, tell)
         if not dry:
             home.ensure()

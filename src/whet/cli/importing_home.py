@@ -22,6 +22,7 @@ from whet.moving.hermes_home import HermesHome
 from whet.schedules import timing
 from whet.store import moved, paired, schedules
 from whet.store.database import StateDatabase
+from whet.store.opening import has_store, open_store
 from whet.store.paired import PairedPerson
 
 T = TypeVar("T")
@@ -38,8 +39,8 @@ class _Records:
         self._database: StateDatabase | None = None
         if not dry:
             home.ensure()
-        if not dry or home.database.exists():
-            self._database = StateDatabase.open(home.database, self.clock)
+        if not dry or has_store(home):
+            self._database = open_store(home, self.clock)
 
     def __enter__(self) -> _Records:
         return self

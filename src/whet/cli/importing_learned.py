@@ -22,6 +22,7 @@ from whet.moving import notes, skills
 from whet.moving.carry import TakenOver
 from whet.moving.hermes_home import HermesHome
 from whet.moving.notes import Note
+from whet.store.opening import has_store
 
 PROGRAM = "Hermes Agent"
 
@@ -67,6 +68,6 @@ def _foresee(home: Home, connection: apsw.Connection | None, found: Sequence[Not
 
 def _looked(home: Home, look: Callable[[apsw.Connection | None], list[TakenOver]]) -> list[TakenOver]:
     """Look with the store where there is one; none is made."""
-    if not home.database.exists():
+    if not has_store(home):
         return look(None)
     return stored.read(home, look)

@@ -50,6 +50,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "gateway": ("whet.cli.gateway:gateway", "Talk to the agent from Telegram, Discord, Slack or a webhook."),
     "serve": ("whet.cli.serve:serve", "Serve an OpenAI-compatible API, sessions with events, the dashboard."),
     "confirm": ("whet.cli.confirm:confirm", "Put a person in front of what an agent does."),
+    "store": ("whet.cli.store:store", "Copy all conversations to a team's database, or back."),
+    "team": ("whet.cli.team:team", "Share one database among several machines; see how it is."),
     "doctor": ("whet.cli.doctor:doctor", "Check that everything works, and say how to fix what does not."),
     "demo": ("whet.cli.demo:demo", "Watch the whole loop on the practice model; no key needed."),
     "practice": ("whet.cli.practice:practice", "Run the practice model as a server."),

@@ -17,6 +17,7 @@ from whet.memory.reader import NotesState
 from whet.memory.requests import MemoryRequest, Target
 from whet.store import ledger
 from whet.store.ledger import LedgerRow
+from whet.store.opening import has_store
 
 _TARGET = click.Choice(["memory", "user"])
 
@@ -138,5 +139,5 @@ def accept(home: Home, change: int) -> None:
 
 def require_home(home: Home) -> None:
     """Raise NotFound where nothing was stored yet."""
-    if not home.database.exists():
+    if not has_store(home):
         raise NotFound("nothing has been learned yet", hint="begin: whet")

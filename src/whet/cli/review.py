@@ -33,6 +33,7 @@ from whet.review.order import KINDS, Kind, read_order
 from whet.review.triggers import day_start
 from whet.store import ledger, news, reviews, search, sessions
 from whet.store.ledger import LedgerRow
+from whet.store.opening import has_store
 from whet.store.reviews import DaySpending, ReviewRow
 
 T = TypeVar("T")
@@ -92,7 +93,7 @@ def list_(home: Home, name: str, limit: int, as_json: bool) -> None:
         session_id = sessions.resolve(db, name) if name else ""
         return reviews.list_reviews(db, limit, session_id=session_id), reviews.spent_since(db, since)
 
-    rows, spent = stored.read(home, read) if home.database.exists() else ([], DaySpending(0, 0, 0.0))
+    rows, spent = stored.read(home, read) if has_store(home) else ([], DaySpending(0, 0, 0.0))
     if as_json:
         return emit_json({"reviews": [_facts(row) for row in rows], "today": spent})
     if not rows:
@@ -131,8 +132,8 @@ def show(home: Home, name: str, full: bool, as_json: bool) -> None:
 @click.pass_obj
 def inbox(home: Home, as_json: bool) -> None:
     """List what waits for your word, and what reviews were refused, with the reasons."""
-    rows = stored.read(home, lambda db: ledger.select(db, states=_WAITING)) if home.database.exists() else []
-    refused = stored.read(home, news.refusals) if home.database.exists() else []
+    rows = stored.read(home, lambda db: ledger.select(db, states=_WAITING)) if has_store(home) else []
+    refused = stored.read(home, news.refusals) if has_store(home) else []
     if as_json:
         return emit_json({"inbox": rows, "refused": refused})
     if not rows and not refused:

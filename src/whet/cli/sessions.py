@@ -32,6 +32,7 @@ from whet.store import sessions as store
 from whet.store.database import StateDatabase
 from whet.store.export import as_jsonl, as_markdown
 from whet.store.index import count_unindexed
+from whet.store.opening import has_store
 from whet.store.purge import erase
 from whet.store.ranking import SearchScope
 from whet.store.search import Hit
@@ -90,7 +91,7 @@ def list_(  # noqa: PLR0913 - one for each option
     )
     rows: list[SessionRow] = []
     total = 0
-    if home.database.exists():
+    if has_store(home):
         with stored.opened(home) as database:
             rows = database.read_now(lambda db: store.list_sessions(db, limit, **filters))
             total = database.read_now(store.count)
@@ -154,7 +155,7 @@ def search(home: Home, words: tuple[str, ...], limit: int, **given: Any) -> None
     """Search everything that was said; "quoted words" stand together."""
     hits: list[Hit] = []
     left = 0
-    if home.database.exists():
+    if has_store(home):
         with stored.opened(home) as database:
             scope = SearchScope(role=given["role"], since=given["since"], include_private=given["private"])
             if given["session"]:
@@ -393,7 +394,7 @@ def _confirm(rows: list[SessionRow]) -> None:
 @click.pass_obj
 def stats(home: Home, as_json: bool) -> None:
     """Sum up what is stored."""
-    if not home.database.exists():
+    if not has_store(home):
         return emit({"sessions": 0}, _NONE_YET, as_json=as_json)
     found = _read(home, store.stats)
     if as_json:

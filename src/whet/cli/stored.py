@@ -13,6 +13,7 @@ from whet.config.paths import Home
 from whet.contract.errors import NotFound
 from whet.store import sessions
 from whet.store.database import StateDatabase
+from whet.store.opening import has_store, open_store
 from whet.store.sessions import SessionRow
 
 T = TypeVar("T")
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 def opened(home: Home) -> closing[StateDatabase]:
     """Open the store for a block; it is made where there is none."""
-    return closing(StateDatabase.open(home.database, SystemClock()))
+    return closing(open_store(home, SystemClock()))
 
 
 def read(home: Home, work: Callable[[apsw.Connection], T]) -> T:
@@ -37,7 +38,7 @@ def write(home: Home, work: Callable[[apsw.Connection], T]) -> T:
 
 def must_exist(home: Home, problem: str = "there are no sessions yet") -> None:
     """Raise NotFound where nothing was stored yet."""
-    if not home.database.exists():
+    if not has_store(home):
         raise NotFound(problem, hint="begin one: whet")
 
 

@@ -36,12 +36,33 @@ from whet.schedules.worker import Finished, ScheduleWorker, together
     help="With --drain: wait so long for what is due soon.",
 )
 @click.option("--json", "as_json", is_flag=True, help="With --drain: one JSON object at the end.")
+@click.option(
+    "--turns",
+    "most_turns",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Run the turns of a team's queue instead, at most N at a time.",
+)
+@click.option(
+    "--end",
+    "end_s",
+    type=click.FloatRange(0),
+    default=30.0,
+    metavar="SECONDS",
+    help="With --turns: how long they may take to end when it is stopped; others go on with what is left.",
+)
 @click.pass_obj
-def worker(home: Home, drain: bool, patience_s: float, as_json: bool) -> None:
-    """Run reviews that wait and schedules that are due.
+def worker(home: Home, drain: bool, patience_s: float, as_json: bool, most_turns: int, end_s: float) -> None:
+    """Run reviews that wait and schedules that are due, or a team's turns.
 
     Ctrl-C stops. A review that was begun goes on with the next worker; a schedule's run ends as stopped.
     """
+    if most_turns:
+        from whet.cli.team_turns import run_turns  # noqa: PLC0415 - only where there is a team
+
+        run_turns(home, most_turns, end_s)
+        return
     if as_json and not drain:
         raise click.UsageError("--json needs --drain")
     done: list[ReviewFinished] = []

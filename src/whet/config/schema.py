@@ -257,6 +257,10 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     private: bool = False
     """Whether new sessions are private: never searched, exported in bulk or learned from."""
+    url: str = ""
+    """Empty: the home's own file. postgresql://...: a team's database, which several workers share."""
+    lease_s: float = 20.0
+    """How long a worker of a team may be silent before another takes over its turns."""
 
 
 class RewindSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -151,7 +151,7 @@ def waiting(connection: apsw.Connection, chat_id: int, limit: int = 20) -> list[
 def open_chats(connection: apsw.Connection, channels: Collection[str]) -> list[tuple[int, bool]]:
     """Give the conversations of these channels that something waits in, and whether a turn was begun."""
     found = connection.execute(
-        f"SELECT chat, max(state = 'begun'), channel FROM gateway_inbox WHERE {_IN_OPEN}"
+        f"SELECT chat, max(state = 'begun'), max(channel) FROM gateway_inbox WHERE {_IN_OPEN}"
         " GROUP BY chat ORDER BY chat"
     )
     return [(chat_id, bool(begun)) for chat_id, begun, channel in found if channel in channels]

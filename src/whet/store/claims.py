@@ -16,6 +16,7 @@ import apsw
 
 from whet.clock import iso
 from whet.contract.errors import StoreBusy
+from whet.store.database import is_team
 
 LEASE_S = 60.0
 
@@ -25,10 +26,17 @@ class Holder:
 
     def __init__(self, token: str) -> None:
         self.token = token
+        self.fence = 0
+        """In a team: the number that the session was taken under."""
         _holders[token] = self
 
 
 _holders: WeakValueDictionary[str, Holder] = WeakValueDictionary()
+
+
+def live_tokens() -> list[str]:
+    """Give the tokens of this process's holders."""
+    return list(_holders.copy())
 
 
 def drop(holder: Holder) -> None:
@@ -51,6 +59,7 @@ class _Self:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
+        self.nonce = os.urandom(12).hex()
         self.host = os.uname().nodename
         self.born = birth(self.pid)
 
@@ -81,6 +90,12 @@ def is_gone(owner: str) -> bool:
 
 def take(connection: apsw.Connection, key: int, session_id: str, holder: Holder, now: datetime) -> None:
     """Claim a session for `holder`. Raises StoreBusy where another living one holds it."""
+    if is_team(connection):
+        from whet.store import team_claims  # noqa: PLC0415 - brings psycopg, 60 ms
+
+        this = _this()
+        who = team_claims.ClaimingProcess(this.host, this.pid, this.nonce, live_tokens)
+        return team_claims.take(connection, key, session_id, holder, who)
     refuse_if_held(connection, key, session_id, holder, now)
     this = _this()
     connection.execute(
@@ -97,6 +112,12 @@ def refuse_if_held(
     now: datetime | None = None,
 ) -> None:
     """Raise StoreBusy where another living holder has the session; without `now`, leases count as good."""
+    if is_team(connection):
+        from whet.store import team_claims  # noqa: PLC0415 - as above
+
+        this = _this()
+        who = team_claims.ClaimingProcess(this.host, this.pid, this.nonce, live_tokens)
+        return team_claims.refuse_if_held(connection, key, session_id, holder, who)
     row = connection.execute(
         "SELECT token, host, pid, born, renewed FROM claims WHERE session = ?", (key,)
     ).fetchone()
@@ -111,6 +132,10 @@ def refuse_if_held(
 
 def renew(connection: apsw.Connection, key: int, holder: Holder, now: datetime) -> None:
     """Say that the holder still works on the session. Raises StoreBusy where it has lost the claim."""
+    if is_team(connection):
+        from whet.store import team_claims  # noqa: PLC0415 - as above
+
+        return team_claims.check(connection, key, holder)
     connection.execute(
         "UPDATE claims SET renewed = ? WHERE session = ? AND token = ?", (iso(now), key, holder.token)
     )
@@ -120,6 +145,10 @@ def renew(connection: apsw.Connection, key: int, holder: Holder, now: datetime) 
 
 def release(connection: apsw.Connection, key: int, holder: Holder) -> None:
     """Give the session free. Raises StoreBusy where the claim was lost meanwhile."""
+    if is_team(connection):
+        from whet.store import team_claims  # noqa: PLC0415 - as above
+
+        return team_claims.release(connection, key, holder)
     connection.execute("DELETE FROM claims WHERE session = ? AND token = ?", (key, holder.token))
     if not connection.changes():
         raise _lost()

@@ -5,19 +5,28 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import apsw
 
 from whet.clock import Clock, iso
-from whet.contract.errors import StoreBusy
+from whet.contract.errors import StoreBusy, StoreError
 from whet.sqlite.database import DatabaseFile, Layout, Work
 from whet.sqlite.faults import as_store_error
+from whet.sqlite.lane import RowStatement
 from whet.store.migrations import STEPS
+
+if TYPE_CHECKING:
+    from whet.store.claims import Holder  # which asks this module what a connection is to
 
 T = TypeVar("T")
 
 _READERS = 4
+
+
+def is_team(connection: apsw.Connection) -> bool:
+    """Whether it is a team's: there leases count and not processes, and the search index is another."""
+    return not isinstance(connection, apsw.Connection)  # pyright: ignore[reportUnnecessaryIsInstance] the team's has the same calls
 
 
 class StateDatabase(DatabaseFile):
@@ -30,6 +39,8 @@ class StateDatabase(DatabaseFile):
         access_hint="check the folder's permissions, or set WHET_HOME to one that you can write",
         wal_limit_bytes=16_000_000,
     )
+    is_team: ClassVar[bool] = False
+    """Whether several machines write it, so that each write of a turn has to be fenced."""
     _pool: ThreadPoolExecutor | None = None
 
     @classmethod
@@ -46,6 +57,16 @@ class StateDatabase(DatabaseFile):
         if self._pool is None:
             self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="store-read")
         return await asyncio.get_running_loop().run_in_executor(self._pool, self.read_now, work)
+
+    def keep_claims(self) -> None:
+        """Renew what this process claims; in the home's own file others see whether it lives."""
+
+    def let_go(self, key: int, holder: Holder) -> None:
+        """Have a session be free whose holder is gone; in the home's own file others see that."""
+
+    def fence(self, key: int, holder: Holder) -> tuple[RowStatement, tuple[Any, ...]]:
+        """Give the row that lets the rows beside it be written only while `holder` has the session."""
+        raise StoreError("the home's own file needs no fence")
 
     def scrub(self) -> None:
         """Write the file anew without what was deleted, and cut its log: none of it is on the disk then.

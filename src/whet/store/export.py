@@ -77,7 +77,7 @@ def numbered(connection: apsw.Connection, session_id: str, *, last: int = 0) -> 
     found = connection.execute(
         "SELECT turn, role, content, extra FROM (SELECT * FROM messages m WHERE id > ? AND id < ? AND NOT"
         " EXISTS (SELECT 1 FROM turns t WHERE t.session = ? AND t.number = m.turn AND t.undone <> '')"
-        " ORDER BY id DESC LIMIT ?) ORDER BY id",
+        " ORDER BY id DESC LIMIT ?) AS newest ORDER BY id",
         (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, key, last or -1),
     )
     for turn, role, content, extra in found:

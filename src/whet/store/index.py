@@ -20,7 +20,7 @@ from whet.contract.errors import StoreError
 from whet.contract.texts import NOT_JSON
 from whet.store import query as words
 from whet.store import rows
-from whet.store.database import StateDatabase
+from whet.store.database import StateDatabase, is_team
 
 _BATCH_MESSAGES = 300
 _BATCH_CHARS = 300_000
@@ -190,6 +190,9 @@ def _index_session(
 ) -> int:
     """Index messages of these numbers as far as the budget goes; give the number reached."""
     base = key << rows.SEQ_BITS
+    put = _put
+    if is_team(connection):
+        from whet.store.team_words import put  # noqa: PLC0415 - a home's own file does without
     days = dict[int, str]()
     for id_, role, at, content, extra in connection.execute(
         "SELECT id, role, at, content, extra FROM messages WHERE id >= ? AND id < ? ORDER BY id",
@@ -201,13 +204,14 @@ def _index_session(
         day = at // _DAY_MS
         if day not in days:
             days[day] = " ".join(_days_marks(at))
-        connection.execute(
-            "INSERT INTO messages_fts (rowid, body) VALUES (?, ?)",
-            (id_, f"{marks} {role_mark(role)} {days[day]}\n{words.indexable(text)}"),
-        )
+        put(connection, id_, f"{marks} {role_mark(role)} {days[day]}\n{words.indexable(text)}")
         budget[0] -= 1
         budget[1] -= len(text)
     return wanted.stop
+
+
+def _put(connection: apsw.Connection, id_: int, body: str) -> None:
+    connection.execute("INSERT INTO messages_fts (rowid, body) VALUES (?, ?)", (id_, body))
 
 
 def _days_marks(at_ms: int) -> Iterator[str]:

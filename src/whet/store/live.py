@@ -214,12 +214,14 @@ class SessionWriter:
     def claim(self, connection: apsw.Connection) -> None:
         """Claim the session's turn. Raises StoreBusy where another holds it, Stale where it has moved on."""
         live = self._live
+        self.db.keep_claims()
         claims.take(connection, live.key, live.session.id, self._holder, self.clock.now())
         self.refuse_if_stale(connection)
 
     def renew(self, connection: apsw.Connection) -> None:
-        """Renew the claim now and then, for those who can't see whether this process lives."""
-        if self.clock.monotonic_s() > self._renew_after_s:
+        """Renew the claim now and then, for those who can't see whether this process lives; in a team, see
+        each time that it was not lost."""
+        if self.db.is_team or self.clock.monotonic_s() > self._renew_after_s:
             claims.renew(connection, self._live.key, self._holder, self.clock.now())
             self._renew_after_s = self.clock.monotonic_s() + claims.LEASE_S / 4
 
@@ -234,6 +236,8 @@ class SessionWriter:
         also: AtEnd = nothing,
     ) -> Coroutine[Any, Any, None]:
         """Commit rows while the session stays claimed, together with what `also` does."""
+        if also is nothing and self.db.is_team:
+            return self.commit((self.db.fence(self._live.key, self._holder), *added), apply)
         if also is nothing and self.clock.monotonic_s() <= self._renew_after_s:
             return self.commit(added, apply)
 
@@ -248,6 +252,7 @@ class SessionWriter:
     def close(self) -> None:
         """Count as gone: what was claimed is free to take."""
         claims.drop(self._holder)
+        self.db.let_go(self._live.key, self._holder)
 
 
 def load(connection: apsw.Connection, session_id: str, known: dict[int, Message] | None = None) -> LiveState:

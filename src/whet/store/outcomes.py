@@ -59,7 +59,8 @@ def signal(
     key = sessions.key_of(connection, session_id)
     # What was just taken back by /retry is the turn that is meant, so undone ones count.
     row = connection.execute(
-        "SELECT max(number) FROM turns WHERE session = ?1 AND (?2 IS NULL OR number = ?2)", (key, turn)
+        "SELECT max(number) FROM turns WHERE session = ?1 AND (CAST(?2 AS bigint) IS NULL OR number = ?2)",
+        (key, turn),
     ).fetchone()
     number = row[0] if row else None
     if number is None:
@@ -129,12 +130,10 @@ def _calls(connection: apsw.Connection) -> dict[tuple[int, int], tuple[int, int]
 def _said(connection: apsw.Connection) -> dict[tuple[int, int], str]:
     """Give the first thing that the person said in each turn after a session's first."""
     found = connection.execute(
-        f"SELECT id >> {rows.SEQ_BITS}, turn, role, content, extra, min(id) FROM messages"
-        f" WHERE role = {rows.USER} AND turn > 1 GROUP BY id >> {rows.SEQ_BITS}, turn"
+        f"SELECT id >> {rows.SEQ_BITS}, turn, role, content, extra FROM messages WHERE id IN (SELECT min(id)"
+        f" FROM messages WHERE role = {rows.USER} AND turn > 1 GROUP BY id >> {rows.SEQ_BITS}, turn)"
     )
-    return {
-        (key, turn): rows.unpack(role, content, extra).text for key, turn, role, content, extra, _ in found
-    }
+    return {(key, turn): rows.unpack(role, content, extra).text for key, turn, role, content, extra in found}
 
 
 def calls_of(connection: apsw.Connection, session_id: str) -> tuple[int, int]:

@@ -51,7 +51,7 @@ class PostingReader:
         ).fetchone()
         self.first, self.last = (row[0] or 0, row[1] or 0) if row else (0, 0)
         self.marks: list[str] = list(marks)
-        self.messages: int = _indexed(connection)
+        self.messages: int = self._indexed()
         if self.first >> rows.SEQ_BITS == self.last >> rows.SEQ_BITS:
             self.messages = min(self.messages, self.last - self.first + 1)
         self._spent_s = 0.0
@@ -151,6 +151,17 @@ class PostingReader:
                 forms.append(form)
         return f"({' OR '.join(_quote(form) for form in forms)})"
 
+    def _indexed(self) -> int:
+        """Give how many messages are in the index: the first number of its record of averages.
+        Source: FTS5's own file format."""
+        row = self._connection.execute("SELECT block FROM messages_fts_data WHERE id = 1").fetchone()
+        number = 0
+        for byte in (row[0] if row else b"")[:9]:
+            number = number << 7 | byte & 0x7F
+            if byte < 0x80:
+                break
+        return max(number, 1)
+
     def _stem(self, word: str) -> str:
         return next(iter(tokens_of(self._connection, word)), "")
 
@@ -182,15 +193,3 @@ def tokens_of(connection: apsw.Connection, text: str) -> list[str]:
 
 def _quote(word: str) -> str:
     return '"' + word.replace('"', "") + '"'
-
-
-def _indexed(connection: apsw.Connection) -> int:
-    """Give how many messages are in the index: the first number of its record of averages.
-    Source: FTS5's own file format."""
-    row = connection.execute("SELECT block FROM messages_fts_data WHERE id = 1").fetchone()
-    number = 0
-    for byte in (row[0] if row else b"")[:9]:
-        number = number << 7 | byte & 0x7F
-        if byte < 0x80:
-            break
-    return max(number, 1)

@@ -24,6 +24,7 @@ from whet.contract.errors import StoreError
 from whet.contract.messages import Role
 from whet.store import index, rows, sessions
 from whet.store import query as words
+from whet.store.database import is_team
 from whet.store.moments import TimeSpan
 from whet.store.postings import PostingReader, Postings, tokens_of
 from whet.store.query import Term
@@ -100,7 +101,7 @@ class Ranking:
             self._restrict("m.at >= ?", begin_ms)
             first = max(first, _first_since(connection, begin_ms))
         self._last_ones = _said_now(connection, scope.get("asking"))
-        self._reader = PostingReader(connection, first, last, marks)
+        self._reader = _reader_for(connection, first, last, marks)
 
     def _restrict(self, condition: str, value: object) -> None:
         self._where.append(condition)
@@ -257,22 +258,29 @@ class Ranking:
 
     def _by_texts(self, found: list[FoundRow], lists: Sequence[Postings], limit: int) -> list[FoundRow]:
         """Look which common terms stand in the best of these, and weigh them anew."""
-        wanted = [(one, set(tokens_of(self._connection, one.term.text))) for one in lists if not one.is_whole]
+        wanted = [(one, set(self._words(one.term.text))) for one in lists if not one.is_whole]
         count = max(_TEXTS_MAX, limit)
         texts = self._connection.execute(
             "SELECT m.id, role, substr(content, 1, ?), extra FROM json_each(?) j"
-            " CROSS JOIN messages m ON m.id = j.value",
+            " CROSS JOIN messages m ON m.id = CAST(j.value AS bigint)",
             (_TEXT_CHARS_MAX, json.dumps([row.id for row in found[:count]])),
         ).fetchall()
         for id_, *values in texts:
             text = words.indexable(index.plain_text(*values)[:_TEXT_CHARS_MAX])
-            tokens = set(tokens_of(self._connection, text))
+            tokens = set(self._words(text))
             for one, needed in wanted:
                 if needed <= tokens:
                     one.places.add(id_)
         return [
             self._weighed(row._replace(score=self._score(row.id, lists))) for row in found[:count]
         ] + found[count:]
+
+    def _words(self, text: str) -> list[str]:
+        if is_team(self._connection):
+            from whet.store.team_words import words_of  # noqa: PLC0415 - as in _reader_for
+
+            return words_of(text)
+        return tokens_of(self._connection, text)
 
     def _newest(self, match: str, limit: int) -> list[FoundRow]:
         """Give the newest that may be shown."""
@@ -290,13 +298,21 @@ class Ranking:
     def _visible(self, scores: dict[int, float]) -> list[FoundRow]:
         found = self._connection.execute(
             "SELECT m.id, m.turn, m.role, m.at, s.id, s.title, octet_length(m.content)"
-            " FROM json_each(?) j CROSS JOIN messages m ON m.id = j.value"
+            " FROM json_each(?) j CROSS JOIN messages m ON m.id = CAST(j.value AS bigint)"
             f" CROSS JOIN sessions s ON s.key = m.id >> {rows.SEQ_BITS}"
             " CROSS JOIN turns t ON t.session = s.key AND t.number = m.turn"
             f" WHERE {' AND '.join(self._where)}",
             (json.dumps(list(scores)), *self._values),
         )
         return [FoundRow(*row[:7], score=scores[row[0]]) for row in found]
+
+
+def _reader_for(connection: apsw.Connection, first: int, last: int, marks: Sequence[str]) -> PostingReader:
+    if is_team(connection):
+        from whet.store.team_words import TeamPostingReader  # noqa: PLC0415 - a home's own file does without
+
+        return TeamPostingReader(connection, first, last, marks)
+    return PostingReader(connection, first, last, marks)
 
 
 def _said_now(connection: apsw.Connection, session_id: str | None) -> frozenset[int]:

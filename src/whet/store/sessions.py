@@ -19,6 +19,8 @@ from whet.contract.messages import Usage
 from whet.contract.texts import encodable
 from whet.log import mask
 from whet.store import claims, rows
+from whet.store.database import is_team
+from whet.store.shared import overwriting, size_of
 
 SessionKind: TypeAlias = Literal["chat", "child", "review"]
 
@@ -341,9 +343,7 @@ def delete(connection: apsw.Connection, session_id: str) -> int:
     family = _family(connection, session_id)
     for key in family:
         claims.refuse_if_held(connection, key, session_id)
-    before = connection.pragma("secure_delete")
-    connection.pragma("secure_delete", True)
-    try:
+    with overwriting(connection):
         for key in family:
             drop(connection, key)
         connection.execute(
@@ -354,8 +354,6 @@ def delete(connection: apsw.Connection, session_id: str) -> int:
             " (SELECT system_text FROM sessions UNION SELECT tools_text FROM sessions"
             " UNION SELECT prime_text FROM sessions WHERE prime_text IS NOT NULL)"
         )
-    finally:
-        connection.pragma("secure_delete", before)
     return len(family)
 
 
@@ -386,7 +384,7 @@ def stats(connection: apsw.Connection) -> StoreStats:
         tool_calls=row[4] or 0,
         failed_calls=failed[0],
         usage=Usage(*(value or 0 for value in row[9:]), cost_usd=cost),
-        size_bytes=connection.pragma("page_count") * connection.pragma("page_size"),
+        size_bytes=size_of(connection),
         first=row[5] or "",
         last=row[6] or "",
     )
@@ -434,10 +432,15 @@ def drop(connection: apsw.Connection, key: int) -> None:
     indexed = connection.execute("SELECT indexed_seq, id FROM sessions WHERE key = ?", (key,)).fetchone()
     if indexed is not None:
         purge.drop_traces(connection, indexed[1])
-    connection.execute(
-        "DELETE FROM messages_fts WHERE rowid IN (SELECT id FROM messages WHERE id >= ? AND id < ?)",
-        (first, first + (indexed[0] if indexed else 0)),
-    )
+    if is_team(connection):
+        from whet.store import team_words  # noqa: PLC0415 - a home's own file does without
+
+        team_words.take_out(connection, first, last)
+    else:
+        connection.execute(
+            "DELETE FROM messages_fts WHERE rowid IN (SELECT id FROM messages WHERE id >= ? AND id < ?)",
+            (first, first + (indexed[0] if indexed else 0)),
+        )
     connection.execute("DELETE FROM messages WHERE id >= ? AND id < ?", (first, last))
     for table in _OF_SESSION:
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (key,))

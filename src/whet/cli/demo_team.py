@@ -1,0 +1,169 @@
+"""The demo's chapter `team`: three workers share a PostgreSQL database; one is killed in the middle of a turn
+and one is stopped and goes on too late. What is claimed is read from the database and the workers' output.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from whet.cli.demo_play import DemoRun
+from whet.contract.errors import Unavailable
+from whet.practice.ask import PracticeCall
+from whet.practice.database import TrialServer
+from whet.practice.script import ScriptedReply, ScriptFile
+from whet.store.opening import needs_driver
+
+_LEASE_S = 3.0
+_LIMIT_S = 90.0
+_LOOK_S = 0.05
+_SETTINGS = f"""\
+store:
+  url: {{url}}
+  lease_s: {_LEASE_S}
+sandbox:
+  mode: "off"
+"""
+_WORKERS = 3
+
+
+class _Answer(msgspec.Struct):
+    text: str
+    end_reason: str
+    attempts: int
+    worker: str
+    session_id: str
+
+
+def play(play: DemoRun) -> None:
+    """Tell the chapter."""
+    began_s = time.monotonic()
+    with needs_driver():
+        import psycopg  # noqa: PLC0415 - an extra, which only this chapter uses
+
+        del psycopg
+    server = TrialServer()
+    try:
+        workers = _open(play, server)
+        killed = _trouble(play, workers, signal.SIGKILL)
+        stopped = _trouble(play, workers, signal.SIGSTOP)
+        play.whet("team", "status")
+    finally:
+        server.close()
+    play.measured |= {
+        "lease_s": _LEASE_S,
+        "killed_to_answer_s": killed,
+        "stopped_to_answer_s": stopped,
+        "wall_s": round(time.monotonic() - began_s, 2),
+    }
+
+
+def _open(play: DemoRun, server: TrialServer) -> list[subprocess.Popen[str]]:
+    stage, world = play.stage, play.world
+    stage.title("whet demo, chapter team")
+    stage.say(
+        "The model is the practice model: a scripted stand-in, not a language model. Everything else is "
+        "real: a PostgreSQL server in a temporary folder, three workers, the signals that they are sent."
+    )
+    code, _ = play.whet("team", "init", server.url)
+    play.check("team_init", code == 0)
+    with world.home.config.open("a", encoding="utf-8") as file:
+        file.write(_SETTINGS.format(url=server.url))
+    stage.command(f"whet worker --turns 2   # {_WORKERS} times")
+    workers = [world.whet(["worker", "--turns", "2"]) for _ in range(_WORKERS)]
+    for worker in workers:
+        _line(worker, "working on")
+    return workers
+
+
+def _trouble(play: DemoRun, workers: list[subprocess.Popen[str]], number: signal.Signals) -> float:
+    """Have a turn asked for, send the worker that runs it a signal in the middle of its call, and wait for
+    the answer; give how long that took."""
+    stage, world = play.stage, play.world
+    is_kill = number == signal.SIGKILL
+    what = "killed" if is_kill else "stopped"
+    mark = world.project / f"{what}.txt"
+    _script(play, mark, "the answer of another worker")
+    stage.command(f"whet team ask 'note that the worker is {what}'")
+    asking = world.whet(["team", "ask", f"note that the worker is {what}", "--timeout", "60", "--json"])
+    _until(mark.exists, "the command to run")
+    pid = _pid_at_work(mark)
+    os.kill(pid, number)
+    began_s = time.monotonic()
+    stage.say(
+        f"Worker {pid} has begun to run a command, and is {what} now ({number.name}). Its lease runs for "
+        f"{_LEASE_S:g} s; then another may take the session."
+    )
+    said, complaint = asking.communicate(timeout=_LIMIT_S)
+    took_s = round(time.monotonic() - began_s, 2)
+    answer = msgspec.json.decode(said, type=_Answer) if said.startswith("{") else None
+    play.check(f"{what}_answered", answer is not None and answer.end_reason == "answered", complaint)
+    if answer is not None:
+        stage.block(answer.text)
+        other = answer.worker.split(" ")[1]
+        play.check(f"{what}_by_another", answer.attempts == 2 and other != str(pid), f"{answer.attempts}")
+    play.check(f"{what}_ran_once", mark.read_text("utf-8") == f"{pid}\n", mark.read_text("utf-8"))
+    if is_kill:
+        play.conclude(
+            f"Another worker answered {took_s} s after the kill. The command was not run again: its outcome "
+            "is told to the model as unknown."
+        )
+        return took_s
+    os.kill(pid, signal.SIGCONT)
+    stopped = next(worker for worker in workers if worker.pid == pid)
+    line = _line(stopped, "Turn in session")
+    stage.say(f"The stopped worker goes on now and wants to store what its command gave. It says:\n\n{line}")
+    play.check("fence_refuses", "another worker has taken over this session" in line, line)
+    play.conclude(f"Another worker answered after {took_s} s; what the stopped one wrote later was refused.")
+    return took_s
+
+
+def _script(play: DemoRun, mark: Path, text: str) -> None:
+    # The shell's parent is the worker: the mark says which one ran the command, and how often.
+    command = f"echo $PPID >> {mark.name}; sleep 8"
+    call = PracticeCall("terminal", msgspec.json.encode({"command": command}).decode())
+    script = ScriptFile([ScriptedReply(tool_calls=(call,)), ScriptedReply(text)])
+    connection = http.client.HTTPConnection(urlsplit(play.world.base_url).netloc, timeout=10)
+    try:
+        connection.request("POST", "/practice/script", msgspec.json.encode(script))
+        if connection.getresponse().status != 200:
+            raise Unavailable("the practice server refused the script")
+    finally:
+        connection.close()
+
+
+def _pid_at_work(mark: Path) -> int:
+    _until(lambda: mark.read_text("utf-8").strip(), "the command to say whose it is")
+    return int(mark.read_text("utf-8"))
+
+
+def _until(condition: Callable[[], object], what: str) -> None:
+    until_s = time.monotonic() + _LIMIT_S
+    while not condition():
+        if time.monotonic() > until_s:
+            raise Unavailable(f"waited {_LIMIT_S:g} s in vain for {what}")
+        time.sleep(_LOOK_S)
+
+
+def _line(process: subprocess.Popen[str], beginning: str) -> str:
+    """Give the next line of a worker's output that begins so."""
+    assert process.stdout is not None  # a pipe, as `DemoWorld.whet` makes it
+    until_s = time.monotonic() + _LIMIT_S
+    with selectors.DefaultSelector() as ready:
+        ready.register(process.stdout, selectors.EVENT_READ)
+        while time.monotonic() < until_s and ready.select(until_s - time.monotonic()):
+            line = process.stdout.readline()
+            if line.startswith(beginning):
+                return line.strip()
+            if not line:
+                break
+    raise Unavailable(f"a worker ended or said nothing that begins with {beginning!r}")

@@ -1,0 +1,52 @@
+"""`whet store`: copy all conversations to a team's database, or back into a home's own file."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import click
+
+from whet.cli.output import emit, json_option
+from whet.clock import SystemClock
+from whet.config.paths import Home
+from whet.store.database import StateDatabase
+from whet.store.opening import open_team
+
+
+@click.group(help="Copy all conversations to a team's database, or back.")
+def store() -> None:
+    """Group the store commands."""
+
+
+@store.command()
+@click.option("--to", "to_url", metavar="URL", help="Copy this home's file to the team's database.")
+@click.option("--from", "from_url", metavar="URL", help="Copy the team's database into this home's file.")
+@json_option
+@click.pass_obj
+def copy(home: Home, to_url: str | None, from_url: str | None, as_json: bool) -> None:
+    """Copy everything, then count and hash every table on both sides. What was broken off goes on.
+
+    The other side has to be empty at the first time, and nobody may work on either meanwhile.
+    """
+    from whet.team.copy import CopiedTable  # noqa: PLC0415 - only one command copies
+    from whet.team.copy import copy as copy_store  # noqa: PLC0415 - as above
+
+    url = to_url or from_url or ""
+    if bool(to_url) == bool(from_url):
+        raise click.UsageError("name one of --to URL and --from URL")
+    home.ensure()
+
+    def tell(table: str, rows: int) -> None:
+        if not as_json and rows % 50_000 == 0:
+            click.echo(f"{table}: {rows:,} rows", err=True)
+
+    with (
+        closing(StateDatabase.open(home.database, SystemClock())) as own,
+        closing(open_team(url, 20.0)) as team,
+    ):
+        source, target = (own, team) if to_url else (team, own)
+        done: list[CopiedTable] = copy_store(source, target, tell)
+    rows = sum(table.rows for table in done)
+    where = "the team's database" if to_url else str(home.database)
+    text = f"copied {rows:,} rows in {len(done)} tables to {where}; counts and hashes are the same"
+    emit({"tables": done, "rows": rows}, text, as_json=as_json)

@@ -1,0 +1,92 @@
+"""`whet team`: set up the database that several machines share, and see how it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from whet.cli.output import emit, json_option
+from whet.config.paths import Home
+from whet.contract.errors import ConfigError, NotFound
+from whet.store.opening import needs_driver, team_url
+
+if TYPE_CHECKING:
+    from whet.store.team_status import TeamStatus
+
+
+@click.group(help="Set up the database that several machines share, and see how it is.")
+def team() -> None:
+    """Group the team commands."""
+
+
+@team.command()
+@click.argument("url")
+@json_option
+@click.pass_obj
+def init(home: Home, url: str, as_json: bool) -> None:
+    """Set up the team's database at URL, or bring it up to date; say how to use it.
+
+    A password belongs into ~/.pgpass or PGPASSWORD rather than into URL.
+    """
+    with needs_driver():
+        from whet.store.team import init as set_up  # noqa: PLC0415 - brings psycopg, an extra
+
+        done = set_up(_checked(url))
+    what = f"applied {len(done)} steps" if done else "is up to date"
+    lines = (f"the team's database {what}", f"Use it: whet config set store.url {url}")
+    emit({"applied": done}, "\n".join(lines), as_json=as_json)
+
+
+@team.command()
+@click.argument("text")
+@click.option("--session", "-s", default="", metavar="ID", help="Say it in this session; else in a new one.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(0),
+    default=600.0,
+    show_default=True,
+    help="Seconds to wait for the answer.",
+)
+@json_option
+@click.pass_obj
+def ask(home: Home, text: str, session: str, timeout_s: float, as_json: bool) -> None:
+    """Have one of the team's workers answer TEXT, and print the answer."""
+    from whet.cli import team_turns  # noqa: PLC0415 - brings the agent, as `whet chat` does
+
+    team_turns.ask(home, text, session, timeout_s, as_json=as_json)
+
+
+@team.command()
+@json_option
+@click.pass_obj
+def status(home: Home, as_json: bool) -> None:
+    """Say whether the database answers, who works, and what waits."""
+    url, lease_s = team_url(home)
+    if not url:
+        raise NotFound("this home uses its own file, not a team's database", hint="whet team init URL")
+    with needs_driver():
+        from whet.store.team_status import read  # noqa: PLC0415 - brings psycopg, an extra
+
+        found = read(url, lease_s)
+    emit(found, "\n".join(_lines(found)), as_json=as_json)
+
+
+def _lines(found: TeamStatus) -> list[str]:
+    held = f"{found.held} in turns, {found.run_out} with a lease that ran out"
+    return [
+        f"{found.server} · {found.address}",
+        f"schema     {found.steps} steps",
+        f"sessions   {found.sessions}: {held}",
+        f"queue      {found.waiting} turns wait, the oldest for {found.oldest_s:.0f} s; {found.running} run",
+        f"clock      {found.clock_off_s:+.1f} s against this machine's",
+    ]
+
+
+def _checked(url: str) -> str:
+    if not url.startswith(("postgresql://", "postgres://")):
+        raise ConfigError(
+            "that is not the address of a PostgreSQL database", hint="write postgresql://user@host/database"
+        )
+    return url

@@ -1,0 +1,1 @@
+"""The driver for a team's database: PostgreSQL behind the calls that the store makes of SQLite's."""

@@ -1,0 +1,124 @@
+"""One connection to PostgreSQL, with the calls of SQLite's that the store's functions make.
+
+A whole number goes over as 64 bits whatever its size, for SQLite has no smaller ones; sums come back as
+whole numbers. A NUL, which PostgreSQL's texts can't hold, goes over as two private characters
+and comes back as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import apsw
+import psycopg
+from psycopg import errors, pq
+from psycopg.adapt import Buffer, Dumper, Loader
+
+from whet.postgres.statements import translated
+
+_NUL = "\uf7f0\uf7f1"  # private characters, which stand for nothing
+_KEYS = """
+SELECT a.attname, coalesce(a.attnum = ANY (i.indkey), false) FROM pg_attribute a
+LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
+WHERE a.attrelid = $1::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+
+
+class _Whole(Dumper):
+    oid = psycopg.adapters.types["int8"].oid
+
+    def dump(self, obj: int) -> bytes:
+        return b"%d" % obj
+
+
+class _Words(Dumper):
+    def dump(self, obj: str) -> bytes:
+        return obj.replace("\0", _NUL).encode() if "\0" in obj else obj.encode()
+
+
+class _Read(Loader):
+    def load(self, data: Buffer) -> str:
+        text = bytes(data).decode()
+        return text.replace(_NUL, "\0") if _NUL in text else text
+
+
+class _Number(Loader):
+    def load(self, data: Buffer) -> int | float:
+        text = bytes(data)
+        return float(text) if b"." in text or b"N" in text else int(text)
+
+
+def connect(url: str, *, timeout_s: float, options: str = "") -> psycopg.Connection:
+    """Open a connection that begins and ends its transactions by statements. Raises psycopg.Error."""
+    raw = psycopg.connect(
+        url,
+        autocommit=True,
+        connect_timeout=max(2, round(timeout_s)),
+        cursor_factory=psycopg.RawCursor,
+        options=options,
+        keepalives_idle=5,
+        keepalives_interval=2,
+        keepalives_count=3,
+        tcp_user_timeout=15_000,
+    )
+    raw.adapters.register_dumper(int, _Whole)
+    raw.adapters.register_dumper(bool, _Whole)
+    raw.adapters.register_dumper(str, _Words)
+    raw.adapters.register_loader("text", _Read)
+    raw.adapters.register_loader("numeric", _Number)
+    return raw
+
+
+class PostgresConnection:
+    """A connection as a work gets it. Statements are translated once for each text."""
+
+    def __init__(self, raw: psycopg.Connection, texts: dict[str, bytes]) -> None:
+        self.raw = raw
+        self._texts = texts
+        self._changed = 0
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
+        """Run a statement. Raises apsw.ConstraintError where a row is already there, psycopg.Error."""
+        cursor = self.raw.cursor()
+        try:
+            cursor.execute(self.text_of(sql), values)
+        except errors.IntegrityError as error:
+            raise apsw.ConstraintError(str(error).partition("\n")[0]) from error
+        self._changed = max(cursor.rowcount, 0)
+        return cursor
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run a statement for each of the rows. Raises as `execute`."""
+        cursor = self.raw.cursor()
+        try:
+            cursor.executemany(self.text_of(sql), [tuple(row) for row in rows])
+        except errors.IntegrityError as error:
+            raise apsw.ConstraintError(str(error).partition("\n")[0]) from error
+        self._changed = max(cursor.rowcount, 0)
+
+    def changes(self) -> int:
+        """Give how many rows the last statement changed."""
+        return self._changed
+
+    def last_insert_rowid(self) -> int:
+        """Give the number that the last new row was given."""
+        row = self.raw.execute("SELECT lastval()").fetchone()
+        assert row is not None  # it gives a row or fails
+        return row[0]
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open, a failed one included."""
+        return self.raw.info.transaction_status != pq.TransactionStatus.IDLE
+
+    def text_of(self, sql: str) -> bytes:
+        """Give the statement in PostgreSQL's words."""
+        text = self._texts.get(sql)
+        if text is None:
+            text = self._texts[sql] = translated(sql, self._keys).encode()
+        return text
+
+    def _keys(self, table: str) -> tuple[list[str], list[str]]:
+        found = self.raw.execute(_KEYS, (table,)).fetchall()
+        return [name for name, _ in found], [name for name, is_key in found if is_key]

@@ -1,0 +1,93 @@
+"""Turns what PostgreSQL reports into the store's own errors, in one place; no message holds a password."""
+
+from __future__ import annotations
+
+import re
+
+import psycopg
+from psycopg import errors
+
+from whet.contract.errors import StoreBusy, StoreError, StoreFull, StoreUnwritable
+
+FENCED = "WF001"
+# Where connecting fails, the server's words are all there is.
+_NO_ROOM = re.compile(r"too many (?:clients|connections)|remaining connection slots")
+_PASSWORD = re.compile(r"(://[^:/@\s]*):[^@\s]*@")
+
+
+def shown(url: str) -> str:
+    """Give the address without its password."""
+    return _PASSWORD.sub(r"\1@", url.partition("?")[0])
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether the connection is gone, so that another one may do better."""
+    return isinstance(
+        error,
+        errors.AdminShutdown
+        | errors.CrashShutdown
+        | errors.CannotConnectNow
+        | errors.IdleInTransactionSessionTimeout,
+    ) or (isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and not error.sqlstate)
+
+
+def may_run_again(error: BaseException) -> bool:
+    """Whether the same work may succeed at the next try, because it met another's."""
+    return isinstance(error, errors.DeadlockDetected | errors.SerializationFailure)
+
+
+def as_store_error(error: psycopg.Error, url: str) -> StoreError:
+    """Give the StoreError for `error`."""
+    where = shown(url)
+    if error.sqlstate == FENCED:
+        return fenced()
+    known = _by_class(error, where)
+    if known is not None:
+        return known
+    if is_lost(error) or isinstance(error, psycopg.OperationalError):
+        return StoreUnwritable(
+            f"can't reach the team's database {where}: {_first_line(error)}",
+            hint="is the server running, and does the address in store.url name it? whet team status",
+        )
+    return StoreError(
+        f"the team's database {where} failed: {_first_line(error)}", hint="run `whet team status`"
+    )
+
+
+def fenced() -> StoreBusy:
+    """Give what a worker is told that has lost its session."""
+    return StoreBusy(
+        "another worker has taken over this session", hint="open the session again to see what it did"
+    )
+
+
+def _by_class(error: psycopg.Error, where: str) -> StoreError | None:
+    if isinstance(error, errors.DiskFull | errors.OutOfMemory):
+        return StoreFull(
+            f"the team's database {where} has no space left",
+            hint="free some space on its server; everything stored before is safe",
+        )
+    if isinstance(error, errors.TooManyConnections) or _NO_ROOM.search(str(error)):
+        return StoreBusy(
+            f"the team's database {where} has no connection left",
+            hint="raise max_connections, or run fewer workers",
+        )
+    if isinstance(error, errors.LockNotAvailable | errors.QueryCanceled):
+        return StoreBusy(f"the team's database {where} did not answer in time", hint="try again")
+    if isinstance(error, errors.ReadOnlySqlTransaction):
+        return StoreUnwritable(
+            f"the team's database {where} is a replica that can't be written",
+            hint="name the primary in store.url, with target_session_attrs=read-write",
+        )
+    if isinstance(error, errors.InsufficientPrivilege):
+        return StoreUnwritable(
+            f"no right to do this in the team's database {where}: {_first_line(error)}",
+            hint="let the role own the database: ALTER DATABASE ... OWNER TO ...",
+        )
+    return None
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    line = text.rpartition("FATAL:")[2] if "FATAL:" in text else text
+    return _PASSWORD.sub(r"\1@", line.strip().partition("\n")[0])[:200]

@@ -1,0 +1,234 @@
+"""The way of one process's writes to PostgreSQL: one connection, one thread, group commit.
+
+As SQLite's lane (`sqlite/lane.py`), with two differences. A batch of plain rows goes over the network in one
+piece, which is one transaction: no worker ever stands still half-way through it. A batch with functions
+takes a lock that one batch in the whole team holds at a time: the functions were written for one writer, and
+read before they write.
+
+Where the connection is lost the batch is run again on a new one, unless it was committed: of functions the
+database is asked by the number of the transaction, of plain rows their keys tell.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import apsw
+import psycopg
+
+from whet.contract.errors import StoreBusy, StoreError
+from whet.postgres.connection import PostgresConnection
+from whet.postgres.faults import as_store_error, is_lost, may_run_again
+from whet.sqlite.lane import Deliver, Outcome, RowStatement, Work
+
+WRITE_LOCK = 0x57524954
+_BEGIN = f"BEGIN; SELECT pg_advisory_xact_lock({WRITE_LOCK})".encode()
+_GROUP_MAX = 256
+_RUNS_MAX = 8
+_PAUSE_S = 0.2
+
+
+class TeamLane:
+    """Commits works in the order they were put, many in one transaction."""
+
+    def __init__(self, connect: Callable[[], PostgresConnection], url: str, patience_s: float) -> None:
+        self._connect = connect
+        self._url = url
+        self._patience_s = patience_s
+        self._connection: PostgresConnection | None = None
+        self._queue: queue.SimpleQueue[tuple[Sequence[Work], Deliver] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._start = threading.Lock()
+        self._closed = False
+        self.commits = 0
+
+    def put(self, works: Sequence[Work], deliver: Deliver) -> None:
+        """Queue `works`; `deliver` is called on the lane's thread with their outcomes after the commit."""
+        with self._start:
+            if self._closed:
+                raise StoreError("the database is closed")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="team-lane", daemon=True)
+                self._thread.start()
+            self._queue.put((works, deliver))
+
+    def try_here(self, works: Sequence[Work]) -> list[Outcome] | None:
+        """Do nothing: the network is never waited for on the caller's thread."""
+        return None
+
+    def close(self) -> None:
+        """Commit what is queued, stop the thread and close the connection."""
+        with self._start:
+            if self._closed:
+                return
+            self._closed = True
+            self._queue.put(None)
+        if self._thread is not None:
+            self._thread.join()
+        if self._connection is not None:
+            self._connection.raw.close()
+
+    def _run(self) -> None:
+        while self._serve():
+            pass
+
+    def _serve(self) -> bool:
+        """Wait for writes and commit all that are queued; False when there will be no more."""
+        items: list[tuple[Sequence[Work], Deliver]] = []
+        works: list[Work] = []
+        item = self._queue.get()
+        while item is not None:
+            items.append(item)
+            works += item[0]
+            if len(works) >= _GROUP_MAX or self._queue.empty():
+                break
+            item = self._queue.get()
+        outcomes = self._commit(works) if works else []
+        begin = 0
+        for group, deliver in items:
+            deliver(outcomes[begin : begin + len(group)])
+            begin += len(group)
+        return item is not None
+
+    def _commit(self, works: Sequence[Work]) -> list[Outcome]:
+        """Commit all works in one transaction; on a failure each in one of its own."""
+        try:
+            return self._durably(works)
+        except BaseException as error:  # noqa: BLE001  the one who waits for the result is told
+            if len(works) == 1:
+                return [(None, self._known(error))]
+        return [outcome for work in works for outcome in self._commit((work,))]
+
+    def _durably(self, works: Sequence[Work]) -> list[Outcome]:
+        """Commit works, over lost connections and meetings with others' works, as long as the patience is."""
+        until_s = time.monotonic() + self._patience_s
+        runs, is_again = 0, False
+        while True:
+            begun = _Begun(is_again=is_again)
+            try:
+                return self._attempt(works, begun)
+            except psycopg.Error as error:
+                runs += 1
+                if is_lost(error):
+                    is_again = True
+                    self._drop()
+                    if begun.number and self._was_committed(begun.number, until_s):
+                        return begun.outcomes
+                    if time.monotonic() > until_s:
+                        raise
+                    time.sleep(_PAUSE_S)
+                elif not may_run_again(error) or runs >= _RUNS_MAX:
+                    raise
+
+    def _attempt(self, works: Sequence[Work], begun: _Begun) -> list[Outcome]:
+        connection = self._connection or self._connect()
+        self._connection = connection
+        try:
+            self._run_all(connection, works, begun)
+        finally:
+            if not connection.raw.closed and connection.in_transaction:
+                connection.raw.execute("ROLLBACK")
+        self.commits += 1
+        return begun.outcomes
+
+    def _run_all(self, connection: PostgresConnection, works: Sequence[Work], begun: _Begun) -> None:
+        if not any(callable(work) for work in works):
+            begun.outcomes = [(None, None)] * len(works)
+            rows = [one for work in works if not callable(work) for one in work]
+            self._send_rows(connection, rows, is_again=begun.is_again)
+            return
+        connection.raw.execute(_BEGIN)
+        row = connection.raw.execute("SELECT pg_current_xact_id()::text").fetchone()
+        outcomes: list[Outcome] = []
+        for work in works:
+            if callable(work):
+                outcomes.append((work(connection), None))  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that works make
+            else:
+                for statement, values in work:
+                    _write(connection, statement, [values])
+                outcomes.append((None, None))
+        begun.outcomes, begun.number = outcomes, row[0] if row else ""
+        connection.raw.execute("COMMIT")
+
+    @staticmethod
+    def _send_rows(
+        connection: PostgresConnection,
+        rows: Sequence[tuple[RowStatement, tuple[Any, ...]]],
+        *,
+        is_again: bool,
+    ) -> None:
+        """Send plain rows, those of one statement together, in one piece, which is one transaction.
+
+        `is_again`: it was sent before, and the answer was lost. Where its rows are there by now they are
+        these: their keys are given out under the fence, so that nobody else can have written them.
+        """
+        lists: dict[RowStatement, list[tuple[Any, ...]]] = {}
+        for statement, values in rows:
+            lists.setdefault(statement, []).append(values)
+        raw = connection.raw
+        try:
+            with raw.pipeline():
+                for statement, values in lists.items():
+                    cursor, text = raw.cursor(), connection.text_of(statement.sql)
+                    for one in values:
+                        cursor.execute(text, one)
+        except psycopg.errors.UniqueViolation as error:
+            if is_again:
+                return
+            conflicting = next((one for one in lists if one.conflict), None)
+            raise StoreBusy(
+                conflicting.conflict if conflicting else "a row is already there",
+                hint=conflicting.hint if conflicting else "",
+            ) from error
+
+    def _was_committed(self, number: str, until_s: float) -> bool:
+        """Ask on a new connection what became of a transaction whose commit was not answered."""
+        while True:
+            try:
+                connection = self._connection = self._connection or self._connect()
+                row = connection.raw.execute("SELECT pg_xact_status($1::xid8)", (number,)).fetchone()
+                if row is None or row[0] != "in progress":
+                    return row is not None and row[0] == "committed"
+            except psycopg.Error as error:
+                if not is_lost(error):
+                    return False  # a number that this server never gave out: it lost the transaction
+                self._drop()
+                if time.monotonic() > until_s:
+                    raise
+            time.sleep(_PAUSE_S)
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.raw.close()
+            self._connection = None
+
+    def _known(self, error: BaseException) -> BaseException:
+        if isinstance(error, apsw.Error):
+            known = StoreError(f"the team's database refused a row: {error}", hint="run `whet team status`")
+        elif isinstance(error, psycopg.Error):
+            known = as_store_error(error, self._url)
+        else:
+            return error
+        known.__cause__ = error
+        return known
+
+
+class _Begun:
+    """A transaction on its way: its number once that is known, what its works gave, and whether it was begun
+    before and its end not heard of."""
+
+    def __init__(self, *, is_again: bool) -> None:
+        self.is_again = is_again
+        self.number = ""
+        self.outcomes: list[Outcome] = []
+
+
+def _write(connection: PostgresConnection, statement: RowStatement, rows: list[tuple[Any, ...]]) -> None:
+    try:
+        connection.executemany(statement.sql, rows)
+    except apsw.ConstraintError as error:
+        raise StoreBusy(statement.conflict, hint=statement.hint) from error

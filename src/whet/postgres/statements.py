@@ -1,0 +1,73 @@
+"""The store's SQL, which is written for both databases, in the words of PostgreSQL.
+
+Most statements only change their placeholders. What SQLite alone says (`INSERT OR IGNORE`, a number as a
+condition, `LIKE` without regard to case) is put in other words here, once for each statement's text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+_PART = re.compile(r"('(?:[^']|'')*')|(\?\d*)|(--[^\n]*)")
+_FLAGS = "private|dirty|is_group|held_out|randomised|paused|by_hand|told|pinned"
+_IS_FLAG = re.compile(rf"\b(WHERE|AND|OR|NOT)(\s+\(?)((?:\w+\.)?(?:{_FLAGS}))\b(?!\s*(?:[=<>,]|IN\b|IS\b))")
+_WORDS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+    (re.compile(r"(?<![\w.\"])user\b(?!\")"), '"user"'),
+    (re.compile(r"\.user\b"), '."user"'),
+    (re.compile(r"\bLIKE\b"), "ILIKE"),
+    (re.compile(r"\bCROSS JOIN (\S+ \w+) ON\b"), r"JOIN \1 ON"),
+    (re.compile(r"\bLIMIT -1\b"), "LIMIT ALL"),
+    (re.compile(r"\bsubstr\(([\w.]+), -(\d+)\)"), r"right(\1, \2)"),
+    (re.compile(r"\bchar\(10\)"), "chr(10)"),
+    (re.compile(r"\bWHERE 1\b(?!\s*=)"), "WHERE true"),
+    (re.compile(r"\b(max|min)\((?=[^()]*,)"), lambda found: _OF_SEVERAL[found[1]]),
+    (re.compile(r"\bgroup_concat\((\w+)\)"), r"string_agg(\1, ',')"),
+    (_IS_FLAG, r"\1\2(\3 <> 0)"),
+)
+_OF_SEVERAL = {"max": "greatest(", "min": "least("}
+_LIMIT = re.compile(r"\bLIMIT $")
+_INSERT_OR = re.compile(r"^\s*INSERT OR (IGNORE|REPLACE) INTO (\w+)\s*(?:\(([^)]*)\))?", re.DOTALL)
+
+Keys = Callable[[str], tuple[list[str], list[str]]]
+"""Gives the columns of a table, and those of its primary key."""
+
+
+def translated(sql: str, keys: Keys) -> str:
+    """Give the statement for PostgreSQL, with its placeholders as $1, $2, ..."""
+    sql = _upserted(sql, keys) if " OR " in sql else sql
+    pieces: list[str] = []
+    count, place = 0, 0
+    for part in _PART.finditer(sql):
+        pieces.append(_reworded(sql[place : part.start()]))
+        place = part.end()
+        literal, mark, _comment = part.groups()
+        if literal:
+            pieces.append(literal)
+        elif mark:
+            count = int(mark[1:]) if len(mark) > 1 else count + 1
+            is_limit = _LIMIT.search(pieces[-1]) is not None
+            pieces.append(f"nullif(${count}, -1)" if is_limit else f"${count}")
+    pieces.append(_reworded(sql[place:]))
+    return "".join(pieces)
+
+
+def _reworded(text: str) -> str:
+    for pattern, instead in _WORDS:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def _upserted(sql: str, keys: Keys) -> str:
+    found = _INSERT_OR.match(sql)
+    if found is None:
+        return sql
+    how, table, given = found.groups()
+    listed = f" ({given})" if given else ""
+    begun = f"INSERT INTO {table}{listed} {sql[found.end() :]}"
+    if how == "IGNORE":
+        return f"{begun} ON CONFLICT DO NOTHING"
+    columns, key = keys(table)
+    changed = [name.strip() for name in given.split(",")] if given else columns
+    changes = ", ".join(f"{name} = excluded.{name}" for name in changed if name not in key)
+    return f"{begun} ON CONFLICT ({', '.join(key)}) DO " + (f"UPDATE SET {changes}" if changes else "NOTHING")

@@ -1,0 +1,105 @@
+"""A PostgreSQL server to try things on: in a temporary folder, gone afterwards; its disk is not waited for
+unless that is asked for.
+
+It is the system's own program (Debian's package postgresql), which refuses to run as root: there it runs
+under another user.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+from whet.contract.errors import Unavailable
+
+_OTHER_USER, _OTHER_GROUP = "nobody", 65534
+_TIMEOUT_S = 90
+
+
+def programs() -> Path | None:
+    """Give the folder of PostgreSQL's programs, the newest ones; None where there are none."""
+    found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
+    if (on_path := shutil.which("initdb")) is not None:
+        found.append(Path(on_path).resolve().parent)
+    return max(found, key=_version, default=None)
+
+
+def _version(path: Path) -> tuple[int, str]:
+    name = path.parent.name
+    return (int(name) if name.isdigit() else 0, str(path))
+
+
+class TrialServer:
+    """A running server. Raises Unavailable where it can't be started."""
+
+    def __init__(self, *, connections: int = 60, syncs: bool = False) -> None:
+        where = programs()
+        if where is None:
+            raise Unavailable("PostgreSQL's programs are not installed", hint="apt install postgresql")
+        self._programs = where
+        self.folder: Path = Path(tempfile.mkdtemp(prefix="whet-pg-"))
+        if os.geteuid() == 0:
+            shutil.chown(self.folder, _OTHER_USER)
+        try:
+            self._start(connections, syncs)
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+
+    def _start(self, connections: int, syncs: bool) -> None:
+        port = _free_port()
+        self.url: str = f"postgresql://whet@127.0.0.1:{port}/postgres"
+        plain = ("--auth=trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
+        self._run("initdb", "-D", str(self.folder / "data"), "-U", "whet", *plain)
+        options = (
+            f"-p {port} -k {self.folder} -c listen_addresses=127.0.0.1"
+            f" -c fsync={'on' if syncs else 'off'} -c max_connections={connections}"
+        )
+        self.control("-l", str(self.folder / "log"), "-o", options, "-w", "start")
+
+    def control(self, *arguments: str) -> None:
+        """Have pg_ctl do something with the server."""
+        self._run("pg_ctl", "-D", str(self.folder / "data"), *arguments)
+
+    def close(self) -> None:
+        """Stop the server and remove its folder."""
+        self.control("-m", "immediate", "-w", "stop")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        is_root = os.geteuid() == 0
+        done = subprocess.run(
+            [self._programs / program, *arguments],
+            cwd="/",
+            env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # the server would keep a pipe open
+            stderr=subprocess.PIPE if program == "initdb" else subprocess.DEVNULL,
+            timeout=_TIMEOUT_S,
+            check=False,
+            user=_OTHER_USER if is_root else None,
+            group=_OTHER_GROUP if is_root else None,
+            extra_groups=[] if is_root else None,
+        )
+        if done.returncode:
+            lines = (done.stderr or b"").decode(errors="replace").strip().splitlines()
+            raise Unavailable(
+                f"PostgreSQL's {program} failed: {lines[-1] if lines else 'it said nothing'}",
+                hint=f"its log, if it began one, is {self.folder / 'log'}",
+            )
+
+
+def _free_port() -> int:
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port

@@ -1,0 +1,152 @@
+"""Who may write a session's turn where several machines share a database: a lease and a number.
+
+The lease is measured by the database's clock alone. Taking a session raises its number, and every write of a
+turn names the number that it was taken under, in the same transaction: what a worker that was stopped or cut
+off writes afterwards is refused. Whether a process lives can't be seen from another machine, so a thread of
+the holder's renews the leases; it stops when the process does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import psycopg
+
+from whet.contract.errors import StoreBusy
+from whet.postgres.connection import PostgresConnection
+from whet.postgres.faults import fenced
+from whet.sqlite.lane import RowStatement
+
+FENCE = RowStatement("SELECT whet_fence(?, ?, ?)")
+_UNTIL = "now() + current_setting('whet.lease_s')::float8 * interval '1 s'"
+_TAKE = (
+    "INSERT INTO claims AS c (session, token, host, pid, born, renewed, fence, lease_until)"
+    f" VALUES (?1, ?2, ?3, ?4, ?5, '', nextval('team_fences'), {_UNTIL})"
+    " ON CONFLICT (session) DO UPDATE SET token = ?2, host = ?3, pid = ?4, born = ?5, fence = excluded.fence,"
+    " lease_until = excluded.lease_until"
+    " WHERE c.token = ?2 OR c.lease_until < now() RETURNING fence"
+)
+_KEEP = f"UPDATE claims SET lease_until = {_UNTIL} WHERE token = ANY ($1)"
+
+
+class ClaimHolder(Protocol):
+    """What a claim's holder is known by."""
+
+    token: str
+    fence: int
+
+
+class ClaimingProcess(NamedTuple):
+    """This process: how others are told of it, a word that no other has, and who holds anything in it."""
+
+    host: str
+    pid: int
+    nonce: str
+    tokens: Callable[[], Sequence[str]]
+
+
+def take(connection: Any, key: int, session_id: str, holder: ClaimHolder, process: ClaimingProcess) -> None:
+    """Claim a session under a new number. Raises StoreBusy while another's lease runs."""
+    values = (key, holder.token, process.host, process.pid, process.nonce)
+    row = connection.execute(_TAKE, values).fetchone()
+    if row is None and _was_left(connection, key, process):
+        connection.execute("DELETE FROM claims WHERE session = ? AND born = ?", (key, process.nonce))
+        row = connection.execute(_TAKE, values).fetchone()
+    if row is None:
+        refuse_if_held(connection, key, session_id, holder, process)
+        raise StoreBusy(f"session {session_id} was just taken", hint="try again in a moment")
+    holder.fence = row[0]
+
+
+def _was_left(connection: Any, key: int, process: ClaimingProcess) -> bool:
+    """Whether the session was claimed in this process by one who is gone."""
+    row = connection.execute("SELECT token, born FROM claims WHERE session = ?", (key,)).fetchone()
+    return row is not None and row[1] == process.nonce and row[0] not in process.tokens()
+
+
+def refuse_if_held(
+    connection: Any, key: int, session_id: str, holder: ClaimHolder | None, process: ClaimingProcess
+) -> None:
+    """Raise StoreBusy while the lease of another holder runs."""
+    row = connection.execute(
+        "SELECT host, pid, extract(epoch FROM lease_until - now())::float8 FROM claims"
+        " WHERE session = ? AND token <> ? AND lease_until >= now()",
+        (key, holder.token if holder else ""),
+    ).fetchone()
+    if row is not None and not _was_left(connection, key, process):
+        raise StoreBusy(
+            f"session {session_id} is in use by process {row[1]} on {row[0]}",
+            hint=f"wait for its turn to end; if it is gone, its lease ends in {max(row[2], 0):.0f} s",
+        )
+
+
+def check(connection: Any, key: int, holder: ClaimHolder) -> None:
+    """Hold the claim until the end of the transaction. Raises StoreBusy where it was lost."""
+    row = connection.execute(
+        "SELECT 1 FROM claims WHERE session = ? AND token = ? AND fence = ? FOR UPDATE",
+        (key, holder.token, holder.fence),
+    ).fetchone()
+    if row is None:
+        raise fenced()
+
+
+def release(connection: Any, key: int, holder: ClaimHolder) -> None:
+    """Give the session free. Raises StoreBusy where the claim was lost meanwhile."""
+    forget(connection, key, holder)
+    if not connection.changes():
+        raise fenced()
+
+
+def forget(connection: Any, key: int, holder: ClaimHolder) -> None:
+    """Give the session free where the holder has it."""
+    connection.execute(
+        "DELETE FROM claims WHERE session = ? AND token = ? AND fence = ?", (key, holder.token, holder.fence)
+    )
+
+
+class Keeper:
+    """Renews the leases of this process's holders three times in each, on a thread that begins with the
+    first claim."""
+
+    def __init__(self, connect: Callable[[], PostgresConnection], lease_s: float) -> None:
+        self._connect = connect
+        self._every_s = lease_s / 3
+        self._ended = threading.Event()
+        self._start = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def begin(self, tokens: Callable[[], Sequence[str]]) -> None:
+        """Keep what these tokens hold from now on; calling it again does nothing."""
+        with self._start:
+            if self._thread is None and not self._ended.is_set():
+                self._thread = threading.Thread(
+                    target=self._run, args=(tokens,), name="team-keeper", daemon=True
+                )
+                self._thread.start()
+
+    def close(self) -> None:
+        """Stop renewing."""
+        with self._start:
+            self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self, tokens: Callable[[], Sequence[str]]) -> None:
+        connection: PostgresConnection | None = None
+        while not self._ended.wait(self._every_s):
+            held = list(tokens())
+            if not held:
+                continue
+            try:
+                connection = connection or self._connect()
+                connection.raw.execute(_KEEP, (held,))
+            except (
+                psycopg.Error
+            ):  # tried again at the next beat; a lease that ran out is noticed by its writes
+                if connection is not None:
+                    connection.raw.close()
+                connection = None
+        if connection is not None:
+            connection.raw.close()

@@ -1,0 +1,56 @@
+"""How a team's database is: whether it answers, who works, what waits."""
+
+from __future__ import annotations
+
+import time
+
+import apsw
+import msgspec
+
+from whet.postgres.faults import shown
+from whet.store.team import TeamDatabase
+
+
+class TeamStatus(msgspec.Struct, frozen=True):
+    """What an administrator looks at first. `clock_off_s`: how far the database's clock is ahead of this
+    machine's, which nothing depends on."""
+
+    address: str
+    server: str
+    steps: int
+    sessions: int
+    held: int
+    run_out: int
+    waiting: int
+    running: int
+    oldest_s: float
+    clock_off_s: float
+
+
+_ASKED = """
+SELECT (SELECT setting FROM pg_settings WHERE name = 'server_version'),
+  (SELECT count(*) FROM migrations), (SELECT count(*) FROM sessions),
+  (SELECT count(*) FROM claims WHERE lease_until >= now()),
+  (SELECT count(*) FROM claims WHERE lease_until < now()),
+  (SELECT count(*) FROM team_turns WHERE state = 'waiting'),
+  (SELECT count(*) FROM team_turns WHERE state = 'running'),
+  (SELECT coalesce(extract(epoch FROM now() - min(asked)), 0)::float8
+   FROM team_turns WHERE state = 'waiting'),
+  extract(epoch FROM clock_timestamp())::float8
+"""
+
+
+def read(url: str, lease_s: float) -> TeamStatus:
+    """Ask the database. Raises StoreError."""
+    database = TeamDatabase.open_url(url, lease_s=lease_s, patience_s=2)
+    try:
+        return database.read_now(lambda connection: _status(connection, url))
+    finally:
+        database.close()
+
+
+def _status(connection: apsw.Connection, url: str) -> TeamStatus:
+    row = connection.execute(_ASKED).fetchone()
+    assert row is not None  # a query of sums always gives a row
+    version, *counts, now_s = row
+    return TeamStatus(shown(url), f"PostgreSQL {version}", *counts, clock_off_s=round(now_s - time.time(), 3))

@@ -1,0 +1,172 @@
+"""Copies a whole store from a home's own file to a team's database, or back: table by table, in the order of
+the keys, so that it can be broken off and gone on with; afterwards every table is counted and hashed.
+
+What is of one process (claims) or made from the rest is not copied: the search index is made anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from whet.contract.errors import StoreError
+from whet.store import claims
+from whet.store.database import StateDatabase, is_team
+
+_BATCH = 500
+_BATCH_BYTES = 8_000_000
+_LEFT_OUT = {"claims", "migrations", "messages_words"}
+
+
+class Table(msgspec.Struct, frozen=True):
+    """A table of the store: all its columns, and those of its primary key."""
+
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+
+
+class CopiedTable(msgspec.Struct, frozen=True):
+    """What of a table is there now: rows, and a hash over all of them in order."""
+
+    name: str
+    rows: int
+    digest: str
+
+
+def tables(connection: apsw.Connection) -> list[Table]:
+    """Give the tables that are copied, by name."""
+    found = connection.execute(
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        " AND name NOT LIKE 'messages_fts%' ORDER BY name"
+    ).fetchall()
+    return [_table(connection, name) for (name,) in found if name not in _LEFT_OUT]
+
+
+def _table(connection: apsw.Connection, name: str) -> Table:
+    columns = connection.execute(f"SELECT name, pk FROM pragma_table_info('{name}')").fetchall()
+    key = sorted((place, column) for column, place in columns if place)
+    return Table(name, tuple(column for column, _ in columns), tuple(column for _, column in key))
+
+
+def copy(source: StateDatabase, target: StateDatabase, tell: Callable[[str, int], None]) -> list[CopiedTable]:
+    """Copy every table; rows that are there already are left, so that it can be called again.
+
+    Raises StoreBusy where a turn runs in either, StoreError where the target has other rows, or where counts
+    or hashes differ at the end.
+    """
+    if source.is_team == target.is_team:
+        raise StoreError("one of the two has to be a home's own file", hint="whet store copy --to URL")
+    own = target if source.is_team else source
+    wanted = own.read_now(tables)
+    for database in (source, target):
+        database.read_now(_refuse_if_used)
+    done: list[CopiedTable] = []
+    for table in wanted:
+        _copy_table(source, target, table, tell)
+    target.write_now(lambda db: _settle(db, wanted))
+    for table in wanted:
+        here, there = (one.read_now(lambda db, t=table: digest(db, t)) for one in (source, target))
+        if here != there:
+            raise StoreError(
+                f"{table.name} differs after the copy: {here.rows} rows here, {there.rows} there",
+                hint="copy into an empty store, while nobody writes to either",
+            )
+        done.append(there)
+    return done
+
+
+def _refuse_if_used(connection: apsw.Connection) -> None:
+    for key, id_ in connection.execute(
+        "SELECT s.key, s.id FROM claims c JOIN sessions s ON s.key = c.session"
+    ).fetchall():
+        claims.refuse_if_held(connection, key, id_)
+
+
+def _copy_table(
+    source: StateDatabase, target: StateDatabase, table: Table, tell: Callable[[str, int], None]
+) -> None:
+    marks = ", ".join("?" * len(table.columns))
+    insert = f"INSERT OR IGNORE INTO {table.name} ({', '.join(table.columns)}) VALUES ({marks})"
+    after = target.read_now(lambda db: _last(db, table))
+    copied = 0
+    while rows := source.read_now(lambda db, after=after: _next(db, table, after)):
+        target.write_now(lambda db, rows=rows: db.executemany(insert, rows))
+        copied += len(rows)
+        after = _key_of(table, rows[-1])
+        tell(table.name, copied)
+
+
+def _key_of(table: Table, row: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(row[table.columns.index(name)] for name in table.key)
+
+
+def _last(connection: apsw.Connection, table: Table) -> tuple[Any, ...] | None:
+    order = ", ".join(f"{name} DESC" for name in table.key)
+    return connection.execute(
+        f"SELECT {', '.join(table.key)} FROM {table.name} ORDER BY {order} LIMIT 1"
+    ).fetchone()
+
+
+def _next(
+    connection: apsw.Connection, table: Table, after: tuple[Any, ...] | None, limit: int = _BATCH
+) -> list[tuple[Any, ...]]:
+    """Give the next rows by key, up to a number and a size."""
+    keys = ", ".join(table.key)
+    where = f" WHERE ({keys}) > ({', '.join('?' * len(table.key))})" if after is not None else ""
+    found = connection.execute(
+        f"SELECT {', '.join(table.columns)} FROM {table.name}{where} ORDER BY {keys} LIMIT ?",
+        (*(after or ()), limit),
+    )
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    for row in found:
+        rows.append(tuple(row))
+        size += sum(len(cell) for cell in row if isinstance(cell, str | bytes))
+        if size > _BATCH_BYTES:
+            break
+    return rows
+
+
+def _settle(connection: apsw.Connection, wanted: Sequence[Table]) -> None:
+    """Have new rows be numbered after the copied ones, and everything be indexed anew."""
+    connection.execute("UPDATE sessions SET indexed_seq = 0, dirty = 2 WHERE messages > 0")
+    if not is_team(connection):
+        return
+    for table in (one for one in wanted if len(one.key) == 1):
+        key = table.key[0]
+        found = connection.execute("SELECT pg_get_serial_sequence(?, ?)", (table.name, key)).fetchone()
+        if found is not None and found[0]:
+            connection.execute(
+                f"SELECT setval(?, coalesce((SELECT max({key}) FROM {table.name}), 0) + 1, false)",
+                (found[0],),
+            )
+
+
+def digest(connection: apsw.Connection, table: Table) -> CopiedTable:
+    """Count and hash a table's rows in the order of its key; what the index says of itself is left out."""
+    hasher = hashlib.sha256()
+    count = 0
+    for row in _all(connection, table):
+        hasher.update(msgspec.msgpack.encode(row))
+        count += 1
+    return CopiedTable(table.name, count, hasher.hexdigest()[:32])
+
+
+def _all(connection: apsw.Connection, table: Table) -> Iterator[tuple[Any, ...]]:
+    left_out = {"indexed_seq", "dirty"} if table.name == "sessions" else set[str]()
+    columns = [place for place, name in enumerate(table.columns) if name not in left_out]
+    after: tuple[Any, ...] | None = None
+    while rows := _next(connection, table, after):
+        for row in rows:
+            yield tuple(_plain(row[place]) for place in columns)
+        after = _key_of(table, rows[-1])
+
+
+def _plain(cell: Any) -> Any:
+    """Give a number as both databases mean it: a whole one in a column of fractions is a fraction in one."""
+    return int(cell) if isinstance(cell, float) and cell.is_integer() else cell

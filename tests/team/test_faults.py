@@ -1,0 +1,170 @@
+"""What is wrong with a team's database is said in one line, with what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+
+from tests.store.support import new_log, user
+from tests.support import FixedClock, quiet_port
+from whet.cli.team import team
+from whet.clock import SystemClock
+from whet.config.paths import Home
+from whet.contract.errors import SchemaTooNew, StoreBusy, StoreError, StoreFull, StoreUnwritable
+from whet.postgres import schema
+from whet.postgres.connection import connect
+from whet.postgres.faults import as_store_error, shown
+from whet.store.database import StateDatabase
+from whet.store.migrations import STEPS
+from whet.store.team import TeamDatabase, init
+from whet.store.transcript import Transcript
+
+
+@pytest.fixture
+def admin(url: str) -> Iterator[psycopg.Connection]:
+    with closing(connect(url, timeout_s=10)) as connection:
+        yield connection
+
+
+def refused(url: str, kind: type[StoreError], *, patience_s: float = 1.0) -> StoreError:
+    with pytest.raises(kind) as caught:
+        TeamDatabase.open_url(url, patience_s=patience_s)
+    assert "\n" not in caught.value.message and caught.value.hint
+    return caught.value
+
+
+def test_an_address_where_nobody_listens_or_no_database_is(url, cluster):
+    found = refused(f"postgresql://whet:secret@127.0.0.1:{quiet_port()}/whet", StoreUnwritable)
+    assert "can't reach" in found.message and "secret" not in found.message + found.hint
+    assert "does not exist" in refused(cluster.url_of("nowhere"), StoreUnwritable).message
+
+
+def test_an_empty_database_an_older_and_a_newer_schema(url, admin, cluster):
+    empty = cluster.database(empty=True)
+    assert "has no tables of Whet's" in refused(empty, StoreError).message
+    assert init(empty) == list(schema.steps(STEPS)) and init(empty) == []
+    cluster.drop(empty)
+    admin.execute("DELETE FROM migrations WHERE name = 'team_queue'")
+    found = refused(url, StoreError)
+    assert found.message == "the team's database lacks 1 step of this version's schema"
+    assert found.hint == "bring it up to date: whet team init URL"
+    admin.execute("INSERT INTO migrations (name) VALUES ('team_queue'), ('m998_next')")
+    TeamDatabase.open_url(url).close()  # one step newer: workers are replaced one by one
+    admin.execute("INSERT INTO migrations (name) VALUES ('m999_later')")
+    assert "newer Whet (2 steps" in refused(url, SchemaTooNew).message
+    with pytest.raises(SchemaTooNew):
+        init(url)
+
+
+def test_a_role_without_rights_and_a_database_without_connections(url, admin, cluster):
+    name = url.rpartition("/")[2]
+    admin.execute("DROP ROLE IF EXISTS guest")
+    admin.execute("CREATE ROLE guest LOGIN")
+    guest = url.replace("whet@", "guest@")
+    try:
+        assert "no right to do this" in refused(guest, StoreUnwritable).message
+        admin.execute(f"ALTER DATABASE {name} CONNECTION LIMIT 0".encode())
+        found = refused(guest, StoreBusy)
+        assert "has no connection left" in found.message and "max_connections" in found.hint
+    finally:
+        admin.execute("DROP ROLE guest")
+
+
+def test_a_full_disk_and_a_replica_are_named():
+    full = as_store_error(psycopg.errors.DiskFull("could not extend file"), "postgresql://db/whet")
+    assert isinstance(full, StoreFull) and full.message.startswith(
+        "the team's database postgresql://db/whet has no space"
+    )
+    replica = as_store_error(psycopg.errors.ReadOnlySqlTransaction("no"), "postgresql://db/whet")
+    assert isinstance(replica, StoreUnwritable) and "replica" in replica.message
+    assert shown("postgresql://ann:pw@db/whet?password=x") == "postgresql://ann@db/whet"
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_clocks_an_hour_apart_take_nothing_over(url, hours):
+    async def main() -> None:
+        here, there = FixedClock(), FixedClock()
+        there.moment += timedelta(hours=hours)
+        there._count = 100  # its ids are others'
+        log = await new_log(db, here)
+        await log.begin_turn(user("x"))
+        other = await Transcript.open(db, "s1", there)
+        assert await other.unfinished_turn() is None
+        with pytest.raises(StoreBusy):
+            await other.begin_turn(user("y"))
+
+    with closing(TeamDatabase.open_url(url)) as db:
+        asyncio.run(main())
+
+
+def test_a_transaction_that_the_administrator_ends_is_run_again(url, cluster):
+    runs: list[int] = []
+
+    def work(connection) -> None:
+        runs.append(1)
+        connection.execute("INSERT INTO moved (origin, part, name, at) VALUES ('x', 'y', 'z', '')")
+        if len(runs) == 1:
+            cluster.cut(url)
+        connection.execute("SELECT 1")
+
+    with closing(TeamDatabase.open_url(url)) as db:
+        db.write_now(work)
+        assert db.read_now(lambda c: c.execute("SELECT count(*) FROM moved").fetchone()) == (1,)
+    assert len(runs) == 2
+
+
+def test_a_reader_sees_one_state_and_can_not_write(url):
+    with closing(TeamDatabase.open_url(url)) as db:
+
+        def work(connection) -> tuple[int, int]:
+            before = connection.execute("SELECT count(*) FROM sessions").fetchone()[0]
+            asyncio.run(new_log(db, SystemClock()))
+            return before, connection.execute("SELECT count(*) FROM sessions").fetchone()[0]
+
+        assert db.read_now(work) == (0, 0)
+        with pytest.raises(StoreError):
+            db.read_now(lambda c: c.execute("DELETE FROM sessions"))
+
+
+def test_both_databases_have_the_same_tables_and_columns(admin: psycopg.Connection, tmp_path: Path):
+    """A step that is added to the one is there in the other, too."""
+    own_columns = (
+        "SELECT m.name, p.name FROM sqlite_schema m, pragma_table_info(m.name) p WHERE m.type = 'table'"
+        " AND m.name NOT LIKE 'sqlite_%' AND m.name NOT LIKE 'messages\\_%' ESCAPE '\\'"
+    )
+    team_columns = (
+        b"SELECT table_name::text, column_name::text FROM information_schema.columns"
+        b" WHERE table_schema = 'public'"
+    )
+    with closing(StateDatabase.open(tmp_path / "state.db", SystemClock())) as own:
+        wanted = set(own.read_now(lambda c: c.execute(own_columns).fetchall()))
+    there = set(admin.execute(team_columns).fetchall())
+    assert wanted <= there
+    assert {table for table, _ in there - wanted} == {"claims", "message_words", "team_turns"}
+
+
+def test_the_commands_say_what_they_did(url, cluster, monkeypatch, tmp_path):
+    empty = cluster.database(empty=True)
+    monkeypatch.setenv("WHET_HOME", str(tmp_path))
+    runner = CliRunner()
+
+    def run(*arguments: str) -> str:
+        result = runner.invoke(team, list(arguments), obj=Home(tmp_path))
+        return result.output if result.exception is None else str(result.exception)
+
+    assert run("init", "mysql://x").startswith("that is not the address of a PostgreSQL database")
+    assert run("init", empty).startswith("the team's database applied ")
+    assert run("init", empty).startswith("the team's database is up to date")
+    assert run("status").startswith("this home uses its own file")
+    monkeypatch.setenv("WHET_STORE_URL", empty)
+    assert json.loads(run("status", "--json"))["sessions"] == 0
+    assert "no worker has answered" in run("ask", "x", "--timeout", "0")
+    assert json.loads(run("status", "--json"))["waiting"] == 1

@@ -1,0 +1,162 @@
+"""Workers are killed in the middle of turns; every turn is answered once, and every call has one result."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.support import output_of, wait_until
+from whet.clock import SystemClock
+from whet.practice.ask import PracticeCall
+from whet.practice.script import ScriptedReply
+from whet.practice.server import PracticeServer
+from whet.store import sessions
+from whet.store.sessions import NewSession
+from whet.store.team import TeamDatabase
+from whet.store.transcript import Transcript
+from whet.team.queue import AskedTurn, DatabaseQueue
+
+LEASE_S = 2.0
+
+
+def environment(url: str, home: Path, server: PracticeServer, model: str) -> dict[str, str]:
+    return {
+        **os.environ,
+        "WHET_HOME": str(home),
+        "WHET_STORE_URL": url,
+        "WHET_STORE_LEASE_S": str(LEASE_S),
+        "WHET_MODEL_PROVIDER": "practice",
+        "WHET_MODEL_BASE_URL": server.base_url,
+        "WHET_MODEL_MODEL": model,
+        "WHET_APPROVAL_MODE": "auto",
+        "WHET_SANDBOX_MODE": "off",
+    }
+
+
+@contextmanager
+def worker(given: dict[str, str], folder: Path, turns: int = 4) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "whet", "worker", "--turns", str(turns)],
+        env=given,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        said = output_of(process).readline()
+        assert said.startswith("working on"), said + output_of(process).read()
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=60)
+
+
+def ask(db: TeamDatabase, queue: DatabaseQueue, text: str, session_id: str = "") -> tuple[str, str]:
+    clock = SystemClock()
+    turn_id, wanted = clock.new_id(), session_id or clock.new_id()
+
+    def work(connection):
+        if not session_id:
+            sessions.create(connection, NewSession(wanted, source="team"), "2026-11-21T09:00:00.000Z")
+        queue.ask(connection, AskedTurn(turn_id, wanted, text))
+
+    db.write_now(work)
+    return turn_id, wanted
+
+
+@contextmanager
+def opened(url: str) -> Iterator[tuple[TeamDatabase, DatabaseQueue]]:
+    db = TeamDatabase.open_url(url, lease_s=LEASE_S)
+    try:
+        yield db, DatabaseQueue(db)
+    finally:
+        db.close()
+
+
+def has_ended(queue: DatabaseQueue, turn_id: str) -> bool:
+    found = queue.outcome(turn_id)
+    return found is not None and found.reason != ""
+
+
+def transcript(db: TeamDatabase, session_id: str) -> Transcript:
+    return asyncio.run(Transcript.open(db, session_id, SystemClock()))
+
+
+@pytest.mark.slow
+def test_a_turn_of_a_killed_worker_is_answered_by_another_and_its_call_is_not_run_again(url, tmp_path):
+    marks = tmp_path / "marks.txt"
+    command = msgspec.json.encode({"command": f"echo once >> {marks}; sleep 60"}).decode()
+    script = [ScriptedReply(tool_calls=(PracticeCall("terminal", command),)), ScriptedReply("the answer")]
+    with PracticeServer(script=script) as server, opened(url) as (db, queue), ExitStack() as stack:
+        given = environment(url, tmp_path / "home", server, "practice")
+        first = stack.enter_context(worker(given, tmp_path))
+        turn_id, session_id = ask(db, queue, "do it")
+        wait_until(marks.exists, 60)
+        stack.enter_context(worker(given, tmp_path))
+        first.kill()
+        wait_until(lambda: has_ended(queue, turn_id), 60)
+        ended = queue.outcome(turn_id)
+        messages = transcript(db, session_id).messages
+        queue.close()
+    assert ended is not None
+    assert (ended.reason, ended.error, ended.attempts, ended.turn) == ("answered", "", 2, 1)
+    assert [message.role for message in messages] == ["user", "assistant", "tool", "assistant"]
+    assert "unknown" in messages[2].text and messages[3].text == "the answer"
+    assert marks.read_text() == "once\n"
+
+
+@pytest.mark.slow
+def test_turns_of_one_session_are_answered_in_their_order_by_whoever_is_there(url, tmp_path):
+    with PracticeServer() as server, opened(url) as (db, queue), ExitStack() as stack:
+        given = environment(url, tmp_path / "home", server, "practice-echo")
+        turn_id, session_id = ask(db, queue, "0")
+        asked = [turn_id, *(ask(db, queue, str(number), session_id)[0] for number in range(1, 6))]
+        for _ in range(2):
+            stack.enter_context(worker(given, tmp_path))
+        wait_until(lambda: all(has_ended(queue, one) for one in asked), 60)
+        said = [one.text for one in transcript(db, session_id).messages if one.role == "user"]
+    assert said == [str(number) for number in range(6)]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_kills_lose_double_and_reorder_nothing(url, tmp_path):
+    """Three workers, forty sessions of two turns with four calls each; one worker at random is killed and
+    replaced, over and over, until every turn has ended."""
+    dice, kills = random.Random(19), 0
+    with PracticeServer() as server, opened(url) as (db, queue), ExitStack() as stack:
+        given = environment(url, tmp_path / "home", server, "practice-steps-4")
+        asked: list[str] = []
+        made: list[str] = []
+        for _ in range(40):
+            turn_id, session_id = ask(db, queue, "read README.md")
+            made.append(session_id)
+            asked += [turn_id, ask(db, queue, "and again", session_id)[0]]
+        (tmp_path / "README.md").write_text("text\n")
+        there = [stack.enter_context(worker(given, tmp_path)) for _ in range(3)]
+        until = time.monotonic() + 600
+        while not all(has_ended(queue, one) for one in asked):
+            assert time.monotonic() < until, "the turns never ended"
+            time.sleep(dice.uniform(0.1, 0.6))
+            there.pop(dice.randrange(3)).kill()
+            kills += 1
+            there.append(stack.enter_context(worker(given, tmp_path)))
+        print(f"{kills} kills")
+        for session_id in made:
+            roles = [one.role for one in transcript(db, session_id).messages]
+            assert roles == (["user", *["assistant", "tool"] * 4, "assistant"] * 2), session_id
+        for one in asked:
+            ended = queue.outcome(one)
+            assert ended is not None and ended.reason == "answered", ended
