@@ -147,7 +147,7 @@ class Link:
 
 def test_each_call_is_expected_to_be_as_large_as_the_last(db: StateDatabase, clock: FixedClock) -> None:
     info = ModelInfo("p", "m", 100_000, 1_000, input_usd_per_mtok=1.0)
-    budget = Budget(db, clock, ReviewSettings(daily_tokens=1000))
+    budget = Budget(db, clock, ReviewSettings(daily_tokens=1000, share=1.0))
     link = Link(info, 900, 5, Unavailable("down"))
     metered = MeteredLink(link, budget, 1001)
 
@@ -164,7 +164,7 @@ def test_each_call_is_expected_to_be_as_large_as_the_last(db: StateDatabase, clo
     with pytest.raises(Unavailable):
         asyncio.run(ask())
     assert isinstance(metered.failure, Unavailable) and link.asked == 3
-    money = Budget(db, clock, ReviewSettings(daily_tokens=0, daily_usd=1.0))
+    money = Budget(db, clock, ReviewSettings(daily_tokens=0, daily_usd=1.0, share=1.0))
     db.write_now(lambda c: c.execute("UPDATE sessions SET cost_usd = 0"))
     metered = MeteredLink(Link(info, 1), money, 1_000_000)
     assert len(asyncio.run(ask())) == 1, "a dollar's worth"

@@ -41,7 +41,14 @@ HAVE_THEM = {
     "terminal": ("cli/checks.py", "config/schema.py"),
     "process": ("cli/gateway.py",),
     "patch": (
-        *("confirm/web/arguments.py", "memory/requests.py", "memory/skill_changes.py", "memory/wording.py"),
+        *(
+            "confirm/web/arguments.py",
+            "memory/requests.py",
+            "memory/settling.py",
+            "serve/board/past.py",
+            "memory/skill_changes.py",
+            "memory/wording.py",
+        ),
         *("review/wording.py", "serve/openapi.py", "store/trail.py"),
     ),
     "write_file": ("memory/requests.py", "memory/skill_changes.py", "review/wording.py"),

@@ -18,9 +18,8 @@ import msgspec
 
 from whet.cli.demo_play import DemoRun
 from whet.contract.errors import Unavailable
-from whet.practice.ask import PracticeCall
 from whet.practice.database import TrialServer
-from whet.practice.script import ScriptedReply, ScriptFile
+from whet.practice.script import ScriptedReply, ScriptFile, running
 from whet.store.opening import needs_driver
 
 _LEASE_S = 3.0
@@ -130,8 +129,7 @@ def _trouble(play: DemoRun, workers: list[subprocess.Popen[str]], number: signal
 def _script(play: DemoRun, mark: Path, text: str) -> None:
     # The shell's parent is the worker: the mark says which one ran the command, and how often.
     command = f"echo $PPID >> {mark.name}; sleep 8"
-    call = PracticeCall("terminal", msgspec.json.encode({"command": command}).decode())
-    script = ScriptFile([ScriptedReply(tool_calls=(call,)), ScriptedReply(text)])
+    script = ScriptFile([running(command), ScriptedReply(text)])
     connection = http.client.HTTPConnection(urlsplit(play.world.base_url).netloc, timeout=10)
     try:
         connection.request("POST", "/practice/script", msgspec.json.encode(script))

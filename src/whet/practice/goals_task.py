@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
+from whet.practice.script import ScriptedReply, running
 
 
 def lies_then_mends(check: tuple[str, str], program: tuple[str, str]) -> list[ScriptedReply]:
@@ -22,11 +22,7 @@ def lies_then_mends(check: tuple[str, str], program: tuple[str, str]) -> list[Sc
 
 def counts(rounds: int) -> list[ScriptedReply]:
     """Write a line in each round."""
-    arguments = json.dumps({"command": "echo round >> rounds.txt"})
-    return [
-        ScriptedReply(tool_calls=(PracticeCall("terminal", arguments),)),
-        ScriptedReply("Counted."),
-    ] * rounds
+    return [running("echo round >> rounds.txt"), ScriptedReply("Counted.")] * rounds
 
 
 def allowed() -> str:

@@ -59,6 +59,13 @@ class ScriptedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     when: str = ""
 
 
+def running(command: str) -> ScriptedReply:
+    """Give a reply that has the shell run a command."""
+    return ScriptedReply(
+        tool_calls=(PracticeCall("terminal", msgspec.json.encode({"command": command}).decode()),)
+    )
+
+
 class ScriptFile(msgspec.Struct, forbid_unknown_fields=True):
     """The JSON form of a script."""
 

@@ -74,7 +74,7 @@ def _pdf(stream: BinaryIO) -> Pages:
         from pypdf import PdfReader  # noqa: PLC0415 - 0.3 s of CPU; few sessions read a PDF
         from pypdf.errors import PyPdfError  # noqa: PLC0415 - the same
     except ImportError as error:
-        raise ToolError("reading PDF needs pypdf", hint="pip install 'whet[documents]'") from error
+        raise ToolError("reading PDF needs pypdf", hint="pip install 'whet-agent[documents]'") from error
     try:
         reader = PdfReader(stream)
         if reader.is_encrypted and not reader.decrypt(""):
