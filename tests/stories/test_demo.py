@@ -152,7 +152,11 @@ def test_the_confirmation_chapter_denies_approves_and_finds_the_altered_byte(pla
     decided = [
         (one["action"], one["status"], one["execution"]) for one in report["measured"]["confirmations"]
     ]
-    assert decided == [("wipe_database", "denied", ""), ("delete_data", "approved", "executed")]
+    assert decided == [
+        ("wipe_database", "denied", ""),
+        ("delete_data", "approved", "executed"),
+        ("wipe_database", "cancelled", ""),  # the one that it tried to approve itself
+    ]
     folder = Path(report["folder"])
     with closing(sqlite3.connect(folder / "orders" / "shop.db")) as shop:
         assert shop.execute("SELECT what, rows FROM changes").fetchall() == [

@@ -31,9 +31,8 @@ from whet.contract.errors import WhetError
 from whet.contract.protocols import ContextStatus, Person, Provider
 from whet.lanes import ToolPool
 from whet.store import sessions
-from whet.store.database import StateDatabase
+from whet.store.database import StateDatabase, open_store
 from whet.store.grants import GrantRepository
-from whet.store.opening import open_store
 from whet.tools.declared import RECALL, SharedProcesses
 from whet.tools.registry import read_specs
 from whet.tools.todo import TodoLists

@@ -36,8 +36,8 @@ from whet.review.budget import Budget
 from whet.review.fork import ForkParts, usable
 from whet.review.order import Order
 from whet.review.worker import ReviewWorker
+from whet.store.database import open_store
 from whet.store.grants import GrantRepository
-from whet.store.opening import open_store
 from whet.tools.declared import file_tools, session_tools
 
 

@@ -16,8 +16,7 @@ from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound
 from whet.store import grants
-from whet.store.database import StateDatabase
-from whet.store.opening import has_store
+from whet.store.database import StateDatabase, has_store
 
 T = TypeVar("T")
 

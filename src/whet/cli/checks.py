@@ -33,8 +33,8 @@ from whet.mcp.kept import read_kept
 from whet.mcp.listing import read_listing
 from whet.mcp.remote import check_server
 from whet.store import claims
+from whet.store.database import needs_driver, team_url
 from whet.store.migrations import STEPS
-from whet.store.opening import needs_driver, team_url
 
 State = Literal["ok", "warning", "failed"]
 _PACKAGES = ("apsw", "click", "httpx2", "msgspec", "prompt_toolkit", "pyyaml", "rich")

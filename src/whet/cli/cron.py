@@ -29,8 +29,7 @@ from whet.schedules import goals, quiet, timing
 from whet.schedules.perform import NOTIFY, check, is_chat
 from whet.schedules.worker import Finished, ScheduleWorker
 from whet.store import claims, schedules, sessions
-from whet.store.database import StateDatabase
-from whet.store.opening import has_store
+from whet.store.database import StateDatabase, has_store
 from whet.store.schedules import Schedule, ScheduleGoal, ScheduleRun
 from whet.tools.registry import TOOLSETS
 

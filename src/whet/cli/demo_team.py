@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import http.client
 import os
-import selectors
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,7 @@ from whet.cli.demo_play import DemoRun
 from whet.contract.errors import Unavailable
 from whet.practice.database import TrialServer
 from whet.practice.script import ScriptedReply, ScriptFile, running
-from whet.store.opening import needs_driver
+from whet.store.database import needs_driver
 
 _LEASE_S = 3.0
 _LIMIT_S = 90.0
@@ -119,7 +119,7 @@ def _trouble(play: DemoRun, workers: list[subprocess.Popen[str]], number: signal
         return took_s
     os.kill(pid, signal.SIGCONT)
     stopped = next(worker for worker in workers if worker.pid == pid)
-    line = _line(stopped, "Turn in session")
+    line = _line(stopped, f"Turn in session {answer.session_id if answer else ''}")
     stage.say(f"The stopped worker goes on now and wants to store what its command gave. It says:\n\n{line}")
     play.check("fence_refuses", "another worker has taken over this session" in line, line)
     play.conclude(f"Another worker answered after {took_s} s; what the stopped one wrote later was refused.")
@@ -155,13 +155,12 @@ def _until(condition: Callable[[], object], what: str) -> None:
 def _line(process: subprocess.Popen[str], beginning: str) -> str:
     """Give the next line of a worker's output that begins so."""
     assert process.stdout is not None  # a pipe, as `DemoWorld.whet` makes it
-    until_s = time.monotonic() + _LIMIT_S
-    with selectors.DefaultSelector() as ready:
-        ready.register(process.stdout, selectors.EVENT_READ)
-        while time.monotonic() < until_s and ready.select(until_s - time.monotonic()):
-            line = process.stdout.readline()
+    too_late = threading.Timer(_LIMIT_S, process.kill)
+    too_late.start()
+    try:
+        for line in process.stdout:
             if line.startswith(beginning):
                 return line.strip()
-            if not line:
-                break
+    finally:
+        too_late.cancel()
     raise Unavailable(f"a worker ended or said nothing that begins with {beginning!r}")

@@ -31,7 +31,7 @@ from whet.gateway.lock import holder
 from whet.gateway.server import Setup, serve
 from whet.gateway.settings import GatewayText, open_channels, read_gateway
 from whet.store import chats, paired
-from whet.store.opening import has_store
+from whet.store.database import has_store
 from whet.visible import visible
 
 _SHOWN = ("chats", "waiting", "begun", "queued", "sending", "unknown", "failed")

@@ -20,7 +20,7 @@ from whet.gateway.outbox import resend as send_again
 from whet.log import mask
 from whet.store import chats
 from whet.store.chats import OutRow, OutState
-from whet.store.opening import has_store
+from whet.store.database import has_store
 from whet.visible import visible
 
 _OPEN: tuple[OutState, ...] = ("unknown", "failed", "queued", "sending")

@@ -29,7 +29,7 @@ from whet.moving.copies import reading, refuse_broken
 from whet.moving.hermes_home import HermesHome
 from whet.moving.hermes_sessions import HermesSessions
 from whet.store.bulk import PastSession
-from whet.store.opening import has_store
+from whet.store.database import has_store
 
 _PARTS = (*HOME_PARTS, "memory", "skills", "sessions")
 _NOUNS = {

@@ -21,8 +21,7 @@ from whet.moving.carry import TakenOver
 from whet.moving.hermes_home import HermesHome
 from whet.schedules import timing
 from whet.store import moved, paired, schedules
-from whet.store.database import StateDatabase
-from whet.store.opening import has_store, open_store
+from whet.store.database import StateDatabase, has_store, open_store
 from whet.store.paired import PairedPerson
 
 T = TypeVar("T")

@@ -22,7 +22,7 @@ from whet.moving import notes, skills
 from whet.moving.carry import TakenOver
 from whet.moving.hermes_home import HermesHome
 from whet.moving.notes import Note
-from whet.store.opening import has_store
+from whet.store.database import has_store
 
 PROGRAM = "Hermes Agent"
 

@@ -16,8 +16,8 @@ from whet.memory.desk import LearningService
 from whet.memory.reader import NotesState
 from whet.memory.requests import MemoryRequest, Target
 from whet.store import ledger
+from whet.store.database import has_store
 from whet.store.ledger import LedgerRow
-from whet.store.opening import has_store
 
 _TARGET = click.Choice(["memory", "user"])
 

@@ -32,8 +32,8 @@ from whet.contract.messages import Message
 from whet.review.order import KINDS, Kind, read_order
 from whet.review.triggers import day_start
 from whet.store import ledger, news, reviews, search, sessions
+from whet.store.database import has_store
 from whet.store.ledger import LedgerRow
-from whet.store.opening import has_store
 from whet.store.reviews import DaySpending, ReviewRow
 
 T = TypeVar("T")

@@ -29,10 +29,9 @@ from whet.contract.messages import Message, to_dict
 from whet.store import forks
 from whet.store import search as index
 from whet.store import sessions as store
-from whet.store.database import StateDatabase
+from whet.store.database import StateDatabase, has_store
 from whet.store.export import as_jsonl, as_markdown
 from whet.store.index import count_unindexed
-from whet.store.opening import has_store
 from whet.store.purge import erase
 from whet.store.ranking import SearchScope
 from whet.store.search import Hit

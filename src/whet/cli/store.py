@@ -9,8 +9,7 @@ import click
 from whet.cli.output import emit, json_option
 from whet.clock import SystemClock
 from whet.config.paths import Home
-from whet.store.database import StateDatabase
-from whet.store.opening import open_team
+from whet.store.database import StateDatabase, open_team
 
 
 @click.group(help="Copy all conversations to a team's database, or back.")

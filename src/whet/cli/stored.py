@@ -12,8 +12,7 @@ from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.contract.errors import NotFound
 from whet.store import sessions
-from whet.store.database import StateDatabase
-from whet.store.opening import has_store, open_store
+from whet.store.database import StateDatabase, has_store, open_store
 from whet.store.sessions import SessionRow
 
 T = TypeVar("T")

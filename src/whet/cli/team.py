@@ -9,7 +9,7 @@ import click
 from whet.cli.output import emit, json_option
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
-from whet.store.opening import needs_driver, team_url
+from whet.store.database import needs_driver, team_url
 
 if TYPE_CHECKING:
     from whet.store.team_status import TeamStatus

@@ -22,8 +22,7 @@ from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, StoreError
 from whet.store import claims, sessions, turns
-from whet.store.database import StateDatabase
-from whet.store.opening import needs_driver, open_store
+from whet.store.database import StateDatabase, needs_driver, open_store
 from whet.store.sessions import NewSession
 from whet.team.queue import ENDED, AskedTurn, DatabaseQueue, EndedTurn
 from whet.team.worker import TurnWorker

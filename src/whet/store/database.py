@@ -1,16 +1,20 @@
-"""The session database, state.db: a file of ours with reads on threads, and a way to forget for good."""
+"""The session database: state.db, a file of ours with reads on threads, or the team's of `store.url`."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import apsw
 
 from whet.clock import Clock, iso
-from whet.contract.errors import StoreBusy, StoreError
+from whet.config.paths import Home, read_small
+from whet.contract.errors import ConfigError, StoreBusy, StoreError
 from whet.sqlite.database import DatabaseFile, Layout, Work
 from whet.sqlite.faults import as_store_error
 from whet.sqlite.lane import RowStatement
@@ -18,6 +22,7 @@ from whet.store.migrations import STEPS
 
 if TYPE_CHECKING:
     from whet.store.claims import Holder  # which asks this module what a connection is to
+
 
 T = TypeVar("T")
 
@@ -89,3 +94,56 @@ class StateDatabase(DatabaseFile):
     def _wait_for_readers(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True)
+
+
+_VARIABLE = "WHET_STORE_URL"
+_SCHEMES = ("postgresql://", "postgres://")
+
+
+def team_url(home: Home) -> tuple[str, float]:
+    """Give the address of the team's database and how long its leases are; "" for the home's own file."""
+    url = os.environ.get(_VARIABLE, "")
+    # A file that does not name the scheme can't name a database: most homes need not be read twice.
+    if not url and "postgres" not in (read_small(home.config) or ""):
+        return "", 0.0
+    from whet.config.load import load  # noqa: PLC0415 - brings YAML, 8 ms
+
+    settings = load(home, environ=os.environ).settings.store
+    if settings.url and not settings.url.startswith(_SCHEMES):
+        raise ConfigError(
+            "store.url is not the address of a PostgreSQL database",
+            hint="write postgresql://user@host/database",
+        )
+    return settings.url, settings.lease_s
+
+
+def open_store(home: Home, clock: Clock) -> StateDatabase:
+    """Open the home's store. Raises StoreError, ConfigError."""
+    url, lease_s = team_url(home)
+    return open_team(url, lease_s) if url else StateDatabase.open(home.database, clock)
+
+
+def open_team(url: str, lease_s: float) -> StateDatabase:
+    """Open a team's database. Raises ConfigError where its driver is not installed, StoreError."""
+    with needs_driver():
+        from whet.store.team import TeamDatabase  # noqa: PLC0415 - brings psycopg, 60 ms, which is an extra
+
+        return TeamDatabase.open_url(url, lease_s=lease_s)
+
+
+@contextmanager
+def needs_driver() -> Generator[None]:
+    """Say what to install where the driver is missing. Raises ConfigError."""
+    try:
+        yield
+    except ImportError as error:
+        if not (error.name or "psycopg").startswith("psycopg"):
+            raise
+        raise ConfigError(
+            "the driver for a team's database is not installed", hint="pip install 'whet-agent[team]'"
+        ) from error
+
+
+def has_store(home: Home) -> bool:
+    """Whether there may be anything stored: the home's file is there, or a team's database is named."""
+    return home.database.exists() or bool(team_url(home)[0])

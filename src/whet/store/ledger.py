@@ -102,7 +102,7 @@ class LedgerFilter(TypedDict, total=False):
 
 
 _LARGEST_ID = 2**63 - 1
-_ORIGIN = tuple(name for name in Origin.__struct_fields__ if name != "others")
+_ORIGIN = tuple(filter("others".__ne__, Origin.__struct_fields__))
 _PLAIN = ("profile", "kind", "item", "action", "state", "before", "after", "base_hash", "hash", "trust")
 _GIVEN = (*_PLAIN, "reason", "undoes", "remark")
 _COLUMNS = (
