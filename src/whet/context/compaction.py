@@ -189,8 +189,10 @@ class CompactionRunner:
 
     def _drops_request(self, messages: Sequence[Message]) -> bool:
         """Whether a list lost the request that a turn is working on; one at the end is put back instead."""
-        sources = self._live.rows.sources
-        last = next((at for at in range(len(sources) - 1, -1, -1) if sources[at].role == "user"), -1)
+        sources, rows = self._live.rows.sources, self._live.rows.rows
+        # A row without a number is an engine's own, a summary for example: nobody asks it.
+        asks = [at for at, row in enumerate(rows) if sources[at].role == "user" and "_seq" in row]
+        last = asks[-1] if asks else -1
         if last < 0 or last == len(sources) - 1 or self._log.live.open_turn is None:
             return False
         asked = sources[last]
