@@ -229,6 +229,31 @@ def test_a_floor_above_the_threshold_stops_after_two(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+class Sometimes(Puppet):
+    """Wants to compact before the fourth and the sixth request."""
+
+    asked = 0
+
+    def should_compress(self, prompt_tokens: int | None = None) -> bool:
+        self.asked += 1
+        return self.asked in (4, 6)
+
+
+def test_a_turn_is_compacted_twice_although_the_summary_speaks_as_the_person(tmp_path: Path) -> None:
+    replies = [calls(("look", f'{{"at": "{n}"}}')) for n in range(6)]
+
+    async def main() -> None:
+        def act(rows: Any) -> Any:
+            asked = [row for row in rows if "go on" in row["content"]]
+            return [*asked, {"role": "user", "content": f"Sum of {len(rows)}."}, *rows[-2:]]
+
+        async with rig(tmp_path, [*replies, ScriptedReply(text="Done.")], engine=Sometimes(act)) as one:
+            await one.turn("go on " + LONG)
+            assert len(compactions(one)) == 2, notices(one)
+
+    asyncio.run(main())
+
+
 def test_kept_rows_are_the_same_messages_and_images_survive(tmp_path: Path) -> None:
     """Failure 6: an engine sees text only; what it keeps is the original again."""
     seen: list[ChatRows] = []
