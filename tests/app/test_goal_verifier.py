@@ -85,6 +85,7 @@ def _honest(folder: Path, names: Sequence[str]) -> None:
     assert not person.questions
 
 
+@pytest.mark.slow
 def test_an_honest_change_passes_without_a_question(tmp_path: Path) -> None:
     _honest(tmp_path, ("a test more", "script", "program of a script", "named settings"))
 

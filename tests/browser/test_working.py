@@ -15,7 +15,7 @@ from whet.practice.ask import PracticeCall
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 
-pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.unconfined]
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.unconfined, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_a_session_is_worked_in_from_the_page(page: Page, board: Api) -> None:
     page.until("document.querySelector('.writing')?.textContent.startsWith('Nev')")
     page.eval("document.querySelector('#say textarea').value = 'half a thought'")
     board.model.wait_for_stall(2)
-    page.click(".stop")
+    page.eval("document.querySelector('.stop').click()")  # the page scrolls while text comes
     page.until("!document.querySelector('#state').dataset.running && !document.querySelector('.writing')")
     board.model.release()
     assert page.eval("document.querySelector('#say textarea').value") == "half a thought"

@@ -34,7 +34,7 @@ def test_what_was_missed_is_read_in_order_and_a_late_event_changes_nothing(tmp_p
         slack.forgets = False
         slack.write("off 0", ts=stamps[0])  # and the first it brings late, in an envelope of its own
         limited = (200, {"ok": False, "error": "ratelimited"}, {"retry-after": "0.1"})
-        slack.fail_next("conversations.history", too_many(0.1), limited)
+        slack.fail_next("conversations.history", too_many(1), limited)
         with served(one):
             slack.write("live")
             said = slack.wait_said("re live")

@@ -111,7 +111,7 @@ def test_search_read_and_ask(folder: Path, home: Path, server: PracticeServer) -
             prompts = (await client.list_prompts()).prompts
             assert "debug-failing-test" in [one.name for one in prompts]
             got = await client.get_prompt("debug-failing-test", {"task": "Mend test_x."})
-            said = got.messages[0].content.text
+            said = text_of(got.messages[0].content)
             assert "name: debug-failing-test" in said and said.endswith("Task: Mend test_x.")
             with pytest.raises(MCPError):
                 await client.get_prompt("nope", {})

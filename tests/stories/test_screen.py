@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ pytestmark = [
 EDIT = {"path": "a.txt", "content": "one\ntwo\n"}
 
 
-def call(name: str, arguments: dict[str, object]) -> tuple[PracticeCall, ...]:
+def call(name: str, arguments: Mapping[str, object]) -> tuple[PracticeCall, ...]:
     return (PracticeCall(name, json.dumps(arguments)),)
 
 
