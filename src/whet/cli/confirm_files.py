@@ -37,7 +37,7 @@ from whet.confirm.timeline import Timeline
 from whet.contract.errors import ConfigError, NotFound
 
 T = TypeVar("T")
-db_option = click.option(
+db_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--db-path", type=click.Path(path_type=Path, dir_okay=False), help="Else confirmations.db."
 )
 _AGE = re.compile(r"(\d+)\s*(s|m|h|d)")

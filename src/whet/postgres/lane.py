@@ -44,7 +44,7 @@ class TeamLane:
         self._thread: threading.Thread | None = None
         self._start = threading.Lock()
         self._closed = False
-        self.commits = 0
+        self.commits: int = 0
 
     def put(self, works: Sequence[Work], deliver: Deliver) -> None:
         """Queue `works`; `deliver` is called on the lane's thread with their outcomes after the commit."""

@@ -26,10 +26,10 @@ class BeatingStream:
     __slots__ = ("group", "is_refused", "ring", "scope", "send")
 
     def __init__(self, scope: Scope, send: Send, ring: Callable[[], None], group: int) -> None:
-        self.scope = scope
-        self.send = send
-        self.ring = ring
-        self.group = group
+        self.scope: Scope = scope
+        self.send: Send = send
+        self.ring: Callable[[], None] = ring
+        self.group: int = group
         self.is_refused: bool = False
 
     @property

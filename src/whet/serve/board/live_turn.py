@@ -85,12 +85,12 @@ class LiveTurn:
     """One turn as far as it is not stored yet. `version` grows with each change of anything but text."""
 
     def __init__(self) -> None:
-        self.text = LiveText()
-        self.step = 0
+        self.text: LiveText = LiveText()
+        self.step: int = 0
         self.calls: dict[str, LiveCall] = {}
-        self.note = ""
-        self.is_thinking = False
-        self.version = 0
+        self.note: str = ""
+        self.is_thinking: bool = False
+        self.version: int = 0
 
     def take(self, event: Event) -> None:
         """Take an event in."""
