@@ -190,6 +190,8 @@ def test_commands_typed_during_a_turn_run_at_its_end(folder: Path) -> None:
         tty.wait_for("up")
         tty.type("/undo\r")
         tty.wait_for("queued: /undo")
+        tty.type("/undo 7\r")  # this one fails, and the next one runs
+        tty.wait_for("queued: /undo 7")
         tty.type("!echo mine\r")
         tty.wait_for("queued: !echo mine")
         (folder / "go").write_text("now\n")

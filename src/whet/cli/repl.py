@@ -258,9 +258,9 @@ class TerminalChat:
             elif done is PromptSignal.INTERRUPT or (done is PromptSignal.ESCAPE and self._desk.turn):
                 self._interrupt()
             elif done is PromptSignal.RESTED:
-                while self._waiting and self._desk.turn is None and not self._desk.leaving:
-                    typed = self._waiting.pop(0)
-                    self._view.queued.remove(typed.shown)
+                if self._waiting and self._desk.turn is None:
+                    self._view.queued.remove((typed := self._waiting.pop(0)).shown)
+                    self._screen.wake(PromptSignal.RESTED)  # the next one runs although this one may fail
                     await self._typed(typed)
             elif done is PromptSignal.ESCAPE:
                 await self._gestures.escape(self.app.clock.monotonic_s())
