@@ -40,8 +40,9 @@ def clean_environment(**extra: str) -> dict[str, str]:
     return {**kept, "NO_PROXY": "*", **extra}
 
 
-def run(command: list[str], **environment: str) -> Sample:
-    """Run `command` to its end and measure it. Raises where it fails."""
+def run(command: list[str], folder: Path = ROOT, **environment: str) -> Sample:
+    """Run `command` in `folder` to its end and measure it, with all that it started and waited for. Raises
+    where it fails."""
     began = time.perf_counter()
     process = subprocess.Popen(
         command,
@@ -49,7 +50,7 @@ def run(command: list[str], **environment: str) -> Sample:
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         env=clean_environment(**environment),
-        cwd=ROOT,
+        cwd=folder,
         text=True,
     )
     out, err = "", ""

@@ -1,8 +1,8 @@
 """A model server that sends its answers as real ones come: in pieces, some time apart; with TLS where a
-certificate is named. Speaks Chat Completions.
+certificate is named. Speaks Chat Completions, Responses and Messages.
 
 Run as: python -m benchmarks.loops.paced_server [CERTIFICATE]; prints its base URL. The model's name says what
-is sent: `paced-PIECES-GAP_MS-STEPS`, of which every answer but the last calls the tool `noop`.
+is sent: `paced-PIECES-GAP_MS-STEPS`, of which every answer but the last calls the shell, or the tool `noop`.
 """
 
 from __future__ import annotations
@@ -14,48 +14,22 @@ import socket
 import ssl
 import sys
 
+from benchmarks.loops.paced_shapes import SHAPES, call_for, results_in
+
 _MODELS = json.dumps({"object": "list", "data": [{"id": "paced", "object": "model"}]}).encode()
 
 
-def _event(delta: dict[str, object], finish: str | None = None) -> bytes:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    value = {
-        "id": "c1",
-        "object": "chat.completion.chunk",
-        "created": 1,
-        "model": "paced",
-        "choices": [choice],
-    }
-    return b"data: " + json.dumps(value, separators=(",", ":")).encode() + b"\n\n"
-
-
-def pieces(count: int, calls: bool) -> list[bytes]:
-    """One answer's events: `count` of them, the last of which ends it."""
-    events = [_event({"role": "assistant", "content": ""})]
-    events += [_event({"content": f" word{number}"}) for number in range(max(count - 3, 1))]
-    if calls:
-        call = {
-            "index": 0,
-            "id": "call_1",
-            "type": "function",
-            "function": {"name": "noop", "arguments": "{}"},
-        }
-        events.append(_event({"tool_calls": [call]}))
-    events.append(_event({}, "tool_calls" if calls else "stop"))
-    usage = b'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":9,"total_tokens":18}}\n\n'
-    return [*events, usage + b"data: [DONE]\n\n"]
-
-
-async def _answer(writer: asyncio.StreamWriter, body: bytes) -> None:
+async def _answer(writer: asyncio.StreamWriter, path: str, body: bytes) -> None:
     asked = json.loads(body)
     _, count, gap_ms, steps = asked["model"].split("-")
-    calls = sum(message["role"] == "tool" for message in asked["messages"]) < int(steps)
+    is_last = results_in(asked) >= int(steps) or not asked.get("tools")
+    call = None if is_last else call_for(asked)
     writer.write(
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\n"
         b"x-request-id: req_1\r\ntransfer-encoding: chunked\r\n\r\n"
     )
     due_s = asyncio.get_running_loop().time()
-    for event in pieces(int(count), calls):
+    for event in SHAPES[path](int(count), call):
         writer.write(b"%x\r\n%b\r\n" % (len(event), event))
         if gap_ms != "0":
             due_s += int(gap_ms) / 1000
@@ -71,8 +45,13 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
                 kind = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
                 writer.write(kind % len(_MODELS) + _MODELS)
             else:
-                size = int(head.split("content-length: ")[1].split("\r\n")[0])
-                await _answer(writer, await reader.readexactly(size))
+                size = int((head.partition("content-length: ")[2] or "0").split("\r\n")[0])
+                path = head.split(" ", 2)[1].partition("?")[0]
+                body = await reader.readexactly(size)
+                if path in SHAPES:
+                    await _answer(writer, path, body)
+                else:
+                    writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\n{}")
             await writer.drain()
     except (ConnectionError, asyncio.IncompleteReadError):
         writer.close()

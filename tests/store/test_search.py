@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
+import apsw
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -264,9 +265,45 @@ def test_around_gives_the_neighbours(db, clock):
 
 
 def test_what_is_indexed_after_a_turn_is_searched_without_catching_up(db, clock):
-    asyncio.run(talk(db, clock, "s1", "walrus"))
-    db.submit(lambda c: None).result(10)
+    async def talk_and_wait() -> None:
+        await talk(db, clock, "s1", "walrus")
+        while not db.read_now(lambda c: search.search(c, "walrus")):
+            await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(talk_and_wait(), 60))
     assert db.read_now(lambda c: search.search(c, "walrus"))[0].session_id == "s1"
+
+
+def test_what_waits_to_be_indexed_is_indexed_at_the_close(tmp_path, clock):
+    for word in ("walrus", "otter"):  # each in a loop of its own, which ends before the moment has passed
+        database = StateDatabase.open(tmp_path / "state.db", clock)
+        asyncio.run(talk(database, clock, word, word))
+        database.close()
+    database = StateDatabase.open(tmp_path / "state.db", clock)
+    found = [database.read_now(lambda c, word=word: search.search(c, word)) for word in ("walrus", "otter")]
+    database.close()
+    assert [hits[0].session_id for hits in found] == ["walrus", "otter"]
+
+
+def test_a_write_for_later_is_done_once_however_often_it_is_asked_for(db):
+    done: list[int] = []
+
+    def work(connection: apsw.Connection) -> bool:
+        done.append(len(done))
+        return len(done) == 2  # then there is more, once
+
+    async def ask() -> None:
+        for _ in range(5):
+            db.submit_later(work)
+        while not done:
+            await asyncio.sleep(0.01)
+        db.submit_later(work)
+        while len(done) < 3:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(ask(), 60))
+    db.submit(lambda c: None).result(60)
+    assert done == [0, 1, 2]
 
 
 @pytest.mark.parametrize("word", ["proj", "token", "build", "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"])

@@ -96,8 +96,8 @@ async def _begin(session: Session, incoming: InboxEntry | None) -> TurnRecord:
         if turn is not None:
             await _finish(session, turn, "cancelled", None)
 
-    unfinished = await or_undone(session.log.unfinished_turn(), end)
-    if unfinished is not None:
+    await session.log.refresh()
+    if session.log.live.open_turn and (unfinished := await or_undone(session.log.unfinished_turn(), end)):
         last = session.log.messages[-1]
         if incoming is None or not last.is_final:
             if incoming is not None:

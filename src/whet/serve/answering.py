@@ -16,7 +16,7 @@ from starlette.responses import Response
 from whet.contract.errors import WhetError
 from whet.contract.events import TurnEnd
 from whet.serve.held import ApiEvent
-from whet.serve.wire import ApiError, JsonAnswer, Stream, Ticker, as_api_error, hung_up
+from whet.serve.wire import ApiError, JsonAnswer, Stream, Ticker, as_api_error, hearing
 
 SESSION_HEADER = "x-whet-session"
 Work = Callable[[Callable[[ApiEvent], None], Callable[[str], None]], Coroutine[Any, Any, TurnEnd]]
@@ -49,6 +49,40 @@ class ResponseCodec(Protocol):
         ...
 
 
+class EventInbox:
+    """What a turn has told since its stream last looked; `gone` ends each waiting."""
+
+    def __init__(self, gone: asyncio.Future[None]) -> None:
+        self.events: list[ApiEvent] = []
+        self._gone = gone
+        gone.add_done_callback(self.ring)
+        self._waiter: asyncio.Future[None] | None = None
+
+    def put(self, event: ApiEvent) -> None:
+        """Add an event and wake the stream."""
+        self.events.append(event)
+        self.ring()
+
+    def ring(self, _: object = None) -> None:
+        """Wake the stream, although there may be no event."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def take(self, patience_s: float) -> list[ApiEvent]:
+        """Give the events that are there; without any, those of the next `patience_s` or until it rings."""
+        if not self.events and not self._gone.done():
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            timer = loop.call_later(patience_s, self.ring)
+            try:
+                await self._waiter
+            finally:
+                timer.cancel()
+                self._waiter = None
+        found, self.events = self.events, []
+        return found
+
+
 class TurnResponder:
     """Answers requests with turns. A stream waits `head_wait_s` for its first piece before it begins with a
     comment; from then on it is never silent for longer than `beat_s`."""
@@ -60,16 +94,20 @@ class TurnResponder:
     async def whole(self, request: Request, work: Work, codec: ResponseCodec) -> Response:
         """Run the turn and answer with all of it. Raises WhetError."""
         headers: dict[str, str] = {}
-        turn = asyncio.ensure_future(work(lambda event: _ignore(codec.event(event)), _naming(headers)))
-        gone = asyncio.ensure_future(hung_up(request.receive))
+        here = asyncio.current_task()
+        assert here is not None
+        gone: list[bool] = []
+
+        def leave() -> None:
+            gone.append(here.cancel())
+
         try:
-            await asyncio.wait((turn, gone), return_when=asyncio.FIRST_COMPLETED)
-            if not turn.done():
-                return Response(status_code=499)
-            end = turn.result()
-        finally:
-            gone.cancel()
-            await _stopped(turn)
+            with hearing(request.scope, leave):
+                end = await work(lambda event: _ignore(codec.event(event)), _naming(headers))
+        except asyncio.CancelledError:
+            if not gone or here.uncancel():
+                raise
+            return Response(status_code=499)
         if (error := failure_of(end)) is not None:
             raise error
         return JsonAnswer(codec.whole(end), headers=headers)
@@ -79,12 +117,13 @@ class TurnResponder:
         unless the model has taken longer than `head_wait_s`."""
 
         async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
-            news: asyncio.Queue[ApiEvent] = asyncio.Queue()
-            turn = asyncio.ensure_future(work(news.put_nowait, _naming(response.headers)))
+            news = EventInbox(gone)
+            turn = asyncio.ensure_future(work(news.put, _naming(response.headers)))
+            turn.add_done_callback(news.ring)
             looking, silence, is_begun = Ticker(self._beat_s), Ticker(self._head_wait_s), False
             try:
-                while not turn.done() or not news.empty():
-                    found = await self._next(news, turn, gone)
+                while not turn.done() or news.events:
+                    found = await news.take(self._beat_s)
                     if gone.done():
                         return
                     if looking.is_due() and not may_go_on():
@@ -108,25 +147,6 @@ class TurnResponder:
 
         response = Stream(source)
         return response
-
-    async def _next(
-        self, news: asyncio.Queue[ApiEvent], turn: asyncio.Future[TurnEnd], gone: asyncio.Future[None]
-    ) -> list[ApiEvent]:
-        """Give the events that are there; none where the turn ended, the client went, or a beat is due."""
-        if news.empty() and not turn.done():
-            first = asyncio.ensure_future(news.get())
-            done, _ = await asyncio.wait(
-                (first, turn, gone), timeout=self._beat_s, return_when=asyncio.FIRST_COMPLETED
-            )
-            if first not in done:
-                first.cancel()
-                return []
-            found = [first.result()]
-        else:
-            found = []
-        while not news.empty():
-            found.append(news.get_nowait())
-        return found
 
 
 def failure_of(end: TurnEnd) -> ApiError | None:

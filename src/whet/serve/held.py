@@ -28,28 +28,35 @@ class HeldTurn:
         self._emit: Callable[[ApiEvent], None] | None = None
         self._missed: list[Event] = []
         self._usage = Usage()
-        self._asked = asyncio.Event()
+        self._over: asyncio.Future[None] | None = None
+        self._settles: asyncio.TimerHandle | None = None
         self._given_up: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[TurnEnd | None]
 
     def start(self, work: Callable[[Emit], Coroutine[Any, Any, TurnEnd | None]]) -> None:
         """Begin the turn."""
         self.task = asyncio.create_task(work(self._event))
+        self.task.add_done_callback(lambda _: self._end_round())
 
     def asked(self) -> None:
-        """Note that a call waits for the program."""
-        self._asked.set()
+        """Note that a call waits for the program: the round ends when no more of them join."""
+        _stop(self._settles)
+        self._settles = asyncio.get_running_loop().call_later(_SETTLE_S, self._settled)
 
     async def round(self, emit: Callable[[ApiEvent], None]) -> TurnEnd:
         """Go on to the turn's end or the next calls; a cancel of the caller cancels the turn. The usage is
         that of this round. Raises WhetError."""
-        self._stop_giving_up()
+        _stop(self._given_up)
+        self._over = asyncio.get_running_loop().create_future()
         self._emit, missed, self._missed = emit, self._missed, []
         for event in missed:
             self._event(event)
-        asked = asyncio.ensure_future(self._settled())
+        if self.task.done():
+            self._end_round()
+        elif self._tools.waiting(self.session_id):
+            self.asked()
         try:
-            await asyncio.wait((self.task, asked), return_when=asyncio.FIRST_COMPLETED)
+            await self._over
             if not self.task.done():
                 emit(HandedOver(self._tools.waiting(self.session_id)))
                 self._given_up = asyncio.get_running_loop().call_later(self._wait_s, self.task.cancel)
@@ -59,24 +66,21 @@ class HeldTurn:
             await asyncio.wait((self.task,))
             raise
         finally:
-            asked.cancel()
-            usage, self._usage, self._emit = self._usage, Usage(), None
+            _stop(self._settles)
+            usage, self._usage, self._emit, self._over = self._usage, Usage(), None, None
         if self.task.cancelled():
             return TurnEnd(self.session_id, "", "cancelled", "", 0, usage, 0.0)
         end = self.task.result()
         assert end is not None  # nothing is steered into a turn that is held
         return msgspec.structs.replace(end, usage=usage) if usage.total_tokens else end
 
-    async def _settled(self) -> None:
-        """Wait until calls wait for the program and no more of them join."""
-        while True:
-            self._asked.clear()
-            if not self._tools.waiting(self.session_id):
-                await self._asked.wait()
-            before = self._tools.waiting(self.session_id)
-            await asyncio.sleep(_SETTLE_S)
-            if before and before == self._tools.waiting(self.session_id):
-                return
+    def _settled(self) -> None:
+        if self._tools.waiting(self.session_id):
+            self._end_round()
+
+    def _end_round(self) -> None:
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
 
     def _event(self, event: Event) -> None:
         if isinstance(event, StepFinished):
@@ -86,7 +90,7 @@ class HeldTurn:
         else:
             self._missed.append(event)
 
-    def _stop_giving_up(self) -> None:
-        if self._given_up is not None:
-            self._given_up.cancel()
-            self._given_up = None
+
+def _stop(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()

@@ -115,7 +115,7 @@ class SessionTurns:
 
     async def remember(self, wish: SessionChoice, session_id: str, answer: str) -> None:
         """Remember a conversation by what its client has of it now, where the client has no name for it."""
-        if wish.client_key and not wish.client_key.startswith("tip:"):
+        if wish.session_id or (wish.client_key and not wish.client_key.startswith("tip:")):
             return
         key = history.fingerprint(wish.said, answer)
         if key and not wish.is_chore:

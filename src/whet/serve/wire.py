@@ -6,8 +6,8 @@ Knows no route and no session.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import aclosing, contextmanager
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from whet.contract.errors import ConfigError, NotFound, StoreBusy, StoreError, WhetError
 from whet.log import mask
 from whet.web.bodies import BodyTooLarge, CallerGone, read_bounded
+from whet.web.line import line_of
 
 T = TypeVar("T")
 BODY_LIMIT_BYTES = 32 * 1024 * 1024
@@ -160,10 +161,17 @@ def decode(body: bytes, shape: type[T]) -> T:
         raise ApiError(400, f"the body is not JSON: {error}", code="invalid_json") from error
 
 
-async def hung_up(receive: Receive) -> None:
-    """Return when the client has gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
+@contextmanager
+def hearing(scope: Scope, ring: Callable[[], object]) -> Generator[None]:
+    """Call `ring` when the client goes while this is open; at once where it has gone."""
+    line = line_of(scope)
+    line.listen(ring)
+    try:
+        if line.is_cut:
+            ring()
+        yield
+    finally:
+        line.forget(ring)
 
 
 class Ticker:
@@ -207,22 +215,20 @@ class Stream(Response):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             return
-        gone = asyncio.ensure_future(hung_up(receive))
+        gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         is_begun = False
         try:
-            async with aclosing(self._source(gone)) as pieces:
-                async for piece in pieces:
-                    if not is_begun:
-                        is_begun = True
-                        await send(
-                            {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-                        )
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+            with hearing(scope, lambda: gone.done() or gone.set_result(None)):
+                async with aclosing(self._source(gone)) as pieces:
+                    async for piece in pieces:
+                        if not is_begun:
+                            is_begun = True
+                            head = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+                            await send(head)
+                        await send({"type": "http.response.body", "body": piece, "more_body": True})
         except WhetError as error:
             if is_begun:
                 raise  # a source that has begun says its errors in the stream
             await refusal(as_api_error(error), scope["path"])(scope, receive, send)
             return
-        finally:
-            gone.cancel()
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, Self, TypeVar
 
@@ -27,6 +28,7 @@ T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
 
 _READER_CACHE_KB = 16_000
+_LATER_S = 0.25
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +63,7 @@ class DatabaseFile:
         self._gather: Gather | None = None
         self._idle_readers: list[apsw.Connection] = []
         self._readers_lock = threading.Lock()
+        self._later: dict[Work[bool], asyncio.AbstractEventLoop] = {}
         self._closed = False
 
     @classmethod
@@ -111,6 +114,31 @@ class DatabaseFile:
         self._lane.put((work,), deliver)
         return future
 
+    def submit_later(self, work: Work[bool]) -> None:
+        """Queue a write for a moment later, at the latest for the close; asked for again until then it is
+        still done once, and once more while it gives True. A failure is the next caller's to try again."""
+        if (waits_on := self._later.get(work)) is not None and not waits_on.is_closed():
+            return
+        try:
+            loop = self._later[work] = asyncio.get_running_loop()
+        except RuntimeError:  # there is none to wait on
+            self._submit_again(work)
+        else:
+            loop.call_later(_LATER_S, self._submit_again, work)
+
+    def _submit_what_waits(self) -> None:
+        for work in tuple(self._later):
+            self._submit_again(work)
+
+    def _submit_again(self, work: Work[bool]) -> None:
+        def go_on(done: Future[bool]) -> None:
+            if done.exception() is None and done.result():
+                self._submit_again(work)
+
+        self._later.pop(work, None)
+        with suppress(StoreError):  # it is closed by now
+            self.submit(work).add_done_callback(go_on)
+
     def write_now(self, work: Work[T]) -> T:
         """Write and wait; for synchronous callers."""
         outcomes = self._lane.try_here((work,))
@@ -141,6 +169,7 @@ class DatabaseFile:
         if self._closed:
             return
         self._closed = True
+        self._submit_what_waits()
         self._lane.close()
         self._wait_for_readers()
         for reader in self._idle_readers:

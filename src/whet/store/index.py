@@ -16,7 +16,6 @@ from typing import Any
 import apsw
 import msgspec
 
-from whet.contract.errors import StoreError
 from whet.contract.texts import NOT_JSON
 from whet.store import query as words
 from whet.store import rows
@@ -61,17 +60,9 @@ def time_marks(begin_ms: int, end_ms: int) -> list[str]:
 
 
 def index_soon(db: StateDatabase) -> None:
-    """Index what was said lately on the writer lane, without waiting for it. A failure is tried again by
-    the next call or search."""
-
-    def go_on(done: Any) -> None:
-        if done.exception() is None and done.result():
-            try:
-                index_soon(db)
-            except StoreError:
-                return  # the database is being closed
-
-    db.submit(index_batch).add_done_callback(go_on)
+    """Index what was said lately in the background, a moment later: what is said until then goes with it.
+    A failure is tried again by the next call or search."""
+    db.submit_later(index_batch)
 
 
 def has_new(connection: apsw.Connection) -> bool:

@@ -43,6 +43,7 @@ class TeamDatabase(StateDatabase):
         self._gather: Gather | None = None
         self._idle: list[PostgresConnection] = []
         self._idle_lock = threading.Lock()
+        self._later = {}
         self._closed = False
         self.keeper: team_claims.Keeper = team_claims.Keeper(self.connected, lease_s)
 
@@ -139,6 +140,7 @@ class TeamDatabase(StateDatabase):
         if self._closed:
             return
         self._closed = True
+        self._submit_what_waits()
         self._lane.close()
         self.keeper.close()
         self._wait_for_readers()

@@ -111,10 +111,14 @@ class Transcript:
         await self.writer.commit(work, apply)
         return turn
 
-    async def unfinished_turn(self) -> TurnRecord | None:
-        """Claim and give a turn that has no end marker and no living holder; None without one."""
+    async def refresh(self) -> None:
+        """Read what another process added meanwhile."""
         await self.drain()
         await self.writer.refresh()
+
+    async def unfinished_turn(self) -> TurnRecord | None:
+        """Claim and give a turn that has no end marker and no living holder; None without one."""
+        await self.refresh()
         state = self.live
         found = state.open_turn
         if found is None:

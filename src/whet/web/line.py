@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
+from typing import Any, cast
 
 
 class WebConnection:
@@ -12,13 +13,13 @@ class WebConnection:
 
     def __init__(self) -> None:
         self.is_cut = False
-        self._rings: set[Callable[[], None]] = set()
+        self._rings: set[Callable[[], object]] = set()
 
-    def listen(self, ring: Callable[[], None]) -> None:
+    def listen(self, ring: Callable[[], object]) -> None:
         """Call `ring` when the caller hangs up."""
         self._rings.add(ring)
 
-    def forget(self, ring: Callable[[], None]) -> None:
+    def forget(self, ring: Callable[[], object]) -> None:
         """Do not call it any more."""
         self._rings.discard(ring)
 
@@ -27,3 +28,8 @@ class WebConnection:
         self.is_cut: bool = True
         for ring in tuple(self._rings):
             ring()
+
+
+def line_of(scope: MutableMapping[str, Any]) -> WebConnection:
+    """Give the caller's connection, which `protocol.py` puts into the scope."""
+    return cast("WebConnection", scope["extensions"]["whet.line"])

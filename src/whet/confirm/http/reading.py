@@ -5,9 +5,10 @@ from __future__ import annotations
 from whet.confirm.http import shapes
 from whet.confirm.http.decisions import grant_of
 from whet.confirm.http.exchange import Answer, Exchange
-from whet.confirm.http.wire import HttpRefusal, line_of
+from whet.confirm.http.wire import HttpRefusal
 from whet.confirm.records import STATUSES, ConfirmRequest
 from whet.confirm.requests import RequestFilter
+from whet.web.line import line_of
 
 LONGEST_WAIT_S = 300.0
 _PAGE, _LARGEST_PAGE = 50, 500

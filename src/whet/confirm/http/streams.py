@@ -13,10 +13,11 @@ from functools import lru_cache
 
 from whet.confirm.http import shapes
 from whet.confirm.http.exchange import Exchange
-from whet.confirm.http.wire import HttpRefusal, Send, line_of
+from whet.confirm.http.wire import HttpRefusal, Send
 from whet.confirm.hub import wake
 from whet.confirm.records import AuditEvent, Caller
 from whet.confirm.service import ConfirmService
+from whet.web.line import line_of
 
 _TOKENS = frozenset({"token_revoked", "token_expires"})
 _HEADERS = [

@@ -16,7 +16,6 @@ import msgspec
 
 from whet.contract.errors import WhetError
 from whet.web.bodies import BodyTooLarge, read_bounded
-from whet.web.line import WebConnection
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -59,11 +58,6 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
     except BodyTooLarge as error:
         close = [(b"connection", b"close")]
         raise HttpRefusal(413, "the body is larger than 1 MiB", headers=close) from error
-
-
-def line_of(scope: Scope) -> WebConnection:
-    """Give the caller's connection, which `protocol.py` puts into the scope."""
-    return cast("WebConnection", scope["extensions"]["whet.line"])
 
 
 def header(scope: Scope, name: bytes) -> str:

@@ -1,0 +1,201 @@
+"""Whole programs, Whet and those of others from npm, against one paced model server: what one job costs each.
+
+Each runs as its users run it, without a person: one question, and a job of commands (`true`), whose answers
+come in pieces a millisecond apart. CPU of the program and of all that it starts. A peer that can't be
+installed here, or does not do the job, is named and left out.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.measure import ROOT, Sample, clean_environment, median
+from benchmarks.measure import run as measure
+from benchmarks.overhead import practice_server
+from benchmarks.table import Row
+
+COMMAND = "python -m benchmarks programs"
+_PIECES, _GAP_MS, _STEPS = 30, 1, 20
+_PEERS = ROOT / ".bench" / "peers" / "npm"
+_GOAL_PI = 1.8
+_GOAL_ONE_SHOT_S = 0.20
+
+
+class Invocation(NamedTuple):
+    """A program's command and the environment that it has besides a home of its own."""
+
+    command: list[str]
+    environment: dict[str, str]
+
+
+class Program(NamedTuple):
+    """A program: its npm package, "" for Whet, and how it is called with (home, base URL, model)."""
+
+    package: str
+    invoke: Callable[[Path, str, str], Invocation]
+
+
+def _whet(home: Path, base_url: str, model: str) -> Invocation:
+    whet = str(Path(sys.executable).parent / "whet")
+    command = [whet, "chat", "-q", "go", "--provider", "bench", "--base-url", base_url, "--model", model]
+    return Invocation(command, {"WHET_HOME": str(home / ".whet")})
+
+
+def _unconfined(home: Path, base_url: str, model: str) -> Invocation:
+    _write(home / ".whet" / "config.yaml", {"sandbox": {"mode": "off"}})
+    return _whet(home, base_url, model)
+
+
+def _pi(home: Path, base_url: str, model: str) -> Invocation:
+    cost = dict.fromkeys(("input", "output", "cacheRead", "cacheWrite"), 0)
+    one = {"id": model, "name": model, "reasoning": False, "input": ["text"], "cost": cost}
+    models = [{**one, "contextWindow": 128_000, "maxTokens": 4096}]
+    bench = {"baseUrl": base_url, "api": "openai-completions", "apiKey": "bench", "models": models}
+    _write(home / ".pi" / "agent" / "models.json", {"providers": {"bench": bench}})
+    return Invocation([_bin("pi"), "--provider", "bench", "--model", model, "-p", "go"], {"PI_OFFLINE": "1"})
+
+
+def _opencode(home: Path, base_url: str, model: str) -> Invocation:
+    limit = {"context": 128_000, "output": 4096}
+    bench = {
+        "npm": "@ai-sdk/openai-compatible",
+        "options": {"baseURL": base_url, "apiKey": "bench"},
+        "models": {model: {"limit": limit, "tool_call": True}},
+    }
+    chosen = f"bench/{model}"
+    config = {"provider": {"bench": bench}, "model": chosen, "small_model": chosen, "autoupdate": False}
+    _write(home / ".config" / "opencode" / "opencode.json", config)
+    return Invocation([_bin("opencode"), "run", "-m", chosen, "go"], {})
+
+
+def _codex(home: Path, base_url: str, model: str) -> Invocation:
+    where = f'model_providers.bench={{name="bench",base_url="{base_url}",wire_api="responses"}}'
+    command = [_bin("codex"), "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
+    return Invocation([*command, "-c", 'model_provider="bench"', "-c", where, "-m", model, "go"], {})
+
+
+def _claude(home: Path, base_url: str, model: str) -> Invocation:
+    environment = {
+        "ANTHROPIC_BASE_URL": base_url.removesuffix("/v1"),
+        "ANTHROPIC_API_KEY": "bench",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+    }
+    return Invocation([_bin("claude"), "-p", "go", "--model", model, "--allowedTools", "Bash"], environment)
+
+
+PROGRAMS: dict[str, Program] = {
+    "Whet": Program("", _whet),
+    "Whet, unconfined": Program("", _unconfined),
+    "pi": Program("@mariozechner/pi-coding-agent", _pi),
+    "opencode": Program("opencode-ai", _opencode),
+    "codex": Program("@openai/codex", _codex),
+    "claude-code": Program("@anthropic-ai/claude-code", _claude),
+}
+
+
+def run(runs: int, full: bool) -> list[Row]:
+    """CPU of a question, and of a step of a job with twenty of them; every program in turn."""
+    left_out = [name for name, program in PROGRAMS.items() if not _install(program)]
+    samples: dict[str, dict[int, list[float]]] = {
+        name: {0: [], _STEPS: []} for name in PROGRAMS if name not in left_out
+    }
+    with practice_server("paced_server") as base_url:
+        for number in range(runs + 1):
+            for name in tuple(samples):
+                try:
+                    for steps, found in samples[name].items():
+                        spent = _spent(PROGRAMS[name], base_url, steps)
+                        if number:  # the first run fills caches
+                            found.append(spent.cpu_s)
+                except (RuntimeError, subprocess.TimeoutExpired) as error:
+                    if not PROGRAMS[name].package:
+                        raise
+                    print(f"  {name} is left out: {error}", file=sys.stderr)
+                    left_out.append(name)
+                    del samples[name]
+    whole = {name: median(found[0]) for name, found in samples.items()}
+    step = {
+        name: 1000 * median([job - one for job, one in zip(found[_STEPS], found[0], strict=True)]) / _STEPS
+        for name, found in samples.items()
+    }
+    versions = ", ".join(f"{name} {_version(PROGRAMS[name])}" for name in samples if PROGRAMS[name].package)
+    missing = f" Left out: {', '.join(left_out)}." if left_out else ""
+    details = [f"{_PIECES} pieces {_GAP_MS} ms apart an answer. {versions}.{missing}"]
+    ahead = step.get("pi", 0.0) / step["Whet, unconfined"]
+    return [
+        Row(
+            "programs-question",
+            "a question, the whole program, CPU",
+            f"≤ {_GOAL_ONE_SHOT_S:.2f} s",
+            f"{whole['Whet']:.2f} s",
+            ", ".join(f"{name} {cpu_s:.2f} s" for name, cpu_s in whole.items() if name != "Whet"),
+            whole["Whet"] <= _GOAL_ONE_SHOT_S,
+            COMMAND,
+            bars=whole,
+            unit="CPU s",
+            details=details,
+        ),
+        Row(
+            "programs-step",
+            "a step of a job: the model's answer and the command `true`, CPU with the command's",
+            f"pi ≥ {_GOAL_PI} x",
+            f"{step['Whet, unconfined']:.1f} ms unconfined, {step['Whet']:.1f} ms in the sandbox",
+            ", ".join(f"{name} {ms:.1f} ms" for name, ms in step.items() if PROGRAMS[name].package)
+            + (f" (pi {ahead:.1f} x)" if ahead else ""),
+            ahead >= _GOAL_PI if ahead else None,
+            COMMAND,
+            bars=step,
+            unit="CPU ms",
+            details=[f"The others run commands unconfined; Whet is durable at each step. {details[0]}"],
+        ),
+    ]
+
+
+def _spent(program: Program, base_url: str, steps: int) -> Sample:
+    """Run a job of so many commands in a home and a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        home, work = Path(folder, "home"), Path(folder, "work")
+        work.mkdir()
+        home.mkdir()
+        call = program.invoke(home, base_url, f"paced-{_PIECES}-{_GAP_MS}-{steps}")
+        return measure(
+            call.command, work, HOME=str(home), XDG_CONFIG_HOME=str(home / ".config"), **call.environment
+        )
+
+
+def _install(program: Program) -> bool:
+    """Install a peer where it is not; False where npm can't."""
+    if not program.package or _folder(program).exists():
+        return True
+    _PEERS.mkdir(parents=True, exist_ok=True)
+    print(f"  installing {program.package} ...", file=sys.stderr)
+    npm = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(_PEERS), program.package]
+    try:
+        subprocess.run(npm, check=True, capture_output=True, env=clean_environment(), timeout=900)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True
+
+
+def _version(program: Program) -> str:
+    return str(json.loads((_folder(program) / "package.json").read_text("utf-8"))["version"])
+
+
+def _folder(program: Program) -> Path:
+    return _PEERS / "node_modules" / program.package
+
+
+def _bin(name: str) -> str:
+    return str(_PEERS / "node_modules" / ".bin" / name)
+
+
+def _write(path: Path, value: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value), "utf-8")
