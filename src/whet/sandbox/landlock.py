@@ -54,12 +54,13 @@ def landlock_rules(
     jail may use TCP and terminals there."""
     every = (1 << (_LAST_RIGHT_OF_ABI.get(min(abi, 5), 14) + 1)) - 1
     writing = every & ~_NODES & ~_DEVICE_REQUESTS
-    hidden = policy.hidden()
+    hidden = frozenset(map(str, policy.hidden()))
+    above = frozenset(str(parent) for path in policy.hidden() for parent in path.parents)
     granted: dict[str, int] = {}
 
     def grant(path: Path, rights: int) -> None:
-        for each, fitting in _carved(path, rights, hidden):
-            granted[str(each)] = granted.get(str(each), 0) | (fitting & every)
+        for each, fitting in _carved(str(path), rights, hidden, above):
+            granted[each] = granted.get(each, 0) | (fitting & every)
 
     for path in policy.read:
         grant(path, _READING)
@@ -81,20 +82,22 @@ def landlock_rules(
     )
 
 
-def _carved(path: Path, rights: int, hidden: Iterable[Path]) -> Iterator[tuple[Path, int]]:
-    """Give the rules that grant a path but not what is hidden below it; links are not followed."""
+def _carved(
+    path: str, rights: int, hidden: frozenset[str], above: frozenset[str]
+) -> Iterator[tuple[str, int]]:
+    """Give the rules that grant a path but not what is hidden below it; links are not followed. `above` are
+    the folders that hold something hidden."""
     try:
-        mode = path.lstat().st_mode
+        mode = os.lstat(path).st_mode
     except OSError:
         return
-    below = [one for one in hidden if one.is_relative_to(path)]
-    if stat.S_ISLNK(mode) or path in below:
+    if stat.S_ISLNK(mode) or path in hidden:
         return
     if not stat.S_ISDIR(mode):
         yield path, rights & _OF_FILES
-    elif not below:
+    elif path not in above:
         yield path, rights
     else:
         yield path, rights & _LIST
         for name in sorted(os.listdir(path)):
-            yield from _carved(path / name, rights, below)
+            yield from _carved(os.path.join(path, name), rights, hidden, above)
