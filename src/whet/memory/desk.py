@@ -55,9 +55,11 @@ class ClaimGate:
         if not claim.text:
             return GateVerdict("user")
         # At the first change: the gate costs more to import than all else here together.
-        from whet.memory.gate import check_text, judge_stored  # noqa: PLC0415
+        from whet.memory.gate import check_text, judge_brought, judge_stored  # noqa: PLC0415
 
-        if origin.write_origin in ("user", "import"):
+        if origin.write_origin == "import":
+            return judge_brought(claim)
+        if origin.write_origin == "user":
             check_text(claim)
             return GateVerdict("user")
         foreground = origin.write_origin == "foreground"
