@@ -14,10 +14,9 @@ import msgspec
 from whet.clock import iso
 from whet.contract.errors import StoreBusy
 from whet.contract.origin import Origin
-from whet.memory import note_changes, notes, overlay, skill_changes
-from whet.memory.claim import Claim, GateVerdict
+from whet.memory import notes, overlay, skill_changes
 from whet.memory.reader import MemoryReader
-from whet.memory.requests import MemoryRequest, NeedsYes, Refused, SkillRequest, Target
+from whet.memory.requests import Claim, GateVerdict, MemoryRequest, NeedsYes, Refused, SkillRequest, Target
 from whet.memory.settling import enforce_skill
 from whet.memory.skill_changes import SkillPlan
 from whet.store import learned, ledger
@@ -52,7 +51,7 @@ class NoteChanges:
             existing = tuple(entry.said for entry in notes.entries(base))
             request = self._named_by_remark(request, existing)
             verdict = self._verdict(request, origin, existing)
-            edit = note_changes.plan(base, _written(request, verdict, existing), limit)
+            edit = notes.change(base, _written(request, verdict, existing), limit)
             new = NewRow(
                 kind="memory",
                 item=request.target,

@@ -19,16 +19,24 @@ import apsw
 from whet.clock import iso
 from whet.contract.origin import Origin
 from whet.log import mask
-from whet.memory import forget, notes, overlay, purge, undo
+from whet.memory import notes, overlay, purge, undo
 from whet.memory.changes import Judge, NoteChanges, SkillChanges
-from whet.memory.claim import Claim, GateVerdict
-from whet.memory.forget import ForgetStep
 from whet.memory.library import Library
 from whet.memory.purge import Purged
 from whet.memory.reader import MemoryReader
-from whet.memory.requests import MemoryRequest, NeedsYes, Refused, SkillRequest, Target, WriteOutcome
+from whet.memory.requests import (
+    Claim,
+    GateVerdict,
+    MemoryRequest,
+    NeedsYes,
+    Refused,
+    SkillRequest,
+    Target,
+    WriteOutcome,
+)
 from whet.memory.settling import Settling
 from whet.memory.shelf import SkillShelf
+from whet.memory.undo import ForgetStep
 from whet.memory.wording import told
 from whet.store import ledger
 from whet.store.database import StateDatabase
@@ -144,12 +152,12 @@ class LearningService:
 
         def plan() -> list[ForgetStep]:
             self.reader.bring_into_step()
-            return self.database.read_now(lambda db: forget.plan(db, self.profile, session_id))
+            return self.database.read_now(lambda db: undo.forget_steps(db, self.profile, session_id))
 
         if dry_run:
             return await asyncio.to_thread(plan)
         steps = await asyncio.to_thread(
-            self._in_step, lambda db: forget.carry_out(db, self.profile, session_id, origin, self._now())
+            self._in_step, lambda db: undo.forget(db, self.profile, session_id, origin, self._now())
         )
         self._tell([step.back for step in steps if step.back is not None])
         return steps

@@ -14,10 +14,9 @@ import msgspec
 
 from whet.log import mask
 from whet.memory import entries, units
-from whet.memory.claim import Claim, GateVerdict
 from whet.memory.folding import content_words, fold
 from whet.memory.provenance import outside
-from whet.memory.requests import Refused
+from whet.memory.requests import Claim, GateVerdict, Refused
 from whet.memory.scan import scan
 from whet.memory.transcript import Pointed, QuotableTranscript, load
 from whet.store import sessions

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from whet.memory.requests import Refused, Target
+from whet.memory.requests import MemoryRequest, Refused, Target
 
 PITFALLS = "pitfalls"
 FILES: dict[Target, str] = {"memory": "memories/MEMORY.md", "user": "memories/USER.md"}
@@ -83,6 +83,34 @@ def entries(text: str) -> list[NoteEntry]:
             start = number
     close(len(lines))
     return found
+
+
+def change(text: str, request: MemoryRequest, limit_chars: int) -> NoteEdit:
+    """Give the edit that `request` asks for. Raises Refused."""
+    if request.action == "remove":
+        return remove(text, request.old_text)
+    if request.action == "replace":
+        edit = replace(text, request.old_text, request.content)
+        if fold(edit.before) == fold(edit.after):
+            raise Refused("That is what the entry says already", hint="Nothing has to be saved.")
+    else:
+        edit = add(text, request.target, request.content)
+    check_room(text, edit, request.target, limit_chars)
+    return edit
+
+
+def check_room(text: str, edit: NoteEdit, target: Target, limit_chars: int) -> None:
+    """Raise Refused where the edited file would be over its limit and larger than before."""
+    size = len(edit.text.strip())
+    if size <= limit_chars or size <= len(text.strip()):
+        return
+    spare = droppable(text, size - limit_chars)
+    offer = " | ".join(" ".join(entry.split())[:120] for entry in spare)
+    raise Refused(
+        f"{FILES[target].rpartition('/')[2]} is full: {used(text, limit_chars)} "
+        f"({limit_chars:,} characters), and this needs {size - limit_chars} more",
+        hint=f"Replace or remove first what is out of date or in a skill. The longest entries: {offer}",
+    )
 
 
 def add(text: str, target: Target, content: str) -> NoteEdit:

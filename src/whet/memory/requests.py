@@ -1,4 +1,4 @@
-"""What is asked of the desk, and what came of it. Values only."""
+"""What is asked of the desk, what the gate is given and makes of it, and what came of it. Values only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from whet.contract.errors import WhetError
-from whet.store.ledger import State
+from whet.store.ledger import Kind, Quote, State, Trust
 
 Target: TypeAlias = Literal["memory", "user"]
 MemoryAction: TypeAlias = Literal["add", "replace", "remove"]
@@ -42,6 +42,34 @@ class SkillRequest(msgspec.Struct, frozen=True):
     base_hash: str = ""
     confirmed: bool = False
     reason: str = ""
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What is handed in to be learned: the model's words and its quotes, which point at what is kept. `known`
+    is the text that is edited; `existing` are the entries that must not be repeated. `is_verbatim`: a file,
+    kept as it is or not at all."""
+
+    kind: Kind
+    text: str
+    quotes: tuple[str, ...]
+    known: str = ""
+    existing: tuple[str, ...] = ()
+    is_verbatim: bool = False
+    target: str = ""
+
+
+class GateVerdict(msgspec.Struct, frozen=True):
+    """What comes of it: the trust, the quotes with their places, and `text`, which the program wrote from the
+    sources and which alone comes into force (empty: what was handed in, a person's own). `quarantined`: it
+    rests on untrusted text, or on prose that nobody tried or said; `why` says so.
+    `about`: the request in whose course a skill's steps were taken."""
+
+    trust: Trust
+    evidence: tuple[Quote, ...] = ()
+    quarantined: bool = False
+    why: str = ""
+    text: str = ""
+    about: str = ""
 
 
 class WriteOutcome(msgspec.Struct, frozen=True):

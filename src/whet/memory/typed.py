@@ -19,7 +19,7 @@ _MAIL = re.compile(
     r"[ \t]*[^\W\d_][\w-]{1,20}[:：] \S)"
 )
 # Two lines with the time of day at their head: a talk or a log that was copied, to the end of its paragraph.
-_STAMP = r"[ \t]*(?:[^\n:：]{0,40}[^\w\n])?\d{1,2}[:.]\d\d(?:[:.]\d\d)?(?![\d.]*\w)[^\n]*"
+_STAMP = r"[ \t]*(?:[^\n:：]{0,40}[^\w\n.])?(?:[01]?\d|2[0-3]):[0-5]\d(?!\w)[^\n]*"
 _STAMPED = re.compile(rf"(?m)^{_STAMP}(?:\n[^\n]*){{0,8}}?\n{_STAMP}$(?:\n(?!\n)[^\n]*)*")
 _BELOW_COLON = re.compile(r"(?m)[:：][ \t]*\n")
 # "The customer wrote this: All of it goes to ...": a long opening, then a sentence of its own.

@@ -1,4 +1,4 @@
-"""Takes changes back, and decides on those that wait: undo, accept, reject.
+"""Takes changes back, and decides on those that wait: undo, accept, reject; forgets what rests on a session.
 
 An undo is a change of its own, so it can be undone too. What was built on since stays: then the answer names
 what has to be taken back first. Every function runs inside the caller's transaction and touches no file.
@@ -6,7 +6,10 @@ what has to be taken back first. Every function runs inside the caller's transac
 
 from __future__ import annotations
 
+from typing import Literal
+
 import apsw
+import msgspec
 
 from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
@@ -22,6 +25,16 @@ WAITING = ("quarantined", "inbox", "staged")
 
 class CannotUndo(WhetError):
     """The change can't be taken back as things are; the message says what stands in the way."""
+
+
+class ForgetStep(msgspec.Struct, frozen=True):
+    """What happens to one change: taken back (by the row `back`), dropped before it came into force, or kept
+    and why."""
+
+    row: LedgerRow
+    what: Literal["take back", "drop", "keep"]
+    why: str = ""
+    back: LedgerRow | None = None
 
 
 def undo(connection: apsw.Connection, row: LedgerRow, origin: Origin, now: str) -> LedgerRow:
@@ -141,3 +154,49 @@ def later(connection: apsw.Connection, row: LedgerRow) -> list[LedgerRow]:
         if one.id > row.id
         and ((row.after and one.before == row.after) or touched & {change.path for change in one.changes})
     ]
+
+
+def forget_steps(connection: apsw.Connection, profile: str, session_id: str) -> list[ForgetStep]:
+    """Give the steps that forgetting a session takes, the newest change first."""
+    # Without a session the filter would let everything through.
+    own = ledger.select(connection, profile=profile, session_id=session_id) if session_id else []
+    steps: dict[int, ForgetStep] = {}
+    for row in own:
+        if row.state in WAITING:
+            steps[row.id] = ForgetStep(row, "drop")
+        elif row.state == "active" and not row.undoes:
+            _forget_one(connection, row, steps)
+    return [steps[row_id] for row_id in sorted(steps, reverse=True)]
+
+
+def forget(
+    connection: apsw.Connection, profile: str, session_id: str, origin: Origin, now: str
+) -> list[ForgetStep]:
+    """Do what `forget_steps` says and give what was done; what can't be taken back is kept and says why."""
+    done: list[ForgetStep] = []
+    for step in forget_steps(connection, profile, session_id):
+        if step.what == "keep":
+            done.append(step)
+            continue
+        try:
+            back = undo(connection, ledger.get(connection, step.row.id), origin, now)
+            done.append(ForgetStep(step.row, step.what, step.why, back))
+        except CannotUndo as error:
+            done.append(ForgetStep(step.row, "keep", error.message))
+    return done
+
+
+def _forget_one(connection: apsw.Connection, row: LedgerRow, steps: dict[int, ForgetStep]) -> None:
+    since = later(connection, row)
+    by_hand = next((one for one in since if one.origin.write_origin == "user"), None)
+    if by_hand is not None:
+        steps[row.id] = ForgetStep(row, "keep", f"you changed it since (change {by_hand.id})")
+        return
+    if row.kind == "memory" and since:
+        steps[row.id] = ForgetStep(
+            row, "keep", f"replaced since by change {since[0].id}, which has evidence of its own"
+        )
+        return
+    for one in since:
+        steps.setdefault(one.id, ForgetStep(one, "take back", f"it was built on change {row.id}"))
+    steps[row.id] = ForgetStep(row, "take back")

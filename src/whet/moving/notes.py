@@ -16,12 +16,11 @@ import msgspec
 from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
 from whet.log import mask
-from whet.memory import disk, note_changes, notes
-from whet.memory.claim import Claim
+from whet.memory import disk, notes
 from whet.memory.desk import LearningService
 from whet.memory.folding import fold
 from whet.memory.gate import judge_brought
-from whet.memory.requests import MemoryRequest, Refused, Target
+from whet.memory.requests import Claim, MemoryRequest, Refused, Target
 from whet.memory.scan import scan
 from whet.moving.carry import TakenOver
 from whet.store import ledger
@@ -125,7 +124,7 @@ def foresee(
             try:
                 verdict = judge_brought(Claim("memory", note.text, ()))
                 request = MemoryRequest("add", note.target, note.text)
-                planned = note_changes.plan(text, request, limits_chars[note.target]).text
+                planned = notes.change(text, request, limits_chars[note.target]).text
                 texts[note.target] = text if verdict.quarantined else planned
                 told.append(_taken(note, verdict.quarantined, verdict.why))
             except Refused as error:
