@@ -19,10 +19,9 @@ import apsw
 from whet.clock import iso
 from whet.contract.origin import Origin
 from whet.log import mask
-from whet.memory import notes, overlay, purge, undo
+from whet.memory import merging, notes, undo
 from whet.memory.changes import Judge, NoteChanges, SkillChanges
 from whet.memory.library import Library
-from whet.memory.purge import Purged
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import (
     Claim,
@@ -33,11 +32,11 @@ from whet.memory.requests import (
     SkillRequest,
     Target,
     WriteOutcome,
+    told,
 )
 from whet.memory.settling import Settling
 from whet.memory.shelf import SkillShelf
-from whet.memory.undo import ForgetStep
-from whet.memory.wording import told
+from whet.memory.undo import ForgetStep, Purged
 from whet.store import ledger
 from whet.store.database import StateDatabase
 from whet.store.ledger import LedgerRow, NewRow
@@ -170,7 +169,7 @@ class LearningService:
 
         def run() -> Purged:
             self.reader.bring_into_step()
-            done = self.database.write_now(lambda db: purge.carry_out(db, self.profile, session_id))
+            done = self.database.write_now(lambda db: undo.purge_words(db, self.profile, session_id))
             erase(self.database)
             return done
 
@@ -252,7 +251,7 @@ class LearningService:
         if row.kind != "memory":
             return ""
         target: Target = "user" if row.item == "user" else "memory"
-        text = self.database.read_now(lambda db: overlay.note_text(db, self.profile, target, origin.task_id))
+        text = self.database.read_now(lambda db: merging.note_text(db, self.profile, target, origin.task_id))
         return notes.used(text, self.reader.room_chars(target))
 
     def _now(self) -> str:

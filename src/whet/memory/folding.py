@@ -20,7 +20,7 @@ _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]{2,}")
 
 # What rules are made of, whatever they are about.
-_RULE_WORDS = "always each every instead keep make need never please prefer use used uses using want wants work"
+_RULE_WORDS = "always each every keep make need never please prefer use used uses using want wants work"
 _NO_CONTENT = STOP_WORDS.union(_RULE_WORDS.split())
 
 

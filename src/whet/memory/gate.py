@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from whet.log import mask
-from whet.memory import entries, units
+from whet.memory import entries, notes, units
 from whet.memory.folding import content_words, fold
 from whet.memory.provenance import outside
 from whet.memory.requests import Claim, GateVerdict, Refused
@@ -398,6 +398,5 @@ def _quote(one: Pointed, session_id: str) -> Quote:
     return Quote(shown, session_id, source.seq, source.role, source.tool, one.tier, source.failed)
 
 
-def _short(text: str, limit: int = 90) -> str:
-    text = " ".join(text.split())
-    return f"“{text if len(text) <= limit else text[: limit - 1] + '…'}”"
+def _short(text: str) -> str:
+    return f"“{notes.short(text, 90)}”"

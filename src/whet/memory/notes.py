@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from whet.memory.requests import FILES as FILES
 from whet.memory.requests import MemoryRequest, Refused, Target
 
 PITFALLS = "pitfalls"
-FILES: dict[Target, str] = {"memory": "memories/MEMORY.md", "user": "memories/USER.md"}
 _TITLES: dict[Target, str] = {"memory": "# Memory", "user": "# User"}
 _PITFALLS_LINE = "## Pitfalls"
 SAID_PITFALL = "Pitfall: "
@@ -200,18 +200,18 @@ def only(text: str, part: str) -> NoteEntry:
     if len(found) == 1 or len(exact) == 1:
         return (exact or found)[0]
     if found:
-        shown = "; ".join(_short(entry.text) for entry in found[:4])
+        shown = "; ".join(short(entry.text) for entry in found[:4])
         raise Refused(f"old_text fits {len(found)} entries: {shown}", hint="Give a longer part of one.")
     near = _nearest(wanted, [entry.text for entry in all_entries])
     raise Refused(
         "No entry holds that old_text",
-        hint=f"The nearest entry is: {_short(near, 200)}" if near else "There is no entry yet.",
+        hint=f"The nearest entry is: {short(near, 200)}" if near else "There is no entry yet.",
     )
 
 
 def fold(text: str) -> str:
     """Give text with its white space folded to single blanks, in lower case, for comparing."""
-    return " ".join(text.split()).lower()
+    return flat(text).lower()
 
 
 def clean(content: str) -> str:
@@ -279,12 +279,18 @@ def _joined(lines: Sequence[str]) -> str:
     return text + "\n" if text.strip() else ""
 
 
-def _short(text: str, limit: int = 80) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
 def _nearest(wanted: str, texts: Sequence[str]) -> str:
     words = set(wanted.split())
     best = max(texts, key=lambda text: len(words & set(fold(text).split())), default="")
     return best if words & set(fold(best).split()) else ""
+
+
+def flat(text: str) -> str:
+    """Give a text on one line."""
+    return " ".join(text.split())
+
+
+def short(text: str, limit: int = 80) -> str:
+    """Give a text on one line, cut where it is longer."""
+    text = flat(text)
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
