@@ -27,9 +27,9 @@ class HalfLife(msgspec.Struct, frozen=True):
 
 
 class ArmSums(msgspec.Struct, frozen=True):
-    """One arm over all seeds. Rates are shares of tasks; `knowable` is that of each stage's tasks whose facts had
-    all been shown before, which nobody can pass but by luck; `gain`, `harm_*` and `wins` are against the arm off;
-    `regret` against the oracle. Costs are in units of an uncached prompt token, reviews included."""
+    """One arm over all seeds. Rates are shares of tasks; `knowable` is that of each stage's tasks whose facts
+    had all been shown before: the others are passed by luck. `gain`, `harm_*` and `wins` are against the arm
+    off; `regret` against the oracle. Costs are in units of an uncached prompt token, reviews included."""
 
     arm: str
     seeds: int
