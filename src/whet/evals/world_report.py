@@ -66,8 +66,8 @@ def _tasks(sums: Sequence[ArmSums]) -> list[str]:
         "",
         "## Tasks",
         "",
-        "For each third: what was right at the first try, of what could be, which are tasks whose facts had all",
-        "been shown to their person before. The others are passed by luck alone.",
+        "For each third: right at the first try, of what could be, which is tasks whose facts their person",
+        "had all been shown before. The others are passed by luck alone.",
         "",
         "| arm | right at the first try | " + " | ".join(name for name, *_ in STAGES) + " | in the end |"
         " gain over off | regret against oracle |",
