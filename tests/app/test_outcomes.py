@@ -103,6 +103,9 @@ def test_effects_follow_from_real_sessions(tmp_path: Path) -> None:
                 await begin(b)
                 if number % 2 == 0:
                     await b.turn("No, that is wrong, use pytest.")
+                    await b.app.database.write(
+                        lambda db, id_=b.session.id: outcomes.signal(db, id_, "bad", "now", turn=1)
+                    )
             found = await of_desk(b.app.learning.desk, ("memory",))
             note = next(one for one in found if one.item.label == "The tests need X=1.")
             assert (note.basis, note.shown.sessions, note.compared.sessions) == ("hold-out", 6, 6)

@@ -19,7 +19,7 @@ from whet.config.paths import Home
 from whet.contract.origin import Origin
 from whet.memory.desk import LearningService
 from whet.memory.requests import MemoryRequest, SkillRequest
-from whet.store import starts
+from whet.store import outcomes, starts
 from whet.store.database import StateDatabase
 from whet.store.starts import ContextItem
 
@@ -44,14 +44,17 @@ def filled(home: Home, clock: FixedClock) -> None:
     notes = [item for item in items if item.kind == "memory"]
     others = [item for item in items if item.kind == "skill"]
     for number in range(24):
-        again = "No, that is wrong." if number % 2 else "thanks"
-        id_ = store(home.root, clock, f"s{number}", Said("go", "done"), Said(again, "ok"))
+        id_ = store(home.root, clock, f"s{number}", Said("go", "done"), Said("and again", "ok"))
         shown, held = (notes, ()) if number % 2 else ((), notes)
-        asyncio.run(_record(home, id_, [*shown, *others], list(held)))
+        asyncio.run(_record(home, id_, [*shown, *others], list(held), corrected=bool(number % 2)))
 
 
-async def _record(home: Home, session_id: str, shown: list[ContextItem], held: list[ContextItem]) -> None:
+async def _record(
+    home: Home, session_id: str, shown: list[ContextItem], held: list[ContextItem], *, corrected: bool
+) -> None:
     database = StateDatabase.open(home.database, SystemClock())
+    if corrected:
+        await database.write(lambda db: outcomes.signal(db, session_id, "correction", "now", turn=1))
     await database.write(lambda db: starts.record_items(db, session_id, shown, held, randomised=True))
     database.close()
 

@@ -13,7 +13,6 @@ from tests.cli.stored import Said, store
 from tests.support import FixedClock
 from whet.cli.rating import rate
 from whet.config.paths import Home
-from whet.memory.correction import is_correction
 from whet.practice.server import PracticeServer
 from whet.store import outcomes
 from whet.store.database import StateDatabase
@@ -22,7 +21,7 @@ from whet.store.database import StateDatabase
 def signals(home: Path, clock: FixedClock) -> list[list[str]]:
     database = StateDatabase.open(home / "state.db", clock)
     try:
-        found = database.read_now(lambda db: outcomes.turn_outcomes(db, is_correction))
+        found = database.read_now(lambda db: outcomes.turn_outcomes(db))
     finally:
         database.close()
     return [sorted(turn.signals) for turn in found]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from whet.contract.messages import Usage
 from whet.evals.measures import summarise, where_ours_loses
-from whet.evals.records import Funnel, StaleFact, TaskRecord, TokenSpending, WorldResult
+from whet.evals.records import FactNeed, Funnel, StaleFact, TaskRecord, TokenSpending, WorldResult
 from whet.evals.world_report import gain, goals
 
 
@@ -40,6 +41,18 @@ def test_arms_are_compared_in_pairs() -> None:
     assert ours.p_value is not None and ours.p_value < 0.001
     assert ours.stages == (0.0, 1.0, 1.0) and ours.curve == (0.0, 0.0, 1.0, 1.0, 1.0, 1.0)
     assert ours.harm_first is not None and ours.harm_first.estimate == 0.0
+
+
+def test_what_could_be_known_is_told_by_thirds() -> None:
+    def needing(number: int, *learnable: bool) -> TaskRecord:
+        needs = tuple(FactNeed("ship", f"k{n}", one, "absent") for n, one in enumerate(learnable))
+        return TaskRecord(number, "ana", False, False, True, 1, needs)
+
+    made = msgspec.structs.replace(
+        run("ours", 0, "nnn"), tasks=(needing(1, False), needing(2, True, False), needing(3, True, True))
+    )
+    (ours,) = summarise([made])
+    assert ours.knowable == (0.0, 0.0, 1.0) and ours.stages == (0.0, 0.0, 0.0)
 
 
 def test_harm_is_what_was_lost_relative_to_no_memory() -> None:

@@ -9,9 +9,8 @@ from typing import Any
 from benchmarks.lessons.world import Run, Say, Step, User
 
 from whet.contract.messages import Message, ToolCall
-from whet.memory.claim import Claim, GateVerdict
 from whet.memory.gate import judge
-from whet.memory.requests import Refused
+from whet.memory.requests import Claim, GateVerdict, Refused
 from whet.memory.sources import SourceText, StoredText, sources
 from whet.memory.transcript import QuotableTranscript
 from whet.store.ledger import Kind

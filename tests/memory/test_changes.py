@@ -12,7 +12,7 @@ from benchmarks.lessons.world import Say, User, World, add, create
 from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
-from whet.memory import merging, note_changes, notes, skill_changes
+from whet.memory import merging, notes, skill_changes
 from whet.memory.desk import LearningService
 from whet.memory.merging import EntryChange
 from whet.memory.reader import MemoryReader
@@ -305,19 +305,19 @@ def test_an_entry_from_before_the_ledger_is_the_persons(world: World) -> None:
 def test_a_file_may_be_full_to_its_last_character() -> None:
     text = "# Memory\n\n- one\n"
     exact = len("# Memory\n\n- one\n- 4567")
-    assert note_changes.plan(text, MemoryRequest("add", content="4567"), exact).after == "4567"
+    assert notes.change(text, MemoryRequest("add", content="4567"), exact).after == "4567"
     with pytest.raises(Refused, match="needs 1 more") as full:
-        note_changes.plan(text, MemoryRequest("add", content="45678"), exact)
+        notes.change(text, MemoryRequest("add", content="45678"), exact)
     assert "MEMORY.md is full: " in full.value.message and f"({exact:,} characters)" in full.value.message
     assert full.value.hint.endswith("The longest entries: one")
     # What is over the limit already may be changed to something as long, not to something longer.
-    assert note_changes.plan(text, MemoryRequest("replace", content="two", old_text="one"), 5).after == "two"
+    assert notes.change(text, MemoryRequest("replace", content="two", old_text="one"), 5).after == "two"
     with pytest.raises(Refused, match="is full"):
-        note_changes.plan(text, MemoryRequest("replace", content="four", old_text="one"), 5)
+        notes.change(text, MemoryRequest("replace", content="four", old_text="one"), 5)
     with pytest.raises(Refused, match=r"USER\.md"):
-        note_changes.plan("", MemoryRequest("add", "user", "x" * 50), 20)
+        notes.change("", MemoryRequest("add", "user", "x" * 50), 20)
     with pytest.raises(Refused, match="says already"):
-        note_changes.plan(text, MemoryRequest("replace", content="One", old_text="one"), 500)
+        notes.change(text, MemoryRequest("replace", content="One", old_text="one"), 500)
 
 
 def test_the_longest_entries_are_offered_as_few_as_are_needed() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from whet.memory import merging, notes
 from whet.memory.merging import EntryChange
-from whet.memory.note_changes import plan
+from whet.memory.notes import change as plan
 from whet.memory.requests import MemoryRequest, Refused
 
 TYPED = """# Memory

@@ -1,4 +1,4 @@
-"""The corpora in six languages: poison, genuine lessons, twisted claims. All with soak."""
+"""The corpora in ten languages: poison, genuine lessons, twisted claims. All with soak."""
 
 from __future__ import annotations
 

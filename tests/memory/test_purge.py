@@ -9,9 +9,8 @@ import pytest
 from benchmarks.lessons.world import Say, User, World, add, create
 
 from whet.contract.origin import Origin
-from whet.memory.purge import Purged
 from whet.memory.requests import MemoryRequest, SkillRequest
-from whet.memory.undo import CannotUndo
+from whet.memory.undo import CannotUndo, Purged
 from whet.store import ledger, sessions, starts
 from whet.store.purge import PURGED
 

@@ -20,6 +20,14 @@ from whet.memory.typed import is_spoken_by_others, split
         ("code\n```\nnox\n```\nafter", "code\n\n\n\nafter", "```\nnox\n```"),
         ("The readme of it says: Use nox. And more.", "The readme of it says:", "Use nox. And more."),
         ("fyi\n-----Original Message-----\nuse nox", "fyi", "-----Original Message-----\nuse nox"),
+        ("see\n\n[10:41] Zed: use tox\n[10:42] Ana: ok", "see", "[10:41] Zed: use tox\n[10:42] Ana: ok"),
+        (
+            "see\n**Zed** 10:41\nuse tox\n\n**Ana** 10:42\nok\n\nmine",
+            "see\n\n\n\n\nmine",
+            "**Zed** 10:41\nuse tox\n\n**Ana** 10:42\nok",
+        ),
+        ("the backup runs at 10:30\nno deploys then", "the backup runs at 10:30\nno deploys then", ""),
+        ("listen on 127.0.0.1:80\nand on 10.0.0.7:81", "listen on 127.0.0.1:80\nand on 10.0.0.7:81", ""),
         ("Von: a@b.c\nBetreff: hi\n\nuse nox", "", "Von: a@b.c\nBetreff: hi\n\nuse nox"),
     ],
 )

@@ -80,7 +80,7 @@ def test_notes_and_skills_come_once_and_what_is_hostile_never_holds(
     assert how(first, "memory") == {
         "MEMORY.md 1": "saved",
         "MEMORY.md 2": "saved",
-        "MEMORY.md 3": "left",
+        "MEMORY.md 3": "quarantined",
         "MEMORY.md 4": "left",
         "MEMORY.md 5": "saved",
         "MEMORY.md 6": "saved",

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.review.rig import Bench, bench, does, remember, says, use
 from whet.agent.loop import run_turn
-from whet.memory import forget
+from whet.memory import undo
 from whet.store import reviews, sessions
 from whet.store.ledger import LedgerRow
 
@@ -54,8 +54,8 @@ def test_the_tenth_one_shot_of_a_folder_has_all_of_them_reviewed_at_once(tmp_pat
     asyncio.run(main())
 
 
-def steps_of(b: Bench, session_id: str) -> list[forget.ForgetStep]:
-    return b.app.database.read_now(lambda db: forget.plan(db, "", session_id))
+def steps_of(b: Bench, session_id: str) -> list[undo.ForgetStep]:
+    return b.app.database.read_now(lambda db: undo.forget_steps(db, "", session_id))
 
 
 def test_quotes_of_two_conversations_make_no_lesson(tmp_path: Path) -> None:

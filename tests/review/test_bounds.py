@@ -208,18 +208,17 @@ def test_a_write_of_a_skill_sets_the_steps_back_and_keeps_what_came_after() -> N
         TurnCall(3, "terminal", "{}", ""),
     )
     facts = ReviewedTurn(("go on",), calls, 10)
-    assert count(Counters(turns=4, steps=7), facts, ReviewSettings(), is_first=False) == Counters(5, 1, ())
+    assert count(Counters(turns=4, steps=7), facts, ReviewSettings()) == Counters(5, 1, ())
     refused = ReviewedTurn(("go on",), (TurnCall(1, "skill_manage", "{}", "refused"),), 10)
-    assert count(Counters(4, 7), refused, ReviewSettings(), is_first=False) == Counters(5, 8, ())
+    assert count(Counters(4, 7), refused, ReviewSettings()) == Counters(5, 8, ())
     assert after_review(Counters(4, 7, ("recovery",)), ("skill",)) == Counters(4, 0)
     assert after_review(Counters(4, 7), ("memory",)) == Counters(0, 7)
 
 
 def test_reasons_are_named_once() -> None:
     said = ReviewedTurn(("No, use ./check instead", "no, that is wrong"), (), 10)
-    once = count(Counters(), said, ReviewSettings(), is_first=False)
-    assert count(once, said, ReviewSettings(), is_first=False).reasons == ("correction",)
-    assert count(Counters(), said, ReviewSettings(), is_first=True).reasons == ("correction",)
+    once = count(Counters(), said, ReviewSettings(), corrects=True)
+    assert count(once, said, ReviewSettings()).reasons == ("correction",)
 
 
 def test_a_recovery_is_near_its_failure() -> None:

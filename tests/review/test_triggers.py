@@ -26,10 +26,10 @@ def facts(*calls: TurnCall, said: str = "go on") -> ReviewedTurn:
     return ReviewedTurn((said,), calls, 1000)
 
 
-def counted(*turns: ReviewedTurn, settings: ReviewSettings = ALL, first: bool = False) -> Counters:
+def counted(*turns: ReviewedTurn, settings: ReviewSettings = ALL, corrects: bool = False) -> Counters:
     counters = Counters()
     for turn in turns:
-        counters = count(counters, turn, settings, is_first=first)
+        counters = count(counters, turn, settings, corrects=corrects)
     return counters
 
 
@@ -63,13 +63,11 @@ def test_zero_switches_a_count_off_and_missing_tools_leave_a_kind_out() -> None:
 
 
 def test_a_correction_counts_but_not_in_the_first_message_nor_where_it_was_written_down_at_once() -> None:
-    wrong = facts(said="No, use ./check instead")
-    assert counted(wrong).reasons == ("correction",)
-    assert counted(wrong, first=True).reasons == ()
-    assert counted(wrong, settings=ReviewSettings(on_correction=False)).reasons == ()
-    noted = facts(call("memory"), said="No, use ./check instead")
-    assert counted(noted).reasons == ()
-    occasion = called_for(counted(wrong), ALL, BOTH)
+    assert counted(facts(), corrects=True).reasons == ("correction",)
+    assert counted(facts()).reasons == ()
+    assert counted(facts(), settings=ReviewSettings(on_correction=False), corrects=True).reasons == ()
+    assert counted(facts(call("memory")), corrects=True).reasons == ()
+    occasion = called_for(counted(facts(), corrects=True), ALL, BOTH)
     assert occasion and occasion.kinds == BOTH
 
 

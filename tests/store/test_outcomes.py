@@ -9,7 +9,6 @@ import pytest
 from tests.store.support import USAGE, answer, asking, finish, new_log, result, talk, user
 from whet.contract.errors import NotFound
 from whet.contract.tools import ToolOutput
-from whet.memory.correction import is_correction
 from whet.store import outcomes, sessions, starts
 from whet.store.starts import ContextItem
 
@@ -39,7 +38,7 @@ def test_private_sessions_children_and_empty_ones_say_nothing(db, clock) -> None
         for name in ("private", "child", "empty"):
             await db.write(lambda c, name=name: starts.record_items(c, name, [NOTE]))
         assert await db.read(lambda c: outcomes.item_uses(c, ("memory",))) == []
-        assert await db.read(lambda c: outcomes.turn_outcomes(c, is_correction)) == []
+        assert await db.read(lambda c: outcomes.turn_outcomes(c)) == []
 
     asyncio.run(check())
 
@@ -51,7 +50,8 @@ def test_signals_of_a_turn(db, clock) -> None:
         )
         await log.undo_last_turn()
         await db.write(lambda c: outcomes.signal(c, "s1", "good", "now", turn=3))
-        found = await db.read(lambda c: outcomes.turn_outcomes(c, is_correction))
+        await db.write(lambda c: outcomes.signal(c, "s1", "correction", "now", turn=1))
+        found = await db.read(lambda c: outcomes.turn_outcomes(c))
         assert [sorted(turn.signals) for turn in found] == [["correction"], [], ["good"], ["undo"]]
         assert [turn.had_trouble for turn in found] == [True, False, False, True]
 
@@ -65,7 +65,7 @@ def test_a_retry_is_no_undo_and_good_takes_bad_back(db, clock) -> None:
         assert await db.write(lambda c: outcomes.signal(c, "s1", "retry", "now")) == 1
         await db.write(lambda c: outcomes.signal(c, "s1", "bad", "now"))
         await db.write(lambda c: outcomes.signal(c, "s1", "good", "now"))
-        (turn,) = await db.read(lambda c: outcomes.turn_outcomes(c, is_correction))
+        (turn,) = await db.read(lambda c: outcomes.turn_outcomes(c))
         assert turn.signals == {"retry", "good"}
 
     asyncio.run(check())
@@ -83,7 +83,7 @@ def test_failed_calls_are_counted_but_denied_ones_are_not(db, clock) -> None:
             await log.call_finished(turn, call, result(call), output=output, duration_s=0.1)
         await log.append_reply(turn, answer("done"), USAGE, "m")
         await log.end_turn(turn, "failed", "it broke")
-        (found,) = await db.read(lambda c: outcomes.turn_outcomes(c, is_correction))
+        (found,) = await db.read(lambda c: outcomes.turn_outcomes(c))
         assert (found.calls, found.failed_calls, found.signals) == (3, 1, {"failed"})
         assert await db.read(lambda c: outcomes.calls_of(c, "s1")) == (3, 1)
 

@@ -17,7 +17,6 @@ from whet.config import paths
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 from whet.contract.tools import ToolSpec
-from whet.memory.correction import is_correction
 from whet.memory.effects import Effect, by_session, effects
 from whet.stats import Interval
 from whet.store import outcomes, starts, warm
@@ -139,7 +138,7 @@ class WarmTemplates(msgspec.Struct, frozen=True):
         """Say of each example how sessions went with it and without; None for one that no session had."""
 
         def read(db: apsw.Connection) -> list[Effect]:
-            turns = outcomes.turn_outcomes(db, is_correction)
+            turns = outcomes.turn_outcomes(db)
             return effects(outcomes.item_uses(db, ("example",)), by_session(turns))
 
         found = {(one.item.name, one.item.hash): one for one in self.database.read_now(read)}

@@ -21,7 +21,7 @@ from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.memory.desk import LearningService
 from whet.memory.reader import MemoryReader
-from whet.memory.wording import summary
+from whet.memory.requests import summary
 from whet.store.ledger import LedgerRow
 
 T = TypeVar("T")

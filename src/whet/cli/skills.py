@@ -25,6 +25,7 @@ from whet.plugins.install import clone, is_git
 from whet.store import learned, ledger
 from whet.store.learned import Mark, Use
 from whet.store.ledger import LedgerRow
+from whet.visible import visible
 
 
 @click.group(help="List, read, install, check and pin skills.")
@@ -167,9 +168,9 @@ def validate(home: Home, path: Path, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def install(home: Home, source: str, yes: bool, as_json: bool) -> None:
-    """Install the skills of a folder or of a git repository; nothing of them is run.
+    """Install the skills of a folder or of a git repository: their text is shown, nothing is run.
 
-    What looks dangerous is kept in quarantine until you accept it: whet skills accept NAME
+    One that hides something or names a place outside is kept in quarantine: whet skills accept NAME
     """
     ready = Path(tempfile.mkdtemp(prefix="whet-skill-"))
     try:
@@ -221,7 +222,9 @@ def _gather(source: str, ready: Path) -> tuple[list[SkillIntake], list[str]]:
 def _describe(found: Sequence[SkillIntake], skipped: Sequence[str]) -> None:
     for one in found:
         click.echo(printable(f"{one.name}: {len(one.files)} files"))
-        click.echo(wrapped(printable(one.description), indent=2))
+        for path in one.main_first:
+            click.echo(printable(f"--- {path}"))
+            click.echo(visible(one.files[path].decode("utf-8", "replace"), masks=False))
         for finding in one.findings:
             click.echo(wrapped(printable(f"look at {finding}"), indent=2))
     for line in skipped:

@@ -14,9 +14,8 @@ from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
 from whet.memory.desk import LearningService
-from whet.memory.forget import ForgetStep
-from whet.memory.purge import Purged
-from whet.memory.wording import summary
+from whet.memory.requests import summary
+from whet.memory.undo import ForgetStep, Purged
 from whet.store import ledger, sessions
 
 _BY_HAND = Origin("user", execution_context="command line")

@@ -75,6 +75,14 @@ _NO_SECRET = re.compile(
     r"|redacted|hidden|secret|password|token|your[\w-]*|x{3,}|\*{3,}|\.{3,}|<[^>]*>?|\{+[^}]*\}*|\$[\w({].*|%\w.*"
     r"|env[.:\[(].*|os\.environ.*|process\.env.*|\[?redacted\]?|\[email\]?)"
 )
+_SAID = re.compile(
+    r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|api[ _-]?key|access[ _-]?key|private[ _-]?key"
+    r"|auth[ _-]?key|credential|pin)\b"
+    r"(?:\s+(?:is|for\s+\S+\s+is))?\s*(?:[:=]\s*"
+    r"|\s(?:is\s+)?)[\"'`]?((?=[^\s\"'`]*[\d!@#$%^&*])[^\s\"'`,;]{6,})",
+    re.IGNORECASE,
+)
+_CARD = re.compile(r"(?<!\d)(?:\d[ -]?){13,19}(?!\d)")
 
 
 def redact(text: str, *, home: str = "") -> str:
@@ -95,6 +103,17 @@ def secrets_masked(text: str) -> str:
     for pattern, change in _RULES:
         text = pattern.sub(change, text)
     return text
+
+
+def secret_said(text: str) -> str:
+    """Name the kind of secret that a text holds, also one that its prose tells; empty where there is none."""
+    if holds_secret(text):
+        return "a key or a password"
+    if _SAID.search(text):
+        return "what looks like a password or a key"
+    if any(_is_card(match[0]) for match in _CARD.finditer(text)):
+        return "what looks like a card number"
+    return ""
 
 
 def holds_secret(text: str) -> bool:
@@ -219,3 +238,11 @@ _RULES: tuple[tuple[re.Pattern[str], _Change], ...] = (
     (_PREFIXED, _prefixed),
     (_TOKEN, _random),
 )
+
+
+def _is_card(run: str) -> bool:
+    digits = [int(c) for c in run if c.isdigit()]
+    if len(digits) < 13 or len(set(digits)) < 2:
+        return False
+    doubled = [d if i % 2 else (d * 2 - 9 if d > 4 else d * 2) for i, d in enumerate(reversed(digits), 1)]
+    return sum(doubled) % 10 == 0

@@ -18,10 +18,9 @@ import msgspec
 from whet.contract.errors import BadInput
 from whet.contract.messages import Message, ToolCall
 from whet.memory import units
-from whet.memory.claim import Claim, GateVerdict
 from whet.memory.folding import fold
 from whet.memory.gate import judge
-from whet.memory.requests import Refused
+from whet.memory.requests import Claim, GateVerdict, Refused
 from whet.memory.sources import StoredText, sources
 from whet.memory.transcript import QuotableTranscript
 from whet.tools.declared import tags_of  # its import says what each tool's results are worth

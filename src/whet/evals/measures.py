@@ -27,8 +27,9 @@ class HalfLife(msgspec.Struct, frozen=True):
 
 
 class ArmSums(msgspec.Struct, frozen=True):
-    """One arm over all seeds. Rates are shares of tasks; `gain`, `harm_*` and `wins` are against the arm off;
-    `regret` against the oracle. Costs are in units of an uncached prompt token, reviews included."""
+    """One arm over all seeds. Rates are shares of tasks; `knowable` is that of each stage's tasks whose facts
+    had all been shown before: the others are passed by luck. `gain`, `harm_*` and `wins` are against the arm
+    off; `regret` against the oracle. Costs are in units of an uncached prompt token, reviews included."""
 
     arm: str
     seeds: int
@@ -36,6 +37,7 @@ class ArmSums(msgspec.Struct, frozen=True):
     first_try: Interval
     in_the_end: Interval
     stages: tuple[float, ...]
+    knowable: tuple[float, ...]
     curve: tuple[float, ...]
     gain: Interval | None
     p_value: float | None
@@ -84,7 +86,8 @@ def _sum_up(
         tasks=len(tasks),
         first_try=_rate(runs, lambda task: task.first_ok),
         in_the_end=_rate(runs, lambda task: task.ok),
-        stages=tuple(_stage(runs, low, high) for _, low, high in STAGES),
+        stages=tuple(_stage(runs, low, high, lambda task: task.first_ok) for _, low, high in STAGES),
+        knowable=tuple(_stage(runs, low, high, _is_knowable) for _, low, high in STAGES),
         curve=_curve(runs),
         gain=_paired(against, lambda a, b: a.first_ok - b.first_ok),
         p_value=_mcnemar(against),
@@ -156,12 +159,16 @@ def _mcnemar(pairs: Sequence[tuple[WorldResult, WorldResult]]) -> float | None:
     return mcnemar(both.count((True, False)), both.count((False, True))) if both else None
 
 
-def _stage(runs: Sequence[WorldResult], low: float, high: float) -> float:
+def _stage(
+    runs: Sequence[WorldResult], low: float, high: float, is_hit: Callable[[TaskRecord], bool]
+) -> float:
     last = _last(runs)
-    hits = [
-        task.first_ok for run in runs for task in run.tasks if low * last < task.number <= high * last + 1e-9
-    ]
-    return fmean(hits) if hits else 0.0
+    tasks = [task for run in runs for task in run.tasks if low * last < task.number <= high * last + 1e-9]
+    return fmean(map(is_hit, tasks)) if tasks else 0.0
+
+
+def _is_knowable(task: TaskRecord) -> bool:
+    return all(need.learnable for need in task.needs)
 
 
 def _curve(runs: Sequence[WorldResult]) -> tuple[float, ...]:

@@ -27,7 +27,7 @@ from whet.evals.arms import Arm
 from whet.evals.records import FactNeed, Funnel, StaleFact, TaskRecord, TokenSpending, WorldResult
 from whet.evals.station import Counter, Pages, Standing, Station, TriedCommand
 from whet.evals.world import About, FactWorld, SessionPlan, WorldPerson
-from whet.memory.claim import Claim, GateVerdict
+from whet.memory.requests import Claim, GateVerdict
 from whet.practice.gated_facts import PRIVATE_KEYS, FactStatement, claims
 from whet.practice.gated_model import GatedModel, Habits
 from whet.practice.server import PracticeServer

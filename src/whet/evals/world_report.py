@@ -66,12 +66,16 @@ def _tasks(sums: Sequence[ArmSums]) -> list[str]:
         "",
         "## Tasks",
         "",
+        "For each third: right at the first try, of what could be, which is tasks whose facts their person",
+        "had all been shown before. The others are passed by luck alone.",
+        "",
         "| arm | right at the first try | " + " | ".join(name for name, *_ in STAGES) + " | in the end |"
         " gain over off | regret against oracle |",
         "|---|---|" + "---|" * len(STAGES) + "---|---|---|",
     ]
     for one in sums:
-        stages = " | ".join(f"{share:.0%}" for share in one.stages)
+        pairs = zip(one.stages, one.knowable, strict=True)
+        stages = " | ".join(f"{share:.0%} of {knowable:.0%}" for share, knowable in pairs)
         lines.append(
             f"| {one.arm} | {interval(one.first_try)} | {stages} | {one.in_the_end.estimate:.1%} |"
             f" {gain(one.gain)} | {interval(one.regret)} |"

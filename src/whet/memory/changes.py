@@ -14,10 +14,9 @@ import msgspec
 from whet.clock import iso
 from whet.contract.errors import StoreBusy
 from whet.contract.origin import Origin
-from whet.memory import note_changes, notes, overlay, skill_changes
-from whet.memory.claim import Claim, GateVerdict
+from whet.memory import merging, notes, skill_changes
 from whet.memory.reader import MemoryReader
-from whet.memory.requests import MemoryRequest, NeedsYes, Refused, SkillRequest, Target
+from whet.memory.requests import Claim, GateVerdict, MemoryRequest, NeedsYes, Refused, SkillRequest, Target
 from whet.memory.settling import enforce_skill
 from whet.memory.skill_changes import SkillPlan
 from whet.store import learned, ledger
@@ -47,12 +46,12 @@ class NoteChanges:
         limit = self._reader.room_chars(request.target)
         for _ in range(_TRIES):
             base = self._database.read_now(
-                lambda db, target=request.target: overlay.note_text(db, self._profile, target, origin.task_id)
+                lambda db, target=request.target: merging.note_text(db, self._profile, target, origin.task_id)
             )
             existing = tuple(entry.said for entry in notes.entries(base))
             request = self._named_by_remark(request, existing)
             verdict = self._verdict(request, origin, existing)
-            edit = note_changes.plan(base, _written(request, verdict, existing), limit)
+            edit = notes.change(base, _written(request, verdict, existing), limit)
             new = NewRow(
                 kind="memory",
                 item=request.target,
@@ -101,7 +100,7 @@ class NoteChanges:
         def work(connection: apsw.Connection) -> LedgerRow:
             if made := ledger.by_call(connection, new.origin.session_id, new.origin.tool_call_id):
                 return made
-            if overlay.note_text(connection, self._profile, target, new.origin.task_id) != base:
+            if merging.note_text(connection, self._profile, target, new.origin.task_id) != base:
                 raise _Stale
             row = ledger.insert(connection, new, iso(self._reader.clock.now()))
             if row.state == "active":
@@ -127,7 +126,7 @@ class SkillChanges:
         self._reader.bring_into_step([request.name])
         for _ in range(_TRIES):
             files = self._database.read_now(
-                lambda db: overlay.skill_files(db, self._profile, request.name, origin.task_id)
+                lambda db: merging.skill_files(db, self._profile, request.name, origin.task_id)
             )
             made = skill_changes.plan(files, _based(request, origin, files))
             self._check_owner(request, origin)
@@ -187,7 +186,7 @@ class SkillChanges:
         def work(connection: apsw.Connection) -> LedgerRow:
             if row := ledger.by_call(connection, new.origin.session_id, new.origin.tool_call_id):
                 return row
-            hashes = overlay.skill_hashes(connection, self._profile, new.item, new.origin.task_id)
+            hashes = merging.skill_hashes(connection, self._profile, new.item, new.origin.task_id)
             if hashes != {path: digest(content) for path, content in base.items()}:
                 raise _Stale
             for content in made.files.values():

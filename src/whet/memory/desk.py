@@ -19,17 +19,24 @@ import apsw
 from whet.clock import iso
 from whet.contract.origin import Origin
 from whet.log import mask
-from whet.memory import forget, notes, overlay, purge, undo
+from whet.memory import merging, notes, undo
 from whet.memory.changes import Judge, NoteChanges, SkillChanges
-from whet.memory.claim import Claim, GateVerdict
-from whet.memory.forget import ForgetStep
 from whet.memory.library import Library
-from whet.memory.purge import Purged
 from whet.memory.reader import MemoryReader
-from whet.memory.requests import MemoryRequest, NeedsYes, Refused, SkillRequest, Target, WriteOutcome
+from whet.memory.requests import (
+    Claim,
+    GateVerdict,
+    MemoryRequest,
+    NeedsYes,
+    Refused,
+    SkillRequest,
+    Target,
+    WriteOutcome,
+    told,
+)
 from whet.memory.settling import Settling
 from whet.memory.shelf import SkillShelf
-from whet.memory.wording import told
+from whet.memory.undo import ForgetStep, Purged
 from whet.store import ledger
 from whet.store.database import StateDatabase
 from whet.store.ledger import LedgerRow, NewRow
@@ -55,9 +62,11 @@ class ClaimGate:
         if not claim.text:
             return GateVerdict("user")
         # At the first change: the gate costs more to import than all else here together.
-        from whet.memory.gate import check_text, judge_stored  # noqa: PLC0415
+        from whet.memory.gate import check_text, judge_brought, judge_stored  # noqa: PLC0415
 
-        if origin.write_origin in ("user", "import"):
+        if origin.write_origin == "import":
+            return judge_brought(claim)
+        if origin.write_origin == "user":
             check_text(claim)
             return GateVerdict("user")
         foreground = origin.write_origin == "foreground"
@@ -142,12 +151,12 @@ class LearningService:
 
         def plan() -> list[ForgetStep]:
             self.reader.bring_into_step()
-            return self.database.read_now(lambda db: forget.plan(db, self.profile, session_id))
+            return self.database.read_now(lambda db: undo.forget_steps(db, self.profile, session_id))
 
         if dry_run:
             return await asyncio.to_thread(plan)
         steps = await asyncio.to_thread(
-            self._in_step, lambda db: forget.carry_out(db, self.profile, session_id, origin, self._now())
+            self._in_step, lambda db: undo.forget(db, self.profile, session_id, origin, self._now())
         )
         self._tell([step.back for step in steps if step.back is not None])
         return steps
@@ -160,7 +169,7 @@ class LearningService:
 
         def run() -> Purged:
             self.reader.bring_into_step()
-            done = self.database.write_now(lambda db: purge.carry_out(db, self.profile, session_id))
+            done = self.database.write_now(lambda db: undo.purge_words(db, self.profile, session_id))
             erase(self.database)
             return done
 
@@ -242,7 +251,7 @@ class LearningService:
         if row.kind != "memory":
             return ""
         target: Target = "user" if row.item == "user" else "memory"
-        text = self.database.read_now(lambda db: overlay.note_text(db, self.profile, target, origin.task_id))
+        text = self.database.read_now(lambda db: merging.note_text(db, self.profile, target, origin.task_id))
         return notes.used(text, self.reader.room_chars(target))
 
     def _now(self) -> str:

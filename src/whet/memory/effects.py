@@ -13,7 +13,6 @@ from typing import Literal
 import apsw
 import msgspec
 
-from whet.memory.correction import is_correction
 from whet.memory.desk import LearningService
 from whet.stats import Interval, rate_difference, wilson
 from whet.store import outcomes
@@ -110,7 +109,7 @@ async def of_desk(desk: LearningService, kinds: Sequence[ItemKind]) -> list[Effe
     now = frozenset((item.kind, item.id, item.hash) for item in part.items)
 
     def read(connection: apsw.Connection) -> list[Effect]:
-        turns = outcomes.turn_outcomes(connection, is_correction, desk.profile)
+        turns = outcomes.turn_outcomes(connection, desk.profile)
         uses = outcomes.item_uses(connection, kinds, desk.profile)
         loads = outcomes.loading_sessions(connection, desk.profile)
         return effects(uses, by_session(turns), current=now, loaded=loads)

@@ -7,12 +7,14 @@ skills come from strangers. Unknown fields are left alone: nothing here writes a
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 from whet.contract.errors import WhetError
 
 _PLAIN = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):[ \t]+([^\s\"'\[\]{}>|*&!%@`#,?:-][^\n]*|-?\d[\w.]*)$")
 _LARGEST_CHARS = 8_000
+_DEEPEST_YAML = 7
 NAME_CHARS = 64
 DESCRIPTION_CHARS = 1_024
 
@@ -42,10 +44,7 @@ def fields(text: str) -> dict[str, Any]:
             continue
         plain = _PLAIN.match(line.rstrip())
         if plain is None or plain[1] in found or ": " in plain[2] or " #" in plain[2]:
-            # On demand: YAML costs 35 ms of CPU, and most skills don't need it.
-            from whet.memory.skill_yaml import parse  # noqa: PLC0415
-
-            return parse(text)
+            return _parse(text)
         found[plain[1]] = plain[2].strip()
     return found
 
@@ -69,3 +68,53 @@ def name_and_description(text: str) -> tuple[str, str]:
     if not body.strip():
         raise BadSkill("SKILL.md says nothing after its front matter", hint="write the steps below it")
     return name, description
+
+
+def _parse(text: str) -> dict[str, Any]:
+    """Give the fields of a front matter. Raises BadSkill with the line."""
+    import yaml as _yaml  # noqa: PLC0415 - 35 ms of CPU, and most skills don't need it
+
+    yaml: Any = _yaml
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        _refuse_bombs(yaml.parse(text, Loader=loader))
+        values: Any = yaml.load(text, Loader=loader)
+    except _yaml.YAMLError as error:
+        if plain := _untidy(text):
+            return plain
+        mark: Any = getattr(error, "problem_mark", None)
+        where = f" line {mark.line + 2}" if mark else ""
+        problem = str(getattr(error, "problem", None) or error).splitlines()[0]
+        raise BadSkill(
+            f"the front matter{where} is not valid YAML: {problem}", hint="quote values with `: `"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise BadSkill(f"the front matter can't be read: {error}") from None
+    if not isinstance(values, dict):
+        raise BadSkill("the front matter must hold fields such as `name: ...`")
+    return {str(key): value for key, value in cast("dict[Any, Any]", values).items()}
+
+
+def _untidy(text: str) -> dict[str, Any]:
+    """Read what many write though YAML forbids it: `description: How to deploy: the site`. Nothing where a
+    line is anything but a key and its text."""
+    found: dict[str, Any] = {}
+    for line in filter(str.strip, text.split("\n")):
+        key, colon, value = line.partition(": ")
+        if not colon or not key.replace("-", "").replace("_", "").isalnum() or value.strip()[:1] in "|>&*![{":
+            return {}
+        found[key] = value.strip()
+    return found
+
+
+def _refuse_bombs(events: Iterable[Any]) -> None:
+    depth = 0
+    for event in events:
+        kind = type(event).__name__
+        if kind == "AliasEvent" or getattr(event, "anchor", None):
+            raise BadSkill("the front matter uses YAML anchors or aliases, which are not read")
+        if getattr(event, "tag", None):
+            raise BadSkill("the front matter uses YAML tags, which are not read")
+        depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
+        if depth > _DEEPEST_YAML:
+            raise BadSkill("the front matter is nested too deeply")

@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from whet.log import mask
-from whet.memory import entries, units
-from whet.memory.claim import Claim, GateVerdict
+from whet.memory import entries, notes, units
 from whet.memory.folding import content_words, fold
-from whet.memory.requests import Refused
+from whet.memory.provenance import outside
+from whet.memory.requests import Claim, GateVerdict, Refused
 from whet.memory.scan import scan
 from whet.memory.transcript import Pointed, QuotableTranscript, load
 from whet.store import sessions
@@ -28,6 +28,7 @@ _KEPT_QUOTE_CHARS = 400
 _MOST_LINE_CHARS = 400
 _LEAST_CHARS = 6
 _CARRIED_WORDS = 3
+_WORDS = re.compile(r"[^\W_]+(?:[-'’.][^\W_]+)*")
 _TWO_WORDS = re.compile(r"[^\W\d_]+(?:[/-][^\W\d_]+)+")
 _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{3,}")
 
@@ -43,6 +44,15 @@ def check_text(claim: Claim) -> None:
         )
     ):
         raise _known(same)
+
+
+def judge_brought(claim: Claim) -> GateVerdict:
+    """Give the verdict on a text from another program's memory: one that names a place outside waits for the
+    person. Raises Refused."""
+    check_text(claim)
+    if host := outside(claim.text):
+        return GateVerdict("untrusted", quarantined=True, why=f"it was written elsewhere and names {host}")
+    return GateVerdict("user")
 
 
 def judge_stored(
@@ -319,24 +329,28 @@ def _carried_over(call: str, one: Pointed, transcript: QuotableTranscript) -> st
         return ""
     if any(units.is_talk(line) for line in call.splitlines()):
         return "its command holds sentences of the assistant's own"
-    trusted = " ".join(
-        s.folded for s in transcript.sources if s.tier in ("user", "observed") and s.seq < one.source.seq
-    )
-    for source in transcript.sources:
-        before = source.tier == "untrusted" and source.seq < one.source.seq
-        runs = (run for run in _runs(call) if before and run in source.folded and run not in trusted)
-        if taken := next(runs, ""):
+    before = [s for s in transcript.sources if s.seq < one.source.seq]
+    trusted = " ".join(_worded(s.folded) for s in before if s.tier in ("user", "observed"))
+    runs = [run for run in _runs(call) if run not in trusted]
+    for source in before if runs else ():
+        there = _worded(source.folded) if source.tier == "untrusted" else ""
+        if taken := next((run for run in runs if run in there), ""):
             return f"the command repeats what untrusted text said: {taken[:60]}"
     return ""
 
 
+def _worded(folded: str) -> str:
+    """Give a text's words with nothing between them but spaces, and behind them its values."""
+    return " ".join([*_WORDS.findall(folded), *units.values(folded)])
+
+
 def _runs(text: str) -> Iterable[str]:
     """Give what of a text would hardly be written twice by chance: runs of words, and long values."""
-    words = re.findall(r"[^\W_]+(?:[-'’.][^\W_]+)*", fold(text))
+    words = _WORDS.findall(fold(text))
     for at in range(len(words) - _CARRIED_WORDS + 1):
-        run = words[at : at + _CARRIED_WORDS]
-        if sum(map(len, run)) >= 12:
-            yield " ".join(run)
+        run = " ".join(words[at : at + _CARRIED_WORDS])
+        if len(run) >= 14 or (not run.isascii() and len(run) >= 8):
+            yield run
     yield from (value for value in units.values(text) if len(value) >= 7)
 
 
@@ -384,6 +398,5 @@ def _quote(one: Pointed, session_id: str) -> Quote:
     return Quote(shown, session_id, source.seq, source.role, source.tool, one.tier, source.failed)
 
 
-def _short(text: str, limit: int = 90) -> str:
-    text = " ".join(text.split())
-    return f"“{text if len(text) <= limit else text[: limit - 1] + '…'}”"
+def _short(text: str) -> str:
+    return f"“{notes.short(text, 90)}”"

@@ -15,6 +15,7 @@ from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
 from whet.memory import disk, frontmatter, skill_changes
 from whet.memory.folders import files_of, good_name
+from whet.memory.provenance import reaches_out
 from whet.memory.requests import Refused
 from whet.memory.scan import scan
 from whet.memory.settling import enforce_skill
@@ -32,6 +33,12 @@ class SkillIntake(msgspec.Struct, frozen=True):
     description: str
     files: dict[str, bytes]
     findings: tuple[str, ...] = ()
+
+    @property
+    def main_first(self) -> list[str]:
+        """The paths of what can be read or run: SKILL.md, then the others by name."""
+        shown = [path for path in self.files if not path.startswith("assets/")]
+        return sorted(shown, key=lambda path: (path != skill_changes.MAIN, path))
 
 
 def read_folder(folder: Path) -> SkillIntake:
@@ -93,7 +100,10 @@ def _findings(files: dict[str, bytes]) -> list[str]:
                 found.append(f"{path}: is not text")
             continue
         for number, line in enumerate(text.splitlines(), 1):
-            if problem := scan(line):
+            problem = scan(line)
+            if not problem and reaches_out(line):
+                problem = f"it names a place outside: {line.strip()[:80]}"
+            if problem:
                 found.append(f"{path} line {number}: {problem}")
                 break
     return found[:_MOST_FINDINGS]

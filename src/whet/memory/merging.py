@@ -1,6 +1,7 @@
 """What a person changed in a notes file, entry by entry, and how that joins with changes of ours.
 
-Pure functions on texts: the diff of two files as single edits, and edits carried over to another text.
+Functions on texts: the diff of two files as single edits, edits carried over to another text. And what a
+writer sees: what is in force with its own review's staged changes on top, read inside a transaction.
 """
 
 from __future__ import annotations
@@ -8,10 +9,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
+import apsw
 import msgspec
 
 from whet.memory import notes
 from whet.memory.requests import Refused, Target
+from whet.memory.skill_changes import Files
+from whet.store import learned, ledger
 
 
 class EntryChange(msgspec.Struct, frozen=True):
@@ -71,3 +75,43 @@ def step(text: str, target: Target, change: EntryChange) -> str:
     if entry.is_pitfall and not change.after.startswith(notes.SAID_PITFALL):
         return notes.put(notes.without(text, entry), target, change.after)
     return notes.put_for(text, entry, change.after)
+
+
+def note_text(connection: apsw.Connection, profile: str, target: Target, task_id: str = "") -> str:
+    """Give a notes file as the writer sees it."""
+    wanted = learned.state(connection, profile, notes.FILES[target]).wanted
+    text = notes.decoded(learned.text(connection, wanted))
+    for row in ledger.of_task(connection, task_id, ("staged",)):
+        if (row.kind, row.item, row.profile) == ("memory", target, profile):
+            try:
+                text = step(text, target, EntryChange(row.before, row.after))
+            except Refused:
+                continue  # its entry has changed meanwhile; settling the review will say so
+    return text
+
+
+def skill_hashes(connection: apsw.Connection, profile: str, name: str, task_id: str = "") -> dict[str, str]:
+    """Give a skill's files as the writer sees them: hash by path within the skill; empty where none is."""
+    root = f"skills/{name}/"
+    found = {
+        state.path.removeprefix(root): state.wanted
+        for state in learned.states(connection, profile, root)
+        if state.wanted
+    }
+    for row in ledger.of_task(connection, task_id, ("staged",)):
+        if (row.kind, row.item, row.profile) == ("skill", name, profile):
+            found.update((change.path.removeprefix(root), change.after) for change in row.changes)
+    return {path: key for path, key in found.items() if key}
+
+
+def is_staged(connection: apsw.Connection, task_id: str, name: str) -> bool:
+    """Whether a review has staged changes of a skill."""
+    return any(
+        row.item == name for row in ledger.of_task(connection, task_id, ("staged",)) if row.kind == "skill"
+    )
+
+
+def skill_files(connection: apsw.Connection, profile: str, name: str, task_id: str = "") -> Files:
+    """Give a skill's files as the writer sees them, with their bytes."""
+    hashes = skill_hashes(connection, profile, name, task_id)
+    return {path: learned.text(connection, key) for path, key in hashes.items()}

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from whet.memory.requests import Refused, Target
+from whet.memory.requests import FILES as FILES
+from whet.memory.requests import MemoryRequest, Refused, Target
 
 PITFALLS = "pitfalls"
-FILES: dict[Target, str] = {"memory": "memories/MEMORY.md", "user": "memories/USER.md"}
 _TITLES: dict[Target, str] = {"memory": "# Memory", "user": "# User"}
 _PITFALLS_LINE = "## Pitfalls"
 SAID_PITFALL = "Pitfall: "
@@ -83,6 +83,34 @@ def entries(text: str) -> list[NoteEntry]:
             start = number
     close(len(lines))
     return found
+
+
+def change(text: str, request: MemoryRequest, limit_chars: int) -> NoteEdit:
+    """Give the edit that `request` asks for. Raises Refused."""
+    if request.action == "remove":
+        return remove(text, request.old_text)
+    if request.action == "replace":
+        edit = replace(text, request.old_text, request.content)
+        if fold(edit.before) == fold(edit.after):
+            raise Refused("That is what the entry says already", hint="Nothing has to be saved.")
+    else:
+        edit = add(text, request.target, request.content)
+    check_room(text, edit, request.target, limit_chars)
+    return edit
+
+
+def check_room(text: str, edit: NoteEdit, target: Target, limit_chars: int) -> None:
+    """Raise Refused where the edited file would be over its limit and larger than before."""
+    size = len(edit.text.strip())
+    if size <= limit_chars or size <= len(text.strip()):
+        return
+    spare = droppable(text, size - limit_chars)
+    offer = " | ".join(" ".join(entry.split())[:120] for entry in spare)
+    raise Refused(
+        f"{FILES[target].rpartition('/')[2]} is full: {used(text, limit_chars)} "
+        f"({limit_chars:,} characters), and this needs {size - limit_chars} more",
+        hint=f"Replace or remove first what is out of date or in a skill. The longest entries: {offer}",
+    )
 
 
 def add(text: str, target: Target, content: str) -> NoteEdit:
@@ -172,18 +200,18 @@ def only(text: str, part: str) -> NoteEntry:
     if len(found) == 1 or len(exact) == 1:
         return (exact or found)[0]
     if found:
-        shown = "; ".join(_short(entry.text) for entry in found[:4])
+        shown = "; ".join(short(entry.text) for entry in found[:4])
         raise Refused(f"old_text fits {len(found)} entries: {shown}", hint="Give a longer part of one.")
     near = _nearest(wanted, [entry.text for entry in all_entries])
     raise Refused(
         "No entry holds that old_text",
-        hint=f"The nearest entry is: {_short(near, 200)}" if near else "There is no entry yet.",
+        hint=f"The nearest entry is: {short(near, 200)}" if near else "There is no entry yet.",
     )
 
 
 def fold(text: str) -> str:
     """Give text with its white space folded to single blanks, in lower case, for comparing."""
-    return " ".join(text.split()).lower()
+    return flat(text).lower()
 
 
 def clean(content: str) -> str:
@@ -251,12 +279,18 @@ def _joined(lines: Sequence[str]) -> str:
     return text + "\n" if text.strip() else ""
 
 
-def _short(text: str, limit: int = 80) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
 def _nearest(wanted: str, texts: Sequence[str]) -> str:
     words = set(wanted.split())
     best = max(texts, key=lambda text: len(words & set(fold(text).split())), default="")
     return best if words & set(fold(best).split()) else ""
+
+
+def flat(text: str) -> str:
+    """Give a text on one line."""
+    return " ".join(text.split())
+
+
+def short(text: str, limit: int = 80) -> str:
+    """Give a text on one line, cut where it is longer."""
+    text = flat(text)
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"

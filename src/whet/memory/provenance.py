@@ -47,9 +47,9 @@ _DEEPEST = 4
 
 def reaches_out(command: str) -> bool:
     """Whether a command may have reached the network; loopback addresses are this machine."""
-    hosts = [match[1] or match[2] for match in _URL.finditer(command)]
-    if any(not _LOCAL.match(host) for host in hosts):
+    if outside(command):
         return True
+    hosts = _URL.search(command)
     if _FETCHES.search(command) or _CODE.search(command):
         return not hosts
     words = (
@@ -57,6 +57,12 @@ def reaches_out(command: str) -> bool:
         for part in _SPLIT.split(command)
     )
     return not hosts and any(word.strip("\"'").rpartition("/")[2] in _CLIENTS for word in words)
+
+
+def outside(text: str) -> str:
+    """Give the first address in a text that is no place of this machine; empty where there is none."""
+    hosts = (match[1] or match[2] for match in _URL.finditer(text))
+    return next((host for host in hosts if not _LOCAL.match(host)), "")
 
 
 def is_installed(text: str) -> bool:

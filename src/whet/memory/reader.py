@@ -171,7 +171,7 @@ def notes_part(texts: Mapping[Target, str], without: Collection[PromptItem] = ()
             chosen = [entry for entry in all_entries if entry.is_pitfall is pitfalls]
             chosen = [entry for entry in chosen if _item(target, entry) not in without]
             if chosen:
-                sections.append("\n".join([f"{head}:", *(f"- {_flat(entry.text)}" for entry in chosen)]))
+                sections.append("\n".join([f"{head}:", *(f"- {notes.flat(entry.text)}" for entry in chosen)]))
                 items += [_item(target, entry) for entry in chosen]
     text = "\n".join([_NOTES_HEAD, *sections]) if sections else ""
     return PromptPart(text, tuple(items))
@@ -194,7 +194,7 @@ def index_part(
     lines: dict[str, str] = {}
     left = budget_chars
     for info in ranked:
-        line = f"- {info.name}: {_cut(info.description)}"
+        line = f"- {info.name}: {notes.short(info.description, _LINE_CHARS)}"
         if len(line) + 1 > left:
             break
         left -= len(line) + 1
@@ -214,17 +214,8 @@ def entry_id(entry: NoteEntry) -> str:
 
 def _item(target: Target, entry: NoteEntry) -> PromptItem:
     key = entry_id(entry)
-    return PromptItem(target, key, key, _flat(entry.said))
+    return PromptItem(target, key, key, notes.flat(entry.said))
 
 
 def _skill(info: SkillInfo) -> PromptItem:
-    return PromptItem("skill", info.name, info.hash, _flat(info.description))
-
-
-def _flat(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _cut(text: str) -> str:
-    text = _flat(text)
-    return text if len(text) <= _LINE_CHARS else text[: _LINE_CHARS - 1].rstrip() + "…"
+    return PromptItem("skill", info.name, info.hash, notes.flat(info.description))

@@ -1,17 +1,29 @@
-"""What is asked of the desk, and what came of it. Values only."""
+"""What is asked of the desk, what the gate makes of it, what came of it, and how that is told."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from whet.contract.errors import WhetError
-from whet.store.ledger import State
+from whet.store.ledger import Kind, LedgerRow, Quote, State, Trust
 
 Target: TypeAlias = Literal["memory", "user"]
+FILES: dict[Target, str] = {"memory": "memories/MEMORY.md", "user": "memories/USER.md"}
 MemoryAction: TypeAlias = Literal["add", "replace", "remove"]
 SkillAction: TypeAlias = Literal["create", "edit", "patch", "delete", "write_file", "remove_file"]
+_DONE = {"create": "created", "edit": "edited", "patch": "patched", "delete": "deleted"}
+_STATES = {
+    "staged": "Taken; it comes into force when this review ends",
+    "active": "Saved; new sessions see it",
+    "quarantined": (
+        "Kept for the person to decide on, not in force: only text from elsewhere, or prose that nobody said"
+        " or tried, says it. Don't try again in other words"
+    ),
+    "inbox": "Put into the person's inbox; it comes into force when they accept it",
+}
 
 
 class MemoryRequest(msgspec.Struct, frozen=True):
@@ -44,6 +56,34 @@ class SkillRequest(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+class Claim(msgspec.Struct, frozen=True):
+    """What is handed in to be learned: the model's words and its quotes, which point at what is kept. `known`
+    is the text that is edited; `existing` are the entries that must not be repeated. `is_verbatim`: a file,
+    kept as it is or not at all."""
+
+    kind: Kind
+    text: str
+    quotes: tuple[str, ...]
+    known: str = ""
+    existing: tuple[str, ...] = ()
+    is_verbatim: bool = False
+    target: str = ""
+
+
+class GateVerdict(msgspec.Struct, frozen=True):
+    """What comes of it: the trust, the quotes with their places, and `text`, which the program wrote from the
+    sources and which alone comes into force (empty: what was handed in, a person's own). `quarantined`: it
+    rests on untrusted text, or on prose that nobody tried or said; `why` says so.
+    `about`: the request in whose course a skill's steps were taken."""
+
+    trust: Trust
+    evidence: tuple[Quote, ...] = ()
+    quarantined: bool = False
+    why: str = ""
+    text: str = ""
+    about: str = ""
+
+
 class WriteOutcome(msgspec.Struct, frozen=True):
     """What came of a request. `state` is the row's, "refused", or "needs_yes" (the person's own, nothing
     was done yet); `text` is for the model, `summary` a line for people ("Memory updated")."""
@@ -70,3 +110,26 @@ class Refused(WhetError):
 
 class NeedsYes(WhetError):
     """The change is to something of the person's; the message is the question to put to them."""
+
+
+def told(row: LedgerRow, used: str = "", troubles: Mapping[str, str] | None = None) -> WriteOutcome:
+    """Give the outcome of a row."""
+    if row.state not in _STATES:
+        return WriteOutcome(False, row.state, f"This change is {row.state}: {row.reason}".strip(), row.id)
+    text = f"{_STATES[row.state]} (change {row.id})."
+    if row.kind == "memory" and row.remark:
+        text += f" It reads: {row.after}."
+    if used:
+        text += f" {FILES['user' if row.item == 'user' else 'memory'].rpartition('/')[2]}: {used}."
+    if row.kind == "skill" and row.hash:
+        text += f" The skill's hash is now {row.hash}."
+    if trouble := next(iter((troubles or {}).values()), ""):
+        text += f" But a file could not be written: {trouble}. It is kept in the ledger until then."
+    return WriteOutcome(True, row.state, text, row.id, summary(row), row.hash)
+
+
+def summary(row: LedgerRow) -> str:
+    """Say in a few words what a row did: Memory updated, Skill 'deploy' patched."""
+    if row.kind == "memory":
+        return "User profile updated" if row.item == "user" else "Memory updated"
+    return f"Skill '{row.item}' {_DONE.get(row.action, 'updated')}"

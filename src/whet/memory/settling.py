@@ -10,7 +10,7 @@ import apsw
 import msgspec
 
 from whet.config.schema import MemorySettings, ReviewSettings
-from whet.memory import merging, note_changes, notes
+from whet.memory import merging, notes
 from whet.memory.merging import EntryChange
 from whet.memory.notes import NoteEdit
 from whet.memory.requests import Refused, Target
@@ -72,7 +72,7 @@ class Settling:
         before = notes.decoded(learned.text(connection, wanted))
         after = merging.step(before, target, EntryChange(row.before, row.after))
         if row.after:
-            note_changes.check_room(before, NoteEdit(after, row.before, row.after), target, limit)
+            notes.check_room(before, NoteEdit(after, row.before, row.after), target, limit)
         key = learned.keep_text(connection, after.encode()) if after else ""
         learned.want(connection, self._profile, path, key)
 

@@ -14,7 +14,7 @@ import msgspec
 from whet.clock import iso
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
-from whet.memory import disk, overlay, skill_changes
+from whet.memory import disk, merging, skill_changes
 from whet.memory.folders import MOST_BYTES, BadFolder, files_of, good_path
 from whet.memory.library import Library, SkillInfo
 from whet.memory.reader import MemoryReader
@@ -109,9 +109,9 @@ class SkillShelf:
         """Give a skill's files with what this review has staged of it; None where that is nothing."""
 
         def work(connection: apsw.Connection) -> Files | None:
-            if not overlay.is_staged(connection, task_id, name):
+            if not merging.is_staged(connection, task_id, name):
                 return None
-            return overlay.skill_files(connection, self._profile, name, task_id)
+            return merging.skill_files(connection, self._profile, name, task_id)
 
         return self._database.read_now(work) if task_id else None
 

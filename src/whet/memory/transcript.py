@@ -176,7 +176,8 @@ def _replies_no(reply: SourceText, unit: str) -> bool:
 def _is_newer(old: str, new: str, *, said: bool) -> bool:
     """Whether a later sentence is about the same subject and says something else of it. A mere "no" takes
     back what was `said`; after a result it objects to what was done, not to what was shown."""
-    if fold(old) in fold(new) or fold(new) in fold(old):
+    before, after = fold(old).rstrip(".。!"), fold(new).rstrip(".。!")
+    if before in after or after in before:
         return False
     mine, theirs = set(content_words(old)), set(content_words(new))
     shared = mine & theirs
@@ -184,7 +185,7 @@ def _is_newer(old: str, new: str, *, said: bool) -> bool:
         return True
     if len(shared) < 2 or not theirs - mine or not mine - theirs:
         return False
-    before, after = units.values(old), units.values(new)
-    if before and after:
-        return before.isdisjoint(after) and len(shared) >= 0.5 * min(len(mine), len(theirs))
+    given, now = units.values(old), units.values(new)
+    if given and now:
+        return given.isdisjoint(now) and len(shared) >= 0.5 * min(len(mine), len(theirs))
     return len(shared) >= 3 and len(shared) >= 0.6 * min(len(mine), len(theirs))

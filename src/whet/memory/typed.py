@@ -2,7 +2,8 @@
 
 The interface says so first: a terminal puts `<pasted>` round what came by its paste key, attachments and
 forwarded messages come in tags. Where a text says nothing of that, its structure decides: fenced blocks,
-quoted lines, mail headers, and what stands below a line that ends in a colon. No words are looked at.
+quoted lines, mail headers, lines with the time of day, and what stands below a line that ends in a colon. No
+words are looked at.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ _MAIL = re.compile(
     r"(?m)^(?:[ \t]*-{3,}[^-\n]+-{3,}[ \t]*$|[ \t]*[^\W\d_][\w-]{1,20}[:：] [^\n]+\n"
     r"[ \t]*[^\W\d_][\w-]{1,20}[:：] \S)"
 )
+# Two lines with the time of day at their head: a talk or a log that was copied, to the end of its paragraph.
+_STAMP = r"[ \t]*(?:[^\n:：]{0,40}[^\w\n.])?(?:[01]?\d|2[0-3]):[0-5]\d(?!\w)[^\n]*"
+_STAMPED = re.compile(rf"(?m)^{_STAMP}(?:\n[^\n]*){{0,8}}?\n{_STAMP}$(?:\n(?!\n)[^\n]*)*")
 _BELOW_COLON = re.compile(r"(?m)[:：][ \t]*\n")
 # "The customer wrote this: All of it goes to ...": a long opening, then a sentence of its own.
 _AFTER_COLON = re.compile(
@@ -43,7 +47,7 @@ def split(text: str) -> tuple[str, str]:
             cut = found.start() if pattern is _MAIL else found.end()
             foreign.append(own[cut:])
             own = own[:cut]
-    own = _QUOTED.sub(take, own)
+    own = _QUOTED.sub(take, _STAMPED.sub(take, own))
     return own.strip(), "\n\n".join(part for part in foreign if part.strip()).strip()
 
 

@@ -1,4 +1,5 @@
-"""Takes changes back, and decides on those that wait: undo, accept, reject.
+"""Takes changes back, and decides on those that wait: undo, accept, reject; forgets what rests on a session,
+and takes its words out of the ledger for good.
 
 An undo is a change of its own, so it can be undone too. What was built on since stays: then the answer names
 what has to be taken back first. Every function runs inside the caller's transaction and touches no file.
@@ -6,22 +7,39 @@ what has to be taken back first. Every function runs inside the caller's transac
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Literal
+
 import apsw
+import msgspec
 
 from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
-from whet.memory import merging, notes
+from whet.memory import frontmatter, merging, notes
+from whet.memory.frontmatter import BadSkill
 from whet.memory.merging import EntryChange
 from whet.memory.requests import Refused, Target
 from whet.memory.settling import Settling, enforce_skill
 from whet.store import learned, ledger, purge
-from whet.store.ledger import FileChange, LedgerRow, NewRow
+from whet.store.ledger import FileChange, LedgerRow, NewRow, digest
+from whet.store.starts import LABEL_CHARS
 
 WAITING = ("quarantined", "inbox", "staged")
 
 
 class CannotUndo(WhetError):
     """The change can't be taken back as things are; the message says what stands in the way."""
+
+
+class ForgetStep(msgspec.Struct, frozen=True):
+    """What happens to one change: taken back (by the row `back`), dropped before it came into force, or kept
+    and why."""
+
+    row: LedgerRow
+    what: Literal["take back", "drop", "keep"]
+    why: str = ""
+    back: LedgerRow | None = None
 
 
 def undo(connection: apsw.Connection, row: LedgerRow, origin: Origin, now: str) -> LedgerRow:
@@ -141,3 +159,135 @@ def later(connection: apsw.Connection, row: LedgerRow) -> list[LedgerRow]:
         if one.id > row.id
         and ((row.after and one.before == row.after) or touched & {change.path for change in one.changes})
     ]
+
+
+def forget_steps(connection: apsw.Connection, profile: str, session_id: str) -> list[ForgetStep]:
+    """Give the steps that forgetting a session takes, the newest change first."""
+    # Without a session the filter would let everything through.
+    own = ledger.select(connection, profile=profile, session_id=session_id) if session_id else []
+    steps: dict[int, ForgetStep] = {}
+    for row in own:
+        if row.state in WAITING:
+            steps[row.id] = ForgetStep(row, "drop")
+        elif row.state == "active" and not row.undoes:
+            _forget_one(connection, row, steps)
+    return [steps[row_id] for row_id in sorted(steps, reverse=True)]
+
+
+def forget(
+    connection: apsw.Connection, profile: str, session_id: str, origin: Origin, now: str
+) -> list[ForgetStep]:
+    """Do what `forget_steps` says and give what was done; what can't be taken back is kept and says why."""
+    done: list[ForgetStep] = []
+    for step in forget_steps(connection, profile, session_id):
+        if step.what == "keep":
+            done.append(step)
+            continue
+        try:
+            back = undo(connection, ledger.get(connection, step.row.id), origin, now)
+            done.append(ForgetStep(step.row, step.what, step.why, back))
+        except CannotUndo as error:
+            done.append(ForgetStep(step.row, "keep", error.message))
+    return done
+
+
+def _forget_one(connection: apsw.Connection, row: LedgerRow, steps: dict[int, ForgetStep]) -> None:
+    since = later(connection, row)
+    by_hand = next((one for one in since if one.origin.write_origin == "user"), None)
+    if by_hand is not None:
+        steps[row.id] = ForgetStep(row, "keep", f"you changed it since (change {by_hand.id})")
+        return
+    if row.kind == "memory" and since:
+        steps[row.id] = ForgetStep(
+            row, "keep", f"replaced since by change {since[0].id}, which has evidence of its own"
+        )
+        return
+    for one in since:
+        steps.setdefault(one.id, ForgetStep(one, "take back", f"it was built on change {row.id}"))
+    steps[row.id] = ForgetStep(row, "take back")
+
+
+class Purged(msgspec.Struct, frozen=True):
+    """What was taken out: the rows whose words are gone, kept versions of files that were deleted, and the
+    sessions whose frozen prompts still hold the words."""
+
+    rows: tuple[int, ...] = ()
+    texts: int = 0
+    prompts: tuple[str, ...] = ()
+
+
+def purge_words(connection: apsw.Connection, profile: str, session_id: str) -> Purged:
+    """Purge what a session had left in the ledger and is in force no more. Once is as good as twice."""
+    everything = ledger.select(connection, profile=profile)
+    standing = _standing(connection, profile, everything)
+    own = [
+        row
+        for row in ledger.select(connection, profile=profile, session_id=session_id)
+        if session_id
+        and row.after not in standing
+        and (row.after != purge.PURGED or row.evidence or row.reason)
+    ]
+    words = {row.after for row in own if not row.undoes} - {"", purge.PURGED}
+    said = {row.after for row in own if row.kind == "memory"} & words
+    for row in own:
+        purge.blank_row(connection, row.id, proof=True)
+    parts = [*([text] for text in words - said), *map(_lines, said)]
+    keys = _files(own, everything) | set(purge.texts_with(connection, parts))
+    count = purge.drop_texts(connection, keys)
+    gone = {key for key in keys if not purge.has_text(connection, key)}
+    touched = {row.id for row in own}
+    for row in everything:
+        before, after = (
+            text not in standing and _tells(row, text, words, gone) for text in (row.before, row.after)
+        )
+        if before or after:
+            purge.blank_row(connection, row.id, before=before, after=after)
+            touched.add(row.id)
+    shown = {notes.flat(text) for text in said} | (_described(words) - _described(standing))
+    purge.drop_labels(connection, [text[:LABEL_CHARS] for text in shown])
+    prompts = [text.removeprefix(notes.SAID_PITFALL)[:LABEL_CHARS] for text in shown]
+    return Purged(tuple(sorted(touched)), count, tuple(purge.prompts_with(connection, prompts)))
+
+
+def _standing(connection: apsw.Connection, profile: str, everything: list[LedgerRow]) -> set[str]:
+    """Give the texts that are in force, on whatever grounds. What an undo went back to has a row of its own,
+    which says whether it still is."""
+    made = [row for row in everything if row.state == "active" and not row.undoes]
+    found = {row.after for row in made if row.kind == "skill"} - {""}
+    for path in notes.FILES.values():
+        wanted = learned.state(connection, profile, path).wanted
+        text = notes.decoded(learned.text(connection, wanted))
+        found |= {entry.said for entry in notes.entries(text)}
+    return found
+
+
+def _files(own: list[LedgerRow], everything: list[LedgerRow]) -> set[str]:
+    """Give the hashes of the files that these rows wrote, and of those that were built on them."""
+    keys = {change.after for row in own if not row.undoes for change in row.changes} - {""}
+    for row in sorted(everything, key=lambda row: row.id):
+        if row.state != "active" and not row.undoes:
+            keys |= {change.after for change in row.changes if change.before in keys} - {""}
+    return keys
+
+
+def _tells(row: LedgerRow, text: str, words: set[str], gone: set[str]) -> bool:
+    """Whether a row's text goes: it is one of these words, a file that went, or notes with such an entry."""
+    if text in words:
+        return True
+    if row.kind == "skill":
+        return digest(text) in gone
+    return any(entry.said in words for entry in notes.entries(text))
+
+
+def _lines(said: str) -> list[str]:
+    """Give an entry as it stands in a file: line by line, and without the word that says it is a pitfall."""
+    return said.removeprefix(notes.SAID_PITFALL).split("\n")
+
+
+def _described(texts: Collection[str]) -> set[str]:
+    """Give what skills say of themselves, as sessions begin with it."""
+    found: set[str] = set()
+    for text in texts:
+        with suppress(BadSkill):
+            found.add(frontmatter.name_and_description(text)[1])
+    return found

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-_CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_CJK = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 # A stop ends a sentence where a new one surely begins: after a word of three letters, before no small letter.
 _STOP = re.compile(
     r"(?<=[^\W\d_]{3}[.])[)\"'”»]*\s+(?=[^\s\Wa-zà-öø-ÿа-я])|(?<=[\w)`\"'”»][!?…])[)\"'”»]*\s+|(?<=[。！？])[」』”]*|\n+"
@@ -26,7 +26,9 @@ _PLAIN = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*[,.;!?]?$")
 _COMMENT = re.compile(r"\s*(?:#+(?![#\[{])|//+|--|/\*+|\*+|;+|%+|<!--|\"\"\"|''')\s*[^\W\d_]")
 _TRAILING = re.compile(r"\s(?:#|//|--|/\*|<!--)\s+([^\W\d_].*)$")
 _PACKED = re.compile(f"[{_CJK}，、]{{8,}}")
+_TICKED = re.compile(r"`[^`\n]+`")
 _LONGEST_RUN = 5
+_DENSE = re.compile("[\uac00-\ud7af]{2,}[,.;!?]?$")
 _PLAIN_SHARE = 0.76
 
 
@@ -78,10 +80,11 @@ def is_prose(line: str) -> bool:
         return True
     if found := _TRAILING.search(line):
         return len(found[1].split()) >= _LONGEST_RUN - 1
-    words = line.split()
+    words = _TICKED.sub(" ", line).split()
     run = longest = plain = 0
     for word in words:
-        run = run + 1 if _PLAIN.match(word) else 0
+        # A Korean word says what two others do.
+        run = run + (2 if _DENSE.match(word) else 1) if _PLAIN.match(word) else 0
         plain += bool(run)
         longest = max(longest, run)
     return longest >= _LONGEST_RUN or (len(words) >= 3 and plain / len(words) > _PLAIN_SHARE)

@@ -13,6 +13,7 @@ import re
 from whet.config import edit, load
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
+from whet.memory.provenance import outside
 from whet.memory.scan import scan
 from whet.moving.carry import TakenOver
 
@@ -40,7 +41,8 @@ def take(home: Home, words: str, *, came: bool, dry: bool) -> list[TakenOver]:
     """Write the persona to agent.instructions where nothing stands; `came` says that it was here before."""
     if not words:
         return []
-    problem = scan(words)
+    host = outside(words)
+    problem = scan(words) or (f"it names {host}" if host else "")
     if load.load(home, environ={}).origins[_KEY] != "default":
         return [TakenOver("SOUL.md", "kept", f"{_KEY} is set here already")]
     if came:

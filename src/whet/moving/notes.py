@@ -16,12 +16,11 @@ import msgspec
 from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
 from whet.log import mask
-from whet.memory import disk, note_changes, notes
-from whet.memory.claim import Claim
+from whet.memory import disk, notes
 from whet.memory.desk import LearningService
 from whet.memory.folding import fold
-from whet.memory.gate import check_text
-from whet.memory.requests import MemoryRequest, Refused, Target
+from whet.memory.gate import judge_brought
+from whet.memory.requests import Claim, MemoryRequest, Refused, Target
 from whet.memory.scan import scan
 from whet.moving.carry import TakenOver
 from whet.store import ledger
@@ -95,7 +94,13 @@ async def _take_one(desk: LearningService, note: Note, program: str) -> TakenOve
     origin = Origin("import", tool_call_id=call_id, execution_context=program)
     reason = f"imported from {program}"
     outcome = await desk.change_notes(MemoryRequest("add", note.target, note.text, reason=reason), origin)
-    return TakenOver(note.shown, "saved") if outcome.ok else TakenOver(note.shown, "left", outcome.text)
+    if not outcome.ok:
+        return TakenOver(note.shown, "left", outcome.text)
+    return _taken(note, outcome.state == "quarantined", f"whet memory accept {outcome.ledger_id}")
+
+
+def _taken(note: Note, waits: bool, why: str) -> TakenOver:
+    return TakenOver(note.shown, "quarantined", why) if waits else TakenOver(note.shown, "saved")
 
 
 def foresee(
@@ -117,10 +122,11 @@ def foresee(
             told.append(TakenOver(note.shown, "kept", "it is remembered already"))
         else:
             try:
-                check_text(Claim("memory", note.text, ()))
+                verdict = judge_brought(Claim("memory", note.text, ()))
                 request = MemoryRequest("add", note.target, note.text)
-                texts[note.target] = note_changes.plan(text, request, limits_chars[note.target]).text
-                told.append(TakenOver(note.shown, "saved"))
+                planned = notes.change(text, request, limits_chars[note.target]).text
+                texts[note.target] = text if verdict.quarantined else planned
+                told.append(_taken(note, verdict.quarantined, verdict.why))
             except Refused as error:
                 told.append(TakenOver(note.shown, "left", f"{error.message}. {error.hint}".strip()))
     return told

@@ -22,9 +22,9 @@ from whet.contract.events import EndReason
 from whet.contract.protocols import ModelInfo
 from whet.contract.texts import NOT_JSON
 from whet.contract.tools import Tag
-from whet.memory.correction import is_correction
+from whet.review.correction import Correction, correction
 from whet.review.order import KINDS, TAG_OF, Kind, Order, Runtime, kinds_for, put
-from whet.store import jobs, reviews, sessions
+from whet.store import jobs, outcomes, reviews, sessions
 from whet.store.jobs import AtEnd, Queued
 from whet.store.reviews import Counters, DaySpending, ReviewedTurn, TurnCall
 from whet.store.sessions import SessionRow
@@ -76,8 +76,12 @@ def _note(connection: apsw.Connection, turn: TurnRecord, ended_well: bool, watch
     if session.private or session.kind != "chat":
         return ()
     facts = reviews.turn_facts(connection, sessions.key_of(connection, session.id), turn.number)
+    corrects = _corrects(connection, session, turn.number, facts)
+    if corrects == "redone":
+        now = iso(watch.clock.now())
+        outcomes.signal(connection, session.id, "correction", now, turn=turn.number - 1)
     before = reviews.counters(connection, session.conversation_id)
-    counted = count(before, facts, watch.settings, is_first=turn.number == 1)
+    counted = count(before, facts, watch.settings, corrects=bool(corrects))
     folder = _count_folder(connection, session, turn.number, facts, watch)
     occasion = called_for(counted, watch.settings, watch.kinds)
     if occasion is None and folder is not None:
@@ -104,6 +108,13 @@ def _note(connection: apsw.Connection, turn: TurnRecord, ended_well: bool, watch
     return queued
 
 
+def _corrects(connection: apsw.Connection, session: SessionRow, turn: int, facts: ReviewedTurn) -> Correction:
+    if turn == 1 or not facts.said:
+        return ""
+    before = reviews.turn_facts(connection, sessions.key_of(connection, session.id), turn - 1)
+    return correction(facts.said[0], facts.calls, before.calls)
+
+
 def _folder_key(session: SessionRow) -> str:
     return f"folder:{session.workspace}"
 
@@ -120,21 +131,23 @@ def _count_folder(
     if turn == 2:
         counted = msgspec.structs.replace(before, turns=max(before.turns - 1, 0))
     else:
-        counted = count(before, facts, watch.settings, is_first=True)
+        counted = count(before, facts, watch.settings)
     reviews.set_counters(connection, _folder_key(session), counted)
     return counted if turn == 1 else None
 
 
-def count(before: Counters, facts: ReviewedTurn, settings: ReviewSettings, *, is_first: bool) -> Counters:
-    """Add a turn to the counters; a memory write sets the turns back, a skill write the steps."""
+def count(
+    before: Counters, facts: ReviewedTurn, settings: ReviewSettings, *, corrects: bool = False
+) -> Counters:
+    """Add a turn to the counters; a memory write sets the turns back, a skill write the steps. `corrects`:
+    its message came back to what the turn before it had done."""
     written = {kind: _written_at(facts.calls, kind) for kind in KINDS}
     last_skill = written["skill"]
     steps = len({call.step for call in facts.calls if call.step > last_skill})
     reasons = list(before.reasons)
     # What was learned in the turn itself needs no review to be learned.
     if not any(written.values()):
-        said = facts.said[1:] if is_first else facts.said
-        if settings.on_correction and any(map(is_correction, said)):
+        if settings.on_correction and (corrects or len(facts.said) > 1):
             reasons.append("correction")
         if settings.on_recovery and recovered(facts.calls):
             reasons.append("recovery")

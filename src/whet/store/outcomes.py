@@ -7,18 +7,18 @@ private sessions are left out of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import apsw
 import msgspec
 
 from whet.contract.errors import NotFound
-from whet.store import rows, sessions
+from whet.store import sessions
 from whet.store.starts import ContextItem, ItemKind
 
 Rating = Literal["good", "bad"]
-Signal = Literal["good", "bad", "retry"]
+Signal = Literal["good", "bad", "retry", "correction"]
 
 
 class TurnOutcome(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ def signal(
             f"session {session_id} has no turn {turn}" if turn else f"session {session_id} has no turn yet",
             hint=f"whet sessions show {session_id}",
         )
-    if signal != "retry":
+    if signal in ("good", "bad"):
         connection.execute(
             "DELETE FROM turn_signals WHERE session = ? AND turn = ? AND signal IN ('good', 'bad')",
             (key, number),
@@ -90,12 +90,9 @@ def item_uses(connection: apsw.Connection, kinds: Sequence[ItemKind], profile: s
     return [ItemUse(ContextItem(*row[:4]), row[4], bool(row[5]), bool(row[6])) for row in found]
 
 
-def turn_outcomes(
-    connection: apsw.Connection, is_correction: Callable[[str], bool], profile: str = ""
-) -> list[TurnOutcome]:
-    """Give how each ended turn of each chat went. `is_correction` reads the person's next message."""
+def turn_outcomes(connection: apsw.Connection, profile: str = "") -> list[TurnOutcome]:
+    """Give how each ended turn of each chat went."""
     calls = _calls(connection)
-    said = _said(connection)
     found: list[TurnOutcome] = []
     for key, session_id, number, reason, undone, signals in connection.execute(
         "SELECT t.session, s.id, t.number, t.reason, t.undone <> '',"
@@ -110,9 +107,6 @@ def turn_outcomes(
             seen.add("failed")
         if undone and "retry" not in seen:
             seen.add("undo")
-        follow_up = said.get((key, number + 1), "")
-        if follow_up and is_correction(follow_up):
-            seen.add("correction")
         total, failed = calls.get((key, number), (0, 0))
         found.append(TurnOutcome(session_id, number, total, failed, frozenset(seen)))
     return found
@@ -125,15 +119,6 @@ def _calls(connection: apsw.Connection) -> dict[tuple[int, int], tuple[int, int]
         " WHERE finished IS NOT NULL GROUP BY session, turn"
     )
     return {(session, turn): (total, failed or 0) for session, turn, total, failed in found}
-
-
-def _said(connection: apsw.Connection) -> dict[tuple[int, int], str]:
-    """Give the first thing that the person said in each turn after a session's first."""
-    found = connection.execute(
-        f"SELECT id >> {rows.SEQ_BITS}, turn, role, content, extra FROM messages WHERE id IN (SELECT min(id)"
-        f" FROM messages WHERE role = {rows.USER} AND turn > 1 GROUP BY id >> {rows.SEQ_BITS}, turn)"
-    )
-    return {(key, turn): rows.unpack(role, content, extra).text for key, turn, role, content, extra in found}
 
 
 def calls_of(connection: apsw.Connection, session_id: str) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from whet.config.redact import redact, secrets_masked
 from whet.contract.errors import NotFound
 from whet.contract.texts import map_texts, texts_of
 from whet.contract.tools import ToolSpec, clip
-from whet.memory.scan import speaks_to_a_model
+from whet.memory.scan import hidden
 from whet.store import calls
 from whet.store.calls import MinedSession
 from whet.tools.declared import tags_of
@@ -209,8 +209,8 @@ class _Maker:
             return "its arguments hold a secret"
         if any(is_prose(text) for text in texts_of(one.arguments)):
             return "its arguments hold sentences"
-        if speaks_to_a_model(written) or speaks_to_a_model(one.hint):
-            return "it speaks to a model"
+        if hidden(written) or hidden(one.hint):
+            return "it holds characters that people don't see"
         if specs := self._specs(one.session):  # one that came from another program has none: see `staleness`
             if one.name not in specs:
                 return "its tool is not known any more"
@@ -267,7 +267,7 @@ def _why(one: Candidate) -> str:
     if not one.repairs:
         return ""
     line = f"Before it, {clip(redact(one.repairs), 200)} had failed ({one.repairs_why})."
-    return "" if is_prose(one.repairs) or speaks_to_a_model(line) else line
+    return "" if is_prose(one.repairs) else line
 
 
 def _counted(left_out: Counter[str]) -> str:

@@ -15,7 +15,7 @@ from whet.contract.origin import Origin
 from whet.memory.effects import LEAST_SESSIONS, Effect, of_desk
 from whet.memory.notes import NoteEntry
 from whet.memory.reader import entry_id
-from whet.memory.wording import summary
+from whet.memory.requests import summary
 from whet.serve.board import shown
 from whet.serve.board.frame import WAITING, Frame
 from whet.store import ledger

@@ -1,0 +1,49 @@
+"""Whether the person came back to what a turn had done: by where their message stands and what followed it.
+
+No word of it is looked up, so every language counts alike. A later message that states something is a
+correction where the turn that it began did the former turn's work again otherwise, or by a program that the
+message names; where the turn only looked and answered, it may be one. A false alarm costs one review at most.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from whet.contract.tools import tags_of
+from whet.memory import typed, units
+from whet.store.reviews import TurnCall
+
+Correction = Literal["", "said", "redone"]
+_LEAST_WORDS = 4
+_LEAST_PACKED_CHARS = 6
+_PACKED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_PROGRAM = re.compile(r'"command":\s*"\s*([^\s"\\]+)')
+_ALIKE = 0.6
+
+
+def correction(said: str, calls: Sequence[TurnCall], before: Sequence[TurnCall]) -> Correction:
+    """Say whether a message corrects the turn before it: work was redone, or something was only said.
+
+    `calls` are those of the turn that it began, `before` those of the turn before that.
+    """
+    own = typed.split(said[:4_000])[0]
+    stated = " ".join(one for one in units.sentences(own) if not units.is_question(one))
+    if len(stated.split()) < _LEAST_WORDS and len(_PACKED.findall(stated)) < _LEAST_PACKED_CHARS:
+        return ""
+    if any(_is_again(call, one) for call in calls for one in before):
+        return "redone"
+    used = {found[1] for one in before if (found := _PROGRAM.search(one.arguments))}
+    named = (found[1] for call in calls if (found := _PROGRAM.search(call.arguments)))
+    if used and any(name not in used and name in stated for name in named):
+        return "redone"
+    return "" if any("looks" not in tags_of(call.name) for call in calls) else "said"
+
+
+def _is_again(call: TurnCall, one: TurnCall) -> bool:
+    """Whether a call is another one with something changed in it."""
+    if call.name != one.name or call.arguments == one.arguments or "looks" in tags_of(call.name):
+        return False
+    new, old = set(re.findall(r"[\w./-]+", call.arguments)), set(re.findall(r"[\w./-]+", one.arguments))
+    return len(new & old) >= _ALIKE * max(len(new), len(old))

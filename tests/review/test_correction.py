@@ -1,0 +1,70 @@
+"""Whether a message corrects the turn before it: by what followed, in any language."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from whet.review.correction import correction
+from whet.store.reviews import TurnCall
+
+
+def ran(command: str) -> TurnCall:
+    return TurnCall(1, "terminal", json.dumps({"command": command}), "")
+
+
+def edit(path: str, old: str, new: str) -> TurnCall:
+    return TurnCall(1, "patch", json.dumps({"path": path, "old_string": old, "new_string": new}), "")
+
+
+@pytest.mark.parametrize(
+    ("said", "calls", "before"),
+    [
+        ("No, the tests run with ./check, not pytest.", [ran("./check")], [ran("pytest")]),
+        ("Nein, die Tests laufen mit ./check hier.", [ran("./check")], [ran("pytest")]),
+        ("テストは ./check で実行してください", [ran("./check")], [ran("pytest")]),
+        (
+            "that is the old host, sorry",
+            [ran("./push qa-4.lan --all now")],
+            [ran("./push qa-3.lan --all now")],
+        ),
+        (
+            "Das ist der falsche Ordner gewesen.",
+            [edit("b/x.py", "a = 1", "a = 2")],
+            [edit("x.py", "a = 1", "a = 2")],
+        ),
+    ],
+)
+def test_work_that_is_done_again_otherwise(said: str, calls: list[TurnCall], before: list[TurnCall]) -> None:
+    assert correction(said, calls, before) == "redone"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "As I said, no emojis.",
+        "Ab jetzt bitte kurze Antworten.",
+        "Отвечай мне всегда коротко.",
+        "以后请用中文回答",
+    ],
+)
+def test_what_is_only_said_may_be_one(said: str) -> None:
+    assert correction(said, [], [ran("pytest")]) == "said"
+
+
+@pytest.mark.parametrize(
+    ("said", "calls"),
+    [
+        ("go on", []),
+        ("Thanks a lot!", []),
+        ("Is that the right folder for it?", []),
+        ("これは正しいですか", []),
+        ("Now add a test for this function.", [edit("tests/x.py", "", "def test(): ...")]),
+        ("Do the rest of the list, then stop.", [ran("make docs")]),
+        ("> that is wrong, use ./check\n> no such file\n", []),
+        ("Now deploy it to the staging host.", [ran("ls -la")]),
+    ],
+)
+def test_the_next_task_an_answer_and_a_question_are_none(said: str, calls: list[TurnCall]) -> None:
+    assert correction(said, calls, [ran("pytest -q")]) == ""
