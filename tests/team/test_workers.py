@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import msgspec
 import pytest
 
-from tests.support import output_of, wait_until
+from tests.support import wait_until
+from tests.team.processes import LEASE_S, environment, worker
 from whet.clock import SystemClock
 from whet.practice.ask import PracticeCall
 from whet.practice.script import ScriptedReply
@@ -25,42 +22,6 @@ from whet.store.sessions import NewSession
 from whet.store.team import TeamDatabase
 from whet.store.transcript import Transcript
 from whet.team.queue import AskedTurn, DatabaseQueue
-
-LEASE_S = 2.0
-
-
-def environment(url: str, home: Path, server: PracticeServer, model: str) -> dict[str, str]:
-    return {
-        **os.environ,
-        "WHET_HOME": str(home),
-        "WHET_STORE_URL": url,
-        "WHET_STORE_LEASE_S": str(LEASE_S),
-        "WHET_MODEL_PROVIDER": "practice",
-        "WHET_MODEL_BASE_URL": server.base_url,
-        "WHET_MODEL_MODEL": model,
-        "WHET_APPROVAL_MODE": "auto",
-        "WHET_SANDBOX_MODE": "off",
-    }
-
-
-@contextmanager
-def worker(given: dict[str, str], folder: Path, turns: int = 4) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "whet", "worker", "--turns", str(turns)],
-        env=given,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        said = output_of(process).readline()
-        assert said.startswith("working on"), said + output_of(process).read()
-        yield process
-    finally:
-        process.kill()
-        process.communicate(timeout=60)
 
 
 def ask(db: TeamDatabase, queue: DatabaseQueue, text: str, session_id: str = "") -> tuple[str, str]:

@@ -21,10 +21,12 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, StoreError
+from whet.serve.team_questions import WorkerQuestions
 from whet.store import claims, sessions, turns
 from whet.store.database import StateDatabase, needs_driver, open_store
 from whet.store.sessions import NewSession
-from whet.team.queue import ENDED, AskedTurn, DatabaseQueue, EndedTurn
+from whet.team.notices import ENDED
+from whet.team.queue import AskedTurn, DatabaseQueue, EndedTurn
 from whet.team.worker import TurnWorker
 
 _LOOK_S = 2.0
@@ -53,7 +55,10 @@ def run_turns(home: Home, most: int, drain_s: float) -> None:
         hosted = SessionHost(app, people, max_turns=most)
         try:
             queue = queue_of(app.database)
-            worker = TurnWorker(hosted, queue, claims.owner_name(app.clock.new_id()), most, _tell)
+            questions = WorkerQuestions(queue.database, app.clock)
+            owner = claims.owner_name(app.clock.new_id())
+            worker = TurnWorker(hosted, queue, owner, most, _tell, questions.person_of)
+            worker.heard.append(questions.heard)
             loop = asyncio.get_running_loop()
 
             def stop() -> None:

@@ -55,9 +55,8 @@ class Site:
         app = hosted.app
         self.app = app
         self.door: ApiAuth = ApiAuth(app.database, clock)
-        self.feeds: Feeds = Feeds(clock.new_id(), pace.beat_s)
-        self.questions: Questions = Questions(clock, pace.answer_wait_s)
-        self.turns: Turns = Turns(hosted, self.feeds, self.questions, clock)
+        self.turns: Turns = _turns(hosted, clock, pace)
+        self.feeds: Feeds = self.turns.feeds
         self.talks: SessionTurns = SessionTurns(app.database, self.turns, pace.results_wait_s)
         self.operations: tuple[Operation, ...] = (
             *openai_calls(Compat(app, self.door, self.talks, TurnResponder(pace.beat_s, pace.head_wait_s))),
@@ -95,7 +94,17 @@ class Site:
         return JsonAnswer(described(self.operations))
 
     async def _health(self, request: Request) -> Response:
-        return JsonAnswer({"status": "ok", "running": len(self.turns.hosted.running)})
+        return JsonAnswer({"status": "ok", "running": len(self.turns.running)})
+
+
+def _turns(hosted: SessionHost, clock: Clock, pace: SiteTimings) -> Turns:
+    """Give what runs turns: this process, or a team's workers."""
+    if hosted.app.database.is_team:
+        from whet.serve.team_turns import turns_of_team  # noqa: PLC0415 - brings psycopg, an extra
+
+        return turns_of_team(hosted, clock, pace.beat_s, pace.answer_wait_s)
+    questions = Questions(clock, pace.answer_wait_s)
+    return Turns(hosted, Feeds(clock.new_id(), pace.beat_s), questions, clock)
 
 
 def _as_told(request: Request, error: Exception) -> ApiError:
