@@ -23,7 +23,8 @@ from whet.config.paths import Home
 from whet.contract.errors import SchemaTooNew, StoreBusy, StoreError, StoreFull, StoreUnwritable
 from whet.postgres import schema
 from whet.postgres.connection import connect
-from whet.postgres.faults import as_store_error, shown
+from whet.postgres.driver import shown
+from whet.postgres.faults import as_store_error
 from whet.store.database import StateDatabase
 from whet.store.migrations import STEPS
 from whet.store.team import TeamDatabase, init

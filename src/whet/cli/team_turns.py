@@ -21,9 +21,10 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, StoreError
+from whet.postgres.driver import needs_driver
 from whet.serve.team_questions import WorkerQuestions
 from whet.store import claims, sessions, turns
-from whet.store.database import StateDatabase, needs_driver, open_store
+from whet.store.database import StateDatabase, open_store
 from whet.store.sessions import NewSession
 from whet.team.notices import ENDED
 from whet.team.queue import AskedTurn, DatabaseQueue, EndedTurn

@@ -18,6 +18,7 @@ SCHEMA_LOCK = 0x57484554
 _COMMENT = re.compile(r"--[^\n]*")
 _SKIPPED = re.compile(r"\s*(CREATE VIRTUAL TABLE|DROP TABLE messages_fts)")
 _TYPES = (
+    (re.compile(r"\)\s*STRICT(, WITHOUT ROWID)?\s*$"), ")"),
     (re.compile(r"\s+WITHOUT ROWID"), ""),
     (re.compile(r"\s+REFERENCES \w+ \(\w+\)"), ""),
     (

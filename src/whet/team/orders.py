@@ -19,6 +19,11 @@ _OPEN = (
     "SELECT id, state FROM team_turns WHERE session = ? AND state IN ('waiting', 'running') ORDER BY number"
 )
 
+_CALLED_OFF = (
+    "UPDATE team_turns SET state = 'done', reason = 'cancelled', cancelled = 1, told = 1, ended = now()"
+    " WHERE id = ?"
+)
+
 
 def open_turns(connection: apsw.Connection) -> list[tuple[str, str]]:
     """Give the sessions and states of all turns that wait or run."""
@@ -68,11 +73,7 @@ def cancel(connection: apsw.Connection, session_id: str) -> bool:
         if state == "running":
             connection.execute("UPDATE team_turns SET cancelled = 1 WHERE id = ?", (turn_id,))
             continue
-        connection.execute(
-            "UPDATE team_turns SET state = 'done', reason = 'cancelled', cancelled = 1, told = 1, ended = now()"
-            " WHERE id = ?",
-            (turn_id,),
-        )
+        connection.execute(_CALLED_OFF, (turn_id,))
         put_end(connection, turn_id, TurnEnd(session_id, "", "cancelled", "", 0, Usage(), 0.0))
         connection.execute("SELECT pg_notify(?, ?)", (ENDED, turn_id))
     if found:
