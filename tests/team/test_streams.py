@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,14 +26,14 @@ class Team:
     """Two processes that serve, and workers as they are asked for."""
 
     def __init__(self, stack: ExitStack, given: dict[str, str], folder: Path, model: PracticeServer) -> None:
-        self._stack, self._given, self._folder = stack, given, folder
+        self._stack, self.given, self._folder = stack, given, folder
         self.model = model
         self.first: Served = stack.enter_context(served(given, folder))
         self.second: Served = stack.enter_context(served(given, folder))
         self.workers = [self.work()]
 
     def work(self) -> Any:
-        return self._stack.enter_context(worker(self._given, self._folder))
+        return self._stack.enter_context(worker(self.given, self._folder))
 
 
 @pytest.fixture
@@ -172,3 +174,25 @@ def test_a_listener_hears_of_a_killed_worker_and_of_the_end_that_another_gives(t
         found = until_end(events)
     assert "gap" in types(found) and found[-1][1]["reason"] == "answered"
     assert types(found).count("turn_end") == 1
+
+
+@pytest.mark.parametrize(("role", "ran"), [("guest", False), ("owner", True)])
+def test_a_guests_commands_are_refused_where_nothing_confines_them(team, tmp_path, role, ran):
+    """The workers of these tests confine nothing: sandbox.mode is off."""
+    both = team(running(f"touch {tmp_path}/ran"), ScriptedReply("done"))
+    secret = subprocess.run(
+        [sys.executable, "-P", "-m", "whet", "serve", "token", "create", "visitor", "--role", role],
+        env=both.given,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    ).stdout.strip()
+    both.first.http.headers["authorization"] = f"Bearer {secret}"
+    id_ = both.first.session()
+    began = both.first.post(f"/api/sessions/{id_}/turns", text="run it")["last_event_id"]
+    with both.first.events(id_, began) as events:
+        found = until_end(events)
+    denied = [event["reason"] for _, event in found if event.get("verdict") == "deny"]
+    assert (tmp_path / "ran").exists() == ran
+    assert len(denied) == (not ran) and all("sandbox.mode" in reason for reason in denied)

@@ -76,7 +76,7 @@ def init(raw: psycopg.Connection) -> list[str]:
 def check(raw: psycopg.Connection) -> None:
     """Raise StoreError where the tables are not there or lack steps, SchemaTooNew where there are more."""
     there = raw.execute(f"SELECT to_regclass('{NOTED}.steps')".encode()).fetchone()
-    known = set() if there is None or there[0] is None else _known(raw)
+    known: set[str] = set() if there is None or there[0] is None else _known(raw)
     wanted = {f"c{number:03}" for number in range(1, len(STEPS) + 1)}
     if wanted - known:
         raise StoreError(
