@@ -12,13 +12,13 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from whet.app.hosted import SessionHost
 from whet.clock import Clock
-from whet.contract.errors import WhetError
+from whet.contract.errors import StoreError, WhetError
 from whet.serve.answering import TurnResponder
 from whet.serve.compat import Compat
 from whet.serve.door import ApiAuth
@@ -34,7 +34,7 @@ from whet.serve.wire import ApiError, ErrorAnswer, JsonAnswer, as_api_error, err
 from whet.web.guard import SiteAddress, SiteGuard
 from whet.web.operations import Operation
 
-_API = ("/v1/", "/api/", "/mcp", "/health", "/openapi.json")
+_API = ("/v1/", "/api/", "/mcp", "/health", "/ready", "/metrics", "/openapi.json")
 
 
 class SiteTimings(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ class Site:
             *session_calls(Native(app, self.door, self.talks, self.turns)),
             *Goals(app).operations(),
             mcp_call(Hosts(hosted, pace.beat_s)),
-            *open_calls(self._describe, self._health),
+            *open_calls(self._describe, self._health, self._ready, self._metrics),
         )
 
     def asgi(
@@ -95,6 +95,16 @@ class Site:
 
     async def _health(self, request: Request) -> Response:
         return JsonAnswer({"status": "ok", "running": len(self.turns.running)})
+
+    async def _ready(self, request: Request) -> Response:
+        try:
+            await self.app.database.read(lambda db: db.execute("SELECT 1").fetchone())
+        except StoreError as error:
+            return JsonAnswer({"status": error.message}, 503)
+        return JsonAnswer({"status": "ok"})
+
+    async def _metrics(self, request: Request) -> Response:
+        return PlainTextResponse(await self.turns.metrics())
 
 
 def _turns(hosted: SessionHost, clock: Clock, pace: SiteTimings) -> Turns:

@@ -21,6 +21,7 @@ from whet.serve.turns import TurnInput, Turns
 from whet.store.team import TeamDatabase
 from whet.store.turns import TurnRecord
 from whet.team import orders
+from whet.team.metrics import team_text
 from whet.team.notices import NEWS, ORDERS, Notices
 from whet.team.queue import AskedTurn, DatabaseQueue, TurnOptions
 
@@ -64,6 +65,10 @@ class TeamTurns(Turns):
     def is_taken(self, session_id: str) -> bool:
         """Whether a turn of this session runs or waits."""
         return super().is_taken(session_id) or bool(self._states(session_id))
+
+    async def metrics(self) -> str:
+        """Give the team's numbers in the Prometheus text format."""
+        return await super().metrics() + await self._database.read(team_text)
 
     async def cancel(self, session_id: str) -> bool:
         """Call off the turns that run or wait; False where there is none."""

@@ -55,6 +55,10 @@ class Turns:
         """Whether a turn of this session runs."""
         return self.hosted.is_running(session_id)
 
+    async def metrics(self) -> str:
+        """Give what runs in the Prometheus text format."""
+        return f"# TYPE whet_turns_running gauge\nwhet_turns_running {len(self.hosted.running)}\n"
+
     async def cancel(self, session_id: str) -> bool:
         """Cancel the turn that runs, with what it had been given and not read yet; False without one."""
         return self.hosted.cancel(session_id)

@@ -23,6 +23,7 @@ from whet.store.jobs import AtEnd, Queued, nothing
 from whet.store.turns import TurnRecord
 from whet.team import events, orders
 from whet.team.events import EventWriter
+from whet.team.metrics import WorkerCounts
 from whet.team.notices import ORDERS, WAITING, Notices
 from whet.team.queue import DatabaseQueue, EndedTurn, TakenTurn
 
@@ -71,6 +72,12 @@ class TurnWorker:
         self._ordered = asyncio.Event()
         self.heard: list[Callable[[], None]] = []
         """Called when questions may have been answered."""
+        self.counts: WorkerCounts = WorkerCounts()
+
+    @property
+    def is_taking(self) -> bool:
+        """Whether it takes turns, and is not told to end."""
+        return not self._stopping.is_set()
 
     def stop(self) -> None:
         """Take nothing more; `serve` returns when what runs has ended."""
@@ -111,10 +118,12 @@ class TurnWorker:
         self._running[taken.id] = running
         if taken.attempts > 1:  # what the worker before did not tell any more is in the transcript
             self._events.tell(taken.session_id, None, taken.mark)
+        self.counts.running += 1
         running.task = asyncio.create_task(self._run(running))
         running.task.add_done_callback(lambda _: self._left(running))
 
     def _left(self, running: RunningTurn) -> None:
+        self.counts.running -= 1
         if self._running.get(running.taken.id) is running:
             del self._running[running.taken.id]
         self._news.set()
@@ -170,6 +179,7 @@ class TurnWorker:
         try:
             await self._turn(running)
         except StoreBusy as error:  # another has it, or had it: it comes back to the queue after its lease
+            self.counts.fenced += 1
             self._tell(
                 EndedTurn(taken.id, taken.session_id, taken.turn, "left", error.message, taken.attempts, "")
             )
@@ -185,6 +195,7 @@ class TurnWorker:
             reason: EndReason = ended.reason  # pyright: ignore[reportAssignmentType] one of these was stored
             end = TurnEnd(taken.session_id, "", reason, "", 0, Usage(), 0.0, error=ended.error)
             self._events.tell(taken.session_id, end, taken.mark)
+        self.counts.ended[ended.reason] += 1
         self._tell(ended)
 
     async def _end(self, running: RunningTurn, reason: str, error: str) -> None:
