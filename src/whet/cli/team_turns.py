@@ -29,6 +29,7 @@ from whet.serve.team_questions import WorkerQuestions
 from whet.store import claims, sessions, turns
 from whet.store.database import StateDatabase, open_store
 from whet.store.sessions import NewSession
+from whet.team import orders
 from whet.team.notices import ENDED
 from whet.team.queue import AskedTurn, DatabaseQueue, EndedTurn
 from whet.team.worker import TurnWorker
@@ -174,7 +175,9 @@ def _waited(queue: DatabaseQueue, turn_id: str, timeout_s: float) -> EndedTurn:
             queue.hear(ENDED, _LOOK_S)
     finally:
         queue.close()
+    why = queue.database.read_now(lambda db: orders.why_waiting(db, turn_id))
+    told = f" ({why})" if why else ""
     raise StoreError(
-        f"no worker has answered within {timeout_s:g} s; the turn stays in the queue",
+        f"no worker has answered within {timeout_s:g} s{told}; the turn stays in the queue",
         hint="whet team status shows what waits; start one: whet worker --turns 8",
     )

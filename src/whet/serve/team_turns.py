@@ -174,9 +174,10 @@ class TeamTurns(Turns):
                 emit(event)
 
     async def _tell_of_nobody(self, turn: _FollowedTurn, emit: Emit) -> None:
-        states = await self._database.read(lambda db: orders.states(db, turn.session_id))
-        if "running" not in states and states:
-            emit(Notice("no worker has room for this turn yet; start one: whet worker --turns 8"))
+        why = await self._database.read(lambda db: orders.why_waiting(db, turn.id))
+        if why is not None:
+            said = why or "no worker has room for this turn yet"
+            emit(Notice(f"{said}; start one that can: whet worker --turns 8"))
 
 
 class _FollowedTurn(msgspec.Struct, frozen=True):

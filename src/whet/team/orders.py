@@ -37,6 +37,14 @@ def states(connection: apsw.Connection, session_id: str) -> list[str]:
     return [state for _, state in connection.execute(_OPEN, (session_id,)).fetchall()]
 
 
+def why_waiting(connection: apsw.Connection, turn_id: str) -> str | None:
+    """Say why a worker left a turn to others, "" where none did; None for one that does not wait."""
+    row = connection.execute(
+        "SELECT error FROM team_turns WHERE id = ? AND state = 'waiting'", (turn_id,)
+    ).fetchone()
+    return None if row is None else row[0]
+
+
 def say(connection: apsw.Connection, session_id: str, text: str) -> bool:
     """Say something to the session's turn that runs; False where none does."""
     running = [

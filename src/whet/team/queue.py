@@ -80,8 +80,13 @@ class TurnQueue(Protocol):
         """Queue a turn in the caller's transaction."""
         ...
 
-    def take(self, owner: str, most: int) -> list[TakenTurn]:
-        """Take turns that wait or whose worker is silent, the oldest first."""
+    def take(self, owner: str, most: int, missing: Sequence[str] = ()) -> list[TakenTurn]:
+        """Take turns that wait or whose worker is silent, the oldest first; none that work in a folder of
+        `missing`."""
+        ...
+
+    def give_back(self, connection: apsw.Connection, taken: TakenTurn, why: str) -> None:
+        """Let another worker have a turn that was not begun here, for the reason `why`."""
         ...
 
     def keep(self, taken: Sequence[TakenTurn]) -> None:
@@ -100,10 +105,12 @@ class TurnQueue(Protocol):
 _TAKE = f"""
 UPDATE team_turns SET state = 'running', owner = ?1, attempts = attempts + 1, lease_until = {_UNTIL}
 WHERE id IN (
-  SELECT id FROM team_turns t WHERE (state = 'waiting' OR (state = 'running' AND lease_until < now()))
+  SELECT t.id FROM team_turns t JOIN sessions s ON s.id = t.session
+  WHERE s.workspace NOT IN (SELECT value FROM json_each(?3))
+  AND (state = 'waiting' OR (state = 'running' AND lease_until < now()))
   AND NOT EXISTS (SELECT 1 FROM team_turns o WHERE o.session = t.session AND o.number < t.number
                   AND o.told = 0 AND (o.state <> 'done' OR o.lease_until > now()))
-  ORDER BY number LIMIT ?2 FOR UPDATE SKIP LOCKED)
+  ORDER BY t.number LIMIT ?2 FOR UPDATE OF t SKIP LOCKED)
 RETURNING id, session, body, turn, attempts, cancelled, options
 """
 _UNREAD = """
@@ -129,11 +136,20 @@ class DatabaseQueue:
         )
         connection.execute("SELECT pg_notify(?, '')", (WAITING,))
 
-    def take(self, owner: str, most: int) -> list[TakenTurn]:
-        """Take turns that wait or whose worker is silent, the oldest first."""
-        return self.database.run(
-            lambda db: [_taken(row) for row in db.execute(_TAKE, (owner, most)).fetchall()]
+    def take(self, owner: str, most: int, missing: Sequence[str] = ()) -> list[TakenTurn]:
+        """Take turns that wait or whose worker is silent, the oldest first; none that work in a folder of
+        `missing`."""
+        values = owner, most, json.dumps(missing)
+        return self.database.run(lambda db: [_taken(row) for row in db.execute(_TAKE, values).fetchall()])
+
+    def give_back(self, connection: apsw.Connection, taken: TakenTurn, why: str) -> None:
+        """Let another worker have a turn that was not begun here, for the reason `why`."""
+        connection.execute(
+            "UPDATE team_turns SET state = 'waiting', owner = '', attempts = attempts - 1, error = ?"
+            " WHERE id = ? AND attempts = ? AND state = 'running'",
+            (why, taken.id, taken.attempts),
         )
+        connection.execute("SELECT pg_notify(?, '')", (WAITING,))
 
     def keep(self, taken: Sequence[TakenTurn]) -> None:
         """Say that one still works on these."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import apsw
 
@@ -70,6 +71,7 @@ class TurnWorker:
         self._stopping = asyncio.Event()
         self._news = asyncio.Event()
         self._ordered = asyncio.Event()
+        self._missing: set[str] = set()
         self.heard: list[Callable[[], None]] = []
         """Called when questions may have been answered."""
         self.counts: WorkerCounts = WorkerCounts()
@@ -93,7 +95,7 @@ class TurnWorker:
             while not self._stopping.is_set():
                 self._news.clear()
                 room = self._most - len(self._running)
-                taken = await asyncio.to_thread(self._queue.take, self._owner, room) if room else []
+                taken = await asyncio.to_thread(self._take, room) if room else []
                 for one in taken:
                     self._begin(one)
                 if not taken:
@@ -106,6 +108,11 @@ class TurnWorker:
             await asyncio.wait(chores)
             await notices.aclose()
             await self._events.drain()
+
+    def _take(self, room: int) -> list[TakenTurn]:
+        """Take turns, but for those whose folder was looked for in vain, and still is not here."""
+        self._missing = {folder for folder in self._missing if not Path(folder).is_dir()}
+        return self._queue.take(self._owner, room, [*self._missing])
 
     def _wake(self, said: str) -> None:
         self._news.set()
@@ -177,6 +184,8 @@ class TurnWorker:
         """Run a turn, or go on with the one that a worker before began."""
         taken = running.taken
         try:
+            if await self._is_elsewhere(taken):
+                return
             await self._turn(running)
         except StoreBusy as error:  # another has it, or had it: it comes back to the queue after its lease
             self.counts.fenced += 1
@@ -197,6 +206,18 @@ class TurnWorker:
             self._events.tell(taken.session_id, end, taken.mark)
         self.counts.ended[ended.reason] += 1
         self._tell(ended)
+
+    async def _is_elsewhere(self, taken: TakenTurn) -> bool:
+        """Whether the session works in a folder that is not here; its turn is then left to others."""
+        row = await self._database.read(lambda db: sessions.get(db, taken.session_id))
+        if not row.workspace or Path(row.workspace).is_dir():
+            return False
+        self._missing.add(row.workspace)
+        line = f"the workspace {row.workspace} is not on worker {self._owner.split(' ')[0]}"
+        await self._database.append(lambda db: self._queue.give_back(db, taken, line))
+        left = EndedTurn(taken.id, taken.session_id, taken.turn, "left", line, taken.attempts, "")
+        self._tell(left)
+        return True
 
     async def _end(self, running: RunningTurn, reason: str, error: str) -> None:
         """Note what came of a turn where its own last transaction did not."""
