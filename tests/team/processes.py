@@ -35,9 +35,11 @@ def environment(url: str, home: Path, server: PracticeServer, model: str) -> dic
     }
 
 
-def start(arguments: list[str], given: dict[str, str], folder: Path) -> subprocess.Popen[str]:
+def start(
+    arguments: list[str], given: dict[str, str], folder: Path, before: tuple[str, ...] = ()
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "whet", *arguments],
+        [*before, sys.executable, "-P", "-m", "whet", *arguments],
         env=given,
         cwd=folder,
         stdin=subprocess.DEVNULL,
