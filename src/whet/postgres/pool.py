@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -14,15 +15,17 @@ from whet.postgres.faults import as_store_error, is_lost
 
 T = TypeVar("T")
 _IDLE_S = 5
+_PAUSE_S = 0.2
 _OPTIONS = f"-c idle_in_transaction_session_timeout={_IDLE_S}s -c lock_timeout=30s -c timezone=UTC"
 
 
 class ConnectionPool:
     """Opens connections and keeps those that are idle. Safe to use from any thread. Transactions end by
-    themselves where this process stops in one."""
+    themselves where this process stops in one. A read waits `patience_s` for a database that is away."""
 
-    def __init__(self, url: str, options: str) -> None:
+    def __init__(self, url: str, options: str, patience_s: float = 0.0) -> None:
         self.url: str = url
+        self._patience_s = patience_s
         self._options = f"{_OPTIONS} {options}"
         self.texts: dict[str, bytes] = {}
         self._idle: list[PostgresConnection] = []
@@ -51,30 +54,33 @@ class ConnectionPool:
 
     def read_now(self, work: Callable[[PostgresConnection], T]) -> T:
         """Read on the caller's thread; sees one consistent state. Raises StoreError."""
-        for is_last in (False, True):
-            reader = self._take()
+        until_s, was_tried = time.monotonic() + self._patience_s, False
+        while True:
             try:
-                result = _read_with(reader, work)
+                return self._with_one(lambda reader: _read_with(reader, work))
             except psycopg.Error as error:
-                reader.raw.close()
-                if is_last or not is_lost(error):
+                is_over = was_tried and time.monotonic() > until_s
+                if is_over or not is_lost(error):
                     raise as_store_error(error, self.url) from error
-            except BaseException:
-                self._give_back(reader)
-                raise
-            else:
-                self._give_back(reader)
-                return result
-        raise AssertionError("a read gave neither result nor error")
+            if was_tried:  # else it was a connection that had rested, and a new one may do
+                time.sleep(_PAUSE_S)
+            was_tried = True
 
     def run(self, work: Callable[[PostgresConnection], T]) -> T:
         """Run one statement in a transaction of its own. Raises StoreError."""
+        try:
+            return self._with_one(work)
+        except psycopg.Error as error:
+            raise as_store_error(error, self.url) from error
+
+    def _with_one(self, work: Callable[[PostgresConnection], T]) -> T:
+        """Do something with a connection, which is closed where that fails. Raises psycopg.Error."""
         connection = self._take()
         try:
             return work(connection)
-        except psycopg.Error as error:
+        except psycopg.Error:
             connection.raw.close()
-            raise as_store_error(error, self.url) from error
+            raise
         finally:
             self._give_back(connection)
 
@@ -92,10 +98,7 @@ class ConnectionPool:
                 raise StoreError("the database is closed")
             if self._idle:
                 return self._idle.pop()
-        try:
-            return self.connected()
-        except psycopg.Error as error:
-            raise as_store_error(error, self.url) from error
+        return self.connected()
 
     def _give_back(self, reader: PostgresConnection) -> None:
         with self._lock:

@@ -35,7 +35,7 @@ class TeamDatabase(StateDatabase):
     def __init__(self, url: str, *, lease_s: float, patience_s: float) -> None:
         self.url = url
         self.lease_s = lease_s
-        self._connections = ConnectionPool(url, f"-c whet.lease_s={lease_s:g}")
+        self._connections = ConnectionPool(url, f"-c whet.lease_s={lease_s:g}", patience_s)
         self.connected = self._connections.connected
         self._team_lane = TeamLane(self.connected, url, patience_s)
         self._lane = self._team_lane  # pyright: ignore[reportIncompatibleVariableOverride,reportAttributeAccessIssue] it has the calls that are made of it

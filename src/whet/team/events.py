@@ -37,12 +37,14 @@ WITH given AS (
 put AS (
   INSERT INTO team_events (session, turn, body)
   SELECT g.session, g.turn, g.body FROM given g LEFT JOIN team_turns t ON t.id = g.turn
-  WHERE g.turn = '' OR t.attempts = g.attempts ORDER BY g.place),
+  WHERE g.turn = '' OR t.attempts = g.attempts ORDER BY g.place RETURNING id),
 told AS (
   UPDATE team_turns t SET told = 1 FROM unnest($5::text[], $6::bigint[]) AS e (id, attempts)
   WHERE t.id = e.id AND t.attempts = e.attempts AND t.state = 'done' RETURNING 1)
-SELECT pg_notify('{NEWS}', $7), (SELECT pg_notify('{WAITING}', '') FROM told LIMIT 1)
+SELECT coalesce((SELECT max(id) FROM put), 0), pg_notify('{NEWS}', $7),
+  (SELECT pg_notify('{WAITING}', '') FROM told LIMIT 1)
 """
+_IS_THERE = "SELECT 1 FROM team_events WHERE session = ? AND turn = ? AND body = ? AND id > ?"
 _FORGET = (
     "DELETE FROM team_events WHERE id <="
     f" (SELECT max(id) FROM team_events WHERE at < now() - interval '{_KEPT}')"
@@ -78,6 +80,7 @@ class EventWriter:
         self._waiting: list[_Waiting] = []
         self._last: dict[str, _Waiting] = {}
         self._task: asyncio.Task[None] | None = None
+        self._newest = 0
 
     def tell(self, session_id: str, event: Event | None, mark: TurnMark = NO_TURN) -> None:
         """Have an event be written soon; None says that something is missing."""
@@ -111,10 +114,19 @@ class EventWriter:
 
     async def _write(self, rows: Sequence[_Waiting]) -> None:
         values = _values(rows)
+        first, is_again = (values[0][0], values[1][0], values[3][0], self._newest), False
+
+        def put(connection: apsw.Connection) -> int:
+            """Write all of them, unless the answer to that was lost: the first is there then."""
+            if is_again and connection.execute(_IS_THERE, first).fetchone() is not None:
+                return self._newest
+            return in_its_words(connection, _PUT, values)[0][0]
+
         while True:
             try:
-                await asyncio.to_thread(self._database.run, lambda db: in_its_words(db, _PUT, values))
+                self._newest = max(self._newest, await asyncio.to_thread(self._database.run, put))
             except StoreError:  # the turns themselves fail where it stays away
+                is_again = True
                 await asyncio.sleep(_AGAIN_S)
             else:
                 return

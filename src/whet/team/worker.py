@@ -8,6 +8,7 @@ a turn it tells as rows, and what is said to a turn elsewhere it reads as rows.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +31,7 @@ from whet.team.queue import DatabaseQueue, EndedTurn, TakenTurn
 
 _LOOK_S = 2.0
 _AGAIN_S = 0.5
+_logger = logging.getLogger("whet.team")
 
 
 class RunningTurn:
@@ -87,7 +89,7 @@ class TurnWorker:
         self._news.set()
 
     async def serve(self, lease_s: float) -> None:
-        """Take turns and run them until `stop`. Raises StoreError where the database stays away."""
+        """Take turns and run them until `stop`; a database that is away is waited for."""
         notices = Notices(self._database, {WAITING: self._wake, ORDERS: self._order})
         notices.start()
         chores = [asyncio.create_task(self._beat(lease_s / 3)), asyncio.create_task(self._obey())]
@@ -95,7 +97,7 @@ class TurnWorker:
             while not self._stopping.is_set():
                 self._news.clear()
                 room = self._most - len(self._running)
-                taken = await asyncio.to_thread(self._take, room) if room else []
+                taken = await self._taken(room) if room else []
                 for one in taken:
                     self._begin(one)
                 if not taken:
@@ -108,6 +110,13 @@ class TurnWorker:
             await asyncio.wait(chores)
             await notices.aclose()
             await self._events.drain()
+
+    async def _taken(self, room: int) -> list[TakenTurn]:
+        try:
+            return await asyncio.to_thread(self._take, room)
+        except StoreError as error:
+            _logger.warning("no turns can be taken, trying again: %s", error.message)
+            return []
 
     def _take(self, room: int) -> list[TakenTurn]:
         """Take turns, but for those whose folder was looked for in vain, and still is not here."""
@@ -181,6 +190,13 @@ class TurnWorker:
             running.is_called_off = self._hosted.cancel(taken.session_id)
 
     async def _run(self, running: RunningTurn) -> None:
+        """Run a turn; where the database stays away it is left to whoever takes it after the lease."""
+        try:
+            await self._run_to_end(running)
+        except StoreError as error:
+            _logger.warning("turn %s is left: %s", running.taken.id, error.message)
+
+    async def _run_to_end(self, running: RunningTurn) -> None:
         """Run a turn, or go on with the one that a worker before began."""
         taken = running.taken
         try:
