@@ -144,9 +144,8 @@ class SessionTurns:
                 ended(db)
 
         receipt = Receipt(_all(works), lambda turn, reason, text: _all((keep,)))
-        said = TurnInput(
-            text, news.images, receipt=receipt, is_plain=True, is_here=bool(wish.tools or news.results)
-        )
+        is_here = bool(wish.tools or news.results)
+        said = TurnInput(text, news.images, receipt=receipt, is_plain=True, is_here=is_here)
         await self._offer(session_id, wish)
         if news.results and not news.history:
             # They are of a turn that ended without them, or that a crash cut off: that one goes on.
@@ -214,9 +213,8 @@ class SessionTurns:
             return wish
         found = [found for one in wish.results if (found := session_in(one.call_id))]
         known = self._database.read_now(lambda db: api.token_of(db, found[0])) if found else None
-        if known is None or not (wish.caller.is_owner or known == wish.caller.name):
-            return wish
-        return msgspec.structs.replace(wish, session_id=found[0])
+        may = known is not None and (wish.caller.is_owner or known == wish.caller.name)
+        return msgspec.structs.replace(wish, session_id=found[0]) if may else wish
 
     async def _fitting(self, wish: SessionChoice, session_id: str) -> str:
         """Give the session if it was begun with the tools that the program offers now, for its prefix stays;

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any, TypeVar
 
 import psycopg
 
 from whet.postgres import schema
-from whet.postgres.connection import connect
+from whet.postgres.connection import PostgresConnection, connect
 from whet.postgres.faults import as_store_error
 from whet.postgres.lane import TeamLane
 from whet.postgres.pool import ConnectionPool
@@ -36,7 +37,7 @@ class TeamDatabase(StateDatabase):
         self.url = url
         self.lease_s = lease_s
         self._connections = ConnectionPool(url, f"-c whet.lease_s={lease_s:g}", patience_s)
-        self.connected = self._connections.connected
+        self.connected: Callable[[], PostgresConnection] = self._connections.connected
         self._team_lane = TeamLane(self.connected, url, patience_s)
         self._lane = self._team_lane  # pyright: ignore[reportIncompatibleVariableOverride,reportAttributeAccessIssue] it has the calls that are made of it
         self._gather: Gather | None = None
