@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test slow check bench docs recording mutants soak lock clean
+.PHONY: setup demo test slow check bench docs recording mutants soak soak-team lock clean
 setup: $(STAMP)
 
 # Bytecode is compiled here even where the environment forbids writing it at run time: start-up depends on it.
@@ -20,6 +20,9 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --max-worker-restart 3 -m "not slow and not soak and not live" $(ARGS)
+
+soak-team:
+	$(BIN)/python -m pytest -m soak -x --timeout 7200 -o faulthandler_timeout=0 tests/team $(ARGS)
 
 soak: slow
 	$(BIN)/python -m pytest -m soak -x --timeout 3600 --session-timeout 86400 -o faulthandler_timeout=0 $(ARGS)

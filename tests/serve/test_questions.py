@@ -17,9 +17,9 @@ def test_an_answer_that_comes_second_is_not_taken_for_one_that_counts() -> None:
         asked = questions.new("session", "approval", "rm -r build")
         waiting = asyncio.ensure_future(questions.ask(asked))
         await asyncio.sleep(0)
-        questions.answer(asked.id, "once")
+        await questions.answer(asked.id, "once")
         with pytest.raises(NotFound, match="was answered"):
-            questions.answer(asked.id, "no")  # before the one who asked has heard the first
+            await questions.answer(asked.id, "no")  # before the one who asked has heard the first
         assert await waiting == "once"
         assert questions.pending() == []
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
+import apsw
 import psycopg
 import pytest
 from click.testing import CliRunner
@@ -21,7 +23,8 @@ from whet.config.paths import Home
 from whet.contract.errors import SchemaTooNew, StoreBusy, StoreError, StoreFull, StoreUnwritable
 from whet.postgres import schema
 from whet.postgres.connection import connect
-from whet.postgres.faults import as_store_error, shown
+from whet.postgres.driver import shown
+from whet.postgres.faults import as_store_error
 from whet.store.database import StateDatabase
 from whet.store.migrations import STEPS
 from whet.store.team import TeamDatabase, init
@@ -148,7 +151,34 @@ def test_both_databases_have_the_same_tables_and_columns(admin: psycopg.Connecti
         wanted = set(own.read_now(lambda c: c.execute(own_columns).fetchall()))
     there = set(admin.execute(team_columns).fetchall())
     assert wanted <= there
-    assert {table for table, _ in there - wanted} == {"claims", "message_words", "team_turns"}
+    assert {table for table, _ in there - wanted} == {
+        "claims",
+        "message_words",
+        "team_events",
+        "team_questions",
+        "team_said",
+        "team_turns",
+    }
+
+
+@pytest.mark.parametrize("lists", ["execute", "executemany"])
+def test_every_text_comes_back_as_it_was(url, lists):
+    """A NUL goes over as two private characters; a text that holds those two is another text."""
+    alphabet = "\0\uf7f0\uf7f1\uf7f2a"
+    texts = ["".join(one) for size in range(6) for one in itertools.product(alphabet, repeat=size)]
+    with closing(TeamDatabase.open_url(url)) as db:
+
+        def work(connection: apsw.Connection) -> None:
+            connection.execute("CREATE TABLE texts (place BIGINT, what TEXT)")
+            if lists == "executemany":
+                connection.executemany("INSERT INTO texts VALUES (?, ?)", list(enumerate(texts)))
+            else:
+                for place, text in enumerate(texts[:200]):
+                    connection.execute("INSERT INTO texts VALUES (?, ?)", (place, text))
+
+        db.write_now(work)
+        found = db.read_now(lambda c: c.execute("SELECT what FROM texts ORDER BY place").fetchall())
+    assert [row[0] for row in found] == (texts if lists == "executemany" else texts[:200])
 
 
 def test_the_commands_say_what_they_did(url, cluster, monkeypatch, tmp_path):

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import msgspec
 import pytest
 
 from tests.support import output_of, wait_until
+from tests.team.processes import LEASE_S, environment, worker
 from whet.clock import SystemClock
 from whet.practice.ask import PracticeCall
 from whet.practice.script import ScriptedReply
@@ -24,43 +21,8 @@ from whet.store import sessions
 from whet.store.sessions import NewSession
 from whet.store.team import TeamDatabase
 from whet.store.transcript import Transcript
+from whet.team import orders
 from whet.team.queue import AskedTurn, DatabaseQueue
-
-LEASE_S = 2.0
-
-
-def environment(url: str, home: Path, server: PracticeServer, model: str) -> dict[str, str]:
-    return {
-        **os.environ,
-        "WHET_HOME": str(home),
-        "WHET_STORE_URL": url,
-        "WHET_STORE_LEASE_S": str(LEASE_S),
-        "WHET_MODEL_PROVIDER": "practice",
-        "WHET_MODEL_BASE_URL": server.base_url,
-        "WHET_MODEL_MODEL": model,
-        "WHET_APPROVAL_MODE": "auto",
-        "WHET_SANDBOX_MODE": "off",
-    }
-
-
-@contextmanager
-def worker(given: dict[str, str], folder: Path, turns: int = 4) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "whet", "worker", "--turns", str(turns)],
-        env=given,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        said = output_of(process).readline()
-        assert said.startswith("working on"), said + output_of(process).read()
-        yield process
-    finally:
-        process.kill()
-        process.communicate(timeout=60)
 
 
 def ask(db: TeamDatabase, queue: DatabaseQueue, text: str, session_id: str = "") -> tuple[str, str]:
@@ -160,3 +122,41 @@ def test_kills_lose_double_and_reorder_nothing(url, tmp_path):
         for one in asked:
             ended = queue.outcome(one)
             assert ended is not None and ended.reason == "answered", ended
+
+
+@pytest.mark.slow
+def test_a_turn_waits_for_a_worker_that_has_its_workspace(url, tmp_path):
+    """A folder that is on one machine only: others leave its turns alone, and say why."""
+    there = tmp_path / "there"
+    with PracticeServer() as server, opened(url) as (db, queue), ExitStack() as stack:
+        given = environment(url, tmp_path / "home", server, "practice-echo")
+        turn_id, session_id = ask(db, queue, "hello")
+        db.write_now(
+            lambda c: c.execute("UPDATE sessions SET workspace = ? WHERE id = ?", (str(there), session_id))
+        )
+        one = stack.enter_context(worker(given, tmp_path))
+        said = output_of(one).readline()
+        assert f"left: the workspace {there} is not on worker" in said
+        why = db.read_now(lambda c: orders.why_waiting(c, turn_id))
+        assert why is not None and str(there) in why
+        other, _ = ask(db, queue, "goes on")
+        wait_until(lambda: has_ended(queue, other), 60)
+        assert not has_ended(queue, turn_id)
+        there.mkdir()
+        wait_until(lambda: has_ended(queue, turn_id), 60)
+        found = queue.outcome(turn_id)
+        queue.close()
+    assert found is not None and (found.reason, found.attempts, found.error) == ("answered", 1, "")
+
+
+@pytest.mark.slow
+def test_a_worker_without_the_tool_that_a_call_names_says_so_to_the_model(url, tmp_path):
+    script = [ScriptedReply(tool_calls=(PracticeCall("browser_open", "{}"),)), ScriptedReply("then without")]
+    with PracticeServer(script=script) as server, opened(url) as (db, queue), ExitStack() as stack:
+        given = environment(url, tmp_path / "home", server, "practice")
+        stack.enter_context(worker(given, tmp_path))
+        turn_id, session_id = ask(db, queue, "look at the page")
+        wait_until(lambda: has_ended(queue, turn_id), 60)
+        said = transcript(db, session_id).messages
+        queue.close()
+    assert said[2].text.startswith("There is no tool named browser_open.") and said[3].text == "then without"

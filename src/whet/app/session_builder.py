@@ -105,6 +105,8 @@ class SessionBuilder:
             gate, tools, link.around = hooks.gate, hooks.tools, hooks.around
         tools = with_nested(tools, workspace, lambda: stored.log.messages)
         gate, tools, shell = self._hooked(gate, tools, workspace, row.id, seat)
+        if profile and app.database.is_team:
+            gate = self._guest_gate(gate)
         limits, warm = self._limits(start, extras), self._warm_start(stored, link, start)
 
         def note() -> str:
@@ -125,6 +127,11 @@ class SessionBuilder:
             observers=(*self._observers(row, warm, hooks, profile), *shell, *extras.observers),
             buffers=extras.buffers,
         )
+
+    def _guest_gate(self, gate: Gate) -> Gate:
+        from whet.app.guests import GuestGate  # noqa: PLC0415 - only a team has guests on its workers
+
+        return GuestGate(gate, lambda: self._app.confinement.standing())
 
     def _hooked(
         self, gate: Gate, tools: Mapping[str, Tool], workspace: Path, session_id: str, seat: EngineRunner

@@ -32,8 +32,9 @@ from whet.contract.errors import ConfigError, WhetError
 from whet.mcp.kept import read_kept
 from whet.mcp.listing import read_listing
 from whet.mcp.remote import check_server
+from whet.postgres.driver import needs_driver
 from whet.store import claims
-from whet.store.database import needs_driver, team_url
+from whet.store.database import team_url
 from whet.store.migrations import STEPS
 
 State = Literal["ok", "warning", "failed"]

@@ -20,7 +20,7 @@ import click
 
 from whet import log
 from whet.cli import output
-from whet.cli.confirm_files import audit, policy, prune, token
+from whet.cli.confirm_files import audit, db_option, policy, prune, token
 from whet.cli.confirm_install import install
 from whet.cli.confirm_people import away, people
 from whet.cli.output import Column, emit, emit_json, emit_rows, json_option, styled
@@ -71,7 +71,7 @@ for _command in (token, policy, audit, prune, install, away, people):
     "--port", envvar="CONFIRMATION_PORT", default=6000, show_default=True, help="The API; 0 takes any."
 )
 @click.option("--web-port", default=6080, show_default=True, help="Web page and browsers; -1 for none.")
-@click.option("--db-path", type=click.Path(path_type=Path, dir_okay=False), help="Else confirmations.db.")
+@db_option
 @click.option(
     "--rate-limit",
     envvar="CONFIRMATION_RATE_LIMIT",

@@ -27,7 +27,7 @@ from whet.confirm.http.shapes import iso
 from whet.confirm.keys import load_key
 from whet.confirm.ledger import Tx
 from whet.confirm.names import action_key, is_high_risk
-from whet.confirm.open import Places, known_keys, places
+from whet.confirm.open import Places, known_keys, open_database, places
 from whet.confirm.policy import ConfirmPolicy, Facts, matches, without_effect
 from whet.confirm.policy_file import load_policy
 from whet.confirm.quorum import describe
@@ -35,10 +35,23 @@ from whet.confirm.records import ROLES
 from whet.confirm.recovery import start_time
 from whet.confirm.timeline import Timeline
 from whet.contract.errors import ConfigError, NotFound
+from whet.postgres.driver import SCHEMES
 
 T = TypeVar("T")
+
+
+class DatabasePlace(click.ParamType[Path | str]):
+    """Where the service's database is: a file, or the address of a team's."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:
+        """Read the text."""
+        return value if isinstance(value, Path) or value.startswith(SCHEMES) else Path(value)
+
+
 db_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
-    "--db-path", type=click.Path(path_type=Path, dir_okay=False), help="Else confirmations.db."
+    "--db-path", type=DatabasePlace(), help="A file, or a team's postgresql://; else confirmations.db."
 )
 _AGE = re.compile(r"(\d+)\s*(s|m|h|d)")
 _ENOUGH_FOR_A_RATE = 10_000  # below, the start costs more than the walk
@@ -62,16 +75,16 @@ class Age(click.ParamType[float]):
 
 @contextmanager
 def opened(
-    home: Home, db_path: Path | None, *, may_make: bool = False
+    home: Home, db_path: Path | str | None, *, may_make: bool = False
 ) -> Generator[tuple[ConfirmDatabase, Places]]:
     """Open the files; `may_make`: made where they are not there, as tokens may be before the first start."""
     where = places(home, db_path)
-    is_new = not where.database.exists()
+    is_new = not where.url and not where.database.exists()
     if may_make:
         home.ensure()
     elif is_new:
         raise NotFound(f"there is no {where.database} yet", hint="whet confirm serve makes it")
-    with closing(ConfirmDatabase.open(where.database)) as database:
+    with closing(open_database(where)) as database:
         if may_make:
             load_key(where.key, may_make=is_new)
         yield database, where
@@ -105,7 +118,7 @@ def token() -> None:
 @json_option
 @click.pass_obj
 def create(
-    home: Home, role: str, name: str, valid_s: float | None, db_path: Path | None, as_json: bool
+    home: Home, role: str, name: str, valid_s: float | None, db_path: Path | str | None, as_json: bool
 ) -> None:
     """Make a token; it is printed once and stored as a hash.
 
@@ -123,7 +136,7 @@ def create(
 @db_option
 @json_option
 @click.pass_obj
-def list_tokens(home: Home, db_path: Path | None, as_json: bool) -> None:
+def list_tokens(home: Home, db_path: Path | str | None, as_json: bool) -> None:
     """List tokens; secrets are not stored, so they can't be shown."""
     with opened(home, db_path) as (database, _):
         found = database.read_now(tokens.TOKENS.all)
@@ -146,7 +159,7 @@ def list_tokens(home: Home, db_path: Path | None, as_json: bool) -> None:
 @click.argument("token_id", metavar="ID")
 @db_option
 @click.pass_obj
-def revoke(home: Home, token_id: str, db_path: Path | None) -> None:
+def revoke(home: Home, token_id: str, db_path: Path | str | None) -> None:
     """Take a token back; the next request with it is refused."""
     with opened(home, db_path) as (database, where):
         change(database, where, lambda tx: tokens.revoke(tx, token_id, by=me()))
@@ -161,7 +174,7 @@ def revoke(home: Home, token_id: str, db_path: Path | None) -> None:
 @db_option
 @json_option
 @click.pass_obj
-def rotate(home: Home, token_id: str, overlap_s: float, db_path: Path | None, as_json: bool) -> None:
+def rotate(home: Home, token_id: str, overlap_s: float, db_path: Path | str | None, as_json: bool) -> None:
     """Make a new token of the same name and role in place of an old one."""
     with opened(home, db_path) as (database, where):
         made, secret = change(
@@ -177,7 +190,7 @@ def rotate(home: Home, token_id: str, overlap_s: float, db_path: Path | None, as
 @db_option
 @json_option
 @click.pass_obj
-def enrol(home: Home, name: str, remove: bool, lost: bool, db_path: Path | None, as_json: bool) -> None:
+def enrol(home: Home, name: str, remove: bool, lost: bool, db_path: Path | str | None, as_json: bool) -> None:
     """Give a person a second factor: six digits from an authenticator app (TOTP), printed once.
 
     Rules with `second_factor = true` take them with every approval. Enrolling again replaces the old one.
@@ -265,7 +278,9 @@ def test(path: Path, action: str, details: str, as_json: bool, **who: str) -> No
 @db_option
 @json_option
 @click.pass_obj
-def explain(home: Home, request_id: str, path: Path | None, db_path: Path | None, as_json: bool) -> None:
+def explain(
+    home: Home, request_id: str, path: Path | None, db_path: Path | str | None, as_json: bool
+) -> None:
     """Say which rules fit a stored request, and what they make of it now."""
     sql = (
         "SELECT action, details, principal, requester, session_key, policy_version FROM requests WHERE id = ?"
@@ -290,7 +305,7 @@ def explain(home: Home, request_id: str, path: Path | None, db_path: Path | None
 @db_option
 @click.pass_obj
 def allow(
-    home: Home, action: str, principal: str, session: str, seconds: float, db_path: Path | None
+    home: Home, action: str, principal: str, session: str, seconds: float, db_path: Path | str | None
 ) -> None:
     """Let an action pass without asking for a while; each pass is recorded. Never a high-risk action."""
     wanted = whitelist.WhitelistRequest(action.strip(), principal, session, seconds)
@@ -307,7 +322,7 @@ def allow(
 @click.argument("entry", type=int)
 @db_option
 @click.pass_obj
-def disallow(home: Home, entry: int, db_path: Path | None) -> None:
+def disallow(home: Home, entry: int, db_path: Path | str | None) -> None:
     """Take an entry of `allow` back."""
     with opened(home, db_path) as (database, where):
         change(database, where, lambda tx: whitelist.remove(tx, entry, me()))
@@ -330,7 +345,7 @@ def audit() -> None:
 @json_option
 @click.pass_obj
 def verify(
-    home: Home, checkpoint: Path | None, key_path: Path | None, db_path: Path | None, as_json: bool
+    home: Home, checkpoint: Path | None, key_path: Path | None, db_path: Path | str | None, as_json: bool
 ) -> None:
     """Check the hash chain, the signed checkpoints and every record; exit 1 where something is wrong.
 
@@ -371,7 +386,7 @@ def verify(
 @click.option("--after", default=0, help="Only events after this number.")
 @db_option
 @click.pass_obj
-def export(home: Home, after: int, db_path: Path | None) -> None:
+def export(home: Home, after: int, db_path: Path | str | None) -> None:
     """Print the log as JSON lines, one event each."""
     with opened(home, db_path) as (database, _):
 
@@ -391,7 +406,7 @@ def export(home: Home, after: int, db_path: Path | None) -> None:
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @db_option
 @click.pass_obj
-def prune(home: Home, age_s: float, archive: Path | None, dry_run: bool, db_path: Path | None) -> None:
+def prune(home: Home, age_s: float, archive: Path | None, dry_run: bool, db_path: Path | str | None) -> None:
     """Take requests that ended long ago, and their events, out of the database.
 
     The log still verifies: it then begins at a signed checkpoint.

@@ -70,7 +70,7 @@ def people() -> None:
 @db_option
 @json_option
 @click.pass_obj
-def list_people(home: Home, db_path: Path | None, as_json: bool) -> None:
+def list_people(home: Home, db_path: Path | str | None, as_json: bool) -> None:
     """List who ever signed in with the provider."""
     with opened(home, db_path) as (database, _):
         found = database.read_now(rows.everybody)
@@ -88,7 +88,7 @@ def list_people(home: Home, db_path: Path | None, as_json: bool) -> None:
 @click.argument("name")
 @db_option
 @click.pass_obj
-def forget(home: Home, name: str, db_path: Path | None) -> None:
+def forget(home: Home, name: str, db_path: Path | str | None) -> None:
     """End a person's sign-in, and let another account of the provider take the name."""
     with opened(home, db_path) as (database, where):
         change(database, where, lambda tx: rows.forget(tx, name, by=me()))

@@ -9,7 +9,8 @@ import click
 from whet.cli.output import emit, json_option
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
-from whet.store.database import needs_driver, team_url
+from whet.postgres.driver import needs_driver
+from whet.store.database import team_url
 
 if TYPE_CHECKING:
     from whet.store.team_status import TeamStatus
@@ -30,9 +31,10 @@ def init(home: Home, url: str, as_json: bool) -> None:
     A password belongs into ~/.pgpass or PGPASSWORD rather than into URL.
     """
     with needs_driver():
-        from whet.store.team import init as set_up  # noqa: PLC0415 - brings psycopg, an extra
+        from whet.confirm.team import init as set_up_confirm  # noqa: PLC0415 - brings psycopg, an extra
+        from whet.store.team import init as set_up  # noqa: PLC0415 - as above
 
-        done = set_up(_checked(url))
+        done = [*set_up(_checked(url)), *set_up_confirm(url)]
     what = f"applied {len(done)} steps" if done else "is up to date"
     lines = (f"the team's database {what}", f"Use it: whet config set store.url {url}")
     emit({"applied": done}, "\n".join(lines), as_json=as_json)

@@ -6,9 +6,12 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import apsw
 import click
+import msgspec
 
 from whet.app.build import App
 from whet.app.hosted import SessionHost
@@ -21,10 +24,14 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, StoreError
+from whet.postgres.driver import needs_driver
+from whet.serve.team_questions import WorkerQuestions
 from whet.store import claims, sessions, turns
-from whet.store.database import StateDatabase, needs_driver, open_store
+from whet.store.database import StateDatabase, open_store
 from whet.store.sessions import NewSession
-from whet.team.queue import ENDED, AskedTurn, DatabaseQueue, EndedTurn
+from whet.team import orders
+from whet.team.notices import ENDED
+from whet.team.queue import AskedTurn, DatabaseQueue, EndedTurn
 from whet.team.worker import TurnWorker
 
 _LOOK_S = 2.0
@@ -37,8 +44,17 @@ def _tell(ended: EndedTurn) -> None:
     sys.stdout.flush()
 
 
-def run_turns(home: Home, most: int, drain_s: float) -> None:
-    """Run turns of the queue, `most` at a time, until SIGTERM or Ctrl-C; then give them `drain_s` to end.
+class WorkerOptions(msgspec.Struct, frozen=True):
+    """How many turns at a time, how long they have to end, and where those who watch it ask (-1: nowhere)."""
+
+    most: int
+    drain_s: float
+    host: str = "127.0.0.1"
+    port: int = -1
+
+
+def run_turns(home: Home, wanted: WorkerOptions) -> None:
+    """Run turns of the queue until SIGTERM or Ctrl-C; then give them their time to end.
 
     What has not ended by then stays open, and another worker goes on with it.
     """
@@ -50,27 +66,46 @@ def run_turns(home: Home, most: int, drain_s: float) -> None:
         app = await App.start(
             home, settings, load_secrets(home, os.environ), people, workspace, source="team"
         )
-        hosted = SessionHost(app, people, max_turns=most)
+        hosted = SessionHost(app, people, max_turns=wanted.most)
         try:
             queue = queue_of(app.database)
-            worker = TurnWorker(hosted, queue, claims.owner_name(app.clock.new_id()), most, _tell)
+            questions = WorkerQuestions(queue.database, app.clock)
+            owner = claims.owner_name(app.clock.new_id())
+            worker = TurnWorker(hosted, queue, owner, wanted.most, _tell, questions.person_of)
+            worker.heard.append(questions.heard)
             loop = asyncio.get_running_loop()
 
             def stop() -> None:
                 worker.stop()
-                loop.call_later(drain_s, _leave)
+                loop.call_later(wanted.drain_s, _leave)
 
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, stop)
-            click.echo(f"working on the team's turns, {most} at a time")
-            sys.stdout.flush()
-            await worker.serve(settings.store.lease_s)
+            async with watched(worker, queue, wanted) as where:
+                click.echo(f"working on the team's turns, {wanted.most} at a time{where}")
+                sys.stdout.flush()
+                await worker.serve(settings.store.lease_s)
         finally:
             await hosted.aclose()
             await app.reviews.leave()
             await app.aclose()
 
     asyncio.run(go())
+
+
+@asynccontextmanager
+async def watched(worker: TurnWorker, queue: DatabaseQueue, wanted: WorkerOptions) -> AsyncGenerator[str]:
+    """Answer those who watch the worker; gives where, in words."""
+    if wanted.port < 0:
+        yield ""
+        return
+    from whet.team.probe import WorkerProbe  # noqa: PLC0415 - brings the server's modules, 80 ms
+
+    probe = WorkerProbe(queue.database, worker.counts, lambda: worker.is_taking, wanted.host, wanted.port)
+    try:
+        yield f"; metrics at http://{wanted.host}:{probe.port}/metrics"
+    finally:
+        await probe.aclose()
 
 
 def _leave() -> None:
@@ -140,7 +175,9 @@ def _waited(queue: DatabaseQueue, turn_id: str, timeout_s: float) -> EndedTurn:
             queue.hear(ENDED, _LOOK_S)
     finally:
         queue.close()
+    why = queue.database.read_now(lambda db: orders.why_waiting(db, turn_id))
+    told = f" ({why})" if why else ""
     raise StoreError(
-        f"no worker has answered within {timeout_s:g} s; the turn stays in the queue",
+        f"no worker has answered within {timeout_s:g} s{told}; the turn stays in the queue",
         hint="whet team status shows what waits; start one: whet worker --turns 8",
     )

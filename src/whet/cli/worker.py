@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import click
 
@@ -52,16 +53,27 @@ from whet.schedules.worker import Finished, ScheduleWorker, together
     metavar="SECONDS",
     help="With --turns: how long they may take to end when it is stopped; others go on with what is left.",
 )
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(-1, 65_535),
+    default=-1,
+    metavar="PORT",
+    help="With --turns: answer /live, /ready and /metrics there; 0 takes any.",
+)
+@click.option(
+    "--metrics-host", default="127.0.0.1", show_default=True, help="The address for --metrics-port."
+)
 @click.pass_obj
-def worker(home: Home, drain: bool, patience_s: float, as_json: bool, most_turns: int, end_s: float) -> None:
+def worker(home: Home, drain: bool, patience_s: float, as_json: bool, **turns: Any) -> None:
     """Run reviews that wait and schedules that are due, or a team's turns.
 
     Ctrl-C stops. A review that was begun goes on with the next worker; a schedule's run ends as stopped.
     """
-    if most_turns:
-        from whet.cli.team_turns import run_turns  # noqa: PLC0415 - only where there is a team
+    if turns["most_turns"]:
+        from whet.cli.team_turns import WorkerOptions, run_turns  # noqa: PLC0415 - only where there is a team
 
-        run_turns(home, most_turns, end_s)
+        where = turns["metrics_host"], turns["metrics_port"]
+        run_turns(home, WorkerOptions(turns["most_turns"], turns["end_s"], *where))
         return
     if as_json and not drain:
         raise click.UsageError("--json needs --drain")

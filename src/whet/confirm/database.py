@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -40,6 +42,8 @@ class ConfirmDatabase(DatabaseFile):
         many_writers=True,
     )
     writer: ClassVar[type[apsw.Connection]] = SealedConnection
+    wall: Callable[[], float] = staticmethod(time.time)
+    """What time it is for all who use the database."""
     sealer: Sealer
     _watcher: apsw.Connection | None = None
 

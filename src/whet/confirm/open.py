@@ -29,6 +29,7 @@ from whet.confirm.service import CallerLimits, ConfirmService
 from whet.confirm.timeline import Timeline
 from whet.confirm.watermark import LogMark, Watermark, last_mark
 from whet.contract.errors import ConfigError
+from whet.postgres.driver import needs_driver, shown
 
 
 class StartTerms(msgspec.Struct, frozen=True):
@@ -49,6 +50,8 @@ class Places(msgspec.Struct, frozen=True):
     folder: Path
     is_elsewhere: bool = False
     """Whether the database was named apart from the folder, which may then have served another."""
+    url: str = ""
+    """Where the database is a team's: its address."""
 
     @property
     def key(self) -> Path:
@@ -70,8 +73,10 @@ class Places(msgspec.Struct, frozen=True):
         return self.folder / f"{role}.token"
 
 
-def places(home: Home, db_path: Path | None = None) -> Places:
-    """Give the places of a home; `db_path` puts the database elsewhere."""
+def places(home: Home, db_path: Path | str | None = None) -> Places:
+    """Give the places of a home; `db_path` puts the database elsewhere: a file, or a team's address."""
+    if isinstance(db_path, str):
+        return Places(Path(shown(db_path)), home.root / "confirm", is_elsewhere=True, url=db_path)
     return Places(db_path or home.root / "confirmations.db", home.root / "confirm", db_path is not None)
 
 
@@ -86,7 +91,7 @@ def open_service(
 ) -> ConfirmService:
     """Open everything. Raises WhetError with what to do."""
     policy_file = PolicyFile(policy)
-    database = ConfirmDatabase.open(where.database, patience_s=patience_s)
+    database = open_database(where, patience_s)
     try:
         if new_key and where.key.exists():
             where.key.rename(where.key.with_suffix(".old"))
@@ -97,8 +102,8 @@ def open_service(
         watermark = Watermark(where.folder / "latest.json", where.database)
         problem = check_start(database, _marks(where, watermark, terms), terms.why, lambda: _put_away(where))
         _refuse_another_key(database, key, new_key=new_key)
-        floor_s, ahead_s = start_time(database)
-        timeline = Timeline(floor_s)
+        floor_s, ahead_s = start_time(database, database.wall)
+        timeline = Timeline(floor_s, wall=database.wall)
         service = ConfirmService(database, key, policy_file, limits=limits, timeline=timeline)
         service.log.watermark = watermark
 
@@ -116,6 +121,16 @@ def open_service(
         database.close()
         raise
     return service
+
+
+def open_database(where: Places, patience_s: float = 10.0) -> ConfirmDatabase:
+    """Open the database: the service's own file, or a team's. Raises WhetError."""
+    if not where.url:
+        return ConfirmDatabase.open(where.database, patience_s=patience_s)
+    with needs_driver():
+        from whet.confirm.team import TeamConfirmDatabase  # noqa: PLC0415 - brings psycopg, an extra
+
+        return TeamConfirmDatabase.open_url(where.url, patience_s=patience_s)
 
 
 def make_first_tokens(service: ConfirmService, where: Places) -> list[Path]:

@@ -51,6 +51,10 @@ class Sealer:
         self._key = key
         self._known = {**known, key.id: key.public}
 
+    def go_on_from(self, other: Sealer) -> None:
+        """Sign and believe as `other` did, on another connection."""
+        self._key, self._known, self._had_seal = other._key, other._known, other._had_seal
+
     def accept(self) -> None:
         """Add everything up anew with this transaction, whatever was sealed before."""
         self._connection.execute("DELETE FROM seal")
@@ -203,8 +207,9 @@ class SealedConnection(apsw.Connection):
 
 def sealer_of(connection: apsw.Connection) -> Sealer:
     """Give the sums of the connection that writes; made when it is opened."""
-    if not isinstance(connection, SealedConnection):
-        raise StoreError("this connection is not the service's own")
-    if connection.sealer is None:
+    if isinstance(connection, SealedConnection) and connection.sealer is None:
         connection.sealer = Sealer(connection)
-    return connection.sealer
+    sealer: Sealer | None = getattr(connection, "sealer", None)
+    if sealer is None:
+        raise StoreError("this connection is not the service's own")
+    return sealer

@@ -1,12 +1,13 @@
 """One connection to PostgreSQL, with the calls of SQLite's that the store's functions make.
 
 A whole number goes over as 64 bits whatever its size, for SQLite has no smaller ones; sums come back as
-whole numbers. A NUL, which PostgreSQL's texts can't hold, goes over as two private characters
-and comes back as it was.
+whole numbers. A NUL, which PostgreSQL's texts can't hold, goes over as two private characters,
+and every text comes back as it was.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -17,7 +18,10 @@ from psycopg.adapt import Buffer, Dumper, Loader
 
 from whet.postgres.statements import translated
 
-_NUL = "\uf7f0\uf7f1"  # private characters, which stand for nothing
+# Private characters, which stand for nothing: a NUL is the first and the third. A text that holds these two
+# itself gets one of the second between them, and one more where it has some there.
+_NUL = "\uf7f0\uf7f1"
+_AS_NUL = re.compile("\uf7f0(\uf7f2*)\uf7f1")
 _KEYS = """
 SELECT a.attname, coalesce(a.attnum = ANY (i.indkey), false) FROM pg_attribute a
 LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
@@ -34,13 +38,19 @@ class _Whole(Dumper):
 
 class _Words(Dumper):
     def dump(self, obj: str) -> bytes:
+        if "\uf7f0" in obj:
+            obj = _AS_NUL.sub("\uf7f0\uf7f2\\1\uf7f1", obj)
         return obj.replace("\0", _NUL).encode() if "\0" in obj else obj.encode()
 
 
 class _Read(Loader):
     def load(self, data: Buffer) -> str:
         text = bytes(data).decode()
-        return text.replace(_NUL, "\0") if _NUL in text else text
+        return _AS_NUL.sub(_meant, text) if "\uf7f0" in text else text
+
+
+def _meant(found: re.Match[str]) -> str:
+    return f"\uf7f0{found[1][1:]}\uf7f1" if found[1] else "\0"
 
 
 class _Number(Loader):

@@ -8,16 +8,11 @@ import psycopg
 from psycopg import errors
 
 from whet.contract.errors import StoreBusy, StoreError, StoreFull, StoreUnwritable
+from whet.postgres.driver import PASSWORD, shown
 
 FENCED = "WF001"
 # Where connecting fails, the server's words are all there is.
 _NO_ROOM = re.compile(r"too many (?:clients|connections)|remaining connection slots")
-_PASSWORD = re.compile(r"(://[^:/@\s]*):[^@\s]*@")
-
-
-def shown(url: str) -> str:
-    """Give the address without its password."""
-    return _PASSWORD.sub(r"\1@", url.partition("?")[0])
 
 
 def is_lost(error: BaseException) -> bool:
@@ -90,4 +85,4 @@ def _by_class(error: psycopg.Error, where: str) -> StoreError | None:
 def _first_line(error: BaseException) -> str:
     text = str(error).strip()
     line = text.rpartition("FATAL:")[2] if "FATAL:" in text else text
-    return _PASSWORD.sub(r"\1@", line.strip().partition("\n")[0])[:200]
+    return PASSWORD.sub(r"\1@", line.strip().partition("\n")[0])[:200]

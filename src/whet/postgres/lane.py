@@ -26,16 +26,37 @@ from whet.postgres.faults import as_store_error, is_lost, may_run_again
 from whet.sqlite.lane import Deliver, Outcome, RowStatement, Work
 
 WRITE_LOCK = 0x57524954
-_BEGIN = f"BEGIN; SELECT pg_advisory_xact_lock({WRITE_LOCK})".encode()
+_LOCK = f"SELECT pg_advisory_xact_lock({WRITE_LOCK})".encode()
 _GROUP_MAX = 256
 _RUNS_MAX = 8
 _PAUSE_S = 0.2
 
 
-class TeamLane:
-    """Commits works in the order they were put, many in one transaction."""
+class Round:
+    """What is done around the functions of a batch: nobody else may write meanwhile."""
 
-    def __init__(self, connect: Callable[[], PostgresConnection], url: str, patience_s: float) -> None:
+    def begin(self, connection: PostgresConnection) -> None:
+        """Wait until nobody else writes."""
+        connection.raw.execute(_LOCK)
+
+    def end(self, connection: PostgresConnection) -> None:
+        """Do what belongs into the same transaction, at its end."""
+
+    def undone(self) -> None:
+        """Hear that the transaction was taken back, or that its end is not known."""
+
+
+class TeamLane:
+    """Commits works in the order they were put, many in one transaction; `around` is done with functions."""
+
+    def __init__(
+        self,
+        connect: Callable[[], PostgresConnection],
+        url: str,
+        patience_s: float,
+        around: Round | None = None,
+    ) -> None:
+        self._around = around or Round()
         self._connect = connect
         self._url = url
         self._patience_s = patience_s
@@ -129,6 +150,9 @@ class TeamLane:
         self._connection = connection
         try:
             self._run_all(connection, works, begun)
+        except BaseException:
+            self._around.undone()
+            raise
         finally:
             if not connection.raw.closed and connection.in_transaction:
                 connection.raw.execute("ROLLBACK")
@@ -141,7 +165,8 @@ class TeamLane:
             rows = [one for work in works if not callable(work) for one in work]
             self._send_rows(connection, rows, is_again=begun.is_again)
             return
-        connection.raw.execute(_BEGIN)
+        connection.raw.execute("BEGIN")
+        self._around.begin(connection)
         row = connection.raw.execute("SELECT pg_current_xact_id()::text").fetchone()
         outcomes: list[Outcome] = []
         for work in works:
@@ -151,6 +176,7 @@ class TeamLane:
                 for statement, values in work:
                     _write(connection, statement, [values])
                 outcomes.append((None, None))
+        self._around.end(connection)
         begun.outcomes, begun.number = outcomes, row[0] if row else ""
         connection.raw.execute("COMMIT")
 

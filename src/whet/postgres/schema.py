@@ -18,6 +18,7 @@ SCHEMA_LOCK = 0x57484554
 _COMMENT = re.compile(r"--[^\n]*")
 _SKIPPED = re.compile(r"\s*(CREATE VIRTUAL TABLE|DROP TABLE messages_fts)")
 _TYPES = (
+    (re.compile(r"\)\s*STRICT(, WITHOUT ROWID)?\s*$"), ")"),
     (re.compile(r"\s+WITHOUT ROWID"), ""),
     (re.compile(r"\s+REFERENCES \w+ \(\w+\)"), ""),
     (
@@ -116,10 +117,47 @@ CREATE INDEX team_turns_open ON team_turns (number) WHERE state IN ('waiting', '
 CREATE INDEX team_turns_by_session ON team_turns (session, number) WHERE state IN ('waiting', 'running');
 """
 
+# What happens in turns, for whoever listens in any process; what is said to a turn that runs elsewhere; what
+# such a turn asks. `told`: whether a turn's end is among the events; until then the next one of its session
+# waits, so that events keep their order.
+_STREAMS = """
+ALTER TABLE team_turns ADD COLUMN options TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE team_turns ADD COLUMN cancelled BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE team_turns ADD COLUMN told BIGINT NOT NULL DEFAULT 1;
+ALTER TABLE team_turns ALTER COLUMN told SET DEFAULT 0;
+UPDATE team_turns SET told = 0 WHERE state IN ('waiting', 'running');
+CREATE INDEX team_turns_untold ON team_turns (session, number) WHERE told = 0;
+CREATE TABLE team_events (
+  id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  session TEXT COLLATE "C" NOT NULL,
+  turn TEXT COLLATE "C" NOT NULL,
+  body TEXT NOT NULL,
+  at TIMESTAMPTZ NOT NULL DEFAULT now()
+);
+CREATE INDEX team_events_by_session ON team_events (session, id);
+CREATE INDEX team_events_by_age ON team_events USING brin (at);
+CREATE TABLE team_said (
+  id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  session TEXT COLLATE "C" NOT NULL,
+  turn TEXT COLLATE "C" NOT NULL,
+  body TEXT NOT NULL
+);
+CREATE INDEX team_said_by_turn ON team_said (turn);
+CREATE TABLE team_questions (
+  id TEXT COLLATE "C" PRIMARY KEY,
+  turn TEXT COLLATE "C" NOT NULL,
+  attempts BIGINT NOT NULL,
+  body TEXT NOT NULL,
+  answer TEXT,
+  until TIMESTAMPTZ NOT NULL
+);
+"""
+
 TEAM_STEPS: dict[str, str] = {
     "team_fence": _FENCE,
     "team_search": _SEARCH,
     "team_queue": _QUEUE,
+    "team_streams": _STREAMS,
 }
 
 

@@ -35,9 +35,13 @@ def _version(path: Path) -> tuple[int, str]:
 
 
 class TrialServer:
-    """A running server. Raises Unavailable where it can't be started."""
+    """A running server; with `primary` a replica of it, which follows its log. Raises Unavailable where it
+    can't be started."""
 
-    def __init__(self, *, connections: int = 60, syncs: bool = False) -> None:
+    def __init__(
+        self, *, connections: int = 60, syncs: bool = False, primary: TrialServer | None = None
+    ) -> None:
+        self._primary = primary
         where = programs()
         if where is None:
             raise Unavailable("PostgreSQL's programs are not installed", hint="apt install postgresql")
@@ -52,23 +56,36 @@ class TrialServer:
             raise
 
     def _start(self, connections: int, syncs: bool) -> None:
-        port = _free_port()
-        self.url: str = f"postgresql://whet@127.0.0.1:{port}/postgres"
-        plain = ("--auth=trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
-        self._run("initdb", "-D", str(self.folder / "data"), "-U", "whet", *plain)
-        options = (
-            f"-p {port} -k {self.folder} -c listen_addresses=127.0.0.1"
-            f" -c fsync={'on' if syncs else 'off'} -c max_connections={connections}"
-        )
-        self.control("-l", str(self.folder / "log"), "-o", options, "-w", "start")
+        if self._primary is None:
+            plain = ("--auth=trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
+            self._run("initdb", "-D", str(self.folder / "data"), "-U", "whet", *plain)
+        else:
+            copied = ("-d", self._primary.url, "-D", str(self.folder / "data"), "-R", "--checkpoint=fast")
+            self._run("pg_basebackup", *copied)
+        for is_last in (False, False, True):
+            port = _free_port()
+            self.port: int = port
+            self.url: str = f"postgresql://whet@127.0.0.1:{port}/postgres"
+            options = (
+                f"-p {port} -k {self.folder} -c listen_addresses=127.0.0.1"
+                f" -c fsync={'on' if syncs else 'off'} -c max_connections={connections}"
+            )
+            try:
+                self.control("-l", str(self.folder / "log"), "-o", options, "-w", "start")
+            except Unavailable:  # somebody else may have got the port
+                if is_last:
+                    raise
+            else:
+                return
 
     def control(self, *arguments: str) -> None:
         """Have pg_ctl do something with the server."""
         self._run("pg_ctl", "-D", str(self.folder / "data"), *arguments)
 
     def close(self) -> None:
-        """Stop the server and remove its folder."""
-        self.control("-m", "immediate", "-w", "stop")
+        """Stop the server, where it runs, and remove its folder."""
+        if (self.folder / "data" / "postmaster.pid").exists():
+            self.control("-m", "immediate", "-w", "stop")
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _run(self, program: str, *arguments: str) -> None:

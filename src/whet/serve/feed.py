@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sized
 
 import msgspec
 
@@ -18,9 +18,19 @@ from whet.serve.wire import Ticker
 
 _KEPT_EVENTS, _KEPT_BYTES = 4_000, 2_000_000
 _ALL_FEEDS, _ALL_BYTES = 1_000, 32_000_000
-_ID = re.compile(r"([0-9a-z]{1,32})-([0-9]{1,15})")
+EVENT_ID = re.compile(r"([0-9a-z]{1,32})-([0-9]{1,15})")
 _GAP = b'event: gap\ndata: {"type":"gap"}\n\n'
 _encode = msgspec.json.Encoder().encode
+
+
+def piece_of(id_: str, name: str, body: bytes) -> bytes:
+    """Give an event as it is sent."""
+    return b"id: %s\nevent: %s\ndata: %s\n\n" % (id_.encode(), name.encode(), body)
+
+
+def is_too_much(pieces: Sized, size_bytes: int) -> bool:
+    """Whether a feed keeps more than it may."""
+    return len(pieces) > _KEPT_EVENTS or (size_bytes > _KEPT_BYTES and len(pieces) > 1)
 
 
 class Feed:
@@ -43,16 +53,10 @@ class Feed:
     def add(self, event: Event) -> None:
         """Keep an event and wake who listens."""
         name = event.__struct_config__.tag
-        piece = b"id: %s-%d\nevent: %s\ndata: %s\n\n" % (
-            self._name.encode(),
-            self._next,
-            str(name).encode(),
-            _encode(event),
-        )
+        self._pieces.append(piece_of(f"{self._name}-{self._next}", str(name), _encode(event)))
         self._next += 1
-        self._pieces.append(piece)
-        self.size_bytes += len(piece)
-        while len(self._pieces) > _KEPT_EVENTS or (self.size_bytes > _KEPT_BYTES and len(self._pieces) > 1):
+        self.size_bytes += len(self._pieces[-1])
+        while is_too_much(self._pieces, self.size_bytes):
             self.size_bytes -= len(self._pieces.popleft())
         self.wake()
         self._tell(event)
@@ -66,7 +70,7 @@ class Feed:
         """Give the number to go on from, and whether events before it are missing; empty: from now on."""
         if not last_id:
             return self._next, False
-        found = _ID.fullmatch(last_id)
+        found = EVENT_ID.fullmatch(last_id)
         oldest = self._next - len(self._pieces)
         if found is None or found[1] != self._name or int(found[2]) >= self._next:
             return oldest, True
@@ -134,6 +138,18 @@ class Feeds:
         else:
             self._told(session_id, event)
 
+    async def last_id(self, session_id: str) -> str:
+        """Give the id of a session's newest event; what comes later is after it."""
+        return self.of(session_id).last_id
+
+    def wake(self, session_id: str) -> None:
+        """Have a session's listeners look."""
+        self.of(session_id).wake()
+
+    async def _ready(self, session_id: str, last_id: str) -> Feed:
+        """Give a session's feed, with what came after `last_id` as far as that is kept."""
+        return self.of(session_id)
+
     def _make_room(self, wanted: str) -> None:
         while len(self._by_session) > _ALL_FEEDS or self._size_bytes > self._all_bytes:
             idle = (key for key, one in self._by_session.items() if not one.listeners and key != wanted)
@@ -162,7 +178,7 @@ class Feeds:
     ) -> AsyncGenerator[bytes]:
         """Give what is sent to a listener, until it or the server goes, `may_go_on`, asked at every beat,
         says no, or `is_over`, asked whenever the feed wakes, says that nothing more is to come."""
-        feed = self.of(session_id)
+        feed = await self._ready(session_id, last_id)
         number, is_gap = feed.after(last_id)
         feed.listeners += 1
         looking = Ticker(self.beat_s)

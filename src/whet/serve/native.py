@@ -154,11 +154,10 @@ class Native:
         if wanted.busy == "refuse" and self._turns.is_taken(row.id):
             raise ApiError(409, "a turn is running in this session", code="session_busy")
         images = tuple(_image(address, number) for number, address in enumerate(wanted.images))
-        feed = self._turns.feeds.of(row.id)
-        last_id = feed.last_id
-        started = self._turns.start(row.id, TurnInput(wanted.text, images, wanted.busy))
+        last_id = await self._turns.feeds.last_id(row.id)
+        started = await self._turns.begin(row.id, TurnInput(wanted.text, images, wanted.busy))
         if "text/event-stream" in request.headers.get("accept", ""):
-            started.add_done_callback(lambda _: feed.wake())
+            started.add_done_callback(lambda _: self._turns.feeds.wake(row.id))
             return self._listen(caller, row.id, last_id, started)
         return JsonAnswer(
             {"session_id": row.id, "events": f"/api/sessions/{row.id}/events", "last_event_id": last_id}, 202
@@ -173,16 +172,16 @@ class Native:
     async def cancel(self, request: Request, caller: ApiCaller) -> Response:
         """Cancel the running turn."""
         row = self._session(request, caller)
-        return JsonAnswer({"cancelled": self._turns.hosted.cancel(row.id)})
+        return JsonAnswer({"cancelled": await self._turns.cancel(row.id)})
 
     async def steer(self, request: Request, caller: ApiCaller, said: Steering) -> Response:
         """Say something to the running turn; 409 where none runs."""
         row = self._session(request, caller)
         if not said.text.strip():
             raise ApiError(400, "there is no text", param="text")
-        if not self._turns.hosted.is_running(row.id):
+        if not self._turns.is_running(row.id):
             raise ApiError(409, "no turn is running in this session", code="session_idle")
-        self._turns.start(row.id, TurnInput(said.text, busy="steer"))
+        await self._turns.begin(row.id, TurnInput(said.text, busy="steer"))
         return JsonAnswer({"steered": True}, 202)
 
     async def approvals(self, request: Request, caller: ApiCaller) -> Response:
@@ -192,7 +191,7 @@ class Native:
     async def answer(self, request: Request, caller: ApiCaller, wanted: QuestionAnswer) -> Response:
         """Answer one."""
         given = Given("", wanted.reason, wanted.scope, wanted.arguments)
-        question = self._turns.questions.answer(request.path_params["id"], wanted.answer, given)
+        question = await self._turns.questions.answer(request.path_params["id"], wanted.answer, given)
         return JsonAnswer({"answered": question.id, "answer": wanted.answer})
 
     def _listen(
@@ -229,7 +228,7 @@ class Native:
             **facts,
             "title": mask(row.title),
             "usage": usage,
-            "running": self._turns.hosted.is_running(row.id),
+            "running": self._turns.is_running(row.id),
         }
 
 

@@ -87,21 +87,17 @@ class Questions:
         """Give what waits, oldest first."""
         return [one.question for one in self._waiting.values()]
 
-    def answer(self, question_id: str, answer: str, more: Given | None = None) -> PendingQuestion:
+    async def answer(self, question_id: str, answer: str, more: Given | None = None) -> PendingQuestion:
         """Answer a question, `more` is what was said beside the word. Raises NotFound where it does not wait,
         ApiError for a wrong answer."""
-        given = msgspec.structs.replace(more or Given(), answer=answer)
         found = self._waiting.get(question_id)
         if found is None or found.future.done():  # an answer that came second must not seem to count
             raise NotFound("there is no such question, or it was answered", hint="GET /api/approvals")
-        question = found.question
-        if question.kind == "approval":
-            _check(question, given)
+        given = fitting(found.question, answer, more)
         if found.request is not None and given.draft is not None and given.answer == "once":
             given = msgspec.structs.replace(given, arguments=amended(found.request, given.draft))
-        words = given.answer[:_MOST_TEXT], given.reason[:_MOST_TEXT]
-        found.future.set_result(msgspec.structs.replace(given, answer=words[0], reason=words[1]))
-        return question
+        found.future.set_result(given)
+        return found.question
 
     async def ask(self, question: PendingQuestion) -> str | None:
         """Wait for the answer; None where none came in time."""
@@ -133,6 +129,14 @@ class Questions:
     def _tell(self) -> None:
         for listener in self.listeners:
             listener()
+
+
+def fitting(question: PendingQuestion, answer: str, more: Given | None) -> Given:
+    """Give an answer as it counts. Raises ApiError for one that does not fit what was asked."""
+    given = msgspec.structs.replace(more or Given(), answer=answer[:_MOST_TEXT])
+    if question.kind == "approval":
+        _check(question, given)
+    return msgspec.structs.replace(given, reason=given.reason[:_MOST_TEXT])
 
 
 def _check(question: PendingQuestion, given: Given) -> None:

@@ -20,7 +20,7 @@ from whet.serve.messages import MessagesRequest
 from whet.serve.native import Native, QuestionList, SessionFacts
 from whet.serve.responses import ResponsesRequest
 from whet.serve.wire import ErrorAnswer, read_json
-from whet.web.operations import EVENT_STREAM, JSON_OBJECT, Operation, RequestParameter, document
+from whet.web.operations import EVENT_STREAM, JSON_OBJECT, Media, Operation, RequestParameter, document
 
 _OWNER = ("owner",)
 _ONE = "/api/sessions/{id}"
@@ -163,10 +163,19 @@ def mcp_call(hosts: Hosts) -> Operation:
 
 def open_calls(*handlers: Callable[[Request], Awaitable[Response]]) -> tuple[Operation, ...]:
     """Give what takes no token; `handlers` give the document and say that it runs."""
-    describe, health = handlers
+    describe, health, ready, metrics = handlers
     return (
         Operation("GET", "/openapi.json", describe, "Give this document", roles=None),
         Operation("GET", "/health", health, "Say that it runs", roles=None),
+        Operation("GET", "/ready", ready, "Say whether its database answers", roles=None),
+        Operation(
+            "GET",
+            "/metrics",
+            metrics,
+            "Give counts in the Prometheus text format",
+            gives={200: Media("text/plain")},
+            roles=None,
+        ),
     )
 
 

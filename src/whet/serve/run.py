@@ -59,6 +59,7 @@ async def serve(
 
     server = SiteServer(config, lambda: on_ready(port), end, takes_signals=stop is None)
     watch = asyncio.create_task(_stop_at(stop, server)) if stop is not None else None
+    site.turns.start()
     hosted.app.reviews.start()
     hosted.app.schedules.start()
     try:

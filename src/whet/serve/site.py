@@ -12,13 +12,13 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from whet.app.hosted import SessionHost
 from whet.clock import Clock
-from whet.contract.errors import WhetError
+from whet.contract.errors import StoreError, WhetError
 from whet.serve.answering import TurnResponder
 from whet.serve.compat import Compat
 from whet.serve.door import ApiAuth
@@ -34,7 +34,7 @@ from whet.serve.wire import ApiError, ErrorAnswer, JsonAnswer, as_api_error, err
 from whet.web.guard import SiteAddress, SiteGuard
 from whet.web.operations import Operation
 
-_API = ("/v1/", "/api/", "/mcp", "/health", "/openapi.json")
+_API = ("/v1/", "/api/", "/mcp", "/health", "/ready", "/metrics", "/openapi.json")
 
 
 class SiteTimings(msgspec.Struct, frozen=True):
@@ -55,16 +55,15 @@ class Site:
         app = hosted.app
         self.app = app
         self.door: ApiAuth = ApiAuth(app.database, clock)
-        self.feeds: Feeds = Feeds(clock.new_id(), pace.beat_s)
-        self.questions: Questions = Questions(clock, pace.answer_wait_s)
-        self.turns: Turns = Turns(hosted, self.feeds, self.questions, clock)
+        self.turns: Turns = _turns(hosted, clock, pace)
+        self.feeds: Feeds = self.turns.feeds
         self.talks: SessionTurns = SessionTurns(app.database, self.turns, pace.results_wait_s)
         self.operations: tuple[Operation, ...] = (
             *openai_calls(Compat(app, self.door, self.talks, TurnResponder(pace.beat_s, pace.head_wait_s))),
             *session_calls(Native(app, self.door, self.talks, self.turns)),
             *Goals(app).operations(),
             mcp_call(Hosts(hosted, pace.beat_s)),
-            *open_calls(self._describe, self._health),
+            *open_calls(self._describe, self._health, self._ready, self._metrics),
         )
 
     def asgi(
@@ -95,7 +94,27 @@ class Site:
         return JsonAnswer(described(self.operations))
 
     async def _health(self, request: Request) -> Response:
-        return JsonAnswer({"status": "ok", "running": len(self.turns.hosted.running)})
+        return JsonAnswer({"status": "ok", "running": len(self.turns.running)})
+
+    async def _ready(self, request: Request) -> Response:
+        try:
+            await self.app.database.read(lambda db: db.execute("SELECT 1").fetchone())
+        except StoreError as error:
+            return JsonAnswer({"status": error.message}, 503)
+        return JsonAnswer({"status": "ok"})
+
+    async def _metrics(self, request: Request) -> Response:
+        return PlainTextResponse(await self.turns.metrics())
+
+
+def _turns(hosted: SessionHost, clock: Clock, pace: SiteTimings) -> Turns:
+    """Give what runs turns: this process, or a team's workers."""
+    if hosted.app.database.is_team:
+        from whet.serve.team_turns import turns_of_team  # noqa: PLC0415 - brings psycopg, an extra
+
+        return turns_of_team(hosted, clock, pace.beat_s, pace.answer_wait_s)
+    questions = Questions(clock, pace.answer_wait_s)
+    return Turns(hosted, Feeds(clock.new_id(), pace.beat_s), questions, clock)
 
 
 def _as_told(request: Request, error: Exception) -> ApiError:

@@ -123,7 +123,7 @@ class SessionTurns:
 
     def cancel(self, session_id: str) -> None:
         """Cancel a session's turn."""
-        self._turns.hosted.cancel(session_id)
+        self._turns.keep(asyncio.create_task(self._turns.cancel(session_id)))
 
     async def _turn(
         self,
@@ -144,7 +144,8 @@ class SessionTurns:
                 ended(db)
 
         receipt = Receipt(_all(works), lambda turn, reason, text: _all((keep,)))
-        said = TurnInput(text, news.images, receipt=receipt, is_plain=True)
+        is_here = bool(wish.tools or news.results)
+        said = TurnInput(text, news.images, receipt=receipt, is_plain=True, is_here=is_here)
         await self._offer(session_id, wish)
         if news.results and not news.history:
             # They are of a turn that ended without them, or that a crash cut off: that one goes on.
@@ -184,7 +185,7 @@ class SessionTurns:
         news = content.news_of(wish.said, ())
         self._tools.offer(held.session_id, wish.tools)
         if news.text.strip() or news.images:
-            said = TurnInput(news.text, news.images, "steer", is_plain=True)
+            said = TurnInput(news.text, news.images, "steer", is_plain=True, is_here=True)
             await self._turns.run(held.session_id, said, lambda event: None)
         self._tools.give(held.session_id, news.results)
         end = await held.round(emit)
@@ -212,9 +213,8 @@ class SessionTurns:
             return wish
         found = [found for one in wish.results if (found := session_in(one.call_id))]
         known = self._database.read_now(lambda db: api.token_of(db, found[0])) if found else None
-        if known is None or not (wish.caller.is_owner or known == wish.caller.name):
-            return wish
-        return msgspec.structs.replace(wish, session_id=found[0])
+        may = known is not None and (wish.caller.is_owner or known == wish.caller.name)
+        return msgspec.structs.replace(wish, session_id=found[0]) if may else wish
 
     async def _fitting(self, wish: SessionChoice, session_id: str) -> str:
         """Give the session if it was begun with the tools that the program offers now, for its prefix stays;

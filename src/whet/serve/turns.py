@@ -21,17 +21,19 @@ from whet.serve.questions import Asker, Questions
 class TurnInput(msgspec.Struct, frozen=True):
     """What a turn begins with, how it is taken while another one runs, and what is stored with it.
     `text` None goes on with a turn
-    that a crash cut off; `is_plain`: it comes through a client that shows text and nothing else."""
+    that a crash cut off; `is_plain`: it comes through a client that shows text and nothing else; `is_here`:
+    it can't run in another process, for the program at the other end runs some of its calls."""
 
     text: str | None
     images: Sequence[ImagePart] = ()
     busy: Busy = "queue"
     receipt: Receipt = Receipt()
     is_plain: bool = False
+    is_here: bool = False
 
 
 class Turns:
-    """Runs turns."""
+    """Runs turns in this process."""
 
     def __init__(self, hosted: SessionHost, feeds: Feeds, questions: Questions, clock: Clock) -> None:
         self.hosted = hosted
@@ -40,6 +42,26 @@ class Turns:
         self._clock = clock
         self._own: set[asyncio.Task[Any]] = set()
         self._begun: Counter[str] = Counter()
+
+    def start(self) -> None:
+        """Begin to listen to other processes; turns of this one need none."""
+
+    @property
+    def running(self) -> list[str]:
+        """The sessions whose turn runs."""
+        return self.hosted.running
+
+    def is_running(self, session_id: str) -> bool:
+        """Whether a turn of this session runs."""
+        return self.hosted.is_running(session_id)
+
+    async def metrics(self) -> str:
+        """Give what runs in the Prometheus text format."""
+        return f"# TYPE whet_turns_running gauge\nwhet_turns_running {len(self.hosted.running)}\n"
+
+    async def cancel(self, session_id: str) -> bool:
+        """Cancel the turn that runs, with what it had been given and not read yet; False without one."""
+        return self.hosted.cancel(session_id)
 
     def is_taken(self, session_id: str) -> bool:
         """Whether a turn of this session runs, or was begun here and will."""
@@ -74,7 +96,7 @@ class Turns:
         finally:
             self._leave(session_id)
 
-    def start(self, session_id: str, said: TurnInput) -> asyncio.Task[bool]:
+    async def begin(self, session_id: str, said: TurnInput) -> asyncio.Task[bool]:
         """Run a turn that nobody waits for: it goes on whoever listens, and its end is in the feed. Gives
         whether it was one of its own; the text may be a running turn's."""
         self._begin(session_id)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -15,6 +13,7 @@ import apsw
 from whet.clock import Clock, iso
 from whet.config.paths import Home, read_small
 from whet.contract.errors import ConfigError, StoreBusy, StoreError
+from whet.postgres.driver import SCHEMES, needs_driver
 from whet.sqlite.database import DatabaseFile, Layout, Work
 from whet.sqlite.faults import as_store_error
 from whet.sqlite.lane import RowStatement
@@ -97,7 +96,6 @@ class StateDatabase(DatabaseFile):
 
 
 _VARIABLE = "WHET_STORE_URL"
-_SCHEMES = ("postgresql://", "postgres://")
 
 
 def team_url(home: Home) -> tuple[str, float]:
@@ -109,7 +107,7 @@ def team_url(home: Home) -> tuple[str, float]:
     from whet.config.load import load  # noqa: PLC0415 - brings YAML, 8 ms
 
     settings = load(home, environ=os.environ).settings.store
-    if settings.url and not settings.url.startswith(_SCHEMES):
+    if settings.url and not settings.url.startswith(SCHEMES):
         raise ConfigError(
             "store.url is not the address of a PostgreSQL database",
             hint="write postgresql://user@host/database",
@@ -129,19 +127,6 @@ def open_team(url: str, lease_s: float) -> StateDatabase:
         from whet.store.team import TeamDatabase  # noqa: PLC0415 - brings psycopg, 60 ms, which is an extra
 
         return TeamDatabase.open_url(url, lease_s=lease_s)
-
-
-@contextmanager
-def needs_driver() -> Generator[None]:
-    """Say what to install where the driver is missing. Raises ConfigError."""
-    try:
-        yield
-    except ImportError as error:
-        if not (error.name or "psycopg").startswith("psycopg"):
-            raise
-        raise ConfigError(
-            "the driver for a team's database is not installed", hint="pip install 'whet-agent[team]'"
-        ) from error
 
 
 def has_store(home: Home) -> bool:

@@ -7,7 +7,7 @@ import time
 import apsw
 import msgspec
 
-from whet.postgres.faults import shown
+from whet.postgres.driver import shown
 from whet.store.team import TeamDatabase
 
 

@@ -16,11 +16,22 @@ import msgspec
 import psycopg
 
 from whet.contract.errors import StoreBusy
+from whet.contract.messages import ImagePart
 from whet.postgres.connection import PostgresConnection
 from whet.store.team import TeamDatabase
+from whet.team.events import TurnMark
+from whet.team.notices import ENDED, WAITING
 
-WAITING, ENDED = "whet_turns", "whet_ended"
 _UNTIL = "now() + current_setting('whet.lease_s')::float8 * interval '1 s'"
+
+
+class TurnOptions(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What else belongs to a turn: images, how long its questions wait for somebody's answer (0: nobody is
+    there), and whether the model may ask in words."""
+
+    images: tuple[ImagePart, ...] = ()
+    answer_wait_s: float = 0.0
+    may_clarify: bool = False
 
 
 class AskedTurn(msgspec.Struct, frozen=True):
@@ -29,17 +40,25 @@ class AskedTurn(msgspec.Struct, frozen=True):
     id: str
     session_id: str
     text: str
+    options: TurnOptions = TurnOptions()
 
 
 class TakenTurn(msgspec.Struct, frozen=True):
     """A turn that this worker has: `turn` is its number in the session once what was said is stored, else 0;
-    `attempts` counts the workers that took it."""
+    `attempts` counts the workers that took it; `is_cancelled`: somebody has called it off."""
 
     id: str
     session_id: str
     text: str
     turn: int
     attempts: int
+    is_cancelled: bool
+    options: TurnOptions
+
+    @property
+    def mark(self) -> TurnMark:
+        """What its events are known by."""
+        return TurnMark(self.id, self.attempts)
 
 
 class EndedTurn(msgspec.Struct, frozen=True):
@@ -61,8 +80,13 @@ class TurnQueue(Protocol):
         """Queue a turn in the caller's transaction."""
         ...
 
-    def take(self, owner: str, most: int) -> list[TakenTurn]:
-        """Take turns that wait or whose worker is silent, the oldest first."""
+    def take(self, owner: str, most: int, missing: Sequence[str] = ()) -> list[TakenTurn]:
+        """Take turns that wait or whose worker is silent, the oldest first; none that work in a folder of
+        `missing`."""
+        ...
+
+    def give_back(self, connection: apsw.Connection, taken: TakenTurn, why: str) -> None:
+        """Let another worker have a turn that was not begun here, for the reason `why`."""
         ...
 
     def keep(self, taken: Sequence[TakenTurn]) -> None:
@@ -77,42 +101,55 @@ class TurnQueue(Protocol):
         """Note what came of it, in the transaction that ends the turn."""
         ...
 
-    def wait(self, timeout_s: float) -> bool:
-        """Wait until there may be something to take; False after `timeout_s`."""
-        ...
-
 
 _TAKE = f"""
 UPDATE team_turns SET state = 'running', owner = ?1, attempts = attempts + 1, lease_until = {_UNTIL}
 WHERE id IN (
-  SELECT id FROM team_turns t WHERE (state = 'waiting' OR (state = 'running' AND lease_until < now()))
+  SELECT t.id FROM team_turns t JOIN sessions s ON s.id = t.session
+  WHERE s.workspace NOT IN (SELECT value FROM json_each(?3))
+  AND (state = 'waiting' OR (state = 'running' AND lease_until < now()))
   AND NOT EXISTS (SELECT 1 FROM team_turns o WHERE o.session = t.session AND o.number < t.number
-                  AND o.state IN ('waiting', 'running'))
-  ORDER BY number LIMIT ?2 FOR UPDATE SKIP LOCKED)
-RETURNING id, session, body, turn, attempts
+                  AND o.told = 0 AND (o.state <> 'done' OR o.lease_until > now()))
+  ORDER BY t.number LIMIT ?2 FOR UPDATE OF t SKIP LOCKED)
+RETURNING id, session, body, turn, attempts, cancelled, options
 """
+_UNREAD = """
+INSERT INTO team_turns (id, session, body, options)
+SELECT s.turn || '.' || s.id, s.session, s.body, t.options
+FROM team_said s JOIN team_turns t ON t.id = s.turn WHERE s.turn = ? ORDER BY s.id
+"""
+_encode = msgspec.json.Encoder().encode
 
 
 class DatabaseQueue:
     """The queue in the team's database itself: rows taken with SKIP LOCKED, notifications to wait for."""
 
     def __init__(self, database: TeamDatabase) -> None:
-        self._database = database
+        self.database: TeamDatabase = database
         self._listening: PostgresConnection | None = None
 
     def ask(self, connection: apsw.Connection, asked: AskedTurn) -> None:
         """Queue a turn in the caller's transaction."""
         connection.execute(
-            "INSERT INTO team_turns (id, session, body) VALUES (?, ?, ?)",
-            (asked.id, asked.session_id, asked.text),
+            "INSERT INTO team_turns (id, session, body, options) VALUES (?, ?, ?, ?)",
+            (asked.id, asked.session_id, asked.text, _encode(asked.options).decode()),
         )
         connection.execute("SELECT pg_notify(?, '')", (WAITING,))
 
-    def take(self, owner: str, most: int) -> list[TakenTurn]:
-        """Take turns that wait or whose worker is silent, the oldest first."""
-        return self._database.run(
-            lambda db: [TakenTurn(*row) for row in db.execute(_TAKE, (owner, most)).fetchall()]
+    def take(self, owner: str, most: int, missing: Sequence[str] = ()) -> list[TakenTurn]:
+        """Take turns that wait or whose worker is silent, the oldest first; none that work in a folder of
+        `missing`."""
+        values = owner, most, json.dumps(missing)
+        return self.database.run(lambda db: [_taken(row) for row in db.execute(_TAKE, values).fetchall()])
+
+    def give_back(self, connection: apsw.Connection, taken: TakenTurn, why: str) -> None:
+        """Let another worker have a turn that was not begun here, for the reason `why`."""
+        connection.execute(
+            "UPDATE team_turns SET state = 'waiting', owner = '', attempts = attempts - 1, error = ?"
+            " WHERE id = ? AND attempts = ? AND state = 'running'",
+            (why, taken.id, taken.attempts),
         )
+        connection.execute("SELECT pg_notify(?, '')", (WAITING,))
 
     def keep(self, taken: Sequence[TakenTurn]) -> None:
         """Say that one still works on these."""
@@ -121,7 +158,7 @@ class DatabaseQueue:
             f"UPDATE team_turns SET lease_until = {_UNTIL} WHERE state = 'running'"
             " AND id || ' ' || attempts IN (SELECT value FROM json_each(?))"
         )
-        self._database.run(lambda db: db.execute(kept, (values,)))
+        self.database.run(lambda db: db.execute(kept, (values,)))
 
     def begin(self, connection: apsw.Connection, taken: TakenTurn) -> None:
         """Note that what was said is stored. Raises StoreBusy where another worker has the turn."""
@@ -136,24 +173,24 @@ class DatabaseQueue:
 
     def end(self, connection: apsw.Connection, taken: TakenTurn, reason: str, error: str) -> None:
         """Note what came of it. Whoever ends the turn may do so, for the session's fence has let him: one who
-        was late with his beat still has the session where nobody has taken that."""
+        was late with his beat still has the session where nobody has taken that. What was said to it and not
+        read becomes a turn of its own, unless it was called off."""
+        if reason != "cancelled":
+            connection.execute(_UNREAD, (taken.id,))
+        connection.execute("DELETE FROM team_said WHERE turn = ?", (taken.id,))
+        connection.execute("DELETE FROM team_questions WHERE turn = ?", (taken.id,))
         connection.execute(
             "UPDATE team_turns SET state = 'done', ended = now(), reason = ?, error = ?"
             " WHERE id = ? AND state = 'running'",
             (reason, error, taken.id),
         )
         connection.execute("SELECT pg_notify(?, ?)", (ENDED, taken.id))
-        connection.execute("SELECT pg_notify(?, '')", (WAITING,))
-
-    def wait(self, timeout_s: float) -> bool:
-        """Wait until there may be something to take; False after `timeout_s`."""
-        return self.hear(WAITING, timeout_s) is not None
 
     def hear(self, channel: str, timeout_s: float) -> str | None:
         """Wait for a notification and give what it says; None after `timeout_s` or where the connection was
         lost, after which one looks for oneself."""
         try:
-            connection = self._listening or self._database.connected()
+            connection = self._listening or self.database.connected()
             if self._listening is None:
                 self._listening = connection
                 connection.raw.execute(f"LISTEN {channel}".encode())
@@ -166,7 +203,7 @@ class DatabaseQueue:
 
     def outcome(self, turn_id: str) -> EndedTurn | None:
         """Give what came of a turn, None for one that is not known."""
-        row: tuple[Any, ...] | None = self._database.read_now(
+        row: tuple[Any, ...] | None = self.database.read_now(
             lambda db: db.execute(
                 "SELECT id, session, turn, reason, error, attempts, owner FROM team_turns WHERE id = ?",
                 (turn_id,),
@@ -179,3 +216,9 @@ class DatabaseQueue:
         connection, self._listening = self._listening, None
         if connection is not None:
             connection.raw.close()
+
+
+def _taken(row: tuple[Any, ...]) -> TakenTurn:
+    id_, session_id, text, turn, attempts, is_cancelled, options = row
+    found = msgspec.json.decode(options, type=TurnOptions)
+    return TakenTurn(id_, session_id, text, turn, attempts, bool(is_cancelled), found)

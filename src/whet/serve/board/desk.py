@@ -70,7 +70,7 @@ class ChatDesk:
             title=title, private="private" in form, source="web"
         )
         said = await self._said(text, request.state.files, frame.app.workspace)
-        frame.turns.start(session_id, TurnInput(said.text, said.images))
+        await frame.turns.begin(session_id, TurnInput(said.text, said.images))
         return _gone_to(request, session_id)
 
     async def say(self, request: Request, visit: Visit) -> Response:
@@ -83,13 +83,13 @@ class ChatDesk:
         if row.kind != "chat":
             return await self._refused(request, visit, ApiError(400, f"A {row.kind} takes no messages."))
         said = await self._said(text, request.state.files, Path(row.workspace or self._frame.app.workspace))
-        turns.start(session_id, TurnInput(said.text, said.images, "steer"))
+        await turns.begin(session_id, TurnInput(said.text, said.images, "steer"))
         return _gone_to(request, session_id)
 
     async def stop(self, request: Request, visit: Visit) -> Response:
         """Stop the turn that runs; what it has done stays, and is stored."""
         session_id = request.path_params["id"]
-        if not self._frame.turns.hosted.cancel(session_id):
+        if not await self._frame.turns.cancel(session_id):
             error = ApiError(409, "Nothing of this session runs in this server.")
             return await self._refused(request, visit, error)
         return _gone_to(request, session_id)
@@ -247,7 +247,7 @@ class Follower:
             return replay.last_seq(db, session_id), turn.number if turn else 0, turn.ended if turn else ""
 
         asked = tuple(one.id for one in self._frame.questions(session_id))
-        is_running = self._frame.turns.hosted.is_running(session_id)
+        is_running = self._frame.turns.is_running(session_id)
         return (*self._frame.app.database.read_now(read), asked, is_running, self._live.problem(session_id))
 
     def _heard(self, session_id: str, event: Event) -> None:

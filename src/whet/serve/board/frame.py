@@ -36,7 +36,7 @@ class Frame:
         """Count what the head shows."""
         counts = self.app.database.read_now(lambda db: ledger.counts(db, ""))
         waiting = sum(counts.get(state, 0) for state in WAITING)
-        return Head(len(self.turns.questions.pending()), waiting, len(self.turns.hosted.running))
+        return Head(len(self.turns.questions.pending()), waiting, len(self.turns.running))
 
     def questions(self, session_id: str) -> list[PendingQuestion]:
         """Give the questions that wait in a session, and in what it delegated."""

@@ -48,7 +48,7 @@ class HomePages:
                 draft=None if draft is None else draft.replace("\r\n", "\n"),
                 digest=form.get("digest", ""),
             )
-            self._frame.turns.questions.answer(request.path_params["id"], answer, given)
+            await self._frame.turns.questions.answer(request.path_params["id"], answer, given)
         except WhetError as error:
             made = as_api_error(error)
             if back:
@@ -94,7 +94,7 @@ class HomePages:
         frame, since = self._frame, self._since(_DAYS)
         today = iso(frame.app.clock.now())[:10]
 
-        running_ids = frame.turns.hosted.running  # asked here: `read` is on another thread
+        running_ids = frame.turns.running  # asked here: `read` is on another thread
 
         def read(db: apsw.Connection) -> tuple[list[Spending], list[SessionRow], DaySpending]:
             running = [sessions.get(db, one) for one in running_ids]

@@ -87,7 +87,7 @@ class HistoryPages:
             hits=[(hit, _marked(hit.snippet)) for hit in hits],
             rows=rows[:_PAGE],
             more=rows[_PAGE - 1].last_active if len(rows) > _PAGE else "",
-            running=set(self._frame.turns.hosted.running),
+            running=set(self._frame.turns.running),
         )
 
     async def session(self, request: Request, visit: Visit, *, problem: ApiError | None = None) -> Response:
@@ -116,7 +116,7 @@ class HistoryPages:
         span: ShownSpan = found["span"]
         shown_to = found["entries"][-1].entry.seq if found["entries"] else span.first - 1
         frame, live = self._frame, self._live.of(session_id)
-        is_running = frame.turns.hosted.is_running(session_id)
+        is_running = frame.turns.is_running(session_id)
         failed = self._live.problem(session_id)
         return frame.page(
             "session.html",

@@ -1,0 +1,39 @@
+"""Guests of a team run commands only where something confines these, for a worker is everybody's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from whet.contract.events import ApprovalDecided, Emit
+from whet.contract.protocols import Decision, Gate, GateCall
+from whet.contract.tools import ToolOutput
+
+if TYPE_CHECKING:
+    from whet.sandbox.engine import EngineStatus
+
+_REASON = (
+    "A guest's commands run only where they are confined, and this worker confines none ({why}), so nothing"
+    " was run. Do it without commands, or say that the administrator has to set sandbox.mode or"
+    " sandbox.backend."
+)
+
+
+class GuestGate:
+    """Refuses a guest's commands where nothing holds them, then asks `gate`; `standing` says what holds."""
+
+    def __init__(self, gate: Gate, standing: Callable[[], EngineStatus]) -> None:
+        self._gate = gate
+        self._standing = standing
+
+    async def decide(self, call: GateCall, emit: Emit) -> Decision:
+        """Decide as the Gate contract says."""
+        if "execute" in call.tool.effects and not (found := self._standing()).holds:
+            reason = _REASON.format(why=found.line)
+            emit(ApprovalDecided(call.call.id, "deny", "rule", reason))
+            return Decision("deny", "rule", reason)
+        return await self._gate.decide(call, emit)
+
+    async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
+        """Pass the result on to the gate."""
+        await self._gate.report(call, output, emit)

@@ -1,0 +1,230 @@
+"""The service's tables in a team's database: any number of processes, one writer at a time.
+
+Whoever writes holds one row, the tail, until its commit; so every decision is made on what is there, and the
+audit log is one chain. A process that is stopped with the tail in its hand is cut off after 5 s. Time is the
+database's.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import psycopg
+
+from whet.confirm import team_schema
+from whet.confirm.database import ConfirmDatabase
+from whet.confirm.sealer import Sealer
+from whet.confirm.team_schema import NOTED
+from whet.postgres.connection import PostgresConnection
+from whet.postgres.driver import shown
+from whet.postgres.faults import as_store_error
+from whet.postgres.lane import Round, TeamLane
+from whet.postgres.pool import ConnectionPool
+from whet.sqlite.database import Work
+from whet.sqlite.gather import Gather
+
+T = TypeVar("T")
+_WRITES = re.compile(r"\s*(?:INSERT(?: OR \w+)? INTO|UPDATE|DELETE FROM) (\w+)")
+_TAIL = (
+    f"UPDATE {NOTED}.tail SET number = number + 1, xact = pg_current_xact_id()"
+    " RETURNING number, extract(epoch FROM now())::float8"
+)
+_NUMBER = f"SELECT number FROM {NOTED}.tail"
+_EXTRA = 3  # columns of a noted row beside the table's own
+
+
+class NotedRow(NamedTuple):
+    """One row that this transaction wrote: as it was before, as it is now, or None."""
+
+    table_name: str
+    old: tuple[Any, ...] | None
+    new: tuple[Any, ...] | None
+
+
+class SealedPostgres(PostgresConnection):
+    """The connection that writes: it tells of each row that was written, as SQLite's does."""
+
+    def __init__(self, raw: psycopg.Connection, texts: dict[str, bytes]) -> None:
+        super().__init__(raw, texts)
+        self._tables = frozenset(team_schema.noted_tables())
+        self._note: Callable[[Any], None] | None = None
+        self._undone: Callable[[], None] | None = None
+        self._number = -1
+        self._others = 0
+        self._newest_id: Any = 0
+        self.clock_off_s: float = 0.0
+        self.sealer: Sealer = Sealer(self)  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that a sealer makes
+
+    def preupdate_hook(self, note: Callable[[Any], None] | None) -> None:
+        """Have `note` hear of each row that is written."""
+        self._note = note
+
+    def set_rollback_hook(self, undone: Callable[[], None] | None) -> None:
+        """Have `undone` hear of a transaction that was taken back."""
+        self._undone = undone
+
+    def pragma(self, name: str) -> int:
+        """Give a number that changes when another connection has written."""
+        assert name == "data_version", name  # a sealer asks for nothing else
+        return self._others
+
+    def execute(self, sql: str, values: Any = ()) -> psycopg.Cursor[Any]:
+        """Run a statement, and tell of the rows that it wrote. Raises as `PostgresConnection.execute`."""
+        cursor = super().execute(sql, values)
+        written = _WRITES.match(sql)
+        if written is not None and written[1] in self._tables:
+            self._tell(written[1])
+        return cursor
+
+    def executemany(self, sql: str, rows: Any) -> None:
+        """Run a statement for each of the rows, as `execute` does."""
+        super().executemany(sql, rows)
+        written = _WRITES.match(sql)
+        if written is not None and written[1] in self._tables:
+            self._tell(written[1])
+
+    def last_insert_rowid(self) -> int:
+        """Give the number that the last new row was given; the database's own answer is the noted row's."""
+        return self._newest_id
+
+    def begin(self) -> None:
+        """Take the tail: from here on nobody else writes."""
+        row = self.raw.execute(_TAIL.encode()).fetchone()
+        assert row is not None  # the row is there since the set-up
+        number, now_s = row
+        if number != self._number + 1:
+            self._others += 1
+        self._number = number
+        self.clock_off_s = now_s - time.time()
+
+    def undone(self) -> None:
+        """Hear that the transaction was taken back, or that its end is not known."""
+        self._number = -1
+        if self._undone is not None:
+            self._undone()
+
+    def _tell(self, table: str) -> None:
+        taken = f"DELETE FROM {NOTED}.{table} WHERE xact = pg_current_xact_id() RETURNING *"
+        rows = self.raw.execute(taken.encode()).fetchall()
+        for row in sorted(rows, key=lambda one: one[-1]):
+            cells, is_new = row[:-_EXTRA], row[-_EXTRA]
+            if is_new:
+                self._newest_id = cells[0]
+            if self._note is not None:
+                self._note(NotedRow(table, None if is_new else cells, cells if is_new else None))
+
+
+class _Sealing(Round):
+    """Takes the tail before a batch, and seals it at its end."""
+
+    def __init__(self, database: TeamConfirmDatabase) -> None:
+        self._database = database
+
+    def begin(self, connection: PostgresConnection) -> None:
+        """Take the tail."""
+        self._database.writing(connection).begin()
+
+    def end(self, connection: PostgresConnection) -> None:
+        """Seal what was written."""
+        self._database.sealer.seal(connection)  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that a sealer makes
+
+    def undone(self) -> None:
+        """Have the sums be read again."""
+        self._database.undone()
+
+
+class TeamConfirmDatabase(ConfirmDatabase):
+    """The service's tables in a team's database, with the calls of its own file."""
+
+    def __init__(self, url: str, patience_s: float) -> None:
+        self.path = Path(shown(url))
+        self._url = url
+        self._pool = ConnectionPool(url, team_schema.SEARCH_PATH, patience_s)
+        self._writer: SealedPostgres | None = None
+        self._sealer: Sealer | None = None
+        lane = TeamLane(self._connected, url, patience_s, _Sealing(self))
+        self._lane = lane  # pyright: ignore[reportIncompatibleVariableOverride,reportAttributeAccessIssue] it has the calls that are made of it
+        self._gather: Gather | None = None
+        self._closed = False
+        self.wall = self._now_s
+
+    @classmethod
+    def open_url(cls, url: str, *, patience_s: float = 10.0) -> TeamConfirmDatabase:
+        """Open the tables. Raises StoreError where they can't be reached or do not fit."""
+        database = cls(url, patience_s)
+        database._pool.checked(team_schema.check)
+        try:
+            database.write_now(lambda _: None)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def writing(self, connection: PostgresConnection) -> SealedPostgres:
+        """Give the connection as the one that writes."""
+        assert isinstance(connection, SealedPostgres)  # the lane gets no others
+        return connection
+
+    def undone(self) -> None:
+        """Hear that a transaction was taken back, or that its end is not known."""
+        if self._writer is not None:
+            self._writer.undone()
+
+    def write_now(self, work: Work[T]) -> T:
+        """Write and wait; for synchronous callers."""
+        return self.submit(work).result()
+
+    def read_now(self, work: Work[T]) -> T:
+        """Read on the caller's thread; sees one consistent state. Raises StoreError."""
+        return self._pool.read_now(work)  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that works make
+
+    def read_one(self, sql: str, values: tuple[object, ...]) -> tuple[object, ...] | None:
+        """Give the first row of one statement, None for none; the quickest read."""
+        return self._pool.run(lambda connection: connection.execute(sql, values).fetchone())
+
+    async def move_log(self) -> None:
+        """Do nothing: the database looks after its log."""
+
+    def other_writes(self) -> int:
+        """Give a number that changes whenever anybody, this process included, has committed."""
+        row = self.read_one(_NUMBER, ())
+        return int(row[0]) if row else 0  # pyright: ignore[reportArgumentType] a whole number
+
+    def close(self) -> None:
+        """Commit what was submitted and close every connection. Calling it again does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        self._lane.close()
+        self._pool.close()
+
+    def _connected(self) -> PostgresConnection:
+        made = SealedPostgres(self._pool.raw(), self._pool.texts)
+        if self._writer is not None:
+            made.sealer.go_on_from(self._writer.sealer)
+        self._writer = made
+        self.sealer = made.sealer
+        return made
+
+    def _now_s(self) -> float:
+        return time.time() + (self._writer.clock_off_s if self._writer is not None else 0.0)
+
+
+def init(url: str) -> list[str]:
+    """Make the service's tables, or bring them up to date; give the names of the steps applied. Raises
+    StoreError."""
+    pool = ConnectionPool(url, "")
+    try:
+        raw = pool.raw()
+    except psycopg.Error as error:
+        raise as_store_error(error, url) from error
+    try:
+        return team_schema.init(raw)
+    except psycopg.Error as error:
+        raise as_store_error(error, url) from error
+    finally:
+        raw.close()

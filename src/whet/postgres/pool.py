@@ -1,0 +1,117 @@
+"""A process's connections beside the lane: for reads, each of one consistent state, and single statements."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import psycopg
+
+from whet.contract.errors import StoreError
+from whet.postgres.connection import PostgresConnection, connect
+from whet.postgres.faults import as_store_error, is_lost
+
+T = TypeVar("T")
+_IDLE_S = 5
+_PAUSE_S = 0.2
+_OPTIONS = f"-c idle_in_transaction_session_timeout={_IDLE_S}s -c lock_timeout=30s -c timezone=UTC"
+
+
+class ConnectionPool:
+    """Opens connections and keeps those that are idle. Safe to use from any thread. Transactions end by
+    themselves where this process stops in one. A read waits `patience_s` for a database that is away."""
+
+    def __init__(self, url: str, options: str, patience_s: float = 0.0) -> None:
+        self.url: str = url
+        self._patience_s = patience_s
+        self._options = f"{_OPTIONS} {options}"
+        self.texts: dict[str, bytes] = {}
+        self._idle: list[PostgresConnection] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def raw(self) -> psycopg.Connection:
+        """Open a connection as the driver has it. Raises psycopg.Error."""
+        return connect(self.url, timeout_s=10, options=self._options)
+
+    def connected(self) -> PostgresConnection:
+        """Open a connection. Raises psycopg.Error."""
+        return PostgresConnection(self.raw(), self.texts)
+
+    def checked(self, check: Callable[[psycopg.Connection], None]) -> None:
+        """Open the first connection and have `check` look at the database. Raises StoreError."""
+        connection: PostgresConnection | None = None
+        try:
+            connection = self.connected()
+            check(connection.raw)
+        except (psycopg.Error, StoreError) as error:
+            if connection is not None:
+                connection.raw.close()
+            raise (as_store_error(error, self.url) if isinstance(error, psycopg.Error) else error) from error
+        self._give_back(connection)
+
+    def read_now(self, work: Callable[[PostgresConnection], T]) -> T:
+        """Read on the caller's thread; sees one consistent state. Raises StoreError."""
+        until_s, was_tried = time.monotonic() + self._patience_s, False
+        while True:
+            try:
+                return self._with_one(lambda reader: _read_with(reader, work))
+            except psycopg.Error as error:
+                is_over = was_tried and time.monotonic() > until_s
+                if is_over or not is_lost(error):
+                    raise as_store_error(error, self.url) from error
+            if was_tried:  # else it was a connection that had rested, and a new one may do
+                time.sleep(_PAUSE_S)
+            was_tried = True
+
+    def run(self, work: Callable[[PostgresConnection], T]) -> T:
+        """Run one statement in a transaction of its own. Raises StoreError."""
+        try:
+            return self._with_one(work)
+        except psycopg.Error as error:
+            raise as_store_error(error, self.url) from error
+
+    def _with_one(self, work: Callable[[PostgresConnection], T]) -> T:
+        """Do something with a connection, which is closed where that fails. Raises psycopg.Error."""
+        connection = self._take()
+        try:
+            return work(connection)
+        except psycopg.Error:
+            connection.raw.close()
+            raise
+        finally:
+            self._give_back(connection)
+
+    def close(self) -> None:
+        """Close every connection that is idle, and the others when they are given back."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for reader in idle:
+            reader.raw.close()
+
+    def _take(self) -> PostgresConnection:
+        with self._lock:
+            if self._closed:
+                raise StoreError("the database is closed")
+            if self._idle:
+                return self._idle.pop()
+        return self.connected()
+
+    def _give_back(self, reader: PostgresConnection) -> None:
+        with self._lock:
+            if not self._closed and not reader.raw.closed:
+                self._idle.append(reader)
+                return
+        reader.raw.close()
+
+
+def _read_with(reader: PostgresConnection, work: Callable[[PostgresConnection], T]) -> T:
+    reader.raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    try:
+        return work(reader)
+    finally:
+        if not reader.raw.closed and reader.in_transaction:
+            reader.raw.execute("ROLLBACK")

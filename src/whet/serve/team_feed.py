@@ -1,0 +1,250 @@
+"""The events of a team's sessions, which are rows: whichever process a client reaches, it misses nothing.
+
+A process keeps the newest events of the sessions that somebody listens to here, and reads what is new when
+the database says in which sessions something happened. An event's id is its row's number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from whet.contract.errors import StoreError
+from whet.contract.events import Event
+from whet.serve.feed import EVENT_ID, Feed, Feeds, is_too_much, piece_of
+from whet.store.team import TeamDatabase
+from whet.team.events import GAP, EventWriter, in_its_words
+
+_NAME = "team"
+_MOST_READ = 5_000
+_MOST_TRACKED = 5_000
+_AGAIN_S = 0.5
+_event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+_POSITION = """
+SELECT coalesce((SELECT max(id) FROM team_events WHERE session = ?),
+  (SELECT coalesce(last_value, 0) FROM pg_sequences WHERE sequencename = 'team_events_id_seq'))
+"""
+_OLDEST = "SELECT min(id) FROM team_events"
+_AFTER = """
+SELECT e.id, e.session, e.turn, e.body FROM unnest($1::text[], $2::bigint[]) AS w (session, after)
+JOIN team_events e ON e.session = w.session AND e.id > w.after ORDER BY e.id LIMIT $3
+"""
+Hear = Callable[[Event | None], None]
+
+
+class EventRow(NamedTuple):
+    """An event of a session as it is stored; `turn` is the queue's name of its turn."""
+
+    id: int
+    session_id: str
+    turn: str
+    body: str
+
+    @property
+    def event(self) -> Event | None:
+        """The event; None where it says that something is missing."""
+        return None if self.body == GAP else _event.decode(self.body)
+
+
+class TeamFeed(Feed):
+    """The newest events of one session; it has all of them that come after `start`."""
+
+    def __init__(self, start: int) -> None:
+        super().__init__(_NAME, _nobody)
+        self.start: int = start
+        self.newest: int = start
+        self._ids: deque[int] = deque()
+
+    @property
+    def last_id(self) -> str:
+        """The id of the newest event."""
+        return f"{_NAME}-{self.newest}"
+
+    def add_row(self, row: EventRow) -> None:
+        """Keep an event that comes after those that are here, and wake who listens."""
+        self._ids.append(row.id)
+        self._pieces.append(_piece(row))
+        self.newest = row.id
+        self.size_bytes += len(self._pieces[-1])
+        while is_too_much(self._pieces, self.size_bytes):
+            self.size_bytes -= len(self._pieces.popleft())
+            self.start = self._ids.popleft()
+        self.wake()
+
+    def begin_at(self, start: int, rows: Sequence[EventRow]) -> None:
+        """Have what came before those that are here, too."""
+        for row in reversed([row for row in rows if row.id <= self.start]):
+            self._ids.appendleft(row.id)
+            self._pieces.appendleft(_piece(row))
+            self.size_bytes += len(self._pieces[0])
+        self.start = min(start, self.start)
+
+    def after(self, last_id: str) -> tuple[int, bool]:
+        """Give the number to go on from, and whether events before it are missing; empty: from now on."""
+        if not last_id:
+            return self.newest, False
+        wanted = _number_of(last_id)
+        if wanted is None:
+            return self.start, True
+        return max(wanted, self.start), wanted < self.start
+
+    def since(self, number: int) -> tuple[bytes, int]:
+        """Give the events after `number` as they are sent, and the newest one's."""
+        gap = b"event: gap\ndata: %s\n\n" % GAP.encode() if number < self.start else b""
+        first = bisect_right(self._ids, number)
+        return gap + b"".join(self._pieces[at] for at in range(first, len(self._pieces))), self.newest
+
+
+class TeamFeeds(Feeds):
+    """The feeds of a team's sessions; all that happens in this process is told to the others, too."""
+
+    def __init__(self, database: TeamDatabase, beat_s: float = 15.0) -> None:
+        super().__init__(_NAME, beat_s)
+        self._database = database
+        self._writer = EventWriter(database)
+        self._read_to: dict[str, int] = {}
+        self._newest = 0
+        self._due: dict[str, None] = {}
+        self._reading: asyncio.Task[None] | None = None
+        self._followers: dict[str, tuple[str, int, Hear]] = {}
+
+    async def last_id(self, session_id: str) -> str:
+        """Give the id after which a session's further events come."""
+        return f"{_NAME}-{await self.position(session_id)}"
+
+    async def position(self, session_id: str) -> int:
+        """Give the number after which a session's further events come."""
+        row = await self._database.read(lambda db: db.execute(_POSITION, (session_id,)).fetchone())
+        return row[0] if row else 0
+
+    def add(self, session_id: str, event: Event) -> None:
+        """Have an event of this process be told to everybody."""
+        self._writer.tell(session_id, event)
+
+    pass_on = add
+
+    def wake(self, session_id: str) -> None:
+        """Have a session's listeners look."""
+        if (feed := self._by_session.get(session_id)) is not None:
+            feed.wake()
+
+    def follow(self, session_id: str, turn_id: str, after: int, hear: Hear) -> None:
+        """Have `hear` get the events of one turn of the queue that come after a number."""
+        self._followers[turn_id] = session_id, after, hear
+        self._read_to[session_id] = min(self._read_to.get(session_id, after), after)
+        self.heard(session_id)
+
+    def leave(self, turn_id: str) -> None:
+        """Follow a turn no more."""
+        self._followers.pop(turn_id, None)
+
+    def heard(self, said: str) -> None:
+        """Read what is new in the sessions that a notification names; "" for all that matter here."""
+        names: Iterable[str] = said.split(" ") if said else (*self._read_to, *self._by_session)
+        self._due.update(dict.fromkeys(names))
+        if self._reading is None and self._due:
+            self._reading = asyncio.create_task(self._read_all())
+
+    async def aclose(self) -> None:
+        """Write what is still to be told."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait((self._reading,))
+        await self._writer.drain()
+
+    async def _ready(self, session_id: str, last_id: str) -> TeamFeed:
+        """Give a session's feed with all that came after `last_id`, as far as that is kept."""
+        wanted = _number_of(last_id)
+        feed = self._by_session.get(session_id)
+        if isinstance(feed, TeamFeed) and (wanted is None or wanted >= feed.start):
+            return feed
+        position = await self.position(session_id)
+        start = position
+        if wanted is not None and wanted < position:
+            row = await self._database.read(lambda db: db.execute(_OLDEST).fetchone())
+            oldest = (row[0] if row else None) or position + 1
+            start = max(wanted, oldest - 1)
+        rows = await self._rows({session_id: start})
+        feed = self._by_session.get(session_id)
+        if not isinstance(feed, TeamFeed):  # nobody made it meanwhile
+            feed = self._by_session[session_id] = TeamFeed(start)
+            for row in rows:
+                feed.add_row(row)
+            self._size_bytes += feed.size_bytes
+        else:
+            before = feed.size_bytes
+            feed.begin_at(start, rows)
+            self._size_bytes += feed.size_bytes - before
+        self._read_to.setdefault(session_id, feed.newest)
+        self._make_room(session_id)
+        self.heard(session_id)
+        return feed
+
+    async def _read_all(self) -> None:
+        try:
+            while self._due:
+                due, self._due = self._due, {}
+                try:
+                    await self._read_due(due)
+                except StoreError:  # what was due stays due
+                    self._due.update(due)
+                    await asyncio.sleep(_AGAIN_S)
+        finally:
+            self._reading = None
+
+    async def _read_due(self, due: Iterable[str]) -> None:
+        mine = {session_id for session_id, _, _ in self._followers.values()} | self._by_session.keys()
+        wanted = {
+            name: self._read_to.get(name, self._newest) for name in due if self.listeners or name in mine
+        }
+        if not wanted:
+            return
+        rows = await self._rows(wanted)
+        for row in rows:
+            self._give(row)
+        if len(rows) == _MOST_READ:
+            self._due.update(dict.fromkeys(wanted))
+        if len(self._read_to) > _MOST_TRACKED:
+            self._read_to = {name: at for name, at in self._read_to.items() if name in mine}
+
+    async def _rows(self, wanted: dict[str, int]) -> list[EventRow]:
+        values = [*wanted], [*wanted.values()], _MOST_READ
+        found = await asyncio.to_thread(self._database.run, lambda db: in_its_words(db, _AFTER, values))
+        return [EventRow(*row) for row in found]
+
+    def _give(self, row: EventRow) -> None:
+        """Give a row to all who have not had it."""
+        name, is_new = row.session_id, row.id > self._read_to.get(row.session_id, 0)
+        if (follower := self._followers.get(row.turn)) is not None and row.id > follower[1]:
+            self._followers[row.turn] = (name, row.id, follower[2])
+            follower[2](row.event)
+        feed = self._by_session.get(name)
+        if isinstance(feed, TeamFeed) and row.id > feed.newest:
+            before = feed.size_bytes
+            feed.add_row(row)
+            self._size_bytes += feed.size_bytes - before
+            self._by_session.move_to_end(name)
+        if is_new:
+            self._read_to[name], self._newest = row.id, max(self._newest, row.id)
+            if self.listeners and (event := row.event) is not None:
+                self._told(name, event)
+
+
+def _piece(row: EventRow) -> bytes:
+    event = row.event
+    name = "gap" if event is None else str(event.__struct_config__.tag)
+    return piece_of(f"{_NAME}-{row.id}", name, row.body.encode())
+
+
+def _number_of(last_id: str) -> int | None:
+    found = EVENT_ID.fullmatch(last_id)
+    return int(found[2]) if found is not None and found[1] == _NAME else None
+
+
+def _nobody(event: Event) -> None:
+    """Tell nobody: rows are given by the feeds."""

@@ -1,0 +1,122 @@
+"""Questions of turns that run elsewhere: asked at the worker, answered at any process that serves.
+
+As in one process (`questions.py`), but the list of what waits is in the database. A question ends with its
+turn, and where its worker is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from whet.amending import amended
+from whet.clock import Clock
+from whet.contract.errors import ConfigError, NotFound, StoreError
+from whet.contract.protocols import ApprovalRequest, Person
+from whet.serve.questions import Asker, Given, PendingQuestion, Questions, fitting
+from whet.store.team import TeamDatabase
+from whet.team import orders
+from whet.team.events import TurnMark
+from whet.team.queue import TakenTurn
+
+_encode = msgspec.json.Encoder().encode
+
+
+class TeamQuestions(Questions):
+    """The questions of a whole team, as a process that serves sees them."""
+
+    def __init__(self, database: TeamDatabase, clock: Clock, wait_s: float) -> None:
+        super().__init__(clock, wait_s)
+        self._database = database
+
+    def pending(self) -> list[PendingQuestion]:
+        """Give what waits, oldest first."""
+        bodies = self._database.read_now(orders.asked)
+        return [*super().pending(), *(msgspec.json.decode(body, type=PendingQuestion) for body in bodies)]
+
+    async def answer(self, question_id: str, answer: str, more: Given | None = None) -> PendingQuestion:
+        """Answer a question, `more` is what was said beside the word. Raises NotFound where it does not wait,
+        ApiError for a wrong answer."""
+        if question_id in self._waiting:
+            return await super().answer(question_id, answer, more)
+        body = await self._database.read(lambda db: orders.question(db, question_id))
+        question = None if body is None else msgspec.json.decode(body, type=PendingQuestion)
+        if question is not None:
+            given = _encode(fitting(question, answer, more)).decode()
+            if await self._database.write(lambda db: orders.answer(db, question_id, given)):
+                return question
+        raise NotFound("there is no such question, or it was answered", hint="GET /api/approvals")
+
+    def heard(self, said: str) -> None:
+        """Have pages look: something was asked, answered or begun."""
+        self._tell()
+
+
+class WorkerQuestions:
+    """The questions of the turns that run in this worker."""
+
+    def __init__(self, database: TeamDatabase, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._waiting: dict[str, asyncio.Future[Given]] = {}
+        self._look: asyncio.Task[None] | None = None
+
+    def person_of(self, taken: TakenTurn) -> Person | None:
+        """Give who answers a turn's questions: whoever looks at them; None where nobody does."""
+        options = taken.options
+        if not options.answer_wait_s:
+            return None
+        asked = _TurnQuestions(self, taken.mark, self._clock, options.answer_wait_s)
+        return Asker(asked, taken.session_id, may_clarify=options.may_clarify)
+
+    def heard(self) -> None:
+        """Look which questions were answered."""
+        if self._waiting and self._look is None:
+            self._look = asyncio.create_task(self._read())
+
+    async def ask(self, mark: TurnMark, question: PendingQuestion, wait_s: float) -> Given | None:
+        """Put a question and wait for its answer; None where none came in time."""
+        body = _encode(question).decode()
+        self._waiting[question.id] = future = asyncio.get_running_loop().create_future()
+        try:
+            await self._database.write(lambda db: orders.ask(db, mark, question.id, body, wait_s))
+            self.heard()
+            async with asyncio.timeout(wait_s):
+                return await future
+        except TimeoutError:
+            return None
+        finally:
+            del self._waiting[question.id]
+            self._database.submit(lambda db: orders.take_back(db, question.id))
+
+    async def _read(self) -> None:
+        try:
+            asked = [*self._waiting]
+            for question_id, given in await self._database.read(lambda db: orders.answers(db, asked)):
+                future = self._waiting.get(question_id)
+                if future is not None and not future.done():
+                    future.set_result(msgspec.json.decode(given, type=Given))
+        except StoreError:
+            pass  # looked for again at the next beat
+        finally:
+            self._look = None
+
+
+class _TurnQuestions(Questions):
+    """The questions of one turn, put to the whole team."""
+
+    def __init__(self, worker: WorkerQuestions, mark: TurnMark, clock: Clock, wait_s: float) -> None:
+        super().__init__(clock, wait_s)
+        self._worker = worker
+        self._mark = mark
+
+    async def whole(self, question: PendingQuestion, request: ApprovalRequest | None = None) -> Given | None:
+        """Wait for the answer and all that was said with it; None where none came in time."""
+        given = await self._worker.ask(self._mark, question, self.wait_s)
+        if given is not None and request is not None and given.draft is not None and given.answer == "once":
+            try:
+                given = msgspec.structs.replace(given, arguments=amended(request, given.draft))
+            except ConfigError as error:
+                given = Given("no", error.message)
+        return given

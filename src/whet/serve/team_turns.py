@@ -1,0 +1,200 @@
+"""Turns of API sessions that a team's workers run: asked for here, followed here, run wherever there is room.
+
+A turn that was asked for is stored before its request is answered, and runs whether or not this process
+lives. Only turns whose calls the program at the other end runs itself stay in this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import apsw
+import msgspec
+
+from whet.app.hosted import SessionHost
+from whet.clock import Clock
+from whet.contract.errors import WhetError
+from whet.contract.events import Emit, Event, Notice, TurnEnd
+from whet.serve.team_feed import TeamFeeds
+from whet.serve.team_questions import TeamQuestions
+from whet.serve.turns import TurnInput, Turns
+from whet.store.team import TeamDatabase
+from whet.store.turns import TurnRecord
+from whet.team import orders
+from whet.team.metrics import team_text
+from whet.team.notices import NEWS, ORDERS, Notices
+from whet.team.queue import AskedTurn, DatabaseQueue, TurnOptions
+
+_LOOK_S = 2.0
+_NOBODY_S = 5.0
+
+
+class TeamTurns(Turns):
+    """Has a team's workers run turns."""
+
+    def __init__(
+        self,
+        hosted: SessionHost,
+        feeds: TeamFeeds,
+        questions: TeamQuestions,
+        clock: Clock,
+        database: TeamDatabase,
+    ) -> None:
+        super().__init__(hosted, feeds, questions, clock)
+        self._team_feeds = feeds
+        self._database = database
+        self._queue = DatabaseQueue(database)
+        self._notices = Notices(database, {NEWS: feeds.heard, ORDERS: questions.heard})
+        self._is_ending = False
+
+    def start(self) -> None:
+        """Begin to listen to the workers."""
+        self._notices.start()
+
+    @property
+    def running(self) -> list[str]:
+        """The sessions whose turn runs, at any worker."""
+        found = self._database.read_now(orders.open_turns)
+        there = [session_id for session_id, state in found if state == "running"]
+        return [*dict.fromkeys((*self.hosted.running, *there))]
+
+    def is_running(self, session_id: str) -> bool:
+        """Whether a turn of this session runs, at any worker."""
+        return super().is_running(session_id) or "running" in self._states(session_id)
+
+    def is_taken(self, session_id: str) -> bool:
+        """Whether a turn of this session runs or waits."""
+        return super().is_taken(session_id) or bool(self._states(session_id))
+
+    async def metrics(self) -> str:
+        """Give the team's numbers in the Prometheus text format."""
+        return await super().metrics() + await self._database.read(team_text)
+
+    async def cancel(self, session_id: str) -> bool:
+        """Call off the turns that run or wait; False where there is none."""
+        is_here = await super().cancel(session_id)
+        return await self._database.write(lambda db: orders.cancel(db, session_id)) or is_here
+
+    async def run(self, session_id: str, said: TurnInput, emit: Emit) -> TurnEnd | None:
+        """Ask for a turn and follow it to its end; None where a running turn took the text. A cancel cancels
+        the turn, unless this process ends."""
+        if said.is_here or said.text is None:
+            return await super().run(session_id, said, emit)
+        turn = await self._ask(session_id, said)
+        return None if turn is None else await self._follow(turn, said, emit)
+
+    async def begin(self, session_id: str, said: TurnInput) -> asyncio.Task[bool]:
+        """Ask for a turn that nobody waits for; it is stored on return. Gives a task that ends with it, and
+        whether it was one of its own."""
+        turn = await self._ask(session_id, said)
+
+        async def work() -> bool:
+            if turn is None:
+                return False
+            try:
+                await self._follow(turn, said, _ignore)
+            except WhetError as error:
+                self.feeds.add(session_id, Notice(error.message))
+            return True
+
+        task = asyncio.create_task(work())
+        self.keep(task)
+        return task
+
+    async def aclose(self, drain_s: float, *, is_shared: bool = False) -> None:
+        """Follow turns no more after `drain_s`; they go on without this process. Those that run here end."""
+        self._is_ending = True
+        if self._own:
+            await asyncio.wait(self._own, timeout=drain_s)
+            for task in self._own:
+                task.cancel()
+        await super().aclose(0.0 if self._own else drain_s, is_shared=is_shared)
+        await self._notices.aclose()
+        await self._team_feeds.aclose()
+
+    def _states(self, session_id: str) -> list[str]:
+        return self._database.read_now(lambda db: orders.states(db, session_id))
+
+    async def _ask(self, session_id: str, said: TurnInput) -> _FollowedTurn | None:
+        """Store a turn in the queue, or what is said to one that runs; None for the latter."""
+        assert said.text is not None
+        after = await self._team_feeds.position(session_id)
+        options = TurnOptions(tuple(said.images), self.questions.wait_s, may_clarify=not said.is_plain)
+        asked = AskedTurn(self._clock.new_id(), session_id, said.text, options)
+
+        def work(connection: apsw.Connection) -> bool:
+            if said.busy == "refuse" and orders.states(connection, session_id):
+                raise WhetError("a turn is running in this session", hint="wait for its end, or cancel it")
+            if said.busy == "steer" and not said.images and orders.say(connection, session_id, asked.text):
+                return False
+            said.receipt.stored(connection)
+            self._queue.ask(connection, asked)
+            return True
+
+        if not await self._database.write(work):
+            return None
+        return _FollowedTurn(asked.id, session_id, after)
+
+    async def _follow(self, turn: _FollowedTurn, said: TurnInput, emit: Emit) -> TurnEnd:
+        heard: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._team_feeds.follow(turn.session_id, turn.id, turn.after, heard.put_nowait)
+        try:
+            said.receipt.begun()
+            end = await self._heard(turn, heard, emit)
+        except asyncio.CancelledError:
+            if not self._is_ending:
+                await self._database.write(lambda db: orders.cancel(db, turn.session_id))
+            raise
+        finally:
+            self._team_feeds.leave(turn.id)
+        record = TurnRecord(end.turn_id, turn.session_id, 0, "", end.steps, end.usage)
+        work = said.receipt.ended(record, end.reason, end.text)
+        await self._database.append(work)
+        emit(end)
+        return end
+
+    async def _heard(self, turn: _FollowedTurn, heard: asyncio.Queue[Event | None], emit: Emit) -> TurnEnd:
+        """Pass on a turn's events, and give its end."""
+        silent_s, is_told = 0.0, False
+        while True:
+            try:
+                async with asyncio.timeout(_LOOK_S):
+                    event = await heard.get()
+            except TimeoutError:  # a notification may be lost with its connection
+                self._team_feeds.heard(turn.session_id)
+                silent_s += _LOOK_S
+                if silent_s >= _NOBODY_S and not is_told:
+                    is_told = True
+                    await self._tell_of_nobody(turn, emit)
+                continue
+            silent_s = 0.0
+            if isinstance(event, TurnEnd):
+                return event
+            if event is not None:
+                emit(event)
+
+    async def _tell_of_nobody(self, turn: _FollowedTurn, emit: Emit) -> None:
+        why = await self._database.read(lambda db: orders.why_waiting(db, turn.id))
+        if why is not None:
+            said = why or "no worker has room for this turn yet"
+            emit(Notice(f"{said}; start one that can: whet worker --turns 8"))
+
+
+class _FollowedTurn(msgspec.Struct, frozen=True):
+    """A turn of the queue, and the number after which its events come."""
+
+    id: str
+    session_id: str
+    after: int
+
+
+def _ignore(event: Event) -> None:
+    """Show nothing: whoever listens hears it from the feed."""
+
+
+def turns_of_team(hosted: SessionHost, clock: Clock, beat_s: float, answer_wait_s: float) -> TeamTurns:
+    """Give what has a team's workers run the turns that are asked for in this process."""
+    database = hosted.app.database
+    assert isinstance(database, TeamDatabase)  # asked for a team's alone
+    questions = TeamQuestions(database, clock, answer_wait_s)
+    return TeamTurns(hosted, TeamFeeds(database, beat_s), questions, clock, database)

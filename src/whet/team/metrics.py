@@ -1,0 +1,83 @@
+"""A team's numbers in the Prometheus text format: what waits, who works, how long turns take. No names."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import apsw
+
+_ASKED = """
+SELECT (SELECT count(*) FROM team_turns WHERE state = 'waiting'),
+  (SELECT count(*) FROM team_turns WHERE state = 'running'),
+  (SELECT coalesce(extract(epoch FROM now() - min(asked)), 0)::float8
+   FROM team_turns WHERE state = 'waiting'),
+  (SELECT count(*) FROM claims WHERE lease_until >= now()),
+  (SELECT count(*) FROM claims WHERE lease_until < now()),
+  (SELECT coalesce(extract(epoch FROM now() - min(lease_until)), 0)::float8 FROM claims
+   WHERE lease_until < now()),
+  (SELECT count(*) FROM team_questions WHERE answer IS NULL AND until > now())
+"""
+_NAMES = (
+    ("whet_queue_waiting", "turns that wait for a worker"),
+    ("whet_queue_running", "turns that a worker has"),
+    ("whet_queue_oldest_seconds", "how long the oldest of them has waited"),
+    ("whet_leases_held", "sessions whose lease runs"),
+    ("whet_leases_run_out", "sessions whose lease ran out and that nobody has taken over"),
+    ("whet_lease_overdue_seconds", "how long ago the first of these ran out"),
+    ("whet_questions_waiting", "questions that wait for a person"),
+)
+_LATELY = """
+SELECT reason, count(*), sum(attempts - 1),
+  percentile_cont(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY extract(epoch FROM ended - asked)::float8)
+FROM team_turns WHERE state = 'done' AND ended > now() - interval '5 minutes' GROUP BY reason ORDER BY reason
+"""
+
+
+class WorkerCounts:
+    """What one worker counts itself."""
+
+    def __init__(self) -> None:
+        self.ended: Counter[str] = Counter()
+        self.fenced = 0
+        self.running = 0
+
+    def text(self) -> str:
+        """Give the counts as text."""
+        lines = [
+            *_gauge("whet_worker_turns_running", "turns that this worker runs", self.running),
+            "# HELP whet_worker_turns_total turns that ended at this worker",
+            "# TYPE whet_worker_turns_total counter",
+            *(f'whet_worker_turns_total{{reason="{why}"}} {n}' for why, n in sorted(self.ended.items())),
+            "# HELP whet_worker_fenced_total turns that another worker had taken over",
+            "# TYPE whet_worker_fenced_total counter",
+            f"whet_worker_fenced_total {self.fenced}",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def team_text(connection: apsw.Connection) -> str:
+    """Read the team's numbers and give them as text; latency and take-overs are those of five minutes."""
+    row = connection.execute(_ASKED).fetchone()
+    assert row is not None  # a query of sums always gives a row
+    lines = [
+        line for (name, help_), value in zip(_NAMES, row, strict=True) for line in _gauge(name, help_, value)
+    ]
+    lines += [
+        "# HELP whet_turn_seconds from asking for a turn to its end, of the last five minutes",
+        "# TYPE whet_turn_seconds gauge",
+    ]
+    again = 0
+    for reason, count, retaken, quantiles in connection.execute(_LATELY).fetchall():
+        again += int(retaken)
+        lines.append(f'whet_turns_ended{{reason="{reason}"}} {count}')
+        lines += [
+            f'whet_turn_seconds{{reason="{reason}",quantile="{at}"}} {found:.3f}'
+            for at, found in zip((0.5, 0.95, 0.99), quantiles, strict=True)
+        ]
+    lines += _gauge("whet_turns_taken_over", "take-overs in turns of the last five minutes", again)
+    return "\n".join(lines) + "\n"
+
+
+def _gauge(name: str, help_: str, value: float) -> tuple[str, ...]:
+    shown = f"{value:.3f}" if isinstance(value, float) else str(value)
+    return f"# HELP {name} {help_}", f"# TYPE {name} gauge", f"{name} {shown}"

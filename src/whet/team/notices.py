@@ -1,0 +1,95 @@
+"""What the team's database notifies a process of, on its event loop, over one connection of its own.
+
+A notification says "look" and little else. Where the connection was lost it is opened again, and every
+channel hears "", after which one looks for oneself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+import psycopg
+
+from whet.contract.errors import StoreError
+from whet.postgres.connection import PostgresConnection
+from whet.store.team import TeamDatabase
+
+WAITING, ENDED, NEWS, ORDERS = "whet_turns", "whet_ended", "whet_news", "whet_orders"
+"""The channels: a turn waits; one has ended (its id); sessions in which something happened (their ids); a
+session that something was said to, or of which a question was asked or answered (its id)."""
+
+_AGAIN_S = 0.5
+PAYLOAD_BYTES_MAX = 7_900
+
+
+class Notices:
+    """Calls `hear[channel]` with what a notification says, until it is closed."""
+
+    def __init__(self, database: TeamDatabase, hear: Mapping[str, Callable[[str], None]]) -> None:
+        self._database = database
+        self._hear = dict(hear)
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._task = asyncio.create_task(self._run())
+
+    async def aclose(self) -> None:
+        """Stop listening."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run(self) -> None:
+        while True:
+            opening = asyncio.ensure_future(asyncio.to_thread(self._listen))
+            try:
+                connection = await asyncio.shield(opening)
+            except (psycopg.Error, StoreError):
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            except asyncio.CancelledError:
+                with suppress(psycopg.Error, StoreError):
+                    (await opening).raw.close()
+                raise
+            try:
+                for hear in self._hear.values():
+                    hear("")  # what came before is looked for at once
+                await self._read(connection)
+            finally:
+                connection.raw.close()
+
+    def _listen(self) -> PostgresConnection:
+        connection = self._database.connected()
+        try:
+            for channel in self._hear:
+                connection.raw.execute(f"LISTEN {channel}".encode())
+        except BaseException:
+            connection.raw.close()
+            raise
+        return connection
+
+    async def _read(self, connection: PostgresConnection) -> None:
+        """Pass on what comes, until the connection is lost."""
+        loop, wire = asyncio.get_running_loop(), connection.raw.pgconn
+        lost = loop.create_future()
+
+        def come() -> None:
+            try:
+                wire.consume_input()
+            except psycopg.OperationalError:
+                if not lost.done():
+                    lost.set_result(None)
+                return
+            while (note := wire.notifies()) is not None:
+                self._hear[note.relname.decode()](note.extra.decode())
+
+        number = wire.socket
+        loop.add_reader(number, come)
+        try:
+            await lost
+        finally:
+            loop.remove_reader(number)

@@ -1,0 +1,76 @@
+"""What a worker answers to those who watch it: /live, /ready and /metrics, on a port of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from whet.contract.errors import StoreError
+from whet.store.team import TeamDatabase
+from whet.team.metrics import WorkerCounts, team_text
+from whet.web.listening import SiteServer, listen, make_config
+
+
+class WorkerProbe:
+    """Serves until it is closed. `is_taking`: whether the worker still takes turns."""
+
+    def __init__(
+        self,
+        database: TeamDatabase,
+        counts: WorkerCounts,
+        is_taking: Callable[[], bool],
+        host: str,
+        port: int,
+    ) -> None:
+        self._database = database
+        self._counts = counts
+        self._is_taking = is_taking
+        routes = [
+            Route("/live", self._live),
+            Route("/ready", self._ready),
+            Route("/metrics", self._metrics),
+        ]
+        self._socket = listen(host, port, "--metrics-port")
+        self.port: int = int(self._socket.getsockname()[1])
+        self._server = SiteServer(
+            make_config(Starlette(routes=routes), 1), _nothing, _nothing, takes_signals=False
+        )
+        self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]))
+
+    async def aclose(self) -> None:
+        """Stop."""
+        self._server.stop()
+        await self._task
+
+    async def _live(self, request: Request) -> PlainTextResponse:
+        return PlainTextResponse("ok\n")
+
+    async def _ready(self, request: Request) -> PlainTextResponse:
+        if not self._is_taking():
+            return PlainTextResponse("it ends, and takes no more turns\n", 503)
+        return await answered(self._database)
+
+    async def _metrics(self, request: Request) -> PlainTextResponse:
+        own = self._counts.text()
+        try:
+            return PlainTextResponse(own + await self._database.read(team_text))
+        except StoreError:
+            return PlainTextResponse(own)
+
+
+async def answered(database: TeamDatabase) -> PlainTextResponse:
+    """Say whether the database answers."""
+    try:
+        await database.read(lambda connection: connection.execute("SELECT 1").fetchone())
+    except StoreError as error:
+        return PlainTextResponse(f"{error.message}\n", 503)
+    return PlainTextResponse("ok\n")
+
+
+def _nothing() -> None:
+    """Do nothing when it starts or stops: the worker does that."""

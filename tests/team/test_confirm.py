@@ -1,0 +1,261 @@
+"""The confirmation service on a team's database: two and more processes, one audit log, no decision twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.confirm.people import AGENT
+from tests.confirm.process import SERVE, Served
+from tests.confirm.running import Hands
+from tests.confirm.test_races import race
+from tests.support import wait_until
+from whet.config.paths import Home
+from whet.confirm import audit
+from whet.confirm.decide import DecisionInput
+from whet.confirm.open import Places, open_service, places
+from whet.confirm.records import Caller
+from whet.confirm.service import CallerLimits, ConfirmService
+from whet.confirm.submit import Submission
+from whet.confirm.team import init
+from whet.contract.errors import ConfigError, StoreCorrupt, StoreError
+from whet.postgres.connection import connect
+
+PEOPLE = [Caller(name, "approve") for name in ("ann", "bob", "carl")]
+
+
+@pytest.fixture
+def where(url: str, tmp_path: Path) -> Places:
+    init(url)
+    return places(Home(tmp_path / "home"), url)
+
+
+@contextmanager
+def opened(where: Places, hands: Hands | None = None) -> Iterator[ConfirmService]:
+    service = open_service(where, policy=None, limits=CallerLimits(10**9, 10**9))
+    try:
+        if hands is not None:
+            service.timeline = hands.timeline(service.timeline.now_s() + 1)
+        yield service
+    finally:
+        service.database.close()
+
+
+def verified(service: ConfirmService, where: Places) -> tuple[str, ...]:
+    keys = audit.read_keys(where.public_key)
+    return service.database.read_now(lambda db: audit.verify(db, keys)).problems
+
+
+def test_at_the_deadline_one_of_them_ends_it(where):
+    hands = Hands()
+    with opened(where, hands) as service:
+        found = asyncio.run(race(service, hands, random.Random(1)))
+        assert found.total() == 50 and verified(service, where) == ()
+
+
+def test_two_services_decide_and_use_up_each_request_once(where):
+    async def go(one: ConfirmService, two: ConfirmService) -> None:
+        for number in range(10):
+            made = await (one, two)[number % 2].submit(AGENT, Submission(f"act{number}", "d", timeout_s=60))
+            assert made.request is not None
+            id_, digest = made.request.id, made.request.digest
+            decided = await asyncio.gather(
+                *(
+                    side.decide(DecisionInput(id_, verdict), who)
+                    for who in PEOPLE
+                    for side in (one, two)
+                    for verdict in ("approve", "deny")
+                )
+            )
+            assert [outcome.kind for outcome in decided].count("decided") == 1
+            used = await asyncio.gather(
+                *(side.consume(id_, AGENT, digest, f"{at}") for at, side in enumerate((one, two) * 3))
+            )
+            stored = two.get(id_)
+            assert stored is not None
+            assert [one.kind for one in used].count("decided") == (stored.status == "approved")
+
+    with opened(where) as one, opened(where) as two:
+        asyncio.run(go(one, two))
+        assert verified(one, where) == ()
+        with closing(connect(where.url, timeout_s=10)) as admin:
+            notes = admin.execute(b"SELECT count(*) FROM whet_confirm_noted.requests").fetchone()
+        assert notes == (0,)
+
+
+def test_what_somebody_else_changes_is_found_and_never_sealed(where):
+    with opened(where) as service, closing(connect(where.url, timeout_s=10)) as admin:
+        asyncio.run(service.submit(AGENT, Submission("act", "d")))
+        admin.execute(b"UPDATE whet_confirm.requests SET status = 'approved', resolved_by = 'mallory'")
+        assert verified(service, where) != ()
+        asyncio.run(service.submit(AGENT, Submission("other", "d")))
+        assert verified(service, where) != ()
+        admin.execute(
+            b"INSERT INTO whet_confirm.tokens (id, hash, name, role, created_at)"
+            b" VALUES ('x', 'x', 'mallory', 'approve', 0)"
+        )
+        with pytest.raises(StoreCorrupt, match="tokens was changed"):
+            asyncio.run(service.submit(AGENT, Submission("third", "d")))
+
+
+def test_a_connection_that_is_cut_loses_and_doubles_nothing(where, cluster):
+    with opened(where) as service:
+        made = asyncio.run(service.submit(AGENT, Submission("act", "d")))
+        assert made.request is not None
+        cluster.cut(where.url)
+        outcome = asyncio.run(service.decide(DecisionInput(made.request.id, "approve"), PEOPLE[0]))
+        assert outcome.kind == "decided"
+        kinds = [one.kind for one in service.log.history(request_id=made.request.id)]
+        assert kinds == ["submitted", "vote", "decided"]
+        assert verified(service, where) == ()
+
+
+def test_tables_that_are_not_there_and_a_key_that_is_another(url, where, cluster, tmp_path):
+    with pytest.raises(StoreError, match="confirmation service's tables") as caught:
+        open_service(places(Home(tmp_path / "home"), cluster.database()), policy=None, limits=CallerLimits())
+    assert caught.value.hint == "set it up: whet team init URL"
+    with opened(where):
+        pass
+    with pytest.raises(ConfigError), opened(places(Home(tmp_path / "elsewhere"), url)):
+        pass
+
+
+def call(client: httpx2.Client, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    answer = client.post(path, json=body)
+    return answer.json() | {"status_code": answer.status_code}
+
+
+@pytest.mark.slow
+def test_two_processes_hear_of_each_other(where, tmp_path):
+    with ExitStack() as stack:
+        one, two = (
+            stack.enter_context(Served(tmp_path, "--db-path", where.url, "--rate-limit", "1000"))
+            for _ in range(2)
+        )
+        agent, owner = one.client("submit"), two.client("approve")
+        for number in range(10):
+            made = call(agent, "/confirm", {"action": f"act{number}", "description": "d"})
+            assert call(owner, f"/confirm/{made['id']}/approve", {})["status"] == "approved"
+            waited = agent.get(f"/confirm/{made['id']}?wait=20").json()
+            assert waited["status"] == "approved"
+        done = subprocess.run(
+            [*SERVE[:-1], "audit", "verify", "--db-path", where.url],
+            env={"WHET_HOME": str(one.home), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+async def races(services: list[ConfirmService], count: int, dice: random.Random) -> Counter[str]:
+    """Have both services decide and use up requests, 20 at a time."""
+    found: Counter[str] = Counter()
+    for begin in range(0, count, 20):
+        made = [
+            await dice.choice(services).submit(AGENT, Submission(f"act{number}", "d", timeout_s=600))
+            for number in range(begin, min(begin + 20, count))
+        ]
+        asked = [one.request for one in made if one.request is not None]
+        ballots = [
+            (request.id, verdict, who)
+            for request in asked
+            for who in PEOPLE
+            for verdict in (dice.choice(["approve", "deny"]),)
+        ]
+        dice.shuffle(ballots)
+        outcomes = await asyncio.gather(
+            *(dice.choice(services).decide(DecisionInput(id_, v), who) for id_, v, who in ballots)
+        )
+        assert [one.kind for one in outcomes].count("decided") == len(asked)
+        used = await asyncio.gather(
+            *(
+                dice.choice(services).consume(request.id, AGENT, request.digest, f"k{at}")
+                for request in asked
+                for at in range(3)
+            )
+        )
+        statuses = [stored.status for one in asked if (stored := services[0].get(one.id)) is not None]
+        assert [one.kind for one in used].count("decided") == statuses.count("approved")
+        found.update(statuses)
+    return found
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_ten_thousand_races_between_two_services(where):
+    with opened(where) as one, opened(where) as two:
+        found = asyncio.run(races([one, two], 10_000, random.Random(3)))
+        assert found.total() == 10_000 and set(found) == {"approved", "denied"}
+        assert verified(one, where) == ()
+        print(dict(found))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_a_hundred_kills_lose_and_double_no_decision(where, tmp_path):
+    kills(where, tmp_path, 100)
+
+
+@pytest.mark.slow
+def test_kills_lose_and_double_no_decision(where, tmp_path):
+    kills(where, tmp_path, 3)
+
+
+def kills(where: Places, folder: Path, count: int) -> None:
+    """One of two processes is killed in the middle of decisions, over and over; the other goes on."""
+    dice = random.Random(7)
+    with ExitStack() as stack:
+
+        def start() -> Served:
+            return stack.enter_context(Served(folder, "--db-path", where.url, "--rate-limit", "1000000"))
+
+        there = [start(), start()]
+        asked: list[str] = []
+        for number in range(count):
+            made = [
+                there[1].call(
+                    "POST", "/confirm", {"action": f"act{number}", "description": "d"}, role="submit"
+                )
+                for _ in range(5)
+            ]
+            asked += [body["id"] for _, body in made]
+            victim = there[0]
+            client = victim.client("approve")
+            told: list[bool] = []
+
+            def decide(client: httpx2.Client, told: list[bool], ids: list[str]) -> None:
+                for id_ in ids:
+                    try:
+                        told.append(client.post(f"/confirm/{id_}/approve", json={}).status_code < 300)
+                    except httpx2.TransportError:
+                        return
+
+            deciding = Thread(target=decide, args=(client, told, asked[-5:]))
+            deciding.start()
+            stop = dice.randrange(4)
+            wait_until(lambda told=told, stop=stop: len(told) >= stop, 60)
+            victim.kill()
+            deciding.join()
+            for id_ in asked[-5:]:
+                assert there[1].call("POST", f"/confirm/{id_}/approve", {}, role="approve")[0] in (
+                    200,
+                    202,
+                    409,
+                )
+            there = [there[1], start()]
+        with opened(where) as service:
+            for id_ in asked:
+                kinds = [one.kind for one in service.log.history(request_id=id_)]
+                assert kinds.count("decided") == 1, (id_, kinds)
+            assert verified(service, where) == ()
