@@ -155,8 +155,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Recorder(Path(target)))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     """As a plugin: put the tests in the order that the file names."""
+    yield
     if plan := os.environ.get("MUTANTS_ORDER"):
         rank = {test: i for i, test in enumerate(json.loads(Path(plan).read_text("utf-8")))}
         items.sort(key=lambda item: rank.get(item.nodeid, len(rank)))

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
-import openai
 import pytest
 
+from tests.late import Late
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.practice.strict import Options
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
+else:
+    anthropic, openai = Late("anthropic"), Late("openai")
 
 Serve = Callable[..., PracticeServer]
 

@@ -6,16 +6,21 @@ import json
 import threading
 import urllib.error
 import urllib.request
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
-import openai
 import pytest
 
+from tests.late import Late
 from tests.support import quiet_port
 from whet.contract.errors import Unavailable
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
+else:
+    anthropic, openai = Late("anthropic"), Late("openai")
 
 USER = [{"role": "user", "content": "hi"}]
 

@@ -6,13 +6,18 @@ import atexit
 import itertools
 import os
 from functools import cache
+from typing import TYPE_CHECKING
 
-import psycopg
-
+from tests.late import Late
 from whet.postgres import schema
 from whet.postgres.connection import connect
 from whet.practice.database import TrialServer, programs
 from whet.store.migrations import STEPS
+
+if TYPE_CHECKING:
+    import psycopg
+else:
+    psycopg = Late("psycopg")
 
 _numbers = itertools.count(1)
 NO_SERVER = (

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import psycopg
 import pytest
 from click.testing import CliRunner
 
+from tests.late import Late
 from tests.store.support import new_log, user
 from tests.support import FixedClock, quiet_port
 from whet.cli.team import team
@@ -26,6 +27,11 @@ from whet.store.database import StateDatabase
 from whet.store.migrations import STEPS
 from whet.store.team import TeamDatabase, init
 from whet.store.transcript import Transcript
+
+if TYPE_CHECKING:
+    import psycopg
+else:
+    psycopg = Late("psycopg")
 
 
 @pytest.fixture
