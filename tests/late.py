@@ -21,4 +21,6 @@ class Late:
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # pytest looks for marks and fixtures in everything that it collects
+            raise AttributeError(name)
         return getattr(importlib.import_module(self._module), name)
