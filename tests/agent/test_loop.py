@@ -198,7 +198,7 @@ async def cancel_when(r: Rig, kind: type, text: str = "go") -> None:
             arrived.set()
 
     task = asyncio.create_task(run_turn(r.session, Message(role="user", content=text), emit))
-    await asyncio.wait_for(arrived.wait(), 10)
+    await asyncio.wait_for(arrived.wait(), 30)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -244,7 +244,7 @@ class Desk:
         """End the process and the loop."""
         self.run(self._context.__aexit__(None, None, None))
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(30)
         self._loop.close()
 
 

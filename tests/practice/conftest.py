@@ -43,14 +43,14 @@ def serve(stack: ExitStack) -> Serve:
 @pytest.fixture(scope="session")
 def openai_client() -> Iterator[openai.OpenAI]:
     http = openai.DefaultHttpxClient(trust_env=False)
-    with openai.OpenAI(api_key="sk-practice", max_retries=0, timeout=10, http_client=http) as client:
+    with openai.OpenAI(api_key="sk-practice", max_retries=0, timeout=30, http_client=http) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
 def claude_client() -> Iterator[anthropic.Anthropic]:
     http = anthropic.DefaultHttpxClient(trust_env=False)
-    with anthropic.Anthropic(api_key="sk-practice", max_retries=0, timeout=10, http_client=http) as client:
+    with anthropic.Anthropic(api_key="sk-practice", max_retries=0, timeout=30, http_client=http) as client:
         yield client
 
 

@@ -25,7 +25,7 @@ USER = [{"role": "user", "content": "hi"}]
 
 def post(server, body, path="/v1/chat/completions"):
     """Read an answer with nothing but HTTP: the status, the headers, each read as it came."""
-    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=10)
+    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=30)
     try:
         connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
         response = connection.getresponse()

@@ -28,7 +28,7 @@ USER = [{"role": "user", "content": "hi"}]
 def fetch(url: str, body: Any = None) -> Any:
     data = None if body is None else (body if isinstance(body, bytes) else json.dumps(body).encode())
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, data), timeout=10) as response:
+        with urllib.request.urlopen(urllib.request.Request(url, data), timeout=30) as response:
             text = response.read().decode()
     except urllib.error.HTTPError as error:
         with error:

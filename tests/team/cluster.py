@@ -36,7 +36,7 @@ class Cluster:
         self._admin = psycopg.connect(url, autocommit=True)
         self._made: list[str] = []
         self._create(self._template, "template0 LOCALE 'C.UTF-8'")
-        with connect(self.url_of(self._template), timeout_s=10) as connection:
+        with connect(self.url_of(self._template), timeout_s=30) as connection:
             schema.init(connection, STEPS)
 
     def url_of(self, name: str) -> str:
