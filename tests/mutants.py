@@ -1,6 +1,7 @@
 """Change the source at random places, one change at a time, and name those that no test notices.
 
     python tests/mutants.py memory store --count 40 --seed 7
+    python tests/mutants.py memory --quick    # without the first run, which says what each test calls
 
 An area is a folder or module of `src/whet`; its mutants run against the area's own test folder, in a copy of
 the tree, the tests that run the changed function first. A run that hangs counts as noticed. Survivors that
@@ -44,6 +45,7 @@ _UNNOTICED = (0, 5)  # pytest's exit status where all tests passed, and where no
 TESTS = {
     "channels": ["tests/gateway", "tests/confirm/notify"],
     "clock.py": ["tests/agent", "tests/store"],
+    "context": ["tests/context", "tests/app/test_contexts.py", "tests/app/test_nested_instructions.py"],
     "contract": ["tests/agent", "tests/tools", "tests/providers"],
     "lanes.py": ["tests/test_lanes.py"],
     "log.py": ["tests/config", "tests/cli/test_output.py"],

@@ -626,6 +626,7 @@ mv src /dev/null
 ln -sf x /etc/y
 sed -i s/a/b/ /etc/hosts
 sed -i -e s/a/b/ /etc/hosts
+cd .git; cd /tmp || touch b
 touch /etc/x
 mkdir /opt/x
 iptables -F
