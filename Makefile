@@ -3,11 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# An environment that wants no bytecode would make pytest rewrite its plugins in every process of every run.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: setup demo test slow check bench docs recording mutants soak soak-team lock clean
 setup: $(STAMP)
 
-# Bytecode is compiled here even where the environment forbids writing it at run time: start-up depends on it.
+# Bytecode is compiled here, also for those who run whet where it can't be written: start-up depends on it.
 $(STAMP): requirements/lock.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/lock.txt

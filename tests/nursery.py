@@ -13,9 +13,16 @@ import json
 import os
 import resource
 import select
+import shutil
 import signal
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
+
+from tests.templates import copy_new_databases
+from whet.rewind.database import RecordFile
+from whet.store.database import StateDatabase
 
 # What the commands import late, and what the HTTP client imports at its first request.
 MODULES = (
@@ -69,6 +76,17 @@ def be_whet(order: dict[str, Any], control: list[int]) -> None:
 def main() -> None:
     for name in MODULES:
         importlib.import_module(name)
+    folder, own = tempfile.mkdtemp(), os.getpid()
+    try:
+        copy_new_databases(Path(folder), StateDatabase, RecordFile)
+        serve()
+    finally:
+        if os.getpid() == own:
+            shutil.rmtree(folder)
+
+
+def serve() -> None:
+    """Fork until nobody gives orders any more."""
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     signal.set_wakeup_fd(wake_write)

@@ -46,7 +46,7 @@ def answering(raw: bytes | None) -> Iterator[str]:
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-        thread.join(5)
+        thread.join(30)
         for connection in held:
             connection.close()
 

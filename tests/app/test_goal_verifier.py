@@ -53,7 +53,7 @@ def _python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
 
-_QUICK = ("conftest", "GNUmakefile", "wrapped script", "sitecustomize", "leaves early")
+_QUICK = ("conftest", "leaves early")
 
 
 def _attacked(folder: Path, names: Sequence[str]) -> None:
@@ -63,6 +63,11 @@ def _attacked(folder: Path, names: Sequence[str]) -> None:
 
 def test_an_attacked_verifier_is_not_passed(tmp_path: Path) -> None:
     _attacked(tmp_path, _QUICK)
+
+
+@pytest.mark.slow
+def test_nor_where_its_programs_are_swapped(tmp_path: Path) -> None:
+    _attacked(tmp_path, ("GNUmakefile", "wrapped script", "sitecustomize"))
 
 
 @pytest.mark.soak

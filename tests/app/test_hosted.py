@@ -358,7 +358,7 @@ class Thinks(Asked):
     """A person who answers after a while."""
 
     async def approve(self, request: ApprovalRequest) -> Answer | None:
-        let_pass(12)
+        let_pass(30)
         for _ in range(5):
             await asyncio.sleep(0)
         return await super().approve(request)
@@ -375,7 +375,7 @@ def test_a_helpers_question_stops_the_clocks_of_its_parents_too(tmp_path: Path) 
     )
 
     async def main() -> None:
-        async with hosted(server, tmp_path, mode="ask", turn_timeout_s=8) as many:
+        async with hosted(server, tmp_path, mode="ask", turn_timeout_s=20) as many:
             id_ = await many.new_session()
             end = await many.submit(id_, "delegate", emit=ignore, person=Thinks())
             assert end is not None

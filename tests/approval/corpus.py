@@ -46,6 +46,7 @@ git --no-pager diff HEAD
 git show HEAD:src/main.py
 git branch
 git branch -a
+git branch --contains HEAD
 git branch --show-current
 git blame src/main.py
 git stash list
@@ -226,6 +227,9 @@ cat > a.sh <<'EOF'
 rm -rf /
 EOF
 sed -i 's/a/b/' src/a.py
+sed -i /etc/d src/a.py
+./ls
+bin/cat a
 tee out.txt < in.txt
 ls | tee list.txt
 curl https://example.com
@@ -621,6 +625,8 @@ mv ~/b.txt .
 mv src /dev/null
 ln -sf x /etc/y
 sed -i s/a/b/ /etc/hosts
+sed -i -e s/a/b/ /etc/hosts
+cd .git; cd /tmp || touch b
 touch /etc/x
 mkdir /opt/x
 iptables -F

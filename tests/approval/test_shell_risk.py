@@ -185,7 +185,7 @@ def _really_run(text: str, folder: Path) -> set[str]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        timeout=10,
+        timeout=60,
         check=False,
     )
     return set(names.read_text().split())

@@ -75,11 +75,11 @@ class Daemon:
         self.agent.close()
         self.process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(10)
+            self.process.wait(30)
         self.process.kill()
         self.process.wait(30)
         assert self.process.stdout is not None
-        self._drain.join(5)
+        self._drain.join(30)
         self.process.stdout.close()
 
     def _bearer(self, role: str) -> dict[str, str]:

@@ -249,7 +249,7 @@ def test_a_turn_that_was_killed_is_offered_again(folder: Path) -> None:
         process = start(["chat", "-q", "begin", *flags(server)], folder)
         server.wait_for_stall()
         process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
         with Tty(["chat", "--continue", *flags(server)], folder) as tty:
             tty.wait_for("cut off")
             tty.type("/resume\r")

@@ -23,6 +23,11 @@ async def where(seat: EngineRunner, deadline_s: float = 0.0) -> str:
     return outcome.value or ""
 
 
+def test_no_engine_gives_the_list_as_it_is() -> None:
+    rows = [{"role": "user", "content": "go"}]
+    assert NoEngine().compress(rows) is rows and not NoEngine().should_compress(10**9)
+
+
 def test_a_quick_engine_needs_a_thread_for_what_has_a_deadline_only() -> None:
     async def main() -> None:
         here = threading.current_thread().name

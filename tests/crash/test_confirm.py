@@ -120,7 +120,7 @@ def run_races(folder: Path, count: int) -> None:
                 gate = threading.Barrier(2)
 
                 def go(served: Served, verb: str, path=made["id"], codes=codes, gate=gate) -> None:
-                    gate.wait(10)
+                    gate.wait(30)
                     codes.append(served.call("POST", f"/confirm/{path}/{verb}", {}, role="approve")[0])
 
                 pairs = [(first, "approve"), (second, "deny")]
@@ -141,7 +141,7 @@ def run_races(folder: Path, count: int) -> None:
             thread.start()
             second.wait_for_metric("whet_confirm_waiting_clients 1")
             first.call("POST", f"{path}/approve", {}, role="approve")
-            thread.join(10)
+            thread.join(30)
             assert woken[0]["status"] == "approved"
 
 
@@ -171,5 +171,5 @@ def test_waiters_reattach_and_limits_hold_after_a_kill(tmp_path):
         thread.start()
         served.wait_for_metric("whet_confirm_waiting_clients 1")
         served.call("POST", f"{path}/approve", {}, role="approve")
-        thread.join(10)
+        thread.join(30)
         assert results[0]["status"] == "approved"

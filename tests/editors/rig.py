@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
@@ -182,6 +183,8 @@ async def editing(
         "WHET_MODEL_MAX_RETRIES": "0",
         "WHET_REVIEW_WORKER": "off",
         "WHET_SANDBOX_MODE": sandbox,
+        # Else a run in a copy of the tree, as mutants are, would drive the program of another one.
+        **{name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ},
     }
     editor = Editor()
     command = [sys.executable, "-m", "whet", "acp", *flags, *arguments]
@@ -244,7 +247,7 @@ class Desk:
         """End the process and the loop."""
         self.run(self._context.__aexit__(None, None, None))
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(30)
         self._loop.close()
 
 

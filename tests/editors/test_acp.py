@@ -342,7 +342,7 @@ def test_an_editor_that_is_killed_leaves_an_ended_turn_and_no_process(
     pidfd = os.pidfd_open(int(within(process.stdout.readline, "the process id of whet acp")))
     server.wait_for_stall()
     process.send_signal(signal.SIGKILL)
-    process.wait(10)
+    process.wait(30)
     process.stdout.close()
     assert select.select([pidfd], [], [], 30)[0], "whet acp outlived its editor"
     os.close(pidfd)

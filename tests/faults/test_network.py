@@ -61,7 +61,7 @@ def proxy(server: PracticeServer, answer: bytes = b"") -> Iterator[Proxy]:
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-        thread.join(5)
+        thread.join(30)
 
 
 def pipe(source: socket.socket, target: socket.socket) -> None:

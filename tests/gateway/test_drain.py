@@ -61,7 +61,7 @@ def test_a_turn_that_outlasts_the_drain_goes_on_at_the_next_start(tmp_path: Path
             began_s = time.monotonic()
             assert gateway.stop() == 0
             took_s = time.monotonic() - began_s
-            assert DRAIN_S <= took_s < DRAIN_S + 10
+            assert DRAIN_S <= took_s < DRAIN_S + 30
             assert "turns that still run go on at the next start" in gateway.output()
             assert states(home) == ["begun", "waiting"]
             assert telegram.said() == []

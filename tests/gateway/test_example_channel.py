@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tomllib
 from collections.abc import Iterator
@@ -62,7 +63,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     site = installed(tmp_path, EXAMPLE, "whet_mattermost")
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.setenv("MATTERMOST_TOKEN", TOKEN)
-    monkeypatch.setenv("PYTHONPATH", str(site))  # for processes of their own
+    monkeypatch.setenv("PYTHONPATH", str(site), prepend=os.pathsep)  # for processes of their own
     yield site
 
 

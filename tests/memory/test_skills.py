@@ -49,6 +49,18 @@ def test_paths_stay_in_the_skill(path: str) -> None:
     refused(SkillRequest("write_file", "commit", file_path=path, file_content="x"))
 
 
+def test_a_new_skills_description_tells_the_request_in_one_line_of_bounded_length() -> None:
+    made = skill_changes.plan({}, SkillRequest("create", "commit", content=MAIN))
+
+    def described(about: str) -> str:
+        after = skill_changes.from_sources({}, made, "commit", ("- Run make.", about)).after
+        return next(line for line in after.splitlines() if line.startswith("description:"))
+
+    assert described("Fix: the\n build #1") == "description: What worked for “Fix - the build 1”"
+    assert described("a" * 140).endswith(f" “{'a' * 140}”")
+    assert described("a" * 141).endswith(f" “{'a' * 139}…”")
+
+
 def test_names_must_fit() -> None:
     assert "already" in refused(SkillRequest("create", "commit", content=MAIN)).message
     with pytest.raises(Refused, match="names the skill"):

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
-import openai
 import pytest
 
+from tests.late import Late
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.practice.strict import Options
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
+else:
+    anthropic, openai = Late("anthropic"), Late("openai")
 
 Serve = Callable[..., PracticeServer]
 
@@ -38,14 +43,14 @@ def serve(stack: ExitStack) -> Serve:
 @pytest.fixture(scope="session")
 def openai_client() -> Iterator[openai.OpenAI]:
     http = openai.DefaultHttpxClient(trust_env=False)
-    with openai.OpenAI(api_key="sk-practice", max_retries=0, timeout=10, http_client=http) as client:
+    with openai.OpenAI(api_key="sk-practice", max_retries=0, timeout=30, http_client=http) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
 def claude_client() -> Iterator[anthropic.Anthropic]:
     http = anthropic.DefaultHttpxClient(trust_env=False)
-    with anthropic.Anthropic(api_key="sk-practice", max_retries=0, timeout=10, http_client=http) as client:
+    with anthropic.Anthropic(api_key="sk-practice", max_retries=0, timeout=30, http_client=http) as client:
         yield client
 
 

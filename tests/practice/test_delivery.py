@@ -5,21 +5,27 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+from typing import TYPE_CHECKING
 
-import anthropic
 import httpx2
-import openai
 import pytest
 
+from tests.late import Late
 from whet.practice.ask import PracticeCall
 from whet.practice.script import Fault, ScriptedReply, html_page, rate_limited, server_error
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
+else:
+    anthropic, openai = Late("anthropic"), Late("openai")
 
 USER = [{"role": "user", "content": "hi"}]
 
 
 def post(server, body, path="/v1/chat/completions"):
     """Read an answer with nothing but HTTP: the status, the headers, each read as it came."""
-    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=10)
+    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=30)
     try:
         connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
         response = connection.getresponse()
@@ -39,24 +45,24 @@ STREAMED = {"model": "any", "messages": USER, "stream": True}
 @pytest.mark.parametrize(
     ("status", "openai_class", "claude_class"),
     [
-        (400, openai.BadRequestError, anthropic.BadRequestError),
-        (401, openai.AuthenticationError, anthropic.AuthenticationError),
-        (403, openai.PermissionDeniedError, anthropic.PermissionDeniedError),
-        (404, openai.NotFoundError, anthropic.NotFoundError),
-        (413, openai.APIStatusError, anthropic.RequestTooLargeError),
-        (429, openai.RateLimitError, anthropic.RateLimitError),
-        (500, openai.InternalServerError, anthropic.InternalServerError),
-        (503, openai.InternalServerError, anthropic.ServiceUnavailableError),
-        (529, openai.InternalServerError, anthropic.OverloadedError),
+        (400, "BadRequestError", "BadRequestError"),
+        (401, "AuthenticationError", "AuthenticationError"),
+        (403, "PermissionDeniedError", "PermissionDeniedError"),
+        (404, "NotFoundError", "NotFoundError"),
+        (413, "APIStatusError", "RequestTooLargeError"),
+        (429, "RateLimitError", "RateLimitError"),
+        (500, "InternalServerError", "InternalServerError"),
+        (503, "InternalServerError", "ServiceUnavailableError"),
+        (529, "InternalServerError", "OverloadedError"),
     ],
 )
 def test_statuses_become_the_clients_own_errors(serve, chat, claude, status, openai_class, claude_class):
     server = serve(server_error(status, "no"), server_error(status, "no"))
-    with pytest.raises(openai_class) as caught:
+    with pytest.raises(getattr(openai, openai_class)) as caught:
         chat(server).chat.completions.create(model="any", messages=USER)
     assert caught.value.status_code == status
     assert caught.value.body["message"] == "no"
-    with pytest.raises(claude_class) as caught:
+    with pytest.raises(getattr(anthropic, claude_class)) as caught:
         claude(server).messages.create(model="any", max_tokens=9, messages=USER)
     assert caught.value.body["error"]["message"] == "no"
 

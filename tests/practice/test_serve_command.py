@@ -24,7 +24,7 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
         lines = [within(output_of(process).readline, "a line of its greeting") for _ in range(4)]
         assert "a scripted stand-in, not a language model" in lines[0]
         url = lines[2].split()[-1]
-        with urllib.request.urlopen(url, timeout=10) as page:
+        with urllib.request.urlopen(url, timeout=30) as page:
             assert b"scripted stand-in" in page.read()
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0

@@ -6,16 +6,21 @@ import json
 import threading
 import urllib.error
 import urllib.request
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
-import openai
 import pytest
 
+from tests.late import Late
 from tests.support import quiet_port
 from whet.contract.errors import Unavailable
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
+else:
+    anthropic, openai = Late("anthropic"), Late("openai")
 
 USER = [{"role": "user", "content": "hi"}]
 
@@ -23,7 +28,7 @@ USER = [{"role": "user", "content": "hi"}]
 def fetch(url: str, body: Any = None) -> Any:
     data = None if body is None else (body if isinstance(body, bytes) else json.dumps(body).encode())
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, data), timeout=10) as response:
+        with urllib.request.urlopen(urllib.request.Request(url, data), timeout=30) as response:
             text = response.read().decode()
     except urllib.error.HTTPError as error:
         with error:

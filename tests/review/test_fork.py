@@ -10,7 +10,7 @@ import pytest
 
 from tests.providers import shapes
 from tests.review.rig import LESSON, SAID, TITLE, Bench, bench, corrected, does, says, talk, use
-from tests.stories.program import ADAPTERS
+from tests.stories.program import REQUEST_TYPES
 from whet.contract.messages import Message
 from whet.practice.endpoints import Recorded
 from whet.practice.script import ScriptedReply
@@ -38,7 +38,7 @@ def assert_shares_every_byte(parent: Recorded, review: Recorded) -> None:
     without = ("messages", "input")
     heads = [{k: v for k, v in r.parsed.items() if k not in without} for r in (parent, review)]
     assert heads[0] == heads[1], "tools, system prompt, model and limits are the same"
-    shapes.check(ADAPTERS[review.path], review.parsed)
+    shapes.check(REQUEST_TYPES[review.path], review.parsed)
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -6,13 +6,13 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx2
-import openai
 import pytest
 from starlette.routing import Route
 
+from tests.late import Late
 from whet.app.build import App
 from whet.app.hosted import SessionHost
 from whet.app.people import Switchboard
@@ -31,6 +31,11 @@ from whet.serve import tokens
 from whet.serve.run import ServeOptions, serve
 from whet.serve.site import Site, SiteTimings
 from whet.serve.tokens import TokenRole
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = Late("openai")
 
 T = TypeVar("T")
 WAIT_S = 30.0

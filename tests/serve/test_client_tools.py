@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
-import openai
 import pytest
 
+from tests.late import Late
 from tests.serve.conftest import WAIT_S, Api
 from tests.serve.test_openai import row_of, sent
 from whet.contract.events import TextDelta
@@ -17,6 +16,12 @@ from whet.practice.ask import PracticeCall
 from whet.practice.script import Fault, ScriptedReply
 from whet.serve.feed import Feeds
 from whet.store import sessions
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
+else:
+    anthropic, openai = Late("anthropic"), Late("openai")
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER: Any = {

@@ -8,12 +8,12 @@ import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
-import jsonschema
 import pytest
 
+from tests.late import Late
 from tests.serve.conftest import WAIT_S, Api
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest
@@ -21,6 +21,11 @@ from whet.practice.ask import PracticeCall
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.store import api as rows
+
+if TYPE_CHECKING:
+    import jsonschema
+else:
+    jsonschema = Late("jsonschema")
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import base64
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
-import openai
 import pytest
 
+from tests.late import Late
 from tests.serve.conftest import Api
 from tests.support import ended
 from whet.practice.ask import PracticeCall
@@ -19,6 +19,11 @@ from whet.practice.script import Fault, ScriptedReply, server_error
 from whet.practice.server import PracticeServer
 from whet.store import sessions
 from whet.store.sessions import SessionRow
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = Late("openai")
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 24).decode()
 

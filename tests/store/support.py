@@ -69,7 +69,7 @@ def one_job(clock) -> AtEnd:
     return lambda c: [Queued(jobs.enqueue(c, NewJob("review", "{}"), clock), ("memory",))]
 
 
-def child(code: str, *args: str, **options: Any) -> subprocess.Popen[str]:
+def child(code: str, *args: str, stderr: int = subprocess.STDOUT, **options: Any) -> subprocess.Popen[str]:
     """Start Python on `code` in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     return subprocess.Popen(
@@ -77,7 +77,7 @@ def child(code: str, *args: str, **options: Any) -> subprocess.Popen[str]:
         env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=stderr,
         text=True,
         **options,
     )

@@ -10,6 +10,7 @@ import apsw
 import pytest
 
 from tests.store.support import ONLY_SQLITE, child, run_child
+from tests.templates import step_by_step
 from whet.contract.errors import (
     SchemaTooNew,
     StoreBusy,
@@ -20,6 +21,12 @@ from whet.contract.errors import (
 from whet.sqlite.lane import RowStatement
 from whet.store.database import StateDatabase
 from whet.store.migrations import STEPS
+
+
+@pytest.fixture(autouse=True, scope="module")
+def made_as_the_product_does():
+    with step_by_step():
+        yield
 
 
 def _table(connection):

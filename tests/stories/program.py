@@ -15,8 +15,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from tests.forked import Done, Running
 from tests.providers import shapes
 from whet.practice.ask import PracticeCall
@@ -25,7 +23,7 @@ from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
 ROOT = Path(__file__).parents[2]
-ADAPTERS: dict[str, TypeAdapter[Any]] = {
+REQUEST_TYPES = {
     "/v1/chat/completions": shapes.CHAT,
     "/v1/messages": shapes.ANTHROPIC,
     "/v1/responses": shapes.RESPONSES,
@@ -117,7 +115,7 @@ def assert_requests_are_sound(server: PracticeServer, *, refused: bool = False) 
     conversations: dict[str, list[bytes]] = {}
     for request in server.requests:
         assert refused or not request.refused, request.refused
-        shapes.check(ADAPTERS[request.path], request.parsed)
+        shapes.check(REQUEST_TYPES[request.path], request.parsed)
         conversations.setdefault(_opening(request), []).append(request.body)
     for bodies in conversations.values():
         for earlier, later in pairwise(bodies):

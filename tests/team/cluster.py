@@ -6,13 +6,18 @@ import atexit
 import itertools
 import os
 from functools import cache
+from typing import TYPE_CHECKING
 
-import psycopg
-
+from tests.late import Late
 from whet.postgres import schema
 from whet.postgres.connection import connect
 from whet.practice.database import TrialServer, programs
 from whet.store.migrations import STEPS
+
+if TYPE_CHECKING:
+    import psycopg
+else:
+    psycopg = Late("psycopg")
 
 _numbers = itertools.count(1)
 NO_SERVER = (
@@ -31,7 +36,7 @@ class Cluster:
         self._admin = psycopg.connect(url, autocommit=True)
         self._made: list[str] = []
         self._create(self._template, "template0 LOCALE 'C.UTF-8'")
-        with connect(self.url_of(self._template), timeout_s=10) as connection:
+        with connect(self.url_of(self._template), timeout_s=30) as connection:
             schema.init(connection, STEPS)
 
     def url_of(self, name: str) -> str:

@@ -70,16 +70,6 @@ def place_of(connection: apsw.Connection, session_id: str) -> ForkPlace | None:
     return ForkPlace(*row) if row else None
 
 
-def forks_of(connection: apsw.Connection, session_id: str) -> list[tuple[str, int]]:
-    """Give the sessions that go on from this one, and from which turn, oldest first."""
-    found = connection.execute(
-        "SELECT s.id, f.turn FROM forks f JOIN sessions s ON s.key = f.session"
-        " WHERE f.origin = ? ORDER BY s.key",
-        (session_id,),
-    )
-    return [(row[0], row[1]) for row in found]
-
-
 def _last_turn(connection: apsw.Connection, key: int, turn: int) -> int:
     where = "session = ? AND ended <> '' AND undone = ''"
     if turn:

@@ -91,7 +91,7 @@ class Host:
     def call(self, coroutine: Any) -> Any:
         """Run a coroutine on the server's loop."""
         assert self._server is not None and self._server.loop is not None
-        return asyncio.run_coroutine_threadsafe(coroutine, self._server.loop).result(10)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._server.loop).result(30)
 
     @property
     def url(self) -> str:
@@ -104,14 +104,14 @@ class Host:
         self._server = _Server(self.app(), self._started)
         self._thread = threading.Thread(target=self._run, args=(listener,), daemon=True)
         self._thread.start()
-        assert self._started.wait(10)
+        assert self._started.wait(30)
         return self
 
     def __exit__(self, *_: object) -> None:
         assert self._server is not None and self._thread is not None and self._server.loop is not None
         with contextlib.suppress(RuntimeError):
             self._server.loop.call_soon_threadsafe(self._server.stopping.set)
-        self._thread.join(10)
+        self._thread.join(30)
 
     def _run(self, listener: socket.socket) -> None:
         assert self._server is not None

@@ -302,7 +302,7 @@ class Webhook(Host):
     def __exit__(self, *_: object) -> None:
         self._over.set()
         for sender in self._senders:
-            sender.join(10)
+            sender.join(30)
         super().__exit__()
 
     def _send_all(self, user: int) -> None:
