@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whet.agent.session import Session, TurnLimits, TurnObserver
+from whet.agent.session import Inbox, Session, TurnLimits, TurnObserver
 from whet.app.contexts import EngineObserver
 from whet.app.models import SwitchableLink
 from whet.app.recording import RecordingObserver
@@ -124,6 +124,7 @@ class SessionBuilder:
             note=note,
             observers=(*self._observers(row, warm, hooks, profile), *shell, *extras.observers),
             buffers=extras.buffers,
+            inbox=Inbox(lambda: app.arrival(row.id)),
         )
 
     def _hooked(

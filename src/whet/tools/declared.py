@@ -9,7 +9,6 @@ page loads no HTTP. Nothing here decides whether a call may run; the gate has do
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -19,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from whet.contract.changes import TextChange
-from whet.contract.protocols import Spawn
-from whet.contract.tools import Recover, Tool, ToolContext, ToolOutput, declare
+from whet.contract.helpers import HELPER, BackgroundHelpers, HelperScope, HelperWish, Spawn
+from whet.contract.tools import Tool, ToolContext, ToolOutput, declare
 from whet.contract.tools import tags_of as tags_of  # from here it knows every built-in tool
 from whet.lanes import ToolPool
 from whet.tools.signature import UNSENT, tool
@@ -208,9 +207,13 @@ def _patch_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
 
 
 def shell_tools(
-    shared: SharedProcesses, limits: ShellLimits | None = None, environment: Mapping[str, str] | None = None
+    shared: SharedProcesses,
+    limits: ShellLimits | None = None,
+    environment: Mapping[str, str] | None = None,
+    helpers: Callable[[], BackgroundHelpers] | None = None,
 ) -> list[Tool]:
-    """Make `terminal` and `process`; `environment` None is this program's own."""
+    """Make `terminal` and `process`; `environment` None is this program's own. `process` looks after
+    `helpers`, too."""
     chosen = limits or ShellLimits()
     cap_chars = chosen.output_cap_chars
     source = os.environ if environment is None else environment
@@ -242,13 +245,19 @@ def shell_tools(
         eof: Annotated[bool, "then close input"] = False,
         timeout_s: float = 30,
     ) -> ToolOutput:
-        """Background processes: poll gives new output, wait does at exit or timeout_s, write sends text,
-        kill ends children too."""
+        """Background processes, helpers: poll gives new output, wait does at exit or timeout_s, write sends
+        text, kill ends children too."""
         from whet.tools.shell import Shell
 
+        if helpers is not None and id.startswith(HELPER):
+            if action == "write":
+                return await helpers().steer(ctx, id, text)
+            if action == "kill":
+                return await helpers().stop(ctx, id)
+            return await helpers().look(ctx, id, timeout_s if action == "wait" else None)
         shell = Shell(shared.get(), chosen)
         if action == "list":
-            return shell.listed()
+            return shell.listed(await helpers().listed(ctx) if helpers is not None else ())
         if action == "write":
             return shell.send(id, text, newline=newline, eof=eof)
         if action == "kill":
@@ -475,20 +484,32 @@ def recall_tools(database: StateDatabase) -> list[Tool]:
     return [recall]
 
 
-def delegate_tools(spawn: Spawn, *, parallel: int, recover: Recover | None = None) -> list[Tool]:
-    """Make `delegate_task`, which hands a task to a child session with a transcript and budget of its own
-    under the same gate; at most `parallel` children of one process run at the same time. `recover` as in
-    Tool."""
-    places = asyncio.Semaphore(parallel)
+def delegate_tools(spawn: Spawn) -> list[Tool]:
+    """Make `delegate_task`, which hands a task to a child session with a transcript and bounds of its own
+    under the same gate."""
 
-    @tool(toolset="delegation", effects={"read"}, parallel=True, timeout_s=None, tags=_DELEGATE_TASK)
-    async def delegate_task(
+    @tool(
+        toolset="delegation",
+        effects={"read"},
+        parallel=True,
+        repeatable=True,  # the same call goes on with the same helper
+        timeout_s=None,
+        tags=_DELEGATE_TASK,
+    )
+    async def delegate_task(  # noqa: PLR0913 - the parameters are the model's arguments
         ctx: ToolContext,
         task: str,
         context: str = "",
+        background: bool = False,
+        worktree: bool = False,
+        schema: Annotated[dict[str, Any] | None, UNSENT] = None,
+        budget_usd: Annotated[float, UNSENT] = 0.0,
+        steps: Annotated[int, UNSENT] = 0,
+        scope: Annotated[HelperScope, UNSENT] = "parent",
     ) -> ToolOutput:
-        """Give a complete task to a helper, which sees nothing else. Several run in parallel."""
-        async with places:
-            return await spawn(ctx, task, context)
+        """Give a complete task to a helper, which sees nothing else. Several run in parallel. worktree: in a
+        copy of the repository, its edits are merged."""
+        wish = HelperWish(task, context, background, worktree, schema, budget_usd, steps, scope)
+        return await spawn(ctx, wish)
 
-    return [msgspec.structs.replace(delegate_task, recover=recover)]
+    return [delegate_task]
