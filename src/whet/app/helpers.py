@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import apsw
 import msgspec
 
+from whet.agent.interruption import shielded
 from whet.agent.session import InboxEntry, Session
 from whet.app import helper_turns, worktrees
 from whet.app.helper_turns import ended_line, line_of, result_of
@@ -77,8 +78,13 @@ class HelperDesk:
         if row.state == "open":
             try:
                 await self._work(_AtWork(row), parent)
-            except asyncio.CancelledError:
-                await self._end(row, "cancelled", "", "its call was cancelled")
+            except WhetError as error:
+                await self._end(row, "failed", "", error.message)
+            except BaseException as error:
+                is_cancel = isinstance(error, asyncio.CancelledError)
+                await shielded(
+                    self._end(row, "cancelled" if is_cancel else "crashed", "", "its call was cut off")
+                )
                 raise
         return await self._with_edits(await self._stored(row.id), result_of)
 

@@ -226,7 +226,7 @@ def shell_tools(
         timeout_s: float = chosen.timeout_s,
         stdin: str = "",
         pty: bool = False,
-        background: Annotated[bool, "for servers: gives a process id at once"] = False,
+        background: Annotated[bool, "for servers: gives a process id"] = False,
     ) -> ToolOutput:
         """Run bash in the workspace, each call a new shell; gives merged output and exit code."""
         from whet.tools.commands import run_command
@@ -245,8 +245,8 @@ def shell_tools(
         eof: Annotated[bool, "then close input"] = False,
         timeout_s: float = 30,
     ) -> ToolOutput:
-        """Background processes, helpers: poll gives new output, wait does at exit or timeout_s, write sends
-        text, kill ends children too."""
+        """Background processes, helpers: poll gives new output, wait at exit or timeout_s, write sends text,
+        kill ends children too."""
         from whet.tools.shell import Shell
 
         if helpers is not None and id.startswith(HELPER):
@@ -499,7 +499,7 @@ def delegate_tools(spawn: Spawn) -> list[Tool]:
     async def delegate_task(  # noqa: PLR0913 - the parameters are the model's arguments
         ctx: ToolContext,
         task: str,
-        context: str = "",
+        context: Annotated[str, UNSENT] = "",
         background: bool = False,
         worktree: bool = False,
         schema: Annotated[dict[str, Any] | None, UNSENT] = None,
@@ -507,8 +507,8 @@ def delegate_tools(spawn: Spawn) -> list[Tool]:
         steps: Annotated[int, UNSENT] = 0,
         scope: Annotated[HelperScope, UNSENT] = "parent",
     ) -> ToolOutput:
-        """Give a complete task to a helper, which sees nothing else. Several run in parallel. worktree: in a
-        copy of the repository, its edits are merged."""
+        """Give a complete task to a helper, which sees nothing else; several at once. worktree: edits are
+        merged."""
         wish = HelperWish(task, context, background, worktree, schema, budget_usd, steps, scope)
         return await spawn(ctx, wish)
 
