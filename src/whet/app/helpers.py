@@ -81,10 +81,8 @@ class HelperDesk:
             except WhetError as error:
                 await self._end(row, "failed", "", error.message)
             except BaseException as error:
-                is_cancel = isinstance(error, asyncio.CancelledError)
-                await shielded(
-                    self._end(row, "cancelled" if is_cancel else "crashed", "", "its call was cut off")
-                )
+                reason = "cancelled" if isinstance(error, asyncio.CancelledError) else "crashed"
+                await shielded(self._end(row, reason, "", "its call was cut off"))
                 raise
         return await self._with_edits(await self._stored(row.id), result_of)
 
