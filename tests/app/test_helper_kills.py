@@ -16,7 +16,7 @@ import pytest
 from tests.app.helper_runs import mind
 from whet.clock import SystemClock
 from whet.practice.server import PracticeServer
-from whet.store import helpers, live
+from whet.store import helper_rows, live
 from whet.store.database import StateDatabase
 
 _ROOT = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ def survives(folder: Path, base_url: str, count: int, kills: Sequence[Kill]) -> 
     assert _run(folder, base_url, count, (0, "")) == 0
     session = (folder / "session").read_text()
     database = StateDatabase.open(folder / "home" / "state.db", SystemClock())
-    found = database.read_now(lambda db: helpers.of_parent(db, session))
+    found = database.read_now(lambda db: helper_rows.of_parent(db, session))
     messages = database.read_now(lambda db: live.load(db, session)).messages
     database.close()
     assert [(one.number, one.state) for one in found] == [(n + 1, "ended") for n in range(count)]

@@ -16,14 +16,14 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.contract.answers import misfit
+from whet.contract.delegation import HelperWish
 from whet.contract.events import Event, Notice
-from whet.contract.helpers import HelperWish
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolContext
 from whet.memory import typed
 from whet.practice.server import PracticeServer
-from whet.store import helpers, wallet
-from whet.store.helpers import HelperRow
+from whet.store import helper_rows, wallet
+from whet.store.helper_rows import HelperRow
 
 Work = Callable[[App, Session], Coroutine[Any, Any, None]]
 
@@ -58,7 +58,7 @@ async def turn(session: Session, text: str, seen: list[Event] | None = None) -> 
 
 
 def rows(app: App, session: Session) -> list[HelperRow]:
-    return app.database.read_now(lambda db: helpers.of_parent(db, session.id))
+    return app.database.read_now(lambda db: helper_rows.of_parent(db, session.id))
 
 
 def results(messages: list[Message]) -> list[str]:
@@ -106,7 +106,7 @@ def test_a_helper_can_be_steered_and_stopped(tmp_path: Path) -> None:
         await _until(lambda: _runs(app, first) and _runs(app, second))
         told = await app.helpers.steer(context, first.name, steps(answer="steered"))
         assert "reads it" in told.text
-        stopped = await app.helpers.stop(context, second.name)
+        stopped = await app.helpers.look_after(context, second.name, "kill", "", 0)
         assert "stopped" in stopped.text
         (tmp_path / "work" / "go").touch()
         await app.helpers.look(context, first.name, 60)

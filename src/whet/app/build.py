@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from whet.agent.session import InboxEntry, Session
+from whet.agent.session import Session
 from whet.app import parts
 from whet.app.contexts import Contexts
 from whet.app.learning import LearningServices
@@ -38,7 +38,7 @@ from whet.tools.registry import read_specs
 from whet.tools.todo import TodoLists
 
 if TYPE_CHECKING:
-    from whet.app.helpers import HelperDesk
+    from whet.app.helper_desk import HelperDesk
     from whet.app.plugin_sessions import PluginParts
     from whet.app.reviews import ReviewRunner
     from whet.app.schedule_watch import ScheduleWatch
@@ -252,13 +252,9 @@ class App:
     @cached_property
     def helpers(self) -> HelperDesk:
         """The helpers that sessions have asked for."""
-        from whet.app.helpers import HelperDesk  # noqa: PLC0415 - few sessions have helpers
+        from whet.app.helper_desk import HelperDesk  # noqa: PLC0415 - few sessions have helpers
 
         return HelperDesk(self)
-
-    def arrival(self, session_id: str) -> InboxEntry | None:
-        """Give a helper's result that a session does not have yet."""
-        return self.helpers.arrival(session_id) if "helpers" in self.__dict__ else None
 
     @cached_property
     def schedules(self) -> ScheduleWatch:

@@ -20,8 +20,8 @@ from whet.contract.answers import misfit
 from whet.contract.events import Emit, EndReason, Event, Notice, ToolFinished, ToolStarted, TurnEnd
 from whet.contract.messages import Message
 from whet.contract.tools import ToolContext, ToolOutput
-from whet.store import helpers
-from whet.store.helpers import HelperRow, MergePlan
+from whet.store import helper_rows
+from whet.store.helper_rows import HelperRow, MergePlan
 from whet.store.jobs import AtEnd, Queued
 from whet.store.transcript import TurnRecord
 
@@ -56,14 +56,16 @@ class HelperObserver(TurnObserver):
         now, error = iso(self._clock.now()), turn.error
 
         def work(connection: apsw.Connection) -> Sequence[Queued]:
-            row = helpers.of_session(connection, session.id)
+            row = helper_rows.of_session(connection, session.id)
             if row is None or row.state != "open" or reason == "cancelled":
                 return ()
             why = misfit(said, row.wish.schema) if reason == "answered" and row.wish.schema else ""
             if not why:
-                helpers.end(connection, ended(row, reason, said, error, now))
+                helper_rows.end(connection, ended(row, reason, said, error, now))
             elif turn.number >= _MOST_TURNS:
-                helpers.end(connection, ended(row, "failed", said, f"its answer does not fit: {why}", now))
+                helper_rows.end(
+                    connection, ended(row, "failed", said, f"its answer does not fit: {why}", now)
+                )
             return ()
 
         return work
@@ -129,6 +131,11 @@ def message_of(row: HelperRow) -> Message:
         edits = f"\n[its edits are in a working tree of its own: process wait {row.name} merges them]"
     head = f'<helper name="{row.name}" session="{row.session}" end="{row.reason}">'
     return Message(role="user", content=f"{head}\n{_TAG.sub('&lt;', said)}{edits}\n</helper>")
+
+
+def told(row: HelperRow) -> str:
+    """Give the line that a person is shown when a background helper has ended."""
+    return f"{row.name} has ended: {row.reason} ({title_of(row.wish.task)})"
 
 
 def line_of(event: Event) -> str:

@@ -19,8 +19,8 @@ from whet.clock import Clock
 from whet.config.key_hosts import search_server
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings, Settings, WalletSettings
+from whet.contract.delegation import HelperWish
 from whet.contract.errors import ToolError
-from whet.contract.helpers import HelperWish
 from whet.contract.protocols import NobodyPresent, Person
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.providers import catalog

@@ -124,7 +124,7 @@ class SessionBuilder:
             note=note,
             observers=(*self._observers(row, warm, hooks, profile), *shell, *extras.observers),
             buffers=extras.buffers,
-            inbox=Inbox(lambda: app.arrival(row.id)),
+            inbox=Inbox(lambda: app.helpers.arrival(row.id) if "helpers" in vars(app) else None),
         )
 
     def _hooked(

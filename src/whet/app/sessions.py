@@ -6,6 +6,7 @@ Decides what a session begins with; `app/session_builder.py` puts it together. T
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ from whet.tools.registry import read_specs
 if TYPE_CHECKING:
     from whet.app.build import App
     from whet.contract.tools import Buffers
-    from whet.store.helpers import HelperRow
+    from whet.store.helper_rows import HelperRow
 
 
 class SessionOpener:
@@ -37,6 +38,8 @@ class SessionOpener:
     def __init__(self, app: App) -> None:
         self._app = app
         self._builder = SessionBuilder(app)
+        self.helper_listeners: list[Callable[[HelperRow], None]] = []
+        """Hear of each background helper that has ended."""
         self.outcomes: Outcomes = Outcomes(app.learning, app.database, app.settings.memory.holdout_share)
 
     async def begin(

@@ -19,7 +19,7 @@ import msgspec
 
 from whet.contract.changes import TextChange, hash_of
 from whet.contract.errors import ToolError
-from whet.store.helpers import MergePlan, WorkingTree
+from whet.store.helper_rows import MergePlan, WorkingTree
 from whet.tools.output import clean
 from whet.tools.shell import command_environment
 

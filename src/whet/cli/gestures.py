@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from whet.agent.loop import run_turn
+from whet.agent.session import InboxEntry
 from whet.cli import jobs, mode, picking, unfolding
 from whet.cli.here import run_here, shell_of
 from whet.cli.screen import PromptSignal
@@ -42,6 +44,17 @@ class Gestures:
                 chat.say("no command runs that could go into the background", "dim")
         elif signal is PromptSignal.PLAN:
             await self._decide_plan()
+        elif signal is PromptSignal.RESTED and chat.session.inbox:
+            self._go_on(chat.session.inbox.take())
+
+    def _go_on(self, entry: InboxEntry) -> None:
+        """Begin a turn with what a helper came to while nobody typed."""
+
+        async def work(emit: Emit) -> None:
+            await run_turn(self._chat.session, entry.message, emit, receipt=entry.receipt)
+
+        self._chat.say(entry.told)
+        self._chat.work("", work)
 
     def _next_mode(self) -> None:
         """Go to the next mode."""

@@ -146,6 +146,7 @@ class TerminalChat:
         self._news = _ReviewNews(desk, screen, self.say)
         self._waiting: list[Typed] = []
         app.reviews.listeners.append(self._news.add)
+        app.sessions.helper_listeners.append(lambda _: screen.wake(PromptSignal.RESTED))
 
     async def run(self, images: Sequence[Path] = (), *, picks: bool = False) -> int:
         """Take what the person does until they leave."""
@@ -257,14 +258,13 @@ class TerminalChat:
                 self.leave()
             elif done is PromptSignal.INTERRUPT or (done is PromptSignal.ESCAPE and self._desk.turn):
                 self._interrupt()
-            elif done is PromptSignal.RESTED:
-                if self._waiting and self._desk.turn is None:
-                    self._view.queued.remove((typed := self._waiting.pop(0)).shown)
-                    self._screen.wake(PromptSignal.RESTED)  # the next one runs although this one may fail
-                    await self._typed(typed)
+            elif done is PromptSignal.RESTED and self._waiting and self._desk.turn is None:
+                self._view.queued.remove((typed := self._waiting.pop(0)).shown)
+                self._screen.wake(PromptSignal.RESTED)  # the next one runs although this one may fail
+                await self._typed(typed)
             elif done is PromptSignal.ESCAPE:
                 await self._gestures.escape(self.app.clock.monotonic_s())
-            else:
+            elif done is not PromptSignal.RESTED or self._desk.turn is None:
                 await self._gestures.take(done)
         except WhetError as error:
             self._complain(error)
@@ -353,8 +353,8 @@ class TerminalChat:
         elif left and not self._desk.leaving:
             self._echo(text)
             self.send(text)
-        if self._waiting:
-            self._view.queued.extend(typed.shown for typed in self._waiting)
+        self._view.queued.extend(typed.shown for typed in self._waiting)
+        if self._waiting or (self.session.inbox and not cancelled):
             self._screen.wake(PromptSignal.RESTED)
 
     def _complain(self, error: WhetError) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from whet.contract.changes import TextChange
-from whet.contract.helpers import HELPER, BackgroundHelpers, HelperScope, HelperWish, Spawn
+from whet.contract.delegation import HELPER, BackgroundHelpers, HelperScope, HelperWish, ProcessAction, Spawn
 from whet.contract.tools import Tool, ToolContext, ToolOutput, declare
 from whet.contract.tools import tags_of as tags_of  # from here it knows every built-in tool
 from whet.lanes import ToolPool
@@ -60,7 +60,7 @@ _SKILL_MANAGE = declare("skill_manage", "skills", "own", "aside")
 _WARM_SESSION = declare("warm_session", "templates", "own", "owner", "aside")
 _SESSION_FIND = declare("session_search", "looks", "search", "probe", "aside")
 _RECALL = declare(RECALL, "looks", "own", "aside")
-_DELEGATE_TASK = declare("delegate_task", "delegates", "aside")
+_HELP = declare("delegate_task", "delegates", "aside")
 
 
 class ShellLimits(msgspec.Struct, frozen=True):
@@ -212,8 +212,7 @@ def shell_tools(
     environment: Mapping[str, str] | None = None,
     helpers: Callable[[], BackgroundHelpers] | None = None,
 ) -> list[Tool]:
-    """Make `terminal` and `process`; `environment` None is this program's own. `process` looks after
-    `helpers`, too."""
+    """Make `terminal` and `process`, for `helpers` too; `environment` None is this program's own."""
     chosen = limits or ShellLimits()
     cap_chars = chosen.output_cap_chars
     source = os.environ if environment is None else environment
@@ -238,7 +237,7 @@ def shell_tools(
     @tool(toolset="terminal", effects={"execute"}, timeout_s=None, output_cap_chars=cap_chars, tags=_PROCESS)
     async def process(  # noqa: PLR0913 - the parameters are the tool's schema
         ctx: ToolContext,
-        action: Literal["list", "poll", "wait", "write", "kill"],
+        action: ProcessAction,
         id: str = "",
         text: str = "",
         newline: bool = True,
@@ -250,11 +249,7 @@ def shell_tools(
         from whet.tools.shell import Shell
 
         if helpers is not None and id.startswith(HELPER):
-            if action == "write":
-                return await helpers().steer(ctx, id, text)
-            if action == "kill":
-                return await helpers().stop(ctx, id)
-            return await helpers().look(ctx, id, timeout_s if action == "wait" else None)
+            return await helpers().look_after(ctx, id, action, text, timeout_s)
         shell = Shell(shared.get(), chosen)
         if action == "list":
             return shell.listed(await helpers().listed(ctx) if helpers is not None else ())
@@ -276,7 +271,6 @@ def web_tools(
     """Make `web_fetch`, and `web_search` where there is an engine; `pool` is where pages are parsed."""
     chosen = limits or WebLimits()
     made: list[WebReader] = []
-
     limit_s = chosen.timeout_s + 30
 
     @tool(toolset="web", effects={"network"}, parallel=True, repeatable=True, timeout_s=limit_s, tags=_FETCH)
@@ -485,17 +479,9 @@ def recall_tools(database: StateDatabase) -> list[Tool]:
 
 
 def delegate_tools(spawn: Spawn) -> list[Tool]:
-    """Make `delegate_task`, which hands a task to a child session with a transcript and bounds of its own
-    under the same gate."""
+    """Make `delegate_task`, which hands a task to a child session; the same call always to the same one."""
 
-    @tool(
-        toolset="delegation",
-        effects={"read"},
-        parallel=True,
-        repeatable=True,  # the same call goes on with the same helper
-        timeout_s=None,
-        tags=_DELEGATE_TASK,
-    )
+    @tool(toolset="delegation", effects={"read"}, parallel=True, repeatable=True, timeout_s=None, tags=_HELP)
     async def delegate_task(  # noqa: PLR0913 - the parameters are the model's arguments
         ctx: ToolContext,
         task: str,
@@ -507,8 +493,7 @@ def delegate_tools(spawn: Spawn) -> list[Tool]:
         steps: Annotated[int, UNSENT] = 0,
         scope: Annotated[HelperScope, UNSENT] = "parent",
     ) -> ToolOutput:
-        """Give a complete task to a helper, which sees nothing else; several at once. worktree: edits are
-        merged."""
+        """Give a helper, which sees nothing else, a complete task; several at once. worktree: edits merge."""
         wish = HelperWish(task, context, background, worktree, schema, budget_usd, steps, scope)
         return await spawn(ctx, wish)
 

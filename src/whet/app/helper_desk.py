@@ -23,12 +23,12 @@ from whet.agent.session import InboxEntry, Session
 from whet.app import helper_turns, worktrees
 from whet.app.helper_turns import ended_line, line_of, result_of
 from whet.clock import iso
+from whet.contract.delegation import HelperWish, ProcessAction
 from whet.contract.errors import ToolError, WhetError
 from whet.contract.events import Event
-from whet.contract.helpers import HelperWish
 from whet.contract.tools import ToolContext, ToolOutput
-from whet.store import claims, helpers, sessions
-from whet.store.helpers import HelperRow, MergePlan
+from whet.store import claims, helper_rows, sessions
+from whet.store.helper_rows import HelperRow, MergePlan
 from whet.store.jobs import Queued
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ class _AtWork:
 
 
 class HelperDesk:
-    """The helpers that one program's sessions have asked for. `listeners` hear of each background helper
-    that has ended."""
+    """The helpers that one program's sessions have asked for."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -61,7 +60,6 @@ class HelperDesk:
         self._places = asyncio.Semaphore(app.settings.agent.delegate_parallel)
         self._at_work: dict[str, _AtWork] = {}
         self._parents: set[str] = set()
-        self.listeners: list[Callable[[HelperRow], None]] = []
 
     async def delegate(self, parent: ToolContext, wish: HelperWish) -> ToolOutput:
         """Run a helper for a call and give what it came to, or say that it has begun in the background. Asked
@@ -94,7 +92,7 @@ class HelperDesk:
         new = HelperRow(
             app.clock.new_id(), parent_id, 0, call, wish, app.clock.new_id(), delivered=waited_for, begun=now
         )
-        return await app.database.append(lambda db: helpers.add(db, new))
+        return await app.database.append(lambda db: helper_rows.add(db, new))
 
     def begin(self, row: HelperRow, buffers: Buffers | None = None) -> None:
         """Have a stored helper work in the background of this process, unless it does."""
@@ -107,7 +105,7 @@ class HelperDesk:
     async def restore(self, parent_id: str) -> None:
         """Go on with a session's background helpers that nobody runs any more, and bring what has ended."""
         self._parents.add(parent_id)
-        for row in await self._app.database.read(lambda db: helpers.of_parent(db, parent_id)):
+        for row in await self._app.database.read(lambda db: helper_rows.of_parent(db, parent_id)):
             if row.state == "open" and row.wish.background:
                 self.begin(row)
 
@@ -119,16 +117,16 @@ class HelperDesk:
         """Give the next result that a session does not have, with what stores that it has."""
         if parent_id not in self._parents:
             return None
-        row = self._app.database.read_now(lambda db: helpers.ready(db, parent_id))
+        row = self._app.database.read_now(lambda db: helper_rows.ready(db, parent_id))
         if row is None:
             return None
         at = iso(self._app.clock.now())
 
         def delivered(connection: apsw.Connection) -> Sequence[Queued]:
-            helpers.deliver(connection, row.id, at)
+            helper_rows.deliver(connection, row.id, at)
             return ()
 
-        return InboxEntry(helper_turns.message_of(row), delivered, f"{row.name} has ended: {row.reason}")
+        return InboxEntry(helper_turns.message_of(row), delivered, helper_turns.told(row))
 
     async def next_arrival(self, parent_id: str) -> InboxEntry | None:
         """Wait until a session has a result to read; None where no helper of it works here."""
@@ -141,13 +139,22 @@ class HelperDesk:
 
     async def listed(self, context: ToolContext) -> list[str]:
         """Give a line for each background helper of a session."""
-        rows = await self._app.database.read(lambda db: helpers.of_parent(db, context.session_id))
-        return [self.line(row) for row in rows if row.wish.background]
+        found = await self._app.database.read(lambda db: helper_rows.of_parent(db, context.session_id))
+        return [self.line(row) for row in found if row.wish.background]
 
     def line(self, row: HelperRow) -> str:
         """Give how one is, in a line."""
-        state = row.reason if row.state == "ended" else self._state(row)
-        return f"{row.name} {state}: {helper_turns.title_of(row.wish.task)}"
+        return f"{row.name} {_state(row, self._at_work.get(row.id))}: {helper_turns.title_of(row.wish.task)}"
+
+    async def look_after(
+        self, context: ToolContext, name: str, action: ProcessAction, text: str, timeout_s: float
+    ) -> ToolOutput:
+        """Look at one, wait for it, tell it something more, or stop it."""
+        if action == "write":
+            return await self.steer(context, name, text)
+        if action == "kill":
+            return ended_line(await self.stop_row(await self.named(context.session_id, name)), None)
+        return await self.look(context, name, timeout_s if action == "wait" else None)
 
     async def look(self, context: ToolContext, name: str, wait_s: float | None) -> ToolOutput:
         """Say how far one is, after its end or `wait_s` where given; then its edits are merged here."""
@@ -164,13 +171,9 @@ class HelperDesk:
         row = await self.named(context.session_id, name)
         at_work = self._at_work.get(row.id)
         if at_work is None or at_work.session is None:
-            raise ToolError(f"{name} takes no message now: it {self._state(row)}")
+            raise ToolError(f"{name} takes no message now: it {_state(row, at_work)}")
         at_work.session.steer(text)
         return ToolOutput(f"[{name} reads it before its next step]")
-
-    async def stop(self, context: ToolContext, name: str) -> ToolOutput:
-        """End one; what it had come to is kept in its session."""
-        return ended_line(await self.stop_row(await self.named(context.session_id, name)), None)
 
     async def stop_row(self, row: HelperRow) -> HelperRow:
         """End a helper as stopped, unless it has ended; durable on return."""
@@ -182,7 +185,7 @@ class HelperDesk:
 
     async def named(self, parent_id: str, name: str) -> HelperRow:
         """Give a session's helper by its name. Raises NotFound."""
-        rows = await self._app.database.read(lambda db: helpers.of_parent(db, parent_id))
+        rows = await self._app.database.read(lambda db: helper_rows.of_parent(db, parent_id))
         found = next((row for row in rows if row.name == name), None)
         if found is None:
             raise ToolError(f"there is no {name}; known: {', '.join(row.name for row in rows) or 'none'}")
@@ -190,22 +193,21 @@ class HelperDesk:
 
     async def aclose(self) -> None:
         """Leave what runs to the next program that opens its parent."""
-        tasks = [one.task for one in self._at_work.values() if one.task is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
+        if tasks := [one.task for one in self._at_work.values() if one.task is not None]:
+            for task in tasks:
+                task.cancel()
             await asyncio.wait(tasks)
 
     async def _in_background(self, at_work: _AtWork, buffers: Buffers | None) -> None:
         row, app = at_work.row, self._app
-        if not await app.database.append(lambda db: helpers.take(db, row.id, self._owner)):
+        if not await app.database.append(lambda db: helper_rows.take(db, row.id, self._owner)):
             return
         try:
             await self._work(at_work, None, buffers)
         except WhetError as error:
             await self._end(row, "failed", "", error.message)
         finally:
-            app.database.submit(lambda db: helpers.leave(db, row.id, self._owner))
+            app.database.submit(lambda db: helper_rows.leave(db, row.id, self._owner))
 
     def _seen(self, at_work: _AtWork, task: asyncio.Task[None]) -> None:
         """Take note of the end of a helper's task, a bug's too."""
@@ -213,9 +215,9 @@ class HelperDesk:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s crashed", at_work.row.name, exc_info=error)
             ended = helper_turns.ended(at_work.row, "crashed", "", type(error).__name__, self._now())
-            self._app.database.submit(lambda db: helpers.end(db, ended))
+            self._app.database.submit(lambda db: helper_rows.end(db, ended))
         if not task.cancelled():
-            for tell in self.listeners:
+            for tell in self._app.sessions.helper_listeners:
                 tell(at_work.row)
 
     async def _work(
@@ -251,7 +253,7 @@ class HelperDesk:
         if tree is None:
             place = app.home.whole.with_name(f"{app.home.whole.name}-worktrees")
             tree = planned = await asyncio.to_thread(worktrees.plan, workspace, row.id, place)
-            await app.database.append(lambda db: helpers.keep_tree(db, row.id, planned))
+            await app.database.append(lambda db: helper_rows.keep_tree(db, row.id, planned))
         return await asyncio.to_thread(worktrees.make, tree, row.id, workspace)
 
     async def _session(self, row: HelperRow, folder: Path | None, buffers: Buffers | None) -> Session:
@@ -269,7 +271,7 @@ class HelperDesk:
         loop, db = asyncio.get_running_loop(), self._app.database
 
         def keep(plan: MergePlan) -> None:
-            work = db.append(lambda connection: helpers.keep_merge(connection, row.id, plan))
+            work = db.append(lambda connection: helper_rows.keep_merge(connection, row.id, plan))
             asyncio.run_coroutine_threadsafe(work, loop).result()
 
         merged = await asyncio.to_thread(worktrees.merge, tree, row.id, row.merge, keep)
@@ -290,20 +292,21 @@ class HelperDesk:
             row = await self._stored(row.id)
         return row
 
-    def _state(self, row: HelperRow) -> str:
-        if row.state == "ended":
-            return f"has ended ({row.reason})"
-        at_work = self._at_work.get(row.id)
-        if at_work is None:
-            return "runs in another program" if row.owner and not claims.is_gone(row.owner) else "rests"
-        return "works" if at_work.session is not None else "waits for a place"
-
     async def _end(self, row: HelperRow, reason: str, answer: str, error: str) -> None:
         ended = helper_turns.ended(row, reason, answer, error, self._now())
-        await self._app.database.append(lambda db: helpers.end(db, ended))
+        await self._app.database.append(lambda db: helper_rows.end(db, ended))
 
     async def _stored(self, helper_id: str) -> HelperRow:
-        return await self._app.database.read(lambda db: helpers.get(db, helper_id))
+        return await self._app.database.read(lambda db: helper_rows.get(db, helper_id))
 
     def _now(self) -> str:
         return iso(self._app.clock.now())
+
+
+def _state(row: HelperRow, at_work: _AtWork | None) -> str:
+    """Say how far a helper is, in this process or another."""
+    if row.state == "ended":
+        return f"has ended ({row.reason})"
+    if at_work is None:
+        return "runs in another program" if row.owner and not claims.is_gone(row.owner) else "rests"
+    return "works" if at_work.session is not None else "waits for a place"

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import apsw
 import msgspec
 
+from whet.contract.delegation import HELPER, HelperWish
 from whet.contract.errors import NotFound, StoreBusy
-from whet.contract.helpers import HELPER, HelperWish
 from whet.store import claims
 
 HelperState = Literal["open", "ended"]

@@ -10,6 +10,7 @@ from whet.contract.tools import ToolContext, ToolOutput
 
 HELPER = "helper-"
 """What the names of helpers begin with."""
+ProcessAction = Literal["list", "poll", "wait", "write", "kill"]
 HelperScope = Literal["parent", "read"]
 
 
@@ -45,15 +46,9 @@ class BackgroundHelpers(Protocol):
         """Give a line for each helper of the session."""
         ...
 
-    async def look(self, context: ToolContext, name: str, wait_s: float | None) -> ToolOutput:
-        """Say how far one is; with `wait_s` after its end or that time. Edits of one that has ended are
-        merged here."""
-        ...
-
-    async def steer(self, context: ToolContext, name: str, text: str) -> ToolOutput:
-        """Tell one something more."""
-        ...
-
-    async def stop(self, context: ToolContext, name: str) -> ToolOutput:
-        """End one."""
+    async def look_after(
+        self, context: ToolContext, name: str, action: ProcessAction, text: str, timeout_s: float
+    ) -> ToolOutput:
+        """Do with one what is done with a process: poll it, wait for its end at most so long, write it a
+        message, kill it. What it changed in a working tree of its own is merged by a wait after its end."""
         ...
