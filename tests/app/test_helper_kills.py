@@ -68,6 +68,7 @@ def test_helpers_go_on_where_a_kill_left_them(tmp_path: Path, kill: Kill) -> Non
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(7_200)
 @pytest.mark.parametrize("when", ["before", "inside", "after"])
 def test_a_kill_at_each_write(tmp_path: Path, when: str) -> None:
     with PracticeServer(mind=mind) as server:
@@ -78,6 +79,7 @@ def test_a_kill_at_each_write(tmp_path: Path, when: str) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(7_200)
 def test_32_helpers_and_a_hundred_kills(tmp_path: Path) -> None:
     chance = random.Random(20)
     killed = 0

@@ -15,6 +15,7 @@ from tests.app.helper_runs import helper, mind, process, program, shell, steps
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
+from whet.app.helper_window import HelperWindow
 from whet.contract.answers import misfit
 from whet.contract.delegation import HelperWish
 from whet.contract.events import Event, Notice
@@ -104,12 +105,13 @@ def test_a_helper_can_be_steered_and_stopped(tmp_path: Path) -> None:
         first, second = rows(app, session)
         context = looking(app, session)
         await _until(lambda: _runs(app, first) and _runs(app, second))
-        told = await app.helpers.steer(context, first.name, steps(answer="steered"))
+        window = HelperWindow(app.helpers)
+        told = await window.look_after(context, first.name, "write", steps(answer="steered"), 0)
         assert "reads it" in told.text
-        stopped = await app.helpers.look_after(context, second.name, "kill", "", 0)
+        stopped = await window.look_after(context, second.name, "kill", "", 0)
         assert "stopped" in stopped.text
         (tmp_path / "work" / "go").touch()
-        await app.helpers.look(context, first.name, 60)
+        await window.look_after(context, first.name, "wait", "", 60)
         assert [(one.reason, one.answer) for one in rows(app, session)] == [
             ("answered", "steered"),
             ("stopped", ""),

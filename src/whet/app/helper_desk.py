@@ -21,9 +21,9 @@ import msgspec
 from whet.agent.interruption import shielded
 from whet.agent.session import InboxEntry, Session
 from whet.app import helper_turns, worktrees
-from whet.app.helper_turns import ended_line, line_of, result_of
+from whet.app.helper_turns import line_of, result_of
 from whet.clock import iso
-from whet.contract.delegation import HelperWish, ProcessAction
+from whet.contract.delegation import HelperWish
 from whet.contract.errors import ToolError, WhetError
 from whet.contract.events import Event
 from whet.contract.tools import ToolContext, ToolOutput
@@ -42,7 +42,7 @@ _MOST_WAIT_S = 3_600.0
 
 
 @dataclass(slots=True)
-class _AtWork:
+class HelperAtWork:
     """A helper that runs in this process; `session` once it has begun, `said` the last of what it did."""
 
     row: HelperRow
@@ -58,7 +58,7 @@ class HelperDesk:
         self._app = app
         self._owner = claims.owner_name(app.clock.new_id())
         self._places = asyncio.Semaphore(app.settings.agent.delegate_parallel)
-        self._at_work: dict[str, _AtWork] = {}
+        self._at_work: dict[str, HelperAtWork] = {}
         self._parents: set[str] = set()
 
     async def delegate(self, parent: ToolContext, wish: HelperWish) -> ToolOutput:
@@ -75,14 +75,14 @@ class HelperDesk:
             )
         if row.state == "open":
             try:
-                await self._work(_AtWork(row), parent)
+                await self._work(HelperAtWork(row), parent)
             except WhetError as error:
                 await self._end(row, "failed", "", error.message)
             except BaseException as error:
                 reason = "cancelled" if isinstance(error, asyncio.CancelledError) else "crashed"
                 await shielded(self._end(row, reason, "", "its call was cut off"))
                 raise
-        return await self._with_edits(await self._stored(row.id), result_of)
+        return await self.with_edits(await self.stored(row.id), result_of)
 
     async def order(self, parent_id: str, call: str, wish: HelperWish) -> HelperRow:
         """Store a helper, or give the one that was stored for this call before."""
@@ -98,16 +98,24 @@ class HelperDesk:
         """Have a stored helper work in the background of this process, unless it does."""
         self._parents.add(row.parent)
         if row.id not in self._at_work:
-            at_work = self._at_work[row.id] = _AtWork(row)
+            at_work = self._at_work[row.id] = HelperAtWork(row)
             at_work.task = asyncio.create_task(self._in_background(at_work, buffers))
             at_work.task.add_done_callback(lambda task: self._seen(at_work, task))
 
     async def restore(self, parent_id: str) -> None:
         """Go on with a session's background helpers that nobody runs any more, and bring what has ended."""
         self._parents.add(parent_id)
-        for row in await self._app.database.read(lambda db: helper_rows.of_parent(db, parent_id)):
+        for row in await self.of(parent_id):
             if row.state == "open" and row.wish.background:
                 self.begin(row)
+
+    def at_work(self, row: HelperRow) -> HelperAtWork | None:
+        """Give a helper as it works in this process; None where it does not."""
+        return self._at_work.get(row.id)
+
+    async def of(self, parent_id: str) -> list[HelperRow]:
+        """Give a session's helpers, in the order in which they were asked for."""
+        return await self._app.database.read(lambda db: helper_rows.of_parent(db, parent_id))
 
     def runs_for(self, parent_id: str) -> bool:
         """Whether a helper of a session works in this process."""
@@ -137,59 +145,13 @@ class HelperDesk:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         return entry
 
-    async def listed(self, context: ToolContext) -> list[str]:
-        """Give a line for each background helper of a session."""
-        found = await self._app.database.read(lambda db: helper_rows.of_parent(db, context.session_id))
-        return [self.line(row) for row in found if row.wish.background]
-
-    def line(self, row: HelperRow) -> str:
-        """Give how one is, in a line."""
-        return f"{row.name} {_state(row, self._at_work.get(row.id))}: {helper_turns.title_of(row.wish.task)}"
-
-    async def look_after(
-        self, context: ToolContext, name: str, action: ProcessAction, text: str, timeout_s: float
-    ) -> ToolOutput:
-        """Look at one, wait for it, tell it something more, or stop it."""
-        if action == "write":
-            return await self.steer(context, name, text)
-        if action == "kill":
-            return ended_line(await self.stop_row(await self.named(context.session_id, name)), None)
-        return await self.look(context, name, timeout_s if action == "wait" else None)
-
-    async def look(self, context: ToolContext, name: str, wait_s: float | None) -> ToolOutput:
-        """Say how far one is, after its end or `wait_s` where given; then its edits are merged here."""
-        row = await self.named(context.session_id, name)
-        if wait_s is not None:
-            row = await self._wait(row, min(wait_s, _MOST_WAIT_S) if wait_s > 0 else _MOST_WAIT_S)
-        if row.state == "ended":
-            return await self._with_edits(row, ended_line) if wait_s is not None else ended_line(row, None)
-        at_work = self._at_work.get(row.id)
-        return ToolOutput("\n".join([*(at_work.said if at_work else ()), f"[{self.line(row)}]"]))
-
-    async def steer(self, context: ToolContext, name: str, text: str) -> ToolOutput:
-        """Tell one something more, which it reads before its next step."""
-        row = await self.named(context.session_id, name)
-        at_work = self._at_work.get(row.id)
-        if at_work is None or at_work.session is None:
-            raise ToolError(f"{name} takes no message now: it {_state(row, at_work)}")
-        at_work.session.steer(text)
-        return ToolOutput(f"[{name} reads it before its next step]")
-
-    async def stop_row(self, row: HelperRow) -> HelperRow:
+    async def stop(self, row: HelperRow) -> HelperRow:
         """End a helper as stopped, unless it has ended; durable on return."""
         await self._end(row, "stopped", "", "it was stopped")
         if (at_work := self._at_work.get(row.id)) is not None and at_work.task is not None:
             at_work.task.cancel()
             await asyncio.wait({at_work.task})
-        return await self._stored(row.id)
-
-    async def named(self, parent_id: str, name: str) -> HelperRow:
-        """Give a session's helper by its name. Raises NotFound."""
-        rows = await self._app.database.read(lambda db: helper_rows.of_parent(db, parent_id))
-        found = next((row for row in rows if row.name == name), None)
-        if found is None:
-            raise ToolError(f"there is no {name}; known: {', '.join(row.name for row in rows) or 'none'}")
-        return found
+        return await self.stored(row.id)
 
     async def aclose(self) -> None:
         """Leave what runs to the next program that opens its parent."""
@@ -198,7 +160,7 @@ class HelperDesk:
                 task.cancel()
             await asyncio.wait(tasks)
 
-    async def _in_background(self, at_work: _AtWork, buffers: Buffers | None) -> None:
+    async def _in_background(self, at_work: HelperAtWork, buffers: Buffers | None) -> None:
         row, app = at_work.row, self._app
         if not await app.database.append(lambda db: helper_rows.take(db, row.id, self._owner)):
             return
@@ -209,7 +171,7 @@ class HelperDesk:
         finally:
             app.database.submit(lambda db: helper_rows.leave(db, row.id, self._owner))
 
-    def _seen(self, at_work: _AtWork, task: asyncio.Task[None]) -> None:
+    def _seen(self, at_work: HelperAtWork, task: asyncio.Task[None]) -> None:
         """Take note of the end of a helper's task, a bug's too."""
         self._at_work.pop(at_work.row.id, None)
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -221,7 +183,7 @@ class HelperDesk:
                 tell(at_work.row)
 
     async def _work(
-        self, at_work: _AtWork, parent: ToolContext | None, buffers: Buffers | None = None
+        self, at_work: HelperAtWork, parent: ToolContext | None, buffers: Buffers | None = None
     ) -> None:
         """Run a helper's turns until it has ended."""
         app, row = self._app, at_work.row
@@ -240,7 +202,7 @@ class HelperDesk:
             at_work.session = child
             app.gate.adopt(child.id, row.parent)
             watcher = app.plugin_parts.sessions if app.plugin_parts is not None else None
-            await helper_turns.run(child, row, self._stored, show, parent, watcher)
+            await helper_turns.run(child, row, self.stored, show, parent, watcher)
 
     async def _folder(self, row: HelperRow) -> Path | None:
         """Give the helper's own working tree, made where it is not there; None for its parent's."""
@@ -249,7 +211,7 @@ class HelperDesk:
         app = self._app
         parent = await app.database.read(lambda db: sessions.get(db, row.parent))
         workspace = Path(parent.workspace) if parent.workspace else app.workspace
-        tree = row.tree or (await self._stored(row.id)).tree
+        tree = row.tree or (await self.stored(row.id)).tree
         if tree is None:
             place = app.home.whole.with_name(f"{app.home.whole.name}-worktrees")
             tree = planned = await asyncio.to_thread(worktrees.plan, workspace, row.id, place)
@@ -261,7 +223,7 @@ class HelperDesk:
         made = self._app.sessions.helper
         return await made(row, folder, None if folder is not None else buffers, is_there=bool(there))
 
-    async def _with_edits(
+    async def with_edits(
         self, row: HelperRow, told: Callable[[HelperRow, MergePlan | None], ToolOutput]
     ) -> ToolOutput:
         """Merge what a helper changed in its own working tree, and give its result."""
@@ -281,32 +243,25 @@ class HelperDesk:
         changes = await asyncio.to_thread(worktrees.text_changes, merged, tree) if merged.done else ()
         return msgspec.structs.replace(output, changes=changes)
 
-    async def _wait(self, row: HelperRow, limit_s: float) -> HelperRow:
+    async def wait(self, row: HelperRow, limit_s: float) -> HelperRow:
+        """Wait for a helper's end, at most so long; gives it as it is then."""
         until_s = self._app.clock.monotonic_s() + limit_s
         while row.state == "open" and (left_s := until_s - self._app.clock.monotonic_s()) > 0:
             at_work = self._at_work.get(row.id)
             if at_work is not None and at_work.task is not None:
-                await asyncio.wait({at_work.task}, timeout=left_s)
+                await asyncio.wait({at_work.task}, timeout=min(left_s, _MOST_WAIT_S))
             else:
                 await asyncio.sleep(min(left_s, _LOOK_EVERY_S))
-            row = await self._stored(row.id)
+            row = await self.stored(row.id)
         return row
 
     async def _end(self, row: HelperRow, reason: str, answer: str, error: str) -> None:
         ended = helper_turns.ended(row, reason, answer, error, self._now())
         await self._app.database.append(lambda db: helper_rows.end(db, ended))
 
-    async def _stored(self, helper_id: str) -> HelperRow:
+    async def stored(self, helper_id: str) -> HelperRow:
+        """Give a helper as it is stored."""
         return await self._app.database.read(lambda db: helper_rows.get(db, helper_id))
 
     def _now(self) -> str:
         return iso(self._app.clock.now())
-
-
-def _state(row: HelperRow, at_work: _AtWork | None) -> str:
-    """Say how far a helper is, in this process or another."""
-    if row.state == "ended":
-        return f"has ended ({row.reason})"
-    if at_work is None:
-        return "runs in another program" if row.owner and not claims.is_gone(row.owner) else "rests"
-    return "works" if at_work.session is not None else "waits for a place"

@@ -19,7 +19,7 @@ from whet.clock import Clock
 from whet.config.key_hosts import search_server
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings, Settings, WalletSettings
-from whet.contract.delegation import HelperWish
+from whet.contract.delegation import BackgroundHelpers, HelperWish
 from whet.contract.errors import ToolError
 from whet.contract.protocols import NobodyPresent, Person
 from whet.contract.tools import ToolContext, ToolOutput
@@ -66,13 +66,18 @@ def built_in(app: App, secrets: Mapping[str, str]) -> Registry:
     async def spawn(parent: ToolContext, wish: HelperWish) -> ToolOutput:
         return await app.helpers.delegate(parent, wish)
 
+    def look_after() -> BackgroundHelpers:
+        from whet.app.helper_window import HelperWindow  # noqa: PLC0415 - few sessions have helpers
+
+        return HelperWindow(app.helpers)
+
     return Registry(
         (
             *file_tools(app.pool),
             *shell_tools(
                 app.processes,
                 ShellLimits(settings.terminal_timeout_s, settings.output_cap_chars),
-                helpers=lambda: app.helpers,
+                helpers=look_after,
             ),
             *web_tools(
                 app.pool,

@@ -380,7 +380,14 @@ def builtin_commands() -> list[SlashCommand[ChatControl]]:
             aliases=("mode",),
         ),
         SlashCommand("calls", "List this session's calls, or show one whole.", calls, "[N]", anytime=True),
-        SlashCommand("jobs", "See and stop what runs in the background.", jobs, "[ID|stop ID]", anytime=True),
+        SlashCommand(
+            "jobs",
+            "See and stop background processes and helpers.",
+            jobs,
+            "[ID|stop ID]",
+            anytime=True,
+            aliases=("helpers",),
+        ),
         SlashCommand("copy", "Copy the last answer to the clipboard.", _copy, anytime=True),
         SlashCommand("quit", "End the chat.", _quit, anytime=True, aliases=("exit", "q")),
     ]

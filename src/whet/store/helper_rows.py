@@ -107,6 +107,55 @@ def of_parent(connection: apsw.Connection, parent: str) -> list[HelperRow]:
     return _found(connection, "parent = ? ORDER BY number", parent)
 
 
+class HelperView(msgspec.Struct, frozen=True):
+    """A helper as people see it: what it is for, how far it is, what it has taken, what became of its edits
+    (empty: it works in its parent's files)."""
+
+    name: str
+    task: str
+    session: str
+    state: str
+    background: bool
+    calls: int
+    tokens: int
+    edits: str
+
+    @property
+    def line(self) -> str:
+        """All of it in a line."""
+        edits = f", {self.edits}" if self.edits else ""
+        return f"{self.name} {self.state}, {self.calls} calls, {self.tokens:,} tokens{edits}: {self.task}"
+
+
+def seen(connection: apsw.Connection, parent: str) -> list[HelperView]:
+    """Give a session's helpers as people see them, in order."""
+    found: list[HelperView] = []
+    for row in of_parent(connection, parent):
+        spent = connection.execute(
+            "SELECT (SELECT count(*) FROM tool_calls AS c WHERE c.session = s.key), s.total_tokens"
+            " FROM sessions AS s WHERE s.id = ?",
+            (row.session,),
+        ).fetchone() or (0, 0)
+        state = row.reason or ("works" if row.owner and not claims.is_gone(row.owner) else "waits")
+        task = " ".join(row.wish.task.split())[:200]
+        found.append(
+            HelperView(
+                row.name, task, row.session, state, row.wish.background, spent[0], spent[1], _edits(row)
+            )
+        )
+    return found
+
+
+def _edits(row: HelperRow) -> str:
+    if not row.wish.worktree:
+        return ""
+    if row.merge is None:
+        return "edits not merged"
+    if row.merge.conflicts:
+        return f"edits conflict in {', '.join(row.merge.conflicts)}"
+    return "edits merged" if row.merge.will else "no edits"
+
+
 def ready(connection: apsw.Connection, parent: str) -> HelperRow | None:
     """Give the first background helper that has ended and whose result is not in its parent's session."""
     where = "parent = ? AND state = 'ended' AND delivered = '' ORDER BY ended, number LIMIT 1"

@@ -24,4 +24,8 @@ CREATE TABLE helpers (
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX helpers_by_call ON helpers (parent, call);
 CREATE INDEX helpers_by_session ON helpers (session);
+INSERT INTO helpers (id, parent, number, call, wish, session, state, reason, delivered, begun, ended)
+  SELECT id, parent_session_id, row_number() OVER (PARTITION BY parent_session_id ORDER BY key), id,
+    '{"task":"(begun by an older version)"}', id, 'ended', 'ended', started, started, last_active
+  FROM sessions WHERE kind = 'child';
 """
