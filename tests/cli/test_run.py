@@ -57,7 +57,7 @@ def test_the_command_prints_a_table_and_says_by_its_code_what_failed(
         ran = CliRunner().invoke(run, ["--parallel", str(path), "--jobs", "2"], obj=home)
         assert ran.exit_code == 1, ran.output
         assert "one" in ran.output and "answered" in ran.output and "failed" in ran.output
-        ran = CliRunner(mix_stderr=False).invoke(run, ["--parallel", str(path), "--json"], obj=home)
+        ran = CliRunner().invoke(run, ["--parallel", str(path), "--json"], obj=home)
         rows = json.loads(ran.stdout)["tasks"]
         assert [(one["task"], one["end"]) for one in rows] == [("one", "answered"), ("2", "failed")]
 

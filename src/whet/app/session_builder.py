@@ -34,6 +34,14 @@ if TYPE_CHECKING:
     from whet.app.plugin_sessions import HookedParts
 
 
+def _plan_note(app: App, session_id: str) -> str:
+    if "plans" not in vars(app.gate) or not app.gate.plans.has(session_id):  # made when one plans
+        return ""
+    from whet.app.planning import NOTE  # noqa: PLC0415 - few sessions plan
+
+    return NOTE
+
+
 class SessionBuilder:
     """Makes sessions on the parts of one program."""
 
@@ -109,7 +117,7 @@ class SessionBuilder:
 
         def note() -> str:
             usual = volatile_note(app.clock.now(), workspace, limits.steps)
-            return f"{usual}\n{extras.note}".strip() if extras.note else usual
+            return "\n".join(filter(None, (usual, extras.note, _plan_note(app, row.id))))
 
         return Session(
             log=stored.log,

@@ -71,11 +71,12 @@ class SessionOpener:
         app = self._app
         log = await Transcript.open(app.database, session_id, app.clock)
         seat = await self._builder.seat(leaving, foreground=True)
-        prompt, tools_json, done, has_helpers = await app.database.read(
+        prompt, tools_json, done, has_helpers, plans = await app.database.read(
             lambda db: (
                 *sessions.prefix(db, session_id),
                 arguments_of(db, session_id, TASK_LIST),
                 sessions.has_helpers(db, session_id),
+                sessions.is_planning(db, session_id),
             )
         )
         if not prompt and not tools_json:  # it was made by another program
@@ -85,6 +86,8 @@ class SessionOpener:
             prompt, tools_json = self._prompt(app.workspace), msgspec.json.encode(specs).decode()
             await app.database.write(lambda db: sessions.freeze_prefix(db, session_id, prompt, tools_json))
         app.todo_lists.restore(session_id, done)
+        if plans:
+            app.gate.plans.set(session_id, True)
         stored = StoredPrefix(log, prompt, read_specs(tools_json.encode()))
         session = await self._builder.build(stored, seat, extras, leaving=leaving)
         if has_helpers:

@@ -19,7 +19,7 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.app.slash import Commands, parse, unescaped
-from whet.cli import attach, jobs, mode
+from whet.cli import attach, jobs
 from whet.cli.board import StatusBoard
 from whet.cli.commands import ChatControl, add_plugin_commands, builtin_commands
 from whet.cli.dropped import dropped_images
@@ -244,8 +244,7 @@ class TerminalChat:
         images = [attach.load_image(path) for path in paths]
         self._images = []
         told, self._gestures.pending = [text, *self._gestures.pending], []
-        message = self.session.user_message(attach.capped("\n\n".join(told)), images)
-        return mode.with_note(message) if self.app.gate.plans.has(self.session.id) else message
+        return self.session.user_message(attach.capped("\n\n".join(told)), images)
 
     async def _take(self, done: Typed | PromptSignal) -> None:
         self._news.tell(at_rest=True)

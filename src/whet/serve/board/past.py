@@ -107,6 +107,7 @@ class HistoryPages:
                 "entries": _shown(found, turns),
                 "last": last,
                 "turn": replay.last_turn(db, session_id),
+                "plans": sessions.is_planning(db, session_id),
                 "helpers": helper_rows.seen(db, session_id),
                 "reviews": reviews.list_reviews(db, 20, session_id=session_id),
                 "learned": _learned(db, session_id),

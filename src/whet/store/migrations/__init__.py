@@ -13,6 +13,7 @@ from whet.store.migrations.m017 import M017_POSITIONS
 from whet.store.migrations.m018 import M018_GOAL_SCHEDULES
 from whet.store.migrations.m019 import M019_FORKS
 from whet.store.migrations.m023 import M023_HELPERS
+from whet.store.migrations.m024 import M024_PLANNING
 
 STEPS: dict[str, str] = {
     "m001_sessions": first.M001_SESSIONS,
@@ -35,5 +36,6 @@ STEPS: dict[str, str] = {
     "m018_goal_schedules": M018_GOAL_SCHEDULES,
     "m019_forks": M019_FORKS,
     "m023_helpers": M023_HELPERS,
+    "m024_planning": M024_PLANNING,
 }
 """The SQL of each step by its name, in order."""
