@@ -26,7 +26,8 @@ def _child(folder: Path, base_url: str, at: int) -> int:
     return subprocess.run(command, cwd=_ROOT, check=False, capture_output=True, timeout=120).returncode
 
 
-def _survives(folder: Path, kills: list[int]) -> None:
+def survives(folder: Path, kills: list[int]) -> None:
+    """Kill a goal's program at these events, then have it end."""
     (folder / "work").mkdir(parents=True)
     (folder / "work" / "check.sh").write_text(_CHECK)
     replies: list[ScriptedReply] = []
@@ -50,11 +51,11 @@ def _survives(folder: Path, kills: list[int]) -> None:
 
 @pytest.mark.parametrize("at", [2, 5])
 def test_a_goal_goes_on_where_a_kill_left_it(tmp_path: Path, at: int) -> None:
-    _survives(tmp_path, [at])
+    survives(tmp_path, [at])
 
 
 @pytest.mark.soak
 def test_a_hundred_kills_lose_no_goal_and_double_none(tmp_path: Path) -> None:
     chance = random.Random(11)
     for number in range(50):
-        _survives(tmp_path / str(number), [chance.randint(1, 12), chance.randint(1, 12)])
+        survives(tmp_path / str(number), [chance.randint(1, 12), chance.randint(1, 12)])

@@ -53,7 +53,8 @@ def _liars(count: int) -> Iterator[tuple[str, Script]]:
         yield name, scripts[number // len(families) % len(scripts)]
 
 
-def _lie(folder: Path, count: int) -> None:
+def lie(folder: Path, count: int) -> None:
+    """Have scripted liars pursue goals; none may end as achieved."""
     (folder / "work").mkdir()
     named = list(_liars(count))
     made = [_made(script, number, folder / "work") for number, (_, script) in enumerate(named)]
@@ -63,7 +64,8 @@ def _lie(folder: Path, count: int) -> None:
     assert not fooled
 
 
-def _be_honest(folder: Path, count: int) -> None:
+def be_honest(folder: Path, count: int) -> None:
+    """Have honest models pursue goals; at most one in a hundred may be refused."""
     (folder / "work").mkdir()
     made = [_made(HONEST[n % len(HONEST)], n, folder / "work") for n in range(count)]
     ended = asyncio.run(pursue_all(folder, made))
@@ -73,18 +75,18 @@ def _be_honest(folder: Path, count: int) -> None:
 
 def test_no_liar_of_ten_families_ends_as_achieved(tmp_path: Path) -> None:
     assert len(LIARS) == 10
-    _lie(tmp_path, 20)
+    lie(tmp_path, 20)
 
 
 def test_honest_ends_are_not_refused(tmp_path: Path) -> None:
-    _be_honest(tmp_path, 2 * len(HONEST))
+    be_honest(tmp_path, 2 * len(HONEST))
 
 
 @pytest.mark.soak
 def test_a_thousand_liars(tmp_path: Path) -> None:
-    _lie(tmp_path, 1_000)
+    lie(tmp_path, 1_000)
 
 
 @pytest.mark.soak
 def test_six_hundred_honest_ends(tmp_path: Path) -> None:
-    _be_honest(tmp_path, 600)
+    be_honest(tmp_path, 600)

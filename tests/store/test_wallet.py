@@ -31,7 +31,7 @@ def _asked(usd: float | None = 0.1, tokens: int = 100) -> Asked:
     return Asked("s", "turn", "m", usd, tokens, _AT)
 
 
-def _open(path: Path) -> StateDatabase:
+def opened(path: Path) -> StateDatabase:
     return StateDatabase.open(path / "state.db", SystemClock())
 
 
@@ -40,7 +40,7 @@ def _reserve(database: StateDatabase, asked: Asked) -> wallet.Reserved:
 
 
 def test_a_call_that_may_pass_a_cap_is_refused_before_it_is_made_and_reserves_nothing(tmp_path: Path) -> None:
-    database = _open(tmp_path)
+    database = opened(tmp_path)
     _reserve(database, _asked(0.95))
     with pytest.raises(BudgetReached) as refused:
         _reserve(database, _asked(0.06))
@@ -50,7 +50,7 @@ def test_a_call_that_may_pass_a_cap_is_refused_before_it_is_made_and_reserves_no
 
 
 def test_settling_frees_what_was_not_spent_and_happens_once(tmp_path: Path) -> None:
-    database = _open(tmp_path)
+    database = opened(tmp_path)
     held = _reserve(database, _asked(0.9, 900))
     for _ in range(2):
         database.write_now(lambda db: wallet.settle(db, held.id, 0.25, 70))
@@ -61,7 +61,7 @@ def test_settling_frees_what_was_not_spent_and_happens_once(tmp_path: Path) -> N
 
 
 def test_what_is_near_its_cap_says_so_once_before_it_stops(tmp_path: Path) -> None:
-    database = _open(tmp_path)
+    database = opened(tmp_path)
     told = [line for _ in range(10) for line in _reserve(database, _asked()).near]
     assert len(told) == 1 and "day's cap is near: $0.80 of $1.00" in told[0]
     with pytest.raises(BudgetReached):
@@ -70,7 +70,7 @@ def test_what_is_near_its_cap_says_so_once_before_it_stops(tmp_path: Path) -> No
 
 
 def test_tokens_cap_what_has_no_price(tmp_path: Path) -> None:
-    database = _open(tmp_path)
+    database = opened(tmp_path)
     _reserve(database, _asked(None, 60_000))
     with pytest.raises(BudgetReached, match=r"90,000 tokens"):
         _reserve(database, _asked(None, 60_000))
@@ -78,7 +78,7 @@ def test_tokens_cap_what_has_no_price(tmp_path: Path) -> None:
 
 
 def _race(folder: Path, tries: int, seed: int) -> None:
-    database, chance = _open(folder), random.Random(seed)
+    database, chance = opened(folder), random.Random(seed)
     for _ in range(tries):
         try:
             held = _reserve(database, _asked(chance.choice((0.01, 0.03))))
@@ -90,9 +90,9 @@ def _race(folder: Path, tries: int, seed: int) -> None:
     database.close()
 
 
-def _overdraft(folder: Path) -> float:
+def overdraft(folder: Path) -> float:
     """Give how far the sums are above the cap, checked against the calls themselves."""
-    database = _open(folder)
+    database = opened(folder)
     summed = database.read_now(lambda db: wallet.spent(db, _SCOPES[0]))[0]
     real = database.read_now(lambda db: next(db.execute("SELECT coalesce(sum(usd), 0) FROM wallet_calls")))[0]
     database.close()
@@ -100,7 +100,7 @@ def _overdraft(folder: Path) -> float:
     return max(0.0, real - 1.0)
 
 
-def _run_races(folder: Path, tries: int) -> None:
+def run_races(folder: Path, tries: int) -> None:
     threads = [threading.Thread(target=_race, args=(folder, tries // 4, seed)) for seed in range(4)]
     for thread in threads:
         thread.start()
@@ -108,7 +108,7 @@ def _run_races(folder: Path, tries: int) -> None:
         thread.join()
 
 
-def _kill(folder: Path, rounds: int) -> None:
+def kill(folder: Path, rounds: int) -> None:
     context = multiprocessing.get_context("fork")
     chance = random.Random(7)
     for number in range(rounds):
@@ -120,27 +120,27 @@ def _kill(folder: Path, rounds: int) -> None:
         child.join()
 
 
-@pytest.mark.parametrize(("work", "count"), [(_run_races, 400), (_kill, 4)])
+@pytest.mark.parametrize(("work", "count"), [(run_races, 400), (kill, 4)])
 def test_races_and_kills_never_overdraw(
     tmp_path: Path, work: Callable[[Path, int], None], count: int
 ) -> None:
-    _open(tmp_path).close()
+    opened(tmp_path).close()
     work(tmp_path, count)
-    assert _overdraft(tmp_path) == 0.0
+    assert overdraft(tmp_path) == 0.0
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("work", "count"), [(_run_races, 10_000), (_kill, 100)])
+@pytest.mark.parametrize(("work", "count"), [(run_races, 10_000), (kill, 100)])
 def test_ten_thousand_races_and_a_hundred_kills_never_overdraw(
     tmp_path: Path, work: Callable[[Path, int], None], count: int
 ) -> None:
-    _open(tmp_path).close()
+    opened(tmp_path).close()
     work(tmp_path, count)
-    assert _overdraft(tmp_path) == 0.0
+    assert overdraft(tmp_path) == 0.0
 
 
 def test_a_goals_budget_counts_its_helpers_and_only_while_it_is_pursued(tmp_path: Path) -> None:
-    database = _open(tmp_path)
+    database = opened(tmp_path)
 
     def prepare(db: apsw.Connection) -> None:
         sessions.create(db, NewSession("root"), _AT)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.tools.running import call, context
 from whet.contract.errors import BadInput
-from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.contract.tools import Tool, ToolOutput
 from whet.lanes import ToolPool
 from whet.tools import declared
 from whet.tools.declared import SharedProcesses, WebLimits, delegate_tools, todo_tools, web_tools
@@ -40,7 +40,7 @@ DECLARED: dict[str, tuple[str, str, bool, bool, float | None]] = {
     "warm_session": ("skills", W, False, False, 600),
     "session_search": ("session", R, True, True, 30),
     "recall": ("session", R, True, True, 30),
-    "delegate_task": ("delegation", R, True, False, None),
+    "delegate_task": ("delegation", R, True, True, None),
 }
 
 
@@ -57,7 +57,7 @@ def made() -> list[Tool]:
         *declared.warm_tools(NEVER),
         *declared.session_tools(NEVER),
         *declared.recall_tools(NEVER),
-        *delegate_tools(NEVER, parallel=2),
+        *delegate_tools(NEVER),
     ]
 
 
@@ -145,29 +145,6 @@ def test_an_error_page_is_a_failure_of_which_little_is_shown() -> None:
     assert "HTTP 404" in output.text and "more:" not in output.text
     (fine,) = fetched(Pages(9_000, status=399), {"url": "a"})
     assert not fine.error_kind and "HTTP" not in fine.text
-
-
-def test_no_more_helpers_at_once_than_allowed() -> None:
-    async def run() -> int:
-        running = most = 0
-        go = asyncio.Event()
-
-        async def spawn(parent: ToolContext, task: str, background: str) -> ToolOutput:
-            nonlocal running, most
-            running += 1
-            most = max(most, running)
-            if running == 2:
-                go.set()
-            await go.wait()
-            running -= 1
-            return ToolOutput(task)
-
-        (delegate,) = delegate_tools(spawn, parallel=2)
-        tasks = [call(delegate, context(Path()), task=str(n)) for n in range(5)]
-        assert [output.text for output in await asyncio.gather(*tasks)] == ["0", "1", "2", "3", "4"]
-        return most
-
-    assert asyncio.run(run()) == 2
 
 
 def todo(items: Sequence[dict[str, Any]]) -> ToolOutput:

@@ -154,22 +154,19 @@ async def _plan(
         tool, arguments = _meant(session, tool, arguments)
     except ToolError as error:
         return AnsweredCall(open_call, _failed(error))
-    key = f"{turn.number}.{open_call.step}.{open_call.index}"
-    context = _context(session, turn, call.id, emit, clock)
+    context = _context(session, turn, open_call, emit, clock)
     question = GateCall(
         session.id,
         call,
         tool,
         arguments,
         str(session.workspace),
-        key,
+        context.key,
         _previewer(tool, context),
         context.turn_id,
     )
     if open_call.started and not tool.repeatable:
-        found = await tool.recover(context, arguments) if tool.recover is not None else None
-        cut_off = ToolOutput(INTERRUPTED, error_kind="interrupted")
-        return AnsweredCall(open_call, found or cut_off, question)
+        return AnsweredCall(open_call, ToolOutput(INTERRUPTED, error_kind="interrupted"), question)
     if _fails_repeatedly(session.log.messages, call.name, call.arguments):
         text = f"This exact call failed {_REPEATS_ALLOWED} times in a row and was not run again. Change it."
         return AnsweredCall(open_call, ToolOutput(text, error_kind="failed"), question)
@@ -339,7 +336,7 @@ async def _run_begun(begun: _Begun, clock: TurnClock) -> ToolOutput:
     about: after a crash that one is run again whether or not it had begun, so where it is over at once its
     start is stored with its result, in one commit."""
     item = begun.item
-    context = _context(begun.session, begun.turn, item.open_call.call.id, begun.emit, clock)
+    context = _context(begun.session, begun.turn, item.open_call, begun.emit, clock)
     context = msgspec.structs.replace(context, shown=changes_digest(item.decision.changes))
     tool = item.question.tool
     # One without a limit may wait for a person, who must see the call before the question.
@@ -390,16 +387,26 @@ def _failed(error: ToolError) -> ToolOutput:
     return ToolOutput(text, error_kind=error.kind)
 
 
-def _context(session: Session, turn: TurnRecord, call_id: str, emit: Emit, clock: TurnClock) -> ToolContext:
+def _context(
+    session: Session, turn: TurnRecord, open_call: OpenCall, emit: Emit, clock: TurnClock
+) -> ToolContext:
     async def ask(question: str, choices: Sequence[str]) -> str | None:
         with clock.paused():
             return await session.person.clarify(question, choices)
 
     def show(text: str) -> None:
-        emit(ToolProgress(call_id, text))
+        emit(ToolProgress(open_call.call.id, text))
 
     return ToolContext(
-        session.id, turn.id, call_id, session.workspace, show, ask, session.buffers, clock.paused
+        session.id,
+        turn.id,
+        open_call.call.id,
+        session.workspace,
+        show,
+        ask,
+        session.buffers,
+        clock.paused,
+        key=f"{turn.number}.{open_call.step}.{open_call.index}",
     )
 
 

@@ -25,7 +25,7 @@ from whet.contract.errors import (
     StoreError,
     WhetError,
 )
-from whet.contract.events import Emit, EndReason, Notice, ReviewQueued, Steered, StepFinished, TurnEnd
+from whet.contract.events import Emit, EndReason, Notice, ReviewQueued, StepFinished, TurnEnd
 from whet.contract.messages import Message
 from whet.store.jobs import AtEnd, Queued, nothing
 from whet.store.transcript import TurnRecord
@@ -137,7 +137,7 @@ async def _read_inbox(session: Session, turn: TurnRecord, emit: Emit) -> bool:
     while session.inbox:
         entry = session.inbox.take()  # before the write: a cancel does not undo that
         await session.log.append_user(turn, entry.message, entry.receipt)
-        emit(Steered(entry.message.text))
+        emit(entry.event)
     return steered
 
 

@@ -15,7 +15,7 @@ import apsw
 import msgspec
 
 from whet.clock import Clock
-from whet.contract.events import Emit, EndReason, TurnEnd
+from whet.contract.events import Emit, EndReason, Event, Notice, Steered, TurnEnd
 from whet.contract.messages import ImagePart, Message, Part, TextPart, Usage
 from whet.contract.protocols import Context, Gate, ModelInfo, ModelLink, Person
 from whet.contract.receipts import TurnReceipt
@@ -34,21 +34,35 @@ class TurnLimits(msgspec.Struct, frozen=True):
 
 
 class InboxEntry(msgspec.Struct, frozen=True):
-    """A message that waits, and what the transaction that stores it does besides."""
+    """A message that waits, and what the transaction that stores it does besides. `told` is the line that
+    people are shown instead of it where nobody has typed it."""
 
     message: Message
     receipt: AtEnd = nothing
+    told: str = ""
+
+    @property
+    def event(self) -> Event:
+        """What people see once it is stored."""
+        return Notice(self.told) if self.told else Steered(self.message.text)
+
+
+def no_arrival() -> InboxEntry | None:
+    """Bring nothing."""
+    return None
 
 
 class Inbox:
-    """What was said to a session while its turn runs; the turn reads it before its next step."""
+    """What was said to a session while its turn runs; the turn reads it before its next step. `arrival` gives
+    what is to be stored next of what comes from elsewhere and is kept there until then."""
 
-    def __init__(self) -> None:
+    def __init__(self, arrival: Callable[[], InboxEntry | None] = no_arrival) -> None:
         self._waiting: deque[InboxEntry] = deque()
+        self._arrival = arrival
 
     def __bool__(self) -> bool:
         """Whether anything waits."""
-        return bool(self._waiting)
+        return bool(self._waiting) or self._arrival() is not None
 
     def put(self, message: Message, receipt: AtEnd = nothing) -> None:
         """Add a message behind all others."""
@@ -56,6 +70,8 @@ class Inbox:
 
     def take(self) -> InboxEntry:
         """Take out what has waited longest. Raises IndexError where nothing waits."""
+        if not self._waiting and (arrived := self._arrival()) is not None:
+            return arrived
         return self._waiting.popleft()
 
     def take_back(self) -> list[Message]:

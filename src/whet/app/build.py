@@ -38,6 +38,7 @@ from whet.tools.registry import read_specs
 from whet.tools.todo import TodoLists
 
 if TYPE_CHECKING:
+    from whet.app.helper_desk import HelperDesk
     from whet.app.plugin_sessions import PluginParts
     from whet.app.reviews import ReviewRunner
     from whet.app.schedule_watch import ScheduleWatch
@@ -191,7 +192,7 @@ class App:
 
     async def aclose(self) -> None:
         """End the sessions with their engines, stop background processes, close connections and store."""
-        for name in ("schedules", "reviews"):
+        for name in ("helpers", "schedules", "reviews"):
             if name in self.__dict__:  # made at its first use
                 await getattr(self, name).aclose()
         await self.contexts.aclose()
@@ -247,6 +248,13 @@ class App:
 
         shared = (self.database, self.clock, self.learning, self._grants, self.pool, self._dialer)
         return ReviewRunner(ReviewParts(self.home, self.settings, *shared))
+
+    @cached_property
+    def helpers(self) -> HelperDesk:
+        """The helpers that sessions have asked for."""
+        from whet.app.helper_desk import HelperDesk  # noqa: PLC0415 - few sessions have helpers
+
+        return HelperDesk(self)
 
     @cached_property
     def schedules(self) -> ScheduleWatch:

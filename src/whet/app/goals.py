@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 import apsw
 import msgspec
 
-from whet.agent.loop import run_turn
 from whet.agent.session import Session, TurnLimits
 from whet.app import goal_verifier
+from whet.app.following import follow, run_to_rest
 from whet.app.goal_claims import GoalClaim, refusals
 from whet.app.goal_judge import GoalJudge, goal_calls
 from whet.app.session_parts import NO_EXTRAS, Principal, SessionExtras
@@ -188,15 +188,15 @@ class GoalRunner:
         """Run the round's turn, or the rest of it; None where it has ended already."""
         if goal.asked > goal.round:
             try:
-                return await run_turn(session, None, self.emit)
+                return await run_to_rest(self.app, session, None, self.emit)
             except NotFound:
-                return None
+                return await follow(self.app, session, self.emit, None)
 
         def asked(connection: apsw.Connection) -> Sequence[Queued]:
             goals.ask(connection, goal)
             return ()
 
-        return await run_turn(session, self._message(goal, session), self.emit, receipt=asked)
+        return await run_to_rest(self.app, session, self._message(goal, session), self.emit, asked)
 
     def _message(self, goal: GoalRow, session: Session) -> Message:
         if goal.round == 0:

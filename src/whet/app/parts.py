@@ -19,6 +19,7 @@ from whet.clock import Clock
 from whet.config.key_hosts import search_server
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings, Settings, WalletSettings
+from whet.contract.delegation import BackgroundHelpers, HelperWish
 from whet.contract.errors import ToolError
 from whet.contract.protocols import NobodyPresent, Person
 from whet.contract.tools import ToolContext, ToolOutput
@@ -62,19 +63,22 @@ def built_in(app: App, secrets: Mapping[str, str]) -> Registry:
 
         return await warm_tool.act(app.warmth, context, request)
 
-    async def spawn(parent: ToolContext, task: str, background: str) -> ToolOutput:
-        return await app.sessions.delegate(parent, task, background)
+    async def spawn(parent: ToolContext, wish: HelperWish) -> ToolOutput:
+        return await app.helpers.delegate(parent, wish)
 
-    async def recover(parent: ToolContext, given: dict[str, Any]) -> ToolOutput | None:
-        from whet.app.children import recovered  # noqa: PLC0415 - few turns are cut off
+    def look_after() -> BackgroundHelpers:
+        from whet.app.helper_window import HelperWindow  # noqa: PLC0415 - few sessions have helpers
 
-        task, background = str(given.get("task", "")), str(given.get("context", ""))
-        return await app.database.read(lambda db: recovered(db, parent.session_id, task, background))
+        return HelperWindow(app.helpers)
 
     return Registry(
         (
             *file_tools(app.pool),
-            *shell_tools(app.processes, ShellLimits(settings.terminal_timeout_s, settings.output_cap_chars)),
+            *shell_tools(
+                app.processes,
+                ShellLimits(settings.terminal_timeout_s, settings.output_cap_chars),
+                helpers=look_after,
+            ),
             *web_tools(
                 app.pool,
                 WebLimits(allow_private=settings.web_allow_private),
@@ -86,7 +90,7 @@ def built_in(app: App, secrets: Mapping[str, str]) -> Registry:
             *warm_tools(act),
             *session_tools(app.database),
             *recall_tools(app.database),
-            *delegate_tools(spawn, parallel=app.settings.agent.delegate_parallel, recover=recover),
+            *delegate_tools(spawn),
         )
     )
 

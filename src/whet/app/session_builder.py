@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whet.agent.session import Session, TurnLimits, TurnObserver
+from whet.agent.session import Inbox, Session, TurnLimits, TurnObserver
 from whet.app.contexts import EngineObserver
 from whet.app.models import SwitchableLink
 from whet.app.recording import RecordingObserver
@@ -32,6 +32,14 @@ from whet.store.transcript import Transcript
 if TYPE_CHECKING:
     from whet.app.build import App
     from whet.app.plugin_sessions import HookedParts
+
+
+def _plan_note(app: App, session_id: str) -> str:
+    if "plans" not in vars(app.gate) or not app.gate.plans.has(session_id):  # made when one plans
+        return ""
+    from whet.app.planning import NOTE  # noqa: PLC0415 - few sessions plan
+
+    return NOTE
 
 
 class SessionBuilder:
@@ -111,7 +119,7 @@ class SessionBuilder:
 
         def note() -> str:
             usual = volatile_note(app.clock.now(), workspace, limits.steps)
-            return f"{usual}\n{extras.note}".strip() if extras.note else usual
+            return "\n".join(filter(None, (usual, extras.note, _plan_note(app, row.id))))
 
         return Session(
             log=stored.log,
@@ -126,6 +134,7 @@ class SessionBuilder:
             note=note,
             observers=(*self._observers(row, warm, hooks, profile), *shell, *extras.observers),
             buffers=extras.buffers,
+            inbox=Inbox(lambda: app.helpers.arrival(row.id) if "helpers" in vars(app) else None),
         )
 
     def _guest_gate(self, gate: Gate) -> Gate:

@@ -6,6 +6,7 @@ Decides what a session begins with; `app/session_builder.py` puts it together. T
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,6 @@ from whet.app.warmth import OFF
 from whet.context.prompt import system_prompt
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.protocols import ContextStatus
-from whet.contract.tools import ToolContext, ToolOutput
 from whet.store import sessions
 from whet.store.trail import arguments_of
 from whet.store.transcript import Transcript
@@ -28,6 +28,8 @@ from whet.tools.registry import read_specs
 
 if TYPE_CHECKING:
     from whet.app.build import App
+    from whet.contract.tools import Buffers
+    from whet.store.helper_rows import HelperRow
 
 
 class SessionOpener:
@@ -36,6 +38,8 @@ class SessionOpener:
     def __init__(self, app: App) -> None:
         self._app = app
         self._builder = SessionBuilder(app)
+        self.helper_listeners: list[Callable[[HelperRow], None]] = []
+        """Hear of each background helper that has ended."""
         self.outcomes: Outcomes = Outcomes(app.learning, app.database, app.settings.memory.holdout_share)
 
     async def begin(
@@ -63,12 +67,17 @@ class SessionOpener:
         return session
 
     async def open(self, session_id: str, extras: SessionExtras, leaving: Session | None) -> Session:
-        """Open a stored conversation."""
+        """Open a stored conversation; its helpers in the background go on."""
         app = self._app
         log = await Transcript.open(app.database, session_id, app.clock)
         seat = await self._builder.seat(leaving, foreground=True)
-        prompt, tools_json, done = await app.database.read(
-            lambda db: (*sessions.prefix(db, session_id), arguments_of(db, session_id, TASK_LIST))
+        prompt, tools_json, done, has_helpers, plans = await app.database.read(
+            lambda db: (
+                *sessions.prefix(db, session_id),
+                arguments_of(db, session_id, TASK_LIST),
+                sessions.has_helpers(db, session_id),
+                sessions.is_planning(db, session_id),
+            )
         )
         if not prompt and not tools_json:  # it was made by another program
             there = app.tools.by_name
@@ -77,8 +86,13 @@ class SessionOpener:
             prompt, tools_json = self._prompt(app.workspace), msgspec.json.encode(specs).decode()
             await app.database.write(lambda db: sessions.freeze_prefix(db, session_id, prompt, tools_json))
         app.todo_lists.restore(session_id, done)
+        if plans:
+            app.gate.plans.set(session_id, True)
         stored = StoredPrefix(log, prompt, read_specs(tools_json.encode()))
-        return await self._builder.build(stored, seat, extras, leaving=leaving)
+        session = await self._builder.build(stored, seat, extras, leaving=leaving)
+        if has_helpers:
+            await app.helpers.restore(session_id)
+        return session
 
     async def latest(self) -> str:
         """Give the id of the latest conversation of this workspace. Raises NotFound."""
@@ -90,28 +104,41 @@ class SessionOpener:
             raise NotFound(f"no session in {workspace} to continue", hint="whet sessions list")
         return found.id
 
-    async def delegate(self, parent: ToolContext, task: str, background: str) -> ToolOutput:
-        """Run a delegated task in a child session under the same gate."""
-        from whet.app.children import LEFT_OUT, run_child, title_of_task  # noqa: PLC0415 - few turns delegate
+    async def helper(
+        self, row: HelperRow, folder: Path | None, buffers: Buffers | None, *, is_there: bool
+    ) -> Session:
+        """Begin a helper's session, or open it again; `folder` is its own working tree's. Its tools are its
+        parent's but for some, and with the scope read those that only look."""
+        from whet.app.helper_turns import LEFT_OUT, HelperObserver, title_of  # noqa: PLC0415 - few have helpers
 
-        app, parent_id = self._app, parent.session_id
-        row, profile = await app.database.read(
-            lambda db: (sessions.get(db, parent_id), sessions.profile_of(db, parent_id))
-        )
-        workspace = Path(row.workspace) if row.workspace else app.workspace
-        new = SessionStart(
-            system_prompt(workspace, app.settings.tools.toolsets, child=True),
-            [tool for tool in app.tools.by_name.values() if not tool.tags & LEFT_OUT],
-            title=title_of_task(task),
-            parent_id=parent_id,
-            kind="child",
-            whose=Principal(profile, row.source, workspace),
-            steps=app.settings.agent.delegate_max_steps,
-        )
-        child = await self._builder.create(new, SessionExtras(buffers=parent.buffers))
-        app.gate.adopt(child.id, parent_id)
-        watcher = app.plugin_parts.sessions if app.plugin_parts is not None else None
-        return await run_child(child, parent, task, background, watcher)
+        app, own = self._app, self._app.settings.agent
+        extras = SessionExtras(row.session, buffers=buffers, observers=(HelperObserver(app.clock),))
+        steps = min(row.wish.steps or own.delegate_max_steps, own.max_steps)
+        if is_there:
+            child = await self.open(row.session, extras, None)
+            limits = msgspec.structs.replace(child.limits, steps=steps)
+            child = msgspec.structs.replace(child, limits=limits)
+        else:
+            parent, profile = await app.database.read(
+                lambda db: (sessions.get(db, row.parent), sessions.profile_of(db, row.parent))
+            )
+            workspace = folder or (Path(parent.workspace) if parent.workspace else app.workspace)
+            tools = [tool for tool in app.tools.by_name.values() if not tool.tags & LEFT_OUT]
+            if row.wish.scope == "read":
+                tools = [tool for tool in tools if tool.effects <= {"read"} or "looks" in tool.tags]
+            new = SessionStart(
+                system_prompt(workspace, app.settings.tools.toolsets, child=True),
+                tools,
+                title=title_of(row.wish.task),
+                parent_id=row.parent,
+                kind="child",
+                whose=Principal(profile, parent.source, workspace),
+                steps=steps,
+            )
+            child = await self._builder.create(new, extras)
+        if folder is not None and child.workspace != folder:
+            raise ConfigError(f"the helper's working tree {folder} is gone")
+        return child
 
     async def context_status(self, session_id: str) -> ContextStatus:
         """Say how full a stored conversation's window is, without opening it for its engine."""

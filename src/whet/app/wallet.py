@@ -79,7 +79,7 @@ class Wallet:
 
         def work(connection: apsw.Connection) -> Reserved:
             scopes = wallet.scopes_of(connection, asked.session, day)
-            if is_unpriced or (asked.usd is None and any(name == "goal" for name, _ in scopes)):
+            if is_unpriced or (asked.usd is None and any(name in ("goal", "helper") for name, _ in scopes)):
                 scopes.append(("unpriced", day))
             return wallet.reserve(connection, asked, scopes, caps, near)
 

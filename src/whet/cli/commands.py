@@ -289,8 +289,17 @@ async def _approvals(chat: ChatControl, rest: str) -> None:
     if rest:
         if rest not in mode.ABOUT:
             raise ConfigError(f"there is no mode {rest!r}", hint="ask, plan, auto or deny")
-        mode.set_mode(chat.app.gate, chat.session, rest)
+        await mode.set_mode(chat.app, chat.session, rest)
     chat.say(f"approvals: {mode.mode_of(chat.app.gate, chat.session)}")
+
+
+async def _plan(chat: ChatControl, rest: str) -> None:
+    from whet.app import planning  # noqa: PLC0415 - few sessions plan
+
+    done = await planning.command(chat.app, chat.session.id, rest)
+    chat.say(done.said)
+    if done.sends:
+        chat.send(done.sends)
 
 
 async def _copy(chat: ChatControl, rest: str) -> None:
@@ -335,6 +344,19 @@ def _plugin_run(name: str) -> Callable[[ChatControl, str], Coroutine[Any, Any, N
     return run
 
 
+_JOBS = SlashCommand(
+    "jobs",
+    "See and stop background processes and helpers.",
+    jobs,
+    "[ID|stop ID]",
+    anytime=True,
+    aliases=("helpers",),
+)
+_PLAN = SlashCommand(
+    "plan", "Have it only read and plan; show, change, approve.", _plan, "[TEXT|steps|go|off]", remote=True
+)
+
+
 def builtin_commands() -> list[SlashCommand[ChatControl]]:
     """Give the built-in commands, in the order that /help shows them."""
     return [
@@ -365,6 +387,7 @@ def builtin_commands() -> list[SlashCommand[ChatControl]]:
         SlashCommand("undo", "Take the last turn back, its files aside.", _undo, remote=True),
         *rewind_commands(),
         *goal_commands(),
+        _PLAN,
         SlashCommand("fork", "Go on in a copy of this session, as it was after a turn.", _fork, "[turn]"),
         SlashCommand("title", "Show or set the title.", _title, "[text]", anytime=True, remote=True),
         SlashCommand(
@@ -380,7 +403,7 @@ def builtin_commands() -> list[SlashCommand[ChatControl]]:
             aliases=("mode",),
         ),
         SlashCommand("calls", "List this session's calls, or show one whole.", calls, "[N]", anytime=True),
-        SlashCommand("jobs", "See and stop what runs in the background.", jobs, "[ID|stop ID]", anytime=True),
+        _JOBS,
         SlashCommand("copy", "Copy the last answer to the clipboard.", _copy, anytime=True),
         SlashCommand("quit", "End the chat.", _quit, anytime=True, aliases=("exit", "q")),
     ]

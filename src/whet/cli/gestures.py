@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from whet.agent.loop import run_turn
+from whet.agent.session import InboxEntry
+from whet.app import planning
 from whet.cli import jobs, mode, picking, unfolding
 from whet.cli.here import run_here, shell_of
 from whet.cli.screen import PromptSignal
@@ -34,7 +37,7 @@ class Gestures:
         """Do what a key stands for; nothing runs, or the key may be used while something does."""
         chat = self._chat
         if signal is PromptSignal.MODE:
-            self._next_mode()
+            await self._next_mode()
         elif signal is PromptSignal.UNFOLD:
             await self._unfold()
         elif signal is PromptSignal.BACKGROUND:
@@ -42,12 +45,23 @@ class Gestures:
                 chat.say("no command runs that could go into the background", "dim")
         elif signal is PromptSignal.PLAN:
             await self._decide_plan()
+        elif signal is PromptSignal.RESTED and chat.session.inbox:
+            self._go_on(chat.session.inbox.take())
 
-    def _next_mode(self) -> None:
+    def _go_on(self, entry: InboxEntry) -> None:
+        """Begin a turn with what a helper came to while nobody typed."""
+
+        async def work(emit: Emit) -> None:
+            await run_turn(self._chat.session, entry.message, emit, receipt=entry.receipt)
+
+        self._chat.say(entry.told)
+        self._chat.work("", work)
+
+    async def _next_mode(self) -> None:
         """Go to the next mode."""
         chat = self._chat
         name = mode.next_mode(mode.mode_of(chat.app.gate, chat.session))
-        mode.set_mode(chat.app.gate, chat.session, name)
+        await mode.set_mode(chat.app, chat.session, name)
         chat.say(f"mode {name}: {mode.ABOUT[name]}", "dim")
 
     async def escape(self, now_s: float) -> None:
@@ -72,14 +86,19 @@ class Gestures:
     async def _decide_plan(self) -> None:
         """Put the plan that was made to the person; a yes carries it out."""
         chat = self._chat
+        now = await planning.state_of(chat.app, chat.session.id)
         picked = await chat.choose("Carry this plan out?", mode.CHOICES)
+        if picked == len(mode.CHOICES) - 2:
+            chat.put_back("\n".join(["/plan steps", *(one.text for one in now.steps)]))
+            return
         if picked is None or picked == len(mode.CHOICES) - 1:
             chat.say("still planning; Shift-Tab or /mode ask ends that", "dim")
             return
         name = mode.MODES[0] if picked == 0 else mode.MODES[2]
-        mode.set_mode(chat.app.gate, chat.session, name)
+        told = await planning.approve(chat.app, chat.session.id)
+        await mode.set_mode(chat.app, chat.session, name)
         chat.say(f"mode {name}: {mode.ABOUT[name]}", "dim")
-        chat.send(mode.APPROVED)
+        chat.send(told)
 
     async def sign(self, sign: str, text: str) -> None:
         """Do what a line with a sign in front says: remember, or run a command here. Raises WhetError."""

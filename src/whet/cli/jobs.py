@@ -1,4 +1,4 @@
-"""/jobs: the background processes of this program, seen and stopped; leaving asks when some run."""
+"""/jobs: background processes and helpers, seen and stopped; leaving asks when some run."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from whet.app.build import App
 from whet.cli import wording
+from whet.contract.delegation import HELPER
 from whet.contract.errors import NotFound
 
 if TYPE_CHECKING:
+    from whet.app.helper_window import HelperWindow
     from whet.cli.commands import ChatControl
     from whet.tools.process import Process
 
@@ -54,11 +56,16 @@ async def jobs(chat: ChatControl, rest: str) -> None:
     if word == "stop":
         await _stop(chat, name.strip())
         return
-    if word:
+    if word.startswith(HELPER):
+        window = _window(chat)
+        for line in window.shown(await window.named(chat.session.id, word)):
+            chat.say(wording.cut(wording.printable(line), chat.width()))
+    elif word:
         for line in _tail(_find(chat.app, word)):
             chat.say(wording.cut(line, chat.width()))
+    if word:
         return
-    found = lines(chat.app, chat.width())
+    found = [*lines(chat.app, chat.width()), *await _helpers(chat)]
     for line in found:
         chat.say(line, "")
     chat.say(
@@ -66,7 +73,26 @@ async def jobs(chat: ChatControl, rest: str) -> None:
     )
 
 
+async def _helpers(chat: ChatControl) -> list[str]:
+    """Give a line for each helper of the session."""
+    from whet.store import helper_rows  # noqa: PLC0415 - few sessions have helpers
+
+    seen = await chat.app.database.read(lambda db: helper_rows.seen(db, chat.session.id))
+    return [wording.cut(wording.printable(f"  {one.line}"), chat.width()) for one in seen]
+
+
+def _window(chat: ChatControl) -> HelperWindow:
+    from whet.app.helper_window import HelperWindow  # noqa: PLC0415 - few sessions have helpers
+
+    return HelperWindow(chat.app.helpers)
+
+
 async def _stop(chat: ChatControl, name: str) -> None:
+    if name.startswith(HELPER):
+        row = await _window(chat).named(chat.session.id, name)
+        row = await chat.app.helpers.stop(row)
+        chat.say(f"{row.name} has ended: {row.reason}")
+        return
     found = running(chat.app) if name == "all" else [_find(chat.app, name)]
     for process in found:
         await process.stop()

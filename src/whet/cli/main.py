@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Take files and conversation back to a turn; that, too, can be undone.",
     ),
     "goal": ("whet.cli.goal:goal", "Start, list, show, stop or resume goals that must be proven."),
+    "run": ("whet.cli.run:run", "Do many tasks at once, each in a session of its own."),
     "cost": ("whet.cli.cost:cost", "Show what was spent, what the day will come to, and the caps."),
     "diff": ("whet.cli.rewind:diff", "Show what a turn changed in the files, the shell included."),
     "undo": ("whet.cli.undo:undo", "Take a learned change back; an undo can be undone too."),

@@ -6,12 +6,11 @@ the person decides on its plan. It does not know how a key or a list reaches the
 
 from __future__ import annotations
 
-import msgspec
-
 from whet.agent.session import Session
+from whet.app import planning
+from whet.app.build import App
 from whet.approval.gate import PolicyGate
 from whet.config.schema import ApprovalMode
-from whet.contract.messages import Message
 
 MODES = ("ask", "plan", "auto")
 ABOUT = {
@@ -23,13 +22,9 @@ ABOUT = {
 CHOICES = (
     ("Go ahead, ask me before each change", "mode ask"),
     ("Go ahead, ask only before what is dangerous", "mode auto"),
+    ("Change the steps, then /plan go", "/plan steps"),
     ("Keep planning: say what should be different", "mode plan"),
 )
-_NOTE = (
-    "[Plan mode: only read and look now; whatever changes something is denied. Make a plan for what was asked"
-    " and answer with it; the person then decides on it.]"
-)
-APPROVED = "The plan is approved. Carry it out."
 
 
 def mode_of(gate: PolicyGate, session: Session) -> str:
@@ -42,13 +37,9 @@ def next_mode(mode: str) -> str:
     return MODES[(MODES.index(mode) + 1) % len(MODES)] if mode in MODES else MODES[0]
 
 
-def set_mode(gate: PolicyGate, session: Session, mode: ApprovalMode | str) -> None:
-    """Have a mode hold from the next call on."""
-    gate.plans.set(session.id, mode == "plan")
+async def set_mode(app: App, session: Session, mode: ApprovalMode | str) -> None:
+    """Have a mode hold from the next call on; that a session plans is kept with it."""
+    if (mode == "plan") != app.gate.plans.has(session.id):
+        await planning.set_planning(app, session.id, mode == "plan")
     if mode == "ask" or mode == "auto" or mode == "deny":
-        gate.set_mode(mode)
-
-
-def with_note(message: Message) -> Message:
-    """Give a message that tells the model that it plans."""
-    return msgspec.structs.replace(message, note="\n".join(filter(None, (message.note, _NOTE))))
+        app.gate.set_mode(mode)

@@ -20,6 +20,7 @@ import msgspec
 
 from whet.agent.loop import run_turn
 from whet.agent.session import Session, receipt_of
+from whet.app.build import App
 from whet.cli import attach, wording
 from whet.cli.deciding import coloured, diff_lines, has_colour
 from whet.cli.launch import ChatOptions, Output, load_settings, open_session, start_app, workspace_of
@@ -40,7 +41,6 @@ from whet.contract.events import (
 from whet.contract.messages import ImagePart, Message, Usage
 from whet.contract.protocols import NobodyPresent
 from whet.log import mask
-from whet.store.database import StateDatabase
 from whet.store.sessions import title_of
 
 _STDIN_WAIT_S = 3.0
@@ -100,7 +100,7 @@ async def _run(options: ChatOptions, settings: Settings, question: str, images: 
         session = await open_session(app, options)
         if not session.log.session.title:
             await session.log.details.set_title(title_of(question))
-        report = OneShotReport(session, options.output, app.database)
+        report = OneShotReport(session, options.output, app)
         code = await _answer(report, session.user_message(question, images))
         await app.reviews.leave()
         return code
@@ -116,10 +116,19 @@ def _ask(prompt: str) -> str:
     return line
 
 
+async def _turns(report: OneShotReport, message: Message) -> None:
+    """Run the turn, and what follows it where helpers work in the background."""
+    end = await run_turn(report.session, message, report.emit)
+    if "helpers" in vars(report.app):
+        from whet.app.following import follow  # noqa: PLC0415 - few turns have helpers
+
+        await follow(report.app, report.session, report.emit, end)
+
+
 async def _answer(report: OneShotReport, message: Message) -> int:
     """Run the turn under Ctrl-C and SIGTERM; a second signal ends the program at once."""
     loop = asyncio.get_running_loop()
-    turn = asyncio.ensure_future(run_turn(report.session, message, report.emit))
+    turn = asyncio.ensure_future(_turns(report, message))
     stopped_by: list[int] = []
 
     def stop(number: int) -> None:
@@ -145,7 +154,7 @@ class OneShotReport:
 
     session: Session
     output: Output
-    database: StateDatabase
+    app: App
     _calls: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     _subjects: dict[str, str] = field(default_factory=dict[str, str])
     _notices: list[str] = field(default_factory=list[str])
@@ -231,7 +240,7 @@ class OneShotReport:
         """Give what reviews learned and were refused since it was last told."""
         from whet.store import news  # noqa: PLC0415 - two queries, for those who read the object
 
-        found = self.database.write_now(news.tell)
+        found = self.app.database.write_now(news.tell)
         return {"learned": found.learned, "refused": found.refused, "waiting": found.waiting}
 
     def _cancelled(self) -> TurnEnd:

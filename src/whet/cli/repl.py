@@ -19,7 +19,7 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.app.slash import Commands, parse, unescaped
-from whet.cli import attach, jobs, mode
+from whet.cli import attach, jobs
 from whet.cli.board import StatusBoard
 from whet.cli.commands import ChatControl, add_plugin_commands, builtin_commands
 from whet.cli.dropped import dropped_images
@@ -146,6 +146,7 @@ class TerminalChat:
         self._news = _ReviewNews(desk, screen, self.say)
         self._waiting: list[Typed] = []
         app.reviews.listeners.append(self._news.add)
+        app.sessions.helper_listeners.append(lambda _: screen.wake(PromptSignal.RESTED))
 
     async def run(self, images: Sequence[Path] = (), *, picks: bool = False) -> int:
         """Take what the person does until they leave."""
@@ -243,8 +244,7 @@ class TerminalChat:
         images = [attach.load_image(path) for path in paths]
         self._images = []
         told, self._gestures.pending = [text, *self._gestures.pending], []
-        message = self.session.user_message(attach.capped("\n\n".join(told)), images)
-        return mode.with_note(message) if self.app.gate.plans.has(self.session.id) else message
+        return self.session.user_message(attach.capped("\n\n".join(told)), images)
 
     async def _take(self, done: Typed | PromptSignal) -> None:
         self._news.tell(at_rest=True)
@@ -257,14 +257,13 @@ class TerminalChat:
                 self.leave()
             elif done is PromptSignal.INTERRUPT or (done is PromptSignal.ESCAPE and self._desk.turn):
                 self._interrupt()
-            elif done is PromptSignal.RESTED:
-                if self._waiting and self._desk.turn is None:
-                    self._view.queued.remove((typed := self._waiting.pop(0)).shown)
-                    self._screen.wake(PromptSignal.RESTED)  # the next one runs although this one may fail
-                    await self._typed(typed)
+            elif done is PromptSignal.RESTED and self._waiting and self._desk.turn is None:
+                self._view.queued.remove((typed := self._waiting.pop(0)).shown)
+                self._screen.wake(PromptSignal.RESTED)  # the next one runs although this one may fail
+                await self._typed(typed)
             elif done is PromptSignal.ESCAPE:
                 await self._gestures.escape(self.app.clock.monotonic_s())
-            else:
+            elif done is not PromptSignal.RESTED or self._desk.turn is None:
                 await self._gestures.take(done)
         except WhetError as error:
             self._complain(error)
@@ -353,8 +352,8 @@ class TerminalChat:
         elif left and not self._desk.leaving:
             self._echo(text)
             self.send(text)
-        if self._waiting:
-            self._view.queued.extend(typed.shown for typed in self._waiting)
+        self._view.queued.extend(typed.shown for typed in self._waiting)
+        if self._waiting or (self.session.inbox and not cancelled):
             self._screen.wake(PromptSignal.RESTED)
 
     def _complain(self, error: WhetError) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from whet.contract.changes import TextChange
 from whet.contract.events import Emit, ReasoningDelta, Retry, StreamRestarted, TextDelta, Verdict
 from whet.contract.messages import Message, ToolCall, Usage
-from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
+from whet.contract.tools import Tool, ToolOutput, ToolSpec
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
@@ -290,11 +290,3 @@ class NobodyPresent:
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Give None: nobody answers."""
         return None
-
-
-class Spawn(Protocol):
-    """Runs a task in a child session under the same gate."""
-
-    async def __call__(self, parent: ToolContext, task: str, background: str) -> ToolOutput:
-        """Run `task` to its end and give the child's last message. A cancel ends the child too."""
-        ...

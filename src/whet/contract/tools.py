@@ -120,6 +120,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     the files that the person's editor holds, None where there is no such program. `paused` stops the clock
     of the turn while it is entered, for a call that has a turn of its own in which a person is asked. `shown`
     is the hash of the changes that a person allowed, empty where nobody was asked: others may not be made.
+    `key` names the call within its session, also after a crash: turn, step and place.
     """
 
     session_id: str
@@ -131,6 +132,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     buffers: Buffers | None = None
     paused: Callable[[], AbstractContextManager[None]] = nullcontext
     shown: str = ""
+    key: str = ""
 
 
 Handler = Callable[[ToolContext, dict[str, Any]], Coroutine[Any, Any, ToolOutput]]
@@ -140,7 +142,6 @@ Preview = Callable[[ToolContext, dict[str, Any]], Coroutine[Any, Any, tuple[Text
 """Gives what a call would make of files, and changes nothing; raises ToolError where it would fail."""
 
 StandsFor = Callable[[dict[str, Any]], tuple[str, dict[str, Any]]]
-Recover = Callable[[ToolContext, dict[str, Any]], Coroutine[Any, Any, ToolOutput | None]]
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -151,7 +152,7 @@ class Tool(msgspec.Struct, frozen=True):
     no harm, so that a call interrupted by a crash runs again at resume instead of "outcome unknown".
     `timeout_s` None: the tool keeps its own limit. `check` and `preview` are asked before a person is.
     `stands_for`: its calls are calls of other tools; gives the name and arguments of the one meant, or raises
-    ToolError. `recover` gives what a call came to that the program's end cut off, None where that is unknown.
+    ToolError.
     """
 
     spec: ToolSpec
@@ -166,7 +167,6 @@ class Tool(msgspec.Struct, frozen=True):
     check: Check | None = None
     preview: Preview | None = None
     stands_for: StandsFor | None = None
-    recover: Recover | None = None
 
     @property
     def name(self) -> str:

@@ -164,7 +164,7 @@ class EditorAgent:
     async def set_session_mode(self, session_id: str, mode_id: str, **kwargs: Any) -> SetSessionModeResponse:
         """Change what a session asks about, from the next call on."""
         here = self._sessions.known(session_id)
-        here.mode = options.mode_of(mode_id)
+        await self._sessions.set_mode(here, options.mode_of(mode_id))
         self._sessions.tell_options(here)
         await self._sessions.editor.outbox.flush()
         return SetSessionModeResponse()
@@ -175,7 +175,7 @@ class EditorAgent:
         """Choose a session's mode, from the next call on, or its model, from the next prompt on."""
         here = self._sessions.known(session_id)
         if config_id == options.MODE:
-            here.mode = options.mode_of(value)
+            await self._sessions.set_mode(here, options.mode_of(value))
             update = CurrentModeUpdate(session_update="current_mode_update", current_mode_id=here.mode)
             self._sessions.editor.outbox.put(session_id, update)
             await self._sessions.editor.outbox.flush()

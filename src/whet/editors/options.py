@@ -18,13 +18,14 @@ from acp.schema import (
     SessionModeState,
 )
 
-Mode: TypeAlias = Literal["ask", "auto", "deny"]
+Mode: TypeAlias = Literal["ask", "plan", "auto", "deny"]
 """How a session's questions are answered: by the person, by a yes to what is not dangerous, by a no."""
 
 MODE, MODEL = "mode", "model"
 _MOST_MODELS = 200
 _MODES: dict[Mode, tuple[str, str]] = {
     "ask": ("Ask", "Asks before anything that changes something."),
+    "plan": ("Plan", "Only reads, and makes a plan; another mode approves it."),
     "auto": ("Auto", "Asks before what is dangerous only."),
     "deny": ("Deny", "Does nothing that it would have to ask for."),
 }

@@ -12,6 +12,7 @@ import msgspec
 from acp import Client, RequestError
 from acp.helpers import update_available_commands
 
+from whet.app import planning
 from whet.app.hosted import SessionHost
 from whet.app.session_parts import NO_EXTRAS, SessionExtras
 from whet.contract.errors import WhetError
@@ -113,6 +114,7 @@ class EditorSessions:
             folder, program = _folder(cwd), await self.program()
             app = program.hosted.app
             row, (_, tools_json) = await app.database.read(lambda db: _row_and_prefix(db, session_id))
+            plans = await app.database.read(lambda db: sessions.is_planning(db, session_id))
             open_already = self._open.get(session_id)
             if open_already is not None and open_already.works:
                 return open_already
@@ -121,7 +123,7 @@ class EditorSessions:
             brought = await bring(servers, workspace, app)
         if tools_json:
             brought.enter(read_specs(tools_json.encode()))
-        here = OpenedSession(session_id, workspace, program.mode, self.editor, brought)
+        here = OpenedSession(session_id, workspace, "plan" if plans else program.mode, self.editor, brought)
         self._open[session_id] = here
         if open_already is not None:
             await open_already.aclose()
@@ -131,6 +133,13 @@ class EditorSessions:
         if row.model_chosen and row.provider == app.models.provider.info.provider:
             here.wanted = row.model
         return here
+
+    async def set_mode(self, here: OpenedSession, mode: Mode) -> None:
+        """Choose a session's mode, from the next call on; leaving plan approves what was planned."""
+        app = (await self.program()).hosted.app
+        if (mode == "plan") != app.gate.plans.has(here.session_id):
+            await planning.set_planning(app, here.session_id, mode == "plan")
+        here.mode = mode
 
     def _tell_commands(self, here: OpenedSession, root: Path) -> None:
         update = update_available_commands(self.commander.available(root, here.workspace))

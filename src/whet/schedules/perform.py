@@ -19,10 +19,10 @@ import apsw
 import msgspec
 
 from whet import log
-from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app import plugged
 from whet.app.build import App
+from whet.app.following import run_to_rest
 from whet.app.session_parts import SessionExtras
 from whet.channels.pieces import pieces
 from whet.config.load import load
@@ -136,7 +136,7 @@ async def _turn(app: App, session: Session, schedule: Schedule, run: ScheduleRun
         schedules.say(connection, run.job_id, sessions.key_of(connection, session.id))
         return ()
 
-    return _came(await run_turn(session, session.user_message(schedule.prompt), _ignore, receipt=said))
+    return _came(await run_to_rest(app, session, session.user_message(schedule.prompt), _ignore, said))
 
 
 async def _gone_on(app: App, session: Session, run: ScheduleRun) -> RunResult:
@@ -150,7 +150,7 @@ async def _gone_on(app: App, session: Session, run: ScheduleRun) -> RunResult:
     match reason:
         case "":
             try:
-                return _came(await run_turn(session, None, _ignore))
+                return _came(await run_to_rest(app, session, None, _ignore))
             except NotFound as held:
                 raise StoreBusy(f"somebody goes on with the turn in session {session.id}") from held
         case "answered" | "budget" | "failed" | "refused" | "crashed":

@@ -218,6 +218,13 @@ class Native:
 
         return Stream(source)
 
+    async def opened(self, request: Request, caller: ApiCaller) -> tuple[App, str]:
+        """Give the program and the id of the session that a call is about, opened."""
+        row = self._session(request, caller)
+        if self._turns.hosted.opened(row.id) is None:
+            await self._turns.hosted.session(row.id)
+        return self._app, row.id
+
     def _session(self, request: Request, caller: ApiCaller) -> SessionRow:
         return self._talks.visible(caller, request.path_params["id"])
 

@@ -26,6 +26,7 @@ from whet.serve.feed import Feeds
 from whet.serve.goals import Goals
 from whet.serve.hosts import Hosts
 from whet.serve.native import Native
+from whet.serve.plans import PlanCalls
 from whet.serve.questions import Questions
 from whet.serve.routes import described, mcp_call, open_calls, openai_calls, route_of, session_calls
 from whet.serve.talks import SessionTurns
@@ -60,7 +61,8 @@ class Site:
         self.talks: SessionTurns = SessionTurns(app.database, self.turns, pace.results_wait_s)
         self.operations: tuple[Operation, ...] = (
             *openai_calls(Compat(app, self.door, self.talks, TurnResponder(pace.beat_s, pace.head_wait_s))),
-            *session_calls(Native(app, self.door, self.talks, self.turns)),
+            *session_calls(native := Native(app, self.door, self.talks, self.turns)),
+            *PlanCalls(native).operations(),
             *Goals(app).operations(),
             mcp_call(Hosts(hosted, pace.beat_s)),
             *open_calls(self._describe, self._health, self._ready, self._metrics),

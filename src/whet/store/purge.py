@@ -100,6 +100,7 @@ def drop_traces(connection: apsw.Connection, session_id: str) -> None:
         (session_id,),
     )
     connection.execute("UPDATE schedule_runs SET note = '', text = '' WHERE session_id = ?", (session_id,))
+    connection.execute("DELETE FROM helpers WHERE parent = ? OR session = ?", (session_id, session_id))
     chats = "chat IN (SELECT id FROM gateway_chats WHERE session_id = ?)"
     connection.execute(
         f"UPDATE gateway_inbox SET body = '{{}}' WHERE {chats} AND state IN ('done', 'dropped')",

@@ -164,6 +164,23 @@ def key_of(connection: apsw.Connection, session_id: str) -> int:
     return _cells(connection, "key", session_id)[0]
 
 
+def set_planning(connection: apsw.Connection, session_id: str, on: bool) -> None:
+    """Note whether a session only reads until its plan is approved. Raises NotFound."""
+    connection.execute("UPDATE sessions SET planning = ? WHERE id = ?", (int(on), session_id))
+    _must_have_changed(connection, session_id)
+
+
+def is_planning(connection: apsw.Connection, session_id: str) -> bool:
+    """Whether a session only reads until its plan is approved. Raises NotFound."""
+    return bool(_cells(connection, "planning", session_id)[0])
+
+
+def has_helpers(connection: apsw.Connection, session_id: str) -> bool:
+    """Whether a session has helpers in the background whose results it does not have."""
+    found = connection.execute("SELECT 1 FROM helpers WHERE parent = ? AND delivered = ''", (session_id,))
+    return found.fetchone() is not None
+
+
 def _cells(connection: apsw.Connection, columns: str, session_id: str) -> tuple[Any, ...]:
     row = connection.execute(f"SELECT {columns} FROM sessions WHERE id = ?", (session_id,)).fetchone()
     if row is None:

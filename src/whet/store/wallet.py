@@ -13,6 +13,8 @@ import msgspec
 
 from whet.contract.errors import BudgetReached
 
+_OWN = {"goal": "goals", "helper": "helpers"}
+
 Scope = tuple[str, str]
 """What a cap is on, and which one: ("day", "2026-11-22")."""
 
@@ -47,7 +49,7 @@ class Reserved(msgspec.Struct, frozen=True):
 def scopes_of(connection: apsw.Connection, session_id: str, day: str) -> list[Scope]:
     """Give the sums that a session's calls count in. A helper's and a review's count as their parent's."""
     root = _root(connection, session_id)
-    found: list[Scope] = [("day", day), ("session", root)]
+    found: list[Scope] = [("day", day), ("session", root), *_helpers(connection, session_id)]
     row = connection.execute("SELECT profile FROM sessions WHERE id = ?", (root,)).fetchone()
     found.append(("person", f"{day} {row[0] if row else ''}"))
     row = connection.execute(
@@ -61,10 +63,13 @@ def scopes_of(connection: apsw.Connection, session_id: str, day: str) -> list[Sc
     return [*found, ("goal", row[0])] if row is not None else found
 
 
-def goal_cap(connection: apsw.Connection, goal_id: str) -> Cap:
-    """Give what a goal may cost."""
-    row = connection.execute("SELECT budget_usd FROM goals WHERE id = ?", (goal_id,)).fetchone()
-    return Cap(row[0] if row else 0.0, setting="--budget")
+def own_cap(connection: apsw.Connection, scope: Scope) -> Cap | None:
+    """Give what a goal or a helper may cost; None for a scope that the settings cap."""
+    name, number = scope
+    if name not in _OWN:
+        return None
+    row = connection.execute(f"SELECT budget_usd FROM {_OWN[name]} WHERE id = ?", (number,)).fetchone()
+    return Cap(row[0] if row else 0.0, setting="--budget" if name == "goal" else "budget_usd")
 
 
 def reserve(
@@ -77,7 +82,7 @@ def reserve(
     """Reserve what a call may cost in every sum, or in none. Raises BudgetReached."""
     told: list[str] = []
     for scope in scopes:
-        cap = goal_cap(connection, scope[1]) if scope[0] == "goal" else caps.get(scope[0], Cap())
+        cap = own_cap(connection, scope) or caps.get(scope[0], Cap())
         told += _checked(connection, asked, scope, cap, near)
     connection.execute(
         "INSERT INTO wallet_calls (at, session, what, model, scopes, usd, tokens)"
@@ -130,6 +135,12 @@ def spent(connection: apsw.Connection, scope: Scope) -> tuple[float, int]:
 def unsettled(connection: apsw.Connection) -> int:
     """Count the reservations that were never settled."""
     return next(connection.execute("SELECT count(*) FROM wallet_calls WHERE settled = 0"))[0]
+
+
+def _helpers(connection: apsw.Connection, session_id: str) -> list[Scope]:
+    """Give the helper that a session is, where it has a budget of its own."""
+    found = connection.execute("SELECT id FROM helpers WHERE session = ? AND budget_usd > 0", (session_id,))
+    return [("helper", row[0]) for row in found.fetchall()]
 
 
 def _root(connection: apsw.Connection, session_id: str) -> str:

@@ -9,7 +9,6 @@ page loads no HTTP. Nothing here decides whether a call may run; the gate has do
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -19,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from whet.contract.changes import TextChange
-from whet.contract.protocols import Spawn
-from whet.contract.tools import Recover, Tool, ToolContext, ToolOutput, declare
+from whet.contract.delegation import HELPER, BackgroundHelpers, HelperScope, HelperWish, ProcessAction, Spawn
+from whet.contract.tools import Tool, ToolContext, ToolOutput, declare
 from whet.contract.tools import tags_of as tags_of  # from here it knows every built-in tool
 from whet.lanes import ToolPool
 from whet.tools.signature import UNSENT, tool
@@ -61,7 +60,7 @@ _SKILL_MANAGE = declare("skill_manage", "skills", "own", "aside")
 _WARM_SESSION = declare("warm_session", "templates", "own", "owner", "aside")
 _SESSION_FIND = declare("session_search", "looks", "search", "probe", "aside")
 _RECALL = declare(RECALL, "looks", "own", "aside")
-_DELEGATE_TASK = declare("delegate_task", "delegates", "aside")
+_HELP = declare("delegate_task", "delegates", "aside")
 
 
 class ShellLimits(msgspec.Struct, frozen=True):
@@ -208,9 +207,12 @@ def _patch_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
 
 
 def shell_tools(
-    shared: SharedProcesses, limits: ShellLimits | None = None, environment: Mapping[str, str] | None = None
+    shared: SharedProcesses,
+    limits: ShellLimits | None = None,
+    environment: Mapping[str, str] | None = None,
+    helpers: Callable[[], BackgroundHelpers] | None = None,
 ) -> list[Tool]:
-    """Make `terminal` and `process`; `environment` None is this program's own."""
+    """Make `terminal` and `process`, for `helpers` too; `environment` None is this program's own."""
     chosen = limits or ShellLimits()
     cap_chars = chosen.output_cap_chars
     source = os.environ if environment is None else environment
@@ -223,7 +225,7 @@ def shell_tools(
         timeout_s: float = chosen.timeout_s,
         stdin: str = "",
         pty: bool = False,
-        background: Annotated[bool, "for servers: gives a process id at once"] = False,
+        background: Annotated[bool, "for servers: gives a process id"] = False,
     ) -> ToolOutput:
         """Run bash in the workspace, each call a new shell; gives merged output and exit code."""
         from whet.tools.commands import run_command
@@ -235,20 +237,22 @@ def shell_tools(
     @tool(toolset="terminal", effects={"execute"}, timeout_s=None, output_cap_chars=cap_chars, tags=_PROCESS)
     async def process(  # noqa: PLR0913 - the parameters are the tool's schema
         ctx: ToolContext,
-        action: Literal["list", "poll", "wait", "write", "kill"],
+        action: ProcessAction,
         id: str = "",
         text: str = "",
         newline: bool = True,
         eof: Annotated[bool, "then close input"] = False,
         timeout_s: float = 30,
     ) -> ToolOutput:
-        """Background processes: poll gives new output, wait does at exit or timeout_s, write sends text,
+        """Background processes, helpers: poll gives new output, wait at exit or timeout_s, write sends text,
         kill ends children too."""
         from whet.tools.shell import Shell
 
+        if helpers is not None and id.startswith(HELPER):
+            return await helpers().look_after(ctx, id, action, text, timeout_s)
         shell = Shell(shared.get(), chosen)
         if action == "list":
-            return shell.listed()
+            return shell.listed(await helpers().listed(ctx) if helpers is not None else ())
         if action == "write":
             return shell.send(id, text, newline=newline, eof=eof)
         if action == "kill":
@@ -267,7 +271,6 @@ def web_tools(
     """Make `web_fetch`, and `web_search` where there is an engine; `pool` is where pages are parsed."""
     chosen = limits or WebLimits()
     made: list[WebReader] = []
-
     limit_s = chosen.timeout_s + 30
 
     @tool(toolset="web", effects={"network"}, parallel=True, repeatable=True, timeout_s=limit_s, tags=_FETCH)
@@ -475,20 +478,23 @@ def recall_tools(database: StateDatabase) -> list[Tool]:
     return [recall]
 
 
-def delegate_tools(spawn: Spawn, *, parallel: int, recover: Recover | None = None) -> list[Tool]:
-    """Make `delegate_task`, which hands a task to a child session with a transcript and budget of its own
-    under the same gate; at most `parallel` children of one process run at the same time. `recover` as in
-    Tool."""
-    places = asyncio.Semaphore(parallel)
+def delegate_tools(spawn: Spawn) -> list[Tool]:
+    """Make `delegate_task`, which hands a task to a child session; the same call always to the same one."""
 
-    @tool(toolset="delegation", effects={"read"}, parallel=True, timeout_s=None, tags=_DELEGATE_TASK)
-    async def delegate_task(
+    @tool(toolset="delegation", effects={"read"}, parallel=True, repeatable=True, timeout_s=None, tags=_HELP)
+    async def delegate_task(  # noqa: PLR0913 - the parameters are the model's arguments
         ctx: ToolContext,
         task: str,
-        context: str = "",
+        context: Annotated[str, UNSENT] = "",
+        background: bool = False,
+        worktree: bool = False,
+        schema: Annotated[dict[str, Any] | None, UNSENT] = None,
+        budget_usd: Annotated[float, UNSENT] = 0.0,
+        steps: Annotated[int, UNSENT] = 0,
+        scope: Annotated[HelperScope, UNSENT] = "parent",
     ) -> ToolOutput:
-        """Give a complete task to a helper, which sees nothing else. Several run in parallel."""
-        async with places:
-            return await spawn(ctx, task, context)
+        """Give a helper, which sees nothing else, a complete task; several at once. worktree: edits merge."""
+        wish = HelperWish(task, context, background, worktree, schema, budget_usd, steps, scope)
+        return await spawn(ctx, wish)
 
-    return [msgspec.structs.replace(delegate_task, recover=recover)]
+    return [delegate_task]

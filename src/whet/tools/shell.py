@@ -13,7 +13,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -158,9 +158,10 @@ class Shell:
         name = self._processes.publish(process)
         return ToolOutput(f"[running in the background as {name}, pid {process.pid}; see it with process]")
 
-    def listed(self) -> ToolOutput:
-        """Give the background processes, a line each."""
-        return ToolOutput("\n".join(map(_line, self._processes.listed())) or "no background processes")
+    def listed(self, more: Sequence[str] = ()) -> ToolOutput:
+        """Give the background processes, a line each, and `more` lines."""
+        found = [*map(_line, self._processes.listed()), *more]
+        return ToolOutput("\n".join(found) or "no background processes")
 
     async def look(self, name: str, wait_s: float | None, show: Callable[[str], None]) -> ToolOutput:
         """Give what a process printed since the last look, after its exit or `wait_s` where given."""

@@ -16,8 +16,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from whet.app import planning
 from whet.app.received import MOST_IMAGE_BYTES, image_type, save_received
-from whet.contract.errors import WhetError
+from whet.app.slash import parse
+from whet.contract.errors import ConfigError, WhetError
 from whet.contract.events import Event, ReasoningDelta, TextDelta, ToolProgress
 from whet.contract.messages import ImagePart
 from whet.serve.board.frame import Frame
@@ -82,9 +84,23 @@ class ChatDesk:
             return await self._refused(request, visit, ApiError(400, "Nothing was written."))
         if row.kind != "chat":
             return await self._refused(request, visit, ApiError(400, f"A {row.kind} takes no messages."))
+        if (command := parse(text)) is not None and command[0] == "plan":
+            try:
+                done = await self._plan(session_id, command[1])
+            except ConfigError as error:
+                return await self._refused(request, visit, ApiError(400, error.message))
+            if not done.sends:
+                return _gone_to(request, session_id)
+            text = done.sends
         said = await self._said(text, request.state.files, Path(row.workspace or self._frame.app.workspace))
         await turns.begin(session_id, TurnInput(said.text, said.images, "steer"))
         return _gone_to(request, session_id)
+
+    async def _plan(self, session_id: str, rest: str) -> planning.PlanReply:
+        hosted = self._frame.turns.hosted
+        if hosted.opened(session_id) is None:
+            await hosted.session(session_id)
+        return await planning.command(self._frame.app, session_id, rest)
 
     async def stop(self, request: Request, visit: Visit) -> Response:
         """Stop the turn that runs; what it has done stays, and is stored."""

@@ -18,7 +18,7 @@ from whet.serve.board.frame import Frame, asked_number
 from whet.serve.board.live_turn import LiveTurns
 from whet.serve.board.prose import ProseBlock
 from whet.serve.wire import ApiError
-from whet.store import ledger, replay, reviews, search, sessions
+from whet.store import helper_rows, ledger, replay, reviews, search, sessions
 from whet.store.ledger import LedgerRow
 from whet.store.replay import ReplayedTurn, ReplayEntry
 from whet.store.search import Hit
@@ -107,7 +107,8 @@ class HistoryPages:
                 "entries": _shown(found, turns),
                 "last": last,
                 "turn": replay.last_turn(db, session_id),
-                "children": sessions.list_sessions(db, 20, kinds=("child",), parent_session_id=session_id),
+                "plans": sessions.is_planning(db, session_id),
+                "helpers": helper_rows.seen(db, session_id),
                 "reviews": reviews.list_reviews(db, 20, session_id=session_id),
                 "learned": _learned(db, session_id),
             }

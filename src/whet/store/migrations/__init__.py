@@ -12,6 +12,8 @@ from whet.store.migrations.m016 import M016_GOALS
 from whet.store.migrations.m017 import M017_POSITIONS
 from whet.store.migrations.m018 import M018_GOAL_SCHEDULES
 from whet.store.migrations.m019 import M019_FORKS
+from whet.store.migrations.m023 import M023_HELPERS
+from whet.store.migrations.m024 import M024_PLANNING
 
 STEPS: dict[str, str] = {
     "m001_sessions": first.M001_SESSIONS,
@@ -33,5 +35,7 @@ STEPS: dict[str, str] = {
     "m017_positions": M017_POSITIONS,
     "m018_goal_schedules": M018_GOAL_SCHEDULES,
     "m019_forks": M019_FORKS,
+    "m023_helpers": M023_HELPERS,
+    "m024_planning": M024_PLANNING,
 }
 """The SQL of each step by its name, in order."""

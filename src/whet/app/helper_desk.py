@@ -1,0 +1,267 @@
+"""The helpers of a program's sessions: begun, gone on with after a kill, looked at, steered, stopped.
+
+A helper is a session that does a task for another one, under its gate and with its model, with bounds of its
+own below. Its row says how far it is; what it comes to reaches its parent once, as the result of the call
+that waited for it or as a message. It does not know the tools that ask for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import apsw
+import msgspec
+
+from whet.agent.interruption import shielded
+from whet.agent.session import InboxEntry, Session
+from whet.app import helper_turns, worktrees
+from whet.app.helper_turns import line_of, result_of
+from whet.clock import iso
+from whet.contract.delegation import HelperWish
+from whet.contract.errors import ToolError, WhetError
+from whet.contract.events import Event
+from whet.contract.tools import ToolContext, ToolOutput
+from whet.store import claims, helper_rows, sessions
+from whet.store.helper_rows import HelperRow, MergePlan
+from whet.store.jobs import Queued
+
+if TYPE_CHECKING:
+    from whet.app.build import App
+    from whet.contract.tools import Buffers
+
+log: logging.Logger = logging.getLogger("whet.helpers")
+_LOOK_EVERY_S = 0.5
+_SHOWN_LINES = 20
+_MOST_WAIT_S = 3_600.0
+
+
+@dataclass(slots=True)
+class HelperAtWork:
+    """A helper that runs in this process; `session` once it has begun, `said` the last of what it did."""
+
+    row: HelperRow
+    session: Session | None = None
+    task: asyncio.Task[None] | None = None
+    said: deque[str] = field(default_factory=lambda: deque(maxlen=_SHOWN_LINES))
+
+
+class HelperDesk:
+    """The helpers that one program's sessions have asked for."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._owner = claims.owner_name(app.clock.new_id())
+        self._places = asyncio.Semaphore(app.settings.agent.delegate_parallel)
+        self._at_work: dict[str, HelperAtWork] = {}
+        self._parents: set[str] = set()
+
+    async def delegate(self, parent: ToolContext, wish: HelperWish) -> ToolOutput:
+        """Run a helper for a call and give what it came to, or say that it has begun in the background. Asked
+        again for the same call, after a crash, the same helper goes on."""
+        if not wish.task.strip():
+            raise ToolError("a helper needs a task")
+        row = await self.order(parent.session_id, parent.key or parent.call_id, wish)
+        if wish.background:
+            if row.state == "open":
+                self.begin(row, parent.buffers)
+            return ToolOutput(
+                f"[{row.name} works in the background; its result comes by itself. See process]"
+            )
+        if row.state == "open":
+            try:
+                await self._work(HelperAtWork(row), parent)
+            except WhetError as error:
+                await self._end(row, "failed", "", error.message)
+            except BaseException as error:
+                reason = "cancelled" if isinstance(error, asyncio.CancelledError) else "crashed"
+                await shielded(self._end(row, reason, "", "its call was cut off"))
+                raise
+        return await self.with_edits(await self.stored(row.id), result_of)
+
+    async def order(self, parent_id: str, call: str, wish: HelperWish) -> HelperRow:
+        """Store a helper, or give the one that was stored for this call before."""
+        app = self._app
+        now = iso(app.clock.now())
+        waited_for = "" if wish.background else now
+        new = HelperRow(
+            app.clock.new_id(), parent_id, 0, call, wish, app.clock.new_id(), delivered=waited_for, begun=now
+        )
+        return await app.database.append(lambda db: helper_rows.add(db, new))
+
+    def begin(self, row: HelperRow, buffers: Buffers | None = None) -> None:
+        """Have a stored helper work in the background of this process, unless it does."""
+        self._parents.add(row.parent)
+        if row.id not in self._at_work:
+            at_work = self._at_work[row.id] = HelperAtWork(row)
+            at_work.task = asyncio.create_task(self._in_background(at_work, buffers))
+            at_work.task.add_done_callback(lambda task: self._seen(at_work, task))
+
+    async def restore(self, parent_id: str) -> None:
+        """Go on with a session's background helpers that nobody runs any more, and bring what has ended."""
+        self._parents.add(parent_id)
+        for row in await self.of(parent_id):
+            if row.state == "open" and row.wish.background:
+                self.begin(row)
+
+    def at_work(self, row: HelperRow) -> HelperAtWork | None:
+        """Give a helper as it works in this process; None where it does not."""
+        return self._at_work.get(row.id)
+
+    async def of(self, parent_id: str) -> list[HelperRow]:
+        """Give a session's helpers, in the order in which they were asked for."""
+        return await self._app.database.read(lambda db: helper_rows.of_parent(db, parent_id))
+
+    def runs_for(self, parent_id: str) -> bool:
+        """Whether a helper of a session works in this process."""
+        return any(one.row.parent == parent_id for one in self._at_work.values())
+
+    def arrival(self, parent_id: str) -> InboxEntry | None:
+        """Give the next result that a session does not have, with what stores that it has."""
+        if parent_id not in self._parents:
+            return None
+        row = self._app.database.read_now(lambda db: helper_rows.ready(db, parent_id))
+        if row is None:
+            return None
+        at = iso(self._app.clock.now())
+
+        def delivered(connection: apsw.Connection) -> Sequence[Queued]:
+            helper_rows.deliver(connection, row.id, at)
+            return ()
+
+        return InboxEntry(helper_turns.message_of(row), delivered, helper_turns.told(row))
+
+    async def next_arrival(self, parent_id: str) -> InboxEntry | None:
+        """Wait until a session has a result to read; None where no helper of it works here."""
+        while (entry := self.arrival(parent_id)) is None:
+            tasks = [one.task for one in self._at_work.values() if one.row.parent == parent_id and one.task]
+            if not tasks:
+                return None
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return entry
+
+    async def stop(self, row: HelperRow) -> HelperRow:
+        """End a helper as stopped, unless it has ended; durable on return."""
+        await self._end(row, "stopped", "", "it was stopped")
+        if (at_work := self._at_work.get(row.id)) is not None and at_work.task is not None:
+            at_work.task.cancel()
+            await asyncio.wait({at_work.task})
+        return await self.stored(row.id)
+
+    async def aclose(self) -> None:
+        """Leave what runs to the next program that opens its parent."""
+        if tasks := [one.task for one in self._at_work.values() if one.task is not None]:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _in_background(self, at_work: HelperAtWork, buffers: Buffers | None) -> None:
+        row, app = at_work.row, self._app
+        if not await app.database.append(lambda db: helper_rows.take(db, row.id, self._owner)):
+            return
+        try:
+            await self._work(at_work, None, buffers)
+        except WhetError as error:
+            await self._end(row, "failed", "", error.message)
+        finally:
+            app.database.submit(lambda db: helper_rows.leave(db, row.id, self._owner))
+
+    def _seen(self, at_work: HelperAtWork, task: asyncio.Task[None]) -> None:
+        """Take note of the end of a helper's task, a bug's too."""
+        self._at_work.pop(at_work.row.id, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s crashed", at_work.row.name, exc_info=error)
+            ended = helper_turns.ended(at_work.row, "crashed", "", type(error).__name__, self._now())
+            self._app.database.submit(lambda db: helper_rows.end(db, ended))
+        if not task.cancelled():
+            for tell in self._app.sessions.helper_listeners:
+                tell(at_work.row)
+
+    async def _work(
+        self, at_work: HelperAtWork, parent: ToolContext | None, buffers: Buffers | None = None
+    ) -> None:
+        """Run a helper's turns until it has ended."""
+        app, row = self._app, at_work.row
+        if row.wish.budget_usd and app.models.wallet is None:
+            app.open_wallet()
+
+        def show(event: Event) -> None:
+            if line := line_of(event):
+                at_work.said.append(line)
+                if parent is not None:
+                    parent.output(line + "\n")
+
+        async with self._places:
+            folder = await self._folder(row)
+            child = await self._session(row, folder, parent.buffers if parent is not None else buffers)
+            at_work.session = child
+            app.gate.adopt(child.id, row.parent)
+            watcher = app.plugin_parts.sessions if app.plugin_parts is not None else None
+            await helper_turns.run(child, row, self.stored, show, parent, watcher)
+
+    async def _folder(self, row: HelperRow) -> Path | None:
+        """Give the helper's own working tree, made where it is not there; None for its parent's."""
+        if not row.wish.worktree:
+            return None
+        app = self._app
+        parent = await app.database.read(lambda db: sessions.get(db, row.parent))
+        workspace = Path(parent.workspace) if parent.workspace else app.workspace
+        tree = row.tree or (await self.stored(row.id)).tree
+        if tree is None:
+            place = app.home.whole.with_name(f"{app.home.whole.name}-worktrees")
+            tree = planned = await asyncio.to_thread(worktrees.plan, workspace, row.id, place)
+            await app.database.append(lambda db: helper_rows.keep_tree(db, row.id, planned))
+        return await asyncio.to_thread(worktrees.make, tree, row.id, workspace)
+
+    async def _session(self, row: HelperRow, folder: Path | None, buffers: Buffers | None) -> Session:
+        there = await self._app.database.read(lambda db: sessions.existing(db, {row.session}))
+        made = self._app.sessions.helper
+        return await made(row, folder, None if folder is not None else buffers, is_there=bool(there))
+
+    async def with_edits(
+        self, row: HelperRow, told: Callable[[HelperRow, MergePlan | None], ToolOutput]
+    ) -> ToolOutput:
+        """Merge what a helper changed in its own working tree, and give its result."""
+        tree = row.tree
+        if tree is None or row.reason not in ("answered", "budget"):
+            return told(row, row.merge)
+        loop, db = asyncio.get_running_loop(), self._app.database
+
+        def keep(plan: MergePlan) -> None:
+            work = db.append(lambda connection: helper_rows.keep_merge(connection, row.id, plan))
+            asyncio.run_coroutine_threadsafe(work, loop).result()
+
+        merged = await asyncio.to_thread(worktrees.merge, tree, row.id, row.merge, keep)
+        output = told(row, merged)
+        if row.merge is not None and row.merge.done:
+            return output
+        changes = await asyncio.to_thread(worktrees.text_changes, merged, tree) if merged.done else ()
+        return msgspec.structs.replace(output, changes=changes)
+
+    async def wait(self, row: HelperRow, limit_s: float) -> HelperRow:
+        """Wait for a helper's end, at most so long; gives it as it is then."""
+        until_s = self._app.clock.monotonic_s() + limit_s
+        while row.state == "open" and (left_s := until_s - self._app.clock.monotonic_s()) > 0:
+            at_work = self._at_work.get(row.id)
+            if at_work is not None and at_work.task is not None:
+                await asyncio.wait({at_work.task}, timeout=min(left_s, _MOST_WAIT_S))
+            else:
+                await asyncio.sleep(min(left_s, _LOOK_EVERY_S))
+            row = await self.stored(row.id)
+        return row
+
+    async def _end(self, row: HelperRow, reason: str, answer: str, error: str) -> None:
+        ended = helper_turns.ended(row, reason, answer, error, self._now())
+        await self._app.database.append(lambda db: helper_rows.end(db, ended))
+
+    async def stored(self, helper_id: str) -> HelperRow:
+        """Give a helper as it is stored."""
+        return await self._app.database.read(lambda db: helper_rows.get(db, helper_id))
+
+    def _now(self) -> str:
+        return iso(self._app.clock.now())

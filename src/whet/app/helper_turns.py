@@ -1,0 +1,181 @@
+"""A helper's turns, and what is said around them: its task, what it is told after a stop, its result.
+
+It does not know where helpers are kept, nor who waits for one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
+from typing import Protocol
+
+import apsw
+import msgspec
+
+from whet.agent.loop import run_turn
+from whet.agent.session import Session, TurnObserver
+from whet.clock import Clock, iso
+from whet.contract.answers import misfit
+from whet.contract.events import Emit, EndReason, Event, Notice, ToolFinished, ToolStarted, TurnEnd
+from whet.contract.messages import Message
+from whet.contract.tools import ToolContext, ToolOutput
+from whet.store import helper_rows
+from whet.store.helper_rows import HelperRow, MergePlan
+from whet.store.jobs import AtEnd, Queued
+from whet.store.transcript import TurnRecord
+
+LEFT_OUT = frozenset({"asks", "delegates", "notes", "skills", "owner"})
+"""The tools that a helper does not have."""
+_MOST_TURNS = 5
+_TAG = re.compile(r"<(?=/?helper\b)", re.IGNORECASE)
+_STOPPED = "The program stopped while you worked. Look at how far you are, and go on with the task."
+
+
+class Watcher(Protocol):
+    """Is told of child sessions; never raises."""
+
+    async def child_began(self, parent_id: str, child_id: str, task: str) -> None:
+        """One begins."""
+        ...
+
+    async def child_ended(self, parent_id: str, child_id: str, end: TurnEnd | None) -> None:
+        """One ended; None where it was cancelled or broke."""
+        ...
+
+
+class HelperObserver(TurnObserver):
+    """Ends a helper in the transaction that ends its last turn."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
+        """Store what the helper came to, unless it is to go on."""
+        said = next((one.text for one in reversed(session.log.messages) if one.role == "assistant"), "")
+        now, error = iso(self._clock.now()), turn.error
+
+        def work(connection: apsw.Connection) -> Sequence[Queued]:
+            row = helper_rows.of_session(connection, session.id)
+            if row is None or row.state != "open" or reason == "cancelled":
+                return ()
+            why = misfit(said, row.wish.schema) if reason == "answered" and row.wish.schema else ""
+            if not why:
+                helper_rows.end(connection, ended(row, reason, said, error, now))
+            elif turn.number >= _MOST_TURNS:
+                helper_rows.end(
+                    connection, ended(row, "failed", said, f"its answer does not fit: {why}", now)
+                )
+            return ()
+
+        return work
+
+
+async def run(
+    child: Session,
+    row: HelperRow,
+    stored: Callable[[str], Awaitable[HelperRow]],
+    show: Emit,
+    parent: ToolContext | None,
+    watcher: Watcher | None,
+) -> None:
+    """Run a helper's turns until its row has ended; the whole transcript is stored as it goes."""
+    end: TurnEnd | None = None
+    if watcher is not None:
+        await watcher.child_began(row.parent, child.id, row.wish.task)
+    try:
+        while (row := await stored(row.id)).state == "open":
+            around = parent.paused if parent is not None else nullcontext
+            end = await run_turn(child, _message(child, row), show, around=around)
+    finally:
+        await child.context.aclose()
+        if watcher is not None:
+            await watcher.child_ended(row.parent, child.id, end)
+        await child.log.details.end("completed")
+
+
+def title_of(task: str) -> str:
+    """Give the title of the session that does a task."""
+    return task.strip().splitlines()[0][:60] if task.strip() else ""
+
+
+def ended(row: HelperRow, reason: str, answer: str, error: str, at: str) -> HelperRow:
+    """Give a helper as it is when it has ended."""
+    return msgspec.structs.replace(row, state="ended", reason=reason, answer=answer, error=error, ended=at)
+
+
+def result_of(row: HelperRow, merged: MergePlan | None) -> ToolOutput:
+    """Give what the call gets that waited for a helper."""
+    footer = f"[helper session {row.session}: {row.reason}]"
+    edits = _edits(row, merged)
+    if row.reason == "answered":
+        text = "\n\n".join(part for part in (row.answer, edits, footer) if part)
+        return ToolOutput(text, error_kind="failed" if merged is not None and merged.conflicts else "")
+    text = "\n\n".join(part for part in (row.answer, edits, f"{row.error} {footer}".strip()) if part)
+    return ToolOutput(text, error_kind="cancelled" if row.reason == "cancelled" else "failed")
+
+
+def ended_line(row: HelperRow, merged: MergePlan | None) -> ToolOutput:
+    """Give what a look at a helper that has ended says; its result is a message of its own."""
+    line = f"[{row.name} has ended: {row.reason}; its result is a message of its own]"
+    edits = _edits(row, merged or row.merge)
+    conflicts = merged is not None and bool(merged.conflicts)
+    return ToolOutput("\n".join(filter(None, (edits, line))), error_kind="failed" if conflicts else "")
+
+
+def message_of(row: HelperRow) -> Message:
+    """Give a background helper's result as its parent reads it: marked as what no person has typed."""
+    said = "\n\n".join(filter(None, (row.answer, row.error)))
+    edits = ""
+    if row.tree is not None and row.merge is None and row.reason in ("answered", "budget"):
+        edits = f"\n[its edits are in a working tree of its own: process wait {row.name} merges them]"
+    head = f'<helper name="{row.name}" session="{row.session}" end="{row.reason}">'
+    return Message(role="user", content=f"{head}\n{_TAG.sub('&lt;', said)}{edits}\n</helper>")
+
+
+def told(row: HelperRow) -> str:
+    """Give the line that a person is shown when a background helper has ended."""
+    return f"{row.name} has ended: {row.reason} ({title_of(row.wish.task)})"
+
+
+def line_of(event: Event) -> str:
+    """Give what a helper does as a line for whoever looks; empty for what is not told."""
+    if isinstance(event, ToolStarted):
+        return f"{event.name} {event.arguments[:120]}"
+    if isinstance(event, ToolFinished) and not event.ok:
+        return f"  {event.error_kind}: {event.preview.splitlines()[0] if event.preview else ''}"
+    return event.text if isinstance(event, Notice) else ""
+
+
+def _message(child: Session, row: HelperRow) -> Message | None:
+    """Give what the helper is told next; None where it was cut off in the middle of a turn."""
+    if child.log.live.open_turn is not None:
+        return None
+    if not child.log.messages:
+        return Message(role="user", content=_task(row))
+    if row.wish.schema and child.log.messages[-1].is_final:
+        why = misfit(child.last_answer, row.wish.schema)
+        again = f"That does not fit the schema: {why}. Answer again, with the JSON alone." if why else ""
+        return Message(role="user", content=again or _STOPPED)
+    return Message(role="user", content=_STOPPED)
+
+
+def _task(row: HelperRow) -> str:
+    parts = [row.wish.task]
+    if row.wish.context.strip():
+        parts.append(f"Context:\n{row.wish.context}")
+    if row.wish.schema:
+        parts.append(
+            "Answer with JSON alone that fits this schema:\n" + msgspec.json.encode(row.wish.schema).decode()
+        )
+    return "\n\n".join(parts)
+
+
+def _edits(row: HelperRow, merged: MergePlan | None) -> str:
+    if row.tree is None or merged is None:
+        return ""
+    if merged.conflicts:
+        named = ", ".join(merged.conflicts)
+        more = f"\n[all of its edits: git cat-file -p {merged.patch}]" if merged.patch else ""
+        return f"Its edits conflict in {named}; nothing was changed. Merge them by hand:\n{merged.note}{more}"
+    return f"[its edits are merged: {merged.note}]" if merged.will else f"[{merged.note}]"

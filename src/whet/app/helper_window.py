@@ -1,0 +1,74 @@
+"""A session's background helpers as its model sees them: listed, looked at, waited for, steered, stopped."""
+
+from __future__ import annotations
+
+from whet.app.helper_desk import HelperDesk
+from whet.app.helper_turns import ended_line, title_of
+from whet.contract.delegation import ProcessAction
+from whet.contract.errors import ToolError
+from whet.contract.tools import ToolContext, ToolOutput
+from whet.store import claims
+from whet.store.helper_rows import HelperRow
+
+_MOST_WAIT_S = 3_600.0
+
+
+class HelperWindow:
+    """Looks after the helpers of one program's sessions for the sessions that asked for them."""
+
+    def __init__(self, desk: HelperDesk) -> None:
+        self._desk = desk
+
+    async def listed(self, context: ToolContext) -> list[str]:
+        """Give a line for each background helper of a session."""
+        return [self.line(row) for row in await self._desk.of(context.session_id) if row.wish.background]
+
+    async def named(self, parent_id: str, name: str) -> HelperRow:
+        """Give a session's helper by its name. Raises ToolError."""
+        rows = await self._desk.of(parent_id)
+        found = next((row for row in rows if row.name == name), None)
+        if found is None:
+            raise ToolError(f"there is no {name}; known: {', '.join(row.name for row in rows) or 'none'}")
+        return found
+
+    def line(self, row: HelperRow) -> str:
+        """Give how one is, in a line."""
+        return f"{row.name} {self._state(row)}: {title_of(row.wish.task)}"
+
+    def shown(self, row: HelperRow) -> list[str]:
+        """Give the last of what one did, as far as it did that here, and how it is."""
+        at_work = self._desk.at_work(row)
+        return [*(at_work.said if at_work is not None else ()), f"[{self.line(row)}]"]
+
+    async def look_after(
+        self, context: ToolContext, name: str, action: ProcessAction, text: str, timeout_s: float
+    ) -> ToolOutput:
+        """Look at one, wait for it, tell it something more, or stop it."""
+        row = await self.named(context.session_id, name)
+        if action == "write":
+            return self._steer(row, text)
+        if action == "kill":
+            return ended_line(await self._desk.stop(row), None)
+        if action == "wait":
+            row = await self._desk.wait(row, min(timeout_s, _MOST_WAIT_S) if timeout_s > 0 else _MOST_WAIT_S)
+            if row.state == "ended":
+                return await self._desk.with_edits(row, ended_line)
+        if row.state == "ended":
+            return ended_line(row, None)
+        return ToolOutput("\n".join(self.shown(row)))
+
+    def _steer(self, row: HelperRow, text: str) -> ToolOutput:
+        at_work = self._desk.at_work(row)
+        if at_work is None or at_work.session is None:
+            raise ToolError(f"it takes no message now: {self.line(row)}")
+        at_work.session.steer(text)
+        return ToolOutput(f"[{row.name} reads it before its next step]")
+
+    def _state(self, row: HelperRow) -> str:
+        """Say how far a helper is, in this process or another."""
+        if row.state == "ended":
+            return f"has ended ({row.reason})"
+        at_work = self._desk.at_work(row)
+        if at_work is None:
+            return "runs in another program" if row.owner and not claims.is_gone(row.owner) else "rests"
+        return "works" if at_work.session is not None else "waits for a place"

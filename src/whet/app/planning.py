@@ -1,0 +1,139 @@
+"""Planning, wherever a person talks: a session only reads, makes steps, and carries them out when approved.
+
+The steps are the model's list of what is to be done, which the person may write anew. What was done for each
+is read from the calls made while it was in progress. It does not know how a person is reached.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import apsw
+import msgspec
+
+from whet.contract.errors import ConfigError
+from whet.contract.tools import tags_of
+from whet.store import calls, facts, sessions
+from whet.store.calls import StoredCall
+from whet.store.facts import FactRow
+from whet.tools.todo import TodoItem, TodoLists
+
+if TYPE_CHECKING:
+    from whet.app.build import App
+
+USAGE = "/plan TEXT begins, /plan shows the steps, /plan steps (one a line) changes them, /plan go, /plan off"
+NOTE = (
+    "[Plan mode: only read and look now; whatever changes something is denied. Make a plan for what was"
+    " asked: write its steps down with todo, and answer with them; the person then decides.]"
+)
+_APPROVED = "The plan is approved. Carry it out."
+_STEPS = " Keep these steps as your list and mark each one as it is done:\n"
+_NUMBER = re.compile(r"^\s*(?:\d+[.)]|[-*•☐]|\[.\])\s*")
+
+
+class PlanReply(msgspec.Struct, frozen=True):
+    """What a person is told, and what is said to the model as their next message (empty: nothing)."""
+
+    said: str
+    sends: str = ""
+
+
+class PlanStep(msgspec.Struct, frozen=True):
+    """A step of a session's plan, and what its calls did, in a line."""
+
+    text: str
+    status: str
+    done: str = ""
+
+
+class PlanState(msgspec.Struct, frozen=True):
+    """Whether a session plans, and its steps."""
+
+    planning: bool
+    steps: tuple[PlanStep, ...]
+
+    @property
+    def lines(self) -> list[str]:
+        """The steps as a person reads them."""
+        marks = {"completed": "[x]", "in_progress": "[>]", "cancelled": "[-]"}
+        return [
+            f"{number}. {marks.get(one.status, '[ ]')} {one.text}" + (f"  {one.done}" if one.done else "")
+            for number, one in enumerate(self.steps, 1)
+        ]
+
+
+async def set_planning(app: App, session_id: str, on: bool) -> None:
+    """Have a session only read from the next call on, or end that; it stays so after a restart."""
+    app.gate.plans.set(session_id, on)
+    await app.database.write(lambda db: sessions.set_planning(db, session_id, on))
+
+
+async def state_of(app: App, session_id: str) -> PlanState:
+    """Give a session's plan; the session has been opened in this process."""
+    items = app.todo_lists.get(session_id)
+    done = await app.database.read(lambda db: _done(db, session_id)) if items else {}
+    steps = tuple(PlanStep(one.content, one.status or "pending", done.get(one.id, "")) for one in items)
+    return PlanState(app.gate.plans.has(session_id), steps)
+
+
+def set_steps(app: App, session_id: str, lines: list[str]) -> None:
+    """Put the person's steps in place of the model's. Raises ConfigError where there are none."""
+    items = [TodoItem(content=text) for line in lines if (text := _NUMBER.sub("", line).strip())]
+    if not items:
+        raise ConfigError("there are no steps", hint=USAGE)
+    app.todo_lists.update(session_id, items, merge=False)
+
+
+async def approve(app: App, session_id: str) -> str:
+    """Let a session do what it planned, within what is asked about anyway; gives what the model is told."""
+    await set_planning(app, session_id, False)
+    items = app.todo_lists.get(session_id)
+    return _APPROVED + (
+        _STEPS + "\n".join(f"{n}. {one.content}" for n, one in enumerate(items, 1)) if items else ""
+    )
+
+
+async def command(app: App, session_id: str, rest: str) -> PlanReply:
+    """Do what follows /plan. Raises ConfigError."""
+    word, _, more = rest.partition("\n")
+    if word == "steps":
+        set_steps(app, session_id, more.splitlines())
+    elif rest == "go":
+        return PlanReply("The plan is carried out.", await approve(app, session_id))
+    elif rest == "off":
+        await set_planning(app, session_id, False)
+        return PlanReply("Planning has ended; nothing was approved.")
+    elif rest:
+        await set_planning(app, session_id, True)
+        return PlanReply("It only reads until you approve its plan: /plan go.", rest)
+    now = await state_of(app, session_id)
+    head = "planning" if now.planning else "not planning"
+    return PlanReply("\n".join([*(now.lines or ["there are no steps"]), f"({head}; {USAGE})"]))
+
+
+def _done(connection: apsw.Connection, session_id: str) -> dict[str, str]:
+    """Give what the calls did that were made while each step was in progress, by the step's id."""
+    key = sessions.key_of(connection, session_id)
+    found = facts.of_session(connection, key)
+    undone = calls.undone_turns(connection, key)
+    lists, by_step, at = TodoLists(), dict[str, list[FactRow]](), 0
+    stored = [one for one in calls.of_session(connection, key) if isinstance(one, StoredCall)]
+    asked: list[str] = []
+    for call in stored:
+        if call.turn in undone or "tasks" not in tags_of(call.name) or call.error_kind:
+            continue
+        while at < len(found) and found[at].seq < call.seq:
+            _count(found[at], lists.get(session_id), by_step)
+            at += 1
+        asked.append(call.arguments)
+        lists.restore(session_id, asked)
+    for row in found[at:]:
+        _count(row, lists.get(session_id), by_step)
+    return {step: " · ".join(facts.summed(rows).parts) for step, rows in by_step.items()}
+
+
+def _count(row: FactRow, items: list[TodoItem], by_step: dict[str, list[FactRow]]) -> None:
+    for one in items:
+        if one.status == "in_progress":
+            by_step.setdefault(one.id, []).append(row)

@@ -1,0 +1,119 @@
+"""Many tasks at once, each a helper of one session that is made for them: durable, gone on with after a stop.
+
+A file's tasks are known again by its contents: those that have ended are not done again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import msgspec
+
+from whet.app.helper_turns import ended_line
+from whet.contract.delegation import HelperScope, HelperWish
+from whet.contract.errors import ConfigError
+from whet.store import helper_rows
+from whet.store.helper_rows import HelperRow
+
+if TYPE_CHECKING:
+    from whet.app.build import App
+
+_MOST_TASKS = 1_000
+
+
+class ListedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One task of a file. `name` is the file's own word for it; the rest as in `HelperWish`."""
+
+    task: str
+    name: str = ""
+    context: str = ""
+    worktree: bool = False
+    schema: dict[str, Any] | None = None
+    budget_usd: float = 0.0
+    steps: int = 0
+    scope: HelperScope = "parent"
+
+
+class TaskList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file of tasks, by whose `key` a run of it is known again."""
+
+    tasks: tuple[ListedTask, ...]
+    key: str = ""
+
+
+def read_tasks(path: Path, workspace: Path) -> TaskList:
+    """Read a YAML or JSON file of tasks. Raises ConfigError, naming the place."""
+    import yaml  # noqa: PLC0415 - 35 ms, for who runs a file
+
+    try:
+        raw = path.read_bytes()
+        given = yaml.safe_load(raw)
+        found = msgspec.convert({"tasks": given} if isinstance(given, list) else given, TaskList)
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror}") from error
+    except (yaml.YAMLError, msgspec.ValidationError, UnicodeError) as error:
+        raise ConfigError(f"{path}: {error}", hint="tasks: [{name: ..., task: ...}]") from error
+    if not 0 < len(found.tasks) <= _MOST_TASKS:
+        raise ConfigError(f"{path} has {len(found.tasks)} tasks, 1 to {_MOST_TASKS:,} are taken")
+    names = [one.name or str(at) for at, one in enumerate(found.tasks, 1)]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"{path}: two tasks are called {twice[0]}")
+    named = tuple(
+        msgspec.structs.replace(one, name=name) for one, name in zip(found.tasks, names, strict=True)
+    )
+    digest = hashlib.sha256(str(workspace.resolve()).encode() + b"\0" + raw).hexdigest()[:16]
+    return TaskList(named, digest)
+
+
+async def run_tasks(app: App, wanted: TaskList, title: str, *, again: bool = False) -> list[HelperRow]:
+    """Have every task of a file done that has not ended, `agent.delegate_parallel` at a time, and merge the
+    edits of those in working trees, in the file's order; gives a row for each. A cancel leaves the rest to
+    the next run."""
+    parent = await app.database.read(lambda db: _parent(db, wanted.key))
+    if not parent or again:
+        parent = (await app.new_session(title=title)).id
+    rows: list[HelperRow] = []
+    for one in wanted.tasks:
+        wish = HelperWish(
+            one.task, one.context, True, one.worktree, one.schema, one.budget_usd, one.steps, one.scope
+        )
+        rows.append(await app.helpers.order(parent, f"run {wanted.key} {one.name}", wish))
+    for row in rows:
+        if row.state == "open":
+            app.helpers.begin(row)
+    await asyncio.gather(*(app.helpers.wait(row, float("inf")) for row in rows))
+    return [await _merged(app, row.id) for row in rows]
+
+
+async def _merged(app: App, helper_id: str) -> HelperRow:
+    await app.helpers.with_edits(await app.helpers.stored(helper_id), ended_line)
+    return await app.helpers.stored(helper_id)
+
+
+def _parent(connection: apsw.Connection, key: str) -> str:
+    row = connection.execute(
+        "SELECT parent FROM helpers WHERE call >= ? AND call < ? ORDER BY begun DESC, number DESC LIMIT 1",
+        (f"run {key} ", f"run {key}!"),
+    ).fetchone()
+    return row[0] if row else ""
+
+
+def name_of(row: HelperRow) -> str:
+    """Give the name that a file gave to a task."""
+    return row.call.split(" ", 2)[2]
+
+
+def is_well(row: HelperRow) -> bool:
+    """Whether a task was answered, and its edits, where it has any of its own, are merged."""
+    conflicts = row.merge is not None and bool(row.merge.conflicts)
+    return row.reason == "answered" and not conflicts
+
+
+def seen_by_name(connection: apsw.Connection, rows: list[HelperRow]) -> dict[str, helper_rows.HelperView]:
+    """Give how the tasks of one run are, by the name of each helper."""
+    found = helper_rows.seen(connection, rows[0].parent)
+    return {one.name: one for one in found}

@@ -1,0 +1,320 @@
+"""Git working trees for helpers: made at what the workspace is now, and their edits merged back into it.
+
+Git works a merge out on snapshots, with nothing of the person's index or branches touched. What is to be
+written is stored before the first file changes, so that what a kill cuts off is finished, not begun again.
+Where a file conflicts, nothing is written, and the edits stay under a ref. Blocking; no hook is run.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from whet.contract.changes import TextChange, hash_of
+from whet.contract.errors import ToolError
+from whet.store.helper_rows import MergePlan, WorkingTree
+from whet.tools.output import clean
+from whet.tools.shell import command_environment
+
+_TIMEOUT_S = 300
+_TRIES = 5
+_SHOWN_CHARS = 4_000
+_LARGE_BYTES = 1_000_000
+_WHOLE = ".whole"
+_REF = "refs/whet/helpers/"
+_WHO = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER")
+        for what, value in (("NAME", "whet"), ("EMAIL", "whet@localhost"))}  # fmt: skip
+_PLACES = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"})
+_NOTHING = ("0" * 40, "0" * 64)
+
+Keep = Callable[[MergePlan], None]
+"""Stores how far a merge is; it is durable on return."""
+
+
+def plan(workspace: Path, helper_id: str, folder: Path) -> WorkingTree:
+    """Give the working tree that a helper will have, at what the workspace is now; nothing is checked out.
+    Raises ToolError where the workspace is in no repository."""
+    top = _git(workspace, "rev-parse", "--show-toplevel").strip()
+    repository = Path(top)
+    base = _snapshot(repository, helper_id)
+    return WorkingTree(str(folder / helper_id / repository.name), top, base)
+
+
+def make(tree: WorkingTree, helper_id: str, workspace: Path) -> Path:
+    """Check a working tree out, unless it is there, and give the helper's workspace in it."""
+    place, repository = Path(tree.place), Path(tree.repository)
+    whole = place.parent / _WHOLE
+    if not whole.exists():  # or a kill cut it off
+        shutil.rmtree(place, ignore_errors=True)
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _git(repository, "update-ref", _REF + helper_id, tree.base)
+        _git(repository, "worktree", "add", "--detach", "--force", str(place), tree.base)
+        whole.touch()
+    inside = place / os.path.relpath(workspace.resolve(), repository.resolve())
+    inside.mkdir(parents=True, exist_ok=True)
+    return inside
+
+
+def merge(tree: WorkingTree, helper_id: str, known: MergePlan | None, keep: Keep) -> MergePlan:
+    """Bring a helper's edits into its parent's workspace, or say which files conflict; goes on with a merge
+    that was cut off. Raises ToolError where git fails."""
+    if known is not None and (known.done or known.conflicts):
+        return known
+    with _alone(Path(tree.repository)) as repository:
+        for _ in range(_TRIES):
+            if known is None or not _fits(known, repository):
+                known = _worked_out(tree, helper_id)
+                keep(known)
+            if known.conflicts or _write(known, repository, helper_id):
+                break
+            known = None
+        else:
+            known = MergePlan(conflicts=("the workspace",), note="its files changed while they were merged")
+    assert known is not None  # each round makes one
+    ended = msgspec.structs.replace(known, done=not known.conflicts)
+    keep(ended)
+    if ended.done:
+        forget(tree, helper_id)
+    return ended
+
+
+def forget(tree: WorkingTree, helper_id: str) -> None:
+    """Remove a working tree, and the ref that kept its commits."""
+    place, repository = Path(tree.place), Path(tree.repository)
+    _git(repository, "worktree", "remove", "--force", "--force", str(place), fails=True)
+    shutil.rmtree(place.parent, ignore_errors=True)
+    _git(repository, "update-ref", "-d", _REF + helper_id, fails=True)
+
+
+def text_changes(found: MergePlan, tree: WorkingTree) -> tuple[TextChange, ...]:
+    """Give what a merge made of files, as people are shown it."""
+    repository, shown = Path(tree.repository), list[TextChange]()
+    for path, will in found.will.items():
+        old, new = _text(repository, found.was[path]), _text(repository, will)
+        note = "" if (old or new) is not None else "binary"
+        shown.append(TextChange(path, str(repository / path), old, new, hash_of((old or "").encode()), note))
+    return tuple(shown)
+
+
+@contextmanager
+def _alone(repository: Path) -> Generator[Path]:
+    """Let one merge at a time change a repository's files, also among several programs."""
+    folder = Path(_git(repository, "rev-parse", "--absolute-git-dir").strip())
+    with (folder / "whet-merge.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield repository
+
+
+def _worked_out(tree: WorkingTree, helper_id: str) -> MergePlan:
+    """Merge a helper's state into the workspace's, as objects only."""
+    repository = Path(tree.repository)
+    theirs = _snapshot(repository, helper_id, tree.base, Path(tree.place))
+    _git(repository, "update-ref", _REF + helper_id, theirs)
+    if not _git(repository, "diff-tree", "-r", "--name-only", tree.base, theirs).strip():
+        return MergePlan(note="it changed no files")
+    patch = _git(repository, "diff", "--binary", "--no-ext-diff", "--no-textconv", tree.base, theirs)
+    kept = _git(repository, "hash-object", "-w", "--stdin", given=patch).strip()
+    ours = _snapshot(repository, helper_id, tree.base)
+    said = _run(repository, ("merge-tree", "--write-tree", "--name-only", "-z", ours, theirs))
+    if said.returncode not in (0, 1):
+        raise ToolError(f"git can't merge: {_said(said)}", hint="it needs git 2.38")
+    parts = said.stdout.decode("utf-8", "surrogateescape").split("\0")
+    if said.returncode == 1:
+        names = tuple(dict.fromkeys(parts[1 : parts.index("", 1)]))
+        return MergePlan(kept, conflicts=names, note=_conflict(repository, parts[0], names))
+    was, will = _changed(repository, ours, parts[0])
+    return MergePlan(kept, was, will, note=_stat(repository, ours, parts[0]))
+
+
+def _snapshot(repository: Path, name: str, parent: str = "", place: Path | None = None) -> str:
+    """Store what a working tree holds as a commit, without its index, its branch or its ignored files.
+
+    `place` is a helper's tree. Nothing in it says where git's own files are: a helper can write there.
+    """
+    folder = Path(_git(repository, "rev-parse", "--absolute-git-dir").strip())
+    index = folder / f"whet-{name}.index"
+    own = {"GIT_INDEX_FILE": str(index), "GIT_DIR": str(folder), "GIT_WORK_TREE": str(place or repository)}
+    try:
+        if place is not None:
+            _git(repository, "read-tree", parent, env=own)
+        elif (folder / "index").is_file():
+            shutil.copyfile(folder / "index", index)
+        _git(place or repository, "add", "--all", "--", ":/", env=own)
+        made = _git(repository, "write-tree", env=own).strip()
+    finally:
+        index.unlink(missing_ok=True)
+        Path(f"{index}.lock").unlink(missing_ok=True)
+    parent = parent or _git(repository, "rev-parse", "--verify", "--quiet", "HEAD", fails=True).strip()
+    return _git(repository, "commit-tree", made, *(("-p", parent) if parent else ()), "-m", "whet").strip()
+
+
+def _changed(repository: Path, ours: str, merged: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Give each file that a merge changes, with its mode and object before and after."""
+    listed = _git(repository, "diff-tree", "-r", "-z", "--no-renames", "--raw", ours, merged).split("\0")
+    was: dict[str, str] = {}
+    will: dict[str, str] = {}
+    for about, path in zip(listed[::2], listed[1::2], strict=False):
+        old_mode, new_mode, old, new, _ = about.lstrip(":").split()
+        was[path] = "" if old in _NOTHING else f"{old_mode} {old}"
+        will[path] = "" if new in _NOTHING else f"{new_mode} {new}"
+    return was, will
+
+
+def _fits(found: MergePlan, repository: Path) -> bool:
+    """Whether each file is still what it was when the merge was worked out, or what it is to become."""
+    return all(_now(repository, path) in (found.was[path], will) for path, will in found.will.items())
+
+
+def _now(repository: Path, path: str) -> str:
+    """Give a file's mode and object as they are now; empty where there is none."""
+    place = repository / path
+    if _leads_out(place, repository):
+        return "elsewhere"
+    if place.is_symlink():
+        target = os.readlink(place).encode("utf-8", "surrogateescape")
+        return f"120000 {_git(repository, 'hash-object', '--stdin', given=target).strip()}"
+    if not place.is_file():
+        return "folder" if place.is_dir() else ""
+    mode = "100755" if place.stat().st_mode & 0o100 else "100644"
+    return f"{mode} {_git(repository, 'hash-object', '--', path).strip()}"
+
+
+def _leads_out(place: Path, repository: Path) -> bool:
+    return any(folder.is_symlink() for folder in place.parents if folder.is_relative_to(repository)
+               and folder != repository)  # fmt: skip
+
+
+def _write(found: MergePlan, repository: Path, helper_id: str) -> bool:
+    """Write a merge's files, each whole or not at all; False where one is neither old nor new by now."""
+    made = Path(_git(repository, "rev-parse", "--absolute-git-dir").strip()) / f"whet-{helper_id}.files"
+    shutil.rmtree(made, ignore_errors=True)
+    try:
+        _check_out(found, repository, made)
+        for path, will in found.will.items():
+            place, now = repository / path, _now(repository, path)
+            if now == will:
+                continue
+            if now != found.was[path]:
+                return False
+            if not will:
+                place.unlink(missing_ok=True)
+                continue
+            place.parent.mkdir(parents=True, exist_ok=True)
+            half = place.with_name(f".{place.name}.whet-half")
+            half.unlink(missing_ok=True)
+            shutil.move(made / path, half)
+            os.replace(half, place)
+    except OSError as error:
+        raise ToolError(f"the edits can't be written: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    return True
+
+
+def _check_out(found: MergePlan, repository: Path, made: Path) -> None:
+    """Write the files that a merge makes below `made`, as git checks them out."""
+    made.mkdir(mode=0o700)
+    own = {"GIT_INDEX_FILE": str(made / ".whet-index")}
+    lines = "".join(f"{will}\t{path}\0" for path, will in found.will.items() if will)
+    _git(
+        repository,
+        "update-index",
+        "-z",
+        "--index-info",
+        env=own,
+        given=lines.encode("utf-8", "surrogateescape"),
+    )
+    _git(repository, "checkout-index", "--all", "--force", f"--prefix={made}/", env=own)
+
+
+def _conflict(repository: Path, merged: str, names: tuple[str, ...]) -> str:
+    """Give the conflicting places as git marks them, cut where they are long."""
+    shown: list[str] = []
+    for name in names:
+        text = _git(repository, "cat-file", "-p", f"{merged}:{name}", fails=True)
+        marked = [line for line in _marked(text.splitlines())]
+        shown.append(
+            f"{name}:\n" + ("\n".join(marked) or "(one side removed or replaced it, or it is binary)")
+        )
+    return clean("\n".join(shown))[:_SHOWN_CHARS]
+
+
+def _marked(lines: list[str]) -> list[str]:
+    found: list[str] = []
+    inside = False
+    for line in lines:
+        inside = inside or line.startswith("<<<<<<< ")
+        if inside:
+            found.append(line)
+        inside = inside and not line.startswith(">>>>>>> ")
+    return found
+
+
+def _stat(repository: Path, ours: str, merged: str) -> str:
+    return clean(_git(repository, "diff-tree", "-r", "--shortstat", ours, merged).strip())
+
+
+def _text(repository: Path, named: str) -> str | None:
+    mode, _, number = named.partition(" ")
+    if not number or mode == "160000":
+        return None
+    raw = _run(repository, ("cat-file", "blob", number)).stdout
+    if b"\0" in raw or len(raw) > _LARGE_BYTES:
+        return None
+    return raw.decode("utf-8", "replace")
+
+
+def _git(
+    place: Path,
+    *words: str,
+    env: Mapping[str, str] | None = None,
+    given: str | bytes = b"",
+    fails: bool = False,
+) -> str:
+    """Run git and give what it printed. Raises ToolError where it fails, unless that is no matter."""
+    data = given.encode("utf-8", "surrogateescape") if isinstance(given, str) else given
+    said = _run(place, words, env, data)
+    if said.returncode and not fails:
+        raise ToolError(f"git {words[0]}: {_said(said)}", hint="git status says more")
+    return said.stdout.decode("utf-8", "surrogateescape")
+
+
+def _run(
+    place: Path, words: tuple[str, ...], env: Mapping[str, str] | None = None, given: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    usual = {name: value for name, value in command_environment(os.environ).items() if name not in _PLACES}
+    environment = {**usual, **_WHO, "LC_ALL": "C", **(env or {})}
+    command = [
+        "git",
+        "-c",
+        "core.hooksPath=/dev/null",
+        "-c",
+        "core.fsmonitor=false",
+        "-c",
+        "gc.auto=0",
+        *words,
+    ]
+    try:
+        return subprocess.run(
+            command,
+            cwd=place,
+            env=environment,
+            input=given,
+            capture_output=True,
+            check=False,
+            timeout=_TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ToolError(f"git can't be run: {error}", hint="a working tree needs git") from error
+
+
+def _said(said: subprocess.CompletedProcess[bytes]) -> str:
+    lines = said.stderr.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else f"exit {said.returncode}"

@@ -1,0 +1,96 @@
+"""`whet run --parallel FILE`: many tasks at once, each in a session of its own, and one table."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+import msgspec
+
+from whet.app import task_runs
+from whet.cli import wording
+from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options, start_app, workspace_of
+from whet.cli.output import Column, emit_json, emit_rows, json_option
+from whet.config.paths import Home
+from whet.contract.protocols import NobodyPresent
+from whet.log import mask
+from whet.store.helper_rows import HelperRow, HelperView
+
+_ANSWER_CHARS = 400
+Done = tuple[HelperRow, HelperView]
+
+
+@click.command("run")
+@click.option(
+    "--parallel", "file", required=True, metavar="FILE", type=click.Path(path_type=Path), help="The tasks."
+)
+@click.option("--jobs", type=click.IntRange(1, 64), default=None, help="How many work at once.")
+@click.option("--again", is_flag=True, help="Do tasks again that have ended.")
+@model_options
+@json_option
+@click.pass_obj
+def run(home: Home, file: Path, jobs: int | None, again: bool, as_json: bool, **given: object) -> None:
+    """Do the tasks of FILE, several at once; the same file again goes on with what is left of it."""
+    options = ChatOptions(home, flags=model_flags(given))
+    settings = load_settings(options, None)
+    if jobs:
+        agent = msgspec.structs.replace(settings.agent, delegate_parallel=jobs)
+        settings = msgspec.structs.replace(settings, agent=agent)
+    tasks = task_runs.read_tasks(file, workspace_of(settings))
+
+    async def work() -> list[Done]:
+        app = await start_app(options, settings, NobodyPresent())
+        try:
+            app.sessions.helper_listeners.append(_tell)
+            rows = await task_runs.run_tasks(app, tasks, f"run {file.name}", again=again)
+            seen = await app.database.read(lambda db: task_runs.seen_by_name(db, rows))
+            return [(row, seen[row.name]) for row in rows]
+        finally:
+            await app.aclose()
+
+    try:
+        done = asyncio.run(work())
+    except KeyboardInterrupt:
+        raise click.Abort from None
+    _show(done, as_json=as_json)
+    if not all(task_runs.is_well(row) for row, _ in done):
+        raise click.exceptions.Exit(1)
+
+
+def _tell(row: HelperRow) -> None:
+    click.echo(f"{task_runs.name_of(row)} has ended", err=True)
+
+
+def _show(done: list[Done], *, as_json: bool) -> None:
+    if as_json:
+        return emit_json({"session": done[0][0].parent, "tasks": [_built(*one) for one in done]})
+    shape: list[Column[Done]] = [
+        Column("task", lambda one: task_runs.name_of(one[0]), rank=1),
+        Column("end", lambda one: one[1].state),
+        Column("calls", lambda one: str(one[1].calls), right=True, rank=3),
+        Column("tokens", lambda one: f"{one[1].tokens:,}", right=True, rank=2),
+        Column("edits", lambda one: one[1].edits or "-", rank=1),
+        Column("answer", lambda one: _short(one[0]), grows=True),
+    ]
+    emit_rows(done, shape, [], none="there are no tasks", as_json=False)
+    return None
+
+
+def _built(row: HelperRow, seen: HelperView) -> dict[str, object]:
+    return {
+        "task": task_runs.name_of(row),
+        "end": row.reason,
+        "answer": mask(row.answer),
+        "error": mask(row.error),
+        "session": row.session,
+        "calls": seen.calls,
+        "tokens": seen.tokens,
+        "edits": seen.edits,
+        "conflicts": list(row.merge.conflicts) if row.merge else [],
+    }
+
+
+def _short(row: HelperRow) -> str:
+    lines = (row.answer or row.error).strip().splitlines()
+    return mask(wording.printable(lines[0][:_ANSWER_CHARS])) if lines else ""

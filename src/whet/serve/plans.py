@@ -1,0 +1,72 @@
+"""Plans and helpers of sessions over the API: steps, their approval, what was done; who works for whom."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from whet.app import planning
+from whet.log import mask
+from whet.serve.door import ApiCaller
+from whet.serve.native import Native
+from whet.serve.wire import JsonAnswer
+from whet.store import helper_rows
+from whet.store.helper_rows import HelperView
+from whet.web.operations import Operation
+
+
+class PlanInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What becomes of a session's plan: `planning` begins or ends it, `steps` take the place of the model's,
+    `approve` lets the session carry it out; the answer then holds the text of the turn to begin."""
+
+    planning: bool | None = None
+    steps: list[str] | None = None
+    approve: bool = False
+
+
+class HelperList(msgspec.Struct, frozen=True):
+    """A session's helpers, in the order in which they were asked for."""
+
+    helpers: list[HelperView]
+
+
+class PlanCalls:
+    """The calls on plans and helpers."""
+
+    def __init__(self, api: Native) -> None:
+        self._api = api
+
+    def operations(self) -> tuple[Operation, ...]:
+        """Give the calls."""
+        plan, helpers = "/api/sessions/{id}/plan", "/api/sessions/{id}/helpers"
+        return (
+            Operation("GET", plan, self.show, "Show a session's plan and what was done for each step"),
+            Operation("POST", plan, self.change, "Plan, change the steps, approve", takes=PlanInput),
+            Operation("GET", helpers, self.helpers, "List a session's helpers", gives={200: HelperList}),
+        )
+
+    async def show(self, request: Request, caller: ApiCaller) -> Response:
+        """Show the plan."""
+        app, session_id = await self._api.opened(request, caller)
+        return JsonAnswer(_built(await planning.state_of(app, session_id)))
+
+    async def change(self, request: Request, caller: ApiCaller, wanted: PlanInput) -> Response:
+        """Change the plan."""
+        app, session_id = await self._api.opened(request, caller)
+        if wanted.planning is not None:
+            await planning.set_planning(app, session_id, wanted.planning)
+        if wanted.steps is not None:
+            planning.set_steps(app, session_id, wanted.steps)
+        said = await planning.approve(app, session_id) if wanted.approve else ""
+        return JsonAnswer(_built(await planning.state_of(app, session_id)) | ({"text": said} if said else {}))
+
+    async def helpers(self, request: Request, caller: ApiCaller) -> Response:
+        """List the helpers."""
+        app, session_id = await self._api.opened(request, caller)
+        return JsonAnswer(HelperList(await app.database.read(lambda db: helper_rows.seen(db, session_id))))
+
+
+def _built(state: planning.PlanState) -> dict[str, object]:
+    steps = [{"text": mask(one.text), "status": one.status, "done": mask(one.done)} for one in state.steps]
+    return {"planning": state.planning, "steps": steps}

@@ -1,0 +1,233 @@
+"""Helpers as rows: what each is to do, which process it runs in, how it ended, whether its parent knows.
+
+A row is stored before its session is made, and ended in the transaction that ends its last turn; its result
+is delivered in the transaction that stores it in the parent's session. So a kill loses none and doubles none.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import apsw
+import msgspec
+
+from whet.contract.delegation import HELPER, HelperWish
+from whet.contract.errors import NotFound, StoreBusy
+from whet.store import claims
+
+HelperState = Literal["open", "ended"]
+_COLUMNS = (
+    "id, parent, number, call, wish, budget_usd, session, owner, state, reason, answer, error, tree,"
+    " merge, delivered, begun, ended"
+)
+
+
+class WorkingTree(msgspec.Struct, frozen=True):
+    """A helper's git working tree: its folder, the repository's folder, the commit that it began at."""
+
+    place: str
+    repository: str
+    base: str
+
+
+class MergePlan(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What becomes of a helper's edits. `patch` is the object with all of them; `was` and `will` are the
+    objects of each file before and after, empty for a file that is not there, with its mode; what is in
+    `conflicts` was left as it is. `done`: the files are written."""
+
+    patch: str = ""
+    was: dict[str, str] = {}
+    will: dict[str, str] = {}
+    conflicts: tuple[str, ...] = ()
+    note: str = ""
+    done: bool = False
+
+
+class HelperRow(msgspec.Struct, frozen=True):
+    """A helper as it is stored."""
+
+    id: str
+    parent: str
+    number: int
+    call: str
+    wish: HelperWish
+    session: str
+    owner: str = ""
+    state: HelperState = "open"
+    reason: str = ""
+    answer: str = ""
+    error: str = ""
+    tree: WorkingTree | None = None
+    merge: MergePlan | None = None
+    delivered: str = ""
+    begun: str = ""
+    ended: str = ""
+
+    @property
+    def name(self) -> str:
+        """How its parent calls it."""
+        return f"{HELPER}{self.number}"
+
+
+def add(connection: apsw.Connection, helper: HelperRow) -> HelperRow:
+    """Store a helper with the next number of its parent's; the stored one where its call has one already."""
+    if (found := of_call(connection, helper.parent, helper.call)) is not None:
+        return found
+    last = connection.execute(
+        "SELECT coalesce(max(number), 0) FROM helpers WHERE parent = ?", (helper.parent,)
+    ).fetchone()
+    made = msgspec.structs.replace(helper, number=(last[0] if last else 0) + 1)
+    connection.execute(
+        f"INSERT INTO helpers ({_COLUMNS}) VALUES ({', '.join('?' * len(_COLUMNS.split(',')))})",
+        _values(made),
+    )
+    return made
+
+
+def get(connection: apsw.Connection, helper_id: str) -> HelperRow:
+    """Give a helper. Raises NotFound."""
+    found = _found(connection, "id = ?", helper_id)
+    if not found:
+        raise NotFound(f"there is no helper {helper_id}")
+    return found[0]
+
+
+def of_session(connection: apsw.Connection, session_id: str) -> HelperRow | None:
+    """Give the helper whose own session this is; None for any other session."""
+    return next(iter(_found(connection, "session = ?", session_id)), None)
+
+
+def of_call(connection: apsw.Connection, parent: str, call: str) -> HelperRow | None:
+    """Give the helper that a call of a session asked for; None where it has asked for none yet."""
+    return next(iter(_found(connection, "parent = ? AND call = ?", parent, call)), None)
+
+
+def of_parent(connection: apsw.Connection, parent: str) -> list[HelperRow]:
+    """Give a session's helpers, in the order in which they were asked for."""
+    return _found(connection, "parent = ? ORDER BY number", parent)
+
+
+class HelperView(msgspec.Struct, frozen=True):
+    """A helper as people see it: what it is for, how far it is, what it has taken, what became of its edits
+    (empty: it works in its parent's files)."""
+
+    name: str
+    task: str
+    session: str
+    state: str
+    background: bool
+    calls: int
+    tokens: int
+    edits: str
+
+    @property
+    def line(self) -> str:
+        """All of it in a line."""
+        edits = f", {self.edits}" if self.edits else ""
+        return f"{self.name} {self.state}, {self.calls} calls, {self.tokens:,} tokens{edits}: {self.task}"
+
+
+def seen(connection: apsw.Connection, parent: str) -> list[HelperView]:
+    """Give a session's helpers as people see them, in order."""
+    found: list[HelperView] = []
+    for row in of_parent(connection, parent):
+        spent = connection.execute(
+            "SELECT (SELECT count(*) FROM tool_calls AS c WHERE c.session = s.key), s.total_tokens"
+            " FROM sessions AS s WHERE s.id = ?",
+            (row.session,),
+        ).fetchone() or (0, 0)
+        state = row.reason or ("works" if row.owner and not claims.is_gone(row.owner) else "waits")
+        task = " ".join(row.wish.task.split())[:200]
+        found.append(
+            HelperView(
+                row.name, task, row.session, state, row.wish.background, spent[0], spent[1], _edits(row)
+            )
+        )
+    return found
+
+
+def _edits(row: HelperRow) -> str:
+    if not row.wish.worktree:
+        return ""
+    if row.merge is None:
+        return "edits not merged"
+    if row.merge.conflicts:
+        return f"edits conflict in {', '.join(row.merge.conflicts)}"
+    return "edits merged" if row.merge.will else "no edits"
+
+
+def ready(connection: apsw.Connection, parent: str) -> HelperRow | None:
+    """Give the first background helper that has ended and whose result is not in its parent's session."""
+    where = "parent = ? AND state = 'ended' AND delivered = '' ORDER BY ended, number LIMIT 1"
+    return next(iter(_found(connection, where, parent)), None)
+
+
+def take(connection: apsw.Connection, helper_id: str, owner: str) -> bool:
+    """Have a process run a helper; False where it has ended or runs in one that lives."""
+    found = get(connection, helper_id)
+    if found.state != "open" or (found.owner not in ("", owner) and not claims.is_gone(found.owner)):
+        return False
+    connection.execute("UPDATE helpers SET owner = ? WHERE id = ?", (owner, helper_id))
+    return True
+
+
+def leave(connection: apsw.Connection, helper_id: str, owner: str) -> None:
+    """Let another process run a helper that this one does not run any more."""
+    connection.execute("UPDATE helpers SET owner = '' WHERE id = ? AND owner = ?", (helper_id, owner))
+
+
+def end(connection: apsw.Connection, ended: HelperRow) -> bool:
+    """Store how a helper ended, once; False where it had ended before."""
+    connection.execute(
+        "UPDATE helpers SET state = 'ended', reason = ?, answer = ?, error = ?, ended = ?, owner = ''"
+        " WHERE id = ? AND state = 'open'",
+        (ended.reason, ended.answer, ended.error, ended.ended, ended.id),
+    )
+    return bool(connection.changes())
+
+
+def keep_tree(connection: apsw.Connection, helper_id: str, tree: WorkingTree) -> None:
+    """Note the working tree that a helper gets, before it is made."""
+    connection.execute(
+        "UPDATE helpers SET tree = ? WHERE id = ?", (msgspec.json.encode(tree).decode(), helper_id)
+    )
+
+
+def keep_merge(connection: apsw.Connection, helper_id: str, merge: MergePlan) -> None:
+    """Note what becomes of a helper's edits, before it is done and after."""
+    connection.execute(
+        "UPDATE helpers SET merge = ? WHERE id = ?", (msgspec.json.encode(merge).decode(), helper_id)
+    )
+
+
+def deliver(connection: apsw.Connection, helper_id: str, at: str) -> None:
+    """Note that a helper's result is in its parent's session, in the transaction that stores it there.
+    Raises StoreBusy where it was there already: then nothing of that transaction may be stored."""
+    connection.execute(
+        "UPDATE helpers SET delivered = ? WHERE id = ? AND state = 'ended' AND delivered = ''",
+        (at, helper_id),
+    )
+    if not connection.changes():
+        raise StoreBusy("another program has taken this helper's result", hint="say: go on")
+
+
+def _found(connection: apsw.Connection, where: str, *values: str) -> list[HelperRow]:
+    rows = connection.execute(f"SELECT {_COLUMNS} FROM helpers WHERE {where}", values).fetchall()
+    return [_helper(row) for row in rows]
+
+
+def _values(helper: HelperRow) -> tuple[Any, ...]:
+    row = msgspec.structs.asdict(helper)
+    row["wish"], row["budget_usd"] = msgspec.json.encode(helper.wish).decode(), helper.wish.budget_usd
+    row["tree"] = msgspec.json.encode(helper.tree).decode() if helper.tree else ""
+    row["merge"] = msgspec.json.encode(helper.merge).decode() if helper.merge else ""
+    return tuple(row[name.strip()] for name in _COLUMNS.split(","))
+
+
+def _helper(row: tuple[Any, ...]) -> HelperRow:
+    values = dict(zip((name.strip() for name in _COLUMNS.split(",")), row, strict=True))
+    del values["budget_usd"]  # it stands in the wish, too
+    values["wish"] = msgspec.json.decode(values["wish"], type=HelperWish)
+    values["tree"] = msgspec.json.decode(values["tree"], type=WorkingTree) if values["tree"] else None
+    values["merge"] = msgspec.json.decode(values["merge"], type=MergePlan) if values["merge"] else None
+    return HelperRow(**values)

@@ -1,0 +1,80 @@
+"""Sessions whose model asks for helpers: what each model does is read off its own conversation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.app.goal_runs import Judge
+from whet.app.build import App
+from whet.config.paths import Home
+from whet.config.schema import (
+    AgentSettings,
+    ApprovalSettings,
+    ModelSettings,
+    RewindSettings,
+    SandboxSettings,
+    Settings,
+)
+from whet.practice.ask import PracticeCall, PracticeRequest
+from whet.practice.script import ScriptedReply
+
+
+def steps(*calls: Sequence[tuple[str, dict[str, Any]]], answer: str = "Over.") -> str:
+    """Give a message that has the model make these calls, step by step, and then answer."""
+    rows = [[[name, arguments] for name, arguments in step] for step in calls]
+    return "STEPS " + json.dumps({"calls": rows, "answer": answer}) + " END"
+
+
+def helper(task: str, **wish: Any) -> tuple[str, dict[str, Any]]:
+    """Give a call that has a helper do a task."""
+    return "delegate_task", {"task": task, **wish}
+
+
+def shell(command: str) -> tuple[str, dict[str, Any]]:
+    """Give a call that runs a command."""
+    return "terminal", {"command": command}
+
+
+def process(action: str, name: str = "", **more: Any) -> tuple[str, dict[str, Any]]:
+    """Give a call that looks after a helper."""
+    return "process", {"action": action, "id": name, **more}
+
+
+def mind(request: PracticeRequest) -> ScriptedReply:
+    """Take the next step of the last message that names steps; answer where all are taken."""
+    asked = [at for at, one in enumerate(request.heard) if one.role == "user" and "STEPS " in one.text]
+    if not asked:
+        return ScriptedReply("Nothing was asked.")
+    text = request.heard[asked[-1]].text
+    wanted = json.loads(text.partition("STEPS ")[2].rpartition(" END")[0])
+    taken = sum(bool(one.calls) for one in request.heard[asked[-1] :] if one.role == "assistant")
+    if taken < len(wanted["calls"]):
+        step = wanted["calls"][taken]
+        return ScriptedReply(
+            tool_calls=tuple(PracticeCall(name, json.dumps(arguments)) for name, arguments in step)
+        )
+    return ScriptedReply(wanted["answer"])
+
+
+@asynccontextmanager
+async def program(
+    folder: Path, base_url: str, *, parallel: int = 4, sandbox: str = "off", record: bool = False
+) -> AsyncGenerator[App]:
+    """Give a program that works in `folder`/work, where every call is allowed."""
+    (folder / "work").mkdir(parents=True, exist_ok=True)
+    settings = Settings(
+        agent=AgentSettings(delegate_parallel=parallel),
+        model=ModelSettings(provider="practice", base_url=base_url, model="practice-echo"),
+        approval=ApprovalSettings(mode="auto", allow=("terminal", "write_file", "patch", "process")),
+        sandbox=SandboxSettings(mode="off" if sandbox == "off" else "enforce"),
+        rewind=RewindSettings(record=record),
+    )
+    app = await App.start(Home(folder / "home"), settings, {}, Judge(), folder / "work")
+    try:
+        yield app
+    finally:
+        await app.aclose()

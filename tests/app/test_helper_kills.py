@@ -1,0 +1,91 @@
+"""The tree of helpers survives kill -9 at any write: none is lost, no result is doubled, no edit is."""
+
+from __future__ import annotations
+
+import random
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.app.helper_runs import mind
+from whet.clock import SystemClock
+from whet.practice.server import PracticeServer
+from whet.store import helper_rows, live
+from whet.store.database import StateDatabase
+
+_ROOT = Path(__file__).parents[2]
+Kill = tuple[int, str]
+
+
+def _run(folder: Path, base_url: str, count: int, kill: Kill) -> int:
+    """Run the program, killed at a write; gives its exit code, negative for a signal."""
+    given = [str(folder), base_url, str(count), str(kill[0]), kill[1]]
+    command = [sys.executable, "-m", "tests.app.helper_child", *given]
+    ran = subprocess.run(command, cwd=_ROOT, check=False, capture_output=True, timeout=600, text=True)
+    assert ran.returncode in (0, -signal.SIGKILL), ran.stderr[-2_000:]
+    return ran.returncode
+
+
+def survives(folder: Path, base_url: str, count: int, kills: Sequence[Kill]) -> int:
+    """Kill a program with `count` helpers at these writes, one after the other, then have it end; gives how
+    many kills there were."""
+    work = folder / "work"
+    work.mkdir(parents=True)
+    subprocess.run(["git", "init", "-q"], cwd=work, check=True)
+    killed = sum(_run(folder, base_url, count, kill) != 0 for kill in kills)
+    assert _run(folder, base_url, count, (0, "")) == 0
+    session = (folder / "session").read_text()
+    database = StateDatabase.open(folder / "home" / "state.db", SystemClock())
+    found = database.read_now(lambda db: helper_rows.of_parent(db, session))
+    messages = database.read_now(lambda db: live.load(db, session)).messages
+    database.close()
+    assert [(one.number, one.state) for one in found] == [(n + 1, "ended") for n in range(count)]
+    told = Counter(
+        re.findall(r'^<helper name="(helper-\d+)"', "\n".join(m.text for m in messages), re.MULTILINE)
+    )
+    assert told == {one.name: 1 for one in found}
+    assert {one.answer for one in found} == {f"result {n}" for n in range(count)}
+    for one in found:
+        number = one.answer.split()[1]
+        log = work / f"log{number}.txt"
+        lines = log.read_text().splitlines() if log.exists() else []
+        assert lines in ([], [number]), (one.name, lines)  # a command that a kill cut off is not run again
+        assert one.merge is None or one.merge.done
+    return killed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", [(6, "inside"), (14, "after"), (30, "before")])
+def test_helpers_go_on_where_a_kill_left_them(tmp_path: Path, kill: Kill) -> None:
+    with PracticeServer(mind=mind) as server:
+        assert survives(tmp_path, server.base_url, 3, [kill]) == 1
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7_200)
+@pytest.mark.parametrize("when", ["before", "inside", "after"])
+def test_a_kill_at_each_write(tmp_path: Path, when: str) -> None:
+    with PracticeServer(mind=mind) as server:
+        at = 1
+        while survives(tmp_path / str(at), server.base_url, 2, [(at, when)]):
+            at += 1
+        assert at > 30
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7_200)
+def test_32_helpers_and_a_hundred_kills(tmp_path: Path) -> None:
+    chance = random.Random(20)
+    killed = 0
+    with PracticeServer(mind=mind) as server:
+        while killed < 100:
+            kills = [
+                (chance.randint(1, 120), chance.choice(("before", "inside", "after"))) for _ in range(10)
+            ]
+            killed += survives(tmp_path / str(killed), server.base_url, 32, kills)

@@ -1,0 +1,78 @@
+"""`whet run --parallel`: many tasks, one table, gone on with by the same file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.app.helper_runs import mind, program, shell, steps
+from whet.app.task_runs import is_well, name_of, read_tasks, run_tasks
+from whet.cli.run import run
+from whet.config.paths import Home
+from whet.contract.errors import ConfigError
+from whet.practice.server import PracticeServer
+
+
+def tasks(folder: Path, *rows: dict[str, object]) -> Path:
+    path = folder / "tasks.yaml"
+    path.write_text(json.dumps({"tasks": rows}))
+    return path
+
+
+def test_a_file_of_tasks_is_done_once_and_gone_on_with(tmp_path: Path) -> None:
+    once = steps([shell("echo x >> count")], answer="counted")
+    path = tasks(tmp_path, {"name": "count", "task": once}, {"name": "say", "task": steps(answer="said")})
+
+    async def main(base_url: str) -> list[tuple[str, str, str]]:
+        async with program(tmp_path, base_url) as app:
+            done = await run_tasks(app, read_tasks(path, app.workspace), "run tasks.yaml")
+            assert all(map(is_well, done))
+            return [(name_of(row), row.reason, row.answer) for row in done]
+
+    with PracticeServer(mind=mind) as server:
+        first = asyncio.run(main(server.base_url))
+        assert first == [("count", "answered", "counted"), ("say", "answered", "said")]
+        assert asyncio.run(main(server.base_url)) == first
+    assert (tmp_path / "work" / "count").read_text() == "x\n"
+
+
+def test_the_command_prints_a_table_and_says_by_its_code_what_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    schema = {"type": "object"}
+    path = tasks(tmp_path, {"name": "one", "task": steps(answer="first")}, {"task": "x", "schema": schema})
+    with PracticeServer(mind=mind) as server:
+        for name, value in (
+            ("PROVIDER", "practice"),
+            ("MODEL", "practice-echo"),
+            ("BASE_URL", server.base_url),
+        ):
+            monkeypatch.setenv(f"WHET_MODEL_{name}", value)
+        home = Home(tmp_path / "home")
+        ran = CliRunner().invoke(run, ["--parallel", str(path), "--jobs", "2"], obj=home)
+        assert ran.exit_code == 1, ran.output
+        assert "one" in ran.output and "answered" in ran.output and "failed" in ran.output
+        ran = CliRunner().invoke(run, ["--parallel", str(path), "--json"], obj=home)
+        rows = json.loads(ran.stdout)["tasks"]
+        assert [(one["task"], one["end"]) for one in rows] == [("one", "answered"), ("2", "failed")]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("tasks: []", "has 0 tasks"),
+        ("- task: a\n  name: x\n- task: b\n  name: x\n", "two tasks are called x"),
+        ("- tusk: a\n", "tusk"),
+        ("tasks: [", "tasks.yaml"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_with_the_place(tmp_path: Path, text: str, why: str) -> None:
+    path = tmp_path / "tasks.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=why):
+        read_tasks(path, tmp_path)
