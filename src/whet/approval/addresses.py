@@ -12,19 +12,8 @@ from collections.abc import Iterable
 from whet.approval.risk import RiskScope
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-_METADATA = tuple(
-    map(
-        ipaddress.ip_network,
-        (
-            "169.254.0.0/16",
-            "100.100.100.200/32",
-            "192.0.0.192/32",
-            "168.63.129.16/32",
-            "fd00:ec2::/32",
-            "fe80::/10",
-        ),
-    )
-)
+_NETWORKS = "169.254.0.0/16 100.100.100.200/32 192.0.0.192/32 168.63.129.16/32 fd00:ec2::/32 fe80::/10"
+_METADATA = tuple(map(ipaddress.ip_network, _NETWORKS.split()))
 _NAMES = re.compile(
     r"(^|\.)(metadata(\.\w+)*|instance-data(\.\w+)*|metadata\.google\.internal)$", re.IGNORECASE
 )

@@ -13,7 +13,7 @@ from whet.approval.paths import absolute
 from whet.approval.readonly import has_any, has_option, only_reads
 from whet.approval.repository import runs
 from whet.approval.risk import CommandPlace, Finding, Lasting
-from whet.approval.shell_words import Word, literal
+from whet.approval.shell_words import Word, in_line, literal
 
 
 def _git_push(rest: Sequence[Word]) -> str:
@@ -52,7 +52,8 @@ def git(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
         yield "dangerous", f"git push: {_git_push(rest)}"
     else:
         yield from _by_table(verb.text, rest)
-    yield from _git_undo(verb.text, [w.text for w in rest])
+    if verb.text == "config":
+        yield from _git_config([w.text for w in rest])
 
 
 _WITHOUT_REPOSITORY = ProgramWords("clone init version help --version --help credential")
@@ -83,8 +84,11 @@ def _by_repository(
 
 def _by_table(verb: str, rest: Sequence[Word]) -> Iterator[Finding]:
     known = git_verb(verb)
+    always = known.risky is None and not known.told
+    risky = known.risky is not None and has_any(rest, known.risky)
+    told = known.told and re.search(known.told, in_line(rest))
     only_shown = verb == "clean" and has_option(rest, "n", "dry-run")
-    if known.why and (known.risky is None or has_any(rest, known.risky)) and not only_shown:
+    if known.why and (always or risky or told) and not only_shown:
         said = f"git {verb}: {known.why}"
         yield "dangerous", Lasting(said) if known.lasts else said
 
@@ -108,28 +112,6 @@ def _sets_program(option: str, value: str) -> bool:
     if option == "-c":
         return _GIT_PROGRAMS.match(value) is not None
     return option == "--config-env" or option.startswith(("--exec-path=", "--config-env="))
-
-
-def _git_undo(verb: str, rest: list[str]) -> Iterator[Finding]:
-    """Rules that depend on operands: discarding work, dropping stashes, changing settings."""
-    first = rest[0] if rest else ""
-    lost = "throws away uncommitted work"
-    if verb == "checkout" and ("--" in rest or "." in rest):
-        yield "dangerous", f"git checkout: {lost}"
-    elif verb == "restore" and not ({"--staged", "-S"} & set(rest) and not {"--worktree", "-W"} & set(rest)):
-        yield "dangerous", f"git restore: {lost}"
-    elif verb == "stash" and first in ("drop", "clear"):
-        yield "dangerous", Lasting(f"git stash {first}: deletes stashed work")
-    elif verb == "reflog" and first in ("expire", "delete"):
-        yield "dangerous", Lasting("git reflog: deletes what could still be recovered")
-    elif verb == "rebase" and not {"--abort", "--continue", "--skip", "--quit"} & set(rest):
-        yield "dangerous", "git rebase: rewrites history"
-    elif verb == "worktree" and first == "remove" and {"-f", "--force"} & set(rest):
-        yield "dangerous", f"git worktree remove: {lost}"
-    elif verb == "remote" and first in ("remove", "rm"):
-        yield "dangerous", "git remote remove: forgets a remote and its branches"
-    elif verb == "config":
-        yield from _git_config(rest)
 
 
 def _git_config(rest: list[str]) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ strings, `~`, braces and the variables whose value is known. What is only known 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -25,17 +25,7 @@ _MOST_WORDS = 256
 _ANSI = re.compile(
     r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
 )
-_ANSI_NAMES = {
-    "n": "\n",
-    "t": "\t",
-    "r": "\r",
-    "a": "\a",
-    "b": "\b",
-    "e": "\x1b",
-    "E": "\x1b",
-    "f": "\f",
-    "v": "\v",
-}
+_ANSI_NAMES = dict(zip("ntrabeEfv", "\n\t\r\a\b\x1b\x1b\f\v", strict=True))
 _IN_QUOTES = re.compile(r"\\([$`\"\\])|\\\n")
 _OUTSIDE = re.compile(r"\\(.)", re.DOTALL)
 _PLAIN = re.compile(r"[\w@%+=:.,/\-]+", re.ASCII)
@@ -81,6 +71,16 @@ class Word:
 def literal(text: str) -> Word:
     """Make a word of text that has no expansions."""
     return Word(text, text, prefix=text)
+
+
+def name_of(word: Word) -> str:
+    """Give a program's bare name."""
+    return word.text.rsplit("/", 1)[-1]
+
+
+def in_line(words: Iterable[Word]) -> str:
+    """Write words so that a pattern can tell them apart: each after a blank, and `_` for their own blanks."""
+    return "".join(" " + re.sub(r"\s", "_", word.text) for word in words)
 
 
 def unknown(shown: str, prefix: str = "") -> Word:
