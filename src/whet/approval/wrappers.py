@@ -197,11 +197,12 @@ def _xargs(words: Sequence[Word]) -> WrappedCommand:
     """The command after xargs' own options; a word that its input replaces is known at run time only."""
     inside = _prefix(words, _XARGS)
     options, marks = _before(inside, words), set[str]()
+    inside.commands = inside.commands or [[literal("echo")]]
     for word, following in zip(options, [*options[1:], literal("{}")], strict=False):
         found = re.match(r"-[^-IJnNPLRSsdaEle]*([IJi])(.*)|--r[^=]*=?(.*)", word.text, re.DOTALL)
         if found:
             marks |= {found[2] or found[3] or following.text, "{}", "%"}
-    for command in (*(inside.commands or [[literal("echo")]]), *inside.maybe):
+    for command in (*inside.commands, *inside.maybe):
         if marks:
             command[:] = [unknown(w.text) if any(m in w.text for m in marks) else w for w in command]
         else:

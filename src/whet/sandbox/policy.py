@@ -39,6 +39,10 @@ PROTECTED = (
 """Names in a workspace that make a program outside run something: git, editors, agents, shells."""
 
 
+TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
+"""What an engine with mounts of its own puts a session's private folders in the place of."""
+
+
 class Opening(msgspec.Struct, frozen=True, order=True):
     """One thing more that a confined process may do: `target` is a path, a host name, or `unconfined`."""
 
@@ -172,6 +176,11 @@ def reaches(hosts: Iterable[str], host: str) -> bool:
     """Whether a list of hosts names this one; `*.example.com` stands for every name below example.com."""
     name = host.lower().rstrip(".")
     return any(one in (ANY_HOST, name) or (one.startswith("*.") and name.endswith(one[1:])) for one in hosts)
+
+
+def in_temporary(path: str) -> bool:
+    """Whether a resolved path is one of the system's temporary folders, or below one."""
+    return any(Path(path).is_relative_to(os.path.realpath(one)) for one in TEMPORARY)
 
 
 def shorten(path: str) -> str:
