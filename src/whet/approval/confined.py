@@ -30,8 +30,8 @@ _MOST_COMMANDS = 1_000
 
 
 class JailedCall(msgspec.Struct, frozen=True):
-    """A call that will run in a jail. `held` was opened for it before, `wanted` would have to be. `stopped`: the
-    wall stopped it before, and what it printed then says what it wants."""
+    """A call that will run in a jail. `held` was opened for it before, `wanted` would have to be. `stopped`:
+    it failed at the wall before, and says by what it printed what it wants."""
 
     held: tuple[Opening, ...]
     wanted: tuple[Opening, ...]

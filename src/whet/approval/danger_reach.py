@@ -123,19 +123,6 @@ _ESCAPES = re.compile(
 )
 
 
-def _kill(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    texts = [word.text for word in words]
-    if texts[:1] in (["-l"], ["-L"], ["-0"]) or texts[:2] in (["-s", "0"], ["-n", "0"]):
-        return
-    targets = words[1:] if texts[:1] and texts[0].startswith("-") else words
-    if texts[:1] and texts[0] in ("-s", "-n"):
-        targets = words[2:]
-    for word in targets:
-        if word.runs or not (word.dynamic or word.text.startswith("%")):
-            yield "dangerous", "ends processes that it may not have started"
-            return
-
-
 _LOCAL = re.compile(r"(https?://)?(localhost|127\.\d+\.\d+\.\d+|\[?::1\]?|0\.0\.0\.0)(?![\w.@-])")
 
 
@@ -204,7 +191,6 @@ _RULES: dict[str, Rule] = by_name(
     {
         "git": git,
         "docker podman docker-compose": _docker,
-        "kill": _kill,
         "curl wget": _transfer,
         "rsync": _remote_copy,
         "nc ncat netcat socat": _socket,

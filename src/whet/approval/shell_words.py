@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from tree_sitter import Node
 
@@ -245,8 +244,11 @@ def _ansi(found: re.Match[str]) -> str:
     return _ANSI_NAMES.get(found[6], found[6])
 
 
+_INNERMOST = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
+
+
 def _braces(text: str) -> list[str] | None:
-    """Expand {a,b}; None where it would give too many words or is a range such as {1..3}."""
+    """Expand {a,b}, inner ones first; None where it gives too many words or is a range such as {1..3}."""
     done: list[str] = []
     todo = [text]
     if text.count(_OPEN) > 32:
@@ -255,33 +257,14 @@ def _braces(text: str) -> list[str] | None:
         if len(done) + len(todo) > _MOST_WORDS:
             return None
         current = todo.pop()
-        cuts = _group(current)
-        if cuts is None:
-            if re.search(_OPEN + r"[^" + _CLOSE + r"]*\.\.", current):
-                return None
+        group = _INNERMOST.search(current)
+        if group is None:
             done.append(current)
             continue
-        head, tail = current[: cuts[0]], current[cuts[-1] + 1 :]
-        todo.extend(reversed([head + current[a + 1 : b] + tail for a, b in pairwise(cuts)]))
+        parts = group[1].split(_COMMA)
+        if len(parts) == 1:
+            if ".." in group[1]:
+                return None
+            parts = [group[0].translate(_UNMARK)]  # no group: `{}`, `{a}`
+        todo.extend(current[: group.start()] + part + current[group.end() :] for part in reversed(parts))
     return done
-
-
-def _group(text: str) -> list[int] | None:
-    """Give the positions of the first brace group's opening, top-level commas and closing."""
-    start = text.find(_OPEN)
-    while start >= 0:
-        depth, cuts = 0, [start]
-        for i in range(start, len(text)):
-            if text[i] == _OPEN:
-                depth += 1
-            elif text[i] == _CLOSE:
-                depth -= 1
-                if depth == 0:
-                    cuts.append(i)
-                    break
-            elif text[i] == _COMMA and depth == 1:
-                cuts.append(i)
-        if depth == 0 and len(cuts) > 2:
-            return cuts
-        start = text.find(_OPEN, start + 1)
-    return None

@@ -113,50 +113,33 @@ def _add(inside: WrappedCommand, words: Sequence[Word]) -> None:
         inside.commands.append(list(words))
 
 
-_SHELL_LONG = ProgramWords("norc noprofile login posix verbose restricted noediting debugger debug")
+_SHELL = Wrapping(values="oO", stays=True)
 
 
 def _shell(words: Sequence[Word]) -> WrappedCommand:
     """sh, bash and kin: `-c TEXT`, a script, or whatever comes in."""
-    inside = WrappedCommand()
-    at, has_text = 1, False
-    while at < len(words):
-        text = words[at].text
-        name = text.lstrip("-").split("=")[0]
-        at += 1
-        if words[at - 1].may_be_flag and words[at - 1].dynamic:
-            inside.doubts.append("can't tell what it runs")
-            return inside
-        if text in ("--version", "--help"):
-            return inside
-        if text[:1] == "-" and name in ("rcfile", "init-file", "command", "init-command"):
-            inside.doubts.append("it names a start-up file or a command in a way of its own")
-            return inside
-        if text in ("--", "-"):
-            inside.fed = inside.fed or text == "-"
-            break
-        if text[:1] not in ("-", "+"):
-            at -= 1
-            break
-        if text.startswith("--") or name in _SHELL_LONG:
-            continue
-        has_text = has_text or (text[0] == "-" and "c" in text)
-        inside.fed = inside.fed or (text[0] == "-" and "s" in text)
-        at += sum(letter in "oO" for letter in text)
-    return _what_a_shell_runs(inside, words[at:], has_text)
-
-
-def _what_a_shell_runs(inside: WrappedCommand, operands: Sequence[Word], has_text: bool) -> WrappedCommand:
-    if has_text:
-        inside.texts.extend(operands[:1])
-        inside.vanishes, inside.fed = True, False
-    elif not operands:
-        inside.fed = True
-    elif not inside.fed:
+    at = next((at for at, word in enumerate(words) if at and word.text in ("-", "--")), len(words))
+    inside = _prefix(words[:at], _SHELL)
+    operands = [*(inside.commands[0] if inside.commands else ()), *words[at + 1 :]]
+    options = [word.text for word in words[1 : len(words) - len(operands)]]
+    inside.commands, inside.maybe = [], []
+    if {"--version", "--help"} & set(options) or inside.doubts:
+        return inside
+    if any(re.match(r"--?(rcfile|init-file|(init-)?command)", text) for text in options):
+        inside.doubts.append("it names a start-up file or a command in a way of its own")
+        return inside
+    short = "".join(text for text in options if re.fullmatch(r"-[^-]\S*", text) and text not in _SHELL_WORDS)
+    inside.fed = "s" in short or options[-1:] == ["-"] or not operands
+    if "c" in short:
+        inside.texts, inside.vanishes, inside.fed = operands[:1], True, False
+    elif operands and not inside.fed:
         if operands[0].runs:
             inside.doubts.append("it runs a script made at run time")
         inside.fed = operands[0].text in ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
     return inside
+
+
+_SHELL_WORDS = ("-norc", "-noprofile", "-login", "-posix", "-restricted")
 
 
 _ENV = Wrapping(values="uCa", flags=ProgramOptions("-iv0 --ignore-environment --debug --null"))
