@@ -207,12 +207,6 @@ def _awk(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
             yield writes_to(literal(target[1]) if target else unknown(found[1]), setting)
 
 
-def _tar(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    for at, word in enumerate(words[:-1]):
-        if word.text in ("-C", "--directory", "-d"):
-            yield writes_to(words[at + 1], setting)
-
-
 def _ln(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     """A link to a start-up file is a way to write it that can't be seen before the link is there."""
     yield from _last_written(words, setting)
@@ -245,6 +239,5 @@ FILE_RULES: dict[str, Rule] = by_name(
         "sed gsed": _sed,
         "perl": _in_place,
         "awk gawk mawk": _awk,
-        "tar unzip bsdtar": _tar,
     }
 )

@@ -45,15 +45,17 @@ def writes_by_option(name: str, words: Sequence[Word], setting: CommandPlace) ->
     """Judge the file after -o or --output, and one that hangs on its option: `-o/etc/x`, `--output=x`."""
     letters = program(name).output
     short = rf"-[a-zA-Z]*?[{letters}]" if letters else "-o"
-    for at, word in enumerate(words):
+    for word, following in zip(words, [*words[1:], literal("")], strict=False):
         found = re.match(rf"{short}(?=[/~.])|--(?:{_WRITING_OPTIONS})=", word.text)
         if found is not None:
             end = found.end()
             yield writes_to(
                 Word(word.text[end:], word.plain, word.dynamic, prefix=word.prefix[end:]), setting
             )
-        elif word.text in ("-o", "--output") and words[at + 1 :] and words[at + 1].text[:1] in "/~.$":
-            yield writes_to(words[at + 1], setting)
+        elif re.fullmatch(f"{short}|--(?:{_WRITING_OPTIONS})", word.text) and (
+            following.text[:1] not in "-" if letters else following.text[:1] in tuple("/~.$")
+        ):
+            yield writes_to(following, setting)
 
 
 _WRITING_OPTIONS = "output|output-document|output-dir|directory-prefix|target-directory|directory"
@@ -159,11 +161,6 @@ def _transfer(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]
         yield "dangerous", "sends data to another machine"
     if any(re.match(r"-K|--config|--use-askpass|--use-server-timestamps=", t) for t in texts):
         yield "dangerous", "takes its options from a file"
-    for at, text in enumerate(texts[:-1]):
-        if (text in _OUTPUTS and not texts[at + 1].startswith(("-", "http"))) or (
-            re.match(r"-[a-zA-Z]*[oO]$", text) and not texts[at + 1].startswith(("-", "http"))
-        ):
-            yield writes_to(words[at + 1], setting)
 
 
 def _remote_copy(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:

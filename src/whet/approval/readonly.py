@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from whet.approval.facts import ProgramOptions, ProgramWords, Reading, by_name, git_verb, program
 from whet.approval.shell_words import Word, in_line, name_of
@@ -106,21 +107,11 @@ _SED_SCRIPT = re.compile(
 
 def _sed(words: Sequence[Word]) -> bool:
     """Printing, deleting and plain substitution; no -i, no script file, no w, r or e."""
-    scripts: list[Word] = []
-    rest: list[Word] = []
-    at = 0
-    while at < len(words):
-        text = words[at].text
-        if text == "-e" and at + 1 < len(words):
-            at += 1
-            scripts.append(words[at])
-        elif not text.startswith("-") or text == "-":
-            rest.append(words[at])
-        elif not re.fullmatch(r"-[nErzu]+|--quiet|--regexp-extended", text):
-            return False
-        at += 1
-    scripts = scripts or rest[:1]
-    return bool(scripts) and all(not s.dynamic and sed_is_plain(s.text) for s in scripts)
+    scripts = [after for before, after in pairwise(words) if before.text == "-e"] or operands(words)[:1]
+    options = (word.text for word in words if word.text[:1] == "-" and word.text not in ("-", "-e"))
+    if not scripts or not all(re.fullmatch(r"-[nErzu]+|--quiet|--regexp-extended", text) for text in options):
+        return False
+    return all(not script.dynamic and sed_is_plain(script.text) for script in scripts)
 
 
 def sed_is_plain(script: str) -> bool:

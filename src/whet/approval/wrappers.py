@@ -64,6 +64,7 @@ _AFTER_RUN = Wrapping(values="pwECf", stays=True)
 _LONG_WITH_VALUE = ProgramWords(
     "signal kill-after adjustment output error input class classdata format unset chdir argv0"
     " user env workdir arg-file delimiter max-args max-procs max-chars process-slot-var jobs joblog"
+    " interval equexit shotsdir"
 )
 _MOST_GUESSES = 6
 
@@ -238,13 +239,13 @@ def _fd(words: Sequence[Word]) -> WrappedCommand | None:
 
 def _text_of_rest(words: Sequence[Word]) -> WrappedCommand:
     """eval and watch: their arguments joined are shell text."""
-    inside = WrappedCommand()
-    rest = [w for w in words[1:] if w.text != "--"]
+    rest = [word for word in words[1:] if word.text != "--"]
     if name_of(words[0]) == "watch":
-        while rest and rest[0].text.startswith("-"):
-            rest = rest[2 if re.fullmatch(r"-[a-zA-Z]*[nqs]|--(int|equ|shot)[a-z]*", rest[0].text) else 1 :]
-    inside.texts.extend(joined(rest))
-    return inside
+        rest = next(iter(_prefix(words, _WATCH).commands), [])
+    return WrappedCommand(texts=joined(rest))
+
+
+_WATCH = Wrapping(values="nqs")
 
 
 def joined(words: Sequence[Word]) -> list[Word]:
