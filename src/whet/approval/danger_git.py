@@ -15,14 +15,6 @@ from whet.approval.repository import runs
 from whet.approval.risk import CommandPlace, Finding, Lasting
 from whet.approval.shell_words import Word, in_line, literal
 
-
-def _git_push(rest: Sequence[Word]) -> str:
-    forced = has_option(rest, "fd", "force", "delete", "mirror", "prune") or any(
-        w.text[:1] in "+:" for w in rest
-    )
-    return "overwrites or deletes what others may have" if forced else "sends commits to another machine"
-
-
 _GIT_PROGRAMS = re.compile(
     r"(alias\.|core\.(hookspath|sshcommand|pager|editor|fsmonitor|askpass|gitproxy|worktree|attributesfile)"
     r"|diff\..*\.?(external|command|textconv)|(merge|filter|difftool|mergetool|pager|gpg|sequence|browser|man)\."
@@ -48,12 +40,10 @@ def git(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     yield from _by_repository(verb.text, rest, words[:at], setting)
     if _runs_another(verb.text, rest):
         yield "dangerous", "git is told to run another program"
-    if verb.text == "push":
-        yield "dangerous", f"git push: {_git_push(rest)}"
-    else:
-        yield from _by_table(verb.text, rest)
-    if verb.text == "config":
-        yield from _git_config([w.text for w in rest])
+    yield from _by_table(verb.text, rest)
+    reads = only_reads([literal("git"), literal("config"), *rest])
+    if verb.text == "config" and not reads and any(_GIT_PROGRAMS.match(word.text) for word in rest):
+        yield "dangerous", "git is told to run another program"
 
 
 _WITHOUT_REPOSITORY = ProgramWords("clone init version help --version --help credential")
@@ -84,21 +74,18 @@ def _by_repository(
 
 def _by_table(verb: str, rest: Sequence[Word]) -> Iterator[Finding]:
     known = git_verb(verb)
-    always = known.risky is None and not known.told
-    risky = known.risky is not None and has_any(rest, known.risky)
-    told = known.told and re.search(known.told, in_line(rest))
+    found = [why for pattern, why in known.told.items() if re.search(pattern, in_line(rest))]
     only_shown = verb == "clean" and has_option(rest, "n", "dry-run")
-    if known.why and (always or risky or told) and not only_shown:
-        said = f"git {verb}: {known.why}"
+    if known.why and (known.risky is None or has_any(rest, known.risky)) and not only_shown:
+        found.append(known.why)
+    for why in found:
+        said = f"git {verb}: {why}"
         yield "dangerous", Lasting(said) if known.lasts else said
 
 
 def _runs_another(verb: str, rest: Sequence[Word]) -> bool:
     """Whether a verb's own options or address make git run a program."""
     if any("ext::" in word.text for word in rest):
-        return True
-    is_remote = verb in ("clone", "fetch", "pull", "ls-remote", "push", "archive")
-    if is_remote and has_option(rest, "u" if verb == "clone" else "", "upload-pack", "receive-pack", "exec"):
         return True
     return verb == "clone" and any(
         _GIT_PROGRAMS.match(word.text.removeprefix("--config=").removeprefix("-c")) for word in rest
@@ -112,13 +99,3 @@ def _sets_program(option: str, value: str) -> bool:
     if option == "-c":
         return _GIT_PROGRAMS.match(value) is not None
     return option == "--config-env" or option.startswith(("--exec-path=", "--config-env="))
-
-
-def _git_config(rest: list[str]) -> Iterator[Finding]:
-    reads = {"--get", "--get-all", "--get-regexp", "--list", "-l", "get", "list", "--show-origin"}
-    if reads & set(rest):
-        return
-    if {"--global", "--system", "--file", "-f", "--edit", "-e"} & set(rest) and len(rest) > 2:
-        yield "dangerous", "changes git's settings outside this repository"
-    if len(rest) > 1 and any(_GIT_PROGRAMS.match(text) for text in rest):
-        yield "dangerous", "git is told to run another program"

@@ -164,24 +164,9 @@ def _transfer(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]
 
 
 def _remote_copy(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    """rsync: remote operands, --delete, another shell; the last operand is written."""
-    found = operands(words, "ef")
-    if any(re.match(r"[\w.@-]+:(?!\\)|rsync://", word.text) for word in found):
-        yield "dangerous", "rsync: copies to or from another machine"
-    if any(re.match(r"--(del|remove-source)", word.text) for word in words):
-        yield "dangerous", "rsync --delete: deletes files"
-    if any(re.match(r"-[a-zA-Z]*e$|--rsh|--rsync-path", word.text) for word in words):
-        yield "dangerous", "rsync is told to run another program"
-    if len(found) > 1:
-        yield writes_to(found[-1], setting)
-
-
-def _socket(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    texts = [word.text for word in words]
-    if any(re.match(r"-[a-z]*[ec]$|--(exec|sh-exec)|(EXEC|SYSTEM):", text, re.IGNORECASE) for text in texts):
-        yield "dangerous", "connects a program to the network"
-    elif not any(_LOCAL.match(text) for text in texts):
-        yield "dangerous", "reaches another machine"
+    """rsync: the last operand is written."""
+    for word in operands(words, "ef")[1:][-1:]:
+        yield writes_to(word, setting)
 
 
 _RULES: dict[str, Rule] = by_name(
@@ -190,6 +175,5 @@ _RULES: dict[str, Rule] = by_name(
         "docker podman docker-compose": _docker,
         "curl wget": _transfer,
         "rsync": _remote_copy,
-        "nc ncat netcat socat": _socket,
     }
 )

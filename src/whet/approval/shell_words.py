@@ -31,6 +31,7 @@ _PLAIN = re.compile(r"[\w@%+=:.,/\-]+", re.ASCII)
 _EXPANSIONS = frozenset(
     ("simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion")
 )
+_AS_IT_STANDS = frozenset(("word", "number", "variable_name", "test_operator", "string_content"))
 _NAME_ONLY = re.compile(r"\$(\w+)|\$\{(\w+)\}")
 
 
@@ -166,13 +167,7 @@ class _Cooker:
         elif kind in ("concatenation", "command_name") and node.children:
             for child in node.children:
                 self.take(child)
-        elif node.is_named and kind not in (
-            "word",
-            "number",
-            "variable_name",
-            "test_operator",
-            "string_content",
-        ):
+        elif node.is_named and kind not in _AS_IT_STANDS:
             self.loose = True
             self.dynamic(source)
         else:

@@ -241,7 +241,7 @@ def _text_of_rest(words: Sequence[Word]) -> WrappedCommand:
     """eval and watch: their arguments joined are shell text."""
     rest = [word for word in words[1:] if word.text != "--"]
     if name_of(words[0]) == "watch":
-        rest = next(iter(_prefix(words, _WATCH).commands), [])
+        rest = next(iter(_prefix(words, _WATCH).commands), list[Word]())
     return WrappedCommand(texts=joined(rest))
 
 
