@@ -50,7 +50,8 @@ def bubblewrap_arguments(program: str, policy: SandboxPolicy, scratch: Scratch, 
     # Only now: what is granted in a hidden folder had to be mounted there before.
     for path in (one for _, flag, one in mounts if flag == "hide" and one.is_dir()):
         made += ["--remount-ro", str(path)]
-    return [*made, "--remount-ro", "/", "--chdir", "/", "--"]
+    # Root's own name is enough to write the kernel's settings, and a like name to write another's memory.
+    return [*made, "--remount-ro", "/proc", "--remount-ro", "/", "--chdir", "/", "--"]
 
 
 def _mounts(policy: SandboxPolicy) -> list[tuple[int, str, Path]]:
