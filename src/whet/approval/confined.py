@@ -114,11 +114,9 @@ class JailGate:
 def _is_private(opening: Opening, folders: Iterable[Path]) -> bool:
     """Whether a path is in one of the session's own folders. What the home holds is not, wherever that is."""
     path, home = Path(opening.target), os.path.realpath(os.path.expanduser("~"))
-    return (
-        opening.kind in ("read", "write")
-        and not path.is_relative_to(home)
-        and any(path.is_relative_to(os.path.realpath(one)) for one in folders)
-    )
+    if opening.kind not in ("read", "write") or path.is_relative_to(home):
+        return False
+    return any(path.is_relative_to(os.path.realpath(one)) for one in folders)
 
 
 def _opening(grant: PolicyGrant) -> Opening | None:

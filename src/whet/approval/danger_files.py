@@ -232,6 +232,7 @@ FILE_RULES: dict[str, Rule] = by_name(
         "chmod chown chgrp setfacl": _mode,
         "cp install": _last_written,
         "ln": _ln,
+        "patch": _written("pdFBDiorVYz", slice(0, 1)),
         "uniq xxd": _written("fswclgo", slice(1, 2)),
         "mv": _mv,
         "tee touch mkdir": _written("smd", slice(None)),
