@@ -64,6 +64,11 @@ class Confinement:
         """What the settings say."""
         return self._settings.mode
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the shell's commands run on this machine's own system."""
+        return self._settings.backend.kind == "local"
+
     def standing(self) -> EngineStatus:
         """Say what holds the commands of the shell, wherever they run."""
         return self.status() if self._settings.backend.kind == "local" else self._elsewhere.status()
