@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -129,9 +130,11 @@ def run_bare(world: World, command: str, limit_s: float = _LIMIT_S) -> tuple[int
 
 
 def in_script(world: World, command: str) -> str:
-    """Write the command into a script of the workspace; gives what runs it."""
-    (world.workspace / "step.sh").write_text(command + "\n")
-    return "bash step.sh"
+    """Write the command into a script of the workspace; gives what runs it. Each has a name of its own: what
+    the wall stopped is asked about when the same text comes again."""
+    name = f"step-{zlib.crc32(command.encode())}.sh"
+    (world.workspace / name).write_text(command + "\n")
+    return f"bash {name}"
 
 
 def make_world() -> World:
