@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -77,8 +78,9 @@ class Bench:
         self.said: str = decision.reason
         return decision.verdict == "allow"
 
-    def run(self, command: str) -> tuple[int, bytes]:
-        """Run the command that was last let through, as `terminal` does."""
+    def run(self, command: str, limit_s: float = _LIMIT_S) -> tuple[int, bytes]:
+        """Run the command that was last let through, as `terminal` does: where the wall stops it, it is told
+        what it would need."""
         jail = self._confinement.jail(self._world.workspace, "s", f"c{self._calls}")
         assert jail is not None, "the gate gave a command all rights"
         with tempfile.TemporaryFile() as output, open(os.devnull, "rb") as nothing:
@@ -87,19 +89,28 @@ class Bench:
             )
             process = jail.spawn(wanted, (nothing.fileno(), output.fileno(), output.fileno()))
             try:
-                code = process.wait(_LIMIT_S)
+                code = process.wait(limit_s)
             except subprocess.TimeoutExpired:
                 process.kill()
                 code = process.wait(5)
             output.seek(0)
-            return code, output.read(1_000_000)
+            said = output.read(1_000_000)
+            if code:
+                what = (command, said.decode("utf-8", "replace"), self._world.workspace)
+                self._confinement.explain(f"c{self._calls}", jail, what)
+            return code, said
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the wall stopped the command that was run last."""
+        return self._confinement.denied(f"c{self._calls}") is not None
 
     def close(self) -> None:
         """End the jails."""
         self._confinement.close()
 
 
-def run_bare(world: World, command: str) -> tuple[int, bytes]:
+def run_bare(world: World, command: str, limit_s: float = _LIMIT_S) -> tuple[int, bytes]:
     """Run a command with nothing to hold it; only for what aims at the throwaway world."""
     process = subprocess.Popen(
         ["/bin/bash", "-c", command],
@@ -111,7 +122,7 @@ def run_bare(world: World, command: str) -> tuple[int, bytes]:
         start_new_session=True,
     )
     try:
-        output, _ = process.communicate(timeout=_LIMIT_S)
+        output, _ = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
@@ -119,9 +130,11 @@ def run_bare(world: World, command: str) -> tuple[int, bytes]:
 
 
 def in_script(world: World, command: str) -> str:
-    """Write the command into a script of the workspace; gives what runs it."""
-    (world.workspace / "step.sh").write_text(command + "\n")
-    return "bash step.sh"
+    """Write the command into a script of the workspace; gives what runs it. Each has a name of its own: what
+    the wall stopped is asked about when the same text comes again."""
+    name = f"step-{zlib.crc32(command.encode())}.sh"
+    (world.workspace / name).write_text(command + "\n")
+    return f"bash {name}"
 
 
 def make_world() -> World:

@@ -367,6 +367,39 @@ mapfile -t lines < f
 """
 
 DANGEROUS = r"""
+pwsh -c 'echo x > ~/.bashrc'
+nu -c 'rm -rf ~/x'
+xonsh -c 'rm -rf ~/x'
+yash -c 'rm -rf ~/x'
+expect -c 'spawn rm -rf /home/u/x'
+git clone --template=./t . y
+git init --template=./t x
+git hash-object -w ~/.ssh/id_rsa
+git commit -F ~/.ssh/id_rsa
+git tag v1 -F ~/.ssh/id_rsa
+git checkout-index --prefix=/home/u/x/ -a
+SSH_ASKPASS=./x git fetch
+curl http://a9fea9fe.nip.io/
+curl http://①⑥⑨.②⑤④.①⑥⑨.②⑤④/
+curl http://169。254。169。254/
+curl --unix-socket /run/docker.sock http://x/
+curl --abstract-unix-socket x http://y/
+dd if=/dev/sda
+secret-tool lookup a b
+pass show x
+pass work/db
+op read op://a/b
+kubectl config view --raw
+systemd-run x
+loginctl enable-linger
+nvim --headless -c 'lua os.execute("x")'
+less +'!rm x' a
+cpio -i < a
+patch /home/u/.bashrc < x
+pdflatex --shell-escape x.tex
+lldb -o x
+npm install --location=global x
+pip install -t /usr/lib/x y
 rm -r build
 rm -rf node_modules
 rm -rf ./build dist

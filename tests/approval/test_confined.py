@@ -16,6 +16,7 @@ from whet.sandbox.confinement import Confinement, ConfinementSettings
 from whet.sandbox.denial import Denial
 from whet.sandbox.engine import EngineStatus
 from whet.sandbox.policy import Opening
+from whet.sandbox.setup import Engine
 
 
 class Holding(Confinement):
@@ -23,7 +24,7 @@ class Holding(Confinement):
 
     def __init__(self, home: Path, name: str = "bubblewrap") -> None:
         super().__init__(ConfinementSettings("auto", home), {**os.environ, "HOME": str(home.parent)})
-        self._status = EngineStatus(name, "no sandbox: only the gate's reading holds")  # type: ignore[arg-type]
+        self._status = EngineStatus(name, "no sandbox: only the gate's reading holds", Engine(name))  # type: ignore[arg-type]
 
     def status(self) -> EngineStatus:
         return self._status
@@ -159,3 +160,28 @@ def test_what_is_copied_or_linked_is_opened_for_reading_only(person_home: Path, 
     assert bench.sh(command.format(other)).verdict == "allow"
     opened = jails.policy(bench.workspace, "s1", "c1")
     assert opened.may_read(other / "a") and not opened.may_write(other / "a")
+
+
+@pytest.mark.parametrize(("name", "asked"), [("bubblewrap", ""), ("landlock", "write /tmp")])
+def test_tmp_by_its_name_is_asked_about_where_it_is_the_systems(
+    tmp_path: Path, name: str, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    bench = Bench(tmp_path, Someone("no"), mode="auto")
+    jails = Holding(tmp_path / "home", name)
+    gate = JailGate(lambda: jails)
+    bench.gate.jails = lambda: gate
+    decision = bench.sh("echo x > /tmp/no-such-file-of-ours && cat /tmp/no-such-file-of-ours")
+    assert [one.opening for one in bench.person.asked] == ([asked] if asked else [])
+    assert decision.verdict == ("deny" if asked else "allow")
+
+
+@pytest.mark.parametrize("kind", ["write", "read", "reach"])
+def test_what_the_wall_stopped_is_not_opened_unasked_in_auto(tmp_path: Path, kind: str) -> None:
+    """A script that failed at the wall would else do on its second run what it could not on its first."""
+    bench, jails = confined(tmp_path, mode="auto")
+    assert bench.sh("sh x.sh").verdict == "allow"
+    target = "example.com" if kind == "reach" else str(tmp_path / "other")
+    jails._denials["c1"] = Denial("no permission", (Opening(kind, target),))  # type: ignore[arg-type]
+    assert bench.sh("sh x.sh").verdict == "deny"
+    assert len(bench.person.asked) == 1

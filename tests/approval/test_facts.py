@@ -27,8 +27,13 @@ def test_every_kind_is_one_of_some_program_and_every_pattern_compiles() -> None:
     known = facts._programs().values()
     assert set().union(*(one.kinds for one in known)) == set(get_args(Kind))
     for one in known:
-        for pattern in (one.spared, *((one.code.flags, one.code.hanging) if one.code else ())):
+        reading = (one.reads_if.line,) if one.reads_if else ()
+        code = (one.code.flags, one.code.hanging) if one.code else ()
+        for pattern in (one.spared, one.launch, *one.told, *reading, *code):
             re.compile(pattern or "")
+    for verb in facts._git_verbs().values():
+        for pattern in (verb.shows_if, *verb.told, verb.reads_if.line if verb.reads_if else ""):
+            re.compile(pattern)
 
 
 def test_every_verb_that_is_dangerous_says_why() -> None:

@@ -27,6 +27,13 @@ def test_status_says_what_holds_and_what_may_be_reached(tmp_path: Path) -> None:
     assert "network: none" in words
 
 
+def test_status_of_another_machine_claims_nothing_of_this_one(tmp_path: Path) -> None:
+    made = {"WHET_TOOLS_WORKSPACE": str(tmp_path), "WHET_SANDBOX_BACKEND": "ssh box"}
+    words = CliRunner().invoke(whet, ["sandbox", "status"], env=made).output
+    assert "box" in words.splitlines()[0]
+    assert "network" not in words and "private" not in words
+
+
 def test_explain_runs_nothing(tmp_path: Path) -> None:
     done = run(tmp_path, "explain", "--json", f"touch {tmp_path}/ran; curl https://api.example.com/")
     assert [one["words"] for one in json.loads(done.output)["openings"]] == ["reach api.example.com"]

@@ -11,14 +11,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.sandbox.engines import ENGINES, EngineCase
+from whet.contract.errors import ToolError
 from whet.sandbox.jail import Jail, JailedCommand
 from whet.sandbox.places import everyday
 from whet.sandbox.policy import read_opening
 from whet.sandbox.scratch import Scratch
-from whet.sandbox.setup import JailPlan
+from whet.sandbox.setup import Engine, JailPlan
 from whet.tools.shell import command_environment
 
 
@@ -93,6 +95,7 @@ def test_a_killed_program_leaves_none_of_its_commands(jail: Jail, tmp_path: Path
     text = f"""
 import os, sys
 from pathlib import Path
+from whet.contract.errors import ToolError
 from whet.sandbox.jail import Jail, JailedCommand
 from whet.sandbox.places import everyday
 from whet.sandbox.scratch import Scratch
@@ -202,3 +205,49 @@ def _sleepers(workspace: Path) -> list[str]:
             except OSError:
                 pass
     return found
+
+
+@pytest.mark.parametrize("case", ENGINES, ids=str)
+def test_a_home_as_the_workspace_shows_what_is_granted_in_hidden_folders_alone(
+    case: EngineCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "u"
+    kept = (".config/git/config", ".cargo/bin/tool", "notes")
+    secret = (".config/gh/hosts.yml", ".ssh/id_rsa", ".cargo/credentials")
+    for name in (*kept, *secret):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(f"# {name}\n")
+    monkeypatch.setenv("HOME", str(home))
+    scratch = Scratch()
+    policy = everyday(home, home / ".whet", os.environ)
+    # What lies in a hidden folder may be named once more, as an unreadable file of /etc is.
+    absent = (*policy.absent, home / ".ssh" / "id_rsa")
+    made = Jail(
+        JailPlan(case.engine(), msgspec.structs.replace(policy, absent=absent), scratch, home.resolve())
+    )
+    try:
+        assert run(made, f"cat {' '.join(kept)}")[1] == "".join(f"# {name}\n" for name in kept)
+        for name in secret:
+            code, said = run(made, f"cat {name}")
+            assert code != 0 and "#" not in said
+        assert run(made, "echo x > .config/more; echo x > .ssh/more; echo x >> notes")[0] == 0
+        assert not (home / ".config" / "more").exists() and not (home / ".ssh" / "more").exists()
+    finally:
+        made.close()
+        scratch.close()
+
+
+def test_an_engine_that_ends_at_once_says_why(tmp_path: Path) -> None:
+    program = tmp_path / "bwrap"
+    program.write_text("#!/bin/sh\necho 'no such luck' >&2\nexit 1\n")
+    program.chmod(0o755)
+    workspace, scratch = tmp_path / "ws", Scratch()
+    workspace.mkdir()
+    policy = everyday(workspace, tmp_path / "whet", os.environ)
+    made = Jail(JailPlan(Engine("bubblewrap", str(program)), policy, scratch, Path.home()))
+    try:
+        with pytest.raises(ToolError, match="no such luck"):
+            made.open()
+    finally:
+        made.close()
+        scratch.close()

@@ -6,6 +6,7 @@ All of it is real and in a folder of the test's own.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import selectors
@@ -28,6 +29,7 @@ from whet.sandbox.setup import Engine, JailPlan
 from whet.tools.shell import command_environment
 
 MARK = "MARK-"
+_LIBC = ctypes.CDLL(None)
 _SECRETS = (
     ".ssh/id_rsa",
     ".aws/credentials",
@@ -88,6 +90,7 @@ class World:
         self.victim = subprocess.Popen(
             [sys.executable, "-c", "import time; time.sleep(600)"], cwd=self.outside, env=marked
         )
+        self._shared = _shared_by_the_machine()
         self._before = self._look()
         self._old = signal.signal(signal.SIGUSR1, lambda *_: self.heard.append("a signal"))
         return self
@@ -103,6 +106,8 @@ class World:
         os.chmod(self.outside, 0o755)
         self.victim.kill()
         self.victim.wait()
+        for name in ("SHM", "SEM", "MSG"):
+            getattr(_LIBC, f"{name.lower()}ctl")(self._shared[name], 0, 0)
 
     def attack(self, engine: Engine, attempts: Sequence[Attempt], limit_s: float = 300) -> list[str]:
         """Run attempts in a jail of this engine; gives what each that got out did, in words."""
@@ -173,6 +178,7 @@ class World:
             "PARENT": str(os.getpid()),
             "HOSTIP": _own_address(),
             "WS": str(self.workspace),
+            **{name: str(value) for name, value in self._shared.items()},
         }
 
     def _look(self) -> dict[str, tuple[object, ...]]:
@@ -228,6 +234,17 @@ def _bound(family: int, kind: int, address: str | tuple[str, int]) -> socket.soc
     if kind == socket.SOCK_STREAM:
         made.listen(16)
     return made
+
+
+def _shared_by_the_machine() -> dict[str, int]:
+    """Make memory, semaphores and a queue that anything of this user finds by their key or number."""
+    key = 0x57000000 | os.getpid()
+    return {
+        "KEY": key,
+        "SHM": _LIBC.shmget(key, 4096, 0o1600),
+        "SEM": _LIBC.semget(key, 1, 0o1600),
+        "MSG": _LIBC.msgget(key, 0o1600),
+    }
 
 
 def _own_address() -> str:

@@ -97,13 +97,7 @@ def _terminal(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     if worst(piece.level for piece in pieces) != risk.level:
         pieces = (*pieces, Piece(command, "", risk.level, risk.reasons))
     return ActionView(
-        call.tool.name,
-        command,
-        shown,
-        pieces,
-        risk.reasons,
-        needs=risk.needs,
-        downloads=risk.downloads,
+        call.tool.name, command, shown, pieces, risk.reasons, needs=risk.needs, downloads=risk.downloads
     )
 
 
@@ -144,15 +138,8 @@ def _file_piece(path: str, place: RiskScope, writes: bool) -> Piece:
     # A grant or an allow rule must hold for where the path leads, so that name comes first.
     grant = exactly(names[-2]) if level == "normal" else ""
     folder = exactly(os.path.dirname(names[-2])) if grant else ""
-    return Piece(
-        names[-2],
-        names[-2],
-        level,
-        (reason,) if reason else (),
-        grant,
-        names,
-        f"{folder}/*" if folder else "",
-    )
+    reasons = (reason,) if reason else ()
+    return Piece(names[-2], names[-2], level, reasons, grant, names, f"{folder}/*" if folder else "")
 
 
 def _names(full: str, place: RiskScope) -> tuple[str, str]:

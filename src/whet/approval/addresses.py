@@ -7,32 +7,22 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
+import unicodedata
 from collections.abc import Iterable
 
 from whet.approval.risk import RiskScope
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-_METADATA = tuple(
-    map(
-        ipaddress.ip_network,
-        (
-            "169.254.0.0/16",
-            "100.100.100.200/32",
-            "192.0.0.192/32",
-            "168.63.129.16/32",
-            "fd00:ec2::/32",
-            "fe80::/10",
-        ),
-    )
-)
+_NETWORKS = "169.254.0.0/16 100.100.100.200/32 192.0.0.192/32 168.63.129.16/32 fd00:ec2::/32 fe80::/10"
+_METADATA = tuple(map(ipaddress.ip_network, _NETWORKS.split()))
 _NAMES = re.compile(
     r"(^|\.)(metadata(\.\w+)*|instance-data(\.\w+)*|metadata\.google\.internal)$", re.IGNORECASE
 )
 _LOOPBACK = re.compile(
     r"(.*\.)?(localhost|localhost\.localdomain|ip6-localhost|localtest\.me|lvh\.me)$", re.IGNORECASE
 )
-# Names that hold their address: 169.254.169.254.nip.io, 169-254-169-254.sslip.io
-_SPELLED = re.compile(r"(\d+[.-]\d+[.-]\d+[.-]\d+)\.")
+# Names that hold their address: 169.254.169.254.nip.io, 169-254-169-254.sslip.io, a9fea9fe.nip.io
+_SPELLED = re.compile(r"(\d+[.-]\d+[.-]\d+[.-]\d+)\.|(?<![\w-])([0-9a-f]{8})\.(?=[a-z])", re.IGNORECASE)
 _HOSTS = re.compile(
     r"(?:[a-z][\w+.-]*://)?(?:[^\s/@'\"]*@)?(\[[0-9a-f:.%]+\]|[\w.-]+)(?::(\d+))?(?=[/?#:,'\"\s)\]]|$)",
     re.IGNORECASE,
@@ -43,7 +33,9 @@ _NAT = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("2002::/16"))
 def reached(texts: Iterable[str], place: RiskScope) -> str:
     """Say what is reached that may not be, by any of `texts`; "" where nothing is."""
     for text in texts:
-        for found in _HOSTS.finditer(text[:10_000]):
+        # As a client reads a name: digits in circles are digits, and an ideographic full stop is a dot.
+        plain = unicodedata.normalize("NFKC", text[:10_000]).replace("\u3002", ".")
+        for found in _HOSTS.finditer(plain):
             host, port = found[1].strip("[]").rstrip("."), found[2]
             if is_metadata(host):
                 return f"reaches a cloud's metadata service, which gives out keys: {host}"
@@ -70,7 +62,7 @@ def _addresses(host: str) -> list[_Address]:
     """Give the addresses that a host's text stands for: one, and the one inside it."""
     host = host.split("%")[0]
     if spelled := _SPELLED.search(host + "."):
-        host = spelled[1].replace("-", ".")
+        host = spelled[1].replace("-", ".") if spelled[1] else f"0x{spelled[2]}"
     try:
         if ":" not in host:
             # As the C library reads it: 2852039166, 0xA9FEA9FE, 0251.0376.0251.0376, 127.1.

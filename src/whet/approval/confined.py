@@ -7,6 +7,7 @@ for good, or shown to the model for good, is still asked about. It knows jails b
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -29,10 +30,12 @@ _MOST_COMMANDS = 1_000
 
 
 class JailedCall(msgspec.Struct, frozen=True):
-    """A call that will run in a jail. `held` was opened for it before, `wanted` would have to be."""
+    """A call that will run in a jail. `held` was opened for it before, `wanted` would have to be. `stopped`:
+    it failed at the wall before, and says by what it printed what it wants."""
 
     held: tuple[Opening, ...]
     wanted: tuple[Opening, ...]
+    stopped: bool = False
 
     @property
     def words(self) -> str:
@@ -43,6 +46,13 @@ class JailedCall(msgspec.Struct, frozen=True):
     def leaves(self) -> bool:
         """Whether it would have to run with all rights."""
         return any(one.kind == "run" for one in self.wanted)
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether no mode lets it out: what is written outside, and what the command itself has asked for."""
+        return bool(self.wanted) and (
+            self.stopped or any(one.kind in ("run", "write") for one in self.wanted)
+        )
 
     @property
     def scopes(self) -> tuple[GrantScope, ...]:
@@ -72,13 +82,15 @@ class JailGate:
             return None
         held = tuple(filter(None, (_opening(grant) for grant in grants if grant.tool == OPENS)))
         stopped = confinement.denied(self._ran.get((call.session_id, action.whole), ""))
-        wanted = (*action.needs, *(stopped.openings if stopped is not None else ()))
+        private = confinement.private(call.session_id)
+        named = [one for one in action.needs if not _is_private(one, private)]
+        wanted = (*named, *(stopped.openings if stopped is not None else ()))
         if not wanted and not held:
             return JailedCall((), ())  # a policy costs several milliseconds
         policy = await asyncio.to_thread(confinement.policy, Path(call.workspace), call.session_id)
         policy, held = _with(policy, held)
         needed = tuple(one for one in dict.fromkeys(wanted) if one.kind == "run" or not policy.allows(one))
-        return JailedCall(held, needed)
+        return JailedCall(held, needed, stopped is not None)
 
     def opens(self, call: GateCall, action: ActionView, jailed: JailedCall, *, wanted: bool) -> None:
         """Let the call run with what is open for it, and with what it `wanted` after a yes; nothing of
@@ -97,6 +109,14 @@ class JailGate:
         confinement = self._confine()
         status = confinement.settled or await asyncio.to_thread(confinement.standing)
         return "" if status.holds else status.line
+
+
+def _is_private(opening: Opening, folders: Iterable[Path]) -> bool:
+    """Whether a path is in one of the session's own folders. What the home holds is not, wherever that is."""
+    path, home = Path(opening.target), os.path.realpath(os.path.expanduser("~"))
+    if opening.kind not in ("read", "write") or path.is_relative_to(home):
+        return False
+    return any(path.is_relative_to(os.path.realpath(one)) for one in folders)
 
 
 def _opening(grant: PolicyGrant) -> Opening | None:

@@ -81,11 +81,6 @@ def _unlink(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
         yield from deletes(word, setting, recursive=False)
 
 
-def _shred(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    yield "dangerous", "destroys files beyond recovery"
-    yield from _unlink(words, setting)
-
-
 def _find(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     starts: list[Word] = []
     for word in words:
@@ -118,11 +113,7 @@ def _dd(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
             yield writes_to(target, setting)
 
 
-def _disk_tool(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    yield "dangerous", "changes disks or file systems"
-
-
-def _wiper(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+def wipes_disk(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     """mkfs and kin: on a disk they are the end of it, on an image file only dangerous."""
     yield "dangerous", "makes a new file system or wipes one"
     for word in operands(words):
@@ -147,9 +138,14 @@ def _mode(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
             yield writes_to(word, setting)
 
 
-def _all_written(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    for word in operands(words, "smd"):
-        yield writes_to(word, setting)
+def _written(valued: str, which: slice) -> Rule:
+    """Make the rule for a program that writes these of its operands."""
+
+    def rule(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+        for word in operands(words, valued)[which]:
+            yield writes_to(word, setting)
+
+    return rule
 
 
 def _last_written(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
@@ -172,11 +168,6 @@ def _mv(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
         yield "dangerous", "moves files to where they are lost"
     for word in found[:-1] or found:
         yield from deletes(word, setting, recursive=True)
-
-
-def _truncate(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    for word in operands(words, "srA"):
-        yield writes_to(word, setting)
 
 
 def _in_place(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
@@ -216,31 +207,6 @@ def _awk(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
             yield writes_to(literal(target[1]) if target else unknown(found[1]), setting)
 
 
-_TAR_PROGRAMS = (
-    *("to-command", "checkpoint-action", "use-compress-program", "info-script", "new-volume-script"),
-    *("rsh-command", "rmt-command"),
-)
-
-
-def _tar(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    bundle = words[0].text if words else ""
-    if has_option(words, "", *_TAR_PROGRAMS) or re.fullmatch(r"[a-zA-Z]*[IF][a-zA-Z]*", bundle):
-        yield "dangerous", "tar runs other programs"
-    for at, word in enumerate(words):
-        if re.match(r"-[a-eg-zABDEGHJ-Z]*[IF]", word.text):
-            yield "dangerous", "tar runs other programs"
-        elif word.text in ("-P", "--absolute-names"):
-            yield "dangerous", "unpacks to any place that the archive names"
-        elif word.text in ("-C", "--directory", "-d") and at + 1 < len(words):
-            yield writes_to(words[at + 1], setting)
-
-
-def _second_written(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    """uniq and xxd: the second operand."""
-    for word in operands(words, "fswclgo")[1:2]:
-        yield writes_to(word, setting)
-
-
 def _ln(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     """A link to a start-up file is a way to write it that can't be seen before the link is there."""
     yield from _last_written(words, setting)
@@ -260,28 +226,19 @@ FILE_RULES: dict[str, Rule] = by_name(
     {
         "fd fdfind": _fd,
         "rm grm": _rm,
-        "unlink rmdir trash": _unlink,
-        "srm shred": _shred,
+        "unlink rmdir trash srm shred": _unlink,
         "find gfind": _find,
         "dd": _dd,
         "chmod chown chgrp setfacl": _mode,
         "cp install": _last_written,
         "ln": _ln,
-        "uniq xxd": _second_written,
+        "patch": _written("pdFBDiorVYz", slice(0, 1)),
+        "uniq xxd": _written("fswclgo", slice(1, 2)),
         "mv": _mv,
-        "tee touch mkdir": _all_written,
-        "truncate": _truncate,
+        "tee touch mkdir": _written("smd", slice(None)),
+        "truncate": _written("srA", slice(None)),
         "sed gsed": _sed,
         "perl": _in_place,
         "awk gawk mawk": _awk,
-        "tar unzip bsdtar": _tar,
     }
 )
-
-
-def disk_rule(name: str) -> Rule | None:
-    """Give the rule for programs that change disks, mkfs.* included."""
-    kinds = program(name).kinds
-    if "wipes-disks" in kinds or name.startswith("mkfs"):
-        return _wiper
-    return _disk_tool if "changes-disks" in kinds else None

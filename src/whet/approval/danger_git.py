@@ -13,15 +13,7 @@ from whet.approval.paths import absolute
 from whet.approval.readonly import has_any, has_option, only_reads
 from whet.approval.repository import runs
 from whet.approval.risk import CommandPlace, Finding, Lasting
-from whet.approval.shell_words import Word, literal
-
-
-def _git_push(rest: Sequence[Word]) -> str:
-    forced = has_option(rest, "fd", "force", "delete", "mirror", "prune") or any(
-        w.text[:1] in "+:" for w in rest
-    )
-    return "overwrites or deletes what others may have" if forced else "sends commits to another machine"
-
+from whet.approval.shell_words import Word, in_line, literal
 
 _GIT_PROGRAMS = re.compile(
     r"(alias\.|core\.(hookspath|sshcommand|pager|editor|fsmonitor|askpass|gitproxy|worktree|attributesfile)"
@@ -48,11 +40,10 @@ def git(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     yield from _by_repository(verb.text, rest, words[:at], setting)
     if _runs_another(verb.text, rest):
         yield "dangerous", "git is told to run another program"
-    if verb.text == "push":
-        yield "dangerous", f"git push: {_git_push(rest)}"
-    else:
-        yield from _by_table(verb.text, rest)
-    yield from _git_undo(verb.text, [w.text for w in rest])
+    yield from _by_table(verb.text, rest)
+    reads = only_reads([literal("git"), literal("config"), *rest])
+    if verb.text == "config" and not reads and any(_GIT_PROGRAMS.match(word.text) for word in rest):
+        yield "dangerous", "git is told to run another program"
 
 
 _WITHOUT_REPOSITORY = ProgramWords("clone init version help --version --help credential")
@@ -83,18 +74,18 @@ def _by_repository(
 
 def _by_table(verb: str, rest: Sequence[Word]) -> Iterator[Finding]:
     known = git_verb(verb)
+    found = [why for pattern, why in known.told.items() if re.search(pattern, in_line(rest))]
     only_shown = verb == "clean" and has_option(rest, "n", "dry-run")
     if known.why and (known.risky is None or has_any(rest, known.risky)) and not only_shown:
-        said = f"git {verb}: {known.why}"
+        found.append(known.why)
+    for why in found:
+        said = f"git {verb}: {why}"
         yield "dangerous", Lasting(said) if known.lasts else said
 
 
 def _runs_another(verb: str, rest: Sequence[Word]) -> bool:
     """Whether a verb's own options or address make git run a program."""
     if any("ext::" in word.text for word in rest):
-        return True
-    is_remote = verb in ("clone", "fetch", "pull", "ls-remote", "push", "archive")
-    if is_remote and has_option(rest, "u" if verb == "clone" else "", "upload-pack", "receive-pack", "exec"):
         return True
     return verb == "clone" and any(
         _GIT_PROGRAMS.match(word.text.removeprefix("--config=").removeprefix("-c")) for word in rest
@@ -108,35 +99,3 @@ def _sets_program(option: str, value: str) -> bool:
     if option == "-c":
         return _GIT_PROGRAMS.match(value) is not None
     return option == "--config-env" or option.startswith(("--exec-path=", "--config-env="))
-
-
-def _git_undo(verb: str, rest: list[str]) -> Iterator[Finding]:
-    """Rules that depend on operands: discarding work, dropping stashes, changing settings."""
-    first = rest[0] if rest else ""
-    lost = "throws away uncommitted work"
-    if verb == "checkout" and ("--" in rest or "." in rest):
-        yield "dangerous", f"git checkout: {lost}"
-    elif verb == "restore" and not ({"--staged", "-S"} & set(rest) and not {"--worktree", "-W"} & set(rest)):
-        yield "dangerous", f"git restore: {lost}"
-    elif verb == "stash" and first in ("drop", "clear"):
-        yield "dangerous", Lasting(f"git stash {first}: deletes stashed work")
-    elif verb == "reflog" and first in ("expire", "delete"):
-        yield "dangerous", Lasting("git reflog: deletes what could still be recovered")
-    elif verb == "rebase" and not {"--abort", "--continue", "--skip", "--quit"} & set(rest):
-        yield "dangerous", "git rebase: rewrites history"
-    elif verb == "worktree" and first == "remove" and {"-f", "--force"} & set(rest):
-        yield "dangerous", f"git worktree remove: {lost}"
-    elif verb == "remote" and first in ("remove", "rm"):
-        yield "dangerous", "git remote remove: forgets a remote and its branches"
-    elif verb == "config":
-        yield from _git_config(rest)
-
-
-def _git_config(rest: list[str]) -> Iterator[Finding]:
-    reads = {"--get", "--get-all", "--get-regexp", "--list", "-l", "get", "list", "--show-origin"}
-    if reads & set(rest):
-        return
-    if {"--global", "--system", "--file", "-f", "--edit", "-e"} & set(rest) and len(rest) > 2:
-        yield "dangerous", "changes git's settings outside this repository"
-    if len(rest) > 1 and any(_GIT_PROGRAMS.match(text) for text in rest):
-        yield "dangerous", "git is told to run another program"

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from whet.approval.danger_code import database
-from whet.approval.danger_files import Rule, disk_rule, writes_to
+from whet.approval.danger_files import Rule, wipes_disk, writes_to
 from whet.approval.danger_git import git
 from whet.approval.facts import ProgramFacts, ProgramWords, by_name, program
-from whet.approval.readonly import has_option, operands
+from whet.approval.readonly import operands
 from whet.approval.risk import CommandPlace, Finding
-from whet.approval.shell_words import Word, literal
+from whet.approval.shell_words import Word, in_line, literal
 
 _PYTHON = re.compile(r"python[\d.]*")
 
@@ -26,12 +26,17 @@ def reach(name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[F
     known = program(name)
     if known.danger and not _asks_version(words):
         yield "dangerous", f"{name}: {known.danger}"
-    if known.launch and re.search(known.launch, "".join(f" {word.text}" for word in words)):
+    line = in_line(words)
+    if known.launch and re.search(known.launch, line):
         yield "dangerous", f"{name} is told to run another program, or where to take programs from"
+    for pattern, why in known.told.items():
+        if re.search(pattern, line) and not _asks_version(words):
+            yield "dangerous", f"{name}: {why}"
     yield from _verbs(name, known, words)
     if _PYTHON.fullmatch(name) and [word.text for word in words[:2]] == ["-m", "whet"]:
         yield from _verbs("whet", program("whet"), words[2:])
-    rule = _RULES.get(name) or (database if "database" in known.kinds else disk_rule(name))
+    wipes = "wipes-disks" in known.kinds or name.startswith("mkfs")
+    rule = _RULES.get(name) or (database if "database" in known.kinds else wipes_disk if wipes else None)
     if rule is not None and not _asks_version(words):
         yield from rule(words, setting)
 
@@ -40,15 +45,17 @@ def writes_by_option(name: str, words: Sequence[Word], setting: CommandPlace) ->
     """Judge the file after -o or --output, and one that hangs on its option: `-o/etc/x`, `--output=x`."""
     letters = program(name).output
     short = rf"-[a-zA-Z]*?[{letters}]" if letters else "-o"
-    for at, word in enumerate(words):
+    for word, following in zip(words, [*words[1:], literal("")], strict=False):
         found = re.match(rf"{short}(?=[/~.])|--(?:{_WRITING_OPTIONS})=", word.text)
         if found is not None:
             end = found.end()
             yield writes_to(
                 Word(word.text[end:], word.plain, word.dynamic, prefix=word.prefix[end:]), setting
             )
-        elif word.text in ("-o", "--output") and words[at + 1 :] and words[at + 1].text[:1] in "/~.$":
-            yield writes_to(words[at + 1], setting)
+        elif re.fullmatch(f"{short}|--(?:{_WRITING_OPTIONS})", word.text) and (
+            following.text[:1] not in "-" if letters else following.text[:1] in tuple("/~.$")
+        ):
+            yield writes_to(following, setting)
 
 
 _WRITING_OPTIONS = "output|output-document|output-dir|directory-prefix|target-directory|directory"
@@ -85,23 +92,6 @@ def _fits(allowed: re.Pattern[str], verb: str) -> bool:
     )
 
 
-_NPM_CHANGES = ProgramWords("install i add uninstall rm remove update link")
-
-
-def _npm(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    verb = verb_of("npm", words).split(" ")[0]
-    if has_option(words, "g", "global") and verb in _NPM_CHANGES:
-        yield "dangerous", "installs or removes packages for the whole system"
-
-
-def _pip(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    texts = [word.text for word in words]
-    if texts[:1] in (["install"], ["uninstall"]) and has_option(
-        words, "", "break-system-packages", "root", "target"
-    ):
-        yield "dangerous", "changes packages outside a virtual environment"
-
-
 def _docker(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     parts = verb_of("docker", words).split(" ")
     verb = parts[1] if parts[0] in _DOCKER_NOUNS and len(parts) > 1 else parts[0]
@@ -133,24 +123,6 @@ _ESCAPES = re.compile(
     r"^--privileged|^--(pid|ipc|network|net|uts|userns)[= ]host|^--cap-add|^--device[= ]|docker\.sock"
     r"|^--security-opt"
 )
-
-
-def _kill(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    texts = [word.text for word in words]
-    if texts[:1] in (["-l"], ["-L"], ["-0"]) or texts[:2] in (["-s", "0"], ["-n", "0"]):
-        return
-    targets = words[1:] if texts[:1] and texts[0].startswith("-") else words
-    if texts[:1] and texts[0] in ("-s", "-n"):
-        targets = words[2:]
-    for word in targets:
-        if word.runs or not (word.dynamic or word.text.startswith("%")):
-            yield "dangerous", "ends processes that it may not have started"
-            return
-
-
-def _fuser(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    if has_option(words, "k", "kill"):
-        yield "dangerous", "ends other programs"
 
 
 _LOCAL = re.compile(r"(https?://)?(localhost|127\.\d+\.\d+\.\d+|\[?::1\]?|0\.0\.0\.0)(?![\w.@-])")
@@ -189,104 +161,19 @@ def _transfer(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]
         yield "dangerous", "sends data to another machine"
     if any(re.match(r"-K|--config|--use-askpass|--use-server-timestamps=", t) for t in texts):
         yield "dangerous", "takes its options from a file"
-    for at, text in enumerate(texts[:-1]):
-        if (text in _OUTPUTS and not texts[at + 1].startswith(("-", "http"))) or (
-            re.match(r"-[a-zA-Z]*[oO]$", text) and not texts[at + 1].startswith(("-", "http"))
-        ):
-            yield writes_to(words[at + 1], setting)
 
 
 def _remote_copy(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    """rsync: remote operands, --delete, another shell; the last operand is written."""
-    found = operands(words, "ef")
-    if any(re.match(r"[\w.@-]+:(?!\\)|rsync://", word.text) for word in found):
-        yield "dangerous", "rsync: copies to or from another machine"
-    if any(re.match(r"--(del|remove-source)", word.text) for word in words):
-        yield "dangerous", "rsync --delete: deletes files"
-    if any(re.match(r"-[a-zA-Z]*e$|--rsh|--rsync-path", word.text) for word in words):
-        yield "dangerous", "rsync is told to run another program"
-    if len(found) > 1:
-        yield writes_to(found[-1], setting)
-
-
-def _socket(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    texts = [word.text for word in words]
-    if any(re.match(r"-[a-z]*[ec]$|--(exec|sh-exec)|(EXEC|SYSTEM):", text, re.IGNORECASE) for text in texts):
-        yield "dangerous", "connects a program to the network"
-    elif not any(_LOCAL.match(text) for text in texts):
-        yield "dangerous", "reaches another machine"
-
-
-def _gh(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    if verb_of("gh", words).startswith("api") and has_option(
-        words, "XfF", "method", "field", "raw-field", "input"
-    ):
-        yield "dangerous", "changes things on GitHub"
-
-
-def _crontab(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    if [word.text for word in words] not in (["-l"], []) or not words:
-        yield "dangerous", "changes what runs on a schedule"
-
-
-def _sysctl(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    if any(w.text in ("-w", "-p", "--system") or "=" in w.text for w in words):
-        yield "dangerous", "changes the system"
-
-
-def _pacman(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    if any(re.match(r"-[RSUD](?![sil])|--(sync|remove|upgrade)", w.text) for w in words):
-        yield "dangerous", "pacman: installs or removes software on the system"
-
-
-def _shell_settings(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    if words:
-        yield "dangerous", "changes what later commands mean"
-
-
-def _enable(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    if has_option(words, "f"):
-        yield "dangerous", "loads code into the shell"
-
-
-def _mapfile(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    if has_option(words, "C"):
-        yield "dangerous", "runs text as a command"
-
-
-def _keys(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    if any(re.match(r"--(export-secret|delete|gen|import)", w.text) for w in words):
-        yield "dangerous", "reads or changes keys"
-
-
-def _editor(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    if any(
-        "!" in w.text or "system(" in w.text
-        for w in words
-        if w.text.startswith(("-c", "+", ":")) or " " in w.text
-    ):
-        yield "dangerous", "the editor runs other programs"
+    """rsync: the last operand is written."""
+    for word in operands(words, "ef")[1:][-1:]:
+        yield writes_to(word, setting)
 
 
 _RULES: dict[str, Rule] = by_name(
     {
-        "npm pnpm": _npm,
-        "pip pip3": _pip,
-        "pacman": _pacman,
         "git": git,
         "docker podman docker-compose": _docker,
-        "gh": _gh,
-        "kill": _kill,
-        "fuser": _fuser,
         "curl wget": _transfer,
         "rsync": _remote_copy,
-        "nc ncat netcat socat": _socket,
-        "crontab": _crontab,
-        "sysctl": _sysctl,
-        "alias hash": _shell_settings,
-        "enable": _enable,
-        "mapfile readarray": _mapfile,
-        "gpg": _keys,
-        "vim vi nvim ex ed": _editor,
     }
 )

@@ -20,7 +20,6 @@ Kind = Literal[
     "pattern-then-files",  # the same, but for the first operand
     "writes",  # writes files, which is what it is for
     "destroys",  # deletes or overwrites what it is given, by `find -exec` too
-    "changes-disks",
     "wipes-disks",
     "shell",  # runs text as sh does
     "run-verbs",  # runs another command after the verb run, exec, x or --
@@ -92,14 +91,19 @@ class Reading(_Strict, frozen=True):
     bare: bool = False
     only: ProgramWords | None = None
     without: ProgramOptions = ProgramOptions()
+    line: str = ""
+    most: int | None = None
+    values: str = ""
 
 
 class Wrapping(_Strict, frozen=True):
-    """How a command stands in another one: after options, of which `values` take one, and operands."""
+    """How a command stands in another one: after options, of which `values` take one and `flags` do not, and
+    operands."""
 
     values: str = ""
     operands: int = 0
     stays: bool = False
+    flags: ProgramOptions = ProgramOptions()
 
 
 class Code(_Strict, frozen=True):
@@ -118,6 +122,7 @@ class ProgramFacts(_Strict, frozen=True):
     wraps: Wrapping | None = None
     code: Code | None = None
     launch: str = ""
+    told: Mapping[str, str] = {}
     danger: str = ""
     verbs: Phrases | None = None
     alone: bool = False
@@ -133,6 +138,7 @@ class GitVerb(_Strict, frozen=True):
     reads: bool = False
     reads_if: Reading | None = None
     risky: ProgramOptions | None = None
+    told: Mapping[str, str] = {}
     why: str = ""
     lasts: bool = False
     shows_from: int | None = None

@@ -265,8 +265,8 @@ class PolicyGate:
             lasts = case.action.lasts
             inside = not jailed.wanted and not lasts
             return Ruling("allow") if inside else msgspec.structs.replace(first, lasting=not lasts)
-        # Nobody but the person lets what only reads out of its jail, or anything out of all of it.
-        leaves = jailed.wanted and (case.action.level == "safe" or jailed.leaves)
+        # Nobody but the person lets what only reads out of its jail.
+        leaves = jailed.wanted and (case.action.level == "safe" or jailed.needs_person)
         return Ruling("ask", lasting=True) if leaves else first
 
     async def _held(self, call: GateCall) -> list[PolicyGrant]:

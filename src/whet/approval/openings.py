@@ -18,7 +18,7 @@ from whet.approval.repository import remote_urls
 from whet.approval.risk import CommandPlace, RiskScope
 from whet.approval.shell_words import Word
 from whet.sandbox.hosts import package_indexes
-from whet.sandbox.policy import ANY_HOST, UNCONFINED, Opening
+from whet.sandbox.policy import ANY_HOST, UNCONFINED, Opening, in_temporary
 
 _OUTSIDE = Opening("run", UNCONFINED)
 _HOST = re.compile(r"(?:[a-z][\w+.-]*://(?:[^/@\s]*@)?|[\w.-]+@)(\[[0-9a-f:.]+\]|[\w.-]+)", re.IGNORECASE)
@@ -78,10 +78,7 @@ class Needs:
         if re.match(r"/(proc|sys|dev)(/|$)", full):
             return  # a jail has its own
         full = os.path.realpath(full)
-        private = not within(full, self._place.home) and any(
-            within(full, os.path.realpath(folder)) for folder in self._place.temp
-        )
-        if private or within(full, self._place.workspace):
+        if within(full, self._place.workspace):
             if kind == "write" and re.search(r"/\.git/(hooks|config)", full):
                 yield Opening("write", full)
             return
@@ -91,12 +88,8 @@ class Needs:
             while not os.path.lexists(full):
                 full = os.path.dirname(full)
         whole = within(self._place.home, full) or within(full, self._place.whet_home)
-        if whole:
-            yield _OUTSIDE
-        elif kind == "write":
-            yield Opening("write", full)
-        else:
-            yield Opening("read", full)
+        wanted = Opening("write" if kind == "write" else "read", full)
+        yield _OUTSIDE if whole and not in_temporary(full) else wanted
 
 
 def _hosts(name: str, words: Sequence[Word], setting: CommandPlace) -> list[str]:

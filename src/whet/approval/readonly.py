@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from whet.approval.facts import ProgramOptions, ProgramWords, Reading, by_name, git_verb, program
-from whet.approval.shell_words import Word
-from whet.approval.wrappers import name_of
+from whet.approval.shell_words import Word, in_line, name_of
 
 
 def only_reads(words: Sequence[Word]) -> bool:
@@ -42,6 +41,10 @@ def fits(reading: Reading | None, words: Sequence[Word]) -> bool:
     if reading is None or has_any(words, reading.without):
         return False
     if reading.only is not None and any(word.text not in reading.only for word in words):
+        return False
+    if reading.most is not None and len(operands(words, reading.values)) > reading.most:
+        return False
+    if reading.line and not re.fullmatch(reading.line, in_line(words)):
         return False
     if reading.verbs is None or not words:
         return reading.verbs is None or reading.bare
@@ -95,11 +98,6 @@ def operands(words: Sequence[Word], valued: str = "") -> list[Word]:
     return found
 
 
-def _find(words: Sequence[Word]) -> bool:
-    risky = re.compile(r"-(exec|execdir|ok|okdir|delete|fls|fprint\w*|files0-from)")
-    return not any(risky.fullmatch(word.text) for word in words)
-
-
 _SED_ADDRESS = r"(\d+|\$|/(?:\\.|[^/;\\])*/I?)"
 _SED_SCRIPT = re.compile(
     rf"\s*{_SED_ADDRESS}?(,\s*(\+?\d+|{_SED_ADDRESS}))?\s*!?\s*(p|d|q\d*|=|N|n|G"
@@ -109,21 +107,11 @@ _SED_SCRIPT = re.compile(
 
 def _sed(words: Sequence[Word]) -> bool:
     """Printing, deleting and plain substitution; no -i, no script file, no w, r or e."""
-    scripts: list[Word] = []
-    rest: list[Word] = []
-    at = 0
-    while at < len(words):
-        text = words[at].text
-        if text == "-e" and at + 1 < len(words):
-            at += 1
-            scripts.append(words[at])
-        elif not text.startswith("-") or text == "-":
-            rest.append(words[at])
-        elif not re.fullmatch(r"-[nErzu]+|--quiet|--regexp-extended", text):
-            return False
-        at += 1
-    scripts = scripts or rest[:1]
-    return bool(scripts) and all(not s.dynamic and sed_is_plain(s.text) for s in scripts)
+    scripts = [after for before, after in pairwise(words) if before.text == "-e"] or operands(words)[:1]
+    options = (word.text for word in words if word.text[:1] == "-" and word.text not in ("-", "-e"))
+    if not scripts or not all(re.fullmatch(r"-[nErzu]+|--quiet|--regexp-extended", text) for text in options):
+        return False
+    return all(not script.dynamic and sed_is_plain(script.text) for script in scripts)
 
 
 def sed_is_plain(script: str) -> bool:
@@ -148,87 +136,6 @@ def _awk(words: Sequence[Word]) -> bool:
     return not re.search(r"system|getline|@|\||ENVIRON|print.*>", words[at].text, re.DOTALL)
 
 
-def _uniq(words: Sequence[Word]) -> bool:
-    return len(operands(words, "fsw")) < 2
-
-
-def _test(words: Sequence[Word]) -> bool:
-    """`-v` looks a variable up by its name, whose subscript bash runs."""
-    texts = [word.text for word in words]
-    return all(re.fullmatch(r"\w+", b) for a, b in pairwise(texts) if a in ("-v", "-R"))
-
-
-def _xxd(words: Sequence[Word]) -> bool:
-    return not has_option(words, "r", "revert") and len(operands(words, "clgso")) < 2
-
-
-def _env(words: Sequence[Word]) -> bool:
-    return not operands(words, "u")
-
-
-def _command(words: Sequence[Word]) -> bool:
-    return bool(words) and re.fullmatch(r"-[vV]", words[0].text) is not None
-
-
-def _date(words: Sequence[Word]) -> bool:
-    """Every option but -s, and no operand that would set the clock."""
-    at = 0
-    while at < len(words):
-        text = words[at].text
-        if text in ("-d", "-r", "--date", "--reference"):
-            at += 1
-        elif not re.match(r"\+|-[uR]+$|-u?I[a-z]*$|-d.|--(date=|utc|iso-8601|rfc)", text):
-            return False
-        at += 1
-    return True
-
-
-def _printf(words: Sequence[Word]) -> bool:
-    return bool(words) and not words[0].text.startswith("-v")
-
-
-def _read(words: Sequence[Word]) -> bool:
-    names = operands(words, "dnNptui")
-    return not has_option(words, "ea") and all(
-        re.fullmatch(r"[a-z_]\w*", w.text) and not w.dynamic for w in names
-    )
-
-
-def _jq(words: Sequence[Word]) -> bool:
-    return not has_option(words, "", "rawfile", "slurpfile", "from-file") and not any(
-        "env" in w.text.lower() for w in words
-    )
-
-
-def _set(words: Sequence[Word]) -> bool:
-    return all(re.fullmatch(r"[-+][eufx]+|[-+]o|pipefail|errexit|nounset", w.text) for w in words)
-
-
-_BRANCH_CHANGES = ProgramWords(
-    "delete move copy force edit-description set-upstream-to unset-upstream track create-reflog"
-)
-
-
-def _git_branch(words: Sequence[Word]) -> bool:
-    if has_option(words, "dDmMcCfut", *_BRANCH_CHANGES):
-        return False
-    return not operands(words) or words[0].text in ("--contains", "--merged", "--no-merged", "--list", "-l")
-
-
-def _git_tag(words: Sequence[Word]) -> bool:
-    listing = ("-l", "--list", "-n", "--contains", "--points-at", "--merged")
-    return not words or (
-        words[0].text in listing and not has_option(words, "dfasumF", "delete", "force", "sign", "file")
-    )
-
-
-_GIT_LISTS: dict[str, Callable[[Sequence[Word]], bool]] = {
-    "branch": _git_branch,
-    "tag": _git_tag,
-    "remote": lambda w: [x.text for x in w] in ([], ["-v"], ["--verbose"]) or w[0].text == "get-url",
-    "reflog": lambda w: not w or w[0].text not in ("expire", "delete", "drop", "write"),
-    "symbolic-ref": lambda w: len(operands(w)) == 1 and not has_option(w, "dm", "delete"),
-}
 _GIT_PLAIN = ProgramWords("--no-pager -P -C --no-optional-locks --literal-pathspecs")
 
 
@@ -241,29 +148,10 @@ def _git(words: Sequence[Word]) -> bool:
     verb, rest = words[at].text, words[at + 1 :]
     if words[at].dynamic or has_option(rest, "", "output", "ext-diff", "exec", "upload-pack"):
         return False
-    check, known = _GIT_LISTS.get(verb), git_verb(verb)
-    return check(rest) if check is not None else known.reads or fits(known.reads_if, rest)
+    known = git_verb(verb)
+    return known.reads or fits(known.reads_if, rest)
 
 
 _CHECKED: dict[str, Callable[[Sequence[Word]], bool]] = by_name(
-    {
-        "find gfind": _find,
-        "uniq": _uniq,
-        "test [": _test,
-        "xxd": _xxd,
-        "sed gsed": _sed,
-        "awk gawk mawk": _awk,
-        "date": _date,
-        "printf": _printf,
-        "env": _env,
-        "command": _command,
-        "read": _read,
-        "jq": _jq,
-        "set": _set,
-        "git": _git,
-        "kill": lambda words: [w.text for w in words] == ["-l"],
-        "ulimit": lambda words: [w.text for w in words] in ([], ["-a"], ["-n"]),
-        "less": lambda words: bool(words) and all(not w.text.startswith(("-", "+")) for w in words),
-        "more": lambda words: bool(words) and all(not w.text.startswith(("-", "+")) for w in words),
-    }
+    {"sed gsed": _sed, "awk gawk mawk": _awk, "git": _git}
 )

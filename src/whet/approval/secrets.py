@@ -53,15 +53,8 @@ def holds_secrets(path: str, place: RiskScope) -> bool:
     home = place.home
     if within(home, path):
         return True
-    return path in (
-        f"{home}/.config",
-        f"{home}/.local",
-        f"{home}/.local/share",
-        "/etc",
-        "/proc",
-        "/run",
-        "/var/run",
-    )
+    system = ("/etc", "/proc", "/run", "/var/run")
+    return path in (f"{home}/.config", f"{home}/.local", f"{home}/.local/share", *system)
 
 
 def named(word: Word, setting: CommandPlace) -> str:

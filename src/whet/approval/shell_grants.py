@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from whet.approval import facts
 from whet.approval.risk import Level
+from whet.approval.scopes import exactly
 from whet.approval.shell_words import Word
 
 # What these do depends wholly on their operands: only a script's name or `-m module` is general enough.
@@ -25,20 +26,15 @@ def grant_for(program: str, words: Sequence[Word], text: str, level: Level) -> s
     if level == "safe":
         return ""
     if level != "normal" or _EXACT.fullmatch(program.rsplit("/", 1)[-1]):
-        return _script(program, words) if level == "normal" and _script(program, words) else escape(text)
+        return _script(program, words) if level == "normal" and _script(program, words) else exactly(text)
     if "verb-tells" in facts.program(program).kinds:
         first = words[0] if words else None
         if first is None or first.dynamic or not re.fullmatch(r"[a-z][\w:-]*", first.text):
-            return escape(text)
+            return exactly(text)
         if first.text in ("run", "exec", "x") and len(words) > 1 and not words[1].dynamic:
-            return f"{escape(program)} {first.text} {escape(words[1].shown)} *"
-        return f"{escape(program)} {first.text} *"
-    return f"{escape(program)} *"
-
-
-def escape(text: str) -> str:
-    """Write text as a pattern that matches only itself."""
-    return re.sub(r"([*?\\])", r"\\\1", text)
+            return f"{exactly(program)} {first.text} {exactly(words[1].shown)} *"
+        return f"{exactly(program)} {first.text} *"
+    return f"{exactly(program)} *"
 
 
 def _script(program: str, words: Sequence[Word]) -> str:
@@ -51,7 +47,7 @@ def _script(program: str, words: Sequence[Word]) -> str:
         return ""
     first = words[0].text
     if first == "-m" and len(words) > 1 and not words[1].dynamic and program.startswith(("python", "pypy")):
-        return f"{escape(program)} -m {escape(words[1].shown)} *"
+        return f"{exactly(program)} -m {exactly(words[1].shown)} *"
     if first.startswith("-") or not _GENERAL.fullmatch(first):
         return ""
-    return f"{escape(program)} {escape(first)} *"
+    return f"{exactly(program)} {exactly(first)} *"

@@ -22,12 +22,13 @@ from whet.approval.facts import ProgramWords, program
 from whet.approval.openings import Needs
 from whet.approval.readonly import only_reads
 from whet.approval.risk import CommandPlace, Finding, Level, Piece, RiskScope, ShellRisk, rank, worst
-from whet.approval.shell_grants import escape, grant_for
+from whet.approval.scopes import exactly
+from whet.approval.shell_grants import grant_for
 from whet.approval.shell_parse import parse
 from whet.approval.shell_state import Folders, Invocation, ShellScript
-from whet.approval.shell_words import Word, literal
+from whet.approval.shell_words import Word, literal, name_of
 from whet.approval.variables import judged
-from whet.approval.wrappers import WrappedCommand, joined, name_of, unwrap
+from whet.approval.wrappers import WrappedCommand, joined, unwrap
 
 _MAX_LENGTH = 100_000
 _MAX_NESTING = 6
@@ -147,7 +148,7 @@ class _Judge:
                 text = f"{redirect.operator} {target.shown}"
                 if level != "safe":
                     self.writes = True
-                    self.pieces.append(Piece(text, ">", level, (reason,) if reason else (), escape(text)))
+                    self.pieces.append(Piece(text, ">", level, (reason,) if reason else (), exactly(text)))
 
     def places(self, folders: Folders) -> list[CommandPlace]:
         """Give the places that something may run in."""

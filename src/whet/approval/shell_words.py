@@ -8,9 +8,8 @@ strings, `~`, braces and the variables whose value is known. What is only known 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from tree_sitter import Node
 
@@ -25,23 +24,14 @@ _MOST_WORDS = 256
 _ANSI = re.compile(
     r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
 )
-_ANSI_NAMES = {
-    "n": "\n",
-    "t": "\t",
-    "r": "\r",
-    "a": "\a",
-    "b": "\b",
-    "e": "\x1b",
-    "E": "\x1b",
-    "f": "\f",
-    "v": "\v",
-}
+_ANSI_NAMES = dict(zip("ntrabeEfv", "\n\t\r\a\b\x1b\x1b\f\v", strict=True))
 _IN_QUOTES = re.compile(r"\\([$`\"\\])|\\\n")
 _OUTSIDE = re.compile(r"\\(.)", re.DOTALL)
 _PLAIN = re.compile(r"[\w@%+=:.,/\-]+", re.ASCII)
 _EXPANSIONS = frozenset(
     ("simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion")
 )
+_AS_IT_STANDS = frozenset(("word", "number", "variable_name", "test_operator", "string_content"))
 _NAME_ONLY = re.compile(r"\$(\w+)|\$\{(\w+)\}")
 
 
@@ -81,6 +71,16 @@ class Word:
 def literal(text: str) -> Word:
     """Make a word of text that has no expansions."""
     return Word(text, text, prefix=text)
+
+
+def name_of(word: Word) -> str:
+    """Give a program's bare name."""
+    return word.text.rsplit("/", 1)[-1]
+
+
+def in_line(words: Iterable[Word]) -> str:
+    """Write words so that a pattern can tell them apart: each after a blank, and `_` for their own blanks."""
+    return "".join(" " + re.sub(r"\s", "_", word.text) for word in words)
 
 
 def unknown(shown: str, prefix: str = "") -> Word:
@@ -167,13 +167,7 @@ class _Cooker:
         elif kind in ("concatenation", "command_name") and node.children:
             for child in node.children:
                 self.take(child)
-        elif node.is_named and kind not in (
-            "word",
-            "number",
-            "variable_name",
-            "test_operator",
-            "string_content",
-        ):
+        elif node.is_named and kind not in _AS_IT_STANDS:
             self.loose = True
             self.dynamic(source)
         else:
@@ -245,8 +239,11 @@ def _ansi(found: re.Match[str]) -> str:
     return _ANSI_NAMES.get(found[6], found[6])
 
 
+_INNERMOST = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
+
+
 def _braces(text: str) -> list[str] | None:
-    """Expand {a,b}; None where it would give too many words or is a range such as {1..3}."""
+    """Expand {a,b}, inner ones first; None where it gives too many words or is a range such as {1..3}."""
     done: list[str] = []
     todo = [text]
     if text.count(_OPEN) > 32:
@@ -255,33 +252,14 @@ def _braces(text: str) -> list[str] | None:
         if len(done) + len(todo) > _MOST_WORDS:
             return None
         current = todo.pop()
-        cuts = _group(current)
-        if cuts is None:
-            if re.search(_OPEN + r"[^" + _CLOSE + r"]*\.\.", current):
-                return None
+        group = _INNERMOST.search(current)
+        if group is None:
             done.append(current)
             continue
-        head, tail = current[: cuts[0]], current[cuts[-1] + 1 :]
-        todo.extend(reversed([head + current[a + 1 : b] + tail for a, b in pairwise(cuts)]))
+        parts = group[1].split(_COMMA)
+        if len(parts) == 1:
+            if ".." in group[1]:
+                return None
+            parts = [group[0].translate(_UNMARK)]  # no group: `{}`, `{a}`
+        todo.extend(current[: group.start()] + part + current[group.end() :] for part in reversed(parts))
     return done
-
-
-def _group(text: str) -> list[int] | None:
-    """Give the positions of the first brace group's opening, top-level commas and closing."""
-    start = text.find(_OPEN)
-    while start >= 0:
-        depth, cuts = 0, [start]
-        for i in range(start, len(text)):
-            if text[i] == _OPEN:
-                depth += 1
-            elif text[i] == _CLOSE:
-                depth -= 1
-                if depth == 0:
-                    cuts.append(i)
-                    break
-            elif text[i] == _COMMA and depth == 1:
-                cuts.append(i)
-        if depth == 0 and len(cuts) > 2:
-            return cuts
-        start = text.find(_OPEN, start + 1)
-    return None

@@ -7,7 +7,7 @@ import re
 from whet.approval.facts import ProgramWords
 from whet.approval.readonly import only_reads
 from whet.approval.risk import Piece
-from whet.approval.shell_grants import escape
+from whet.approval.scopes import exactly
 from whet.approval.shell_words import Word, literal
 
 # Set for a program, these make it run something else or look elsewhere.
@@ -33,7 +33,7 @@ _SOURCES = re.compile(
 )
 _HIJACKING = re.compile(
     r"LD_(PRELOAD|AUDIT|LIBRARY_PATH)|DYLD_\w+|IFS|BASH_ENV|ENV|PS4|PROMPT_COMMAND|SHELLOPTS|BASHOPTS|LESSOPEN|LESSCLOSE"
-    r"|GIT_(SSH|SSH_COMMAND|EXTERNAL_DIFF|PROXY_COMMAND|ASKPASS|EXEC_PATH|CONFIG\w*|TEMPLATE_DIR|DIR|COMMON_DIR|\w*OBJECT\w*|ATTR\w*)|PERL5(OPT|DB|LIB)|RUBYOPT"
+    r"|SSH_ASKPASS|GIT_(SSH|SSH_COMMAND|EXTERNAL_DIFF|PROXY_COMMAND|ASKPASS|EXEC_PATH|CONFIG\w*|TEMPLATE_DIR|DIR|COMMON_DIR|\w*OBJECT\w*|ATTR\w*)|PERL5(OPT|DB|LIB)|RUBYOPT"
     r"|PYTHON(STARTUP|HOME|INSPECT)|BASH_FUNC\w*|GCONV_PATH|JAVA_TOOL_OPTIONS|NODE_REPL_EXTERNAL_MODULE"
 )
 _HARMLESS_SETTINGS = re.compile(r"LANG|LC_\w+|TZ|TERM|NO_COLOR|COLUMNS|LINES|FORCE_COLOR|CI|[a-z_][a-z0-9_]*")
@@ -44,11 +44,11 @@ def judged(name: str, word: Word) -> tuple[Piece | None, bool]:
     text = f"{name}={word.shown}"
     if _HIJACKING.fullmatch(name) or (_STEERING.fullmatch(name) and _names_program(name, word)):
         reason = f"{name} makes other programs run or load something else"
-        return Piece(text, name, "dangerous", (reason,), escape(text)), True
+        return Piece(text, name, "dangerous", (reason,), exactly(text)), True
     if name == "PYTHONPATH" and not word.dynamic and not word.text.startswith("/"):
         return None, False
     if _STEERING.fullmatch(name):
-        return Piece(text, name, "normal", (), escape(text)), True
+        return Piece(text, name, "normal", (), exactly(text)), True
     return None, _HARMLESS_SETTINGS.fullmatch(name) is not None
 
 

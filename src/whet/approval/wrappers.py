@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from whet.approval.facts import ProgramWords, Wrapping, by_name, program
-from whet.approval.shell_words import Word, literal, unknown
+from whet.approval.facts import ProgramOptions, ProgramWords, Wrapping, by_name, program
+from whet.approval.readonly import has_any
+from whet.approval.shell_words import Word, literal, name_of, unknown
 
 _OPTION = re.compile(r"-[^-]|--.")
 
@@ -33,11 +34,6 @@ class WrappedCommand:
     fed: bool = False
     elsewhere: bool = False
     in_container: bool = False
-
-
-def name_of(word: Word) -> str:
-    """Give a program's bare name."""
-    return word.text.rsplit("/", 1)[-1]
 
 
 def unwrap(words: Sequence[Word]) -> WrappedCommand | None:
@@ -65,7 +61,11 @@ def unwrap(words: Sequence[Word]) -> WrappedCommand | None:
 
 _RUN_VERBS = frozenset(("run", "exec", "x", "--"))
 _AFTER_RUN = Wrapping(values="pwECf", stays=True)
-_LONG_WITH_VALUE = ProgramWords("signal kill-after adjustment output error input class classdata format")
+_LONG_WITH_VALUE = ProgramWords(
+    "signal kill-after adjustment output error input class classdata format unset chdir argv0"
+    " user env workdir arg-file delimiter max-args max-procs max-chars process-slot-var jobs joblog"
+    " interval equexit shotsdir"
+)
 _MOST_GUESSES = 6
 
 
@@ -90,13 +90,13 @@ def _prefix(words: Sequence[Word], takes: Wrapping) -> WrappedCommand:
             at += 1
             break
         if not _OPTION.match(word.text):
-            if not re.fullmatch(r"\w+=.*", word.text, re.DOTALL) or name_of(words[0]) not in ("sudo", "doas"):
+            if not re.match(r"[^=-][^=]*=", word.text) or name_of(words[0]) not in ("sudo", "doas", "env"):
                 break
             name, _, value = word.text.partition("=")
             inside.assigns.append((name, literal(value)))
         elif _takes_next(word.text, takes.values):
             at += 1
-        elif "=" not in word.text:
+        elif not re.search(f"=|^-[^-]*[{takes.values}=]", word.text) and not has_any([word], takes.flags):
             unsure += 1
         at += 1
     _add(inside, words[at + takes.operands :])
@@ -114,80 +114,51 @@ def _add(inside: WrappedCommand, words: Sequence[Word]) -> None:
         inside.commands.append(list(words))
 
 
-_SHELL_LONG = ProgramWords("norc noprofile login posix verbose restricted noediting debugger debug")
+_SHELL = Wrapping(values="oO", stays=True)
 
 
 def _shell(words: Sequence[Word]) -> WrappedCommand:
     """sh, bash and kin: `-c TEXT`, a script, or whatever comes in."""
-    inside = WrappedCommand()
-    at, has_text = 1, False
-    while at < len(words):
-        text = words[at].text
-        name = text.lstrip("-").split("=")[0]
-        at += 1
-        if words[at - 1].may_be_flag and words[at - 1].dynamic:
-            inside.doubts.append("can't tell what it runs")
-            return inside
-        if text in ("--version", "--help"):
-            return inside
-        if text[:1] == "-" and name in ("rcfile", "init-file", "command", "init-command"):
-            inside.doubts.append("it names a start-up file or a command in a way of its own")
-            return inside
-        if text in ("--", "-"):
-            inside.fed = inside.fed or text == "-"
-            break
-        if text[:1] not in ("-", "+"):
-            at -= 1
-            break
-        if text.startswith("--") or name in _SHELL_LONG:
-            continue
-        has_text = has_text or (text[0] == "-" and "c" in text)
-        inside.fed = inside.fed or (text[0] == "-" and "s" in text)
-        at += sum(letter in "oO" for letter in text)
-    return _what_a_shell_runs(inside, words[at:], has_text)
-
-
-def _what_a_shell_runs(inside: WrappedCommand, operands: Sequence[Word], has_text: bool) -> WrappedCommand:
-    if has_text:
-        inside.texts.extend(operands[:1])
-        inside.vanishes, inside.fed = True, False
-    elif not operands:
-        inside.fed = True
-    elif not inside.fed:
+    at = next((at for at, word in enumerate(words) if at and word.text in ("-", "--")), len(words))
+    inside = _prefix(words[:at], _SHELL)
+    operands = [*(inside.commands[0] if inside.commands else ()), *words[at + 1 :]]
+    options = [word.text for word in words[1 : len(words) - len(operands)]]
+    inside.commands, inside.maybe = [], []
+    if {"--version", "--help"} & set(options) or inside.doubts:
+        return inside
+    if any(re.match(r"--?(rcfile|init-file|(init-)?command)", text) for text in options):
+        inside.doubts.append("it names a start-up file or a command in a way of its own")
+        return inside
+    short = "".join(text for text in options if re.fullmatch(r"-[^-]\S*", text) and text not in _SHELL_WORDS)
+    inside.fed = "s" in short or options[-1:] == ["-"] or not operands
+    if "c" in short:
+        inside.texts, inside.vanishes, inside.fed = operands[:1], True, False
+    elif operands and not inside.fed:
         if operands[0].runs:
             inside.doubts.append("it runs a script made at run time")
         inside.fed = operands[0].text in ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
     return inside
 
 
+_SHELL_WORDS = ("-norc", "-noprofile", "-login", "-posix", "-restricted")
+
+
+_ENV = Wrapping(values="uCa", flags=ProgramOptions("-iv0 --ignore-environment --debug --null"))
+
+
 def _env(words: Sequence[Word]) -> WrappedCommand:
-    inside = WrappedCommand(vanishes=True)
-    at = 1
-    while at < len(words):
-        word = words[at]
-        text = word.text
-        name = text[2:].split("=")[0] if text.startswith("--") else ""
-        if re.match(r"-[iv0]*S", text) or (name and "split-string".startswith(name)):
-            inside.doubts.append("env -S makes a command out of text")
-            return inside
-        if word.dynamic and not re.match(r"\w+=", word.prefix):
-            break
-        if re.match(r"[^=-][^=]*=", text):
-            variable, _, value = text.partition("=")
-            inside.assigns.append((variable, literal(value)))
-        elif text == "--":
-            at += 1
-            break
-        elif not text.startswith("-"):
-            break
-        moves = re.match(r"-[iv0]*C", text) or (name and "chdir".startswith(name))
-        inside.elsewhere = inside.elsewhere or bool(moves)
-        valued = name and any(option.startswith(name) for option in ("unset", "chdir", "argv0"))
-        at += 2 if re.fullmatch(r"-[iv0]*[uCa]", text) or (valued and "=" not in text) else 1
-    _add(inside, words[at:])
-    if not inside.commands:
-        inside.vanishes = False
+    inside = _prefix(words, _ENV)
+    options = _before(inside, words)
+    if any(re.match(r"-[iv0]*S|--s", word.text) for word in options):
+        inside.doubts.append("env -S makes a command out of text")
+    inside.elsewhere = any(re.match(r"-[iv0]*C|--c", word.text) for word in options)
+    inside.vanishes = bool(inside.commands)
     return inside
+
+
+def _before(inside: WrappedCommand, words: Sequence[Word]) -> Sequence[Word]:
+    """Give a wrapper's own words: those before the command inside."""
+    return words[1 : len(words) - len(inside.commands[0])] if inside.commands else words[1:]
 
 
 def _command(words: Sequence[Word]) -> WrappedCommand | None:
@@ -197,74 +168,40 @@ def _command(words: Sequence[Word]) -> WrappedCommand | None:
     return _prefix(words, Wrapping())
 
 
-_XARGS_VALUED = "IJnNPLRSsdaE"
-# long option: whether it takes the next word
-_XARGS_LONG = {
-    **dict.fromkeys(ProgramWords("arg-file delimiter max-args max-procs max-chars process-slot-var"), True),
-    **dict.fromkeys(ProgramWords("eof replace max-lines open-tty interactive no-run-if-empty"), False),
-    **dict.fromkeys(ProgramWords("verbose show-limits exit null help version"), False),
-}
+_XARGS = Wrapping(
+    values="IJnNPLRSsdaE",
+    flags=ProgramOptions(
+        "-0rtpxoile --eof --replace --max-lines --open-tty --interactive --no-run-if-empty --verbose"
+        " --show-limits --exit --null"
+    ),
+)
 
 
 def _xargs(words: Sequence[Word]) -> WrappedCommand:
     """The command after xargs' own options; a word that its input replaces is known at run time only."""
-    inside = WrappedCommand(vanishes=True)
-    at, marks = 1, set[str]()
-    while at < len(words) and words[at].text.startswith("-"):
-        text, following = words[at].text, words[at + 1].text if at + 1 < len(words) else ""
-        at += 1
-        if text == "--":
-            break
-        option = _xargs_long(text) if text.startswith("--") else _xargs_short(text, following)
-        if option is None or words[at - 1].dynamic:
-            inside.doubts.append("xargs has an option that isn't known")
-            return inside
-        mark, takes_next = option
-        at += takes_next
-        if mark:
-            marks |= {mark, "{}", "%"}
-    command = list(words[at:]) or [literal("echo")]
-    if marks:
-        inside.commands.append([unknown(w.text) if any(m in w.text for m in marks) else w for w in command])
-    else:
-        inside.commands.append([*command, unknown("{}")])
+    inside = _prefix(words, _XARGS)
+    options, marks = _before(inside, words), set[str]()
+    inside.commands = inside.commands or [[literal("echo")]]
+    for word, following in zip(options, [*options[1:], literal("{}")], strict=False):
+        found = re.match(r"-[^-IJnNPLRSsdaEle]*([IJi])(.*)|--r[^=]*=?(.*)", word.text, re.DOTALL)
+        if found:
+            marks |= {found[2] or found[3] or following.text, "{}", "%"}
+    for command in (*inside.commands, *inside.maybe):
+        if marks:
+            command[:] = [unknown(w.text) if any(m in w.text for m in marks) else w for w in command]
+        else:
+            command.append(unknown("{}"))
     return inside
-
-
-def _xargs_long(text: str) -> tuple[str, bool] | None:
-    """Give what a long option makes xargs replace, and whether it takes the next word; None if not known."""
-    name, equals, value = text[2:].partition("=")
-    known = [name] if name in _XARGS_LONG else [long for long in _XARGS_LONG if long.startswith(name)]
-    if len(known) != 1:
-        return None
-    return (value or "{}") if known == ["replace"] else "", not equals and _XARGS_LONG[known[0]]
-
-
-def _xargs_short(text: str, following: str) -> tuple[str, bool]:
-    found = re.match(rf"-[^{_XARGS_VALUED}ile]*([{_XARGS_VALUED}ile])(.*)", text, re.DOTALL)
-    if found is None:
-        return "", False
-    takes_next = found[1] in _XARGS_VALUED and not found[2]
-    mark = (following if takes_next else found[2]) or "{}"
-    return mark if found[1] in "IJi" else "", takes_next
 
 
 def _parallel(words: Sequence[Word]) -> WrappedCommand:
     """GNU parallel: the command up to `:::`, its arguments known only at run time."""
-    inside = WrappedCommand()
-    at, unsure = 1, 0
-    while at < len(words) and words[at].text.startswith("-"):
-        valued = words[at].text in ("-j", "--jobs", "-a", "--arg-file", "-n", "-S", "--joblog", "-I")
-        unsure += not valued and "=" not in words[at].text
-        at += 2 if valued else 1
-    end = at
-    while end < len(words) and not words[end].text.startswith(":::"):
-        end += 1
-    if end == at:
+    end = next((at for at, word in enumerate(words) if word.text.startswith(":::")), len(words))
+    inside = _prefix(words[:end], Wrapping(values="jnSIa", stays=True))
+    if not inside.commands:
         inside.doubts.append("parallel runs what it reads")
-    else:
-        _add(inside, [*words[at:end], unknown("{}")])
-        _guess(inside, [*words[at + 1 : end], unknown("{}")], unsure)
+    for command in (*inside.commands, *inside.maybe):
+        command.append(unknown("{}"))
     return inside
 
 
@@ -302,13 +239,13 @@ def _fd(words: Sequence[Word]) -> WrappedCommand | None:
 
 def _text_of_rest(words: Sequence[Word]) -> WrappedCommand:
     """eval and watch: their arguments joined are shell text."""
-    inside = WrappedCommand()
-    rest = [w for w in words[1:] if w.text != "--"]
+    rest = [word for word in words[1:] if word.text != "--"]
     if name_of(words[0]) == "watch":
-        while rest and rest[0].text.startswith("-"):
-            rest = rest[2 if re.fullmatch(r"-[a-zA-Z]*[nqs]|--(int|equ|shot)[a-z]*", rest[0].text) else 1 :]
-    inside.texts.extend(joined(rest))
-    return inside
+        rest = next(iter(_prefix(words, _WATCH).commands), list[Word]())
+    return WrappedCommand(texts=joined(rest))
+
+
+_WATCH = Wrapping(values="nqs")
 
 
 def joined(words: Sequence[Word]) -> list[Word]:
@@ -342,16 +279,22 @@ def _package_runner(words: Sequence[Word]) -> WrappedCommand | None:
     return (_given_text(words[at:]) or _prefix(words[at:], _AFTER_RUN)) if at else None
 
 
+_EXEC = Wrapping(
+    values="uewnc",
+    operands=1,
+    stays=True,
+    flags=ProgramOptions("-itd --interactive --tty --detach --privileged --stdin"),
+)
+
+
 def _container(words: Sequence[Word]) -> WrappedCommand | None:
     """`docker exec NAME command`: the command runs in the container, yet on real data."""
-    texts = [w.text for w in words]
-    if "exec" not in texts:
+    at = next((at for at, word in enumerate(words) if word.text == "exec"), 0)
+    if not at:
         return None
-    at = texts.index("exec") + 1
-    while at < len(words) and texts[at].startswith("-"):
-        at += 2 if texts[at] in ("-u", "-e", "-w", "--user", "--env", "--workdir", "-n", "-c") else 1
-    inside = WrappedCommand(elsewhere=True, in_container=True)
-    _add(inside, [w for w in words[at + 1 :] if w.text != "--"])
+    inside = _prefix(words[at:], _EXEC)
+    inside.commands = [[w for w in command if w.text != "--"] for command in inside.commands]
+    inside.elsewhere = inside.in_container = True
     return inside
 
 

@@ -64,7 +64,8 @@ def status(home: Home, as_json: bool) -> None:
         protected=list(policy.protected),
         hosts=list(policy.hosts),
     )
-    emit(told, "\n".join([held.line, *_words(policy)]), as_json=as_json)
+    words = _words(policy) if confinement.is_local else [f"workspace: {shorten(str(workspace))}"]
+    emit(told, "\n".join([held.line, *words]), as_json=as_json)
 
 
 @sandbox.command("explain", context_settings={"ignore_unknown_options": True})

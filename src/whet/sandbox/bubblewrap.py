@@ -34,7 +34,8 @@ def bubblewrap_arguments(program: str, policy: SandboxPolicy, scratch: Scratch, 
     made += ["--proc", "/proc", "--dev", "/dev", "--dir", "/run", "--dir", "/var"]
     made += ["--bind", str(scratch.tmp), "/tmp", "--bind", str(scratch.tmp), "/var/tmp"]
     made += ["--bind", str(scratch.home), str(home)]
-    for _, flag, path in sorted(_mounts(policy), key=lambda one: one[0]):
+    mounts = sorted(_mounts(policy), key=lambda one: one[0])
+    for _, flag, path in mounts:
         made += _mount(flag, path)
     anchors, protected = guarded(policy)
     for path in anchors:
@@ -46,7 +47,11 @@ def bubblewrap_arguments(program: str, policy: SandboxPolicy, scratch: Scratch, 
         made += (
             [] if os.path.realpath(alias.parent) != str(alias.parent) else ["--symlink", target, str(alias)]
         )
-    return [*made, "--remount-ro", "/", "--chdir", "/", "--"]
+    # Only now: what is granted in a hidden folder had to be mounted there before.
+    for path in (one for _, flag, one in mounts if flag == "hide" and one.is_dir()):
+        made += ["--remount-ro", str(path)]
+    # Root's own name is enough to write the kernel's settings, and a like name to write another's memory.
+    return [*made, "--remount-ro", "/proc", "--remount-ro", "/", "--chdir", "/", "--"]
 
 
 def _mounts(policy: SandboxPolicy) -> list[tuple[int, str, Path]]:
@@ -69,5 +74,5 @@ def _mount(kind: str, path: Path) -> list[str]:
     if kind != "hide":
         return ["--bind-try" if kind == "write" else "--ro-bind-try", name, name]
     if path.is_dir():
-        return ["--tmpfs", name, "--remount-ro", name]
+        return ["--tmpfs", name]
     return ["--ro-bind", "/dev/null", name] if path.exists() else []

@@ -23,7 +23,7 @@ from whet.sandbox.denial import Denial, explain
 from whet.sandbox.engine import EngineStatus, probe
 from whet.sandbox.jail import Jail
 from whet.sandbox.places import Wishes, everyday
-from whet.sandbox.policy import Opening, SandboxPolicy
+from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy, in_temporary
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
 
@@ -63,6 +63,11 @@ class Confinement:
     def mode(self) -> SandboxMode:
         """What the settings say."""
         return self._settings.mode
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the shell's commands run on this machine's own system."""
+        return self._settings.backend.kind == "local"
 
     def standing(self) -> EngineStatus:
         """Say what holds the commands of the shell, wherever they run."""
@@ -109,6 +114,13 @@ class Confinement:
     def _local(self, workspace: Path, session_id: str, call_id: str) -> SandboxPolicy:
         wanted = self._openings(session_id, call_id)
         return self._everyday(workspace).opened(one for one in wanted if one.kind != "run")
+
+    def private(self, session_id: str) -> tuple[Path, ...]:
+        """Give the temporary folders that are a session's own, by the names that its commands know."""
+        with self._lock:
+            scratch = self._scratches.get(session_id)
+        own = (scratch.root,) if scratch is not None else ()
+        return (*TEMPORARY, *own) if self.standing().engine.own_temporary else own
 
     def place(self, workspace: Path, session_id: str = "", call_id: str = "") -> Jail | None:
         """Give what a command of the shell runs in: a jail here, or where the settings say that they run. A
@@ -161,6 +173,8 @@ class Confinement:
         command, output, cwd = said
         found = explain(jail.policy, command, output, cwd, jail.take_refused())
         if found is not None:
+            if not jail.plan.engine.own_temporary and any(in_temporary(one.target) for one in found.openings):
+                found = Denial(f"{found.what}, but $TMPDIR is a folder of its own", found.openings)
             with self._lock:
                 self._denials[call_id] = found
                 for old in list(self._denials)[:-_MOST_DENIALS]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from whet.sandbox.policy import Opening, SandboxPolicy, shorten
+from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy, shorten
 
 _SAID_CHARS = 40_000
 _MOST = 3
@@ -180,4 +180,4 @@ def needed(policy: SandboxPolicy, command: str, cwd: Path) -> tuple[Opening, ...
     return tuple(found)
 
 
-_PRIVATE = (Path("/tmp"), Path("/var/tmp"), Path("/dev"), Path("/proc"))
+_PRIVATE = (*TEMPORARY, Path("/dev"), Path("/proc"))

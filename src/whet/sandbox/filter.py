@@ -15,6 +15,9 @@ _LOAD, _AND, _JUMP_EQUAL, _JUMP_ABOVE, _JUMP_BITS, _RETURN = 0x20, 0x54, 0x15, 0
 _NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
 _NEW_NAMESPACES = 0x7E020080  # CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID, NET and TIME
 _TERMINAL_REQUESTS = (0x5412, 0x541C)  # TIOCSTI types into a terminal, TIOCLINUX pastes into a console
+# Attributes and version of a file, which may be changed where it can only be read: FS_IOC_SETFLAGS, ...
+_FILE_REQUESTS = (0x40086602, 0x40046602, 0x401C5820, 0x40087602, 0x40047602)
+_LEASES = (1024, 1040)  # F_SETLEASE, F_SETDELEG: whoever opens the file outside waits for this one
 _FAST_OPEN = 0x20000000
 _ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
@@ -69,11 +72,29 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
     "landlock_create_ruleset": (444, 444),
+    "file_setattr": (469, 469),
+}
+# Memory, semaphores and queues that have names or numbers for the whole machine.
+_SHARED: dict[str, tuple[int, int]] = {
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "semget": (64, 190),
+    "semop": (65, 193),
+    "semctl": (66, 191),
+    "semtimedop": (220, 192),
+    "msgget": (68, 186),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "msgctl": (71, 187),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
 }
 _CLONE3 = (435, 435)
 _CLONE = (56, 220)
 _UNSHARE = (272, 97)
 _IOCTL = (16, 29)
+_FCNTL = (72, 25)
 _SOCKET = (41, 198)
 _SOCKETPAIR = (53, 199)
 _SENDTO = (44, 206)
@@ -144,7 +165,8 @@ def filter_program(machine: str, *, own_network: bool, unix: bool = True) -> byt
     program.refuse_call(_CLONE3[which], _ENOSYS)
     for pair in (_CLONE, _UNSHARE):
         program.refuse_bits(pair[which], 0, _NEW_NAMESPACES)
-    program.refuse_values(_IOCTL[which], 1, _TERMINAL_REQUESTS)
+    program.refuse_values(_IOCTL[which], 1, (*_TERMINAL_REQUESTS, *_FILE_REQUESTS))
+    program.refuse_values(_FCNTL[which], 1, _LEASES)
     if own_network:
         program.allow_families(_SOCKET[which], (_UNIX, _INET, _INET6) if unix else (_INET, _INET6))
     else:
@@ -162,6 +184,8 @@ def _watch_files(program: _Program, which: int) -> None:
         program.ask_about(pair[which])
     for pair in _ATTRIBUTES:
         program.refuse_call(pair[which], _ENOTSUP)
+    for pair in _SHARED.values():
+        program.refuse_call(pair[which], _EPERM)
     for argument, pair in _OF_OTHERS:
         program.refuse_bits(pair[which], argument, 0xFFFFFFFF)
 

@@ -263,8 +263,10 @@ class Jail:
             said, handles, _, _ = socket.recv_fds(ours, 1024, 1)
             if handles:
                 self._proxy = Proxy(socket.socket(fileno=handles[0]), self.policy.hosts)
-        except OSError as error:
+        except TimeoutError as error:
             said = b"!" + str(error).encode()
+        except OSError:
+            said = b""  # it ended before it read: its own words say why
         if said != b"+":
             said = said[1:] or _last_words(self._launcher)
             ours.close()

@@ -72,7 +72,7 @@ def landlock_rules(
         grant(Path("/dev") / name, _READ | _WRITE | _DEVICE_REQUESTS)
     if own_network:  # and terminals of its own; else these are a person's, who types there
         grant(Path("/dev/pts"), _READ | _WRITE | _LIST | _DEVICE_REQUESTS)
-    grant(Path("/proc"), _READ | _LIST | _WRITE)
+    grant(Path("/proc"), _READ | _LIST)
     for name in _KERNEL_FACTS:
         grant(Path(name), _READ | _LIST)
     return LandlockRules(

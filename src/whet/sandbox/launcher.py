@@ -186,6 +186,7 @@ def shut(setup: dict[str, Any]) -> None:
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     if setup.get("handled"):
         restrict_files(setup["handled"], setup["rules"])
+    prctl(PR_SET_DUMPABLE, 0)  # the memory of both halves is closed to commands
     supervised = setup.get("supervised")
     ours, theirs = socket.socketpair()
     stand_watch(ours if supervised else None, supervised or {})
@@ -197,7 +198,6 @@ def shut(setup: dict[str, Any]) -> None:
         os.close(listener)
     ours.close()
     theirs.close()
-    prctl(PR_SET_DUMPABLE, 0)
 
 
 def stand_watch(channel: socket.socket | None, supervised: dict[str, Any]) -> None:

@@ -46,6 +46,7 @@ def mount_plan(policy: SandboxPolicy, scratch: Scratch, home: Path) -> MountPlan
         private[home] = scratch.home
     own = tuple(private)
     private |= _covered(policy, private, scratch)
+    private |= _emptied(policy, scratch)
     binds: list[tuple[str, str]] = []
     anchors: list[str] = []
     for path in sorted({*written, *policy.read}, key=lambda one: len(one.parts)):
@@ -88,6 +89,17 @@ def _covered(policy: SandboxPolicy, private: dict[Path, Path], scratch: Scratch)
     return found
 
 
+def _emptied(policy: SandboxPolicy, scratch: Scratch) -> dict[Path, Path]:
+    """Give the hidden folders in which something is granted all the same, with an empty folder for each."""
+    granted = (*policy.write, *policy.read)
+    found: dict[Path, Path] = {}
+    for path in policy.hidden():
+        if path.is_dir() and any(one.is_relative_to(path) for one in granted):
+            found[path] = scratch.nothing / "hidden" / str(len(found))
+            found[path].mkdir(parents=True, exist_ok=True)
+    return found
+
+
 def _hidden(policy: SandboxPolicy, private: dict[Path, Path], scratch: Scratch) -> list[tuple[str, str]]:
     """Give the mounts that take away what is hidden in a granted folder."""
     granted = (policy.workspace, *policy.write, *policy.read)
@@ -96,9 +108,7 @@ def _hidden(policy: SandboxPolicy, private: dict[Path, Path], scratch: Scratch) 
     found: list[tuple[str, str]] = []
     for path in sorted(policy.hidden(), key=lambda one: len(one.parts)):
         is_inside = any(path.is_relative_to(one) for one in granted)
-        if not is_inside or path.is_symlink() or not path.exists():
-            continue
-        if any(other != path and path.is_relative_to(other) for other in policy.hidden()):
+        if not is_inside or path in private or path.is_symlink() or not path.exists():
             continue
         within = _innermost(path, private)
         place = private[within] / path.relative_to(within) if within is not None else path

@@ -39,6 +39,10 @@ PROTECTED = (
 """Names in a workspace that make a program outside run something: git, editors, agents, shells."""
 
 
+TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
+"""What an engine with mounts of its own puts a session's private folders in the place of."""
+
+
 class Opening(msgspec.Struct, frozen=True, order=True):
     """One thing more that a confined process may do: `target` is a path, a host name, or `unconfined`."""
 
@@ -121,8 +125,11 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         return tuple(self.workspace / name for name in self.protected)
 
     def hidden(self) -> tuple[Path, ...]:
-        """Give what must not be there: `absent`, Whet's home, and what is sealed like it."""
-        return (*self.absent, self.home, *self.sealed)
+        """Give what must not be there: `absent`, Whet's home, and what is sealed like it; not what lies in
+        another of these, unless in a folder within it that is granted."""
+        named = dict.fromkeys((*self.absent, self.home, *self.sealed))
+        granted = (self.workspace, *self.write, *self.read)
+        return tuple(one for one in named if not _is_within(one, named, granted))
 
     def _nearest(self, path: Path, granted: Iterable[Path]) -> bool:
         """Whether the closest folder above `path` that the policy names is one that it grants."""
@@ -171,6 +178,11 @@ def reaches(hosts: Iterable[str], host: str) -> bool:
     return any(one in (ANY_HOST, name) or (one.startswith("*.") and name.endswith(one[1:])) for one in hosts)
 
 
+def in_temporary(path: str) -> bool:
+    """Whether a resolved path is one of the system's temporary folders, or below one."""
+    return any(Path(path).is_relative_to(os.path.realpath(one)) for one in TEMPORARY)
+
+
 def shorten(path: str) -> str:
     """Write a path with ~ for the person's home."""
     home = os.path.expanduser("~")
@@ -179,6 +191,12 @@ def shorten(path: str) -> str:
 
 def _resolved(text: str) -> Path:
     return Path(os.path.realpath(os.path.expanduser(text)))
+
+
+def _is_within(path: Path, hidden: Iterable[Path], granted: Iterable[Path]) -> bool:
+    """Whether the closest of these folders above a path is a hidden one."""
+    over = max((len(one.parts) for one in hidden if one != path and _below(path, one)), default=0)
+    return over > max((len(one.parts) for one in granted if _below(path, one)), default=0)
 
 
 def _below(path: Path, folder: Path) -> bool:

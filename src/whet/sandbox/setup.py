@@ -59,6 +59,11 @@ class Engine(msgspec.Struct, frozen=True):
     namespaces: bool = False
 
     @property
+    def own_temporary(self) -> bool:
+        """Whether /tmp, by its name, is the session's own there."""
+        return self.own_network or self.name == "container"
+
+    @property
     def own_network(self) -> bool:
         """Whether a jail has a network of its own, so that sockets in it lead nowhere else."""
         return self.name == "bubblewrap" or self.namespaces
