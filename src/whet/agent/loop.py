@@ -96,7 +96,7 @@ async def _begin(session: Session, incoming: InboxEntry | None) -> TurnRecord:
         if turn is not None:
             await _finish(session, turn, "cancelled", None)
 
-    await session.log.refresh()
+    await session.log.writer.refresh()
     if session.log.live.open_turn and (unfinished := await or_undone(session.log.unfinished_turn(), end)):
         last = session.log.messages[-1]
         if incoming is None or not last.is_final:

@@ -172,7 +172,9 @@ class SessionWriter:
                 self._waiting.remove(waiter)
 
     async def refresh(self) -> None:
-        """Take in what another process did; mostly nothing, which one look at two indexes tells."""
+        """Take in what another process did, behind what is still being written here; mostly nothing, which
+        one look at two indexes tells."""
+        await self.drain()
         live = self._live
 
         def look(connection: apsw.Connection) -> None:

@@ -111,14 +111,9 @@ class Transcript:
         await self.writer.commit(work, apply)
         return turn
 
-    async def refresh(self) -> None:
-        """Read what another process added meanwhile."""
-        await self.drain()
-        await self.writer.refresh()
-
     async def unfinished_turn(self) -> TurnRecord | None:
         """Claim and give a turn that has no end marker and no living holder; None without one."""
-        await self.refresh()
+        await self.writer.refresh()
         state = self.live
         found = state.open_turn
         if found is None:
