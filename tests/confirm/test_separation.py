@@ -1,5 +1,5 @@
-"""An agent with a shell tries more than thirty ways to approve its own request: confined, as the user whom the
-service runs as, and unconfined, as another user than an installed service's. None leads to a yes."""
+"""An agent with a shell tries more than thirty ways to approve its own request: confined, as the user whom
+the service runs as, and unconfined, as another user than an installed service's. None leads to a yes."""
 
 from __future__ import annotations
 
