@@ -111,12 +111,14 @@ class DemoBrowser:
 def browser(program: str, profile: Path) -> Generator[DemoBrowser]:
     """Run Chromium with a new profile; it ends with the context. Raises Unavailable."""
     flags = [*_FLAGS, f"--user-data-dir={profile}", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+    # What it keeps besides its profile goes there, too, not into the person's home.
+    home = {"HOME": str(profile), "XDG_CONFIG_HOME": str(profile), "XDG_CACHE_HOME": str(profile)}
     theirs, orders = (_high(one) for one in os.pipe())
     answers, replies = (_high(one) for one in os.pipe())
     process = subprocess.Popen(
         [sys.executable, "-c", _START, str(theirs), str(replies), program, *flags],
         pass_fds=(theirs, replies), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, env={**os.environ, **home},
     )  # fmt: skip
     os.close(theirs)
     os.close(replies)
