@@ -138,8 +138,9 @@ def users(*names: str) -> Iterator[None]:
             subprocess.run(["useradd", "--system", "--no-create-home", name], check=True, capture_output=True)
         yield
     finally:
-        for name in names:
-            subprocess.run(["userdel", name], check=False, capture_output=True)
+        for name in names:  # what an attempt has left running is this user's, too
+            subprocess.run(["pkill", "-KILL", "-u", name], check=False, capture_output=True)
+            subprocess.run(["userdel", "--force", name], check=False, capture_output=True)
 
 
 @pytest.fixture
