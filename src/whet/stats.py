@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -93,15 +94,15 @@ def _subset_means(values: Sequence[float], seed: int) -> list[float]:
             sums += [one + value for one in sums]
             counts += [count + 1 for count in counts]
         return sorted(one / count for one, count in zip(sums[1:], counts[1:], strict=True))
-    means: list[float] = []
-    for mask in _closed_subsets(size, random.Random(seed)):
-        chosen = [value for place, value in enumerate(values) if mask >> place & 1]
-        means.append(math.fsum(chosen) / len(chosen))
-    return sorted(means)
+    value_of = values.__getitem__
+    subsets = _closed_subsets(size, seed)
+    return sorted(math.fsum(map(value_of, places)) / len(places) for places in subsets)
 
 
-def _closed_subsets(size: int, rng: random.Random) -> list[int]:
-    """Give 1,023 subsets of `size` places as bits; every place is in some of them."""
+@lru_cache(maxsize=8)
+def _closed_subsets(size: int, seed: int) -> list[tuple[int, ...]]:
+    """Give 1,023 subsets of `size` places; every place is in some of them."""
+    rng = random.Random(seed)
     while True:
         masks, covered = [0], 0
         while len(masks) < 1024:
@@ -110,7 +111,7 @@ def _closed_subsets(size: int, rng: random.Random) -> list[int]:
                 masks += [mask ^ drawn for mask in masks]
                 covered |= drawn
         if covered == (1 << size) - 1:
-            return masks[1:]
+            return [tuple(place for place in range(size) if mask >> place & 1) for mask in masks[1:]]
 
 
 def student_t(freedom: int, confidence: float = 0.95) -> float:

@@ -218,34 +218,6 @@ def test_a_changed_record_is_named(places: Places, tmp_path: Path) -> None:
         assert report is not None and [line[:8] for line in report.problems] == ["request "], column
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(900)
-def test_two_thousand_random_mutations_are_all_found(places: Places, tmp_path: Path) -> None:
-    dice, missed = random.Random(2000), []
-    those = columns(places)
-    done = 0
-    while done < 2000:
-        table, name, kind = dice.choice(those)
-
-        def change(db: sqlite3.Connection, table: str = table, name: str = name, kind: str = kind) -> None:
-            keys = [row[1] for row in db.execute(f"PRAGMA table_info({table})") if row[5]]
-            count = db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-            place = dice.randrange(count)
-            key = db.execute(f"SELECT {', '.join(keys)} FROM {table} LIMIT 1 OFFSET {place}").fetchone()
-            where = " AND ".join(f"{one} = ?" for one in keys)
-            if dice.random() < 0.2:
-                db.execute(f"DELETE FROM {table} WHERE {where}", key)
-            else:
-                old = db.execute(f"SELECT {name} FROM {table} WHERE {where}", key).fetchone()[0]
-                db.execute(f"UPDATE {table} SET {name} = ? WHERE {where}", (other(old, kind, dice), *key))
-
-        report = quietly(change, places, tmp_path)
-        done += report is not None
-        if report is not None and report.is_good:
-            missed.append((table, name))
-    assert not missed
-
-
 def test_the_sums_follow_every_kind_of_write(tmp_path: Path) -> None:
     """Replaced rows, ignored ones, failed and retried works: the sums are those of a fresh count."""
     with Running(tmp_path, upkeep=False) as server:

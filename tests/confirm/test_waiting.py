@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -7,8 +8,11 @@ import http.server
 import json
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
 from tests.confirm.running import SUBMIT, Hands, Running, answered, request
 from tests.support import ended, wait_until
@@ -360,3 +364,29 @@ def test_beats_wake_no_stream_and_look_at_its_token(tmp_path, monkeypatch):
             )
             assert {*lines} <= {": beat", ""}  # it ends
         wait_until(lambda: not server.service.hub._streams)
+
+
+def test_a_connection_that_rests_is_closed_and_one_that_is_used_is_not(monkeypatch):
+    """One timer looks at a connection, however many answers it has given."""
+    now, timers, closed = [100.0], [], []
+    config = uvicorn.Config(lambda: None, loop="none", log_config=None, timeout_keep_alive=75)
+    config.load()
+    loop = asyncio.new_event_loop()
+    protocol = LimitedProtocol(config=config, server_state=ServerState(), app_state={}, _loop=loop)
+    monkeypatch.setattr(loop, "time", lambda: now[0])
+    monkeypatch.setattr(
+        loop, "call_later", lambda wait_s, work: timers.append((now[0] + wait_s, work)) or work
+    )
+    protocol.transport = SimpleNamespace(is_closing=lambda: bool(closed), close=lambda: closed.append(now[0]))
+    protocol.flow = SimpleNamespace(resume_reading=lambda: None)
+    for now[0] in (100.0, 130.0, 140.0):
+        protocol._unset_keepalive_if_required()  # a request comes
+        protocol.on_response_complete()
+    for due_s in (175.0, 215.0):
+        [(at_s, work)] = timers
+        timers.clear()
+        assert at_s == due_s and not closed
+        now[0] = at_s
+        work()
+    assert closed == [215.0] and not timers
+    loop.close()

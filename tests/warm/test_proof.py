@@ -70,9 +70,10 @@ def test_without_an_effect_evidence_is_claimed_as_rarely_as_said(tasks: int) -> 
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("tasks", [6, 8, 12, 13, 20, 30])
-def test_the_level_holds_in_2000_runs(tasks: int) -> None:
-    assert claims(tasks, 2_000) <= 0.05 + 2.5 * 0.0049
+def test_the_level_holds_in_10000_runs(tasks: int) -> None:
+    assert claims(tasks, 10_000) <= 0.05 + 2.5 * 0.0022  # the spread of 10,000 runs
 
 
 def test_a_hold_out_of_sessions_claims_as_rarely() -> None:

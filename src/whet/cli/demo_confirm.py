@@ -7,15 +7,18 @@ shop's database, the service's records and page, the recorded requests, and the 
 from __future__ import annotations
 
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import apsw
 import msgspec
 
+from whet.cli.demo_browser import browser, find_program
 from whet.cli.demo_play import DemoRun, DemoTurn
-from whet.cli.demo_service import APPROVER, DemoConfirmService
+from whet.cli.demo_service import APPROVER, SIGNED_ACTION, DemoConfirmService
 from whet.cli.wording import clip
+from whet.contract.errors import Unavailable
 from whet.contract.events import ConfirmationAsked, Event
 from whet.practice.shop import CART_AGES_DAYS, DATABASE, PROGRAM, WIPE, delete_command, make_shop
 
@@ -47,6 +50,7 @@ def play(play: DemoRun) -> None:
     _records(play, service, seen)
     _alter(play, service)
     _approve_itself(play, service)
+    _sign(play, service)
     _measure(play, service, (began_s, turn))
 
 
@@ -59,7 +63,7 @@ def _open(play: DemoRun) -> DemoConfirmService:
         "shop's SQLite database, the agent, the confirmation service, its page, its records."
     )
     stage.command("whet confirm serve")
-    service = DemoConfirmService(play.world)
+    service = DemoConfirmService(play.world, passkeys=not _missing())
     stage.block(f"confirmation service: {service.url}\nweb page: {service.page_url}")
     stage.say("These lines of its settings make the agent ask there before it touches data:")
     stage.block(service.furnish(play.world.home, _ACTIONS))
@@ -192,8 +196,57 @@ def _approve_itself(play: DemoRun, service: DemoConfirmService) -> None:
     stage.block(said.strip())
     play.check("forged_vote_found", code == 1 and "vote" in said, clip(said, 200))
     play.conclude(
-        "What you just saw: a token that submits approves nothing, and a vote that nobody cast is named. With"
-        " `require_passkey` in a rule, a vote also carries a signature that only the person's passkey makes."
+        "What you just saw: a token that submits approves nothing, and a vote that nobody cast is named."
+    )
+
+
+def _missing() -> str:
+    """Say what is not here of what signing takes."""
+    if not find_program():
+        return "Chromium is not installed (apt-get install chromium)"
+    return (
+        "" if find_spec("webauthn") else "passkeys are an extra that is not installed (whet-agent[passkeys])"
+    )
+
+
+def _sign(play: DemoRun, service: DemoConfirmService) -> None:
+    stage = play.stage
+    stage.title("5  A person signs")
+    if missing := _missing():
+        stage.say(f"Left out: {missing}. A real browser would sign here with a virtual security key.")
+        return
+    stage.say(
+        f"A rule of this service wants a passkey for {SIGNED_ACTION}. A real Chromium signs in on the page,"
+        " with a virtual security key in place of a finger on a sensor, and that signs the request's digest."
+    )
+    request_id = service.submit(SIGNED_ACTION, "Rotate the signing keys of the shop")
+    code, said = service.whet("confirm", "approve", request_id)
+    stage.command(f"whet confirm approve {request_id}")
+    stage.block(said.strip())
+    play.check("unsigned_yes_refused", code != 0 and "passkey" in said, clip(said, 200))
+    try:
+        with browser(find_program(), play.world.folder / "chromium") as page:
+            service.approve_signed(page, request_id)
+    except Unavailable as error:
+        stage.say(f"Left out from here on: {error.message}.")
+        return
+    record = next(one for one in service.records() if one["id"] == request_id)
+    stage.say(f"On the page: {_outcome(record)}.")
+    is_signed = (record["status"], record["resolved_by"]) == ("approved", APPROVER)
+    play.check("approved_by_passkey", is_signed, _outcome(record))
+    stage.command(f"WHET_HOME={service.home.root} whet confirm audit verify")
+    code, said = service.whet("confirm", "audit", "verify")
+    stage.block(said.strip())
+    play.check("signature_verifies", code == 0, clip(said, 200))
+    stage.say("In a copy, the signature is taken out of that vote:")
+    home = service.forged_copy("UPDATE events SET data = json_remove(data, '$.proof') WHERE kind = 'vote'")
+    stage.command(f"WHET_HOME={home} whet confirm audit verify")
+    code, said = service.whet("confirm", "audit", "verify", home=home)
+    stage.block(said.strip())
+    play.check("vote_without_signature_found", code == 1 and "signature" in said, clip(said, 300))
+    play.conclude(
+        "What you just saw: the yes carries a signature of the person's own key over this very request, and"
+        " who checks the log checks the person, not a row."
     )
 
 

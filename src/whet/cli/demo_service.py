@@ -15,6 +15,7 @@ from urllib.parse import urlencode, urlsplit
 import apsw
 import msgspec
 
+from whet.cli.demo_browser import DemoBrowser
 from whet.cli.demo_world import DemoWorld
 from whet.config.paths import Home, replace
 from whet.confirm.open import places
@@ -25,16 +26,26 @@ _API = "confirmation service: "
 _PAGE = "web page and browsers: "
 _WHET = (sys.executable, "-P", "-m", "whet")
 _TIMEOUT_S = 20
+SIGNED_ACTION = "rotate_keys"
+_POLICY = f"""[[rules]]
+name = "signed"
+action = "{SIGNED_ACTION}"
+effect = "ask"
+require_passkey = true
+"""
 
 
 class DemoConfirmService:
-    """A running service. It ends with the world."""
+    """A running service; with `passkeys` one action takes a passkey. It ends with the world."""
 
-    def __init__(self, world: DemoWorld) -> None:
+    def __init__(self, world: DemoWorld, *, passkeys: bool = False) -> None:
         self._world = world
         self.home: Home = Home(world.folder / "service")
         self._environ = {"WHET_HOME": str(self.home.root)}
-        process = world.whet(["confirm", "serve", "--port", "0", "--web-port", "0"], extra=self._environ)
+        policy = world.folder / "policy.toml"
+        policy.write_text(_POLICY if passkeys else "", "utf-8")
+        command = ["confirm", "serve", "--port", "0", "--web-port", "0", "--policy", str(policy)]
+        process = world.whet(command, extra=self._environ)
         assert process.stdout is not None
         self.url: str = self._line(process.stdout, _API)
         self.page_url: str = self._line(process.stdout, _PAGE)
@@ -78,14 +89,39 @@ class DemoConfirmService:
         status, _, text = _call(self.page_url, "GET", path, headers={"Cookie": cookie.partition(";")[0]})
         return text.decode() if status == 200 else ""
 
+    def submit(self, action: str, description: str) -> str:
+        """Submit as the agent does; gives the request's id."""
+        token = places(self.home).token("submit").read_text("utf-8").strip()
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        body = msgspec.json.encode({"action": action, "description": description}).decode()
+        _, _, text = _call(self.url, "POST", "/confirm", body, headers)
+        return str(msgspec.json.decode(text, type=dict[str, Any])["id"])
+
+    def approve_signed(self, browser: DemoBrowser, request_id: str) -> None:
+        """As a person would: sign in, add a passkey, look at the request, approve it with that."""
+        page = self.page_url.replace("127.0.0.1", "localhost")  # a passkey belongs to a name
+        browser.open(f"{page}/passkeys")
+        browser.until("document.querySelector('#token')")
+        token = msgspec.json.encode(self._token).decode()
+        browser.run(
+            f"(f => {{ f.value = {token}; f.form.requestSubmit(); }})(document.querySelector('#token'))"
+        )
+        browser.until("document.querySelector('#add')")
+        browser.run("document.querySelector('#add').click()")
+        browser.until("document.querySelector('.passkeys li')")
+        browser.open(f"{page}/r/{request_id}")
+        browser.until("document.querySelector('#approve')")
+        for _ in range(2):  # a high-risk action is asked about twice
+            began = browser.run("performance.timeOrigin")
+            browser.run("document.querySelector('#approve').click()")
+            browser.until(f"performance.timeOrigin !== {began}")
+
     def attempts(self) -> tuple[list[tuple[str, int]], str]:
         """Have a program with the agent's token try to approve what it asks for itself; gives each way with
         the answer's status, and what has become of the request."""
         submit = places(self.home).token("submit").read_text("utf-8").strip()
         own = {"Authorization": f"Bearer {submit}", "Content-Type": "application/json"}
-        body = '{"action": "wipe_database", "description": "Nothing to see here"}'
-        _, _, text = _call(self.url, "POST", "/confirm", body, own)
-        request_id = str(msgspec.json.decode(text, type=dict[str, Any])["id"])
+        request_id = self.submit("wipe_database", "Nothing to see here")
         path, form = f"/confirm/{request_id}/approve", {"Content-Type": "application/x-www-form-urlencoded"}
         nobody = {"Content-Type": "application/json"}
         guessed = {**own, "Authorization": f"Bearer {submit[:-4]}AAAA"}
@@ -111,7 +147,7 @@ class DemoConfirmService:
 
     def forged_copy(self, statement: str) -> Path:
         """Copy the service's home and run SQL on the copy's database; gives the copied home."""
-        copy = self._copy("forged")
+        copy = self._copy(f"forged-{len([*self._world.folder.glob('forged-*')])}")
         db = apsw.Connection(str(places(copy).database))
         try:
             db.execute(statement)

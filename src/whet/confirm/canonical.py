@@ -37,10 +37,11 @@ def stored_digest(
 ) -> str:
     """Give the digest of details that are canonical text already, as they are stored: whichever version wrote
     them, it is still theirs."""
-    before = canonical({"action": action})[:-1]
-    rest = {"expiry": expiry_s, "id": request_id, "requester": requester, "session_key": session_key}
-    whole = b'%s,"details":%s,%s' % (before, details_json.encode(), canonical(rest)[1:])
-    return hashlib.sha256(whole).hexdigest()
+    whole = (
+        f'{{"action":{_quote(action)},"details":{details_json},"expiry":{_number(expiry_s)},'
+        f'"id":{_quote(request_id)},"requester":{_quote(requester)},"session_key":{_quote(session_key)}}}'
+    )
+    return hashlib.sha256(whole.encode()).hexdigest()
 
 
 def _write(value: object, parts: list[str]) -> None:

@@ -9,6 +9,7 @@ import re
 import secrets
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
 _TIME_DIGITS = 7
 _RANDOM_DIGITS = 15
 _RANDOM_LIMIT = 62**_RANDOM_DIGITS
@@ -23,8 +24,8 @@ def new_request_id(now_s: float) -> str:
 
 
 def _base62(number: int, width: int) -> str:
-    digits: list[str] = []
-    for _ in range(width):
-        number, digit = divmod(number, 62)
-        digits.append(_DIGITS[digit])
-    return "".join(reversed(digits))
+    pairs: list[str] = []
+    for _ in range((width + 1) // 2):
+        number, pair = divmod(number, len(_PAIRS))
+        pairs.append(_PAIRS[pair])
+    return "".join(reversed(pairs))[-width:]

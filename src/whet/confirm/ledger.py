@@ -14,9 +14,9 @@ import msgspec
 
 from whet.confirm.keys import SigningKey, base64url
 from whet.confirm.records import AuditEvent
-from whet.confirm.sealer import Sealer, sealer_of
+from whet.confirm.sealer import NO_EVENT, Sealer, sealer_of
 
-GENESIS = bytes(32)
+GENESIS = NO_EVENT[1]
 CHECKPOINT_EVERY = 100
 _encode = msgspec.json.Encoder().encode
 _INSERT = (
@@ -45,9 +45,7 @@ class Tx:
         self.key: SigningKey = key
         self.events: list[AuditEvent] = []
         self.sealer: Sealer = sealer_of(connection)
-        row = connection.execute("SELECT id, hash FROM events ORDER BY id DESC LIMIT 1").fetchone()
-        self._size: int = row[0] if row else 0
-        self._head: bytes = row[1] if row else GENESIS
+        self._size, self._head = self.sealer.log_end()
 
     def record(
         self,
@@ -66,6 +64,7 @@ class Tx:
         fields = (self._size, self.now_s, kind, request_id, principal, owner, text)
         self._head = event_hash(self._head, fields)
         self.connection.execute(_INSERT, (*fields, self._head))
+        self.sealer.logged((self._size, self._head))
         event = AuditEvent(*fields, hash=self._head)
         self.events.append(event)
         if self._size % CHECKPOINT_EVERY == 0:

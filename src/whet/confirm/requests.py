@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import apsw
@@ -15,6 +16,21 @@ from whet.confirm.records import BY_TIMEOUT, ApprovalPlan, Caller, ConfirmReques
 _FIELDS = ConfirmRequest.__struct_fields__
 _COLUMNS = ", ".join(name.removesuffix("_json") for name in _FIELDS)
 ONE = f"SELECT {_COLUMNS} FROM requests WHERE id = ?"
+_STORED = tuple(name for name in _FIELDS if name not in ("seq", "plan"))
+_stored_of = attrgetter(*_STORED)
+_CELLS = [
+    *(name.removesuffix("_json") for name in _STORED),
+    "action_key",
+    "plan",
+    "escalates_at",
+    "rate_number",
+]
+_INSERT = f"INSERT INTO requests ({', '.join(_CELLS)}) VALUES ({', '.join('?' * len(_CELLS))})"
+_NEWEST_RATE = (
+    "SELECT rate_number, (SELECT created_at FROM requests WHERE principal = ?1 AND action_key = ?2"
+    " AND rate_number = newest.rate_number + ?3) FROM requests newest"
+    " WHERE principal = ?1 AND action_key = ?2 AND rate_number IS NOT NULL ORDER BY rate_number DESC LIMIT 1"
+)
 _STATUS, _EXPIRES, _RESOLVED, _RESOLVED_BY, _PLAN, _RISK, _EDITS = map(
     _FIELDS.index,
     ("status", "expires_at", "resolved_at", "resolved_by", "plan", "is_high_risk", "accepts_edits"),
@@ -69,17 +85,8 @@ def insert(tx: Tx, request: ConfirmRequest, keys: RequestKeys) -> None:
         if plan.escalate_to and request.status == "pending"
         else None
     )
-    stored = (name for name in _FIELDS if name not in ("seq", "plan"))
-    cells = {name.removesuffix("_json"): getattr(request, name) for name in stored} | {
-        "action_key": keys.action,
-        "plan": plan_text(plan),
-        "escalates_at": escalates_at,
-        "rate_number": keys.rate_number,
-    }
-    marks = ",".join("?" * len(cells))
-    tx.connection.execute(
-        f"INSERT INTO requests ({', '.join(cells)}) VALUES ({marks})", tuple(cells.values())
-    )
+    more = (keys.action, plan_text(plan), escalates_at, keys.rate_number)
+    tx.connection.execute(_INSERT, (*_stored_of(request), *more))
     _record_new(tx, request)
     if keys.idempotency:
         tx.connection.execute(
@@ -276,15 +283,5 @@ def to_escalate(db: apsw.Connection, now_s: float, limit: int) -> list[ConfirmRe
 def next_rate(db: apsw.Connection, principal: str, action_key: str, limit: int) -> tuple[int, float]:
     """Give the number of the principal's next counted submission of an action, and the time of the one
     `limit` before it (0.0 where there is none)."""
-    row = db.execute(
-        "SELECT rate_number FROM requests WHERE principal = ? AND action_key = ? AND rate_number IS NOT NULL"
-        " ORDER BY rate_number DESC LIMIT 1",
-        (principal, action_key),
-    ).fetchone()
-    if row is None:
-        return 1, 0.0
-    earlier = db.execute(
-        "SELECT created_at FROM requests WHERE principal = ? AND action_key = ? AND rate_number = ?",
-        (principal, action_key, row[0] + 1 - limit),
-    ).fetchone()
-    return row[0] + 1, earlier[0] if earlier else 0.0
+    row = db.execute(_NEWEST_RATE, (principal, action_key, 1 - limit)).fetchone()
+    return (1, 0.0) if row is None else (row[0] + 1, row[1] or 0.0)

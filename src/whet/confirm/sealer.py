@@ -18,7 +18,17 @@ from whet.contract.errors import StoreCorrupt, StoreError
 
 # Small tables that decide who may do what: added up anew whenever another connection has written.
 _WATCHED = ("tokens", "whitelist", "second_factors", "passkeys", "delegations", "members", "people")
+LogEnd = tuple[int, bytes]
+NO_EVENT: LogEnd = (0, bytes(32))
+_END = "SELECT id, hash FROM events ORDER BY id DESC LIMIT 1"
 SEALED = "sealed"  # the event that says that there is a seal from here on
+_KEEP_SUM = (
+    "INSERT INTO seals VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET rows = excluded.rows, sum = excluded.sum"
+)
+_KEEP_SEAL = (
+    "INSERT INTO seal VALUES (1, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET size = excluded.size,"
+    " head = excluded.head, state = excluded.state, key_id = excluded.key_id, signature = excluded.signature"
+)
 HINT = (
     "see what was changed: whet confirm audit verify; then restore a backup, or take it as it is:"
     " whet confirm serve --accept-state 'why'"
@@ -36,9 +46,10 @@ class Sealer:
         self._sums: dict[str, RowSum] = {}
         self._pieces: dict[str, bytes] = {}
         self._version = -1
+        self._seen_version: int | None = None
         self._deltas: dict[str, list[int]] = {}
         self._first_event = 0
-        self._last_event: tuple[int, bytes] = (0, b"")
+        self._last_event: LogEnd = NO_EVENT
         self._had_seal = False
         self._alone_from = 1 << 62
         self._is_alone = True
@@ -65,7 +76,24 @@ class Sealer:
         """Whether this process alone can have written a request of that number."""
         if not self._is_alone or seq < self._alone_from:
             return False
-        return self._version < 0 or int(self._connection.pragma("data_version")) == self._version
+        return self._version < 0 or self._version_now() == self._version
+
+    def _version_now(self) -> int:
+        """Give a number that changes when another connection has written; read once in each transaction."""
+        if self._seen_version is None:
+            self._seen_version = int(self._connection.pragma("data_version"))
+        return self._seen_version
+
+    def log_end(self) -> LogEnd:
+        """Give the number and the hash of the newest event, as this transaction sees it."""
+        if not self._first_event:
+            self._last_event = self._connection.execute(_END).fetchone() or NO_EVENT
+        return self._last_event
+
+    def logged(self, end: LogEnd) -> None:
+        """Take note of an event that this transaction has written."""
+        self._last_event = end
+        self._first_event = self._first_event or end[0]
 
     def problem(self) -> str:
         """Say what is wrong with the tables that decide who may do what, and with the log's end; "" for
@@ -79,8 +107,7 @@ class Sealer:
         if self._seal is None:
             lost = db.execute("SELECT 1 FROM events WHERE kind = ? LIMIT 1", (SEALED,)).fetchone()
             return "the database's seal was taken away" if lost else ""
-        last = db.execute("SELECT id, hash FROM events ORDER BY id DESC LIMIT 1").fetchone()
-        if tuple(last or (0, b"")) != (self._seal.size, self._seal.head):
+        if self.log_end() != (self._seal.size, self._seal.head):
             return f"the log does not end with event {self._seal.size}, which was written last"
         return self._touched(db)
 
@@ -88,11 +115,11 @@ class Sealer:
         """Bring the sums up to date with what this transaction wrote, and sign. Raises StoreCorrupt where
         somebody else changed what only the service may change."""
         if not self._deltas and not self._first_event:
+            self._forget()
             return
         key = self._key
         if key is None:
             raise StoreError("the signing key was not read, so nothing can be written")
-        self._load(connection)
         self._check_others(connection)
         if self._seal is None:
             self._sums = {name: seals.added_up(connection, name) for name in seals.tables(connection)}
@@ -109,19 +136,11 @@ class Sealer:
     def _write(self, connection: apsw.Connection, key: SigningKey, changed: list[str]) -> None:
         for name in changed:
             total = self._sums[name]
-            connection.execute(
-                "INSERT OR REPLACE INTO seals VALUES (?, ?, ?)", (name, total.rows, total.blob)
-            )
-        size, head = self._last_event
-        if not self._first_event:
-            last = connection.execute("SELECT id, hash FROM events ORDER BY id DESC LIMIT 1").fetchone()
-            size, head = last or (0, b"")
+            connection.execute(_KEEP_SUM, (name, total.rows, total.blob))
+        size, head = self.log_end()
         made = Seal(size, head, seals.state_of(self._pieces), key.id, b"")
         signature = key.sign(made.message)
-        connection.execute(
-            "INSERT OR REPLACE INTO seal VALUES (1, ?, ?, ?, ?, ?)",
-            (size, head, made.state, key.id, signature),
-        )
+        connection.execute(_KEEP_SEAL, (size, head, made.state, key.id, signature))
         # A commit that fails after this is noticed by the next one, which reads what is there.
         self._seal = Seal(size, head, made.state, key.id, signature)
 
@@ -146,6 +165,10 @@ class Sealer:
 
     def _check_others(self, connection: apsw.Connection) -> None:
         """Look at what another connection may have written since the last transaction here."""
+        version = self._version_now()
+        if version == self._version and self._seal is not None:
+            return
+        self._load(connection)
         seal = self._seal
         if seal is None:
             return
@@ -155,7 +178,6 @@ class Sealer:
             row = connection.execute("SELECT hash FROM events WHERE id = ?", (seal.size,)).fetchone()
             if row is None or row[0] != seal.head:
                 raise StoreCorrupt(f"event {seal.size} was altered", hint=HINT)
-        version = int(connection.pragma("data_version"))
         if version != self._version:
             self._is_alone = self._version < 0
             if problem := self._touched(connection):
@@ -171,14 +193,10 @@ class Sealer:
 
     def _note(self, update: apsw.PreUpdate) -> None:
         """Take note of one row, before it changes."""
-        table, old, new = update.table_name, update.old, update.new
-        if table == "events":
-            if new is not None and old is None:
-                self._last_event = (int(new[0]), bytes(new[7]))  # type: ignore[arg-type]
-                self._first_event = self._first_event or self._last_event[0]
-            return
+        table = update.table_name
         if not seals.is_sealed(table):
             return
+        old, new = update.old, update.new
         delta = self._deltas.setdefault(table, [0, 0])
         if old is not None:
             delta[0] -= 1
@@ -197,6 +215,7 @@ class Sealer:
         self._deltas.clear()
         self.newest.clear()
         self._first_event = 0
+        self._seen_version = None
 
 
 class SealedConnection(apsw.Connection):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import apsw
 import msgspec
@@ -58,6 +59,7 @@ def row_digest(table: str, cells: Cells) -> bytes:
     return hashlib.sha256(_encode((table, *cells))).digest()
 
 
+@lru_cache(maxsize=2048)  # a row that is changed has mostly been written shortly before
 def spread(digest: bytes) -> int:
     """Give a row's hash as a number to add."""
     return int.from_bytes(hashlib.shake_256(digest).digest(SUM_BYTES), "little")

@@ -30,6 +30,7 @@ from whet.web.line import WebConnection
 from whet.web.tokens import hash_of
 
 T = TypeVar("T")
+_KNOWN = 256
 LARGE_BYTES = 32 * 1024  # what is larger is read on another thread, so that nobody else waits for it
 
 
@@ -67,6 +68,7 @@ class ConfirmService:
         self.hub: Hub = self.log.hub
         self.read_risk: RiskReader | None = None
         self._last_end: tuple[AuditEvent, ConfirmRequest | None] | None = None
+        self._known: dict[str, tuple[tuple[Any, ...], ConfirmRequest]] = {}
 
     def authenticate(self, secret: str) -> Caller | None:
         """Give the principal of a bearer token, None for one that is unknown, revoked or too old."""
@@ -86,7 +88,19 @@ class ConfirmService:
     def get(self, request_id: str) -> ConfirmRequest | None:
         """Give one request as it is now."""
         row = self.database.read_one(requests.ONE, (request_id,))
-        return requests.as_request(row, self.timeline.now_s()) if row else None
+        return self._read(row) if row else None
+
+    def _read(self, row: tuple[Any, ...]) -> ConfirmRequest:
+        """Give a row as a request: the same one as before, while it is."""
+        request_id, now_s = row[1], self.timeline.now_s()
+        before, request = self._known.get(request_id, (None, None))
+        if request is None or row != before or (request.is_pending and now_s >= request.expires_at):
+            request = requests.as_request(row, now_s)
+            if len(request.details_json) < LARGE_BYTES:
+                if len(self._known) >= _KNOWN:
+                    self._known.clear()
+                self._known[request_id] = (row, request)
+        return request
 
     def votes(self, request_id: str) -> list[Vote]:
         """Give the votes on a request, oldest first."""

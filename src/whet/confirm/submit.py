@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from whet.confirm import requests
-from whet.confirm.canonical import canonical, request_digest
+from whet.confirm.canonical import canonical, stored_digest
 from whet.confirm.ids import new_request_id
 from whet.confirm.ledger import Tx
 from whet.confirm.names import action_key, is_high_risk
@@ -77,12 +77,13 @@ def draft(submission: Submission, who: Caller, policy: ConfirmPolicy, now_s: flo
     request_id = new_request_id(now_s)
     timeout_s = _timeout(submission.timeout_s, judgement)
     expires_at = now_s + timeout_s
+    details_json = canonical(submission.details).decode()
     request = ConfirmRequest(
         seq=0,
         id=request_id,
         action=submission.action,
         description=submission.description,
-        details_json=canonical(submission.details).decode(),
+        details_json=details_json,
         requester=submission.requester,
         session_key=submission.session_key,
         principal=who.name,
@@ -93,10 +94,10 @@ def draft(submission: Submission, who: Caller, policy: ConfirmPolicy, now_s: flo
         resolved_at=None,
         resolved_by="",
         reason="",
-        digest=request_digest(
+        digest=stored_digest(
             request_id,
             submission.action,
-            submission.details,
+            details_json,
             submission.requester,
             submission.session_key,
             expires_at,

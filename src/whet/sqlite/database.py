@@ -76,7 +76,7 @@ class DatabaseFile:
         _make_private(path, cls.layout.access_hint)
         connection: apsw.Connection | None = None
         try:
-            connection = cls.writer(str(path))
+            connection = cls.writer(str(path), statementcachesize=256)
             _prepare(connection, path, cls.layout, now, patience_s)
         except (apsw.Error, StoreError) as error:
             errno = connection.system_errno if connection else 0

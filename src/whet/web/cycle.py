@@ -48,9 +48,11 @@ class Cycle(RequestResponseCycle):
         has_body = cast("Any", self.scope)["method"] != "HEAD"
         keep_alive = self.keep_alive
         parts = [STATUS_LINE[status]]
-        for name, value in (*self.default_headers, *headers):
-            if HEADER_RE.search(name) or HEADER_VALUE_RE.search(value):
-                raise RuntimeError("a header of the answer holds a control character")
+        all_headers = [*self.default_headers, *headers]
+        names, values = (b"".join(those) for those in zip(*all_headers, strict=True))
+        if HEADER_RE.search(names) or HEADER_VALUE_RE.search(values):
+            raise RuntimeError("a header of the answer holds a control character")
+        for name, value in all_headers:
             if name == b"connection" and b"close" in value.lower():
                 keep_alive = False
                 continue
@@ -73,4 +75,4 @@ class Cycle(RequestResponseCycle):
 
 
 def _names_length(head: Any) -> bool:
-    return any(name == b"content-length" for name, _ in head.get("headers", ()))
+    return b"content-length" in [name for name, _ in head.get("headers", ())]

@@ -36,6 +36,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._is_whole = False
         self._head_bytes = 0
         self._timer: TimerHandle | None = None
+        self._idle_timer: TimerHandle | None = None
+        self._idle_since_s: float | None = None
         self._line = WebConnection()
         self._extensions: Any = {"whet.line": self._line}
         self._plain_head = b""
@@ -52,6 +54,8 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clock, and tell those who wait for the client."""
         self._stop_timer()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         super().connection_lost(exc)
         for cycle in self._ahead:  # uvicorn tells the newest request on the connection only
             if not cycle.response_complete:
@@ -137,6 +141,33 @@ class LimitedProtocol(HttpToolsProtocol):
         """Part of its body."""
         if not self._is_refused:
             super().on_body(body)
+
+    def on_response_complete(self) -> None:
+        """Its answer has left: start the next one that has come already, or rest."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, application = self.pipeline.pop()
+            self._start_asgi_task(cycle, application)
+            return
+        self._idle_since_s = self.loop.time()
+        if self._idle_timer is None:  # one for the connection: one for each answer would cost a tenth of it
+            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._end_if_idle)
+
+    def _unset_keepalive_if_required(self) -> None:
+        self._idle_since_s = None
+
+    def _end_if_idle(self) -> None:
+        self._idle_timer = None
+        if self._idle_since_s is None:
+            return  # the next answer starts it again
+        left_s = self._idle_since_s + self.timeout_keep_alive - self.loop.time()
+        if left_s > 0:
+            self._idle_timer = self.loop.call_later(left_s, self._end_if_idle)
+        else:
+            self.timeout_keep_alive_handler()
 
     def _parse(self, data: bytes) -> None:
         parser, rest = cast("HttpRequestParser", self.parser), memoryview(data)

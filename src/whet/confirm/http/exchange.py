@@ -15,6 +15,7 @@ from whet.confirm.service import ConfirmService
 
 Answer = tuple[int, Any] | tuple[int, Any, Headers]
 NOBODY = Caller("", "submit")
+_MOST_ENCODED_BYTES = 2_000_000
 
 
 class Backend:
@@ -26,13 +27,21 @@ class Backend:
         self.page_url = page_url
         self.metrics: Metrics = Metrics()
         self.pulse: StreamPulse = StreamPulse(guard)
-        self._encoded: tuple[ConfirmRequest, bytes] | None = None
+        self._encoded: dict[str, tuple[ConfirmRequest, bytes]] = {}
+        self._encoded_bytes = 0
 
     def record(self, request: ConfirmRequest) -> bytes:
-        """Give a record as JSON; encoded once for all who waited for the same end."""
-        if self._encoded is None or self._encoded[0] is not request:
-            self._encoded = (request, encode(record(request)))
-        return self._encoded[1]
+        """Give a record as JSON; encoded once for all who ask before it changes."""
+        known = self._encoded.get(request.id)
+        if known is not None and known[0] is request:
+            return known[1]
+        made = encode(record(request))
+        self._encoded_bytes += len(made)
+        if self._encoded_bytes > _MOST_ENCODED_BYTES:
+            self._encoded.clear()
+            self._encoded_bytes: int = len(made)
+        self._encoded[request.id] = (request, made)
+        return made
 
 
 class Exchange:

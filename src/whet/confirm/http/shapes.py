@@ -5,9 +5,10 @@ The OpenAPI document is made of these types, so that it says what is read and se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from operator import attrgetter
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -397,15 +398,18 @@ def iso(at_s: float | None) -> str | None:
 
 
 @lru_cache(maxsize=64)
-def _shared(shape: type[msgspec.Struct], source: type[msgspec.Struct]) -> tuple[str, ...]:
-    """Give the names of the fields that both have."""
-    return tuple(name for name in shape.__struct_fields__ if name in source.__struct_fields__)
+def _shared(
+    shape: type[msgspec.Struct], source: type[msgspec.Struct]
+) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+    """Give the names of the fields that both have, at least two, and what reads them."""
+    names = tuple(name for name in shape.__struct_fields__ if name in source.__struct_fields__)
+    return names, attrgetter(*names)
 
 
 def made_of(shape: type[A], source: msgspec.Struct, **more: object) -> A:
     """Make an answer: what `source` has under the same names, and `more`, which goes before it."""
-    fields = {name: getattr(source, name) for name in _shared(shape, type(source))}
-    return shape(**(fields | more))
+    names, values_of = _shared(shape, type(source))
+    return shape(**(dict(zip(names, values_of(source), strict=True)) | more))
 
 
 def record(request: ConfirmRequest) -> RequestRecord:
