@@ -79,6 +79,8 @@ STORY: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("<go on> Enter", (r"In the fork\.",)),
     ("</copy> Enter", ("copied 12 characters",)),
     ("</sessions> Enter", (r"Night shift \(from turn",)),
+    ("</tree> Enter", (r"└ Night shift \(from turn", "of its own after turn|Esc leaves")),
+    ("Escape", ("›",)),
     ("</undo> Enter", ("taken back: go on",)),
     ("</quit> Enter", ("ended with 0",)),
 )
