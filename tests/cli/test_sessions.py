@@ -57,7 +57,7 @@ def test_a_fork_is_listed_below_the_session_that_it_goes_on_from(home: Path, clo
     fork = as_json(home, "fork", lunch, "1")["session"]["id"]
     further = as_json(home, "fork", fork)["session"]["id"]
     shown = [line.rpartition("  ")[2] for line in run(home, "list").output.splitlines()]
-    assert shown[1:] == ["Lunch", "└ Lunch (from turn 1)", "└ Lunch (from turn 1)", "Dinner"]
+    assert shown[1:] == ["Lunch", "└ Lunch (from turn 1)", "└── Lunch (from turn 1)", "Dinner"]
     assert as_json(home, "list")["forks"] == [
         {"session": fork, "origin": lunch, "turn": 1},
         {"session": further, "origin": fork, "turn": 1},

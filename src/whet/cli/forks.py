@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 def titled(one: TreeRow) -> str:
     """Give a session's title; a fork's stands below the one that it goes on from."""
     title = ("[private] " if one.row.private else "") + (wording.printable(one.row.title) or "(no title)")
-    return f"{'  ' * (one.depth - 1)}└ {title}" if one.depth else title
+    return f"└{'──' * (one.depth - 1)} {title}" if one.depth else title
 
 
-def tree_line(one: TreeRow, here: str, now: datetime) -> str:
+def tree_line(one: TreeRow, here: str, now: datetime, *, with_id: bool = True) -> str:
     """Write a session as a line of a list; the one that is open has a star."""
-    mark = "*" if one.row.id == here else " "
-    return f"{mark} {one.row.id}  {age(one.row.last_active, now):>8}  {titled(one)}"
+    mark, name = "*" if one.row.id == here else " ", f"{one.row.id}  " if with_id else ""
+    return f"{mark} {name}{age(one.row.last_active, now):>8}  {titled(one)}"
 
 
 async def _fork(chat: ChatControl, rest: str) -> None:
@@ -46,17 +46,15 @@ async def _tree(chat: ChatControl, rest: str) -> None:
         chat.say("nothing goes on from this session, nor this one from another; /fork makes one", "dim")
         return
     now = chat.app.clock.now()
-    choices = [(tree_line(one, here, now), _place(one)) for one in found]
+    choices = [(tree_line(one, here, now, with_id=False), _place(one)) for one in found]
     picked = await chat.choose("Go on in which one?", choices)
     if picked is not None and found[picked].row.id != here:
         await chat.commands.get("resume").run(chat, found[picked].row.id)
 
 
 def _place(one: TreeRow) -> str:
-    turns = f"{one.row.turns} turn{'' if one.row.turns == 1 else 's'}"
-    if not one.origin:
-        return turns
-    return f"{turns}, of its own after turn {one.turn} of {one.origin}"
+    own = f", of its own after turn {one.turn}" if one.origin else ""
+    return f"{one.row.turns} turn{'' if one.row.turns == 1 else 's'}{own} · {one.row.id}"
 
 
 def fork_commands() -> list[SlashCommand[ChatControl]]:
