@@ -51,6 +51,7 @@ def _fork_and_go_on(api: Api) -> None:
     assert (row.title, row.turns, row.messages, row.tool_calls) == ("Work (from turn 1)", 1, 4, 1)
     assert row.usage.total_tokens == 0
     assert database.read_now(lambda db: costs.spent_by(db, "day", "2000")) == spent
+    assert sum(one.calls for one in database.read_now(lambda db: costs.decided_by(db, "2000"))) == 1
     assert _tree(database, old) == [(old, 0, "", 0), ("fork1", 1, old, 1)]
     assert [one.text for one in database.read_now(lambda db: list(messages(db, "fork1")))][-1] == "One."
 
