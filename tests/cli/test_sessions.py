@@ -51,6 +51,13 @@ def test_an_empty_home_says_how_to_begin_and_stays_empty(home: Path) -> None:
     assert not home.exists()
 
 
+def test_a_preview_says_how_many_lines_it_leaves_out(home: Path, clock: FixedClock) -> None:
+    session = store(home, clock, "Lunch", LUNCH, Said("and now?", "The same.", "tail -2 menu.txt", "b\nf"))
+    shown = run(home, "show", session).output
+    assert "| soup … 2 more lines" in shown and "| b … 1 more line\n" in shown
+    assert "more line" not in run(home, "show", session, "--full").output
+
+
 def test_a_fork_is_listed_below_the_session_that_it_goes_on_from(home: Path, clock: FixedClock) -> None:
     lunch = store(home, clock, "Lunch", LUNCH, LUNCH)
     store(home, clock, "Dinner", LUNCH)
