@@ -86,7 +86,7 @@ class Terminal:
         """Type a line as a person would; a single letter answers a question and needs no Enter."""
         for start in range(0, len(text), 3):
             # A semicolon at the end of an argument would end tmux's command.
-            self._tell("send-keys", "-l", re.sub(";$", r"\;", text[start : start + 3]))
+            self._tell("send-keys", "-l", "--", re.sub(";$", r"\;", text[start : start + 3]))
             self.look()
         if len(text) != 1:
             self.rest(0.25)

@@ -11,15 +11,12 @@ import pytest
 from tests.serve.conftest import Api
 from tests.support import FixedClock
 from whet.contract.errors import NotFound
-from whet.contract.messages import Message
 from whet.practice.ask import PracticeCall
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
-from whet.store import bulk, costs, forks, replay, sessions
-from whet.store.bulk import PastMessage
+from whet.store import costs, forks, replay, sessions
 from whet.store.database import StateDatabase
 from whet.store.export import messages
-from whet.store.sessions import NewSession
 
 pytestmark = pytest.mark.unconfined
 
@@ -81,40 +78,17 @@ def _fork_and_go_on(api: Api) -> None:
     assert _tree(database, "fork1") == [("fork1", 0, old, 1)]  # what it goes on from is gone
 
 
+def test_all_of_a_turn_is_copied_but_what_was_judged_of_it(tmp_path: Path) -> None:
+    database = StateDatabase.open(tmp_path / "state.db", FixedClock())
+    try:
+        for table, copied in forks.COPIED.items():
+            told = database.read_now(lambda db, table=table: list(db.execute(f"PRAGMA table_info({table})")))  # type: ignore[misc]
+            left = {row[1] for row in told} - set(copied.split(", "))
+            assert left <= {"id", "session", "outcome", "outcome_reason"}, table
+    finally:
+        database.close()
+
+
 def _tree(database: StateDatabase, session_id: str) -> list[tuple[str, int, str, int]]:
     found = database.read_now(lambda db: forks.family(db, session_id))
     return [(one.row.id, one.depth, one.origin, one.turn) for one in found]
-
-
-def test_forks_stand_below_where_they_began(tmp_path: Path) -> None:
-    at = "2026-11-23T00:00:0{}.000Z"
-
-    def begin(db: apsw.Connection) -> None:
-        for number, name in enumerate(("old", "other")):
-            sessions.create(db, NewSession(name, title=name), at.format(number))
-            bulk.begin_with(
-                db,
-                name,
-                [
-                    PastMessage(Message(role="user", content="hi"), 1),
-                    PastMessage(Message(role="assistant", content="yes"), 2),
-                ],
-            )
-        for number, (name, origin) in enumerate((("a", "old"), ("b", "old"), ("aa", "a"), ("last", "other"))):
-            forks.fork(db, origin, 1, name, at.format(number + 2))
-
-    database = StateDatabase.open(tmp_path / "state.db", FixedClock())
-    try:
-        database.write_now(begin)
-        listed = database.read_now(lambda db: forks.as_trees(db, sessions.list_sessions(db)))
-        assert [(one.row.id, one.depth) for one in listed] == [
-            ("other", 0), ("last", 1), ("old", 0), ("b", 1), ("a", 1), ("aa", 2)
-        ]  # fmt: skip
-        assert _tree(database, "aa") == _tree(database, "b")
-        assert _tree(database, "b") == [
-            ("old", 0, "", 0), ("a", 1, "old", 1), ("aa", 2, "a", 1), ("b", 1, "old", 1)
-        ]  # fmt: skip
-        database.write_now(lambda db: sessions.set_archived(db, "a", at.format(9)))
-        assert _tree(database, "b") == [("old", 0, "", 0), ("b", 1, "old", 1), ("aa", 0, "a", 1)]
-    finally:
-        database.close()

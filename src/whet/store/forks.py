@@ -16,9 +16,13 @@ from whet.contract.errors import NotFound
 from whet.store import rows, sessions
 from whet.store.sessions import NewSession, SessionRow
 
-_COPIED = ("tool_calls", "compactions")
+# What is copied of the turns' rows: all but what was judged of them. A test holds it against the tables.
+COPIED: dict[str, str] = {
+    "tool_calls": "seq, position, turn, step, call_id, name, started, finished, duration_s, decided_by,"
+    " error_kind, exit_code, facts",
+    "compactions": "turn, after_seq, live, engine, tokens_before, tokens_after, at, undone",
+}
 _FROM = re.compile(r" \(from turn \d+\)$")  # what an earlier fork has added to a title
-_OWN = {"id", "session", "outcome", "outcome_reason"}
 
 
 class TreeRow(msgspec.Struct, frozen=True):
@@ -53,18 +57,22 @@ def fork(connection: apsw.Connection, session_id: str, turn: int, new_id: str, n
     new = sessions.key_of(connection, new_id)
     connection.execute(
         "INSERT INTO messages (id, turn, role, at, content, extra)"
-        " SELECT (? << ?) | (id & ?), turn, role, at, content, extra FROM messages"
+        " SELECT id + ?, turn, role, at, content, extra FROM messages"
         " WHERE id > ? AND id < ? AND turn <= ? ORDER BY id",
-        (new, rows.SEQ_BITS, rows.SEQ_LIMIT - 1, key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, last),
+        ((new - key) << rows.SEQ_BITS, key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, last),
     )
     connection.execute(
         "INSERT INTO turns (session, number, id, started, ended, reason, error, steps, undone)"
-        " SELECT ?, number, lower(hex(randomblob(10))), started, ended, reason, error, steps, undone"
+        " SELECT ?, number, ? || number, started, ended, reason, error, steps, undone"
         " FROM turns WHERE session = ? AND number <= ?",
-        (new, key, last),
+        (new, f"{new_id}-", key, last),
     )
-    for table in _COPIED:
-        _copy(connection, table, (key, new, last))
+    for table, columns in COPIED.items():
+        connection.execute(
+            f"INSERT INTO {table} (session, {columns}) SELECT ?, {columns} FROM {table}"
+            " WHERE session = ? AND turn <= ?",
+            (new, key, last),
+        )
     _adopt(connection, key, new, last)
     connection.execute("INSERT INTO forks (session, origin, turn) VALUES (?, ?, ?)", (new, session_id, last))
     return sessions.get(connection, new_id)
@@ -100,7 +108,7 @@ def family(connection: apsw.Connection, session_id: str) -> list[TreeRow]:
     """Give the tree of a session: all that go on from where it began, oldest first, without those that were
     put aside."""
     kin = connection.execute(
-        "WITH RECURSIVE kin (id) AS (SELECT ? UNION SELECT e.b FROM kin JOIN ("
+        "WITH RECURSIVE kin (id) AS (SELECT id FROM sessions WHERE id = ? UNION SELECT e.b FROM kin JOIN ("
         " SELECT s.id AS a, f.origin AS b FROM forks f JOIN sessions s ON s.key = f.session UNION ALL"
         " SELECT f.origin, s.id FROM forks f JOIN sessions s ON s.key = f.session) e ON e.a = kin.id)"
         " SELECT s.id FROM kin JOIN sessions s ON s.id = kin.id WHERE s.archived = '' OR s.id = ?"
@@ -128,18 +136,6 @@ def _last_turn(connection: apsw.Connection, key: int, turn: int) -> int:
         what = f"there is no turn {turn} that has ended" if turn else "no turn has ended in this session yet"
         raise NotFound(what, hint="/rewind lists the turns")
     return int(row[0])
-
-
-def _copy(connection: apsw.Connection, table: str, keys: tuple[int, int, int]) -> None:
-    """Copy a table's rows of some turns, without what was judged of them."""
-    key, new, last = keys
-    names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})") if row[1] not in _OWN]
-    listed = ", ".join(names)
-    connection.execute(
-        f"INSERT INTO {table} (session, {listed}) SELECT ?, {listed} FROM {table}"
-        " WHERE session = ? AND turn <= ?",
-        (new, key, last),
-    )
 
 
 def _adopt(connection: apsw.Connection, key: int, new: int, last: int) -> None:
