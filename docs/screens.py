@@ -35,7 +35,7 @@ Captures of a real terminal (tmux) of 80 and of 40 columns, taken by `docs/scree
 them. The project and the answers are those of the [practice model](practice.md): a scripted stand-in, not a
 language model. What the signs and keys mean is in [chat](chat.md); [the web page](dashboard.md) has pictures.
 """
-REST = r"· \d[\d.,]* s\n"  # the line that ends a turn
+REST = r"\d s\n+›"  # the line that ends a turn, and the prompt below it
 
 
 class Scene(NamedTuple):
@@ -146,7 +146,7 @@ SCENES = (
     Scene(
         "A one-shot",
         "The question and the sum are on standard error, the answer on standard output.",
-        (("whet chat -q 'run the tests'", r"· \d[\d.,]* s\n(.*\n)*.*\$$"),),
+        (("whet chat -q 'run the tests'", r"\d s\n(.*\n)*\$$"),),
     ),
     Scene(
         "`sessions list`",
