@@ -128,7 +128,7 @@ SCENES = (
             CHAT,
             ("=read docs/testing.md", REST),
             ("/fork", "a session of its own"),
-            ("/tree", "Esc leaves"),
+            ("/tree", "to narrow"),
             ("=<Escape>", "›"),
             AWAY,
         ),
