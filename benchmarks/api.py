@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from benchmarks.measure import ROOT, clean_environment, median, own_cpu_s
+from benchmarks.measure import median, own_cpu_s
 from benchmarks.overhead import practice_server
+from benchmarks.serving import cpu_s, serving
 from benchmarks.table import Row
 
 COMMAND = "python -m benchmarks api"
 _WARM_UP = 20
 _KINDS = ("fresh session", "same session", "streamed")
-_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class Arm:
@@ -64,30 +61,25 @@ class Arm:
         return answer.getheader("x-whet-session") or ""
 
     def _server_s(self) -> float:
-        if not self._pid:
-            return 0.0
-        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) * _TICK_S
+        return cpu_s(self._pid) if self._pid else 0.0
 
 
 def run(runs: int, full: bool) -> list[Row]:
     """CPU per request of each kind: through the API, less the same client asking the model itself."""
     requests = 600 if full else 200
-    with practice_server() as base_url, tempfile.TemporaryDirectory() as folder:
-        process, url, token = _start(Path(folder), base_url)
-        try:
-            direct = Arm(base_url, "practice", "practice")
-            ours = Arm(url, "whet", token, process.pid)
-            each = {
-                kind: [
-                    ours.spend(kind, requests) - direct.spend(kind, requests)
-                    for _ in range(max(1, min(runs, 5)))
-                ]
-                for kind in _KINDS
-            }
-        finally:
-            process.terminate()
-            process.wait(30)
+    with (
+        practice_server() as base_url,
+        tempfile.TemporaryDirectory() as folder,
+        serving(Path(folder), base_url) as server,
+    ):
+        direct = Arm(base_url, "practice", "practice")
+        ours = Arm(server.url, "whet", server.token, server.pid)
+        each = {
+            kind: [
+                ours.spend(kind, requests) - direct.spend(kind, requests) for _ in range(max(1, min(runs, 5)))
+            ]
+            for kind in _KINDS
+        }
     cost = {kind: median(values) for kind, values in each.items()}
     worst = max(cost, key=lambda kind: cost[kind])
     return [
@@ -111,24 +103,3 @@ def run(runs: int, full: bool) -> list[Row]:
             ],
         )
     ]
-
-
-def _start(folder: Path, model_url: str) -> tuple[subprocess.Popen[str], str, str]:
-    work = folder / "work"
-    work.mkdir()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "whet", "serve", "--port", "0", "--provider", "practice",
-         "--base-url", model_url, "--model", "practice", "--workspace", str(work)],
-        env=clean_environment(WHET_HOME=str(folder / "home"), WHET_REVIEW_WRITES="off"),
-        stdout=subprocess.PIPE, cwd=ROOT, text=True,
-    )  # fmt: skip
-    assert process.stdout
-    url = ""
-    for line in process.stdout:
-        if line.startswith("OpenAI base URL"):
-            url = line.split()[3]
-        if line.startswith("made a first token"):
-            break
-    else:
-        raise RuntimeError("whet serve ended")
-    return process, url, (folder / "home" / "serve" / "owner.token").read_text().strip()

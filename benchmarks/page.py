@@ -7,10 +7,7 @@ count of its main thread, where there is one.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -18,7 +15,8 @@ from pathlib import Path
 import httpx2
 from tests.browser.chromium import PROGRAM, Browser
 
-from benchmarks.measure import ROOT, clean_environment, median
+from benchmarks.measure import median
+from benchmarks.serving import Serving, serving
 from benchmarks.table import Row
 from whet.clock import SystemClock
 from whet.contract.messages import Message, ToolCall
@@ -30,7 +28,6 @@ from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
 
 COMMAND = "python -m benchmarks page"
-_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _ANSWER = (
     "Done. **It passes** now:\n\n- `price.py` rounds\n\n```python\ndef f(x):\n    return x\n```\n\nShall I?"
 )
@@ -38,17 +35,16 @@ _ANSWER = (
 
 def run(runs: int, full: bool) -> list[Row]:
     """CPU of the first token, and of rendering 1,000 messages."""
-    with PracticeServer() as model, tempfile.TemporaryDirectory() as folder:
-        process, url, token = _start(Path(folder), model.base_url)
-        try:
-            with httpx2.Client(base_url=url, trust_env=False, timeout=60) as client:
-                client.post("/login", data={"token": token}, headers={"origin": url})
-                client.headers["origin"] = url
-                each = [_first_token(client, model, process.pid) for _ in range(40 if full else 20)]
-            took = _rendered(Path(folder), url, token, max(3, min(runs, 7))) if PROGRAM else []
-        finally:
-            process.terminate()
-            process.wait(30)
+    with (
+        PracticeServer() as model,
+        tempfile.TemporaryDirectory() as folder,
+        serving(Path(folder), model.base_url, "--web") as server,
+    ):
+        with httpx2.Client(base_url=server.url, trust_env=False, timeout=60) as client:
+            client.post("/login", data={"token": server.token}, headers={"origin": server.url})
+            client.headers["origin"] = server.url
+            each = [_first_token(client, model, server) for _ in range(40 if full else 20)]
+        took = _rendered(Path(folder), server, max(3, min(runs, 7))) if PROGRAM else []
     first_ms = sum(each) / len(each)
     rows = [
         Row(
@@ -82,7 +78,7 @@ def run(runs: int, full: bool) -> list[Row]:
     return rows
 
 
-def _first_token(client: httpx2.Client, model: PracticeServer, pid: int) -> float:
+def _first_token(client: httpx2.Client, model: PracticeServer, server: Serving) -> float:
     """Have a turn stall before its first word, let it go, and give the CPU ms until the stream has it."""
     model.reset()
     model.install([ScriptedReply("Word by word", pieces=3, fault=Fault(stall_after=1, delay_s=0.05))])
@@ -103,29 +99,29 @@ def _first_token(client: httpx2.Client, model: PracticeServer, pid: int) -> floa
     thread = threading.Thread(target=listen)
     thread.start()
     open_.wait(30)
-    before_s = _cpu_s(pid)
+    before_s = server.cpu_s()
     model.release()
     come.wait(30)
-    spent = _cpu_s(pid) - before_s
+    spent = server.cpu_s() - before_s
     thread.join(30)
     return spent * 1000
 
 
-def _rendered(folder: Path, url: str, token: str, times: int) -> list[float]:
+def _rendered(folder: Path, server: Serving, times: int) -> list[float]:
     """Give the main thread's ms of opening a session of 1,000 messages."""
     session_id = _thousand(folder)
     browser, found = Browser(folder), list[float]()
     try:
         with browser.page() as page:
-            page.open(url)
+            page.open(server.url)
             page.click("#token")
-            page.type(token)
+            page.type(server.token)
             with page.loading():
                 page.key("Enter")
             page.call("Performance.enable", timeDomain="threadTicks")
             for _ in range(times):
                 page.open("about:blank")
-                page.open(f"{url}/sessions/{session_id}?n=1000")
+                page.open(f"{server.url}/sessions/{session_id}?n=1000")
                 assert page.eval("document.querySelectorAll('.said').length") == 1000
                 told = page.call("Performance.getMetrics")["metrics"]
                 found.append(next(one["value"] for one in told if one["name"] == "TaskDuration") * 1000)
@@ -156,29 +152,3 @@ def _thousand(folder: Path) -> str:
     finally:
         database.close()
     return "thousand"
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * _TICK_S
-
-
-def _start(folder: Path, model_url: str) -> tuple[subprocess.Popen[str], str, str]:
-    work = folder / "work"
-    work.mkdir()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "whet", "serve", "--web", "--port", "0", "--provider", "practice",
-         "--base-url", model_url, "--model", "practice", "--workspace", str(work)],
-        env=clean_environment(WHET_HOME=str(folder / "home"), WHET_REVIEW_WRITES="off"),
-        stdout=subprocess.PIPE, cwd=ROOT, text=True,
-    )  # fmt: skip
-    assert process.stdout
-    url = ""
-    for line in process.stdout:
-        if line.startswith("OpenAI base URL"):
-            url = line.split()[3].removesuffix("/v1")
-        if line.startswith("made a first token"):
-            break
-    else:
-        raise RuntimeError("whet serve ended")
-    return process, url, (folder / "home" / "serve" / "owner.token").read_text().strip()

@@ -3,7 +3,7 @@
     .venv/bin/python docs/pictures.py            writes docs/images/web-*.png
 
 It needs Chromium. `whet serve` runs with the practice model, a scripted stand-in; a headless browser begins
-a session, answers its questions, and is looked at in three widths. The program that a test drives is the one
+a session, answers its questions, and is looked at in two widths. The program that a test drives is the one
 that is pictured here.
 """
 
@@ -26,7 +26,7 @@ from whet.practice.ask import PracticeCall  # noqa: E402
 from whet.practice.script import ScriptedReply  # noqa: E402
 from whet.practice.server import PracticeServer  # noqa: E402
 
-DESK, TABLET, PHONE = (1200, 800, False), (820, 1060, False), (390, 844, True)
+DESK, PHONE = (1200, 800, False), (390, 844, True)
 BEFORE, AFTER = "int(cents * (100 - percent) / 100)", "(cents * (100 - percent) + 50) // 100"
 PROGRAM = (
     f'def discounted(cents, percent):\n    """Give the price after a discount."""\n    return {BEFORE}\n'
@@ -95,11 +95,19 @@ def main() -> None:
             page.until("document.querySelector('#asked')?.innerText.includes('from price')")
             page.click("#asked button[value=once]")
             page.until("document.querySelector('.code') && !document.querySelector('#state').dataset.running")
-            take(page, "session", {**both, "tablet-light": (TABLET, False), **phone}, top=False)
+            take(page, "session", {**both, **phone}, top=False)
             path = page.eval("location.pathname")
-            for name, where in (("time", f"{path}/time"), ("learned", "/learning/timeline"), ("now", "/")):
+            light, dark = {"light": (DESK, False)}, {"dark": (DESK, True)}
+            for name, where, shapes in (
+                ("time", f"{path}/time", both),
+                ("learned", "/learning/timeline", both),
+                ("change", "/learning/1", light),
+                ("replay", f"{path}?at=5", dark),
+                ("costs", "/costs", dark),
+                ("now", "/", {**light, "phone-light": (PHONE, False)}),
+            ):
                 page.open(board.url + where)
-                take(page, name, both, top=True)
+                take(page, name, shapes, top=True)
         browser.close()
         board.close()
 

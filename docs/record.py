@@ -54,12 +54,15 @@ STORY: tuple[tuple[str, str, float], ...] = (
 class Terminal:
     """A shell in a tmux server of its own; keeps every screen that was shown, with its time."""
 
-    def __init__(self, folder: Path, environ: dict[str, str]) -> None:
+    def __init__(
+        self, folder: Path, environ: dict[str, str], columns: int = COLUMNS, rows: int = ROWS
+    ) -> None:
         self._tmux = ("tmux", "-L", f"whet-film-{os.getpid()}", "-f", "/dev/null")
+        self._rows = rows
         self.frames: list[Frame] = []
         self._begun_s = time.monotonic()
         shell = ["bash", "--norc", "--noprofile"]
-        size = ["-x", str(COLUMNS), "-y", str(ROWS)]
+        size = ["-x", str(columns), "-y", str(rows)]
         subprocess.run(
             [*self._tmux, "new-session", "-d", *size, *shell], cwd=folder, env=environ, check=True, timeout=30
         )
@@ -74,7 +77,7 @@ class Terminal:
         screen = self._tell("capture-pane", "-e", "-p", "-N")
         column, row, shown = self._tell("display", "-p", "#{cursor_x} #{cursor_y} #{cursor_flag}").split()
         cursor = (int(column), int(row)) if shown == "1" else None
-        lines = tuple(screen.split("\n")[:ROWS])
+        lines = tuple(screen.split("\n")[: self._rows])
         if not self.frames or (self.frames[-1].lines, self.frames[-1].cursor) != (lines, cursor):
             self.frames.append(Frame(time.monotonic() - self._begun_s, lines, cursor))
         return "\n".join(re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in lines).rstrip() + "\n"
@@ -82,11 +85,16 @@ class Terminal:
     def type(self, text: str) -> None:
         """Type a line as a person would; a single letter answers a question and needs no Enter."""
         for start in range(0, len(text), 3):
-            self._tell("send-keys", "-l", text[start : start + 3])
+            # A semicolon at the end of an argument would end tmux's command.
+            self._tell("send-keys", "-l", "--", re.sub(";$", r"\;", text[start : start + 3]))
             self.look()
         if len(text) != 1:
             self.rest(0.25)
-            self._tell("send-keys", "Enter")
+            self.press("Enter")
+
+    def press(self, key: str) -> None:
+        """Press a key, by tmux's name for it."""
+        self._tell("send-keys", key)
 
     def wait(self, pattern: str, limit_s: float = 40) -> None:
         """Look until the screen ends with something that fits, but for a status line."""

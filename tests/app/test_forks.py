@@ -9,11 +9,13 @@ import apsw
 import pytest
 
 from tests.serve.conftest import Api
+from tests.support import FixedClock
 from whet.contract.errors import NotFound
 from whet.practice.ask import PracticeCall
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.store import costs, forks, replay, sessions
+from whet.store.database import StateDatabase
 from whet.store.export import messages
 
 pytestmark = pytest.mark.unconfined
@@ -46,7 +48,8 @@ def _fork_and_go_on(api: Api) -> None:
     assert (row.title, row.turns, row.messages, row.tool_calls) == ("Work (from turn 1)", 1, 4, 1)
     assert row.usage.total_tokens == 0
     assert database.read_now(lambda db: costs.spent_by(db, "day", "2000")) == spent
-    assert database.read_now(lambda db: forks.place_of(db, "fork1")) == forks.ForkPlace(old, 1)
+    assert sum(one.calls for one in database.read_now(lambda db: costs.decided_by(db, "2000"))) == 1
+    assert _tree(database, old) == [(old, 0, "", 0), ("fork1", 1, old, 1)]
     assert [one.text for one in database.read_now(lambda db: list(messages(db, "fork1")))][-1] == "One."
 
     second = json.loads(api.model.requests[-1].body)["messages"]
@@ -72,3 +75,20 @@ def _fork_and_go_on(api: Api) -> None:
             database.write_now(lambda db, turn=turn: forks.fork(db, old, turn, "x", "2099"))  # type: ignore[misc]
     api.call(api.hosted.let_go(old))
     assert database.write_now(gone) == 6
+    assert _tree(database, "fork1") == [("fork1", 0, old, 1)]  # what it goes on from is gone
+
+
+def test_all_of_a_turn_is_copied_but_what_was_judged_of_it(tmp_path: Path) -> None:
+    database = StateDatabase.open(tmp_path / "state.db", FixedClock())
+    try:
+        for table, copied in forks.COPIED.items():
+            told = database.read_now(lambda db, table=table: list(db.execute(f"PRAGMA table_info({table})")))  # type: ignore[misc]
+            left = {row[1] for row in told} - set(copied.split(", "))
+            assert left <= {"id", "session", "outcome", "outcome_reason"}, table
+    finally:
+        database.close()
+
+
+def _tree(database: StateDatabase, session_id: str) -> list[tuple[str, int, str, int]]:
+    found = database.read_now(lambda db: forks.family(db, session_id))
+    return [(one.row.id, one.depth, one.origin, one.turn) for one in found]

@@ -42,7 +42,8 @@ def run(arguments: Sequence[str], folder: Path, given: bytes | None = None) -> t
 
 
 class Tty:
-    """`whet` at a terminal: what it prints is gathered, what is typed is sent. `under` starts it."""
+    """`whet` at a terminal: what it prints is gathered, what is typed is sent. `under` starts it; `drawn` is
+    all that came, with its colours."""
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class Tty:
         under: Sequence[str] = (),
     ) -> None:
         self.seen = ""
+        self.drawn = ""
         self.code: int | None = None
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self.pid, self._fd = pty.fork()
@@ -115,7 +117,9 @@ class Tty:
             data = os.read(self._fd, 65_536)
         except OSError:
             return not ends
-        self.seen += self._decode(data)
+        text = self._decode(data)
+        self.seen += text
+        self.drawn += text
         return True
 
 

@@ -35,7 +35,7 @@ def as_json(home: Path, *arguments: str) -> Any:
 
 def test_an_empty_home_says_how_to_begin_and_stays_empty(home: Path) -> None:
     assert "No sessions yet. Begin one: whet" in run(home, "list").output
-    assert as_json(home, "list") == {"sessions": [], "total": 0}
+    assert as_json(home, "list") == {"sessions": [], "forks": [], "total": 0}
     assert as_json(home, "search", "x") == {"query": "x", "hits": []}
     assert "No sessions yet" in run(home, "stats").output
     for command in (
@@ -49,6 +49,26 @@ def test_an_empty_home_says_how_to_begin_and_stays_empty(home: Path) -> None:
         assert isinstance(error, NotFound), command
         assert error.hint
     assert not home.exists()
+
+
+def test_a_preview_says_how_many_lines_it_leaves_out(home: Path, clock: FixedClock) -> None:
+    session = store(home, clock, "Lunch", LUNCH, Said("and now?", "The same.", "tail -2 menu.txt", "b\nf"))
+    shown = run(home, "show", session).output
+    assert "| soup … 2 more lines" in shown and "| b … 1 more line\n" in shown
+    assert "more line" not in run(home, "show", session, "--full").output
+
+
+def test_a_fork_is_listed_below_the_session_that_it_goes_on_from(home: Path, clock: FixedClock) -> None:
+    lunch = store(home, clock, "Lunch", LUNCH, LUNCH)
+    store(home, clock, "Dinner", LUNCH)
+    fork = as_json(home, "fork", lunch, "1")["session"]["id"]
+    further = as_json(home, "fork", fork)["session"]["id"]
+    shown = [line.rpartition("  ")[2] for line in run(home, "list").output.splitlines()]
+    assert shown[1:] == ["Lunch", "└ Lunch (from turn 1)", "└── Lunch (from turn 1)", "Dinner"]
+    assert as_json(home, "list")["forks"] == [
+        {"session": fork, "origin": lunch, "turn": 1},
+        {"session": further, "origin": fork, "turn": 1},
+    ]
 
 
 def test_the_list_has_the_latest_first_and_fits_the_terminal(home: Path, clock: FixedClock) -> None:
@@ -138,7 +158,7 @@ def test_delete_asks_first_and_then_nothing_is_left(home: Path, clock: FixedCloc
     assert as_json(home, "list")["total"] == 2
     assert as_json(home, "delete", session, "--yes") == {"deleted": [session], "sessions": 1}
     assert "Deleted 1 session." in run(home, "delete", "dinner", "--yes").output
-    assert as_json(home, "list") == {"sessions": [], "total": 0}
+    assert as_json(home, "list") == {"sessions": [], "forks": [], "total": 0}
     assert isinstance(run(home, "delete", "dinner", "--yes").exception, NotFound)
 
 

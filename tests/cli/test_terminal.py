@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -152,6 +153,25 @@ def test_colours_that_come_as_keys_are_no_bug(folder: Path) -> None:
         tty.wait_for("Ctrl-D")
         tty.type("a \x1b[31mred\x1b[0m word\r")
         assert "Unhandled" not in tty.wait_for("Seen.")
+
+
+@pytest.mark.slow
+def test_a_session_that_is_opened_shows_its_last_exchange_without_a_colour(folder: Path) -> None:
+    script = [ScriptedReply("An **old** answer."), ScriptedReply("The last answer.")]
+    with PracticeServer(script=script) as server:
+        for text in ("an old question", "the last question"):
+            more = ["-c"] if text.startswith("the") else []
+            assert run(["chat", *more, "-q", text, *flags(server)], folder)[0] == 0
+        with Tty(["chat", "-c", *flags(server)], folder, environ={"NO_COLOR": "1"}) as tty:
+            tty.wait_for("Ctrl-D")
+            for text in ("4 messages", "› the last question", "The last answer."):
+                assert "old answer" not in tty.wait_for(text)
+            tty.type("/help\r")
+            tty.wait_for("your editor")
+            tty.type("\x04")
+            assert tty.wait_for_end() == 0
+    colours = re.findall(r"\x1b\[(?:\d+;)*(?:[34][0-8]|9[0-7]|10[0-7])(?:;\d+)*m", tty.drawn)
+    assert not colours, "NO_COLOR was set"
 
 
 @pytest.mark.slow

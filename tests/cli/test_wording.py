@@ -53,6 +53,7 @@ def test_count(number: int, said: str) -> None:
 def test_subject_takes_what_tells_most_and_bears_anything() -> None:
     assert wording.subject('{"timeout": 3, "command": "ls"}') == "ls"
     assert wording.subject('{"other": "x"}') == "x"
+    assert wording.subject('{"path": "src", "pattern": "tw."}') == "tw.  in src"
     assert wording.subject('{"broken') == '{"broken'
     assert wording.subject("[" * 5_000) == "[" * 5_000
     assert wording.subject("[1]") == "[1]"

@@ -137,6 +137,37 @@ def test_what_is_said_during_a_turn_steers_it_and_stop_stops_it(tmp_path: Path) 
         assert w.telegram.said()[:2] == ["first answer", "With the addition."]
 
 
+def test_a_command_waits_for_the_turn_and_what_comes_after_it_waits_too(tmp_path: Path) -> None:
+    script = [
+        ScriptedReply(text="The first answer.", when="begin", fault=STALLED),
+        ScriptedReply(text="In a new session.", when="hello"),
+        ScriptedReply(text="never", when="again", fault=STALLED),
+    ]
+    with world(tmp_path, script) as w:
+        w.telegram.write("begin")
+        w.model.wait_for_stall()
+        for text, answer in (
+            ("/new", "/new waits for the end of this turn"),
+            ("/stpo", "did you mean /stop?"),
+        ):
+            w.telegram.write(text)
+            w.telegram.wait_said(answer)
+        w.telegram.write("hello")
+        w.telegram.write("/usage")  # one that works at any time overtakes what waits
+        w.telegram.wait_said("prompt")
+        w.model.release()
+        w.telegram.wait_said("In a new session.")
+        said = [text.split("\n")[0] for text in w.telegram.said()]
+        assert said.index("The first answer.") < said.index("new session; the last one is kept")
+        assert b"begin" not in w.model.requests[-1].body
+        w.telegram.write("again")
+        w.model.wait_for_stall(2)
+        w.telegram.write("/undo")
+        w.telegram.wait_said("/undo waits")
+        w.telegram.write("/stop")
+        w.telegram.wait_said("Stopping. 1 message that waited was dropped.")
+
+
 def test_buttons_decide_for_permitted_people_only(tmp_path: Path) -> None:
     script = [
         ScriptedReply(tool_calls=RISKY, when="too early"),

@@ -18,6 +18,7 @@ from tests.serve.test_board import HOSTILE, csrf, sign_in
 from whet.practice.ask import PracticeCall
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
+from whet.store import forks
 
 pytestmark = pytest.mark.unconfined
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
@@ -128,6 +129,20 @@ def test_a_session_is_begun_and_gone_on_with_by_forms_alone(board: Api, person: 
     idle = person.post(f"{page}/stop", data={"csrf": csrf(person, page)})
     assert idle.status_code == 409 and "Nothing of this session runs" in idle.text
     assert say(person, "/sessions/none", "x").status_code == 404
+
+
+def test_the_forks_of_a_session_are_shown_as_a_tree(board: Api, person: httpx2.Client) -> None:
+    board.say(ScriptedReply("One."))
+    page = begin(person, "a forked thing")
+    assert "sessions of one tree" not in ended(person, page)
+    old, at = page.rpartition("/")[2], "2099-01-01T00:00:00.000Z"
+    board.app.database.write_now(lambda db: forks.fork(db, old, 1, "forked", at))
+    shown = person.get("/sessions/forked").text
+    assert "2 sessions of one tree" in shown and f'<a href="/sessions/{old}">a forked thing</a>' in shown
+    assert "1 turn, of its own after turn 1" in shown
+    listed = person.get("/sessions").text
+    above, below = (listed.index(f'href="/sessions/{name}"') for name in (old, "forked"))
+    assert above < below and "└" in listed[above:below]
 
 
 def test_no_form_is_taken_from_elsewhere_and_no_stream_is_given_away(

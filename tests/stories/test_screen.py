@@ -79,7 +79,11 @@ STORY: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("<go on> Enter", (r"In the fork\.",)),
     ("</copy> Enter", ("copied 12 characters",)),
     ("</sessions> Enter", (r"Night shift \(from turn",)),
-    ("</undo> Enter", ("taken back: go on",)),
+    ("</tree> Enter", ("Go on in which one", r"└ Night shift \(from turn", "Esc leaves")),
+    ("Down", ("of its own after turn",)),
+    ("Up", (r"^ +8 turns ·",)),
+    ("Enter", (r"I saw your listing\.",)),
+    ("</undo> Enter", ("taken back: what was that",)),
     ("</quit> Enter", ("ended with 0",)),
 )
 

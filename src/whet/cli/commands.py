@@ -16,10 +16,10 @@ from whet.app.build import App
 from whet.app.slash import Commands, SlashCommand
 from whet.cli import mode, picking, wording
 from whet.cli.context_report import OUTCOMES, report
+from whet.cli.forks import fork_commands, tree_line
 from whet.cli.goal_command import goal_commands
 from whet.cli.jobs import jobs
 from whet.cli.learning_commands import learning_commands, typed
-from whet.cli.output import age
 from whet.cli.rating import rating_commands
 from whet.cli.rewind_commands import files_line, rewind_commands
 from whet.cli.transcripts import as_html, as_jsonl, as_markdown
@@ -29,7 +29,7 @@ from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.contract.events import Event
 from whet.log import mask
 from whet.memory.desk import LearningService
-from whet.store import compactions, outcomes, sessions, warm
+from whet.store import compactions, forks, outcomes, sessions, warm
 
 _WRITERS = {".jsonl": as_jsonl, ".json": as_jsonl, ".html": as_html, ".htm": as_html}
 _LISTED = 12
@@ -157,26 +157,13 @@ async def _resume(chat: ChatControl, rest: str) -> None:
     await chat.switch_to(await chat.app.open_session(session_id, leaving=chat.session))
 
 
-async def _fork(chat: ChatControl, rest: str) -> None:
-    from whet.store import forks  # noqa: PLC0415 - few chats fork
-
-    if rest and not rest.isdecimal():
-        raise ConfigError(f"{rest!r} is no turn", hint="/rewind lists the turns with their numbers")
-    old, new_id = chat.session.id, chat.app.clock.new_id()
-    now = iso(chat.app.clock.now())
-    row = await chat.app.database.write(lambda db: forks.fork(db, old, int(rest or 0), new_id, now))
-    await chat.switch_to(await chat.app.open_session(row.id, leaving=chat.session))
-    chat.say(f"a session of its own from here; the other one is kept: /resume {old}", "dim")
-
-
 async def _sessions(chat: ChatControl, rest: str) -> None:
-    found = await chat.app.database.read(lambda db: sessions.list_sessions(db, _LISTED, query=rest))
+    found = await chat.app.database.read(
+        lambda db: forks.as_trees(db, sessions.list_sessions(db, _LISTED, query=rest))
+    )
     now = chat.app.clock.now()
-    for row in found:
-        mark = "*" if row.id == chat.session.id else " "
-        title = wording.printable(row.title) or "(no title)"
-        line = f"{mark} {row.id}  {age(row.last_active, now):>8}  {title}"
-        chat.say(wording.cut(line, chat.width()))
+    for one in found:
+        chat.say(wording.cut(tree_line(one, chat.session.id, now), chat.width()))
     if not found:
         chat.say("there is no such session", "dim")
 
@@ -388,7 +375,7 @@ def builtin_commands() -> list[SlashCommand[ChatControl]]:
         *rewind_commands(),
         *goal_commands(),
         _PLAN,
-        SlashCommand("fork", "Go on in a copy of this session, as it was after a turn.", _fork, "[turn]"),
+        *fork_commands(),
         SlashCommand("title", "Show or set the title.", _title, "[text]", anytime=True, remote=True),
         SlashCommand(
             "private", "Keep this session out of search and learning.", _private, "[on|off]", remote=True

@@ -41,7 +41,7 @@ _DIFF_ROWS = 16
 _PLAN_ROWS, _WHOLE_PLAN_ROWS = 6, 20
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
-_PLAIN = str.maketrans("…·“”•─−→", '~-""---~')
+_PLAIN = str.maketrans("…·“”•─−→└", '~-""---~`')
 
 Fragment = tuple[str, str]
 

@@ -22,11 +22,11 @@ _SESSIONS = 50
 _PREVIEW_CHARS = 300
 
 
-async def pick_session(chat: ChatControl, query: str = "") -> str | None:
+async def pick_session(chat: ChatControl) -> str | None:
     """Have the person pick a session, the last active first; None where they don't."""
 
     def read(connection: apsw.Connection) -> list[tuple[SessionRow, str]]:
-        found = sessions.list_sessions(connection, _SESSIONS, query=query)
+        found = [row for row in sessions.list_sessions(connection, _SESSIONS) if row.id != chat.session.id]
         return [(row, _preview(list(messages(connection, row.id, last=6)))) for row in found]
 
     found = await chat.app.database.read(read)
@@ -34,14 +34,12 @@ async def pick_session(chat: ChatControl, query: str = "") -> str | None:
     choices = [
         (f"{age(row.last_active, now):>8}  {wording.printable(row.title) or '(no title)'}  {row.id}", preview)
         for row, preview in found
-        if row.id != chat.session.id
     ]
     if not choices:
         chat.say("there is no other session", "dim")
         return None
     picked = await chat.choose("Open a session", choices)
-    others = [row.id for row, _ in found if row.id != chat.session.id]
-    return None if picked is None else others[picked]
+    return None if picked is None else found[picked][0].id
 
 
 async def pick_point(chat: ChatControl) -> None:

@@ -79,7 +79,7 @@ def explain_(home: Home, command: Sequence[str], as_json: bool) -> None:
     found = needed(confinement.policy(workspace), text, workspace)
     lines = [f"it would need: {one.words}" for one in found]
     lines = lines or [
-        "it names nothing outside; what it does beyond its words, the sandbox decides as it runs"
+        "it names nothing that exists and is out of reach; the rest the sandbox decides as it runs"
     ]
     held = confinement.standing().line
     facts = {"command": text, "openings": [_opening(one) for one in found], "line": held}

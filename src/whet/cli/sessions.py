@@ -18,6 +18,7 @@ import click
 
 from whet.app.recording import forget_deleted
 from whet.cli import output, stored
+from whet.cli.forks import titled
 from whet.cli.output import Column, emit, emit_json, json_option, styled
 from whet.cli.transcript import render
 from whet.cli.wording import count, cut, printable
@@ -31,6 +32,7 @@ from whet.store import search as index
 from whet.store import sessions as store
 from whet.store.database import StateDatabase, has_store
 from whet.store.export import as_jsonl, as_markdown
+from whet.store.forks import TreeRow
 from whet.store.index import count_unindexed
 from whet.store.purge import erase
 from whet.store.ranking import SearchScope
@@ -88,14 +90,15 @@ def list_(  # noqa: PLR0913 - one for each option
         query=" ".join(words),
         archived=archived,
     )
-    rows: list[SessionRow] = []
+    rows: list[TreeRow] = []
     total = 0
     if has_store(home):
         with stored.opened(home) as database:
-            rows = database.read_now(lambda db: store.list_sessions(db, limit, **filters))
+            rows = database.read_now(lambda db: forks.as_trees(db, store.list_sessions(db, limit, **filters)))
             total = database.read_now(store.count)
     if as_json:
-        return emit_json({"sessions": rows, "total": total})
+        told = [{"session": one.row.id, "origin": one.origin, "turn": one.turn} for one in rows if one.origin]
+        return emit_json({"sessions": [one.row for one in rows], "forks": told, "total": total})
     if not rows:
         return click.echo("No session fits. All of them: whet sessions list" if total else _NONE_YET)
     click.echo(_table(rows))
@@ -103,23 +106,19 @@ def list_(  # noqa: PLR0913 - one for each option
         click.echo(f"{limit} of {total}; more with --limit {limit * 5}")
 
 
-def _table(rows: list[SessionRow]) -> str:
+def _table(rows: list[TreeRow]) -> str:
     now = SystemClock().now()
     return output.table(
         rows,
         [
-            Column("id", lambda row: row.id),
-            Column("last active", lambda row: output.age(row.last_active, now), rank=2),
-            Column("turns", lambda row: str(row.turns), right=True, rank=3),
-            Column("tokens", lambda row: count(row.usage.total_tokens), right=True, rank=5),
-            Column("cost", lambda row: output.cost(row.usage.cost_usd), right=True, rank=4),
-            Column("title", _titled, grows=True, least=16),
+            Column("id", lambda one: one.row.id),
+            Column("last active", lambda one: output.age(one.row.last_active, now), rank=2),
+            Column("turns", lambda one: str(one.row.turns), right=True, rank=3),
+            Column("tokens", lambda one: count(one.row.usage.total_tokens), right=True, rank=5),
+            Column("cost", lambda one: output.cost(one.row.usage.cost_usd), right=True, rank=4),
+            Column("title", titled, grows=True, least=16),
         ],
     )
-
-
-def _titled(row: SessionRow) -> str:
-    return ("[private] " if row.private else "") + (row.title or "(untitled)")
 
 
 @sessions.command("show")

@@ -189,7 +189,7 @@ def _retrying(event: Retry) -> str:
     if event.left_s and event.attempt > 3 and event.attempt % 10:
         return ""
     wait = f" in {duration(event.wait_s)}" if event.wait_s else ""
-    rest = f"; given up after {duration(event.left_s)} more" if event.left_s and event.attempt > 1 else ""
+    rest = f"; gives up in {duration(event.left_s)}" if event.left_s and event.attempt > 1 else ""
     hint = f" ({event.hint})" if event.hint and event.attempt == 2 else ""
     return printable(f"retry {event.attempt}{wait}: {event.reason}{hint}{rest}")
 

@@ -1,7 +1,8 @@
 """Slash commands in a chat: the terminal's own, as far as they reach no further than the conversation, and
 the gateway's: /stop, /missing, /approve, /deny.
 
-A command works on the session between turns; one that works at any time sees it while a turn runs.
+A command works on the session between turns, and waits for the end of one that runs; one that works at any
+time sees it while a turn runs.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 from whet.app.collected import CommandReply, command_for, remote_commands
 from whet.app.slash import SlashCommand, parse
 from whet.contract.channels import Incoming
-from whet.contract.errors import WhetError
+from whet.contract.errors import NotFound, WhetError
 from whet.gateway import outbox
 from whet.gateway.conversations import Conversation
 from whet.gateway.router import ChatUser
@@ -46,26 +47,34 @@ class ChatCommands:
         """Give a message's command and the rest."""
         return None if update.files else parse(update.text.strip())
 
+    async def waits(self, conversation: Conversation, name: str) -> bool:
+        """Whether a command of that name waits for a turn's end; an unknown one is answered at once."""
+        person = await conversation.record.person()
+        try:
+            return person is not None and not self._find(conversation, person, name).anytime
+        except NotFound:
+            return False
+
     async def run(self, conversation: Conversation, name: str, rest: str) -> None:
         """Run a command and post what it says. Raises WhetError to say no."""
-        if name == "start":  # what Telegram sends when somebody opens a bot
-            name = "help"
         person = await conversation.record.person()
         if person is None:
             return
-        parts = conversation.parts
-        # What the owner keeps at home is for those who share the owner's memory.
-        is_owners = not parts.router.profile(person, conversation.record.place)
-        root = parts.app.home.root if is_owners else None
-        command = command_for(self._commands, name, root, parts.app.workspace)
+        command = self._find(conversation, person, name)
         if (own := self._own.get(command.name)) is not None:
             await conversation.record.say(await own(conversation, person, rest))
             return
-        if conversation.is_running and not command.anytime:
-            raise WhetError(f"/{command.name} waits for the end of this turn", hint="/stop stops it")
         if command.name == "model" and rest and not person.approves:
             raise WhetError("you may not change the model here")
         await self._shared(conversation, person, command, rest)
+
+    def _find(self, conversation: Conversation, person: ChatUser, name: str) -> SlashCommand[Any]:
+        """Give a command; what the owner keeps at home is for those who share the owner's memory."""
+        parts = conversation.parts
+        is_owners = not parts.router.profile(person, conversation.record.place)
+        root = parts.app.home.root if is_owners else None
+        # What Telegram sends when somebody opens a bot is answered with the list.
+        return command_for(self._commands, "help" if name == "start" else name, root, parts.app.workspace)
 
     async def _shared(
         self, conversation: Conversation, person: ChatUser, command: SlashCommand[Any], rest: str
@@ -92,7 +101,8 @@ class ChatCommands:
 
     async def _stop(self, conversation: Conversation, person: ChatUser, rest: str) -> str:
         ran, dropped = await conversation.stop()
-        waited = f" {dropped} messages that waited were dropped." if dropped else ""
+        many = "message that waited was" if dropped == 1 else "messages that waited were"
+        waited = f" {dropped} {many} dropped." if dropped else ""
         return f"{'Stopping.' if ran else 'Nothing was running.'}{waited}"
 
     async def _missing(self, conversation: Conversation, person: ChatUser, rest: str) -> str:

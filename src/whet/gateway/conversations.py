@@ -89,6 +89,10 @@ class CommandRunner(Protocol):
         """Give the command of a message and what follows it; None for a message that is none."""
         ...
 
+    async def waits(self, conversation: Conversation, name: str) -> bool:
+        """Whether a command of that name waits for a turn's end; an unknown one is answered at once."""
+        ...
+
     async def run(self, conversation: Conversation, name: str, rest: str) -> None:
         """Run a command and post what it says. Raises WhetError to say no."""
         ...
@@ -187,6 +191,12 @@ class Conversation:
         update = msgspec.json.decode(row.body, type=Incoming)
         command = self._commands.parse(update)
         if command is not None:
+            if (holds or self.is_running) and await self._commands.waits(self, command[0]):
+                if row.id not in self._held:
+                    await self.record.say(f"/{command[0]} waits for the end of this turn; /stop drops it")
+                self._held.add(row.id)
+                return "held"
+            self._held.discard(row.id)
             await self.record.mark(row, "done")  # first: a command that a crash cuts off is not run twice
             await self._command(*command)
             return "taken"

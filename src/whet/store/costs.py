@@ -74,10 +74,12 @@ def spent_by(connection: apsw.Connection, what: str, since: str) -> list[Spendin
 
 
 def decided_by(connection: apsw.Connection, since: str) -> list[Decided]:
-    """Count the calls of sessions active since `since` by who decided on them; "" where no rule asked."""
+    """Count the calls of sessions active since `since` by who decided on them; "" where no rule asked. A
+    call that a fork has from another session is that one's."""
     found = connection.execute(
         "SELECT c.decided_by, count(*), sum(c.error_kind = 'denied') FROM sessions s"
-        " JOIN tool_calls c ON c.session = s.key WHERE s.last_active >= ? GROUP BY 1 ORDER BY 2 DESC",
+        " JOIN tool_calls c ON c.session = s.key LEFT JOIN forks f ON f.session = s.key"
+        " WHERE s.last_active >= ? AND (f.turn IS NULL OR c.turn > f.turn) GROUP BY 1 ORDER BY 2 DESC",
         (since,),
     )
     return [Decided(str(row[0]), int(row[1]), int(row[2] or 0)) for row in found]

@@ -6,6 +6,9 @@ counted twice.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 import apsw
 import msgspec
 
@@ -13,22 +16,30 @@ from whet.contract.errors import NotFound
 from whet.store import rows, sessions
 from whet.store.sessions import NewSession, SessionRow
 
-_COPIED = ("tool_calls", "compactions")
-_OWN = {"id", "session", "outcome", "outcome_reason"}
+# What is copied of the turns' rows: all but what was judged of them. A test holds it against the tables.
+COPIED: dict[str, str] = {
+    "tool_calls": "seq, position, turn, step, call_id, name, started, finished, duration_s, decided_by,"
+    " error_kind, exit_code, facts",
+    "compactions": "turn, after_seq, live, engine, tokens_before, tokens_after, at, undone",
+}
+_FROM = re.compile(r" \(from turn \d+\)$")  # what an earlier fork has added to a title
 
 
-class ForkPlace(msgspec.Struct, frozen=True):
-    """Where a session begins: the session that it goes on from, and the last turn that both have."""
+class TreeRow(msgspec.Struct, frozen=True):
+    """A session and its place in a tree of forks: `depth` 0 is the top; a fork goes on from `origin`, which
+    may be gone, after `turn`, the last one that both have. Without an origin both are empty."""
 
-    origin: str
-    turn: int
+    row: SessionRow
+    depth: int = 0
+    origin: str = ""
+    turn: int = 0
 
 
 def fork(connection: apsw.Connection, session_id: str, turn: int, new_id: str, now: str) -> SessionRow:
     """Make a session of another one's turns up to `turn` (0: all that have ended). Raises NotFound."""
     key, old = sessions.key_of(connection, session_id), sessions.get(connection, session_id)
     last = _last_turn(connection, key, turn)
-    title = f"{old.title} (from turn {last})" if old.title else ""
+    title = f"{_FROM.sub('', old.title)} (from turn {last})" if old.title else ""
     sessions.create(
         connection,
         NewSession(
@@ -46,28 +57,72 @@ def fork(connection: apsw.Connection, session_id: str, turn: int, new_id: str, n
     new = sessions.key_of(connection, new_id)
     connection.execute(
         "INSERT INTO messages (id, turn, role, at, content, extra)"
-        " SELECT (? << ?) | (id & ?), turn, role, at, content, extra FROM messages"
+        " SELECT id + ?, turn, role, at, content, extra FROM messages"
         " WHERE id > ? AND id < ? AND turn <= ? ORDER BY id",
-        (new, rows.SEQ_BITS, rows.SEQ_LIMIT - 1, key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, last),
+        ((new - key) << rows.SEQ_BITS, key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, last),
     )
     connection.execute(
         "INSERT INTO turns (session, number, id, started, ended, reason, error, steps, undone)"
-        " SELECT ?, number, lower(hex(randomblob(10))), started, ended, reason, error, steps, undone"
+        " SELECT ?, number, ? || number, started, ended, reason, error, steps, undone"
         " FROM turns WHERE session = ? AND number <= ?",
-        (new, key, last),
+        (new, f"{new_id}-", key, last),
     )
-    for table in _COPIED:
-        _copy(connection, table, (key, new, last))
+    for table, columns in COPIED.items():
+        connection.execute(
+            f"INSERT INTO {table} (session, {columns}) SELECT ?, {columns} FROM {table}"
+            " WHERE session = ? AND turn <= ?",
+            (new, key, last),
+        )
     _adopt(connection, key, new, last)
     connection.execute("INSERT INTO forks (session, origin, turn) VALUES (?, ?, ?)", (new, session_id, last))
     return sessions.get(connection, new_id)
 
 
-def place_of(connection: apsw.Connection, session_id: str) -> ForkPlace | None:
-    """Give where a session begins; None for one that begins by itself. Raises NotFound."""
-    key = sessions.key_of(connection, session_id)
-    row = connection.execute("SELECT origin, turn FROM forks WHERE session = ?", (key,)).fetchone()
-    return ForkPlace(*row) if row else None
+def as_trees(connection: apsw.Connection, found: Sequence[SessionRow]) -> list[TreeRow]:
+    """Order sessions so that each fork stands below the one that it goes on from, where that is among them.
+
+    A tree stands where the first of its sessions stood; forks of one session keep their order.
+    """
+    places = _places(connection)
+    by_id = {row.id: row for row in found}
+    above = {name: origin for name, (origin, _) in places.items() if origin in by_id}
+    below: dict[str, list[SessionRow]] = {}
+    tops: dict[str, None] = {}
+    for row in found:
+        if row.id in above:
+            below.setdefault(above[row.id], []).append(row)
+        top = row.id
+        while top in above:
+            top = above[top]
+        tops[top] = None
+    made: list[TreeRow] = []
+    left = [(by_id[top], 0) for top in reversed(tops)]
+    while left:
+        row, depth = left.pop()
+        made.append(TreeRow(row, depth, *places.get(row.id, ("", 0))))
+        left += [(one, depth + 1) for one in reversed(below.get(row.id, []))]
+    return made
+
+
+def family(connection: apsw.Connection, session_id: str) -> list[TreeRow]:
+    """Give the tree of a session: all that go on from where it began, oldest first, without those that were
+    put aside."""
+    kin = connection.execute(
+        "WITH RECURSIVE kin (id) AS (SELECT id FROM sessions WHERE id = ? UNION SELECT e.b FROM kin JOIN ("
+        " SELECT s.id AS a, f.origin AS b FROM forks f JOIN sessions s ON s.key = f.session UNION ALL"
+        " SELECT f.origin, s.id FROM forks f JOIN sessions s ON s.key = f.session) e ON e.a = kin.id)"
+        " SELECT s.id FROM kin JOIN sessions s ON s.id = kin.id WHERE s.archived = '' OR s.id = ?"
+        " ORDER BY s.key",
+        (session_id, session_id),
+    ).fetchall()
+    return as_trees(connection, [sessions.get(connection, row[0]) for row in kin])
+
+
+def _places(connection: apsw.Connection) -> dict[str, tuple[str, int]]:
+    found = connection.execute(
+        "SELECT s.id, f.origin, f.turn FROM forks f JOIN sessions s ON s.key = f.session"
+    )
+    return {row[0]: (row[1], row[2]) for row in found}
 
 
 def _last_turn(connection: apsw.Connection, key: int, turn: int) -> int:
@@ -81,18 +136,6 @@ def _last_turn(connection: apsw.Connection, key: int, turn: int) -> int:
         what = f"there is no turn {turn} that has ended" if turn else "no turn has ended in this session yet"
         raise NotFound(what, hint="/rewind lists the turns")
     return int(row[0])
-
-
-def _copy(connection: apsw.Connection, table: str, keys: tuple[int, int, int]) -> None:
-    """Copy a table's rows of some turns, without what was judged of them."""
-    key, new, last = keys
-    names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})") if row[1] not in _OWN]
-    listed = ", ".join(names)
-    connection.execute(
-        f"INSERT INTO {table} (session, {listed}) SELECT ?, {listed} FROM {table}"
-        " WHERE session = ? AND turn <= ?",
-        (new, key, last),
-    )
 
 
 def _adopt(connection: apsw.Connection, key: int, new: int, last: int) -> None:

@@ -15,10 +15,10 @@ from whet.serve.board import charts, shown
 from whet.serve.board.frame import Frame
 from whet.serve.questions import Given
 from whet.serve.wire import ApiError, as_api_error
-from whet.store import costs, reviews, sessions
+from whet.store import costs, forks, reviews, sessions
 from whet.store.costs import Decided, Spending
+from whet.store.forks import TreeRow
 from whet.store.reviews import DaySpending
-from whet.store.sessions import SessionRow
 from whet.web.sessions import Visit
 
 _DAYS, _LONG_DAYS = 14, 30
@@ -96,10 +96,11 @@ class HomePages:
 
         running_ids = frame.turns.running  # asked here: `read` is on another thread
 
-        def read(db: apsw.Connection) -> tuple[list[Spending], list[SessionRow], DaySpending]:
+        def read(db: apsw.Connection) -> tuple[list[Spending], list[TreeRow], DaySpending]:
             running = [sessions.get(db, one) for one in running_ids]
             latest = [row for row in sessions.list_sessions(db, 8) if row.id not in running_ids]
-            return costs.spent_by(db, "day", since), [*running, *latest][:8], reviews.spent_since(db, today)
+            listed = forks.as_trees(db, [*running, *latest][:8])
+            return costs.spent_by(db, "day", since), listed, reviews.spent_since(db, today)
 
         days, latest, spent = await frame.app.database.read(read)
         return frame.page(

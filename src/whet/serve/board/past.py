@@ -18,11 +18,11 @@ from whet.serve.board.frame import Frame, asked_number
 from whet.serve.board.live_turn import LiveTurns
 from whet.serve.board.prose import ProseBlock
 from whet.serve.wire import ApiError
-from whet.store import helper_rows, ledger, replay, reviews, search, sessions
+from whet.store import forks, helper_rows, ledger, replay, reviews, search, sessions
+from whet.store.forks import TreeRow
 from whet.store.ledger import LedgerRow
 from whet.store.replay import ReplayedTurn, ReplayEntry
 from whet.store.search import Hit
-from whet.store.sessions import SessionRow
 from whet.web.sessions import Visit
 
 _PAGE = 40
@@ -75,18 +75,19 @@ class HistoryPages:
         database = self._frame.app.database
         hits: list[Hit] = await search.find(database, query, 50) if query else []
 
-        def read(db: apsw.Connection) -> list[SessionRow]:
-            return sessions.list_sessions(db, _PAGE + 1, before=before, query=query)
+        def read(db: apsw.Connection) -> tuple[list[TreeRow], str]:
+            found = sessions.list_sessions(db, _PAGE + 1, before=before, query=query)
+            return forks.as_trees(db, found[:_PAGE]), found[_PAGE - 1].last_active if found[_PAGE:] else ""
 
-        rows = await database.read(read)
+        rows, more = await database.read(read)
         return self._frame.page(
             "sessions.html",
             visit,
             here="sessions",
             q=query,
             hits=[(hit, _marked(hit.snippet)) for hit in hits],
-            rows=rows[:_PAGE],
-            more=rows[_PAGE - 1].last_active if len(rows) > _PAGE else "",
+            rows=rows,
+            more=more,
             running=set(self._frame.turns.running),
         )
 
@@ -109,6 +110,7 @@ class HistoryPages:
                 "turn": replay.last_turn(db, session_id),
                 "plans": sessions.is_planning(db, session_id),
                 "helpers": helper_rows.seen(db, session_id),
+                "family": forks.family(db, session_id),
                 "reviews": reviews.list_reviews(db, 20, session_id=session_id),
                 "learned": _learned(db, session_id),
             }

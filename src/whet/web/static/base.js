@@ -21,9 +21,10 @@ const Page = (() => {
   const swap = (fresh, selector) => {
     const old = $(selector), young = $(selector, fresh);
     if (!old || !young || old.isEqualNode(young)) return;
-    const opened = $$("details", old).map((fold) => fold.open);
+    const opened = $$("details", old).map((fold) => fold.open), at = old.scrollLeft;
     old.replaceWith(document.adoptNode(young));
-    $$("details", $(selector)).forEach((fold, index) => { if (opened[index]) fold.open = true; });
+    young.scrollLeft = at;
+    $$("details", young).forEach((fold, index) => { if (opened[index]) fold.open = true; });
   };
   // The server says that something changed; `changed` looks. `opened` runs at each connection.
   const listen = (path, changed, opened = () => {}) => {

@@ -47,11 +47,11 @@
       return said ? said.dataset.seq : 1;
     };
     const merge = (fresh) => {
-      for (const young of $$("#talk > li", fresh)) {
-        const old = young.id && document.getElementById(young.id);
+      for (const young of $$("#talk li[id]", fresh)) {
+        const old = document.getElementById(young.id);
         if (!old) {
           $(".none", talk)?.remove();
-          talk.append(document.adoptNode(young));
+          talk.lastElementChild.append(document.adoptNode(young));
           if (young.classList.contains("user")) $(".pending", now)?.remove();
         } else if (!old.isEqualNode(young)) {
           const open = $$("details", old).map((fold) => fold.open);
