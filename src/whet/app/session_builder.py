@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whet.agent.session import Session, TurnLimits, TurnObserver
+from whet.agent.session import Session, TurnLimits, TurnObserver, shell_folder
 from whet.app.contexts import EngineObserver
 from whet.app.models import SwitchableLink
 from whet.app.recording import RecordingObserver
@@ -108,7 +108,7 @@ class SessionBuilder:
         limits, warm = self._limits(start, extras), self._warm_start(stored, link, start)
 
         def note() -> str:
-            usual = volatile_note(app.clock.now(), workspace, limits.steps)
+            usual = volatile_note(app.clock.now(), workspace, limits.steps, shell_folder(stored.log))
             return f"{usual}\n{extras.note}".strip() if extras.note else usual
 
         return Session(
