@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from benchmarks import (
     api,
     approval,
+    clients,
     confirm,
     conformance,
     context,
@@ -75,6 +76,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "moving": moving.run,
     "approval": approval.run,
     "api": api.run,
+    "clients": clients.run,
     "mcp": mcp.run,
     "mcp-conformance": conformance.run,
     "plugins": plugins.run,

@@ -74,7 +74,7 @@ def run(runs: int, full: bool) -> list[Row]:
     """CPU per request of each kind: through the API, less the same client asking the model itself."""
     requests = 600 if full else 200
     with practice_server() as base_url, tempfile.TemporaryDirectory() as folder:
-        process, url, token = _start(Path(folder), base_url)
+        process, url, token = start_api(Path(folder), base_url)
         try:
             direct = Arm(base_url, "practice", "practice")
             ours = Arm(url, "whet", token, process.pid)
@@ -113,7 +113,8 @@ def run(runs: int, full: bool) -> list[Row]:
     ]
 
 
-def _start(folder: Path, model_url: str) -> tuple[subprocess.Popen[str], str, str]:
+def start_api(folder: Path, model_url: str) -> tuple[subprocess.Popen[str], str, str]:
+    """Start `whet serve` in a home below `folder`; gives it, its OpenAI base URL and an owner's token."""
     work = folder / "work"
     work.mkdir()
     process = subprocess.Popen(

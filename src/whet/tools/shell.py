@@ -169,6 +169,8 @@ class Shell:
         found = _find(self._processes, name)
         if wait_s is not None:
             await _watch(found, _time_limit(wait_s, 30.0), show)
+            if found.exited.is_set():  # its last words may still be in the pipe
+                await found.wait_output_end(_PIPE_GRACE_S)
         return _report(found, self._limits, is_kill=False)
 
     async def kill(self, name: str) -> ToolOutput:
