@@ -50,6 +50,8 @@ def of(name: str) -> Any:
 def refused(call: Any) -> str:
     try:
         call()
+    except TypeError:
+        raise  # it did not come to a request
     except Exception as error:  # noqa: BLE001 - which one is what is asked
         return f"{getattr(error, 'status_code', '')} {error!r} {error}"
     return "nothing was refused"
