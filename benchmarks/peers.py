@@ -15,6 +15,16 @@ PACKAGES = {
     "hermes-agent": ["hermes-agent"],
     "aiohttp": ["aiohttp"],
     "schemathesis": ["schemathesis"],
+    "clients": [
+        "openai",
+        "anthropic",
+        "litellm",
+        "llm",
+        "openai-agents",
+        "langchain-openai",
+        "langchain-anthropic",
+        "pydantic-ai-slim[openai,anthropic]",
+    ],
 }
 
 

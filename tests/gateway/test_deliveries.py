@@ -188,3 +188,40 @@ def test_what_may_be_missing_is_told_and_shown_once(tmp_path: Path) -> None:
     assert [text[:8] for text in said if text[:2] != "My"] == ["hello", "second", "hello", "second"]
     assert len(said) == 5  # and one notice for both
     assert rows == []
+
+
+def test_a_try_that_the_gateways_own_end_cut_off_is_none(tmp_path: Path) -> None:
+    """Else what was on its way at a few stops waits for minutes after one failure, and all behind it."""
+    clock = FixedClock()
+    board = Board(clock, 3600.0, [SendFailed("it stumbled", status=500)])
+    database = StateDatabase.open(tmp_path / "state.db", clock)
+
+    async def main() -> None:
+        async def settled(chat: int) -> None: ...
+
+        def post(connection: apsw.Connection) -> int:
+            chat = chats.chat_at(connection, HERE)
+            body = msgspec.json.encode(Outgoing("hello")).decode()
+            chats.post(connection, chat.id, [body], clock.unix_ms())
+            return chat.id
+
+        def row(connection: apsw.Connection) -> chats.OutRow:
+            return chats.out(connection, 1)
+
+        deliveries = Deliveries(database, clock, {"board": board}, settled)
+        chat = await database.append(post)
+        for _ in range(20):
+            await database.append(lambda db: chats.begin_sending(db, 1, clock.unix_ms()))
+            await deliveries.recover()
+        deliveries.wake(chat)
+        async with asyncio.timeout(20):
+            while not board.said or (await database.read(row)).state != "queued":
+                await asyncio.sleep(0)
+        failed = await database.read(row)
+        assert failed.attempts == 1 and failed.run_after_ms - clock.unix_ms() <= 1_001
+        await deliveries.drain(0)
+
+    try:
+        asyncio.run(main())
+    finally:
+        database.close()

@@ -150,6 +150,7 @@ def lying(tokens: list[Request] | None = None, **changes: object) -> object:
                 "code_challenge_methods_supported": ["S256"],
                 "token_endpoint_auth_methods_supported": None,
                 "authorization_response_iss_parameter_supported": None,
+                "client_id_metadata_document_supported": None,
             }
             return as_json({key: changes.get(key, value) for key, value in metadata.items()})
         if request.path == "/register":

@@ -9,6 +9,7 @@ import pytest
 from tests.plugins.rig import TOOL, write
 from whet.config.paths import Home
 from whet.plugins.probe import look
+from whet.sandbox.confinement import Confinement, ConfinementSettings
 
 
 def test_one_that_kills_its_process_does_not_hide_the_others(home: Path) -> None:
@@ -47,3 +48,42 @@ def test_hooks_and_memories_are_tried_with_real_arguments(home: Path) -> None:
     assert one.is_loaded
     assert any("hook post_tool_call fails" in line and "tool_data" in line for line in one.problems)
     assert any("wrong failed in initialize" in line for line in one.problems)
+
+
+def test_tools_are_run_on_arguments_of_their_schemas_where_they_can_do_no_harm(home: Path) -> None:
+    code = """
+        import pathlib, urllib.request
+
+        SCHEMA = {"type": "object", "required": ["path", "how", "many", "rows"], "properties": {
+            "path": {"type": "string"}, "how": {"enum": ["fast", "slow"]}, "many": {"type": "integer"},
+            "rows": {"type": "array", "items": {"type": "object", "required": ["n"],
+                     "properties": {"n": {"type": "number"}}}}, "other": {"type": "string"}}}
+
+        def told(args, **facts):
+            assert args == {"path": "README.md", "how": "fast", "many": 1, "rows": [{"n": 1}]}, args
+            return pathlib.Path(facts["workspace"], args["path"]).read_text()
+
+        def wrong(args): return args["nothing"]
+
+        def harm(args):
+            pathlib.Path(OUTSIDE).write_text("gone")
+
+        def far(args):
+            urllib.request.urlopen("http://127.0.0.1:9", timeout=5)
+
+        def register(ctx):
+            for function in (told, wrong, harm, far):
+                ctx.register_tool(function.__name__, "t", SCHEMA, function)
+    """
+    outside = home.parent / "outside"
+    outside.write_text("kept")
+    write(home, "tools", code.replace("OUTSIDE", repr(str(outside))))
+    (one,) = look(Home(home), ["tools"])
+    assert one.is_loaded and one.problems == []
+    if not Confinement(ConfinementSettings("auto", home)).status().holds:
+        assert one.tried == {}
+        return
+    assert one.tried["told"] == ""
+    assert "it crashed" in one.tried["wrong"] and "nothing" in one.tried["wrong"]
+    assert "it crashed" in one.tried["harm"] and "it crashed" in one.tried["far"]
+    assert outside.read_text() == "kept"

@@ -14,7 +14,7 @@ from whet.app.rewinding import Rewinding
 from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, ModelSettings, RewindSettings, Settings
 from whet.contract.events import Event
-from whet.contract.protocols import Answer, ApprovalRequest
+from whet.contract.protocols import Answer, ApprovalRequest, Person
 from whet.practice.ask import PracticeCall
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
@@ -70,18 +70,27 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    folder: Path, script: Sequence[ScriptedReply], rewind: RewindSettings | None = None
+    folder: Path,
+    script: Sequence[ScriptedReply],
+    rewind: RewindSettings | None = None,
+    *,
+    person: Person | None = None,
+    session_id: str = "",
 ) -> AsyncGenerator[Running]:
-    """Give a session in `folder`/work with its home in `folder`/home, where every call is allowed."""
+    """Give a session in `folder`/work with its home in `folder`/home: a new one, or one to go on with. Every
+    call is allowed, or by the person, where one is given."""
     (folder / "work").mkdir(exist_ok=True)
     with PracticeServer(script=list(script)) as server:
         settings = Settings(
             model=ModelSettings(provider="practice", base_url=server.base_url, model="practice-echo"),
-            approval=ApprovalSettings(mode="auto", allow=("terminal", "write_file", "patch", "process")),
+            approval=ApprovalSettings(mode="ask", ask=("terminal",))
+            if person is not None
+            else ApprovalSettings(mode="auto", allow=("terminal", "write_file", "patch", "process")),
             rewind=rewind or RewindSettings(),
         )
-        app = await App.start(Home(folder / "home"), settings, {}, Consenting(), folder / "work")
+        app = await App.start(Home(folder / "home"), settings, {}, person or Consenting(), folder / "work")
         try:
-            yield Running(app, await app.new_session())
+            session = await (app.open_session(session_id) if session_id else app.new_session())
+            yield Running(app, session)
         finally:
             await app.aclose()

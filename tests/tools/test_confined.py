@@ -82,6 +82,16 @@ def test_input_terminal_and_time_limit(confined: Confinement, workspace: Path) -
     assert stopped.error_kind == "timeout"
 
 
+def test_a_shell_in_its_jail_says_where_it_ended(confined: Confinement, workspace: Path) -> None:
+    (workspace / "a b").mkdir()
+    for pty in (False, True):
+        moved, stayed, outside = run(confined, workspace, "cd 'a b' && false", "pwd", "cd /", pty=pty)
+        assert moved.folder == "a b" and moved.exit_code == 1
+        assert moved.text == "[exit 1]\n[the next command begins in a b]"
+        assert (stayed.text, stayed.folder) == (str(workspace), None)
+        assert outside.folder is None and "outside the workspace" in outside.text
+
+
 def test_what_was_taken_back_is_said(confined: Confinement, workspace: Path) -> None:
     said = run(confined, workspace, "mkdir .vscode; echo {} > .vscode/tasks.json")[0].text
     assert ".vscode" in said and "took back" in said

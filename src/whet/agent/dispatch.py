@@ -16,12 +16,13 @@ from typing import Any, cast
 import msgspec
 
 from whet.agent.interruption import TurnClock, shielded
-from whet.agent.session import CallRound, Session
+from whet.agent.session import CallRound, Session, shell_folder
 from whet.contract.changes import FileEdit, TextChange, call_digest, changes_digest
 from whet.contract.errors import BadInput, StoreError, ToolError
 from whet.contract.events import Emit, EndReason, Event, ToolFinished, ToolProgress, ToolStarted
-from whet.contract.messages import Message, TextPart
+from whet.contract.messages import Message, TextPart, ToolCall
 from whet.contract.protocols import CallPreview, Decision, GateCall
+from whet.contract.receipts import CallEffects
 from whet.contract.texts import NOT_JSON
 from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
 from whet.question import edits_of
@@ -35,6 +36,13 @@ _EDITED_CHARS = 4_000
 INTERRUPTED = (
     "Interrupted: the program stopped while this call was running, so its outcome is unknown. "
     "It was not run again. Check what it did before you repeat it."
+)
+
+
+_GONE = ToolOutput(
+    "Nothing was run: the folder that the last command ended in is gone. The next begins in the workspace.",
+    error_kind="failed",
+    facts=msgspec.json.encode(CallEffects(folder="")).decode(),
 )
 
 
@@ -75,8 +83,11 @@ async def dispatch(session: Session, turn: TurnRecord, emit: Emit, clock: TurnCl
     planned: list[PlannedCall] = []
     for open_call in open_calls:
         tool = session.tools.get(open_call.call.name)
-        if tool is not None and "edits" in tool.tags:
-            # What it would write is shown as it will be, so that what comes before it must have happened.
+        if tool is not None and (
+            tool.tags & {"edits"} or ("command" in tool.tags and _runs_commands(planned))
+        ):
+            # What it would write, and where it begins, are shown as they will be: what comes before it must
+            # have happened.
             await _run_all(session, turn, planned, emit, clock)
             planned = []
         planned.append(await _plan(session, turn, open_call, emit, clock))
@@ -142,18 +153,14 @@ async def _plan(
             open_call, ToolOutput(_unknown_tool(session, call.name), error_kind="unknown_tool")
         )
     try:
-        arguments = msgspec.json.decode(call.arguments or "{}")
-        if not isinstance(arguments, dict):
-            raise msgspec.DecodeError("arguments must be a JSON object")
-        arguments = cast("dict[str, object]", arguments)
-    except NOT_JSON as error:
-        written = clip(call.arguments, 300)
-        text = f"The arguments are not a JSON object ({error}). Nothing was run. You wrote: {written}"
-        return AnsweredCall(open_call, ToolOutput(text, error_kind="bad_input"))
-    try:
-        tool, arguments = _meant(session, tool, arguments)
+        tool, arguments = _meant(session, tool, _arguments(call))
     except ToolError as error:
         return AnsweredCall(open_call, _failed(error))
+    placed = _placed(session, open_call, tool, arguments)
+    if placed is None:
+        return AnsweredCall(open_call, _GONE)
+    written, (open_call, arguments) = call.arguments, placed
+    call = open_call.call
     context = _context(session, turn, open_call, emit, clock)
     question = GateCall(
         session.id,
@@ -167,7 +174,7 @@ async def _plan(
     )
     if open_call.started and not tool.repeatable:
         return AnsweredCall(open_call, ToolOutput(INTERRUPTED, error_kind="interrupted"), question)
-    if _fails_repeatedly(session.log.messages, call.name, call.arguments):
+    if _fails_repeatedly(session.log.messages, call.name, written):
         text = f"This exact call failed {_REPEATS_ALLOWED} times in a row and was not run again. Change it."
         return AnsweredCall(open_call, ToolOutput(text, error_kind="failed"), question)
     try:
@@ -182,6 +189,20 @@ async def _plan(
     return RunnableCall(open_call, question, decision)
 
 
+def _arguments(call: ToolCall) -> dict[str, object]:
+    """Read a call's arguments. Raises BadInput."""
+    try:
+        arguments = msgspec.json.decode(call.arguments or "{}")
+        if not isinstance(arguments, dict):
+            raise msgspec.DecodeError("arguments must be a JSON object")
+        return cast("dict[str, object]", arguments)
+    except NOT_JSON as error:
+        raise BadInput(
+            f"The arguments are not a JSON object ({error}). Nothing was run."
+            f" You wrote: {clip(call.arguments, 300)}"
+        ) from None
+
+
 def _meant(session: Session, tool: Tool, arguments: dict[str, object]) -> tuple[Tool, dict[str, object]]:
     """Give the tool that a call is about: the gate, hooks and the person see that one. Raises ToolError."""
     if tool.stands_for is None:
@@ -191,6 +212,27 @@ def _meant(session: Session, tool: Tool, arguments: dict[str, object]) -> tuple[
     if meant is None or meant.stands_for is not None:
         raise BadInput(f"{name} can't be called in this session")
     return meant, given
+
+
+def _runs_commands(planned: Sequence[PlannedCall]) -> bool:
+    return any(isinstance(one, RunnableCall) and "command" in one.question.tool.tags for one in planned)
+
+
+def _placed(
+    session: Session, open_call: OpenCall, tool: Tool, arguments: dict[str, object]
+) -> tuple[OpenCall, dict[str, object]] | None:
+    """Give a command with the folder that it begins in, where it names none: what is judged, shown and hashed
+    is what runs. None where that folder is gone."""
+    if "command" not in tool.tags or arguments.get("workdir") or not (folder := shell_folder(session.log)):
+        return open_call, arguments
+    if not open_call.started and not (session.workspace / folder).is_dir():
+        return None
+    arguments = {**arguments, "workdir": folder}
+    if tool.name == open_call.call.name:  # else it stands in the arguments of the call for it
+        written = msgspec.json.encode(arguments).decode()
+        call = msgspec.structs.replace(open_call.call, arguments=written)
+        open_call = msgspec.structs.replace(open_call, call=call)
+    return open_call, arguments
 
 
 def _previewer(tool: Tool, context: ToolContext) -> CallPreview:

@@ -38,13 +38,14 @@ def call_facts(
     sent = ""
     if "send" in tool.effects and not tool.tags & {"command", "looks"}:
         sent = subject_of(arguments)[:_ABOUT_CHARS] or tool.name
-    if not (lines or command or sent):
+    if not (lines or command or sent or output.folder is not None):
         return ""
     facts = CallEffects(
         edits=lines,
         command=command[:_COMMAND_CHARS],
         tests=test_counts(command, output.text) if command else None,
         sent=sent,
+        folder=output.folder,
     )
     return msgspec.json.encode(facts).decode()
 

@@ -175,6 +175,16 @@ class Session(msgspec.Struct, frozen=True):
         self.inbox.put(Message(role="user", content=text))
 
 
+def shell_folder(log: Transcript) -> str:
+    """Give the folder, below the workspace, in which the next command begins; "" for the workspace itself."""
+    if not log.messages:
+        return ""
+    from whet.store import facts  # noqa: PLC0415 - nothing of it is there before the first message
+
+    key = log.live.key
+    return log.writer.db.read_now(lambda connection: facts.shell_folder(connection, key))
+
+
 def receipt_of(session: Session, turn: int) -> TurnReceipt | None:
     """Give what a turn's calls did, as stored; None where they had no effect."""
     from whet.store import facts  # noqa: PLC0415 - only after a turn with calls

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whet.agent.session import Inbox, Session, TurnLimits, TurnObserver
+from whet.agent.session import Inbox, Session, TurnLimits, TurnObserver, shell_folder
 from whet.app.contexts import EngineObserver
 from whet.app.models import SwitchableLink
 from whet.app.recording import RecordingObserver
@@ -118,7 +118,7 @@ class SessionBuilder:
         limits, warm = self._limits(start, extras), self._warm_start(stored, link, start)
 
         def note() -> str:
-            usual = volatile_note(app.clock.now(), workspace, limits.steps)
+            usual = volatile_note(app.clock.now(), workspace, limits.steps, shell_folder(stored.log))
             return "\n".join(filter(None, (usual, extras.note, _plan_note(app, row.id))))
 
         return Session(

@@ -23,7 +23,7 @@ from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound
-from whet.moving import claude_code, codex, hermes_sessions
+from whet.moving import claude_code, codex, hermes_sessions, opencode, pi
 from whet.moving.carry import CarrySums, TakenOver, carry, look
 from whet.moving.copies import reading, refuse_broken
 from whet.moving.hermes_home import HermesHome
@@ -49,7 +49,7 @@ _DONE = ("set", "copied", "saved", "installed", "let in", "added, paused", "quar
 _dry = click.option("--dry-run", "dry", is_flag=True, help="Say what would be done; write nothing.")
 
 
-@click.group("import", help="Move in from Hermes Agent, Claude Code or Codex.")
+@click.group("import", help="Move in from Hermes Agent, Claude Code, Codex, opencode or pi.")
 def importing() -> None:
     """Group the import commands."""
 
@@ -154,6 +154,31 @@ def from_claude_code(home: Home, path: Path, dry: bool, as_json: bool) -> None:
 def from_codex(home: Home, path: Path, dry: bool, as_json: bool) -> None:
     """Take over Codex's transcripts: a folder of them, or one file."""
     _transcripts(home, path, (codex.ORIGIN, codex.files, codex.read), dry, as_json)
+
+
+@importing.command("pi")
+@click.argument("path", type=click.Path(path_type=Path), default=Path("~/.pi"))
+@_dry
+@json_option
+@click.pass_obj
+def from_pi(home: Home, path: Path, dry: bool, as_json: bool) -> None:
+    """Take over pi's transcripts: a folder of them, or one file."""
+    _transcripts(home, path, (pi.ORIGIN, pi.files, pi.read), dry, as_json)
+
+
+@importing.command("opencode")
+@click.argument("path", type=click.Path(path_type=Path), default=Path("~/.local/share/opencode"))
+@_dry
+@json_option
+@click.pass_obj
+def from_opencode(home: Home, path: Path, dry: bool, as_json: bool) -> None:
+    """Take over opencode's sessions: the folder of its database, or that file."""
+    folder = path.expanduser()
+    with reading(opencode.database(folder)) as theirs:
+        refuse_broken(theirs, ("session", "message", "part"))
+        found = opencode.sessions(theirs)
+        carried = _carried(home, opencode.ORIGIN, found, opencode.count(theirs), dry)
+    _show({"source": str(folder), "dry_run": dry, "sessions": carried}, as_json)
 
 
 _Format = tuple[str, Callable[[Path], list[Path]], Callable[[Path], tuple[PastSession | None, int]]]

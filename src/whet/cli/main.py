@@ -47,7 +47,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "warm": ("whet.cli.warm:warm", "Start sessions with calls that worked before; measure whether it helps."),
     "eval": ("whet.cli.evaluate:evaluate", "Measure whether what is kept helps, and at what cost."),
     "rate": ("whet.cli.rating:rate", "Say that a turn went well or badly."),
-    "import": ("whet.cli.importing:importing", "Move in from Hermes Agent, Claude Code or Codex."),
+    "import": (
+        "whet.cli.importing:importing",
+        "Move in from Hermes Agent, Claude Code, Codex, opencode or pi.",
+    ),
     "gateway": ("whet.cli.gateway:gateway", "Talk to the agent from Telegram, Discord, Slack or a webhook."),
     "serve": ("whet.cli.serve:serve", "Serve an OpenAI-compatible API, sessions with events, the dashboard."),
     "confirm": ("whet.cli.confirm:confirm", "Put a person in front of what an agent does."),

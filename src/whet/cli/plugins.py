@@ -244,6 +244,14 @@ def _print_looked(looked: Sequence[PluginProbe]) -> None:
             click.echo(wrapped(printable(f"{kind}: {', '.join(names)}"), indent=2))
         for problem in one.problems:
             click.echo(wrapped(printable(f"problem: {problem}"), indent=2))
+        if one.tried:
+            good = sum(not said for said in one.tried.values())
+            click.echo(
+                f"  tools run once, on made-up arguments, offline: {good} of {len(one.tried)} answered"
+            )
+        for name, said in one.tried.items():
+            if said:
+                click.echo(wrapped(printable(f"{name}: {said}"), indent=4))
 
 
 @plugins.command("run", context_settings={"ignore_unknown_options": True, "help_option_names": []})

@@ -73,6 +73,8 @@ def project_instructions(workspace: Path) -> str:
     return ""
 
 
-def volatile_note(now: datetime, workspace: Path, max_steps: int) -> str:
-    """Give what changes from turn to turn, to be stored with one user message and never rewritten."""
-    return f"[{now:%Y-%m-%d %H:%M} UTC, {now:%A}; in {workspace}; at most {max_steps} steps]"
+def volatile_note(now: datetime, workspace: Path, max_steps: int, folder: str = "") -> str:
+    """Give what changes from turn to turn, to be stored with one user message and never rewritten. `folder`,
+    below the workspace, is where the next command begins."""
+    shell = f", commands in {folder}" if folder else ""
+    return f"[{now:%Y-%m-%d %H:%M} UTC, {now:%A}; in {workspace}{shell}; at most {max_steps} steps]"

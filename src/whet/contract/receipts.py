@@ -45,13 +45,15 @@ class TestCounts(msgspec.Struct, frozen=True):
 
 class CallEffects(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a call did: `edits` are its own changes, `touched` what the step's commands made of other files,
-    `command` what it ran, `sent` what it sent out."""
+    `command` what it ran, `sent` what it sent out. `folder` is where the next command begins, below the
+    workspace; None where the call did not change that."""
 
     edits: tuple[FileLines, ...] = ()
     touched: tuple[FileLines, ...] = ()
     command: str = ""
     tests: TestCounts | None = None
     sent: str = ""
+    folder: str | None = None
 
 
 class CommandRun(msgspec.Struct, frozen=True):

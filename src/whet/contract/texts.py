@@ -16,10 +16,13 @@ _SUBJECTS = "command pattern path file_path url query question name action goal 
 
 def subject_of(arguments: Mapping[str, object]) -> str:
     """Say what a tool's call is about: the text among its arguments that tells most; "" for none. Of a search
-    that is what for, then where."""
+    that is what for, then where; of a command in another folder where, then what."""
     pattern, path = arguments.get("pattern"), arguments.get("path")
     if isinstance(pattern, str) and isinstance(path, str) and pattern and path not in ("", "."):
         return f"{pattern}  in {path}"
+    command, folder = arguments.get("command"), arguments.get("workdir")
+    if isinstance(command, str) and isinstance(folder, str) and command and folder not in ("", "."):
+        return f"in {folder}: {command}"
     return next((value for key in _SUBJECTS if isinstance(value := arguments.get(key), str) and value), "")
 
 

@@ -23,7 +23,7 @@ Tag = Literal[
     "path",  # `path` names the file that it is about, `diff` several
     "edits",  # it changes those files
     "whole",  # `content` becomes the whole file
-    "command",  # `command` is text for a shell
+    "command",  # `command` is text for a shell that begins in `workdir`
     "background",  # `action` and `id` say what is done with a process that runs on
     "url",  # `url` says where it goes
     "looks",  # they are questions: nothing of them goes into the world
@@ -84,7 +84,8 @@ class ToolOutput(msgspec.Struct, frozen=True):
 
     `error_kind` is empty on success, else one word (bad_input, timeout, denied, failed, crashed,
     interrupted, exit, unknown_tool, cancelled). `exit_code` is a command's, None otherwise. `changes` is
-    what it made of files, `facts` what a receipt says of the call, as JSON; dispatch writes that.
+    what it made of files, `folder` where its shell has gone, below the workspace, `facts` what a receipt says
+    of the call, as JSON; dispatch writes that.
     """
 
     text: str
@@ -92,6 +93,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
     exit_code: int | None = None
     images: tuple[ImagePart, ...] = ()
     changes: tuple[TextChange, ...] = ()
+    folder: str | None = None
     facts: str = ""
 
     @property

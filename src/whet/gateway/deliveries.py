@@ -75,6 +75,7 @@ class Deliveries:
                     state = "queued" if repeatable else "unknown"
                     chats.rewrite_out(connection, row.id, _written(message))
                     chats.end_sending(connection, row.id, state, error="the gateway stopped while sending it")
+                    chats.forget_try(connection, row.id)  # nobody refused it: it is not longer waited for
                     if not repeatable:
                         outbox.tell(connection, row.chat, now_ms)
                     unknown, again = unknown + (not repeatable), again + repeatable

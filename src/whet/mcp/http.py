@@ -121,13 +121,17 @@ class HttpTransport:
         limits = _UNTIL_ANSWERED if answer is not None else self._http.timeout
         asked = self._http.stream("POST", self._url, content=message, headers=headers, timeout=limits)
         async with asked as response:
-            if response.status_code == 401 and not is_second and await self._login.renewed():
-                again = True
-            else:
-                again = False
+            again = not is_second and await self._has_other_login(response.status_code)
+            if not again:
                 await self._read(response, answer)
         if again:
             await self._post(message, answer, given, is_second=True)
+
+    async def _has_other_login(self, status: int) -> bool:
+        """Whether there is a newer login by now than the one that was refused with this status."""
+        if status == 401:
+            return await self._login.renewed()
+        return status == 403 and self._login.taken_over()
 
     @asynccontextmanager
     async def _stream(self, last_id: str) -> AsyncGenerator[httpx2.Response]:

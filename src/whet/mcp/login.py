@@ -204,12 +204,20 @@ class Login:
             async with _turn(folder(self._reach.home) / f"{self._name}.lock"):
                 return await self._renew(used)
 
-    async def _renew(self, used: Tokens | None) -> bool:
+    def taken_over(self) -> bool:
+        """Take the login that a person made since, which may have more rights; False where there is none."""
         stored = read_tokens(self._reach.home, self._name, self._url)
-        if stored is not None and (used is None or stored.access_token != used.access_token):
-            self._tokens = stored
+        used = self._tokens
+        if stored is None or (used is not None and stored.access_token == used.access_token):
+            return False
+        self._tokens = stored
+        return True
+
+    async def _renew(self, used: Tokens | None) -> bool:
+        if self.taken_over():
             return True
-        if used is None or stored is None or not used.refresh_token:
+        is_gone = read_tokens(self._reach.home, self._name, self._url) is None
+        if used is None or is_gone or not used.refresh_token:
             return False
         fresh = await self._refresh(used)
         if fresh is None:

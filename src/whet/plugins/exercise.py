@@ -1,7 +1,6 @@
 """Try what a plugin registered, with arguments as a session gives them: each hook, and the life of a memory.
 
-Tools are not run, for they may send or delete; that their handlers take what a call brings is checked by
-their signatures. Only for a process of its own: `probe.py`.
+Tools are run elsewhere, for they may send or delete: `trial.py`. Only for a process of its own: `probe.py`.
 """
 
 from __future__ import annotations

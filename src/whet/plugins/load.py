@@ -60,12 +60,14 @@ class PluginHost(msgspec.Struct, frozen=True):
 
 
 class PluginState(msgspec.Struct, frozen=True):
-    """One enabled plugin: what it says of itself, and by kind what it registered."""
+    """One enabled plugin: what it says of itself, and by kind what it registered; its folder, where it is not
+    of an installed package."""
 
     manifest: Manifest
     key: str
     is_loaded: bool
     has: dict[str, list[str]]
+    folder: Path | None = None
 
 
 class _Running(msgspec.Struct, frozen=True):
@@ -182,7 +184,7 @@ def load_plugins(
             running.append(plugin)
             undo.append(_releaser(found))
         has = plugin.registered.names() if plugin else {}
-        states.append(PluginState(found.manifest, found.key, plugin is not None, has))
+        states.append(PluginState(found.manifest, found.key, plugin is not None, has, found.folder))
     for hook in names.hooks.all():
         if hook.name not in hooks.NAMES:
             known = ", ".join(hooks.NAMES)

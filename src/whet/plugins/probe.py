@@ -20,24 +20,29 @@ from whet.config.schema import PluginSettings
 from whet.log import mask
 from whet.plugins.exercise import exercise
 from whet.plugins.load import PluginHost, load_plugins
+from whet.plugins.trial import tried_tools
 
 LIMIT_S = 60.0
 
 
 class PluginProbe(msgspec.Struct, frozen=True):
-    """What became of one plugin: what it registered by kind, its problems, how long loading took."""
+    """What became of one plugin: what it registered by kind, its problems, how long loading took, and what
+    each of its tools gave when it was run, "" for an answer. `folder`: empty for an installed package's."""
 
     name: str
     is_loaded: bool
     has: dict[str, list[str]] = {}
     problems: list[str] = []
     load_s: float = 0.0
+    tried: dict[str, str] = {}
+    folder: str = ""
 
 
 def look(
     home: Home, names: Sequence[str], *, workspace: Path | None = None, limit_s: float = LIMIT_S
 ) -> list[PluginProbe]:
-    """Load these plugins together in a child process and give what became of each.
+    """Load these plugins together in a child process and give what became of each; their tools are then run
+    in a jail of their own.
 
     Where that process hangs or dies, each is loaded in one of its own.
     """
@@ -45,8 +50,15 @@ def look(
     if isinstance(looked, str) and len(names) > 1:
         alone = [_together(home, [name], workspace, limit_s) for name in names]
         pairs = zip(names, alone, strict=True)
-        return [one for name, each in pairs for one in _or_failed([name], each)]
-    return _or_failed(names, looked)
+        return [_tried(home, one) for name, each in pairs for one in _or_failed([name], each)]
+    return [_tried(home, one) for one in _or_failed(names, looked)]
+
+
+def _tried(home: Home, one: PluginProbe) -> PluginProbe:
+    if not (one.is_loaded and one.has.get("tools")):
+        return one
+    tried = tried_tools(home, one.name, Path(one.folder) if one.folder else None)
+    return msgspec.structs.replace(one, tried=tried)
 
 
 def _or_failed(names: Sequence[str], looked: list[PluginProbe] | str) -> list[PluginProbe]:
@@ -95,6 +107,7 @@ def main(arguments: Sequence[str]) -> None:
             [problem.reason for problem in loaded.problems if problem.plugin == name]
             + (tried.get(states[name].manifest.name, []) if name in states else []),
             round(load_s, 3),
+            folder=str(states[name].folder or "") if name in states else "",
         )
         for name in names
     ]

@@ -34,7 +34,9 @@ _START_S = 60
 
 
 class ElsewhereJail(Jail):
-    """What both have in common."""
+    """What both have in common. A command there gets no descriptor but its three."""
+
+    is_here = False
 
     def __init__(self, plan: JailPlan) -> None:
         super().__init__(plan)
@@ -104,7 +106,7 @@ class ContainerJail(ElsewhereJail):
                 )
         self._container = started
 
-    def spawn(self, command: JailedCommand, handles: Handles) -> subprocess.Popen[bytes]:
+    def spawn(self, command: JailedCommand, handles: Handles, more: int = -1) -> subprocess.Popen[bytes]:
         """Run a command in it. Raises ToolError where it can't be started."""
         self.open()
         mark = secrets.token_hex(8)
@@ -160,7 +162,7 @@ class SshJail(ElsewhereJail):
                 )
         self._is_connected = True
 
-    def spawn(self, command: JailedCommand, handles: Handles) -> subprocess.Popen[bytes]:
+    def spawn(self, command: JailedCommand, handles: Handles, more: int = -1) -> subprocess.Popen[bytes]:
         """Run a command there. Raises ToolError where there is no connection."""
         self.open()
         mark = secrets.token_hex(8)

@@ -116,7 +116,9 @@ Started = JailedProcess | subprocess.Popen[bytes]
 
 
 class Jail:
-    """Runs commands under one policy. Thread-safe."""
+    """Runs commands under one policy. Thread-safe. `is_here`: on this machine's own system."""
+
+    is_here: bool = True
 
     def __init__(self, plan: JailPlan) -> None:
         self.plan: JailPlan = plan
@@ -168,22 +170,23 @@ class Jail:
                 self._shut()
                 self._open()
 
-    def spawn(self, command: JailedCommand, handles: Handles) -> Started:
-        """Run a command; the descriptors stay the caller's. Raises OSError as Popen does, and ToolError
-        where the jail itself can't be started."""
+    def spawn(self, command: JailedCommand, handles: Handles, more: int = -1) -> Started:
+        """Run a command; the descriptors stay the caller's. It gets `more`, too, and its number there as a
+        last argument. Raises OSError as Popen does, and ToolError where the jail itself can't be started."""
+        given = handles if more < 0 else (*handles, more)
         if self.plan.engine.name == "seatbelt":
-            return _under_sandbox_exec(self.plan, command, handles)
+            return _under_sandbox_exec(self.plan, command, given)
         with self._lock:
             if self._launcher is None or self._launcher.poll() is not None or self._has_news():
                 self._shut()
                 self._open()
             before = self._guard.record()
             try:
-                started = self._request(command, handles)
+                started = self._request(command, given)
             except (BrokenPipeError, ConnectionResetError):
                 self._shut()
                 self._open()
-                started = self._request(command, handles)
+                started = self._request(command, given)
             started.aside = self.plan.aside
             started.ended = functools.partial(self._guard.restore, before)
             self._commands.add(started)
@@ -228,7 +231,7 @@ class Jail:
         with self._lock:
             self._shut()
 
-    def _request(self, command: JailedCommand, handles: Handles) -> JailedProcess:
+    def _request(self, command: JailedCommand, handles: Sequence[int]) -> JailedProcess:
         assert self._control is not None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         body = msgspec.json.encode(
@@ -242,7 +245,7 @@ class Jail:
         try:
             with theirs:
                 head = struct.pack("!I", len(body))
-                socket.send_fds(self._control, [head], [*handles, theirs.fileno()])
+                socket.send_fds(self._control, [head], [*handles[:3], theirs.fileno(), *handles[3:]])
                 self._control.sendall(body)
             return _answered(ours, command)
         except BaseException:
@@ -314,11 +317,12 @@ def _script() -> bytes:
     return b"from __future__ import annotations\n" + _NOT_INSIDE.sub(b"", b"".join(parts))
 
 
-def _under_sandbox_exec(plan: JailPlan, command: JailedCommand, handles: Handles) -> Started:
+def _under_sandbox_exec(plan: JailPlan, command: JailedCommand, handles: Sequence[int]) -> Started:
     """Run a command under macOS's own program, which needs no launcher: it starts in a millisecond."""
     profile = seatbelt_profile(plan.policy, plan.scratch)
     return subprocess.Popen(
-        [SANDBOX_EXEC, "-p", profile, *command.argv],
+        [SANDBOX_EXEC, "-p", profile, *command.argv, *map(str, handles[3:])],
+        pass_fds=handles[3:],
         stdin=handles[0],
         stdout=handles[1],
         stderr=handles[2],

@@ -3,8 +3,9 @@
 Whet sends this file to a bare interpreter (`python -I -S -`), so that it imports the standard library only
 and little of it. Its argument is the descriptor of a socket to Whet. The first message says how to shut the
 door behind oneself (namespaces, Landlock, seccomp, limits); each further one brings a command and four
-descriptors: its input, its two outputs, and a socket on which its pid and its end are reported. Messages are
-four bytes of length, then JSON. When the socket ends, or this process does, whatever still runs is killed.
+descriptors: its input, its two outputs, and a socket on which its pid and its end are reported. A fifth is
+the command's, too, and its number here becomes the last argument. Messages are four bytes of length, then
+JSON. When the socket ends, or this process does, whatever still runs is killed.
 """
 
 from __future__ import annotations
@@ -272,6 +273,9 @@ def receive(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
 
 def start(command: dict[str, Any], handles: list[int]) -> int:
     """Run one command; gives its pid, or 0 after reporting why it can't be run."""
+    for more in handles[4:]:
+        os.set_inheritable(more, True)
+        command["argv"].append(str(more))
     with socket.socket(fileno=os.dup(handles[3])) as channel:
         try:
             child = on_terminal(command, handles) if command["tty"] else plain(command, handles)
@@ -376,7 +380,7 @@ def serve(control: socket.socket) -> None:
                 if command is None:
                     return
                 child = start(command, handles)
-                for one in handles[:3]:
+                for one in (*handles[:3], *handles[4:]):
                     os.close(one)
                 if child:
                     running[child] = handles[3]

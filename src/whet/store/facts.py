@@ -51,6 +51,17 @@ def _rows(connection: apsw.Connection, where: str, values: tuple[int, ...]) -> l
     ]
 
 
+def shell_folder(connection: apsw.Connection, key: int) -> str:
+    """Give the folder, below the workspace, in which a session's next command begins; "" for that itself."""
+    row = connection.execute(
+        "SELECT facts FROM tool_calls c WHERE session = ? AND facts LIKE '%\"folder\":%' AND NOT EXISTS"
+        " (SELECT 1 FROM turns t WHERE t.session = c.session AND t.number = c.turn"
+        " AND (t.undone <> '' OR (t.cut > 0 AND c.seq >= t.cut))) ORDER BY seq DESC LIMIT 1",
+        (key,),
+    ).fetchone()
+    return (msgspec.json.decode(row[0], type=CallEffects).folder or "") if row is not None else ""
+
+
 def keep_touched(
     connection: apsw.Connection, step: tuple[int, int, int], tools: list[str], changed: list[FileLines]
 ) -> None:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whet.contract.errors import BadInput, ToolError
+from whet.tools.end_folder import EndFolder, telling
 from whet.tools.guardian import Guardian
 from whet.tools.guardian import is_group_alive as is_group_alive
 
@@ -50,7 +51,8 @@ SYSTEM_PIDFD: OpenPidfd | None = getattr(os, "pidfd_open", None)
 
 class ProcessSpec(msgspec.Struct, frozen=True):
     """What to run: `text` goes to the shell. `stdin` None is /dev/null; else it is sent (at most 1 MB)
-    and then ended, unless `keep_stdin`. `jail` None: it runs with all rights."""
+    and then ended, unless `keep_stdin`. `jail` None: it runs with all rights. `workspace`: the folder that it
+    ends in is asked for, and kept where it lies below this one."""
 
     text: str
     workdir: Path
@@ -60,6 +62,7 @@ class ProcessSpec(msgspec.Struct, frozen=True):
     keep_stdin: bool = False
     output_cap_bytes: int = 131_072
     jail: Jail | None = None
+    workspace: Path | None = None
 
 
 class Output:
@@ -98,7 +101,9 @@ class Output:
 class Process:
     """One running or finished command with its group. Made by `Processes.start`, used on its loop only."""
 
-    def __init__(self, command: ProcessSpec, popen: Started, out_fd: int, in_fd: int) -> None:
+    def __init__(
+        self, command: ProcessSpec, popen: Started, out_fd: int, in_fd: int, told: EndFolder | None
+    ) -> None:
         """Take over both descriptors; `in_fd` is -1 where there is no input."""
         self.id = ""
         self.command = command
@@ -111,6 +116,7 @@ class Process:
         self._turned = asyncio.Event()  # it exited, or nobody waits for it any more
         self.output_ended: asyncio.Event = asyncio.Event()
         self.on_output: Callable[[bytes], None] | None = None
+        self.end_folder: EndFolder | None = told
         self._popen = popen
         self._out_fd = out_fd
         self._in_fd = in_fd
@@ -207,6 +213,8 @@ class Process:
         """Stop reading and writing; reap a finished child and stop watching it. Callable twice."""
         self._close_output()
         self._close_input()
+        if self.end_folder is not None:
+            self.end_folder.close()
         if self._popen.poll() is not None:
             self._unwatch()
             self._mark_exited()
@@ -390,36 +398,47 @@ class Processes:
         self._background.clear()
 
     def _spawn(self, command: ProcessSpec) -> Process:
-        arguments = [self._shell, "-c", command.text]
+        arguments, told = [self._shell, "-c", command.text], None
+        is_here = command.jail is None or command.jail.is_here
+        if command.workspace is not None and is_here and self._shell.endswith("bash"):
+            told = EndFolder()
+            arguments = [self._shell, "-c", telling(command.text), self._shell]
+        more = -1 if told is None else told.write_fd
         if command.pty:
             out_fd, child_fd = os.openpty()
             fcntl.ioctl(child_fd, termios.TIOCSWINSZ, struct.pack("HHHH", _PTY_ROWS, _PTY_COLUMNS, 0, 0))
         else:
             out_fd, child_fd = os.pipe()
-        wants_pipe = not command.pty and (command.stdin is not None)
         try:
             if command.jail is not None:
-                started, in_fd = _jailed(command, command.jail, arguments, child_fd, wants_pipe)
+                started, in_fd = _jailed(command, command.jail, arguments, child_fd, more)
             else:
-                started, in_fd = _unconfined(command, arguments, child_fd, wants_pipe)
+                started, in_fd = _unconfined(command, arguments, child_fd, more)
         except BaseException:
             os.close(out_fd)
+            if told is not None:
+                told.close()
             raise
         finally:
             os.close(child_fd)
-        return Process(command, started, out_fd, os.dup(out_fd) if command.pty else in_fd)
+            if told is not None:
+                told.started()
+        return Process(command, started, out_fd, os.dup(out_fd) if command.pty else in_fd, told)
 
 
 def _unconfined(
-    command: ProcessSpec, arguments: list[str], child_fd: int, wants_pipe: bool
+    command: ProcessSpec, arguments: list[str], child_fd: int, more: int
 ) -> tuple[subprocess.Popen[bytes], int]:
     """Start a command with all rights; gives it and the other end of its input, -1 for none."""
     if command.pty:
         # Opening the terminal by name in the new session makes it the controlling one, which a
         # function run between fork and exec would also do, but unsafely in a program with threads.
         arguments = ["/bin/sh", "-c", 'exec "$@" <>"$0" >&0 2>&1', os.ttyname(child_fd), *arguments]
+    wants_pipe = not command.pty and command.stdin is not None
+    handed = () if more < 0 else (more,)
     popen = subprocess.Popen(
-        arguments,
+        [*arguments, *map(str, handed)],
+        pass_fds=handed,
         cwd=command.workdir,
         env=_encoded(tuple(command.environment.items())),
         stdin=subprocess.PIPE if wants_pipe else subprocess.DEVNULL,
@@ -442,16 +461,17 @@ def _encoded(environment: tuple[tuple[str, str], ...]) -> Mapping[bytes, bytes]:
 
 
 def _jailed(
-    command: ProcessSpec, jail: Jail, arguments: list[str], child_fd: int, wants_pipe: bool
+    command: ProcessSpec, jail: Jail, arguments: list[str], child_fd: int, more: int
 ) -> tuple[Started, int]:
     """Start a command in its jail; gives it and the other end of its input, -1 for none."""
     from whet.sandbox.jail import JailedCommand  # noqa: PLC0415 - only where commands are confined
 
     wanted = JailedCommand(arguments, jail.environment(command.environment), command.workdir, command.pty)
+    wants_pipe = not command.pty and command.stdin is not None
     read_fd, write_fd = os.pipe() if wants_pipe else (os.open(os.devnull, os.O_RDONLY), -1)
     try:
-        given = child_fd if command.pty else read_fd
-        return jail.spawn(wanted, (given, child_fd, child_fd)), write_fd
+        handles = (child_fd if command.pty else read_fd, child_fd, child_fd)
+        return jail.spawn(wanted, handles, more), write_fd
     except BaseException:
         if write_fd >= 0:
             os.close(write_fd)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from whet.contract.errors import BadInput
 from whet.contract.tools import ToolOutput, clip
+from whet.tools.end_folder import may_move
 from whet.tools.process import Process, Processes, ProcessSpec, clean
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ def job(
         stdin=stdin.encode("utf-8", "replace") if stdin or waits_for_input else None,
         keep_stdin=background,
         output_cap_bytes=4 * limits.output_cap_chars,
+        workspace=workspace.resolve() if not background and may_move(command) else None,
     )
 
 
@@ -168,6 +170,8 @@ class Shell:
         found = _find(self._processes, name)
         if wait_s is not None:
             await _watch(found, _time_limit(wait_s, 30.0), show)
+            if found.exited.is_set():  # its last words may still be in the pipe
+                await found.wait_output_end(_PIPE_GRACE_S)
         return _report(found, self._limits, is_kill=False)
 
     async def kill(self, name: str) -> ToolOutput:
@@ -195,6 +199,8 @@ def _result(
         notes.append(_exit_note(process.exit_code))
     elif not body:
         notes.append("[no output, exit 0]")
+    folder, where = (None, "") if passed_s is not None else _moved(process)
+    notes.append(where)
     paths, aside = process.taken_back
     if paths:
         names = ", ".join(map(str, paths))
@@ -207,7 +213,19 @@ def _result(
     else:
         processes.forget(process)
     kind = "timeout" if passed_s is not None else "exit" if process.exit_code else ""
-    return ToolOutput(_joined(body, notes), error_kind=kind, exit_code=process.exit_code)
+    return ToolOutput(_joined(body, notes), error_kind=kind, exit_code=process.exit_code, folder=folder)
+
+
+def _moved(process: Process) -> tuple[str | None, str]:
+    """Give the folder below the workspace that a command went to, None for none, and a line that says so."""
+    root = process.command.workspace
+    ended = process.end_folder.take() if process.end_folder is not None else None
+    if root is None or ended is None or ended == process.command.workdir:
+        return None, ""
+    if not ended.is_relative_to(root):
+        return None, f"[cd to {ended} held for this command only: it is outside the workspace]"
+    folder = "" if ended == root else str(ended.relative_to(root))
+    return folder, f"[the next command begins in {folder or 'the workspace'}]"
 
 
 def _aside(processes: Processes, process: Process, limits: ShellLimits) -> ToolOutput:

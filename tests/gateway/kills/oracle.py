@@ -90,12 +90,21 @@ def left(home: Path) -> dict[str, int]:
         connection.close()
 
 
-def troubles(home: Path) -> dict[str, int]:
-    """Count why messages could not be sent, of those that still wait."""
+def troubles(home: Path) -> list[str]:
+    """Say of each conversation what its first message waits for: how often it was tried, with what error,
+    in how many seconds it is tried again."""
     connection = apsw.Connection(str(home / "state.db"), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        sql = "SELECT error, count(*) FROM gateway_outbox WHERE state IN ('queued', 'sending') GROUP BY error"
-        return dict(connection.execute(sql).fetchall())
+        sql = (
+            "SELECT chat, count(*), state, attempts, error, run_after_ms / 1000 - unixepoch(),"
+            " substr(body, 1, 80), min(id)"
+            " FROM gateway_outbox WHERE state IN ('queued', 'sending') GROUP BY chat"
+        )
+        return [
+            f"chat {chat}: {count} wait, the first is {state}, tried {tries} times ({error}),"
+            f" again in {s} s: {body}"
+            for chat, count, state, tries, error, s, body, _ in connection.execute(sql)
+        ]
     finally:
         connection.close()
 

@@ -34,6 +34,8 @@ _MOMENTS: tuple[Moment, ...] = (
     "at the model",
 )
 _TURN_S = 0.02
+_STILL_S = 120
+"""Longer than any wait of the gateway that these troubles bring about."""
 
 
 class Rounds:
@@ -70,10 +72,10 @@ class Rounds:
                 self._platform.begin()
                 for user in self._platform.users:
                     self._write(user)
-                self._rest(60)
+                self._rest()
                 for moment in moments:
                     self._round(one, moment)
-                self._rest(60 + len(moments))
+                self._rest()
                 if one.stop() != 0:
                     raise AssertionError(f"it did not stop in order\n{one.output()[-3000:]}")
             tally = judge(self._home, self._platform, self._written, self._busy)
@@ -131,24 +133,27 @@ class Rounds:
         while self._platform.count() < number and time.monotonic() < until_s:
             time.sleep(0.01)
 
-    def _rest(self, limit_s: float) -> None:
-        """Wait until nothing is on its way any more. Raises AssertionError where that does not come."""
-        until_s = time.monotonic() + limit_s
+    def _rest(self) -> None:
+        """Wait until nothing is on its way any more, however long that takes on a machine that is busy with
+        other things. Raises AssertionError where nothing has moved for a while."""
         wanted = Counter(text for texts in self._written.values() for text in texts)
-        while time.monotonic() < until_s:
+        seen: object = None
+        still_s = time.monotonic()
+        while time.monotonic() < still_s + _STILL_S:
             with contextlib.suppress(Exception):
-                if (
-                    not self._platform.unacknowledged()
-                    and accepted(self._home) >= wanted
-                    and not left(self._home)
-                ):
+                came, waits = accepted(self._home), left(self._home)
+                now = (self._platform.unacknowledged(), self._platform.count(), came.total(), waits)
+                if not now[0] and not waits and came >= wanted:
                     return
+                if now != seen:
+                    seen, still_s = now, time.monotonic()
             time.sleep(0.1)
         assert self._gateway is not None
         missing = list((wanted - accepted(self._home)).items())[:5]
         raise AssertionError(
-            f"{left(self._home)} still wait ({troubles(self._home)}), {missing} did not come in,"
-            f" {self._platform.unacknowledged()} not acknowledged\n{self._gateway.output()[-3000:]}"
+            f"nothing has moved for {_STILL_S} s: {left(self._home)} still wait ({troubles(self._home)}),"
+            f" {missing} did not come in, {self._platform.unacknowledged()} not acknowledged\n"
+            f"{self._gateway.output()[-3000:]}"
         )
 
     def _echo(self, ask: PracticeRequest) -> ScriptedReply:

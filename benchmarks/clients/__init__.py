@@ -1,0 +1,258 @@
+"""The API as other people's frameworks use it: unmodified, in an environment of their own, by features.
+
+`drive.py` and `drive.mjs` run inside that and print what came; what is right is decided here. The model
+behind is a scripted stand-in that answers by the words of the question, so a wrong answer is ours.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.api import start_api
+from benchmarks.measure import ROOT, clean_environment
+from benchmarks.peers import python_of
+from benchmarks.table import Row
+from whet.practice.ask import PracticeCall, PracticeRequest
+from whet.practice.script import Fault, ScriptedReply
+from whet.practice.server import PracticeServer
+
+COMMAND = "python -m benchmarks clients"
+PAGE = ROOT / "docs" / "api-clients.md"
+HERE = Path(__file__).parent
+PYTHON = {
+    "openai": ("openai", "Chat Completions"),
+    "openai-responses": ("openai", "Responses"),
+    "anthropic": ("anthropic", "Messages"),
+    "litellm": ("litellm", "Chat Completions"),
+    "litellm-anthropic": ("litellm", "Messages"),
+    "llm": ("llm", "Chat Completions"),
+    "agents": ("openai-agents", "Responses"),
+    "agents-chat": ("openai-agents", "Chat Completions"),
+    "langchain": ("langchain-openai", "Chat Completions"),
+    "langchain-anthropic": ("langchain-anthropic", "Messages"),
+    "pydantic-ai": ("pydantic-ai-slim", "Chat Completions"),
+    "pydantic-ai-responses": ("pydantic-ai-slim", "Responses"),
+    "pydantic-ai-anthropic": ("pydantic-ai-slim", "Messages"),
+}
+NODE = {
+    "openai": ("openai (npm)", "Chat Completions"),
+    "openai-responses": ("openai (npm)", "Responses"),
+    "anthropic": ("@anthropic-ai/sdk (npm)", "Messages"),
+    "ai": ("ai with @ai-sdk/openai-compatible (npm)", "Chat Completions"),
+    "ai-responses": ("ai with @ai-sdk/openai (npm)", "Responses"),
+    "ai-anthropic": ("ai with @ai-sdk/anthropic (npm)", "Messages"),
+}
+FEATURES = (
+    "plain",
+    "stream",
+    "tools",
+    "parallel",
+    "form",
+    "stop",
+    "image",
+    "too_long",
+    "usage",
+    "turns",
+)
+_HEADINGS = {"form": "JSON schema", "image": "images", "too_long": "prompt too long", "turns": "many turns"}
+_DOT = base64.b64encode(
+    bytes.fromhex(
+        "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
+        "1f15c4890000000d49444154789c6360f8cf50010004020180e2d4a83c0000000049454e44ae426082"
+    )
+).decode()
+_TIMEOUT_S = 900
+
+
+def run(_runs: int, _full: bool) -> list[Row]:
+    """Run every feature in every framework and write the page."""
+    with PracticeServer(mind=_mind) as model, tempfile.TemporaryDirectory() as folder:
+        process, url, token = start_api(Path(folder), model.base_url)
+        try:
+            table = _table(model, url.removesuffix("/v1"), token)
+        finally:
+            process.terminate()
+            process.wait(30)
+    PAGE.write_text(_page(table))
+    cells = [cell for row in table.values() for cell in row.values()]
+    good = sum(cell == "yes" for cell in cells)
+    wrong = [
+        f"{name}, {on}: {cell}" for name, row in table.items() for on, cell in row.items() if "no:" in cell
+    ]
+    return [
+        Row(
+            "clients",
+            f"API: {len(table)} clients and frameworks, unmodified, x {len(FEATURES)} features",
+            "all that a client offers",
+            f"{good} work, {len(wrong)} fail, {len(cells) - good - len(wrong)} the client does not offer",
+            "none measured",
+            not wrong,
+            COMMAND,
+            details=wrong or ["Each is in docs/api-clients.md."],
+        )
+    ]
+
+
+def _table(model: PracticeServer, url: str, token: str) -> dict[str, dict[str, str]]:
+    environment = clean_environment(WHET_URL=url, WHET_TOKEN=token, WHET_DOT=_DOT, NO_PROXY="127.0.0.1")
+    python = str(python_of("clients"))
+    found: dict[str, dict[str, str]] = {}
+    for name, (package, wire) in PYTHON.items():
+        version = _version(python, package)
+        driver = [python, str(HERE / "drive.py"), name]
+        found[f"{package} {version}, {wire}"] = _driven(model, driver, environment)
+    node = _node_modules()
+    if node is not None:
+        for name, (package, wire) in NODE.items():
+            driver = ["node", str(node / "drive.mjs"), name]
+            found[f"{_with_version(node, package)}, {wire}"] = _driven(model, driver, environment)
+    return found
+
+
+def _driven(model: PracticeServer, driver: list[str], environment: Mapping[str, str]) -> dict[str, str]:
+    print(f"  {driver[-1]} ({Path(driver[0]).name})", file=sys.stderr, flush=True)
+    model.reset()
+    command = [*driver, *FEATURES]
+    done = subprocess.run(
+        command, env=dict(environment), capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+    )
+    said = {one["feature"]: one for line in done.stdout.splitlines() if (one := _line(line))}
+    saw = any(_DOT.encode() in one.body for one in model.requests)
+    cells: dict[str, str] = {}
+    for feature in FEATURES:
+        one = said.get(feature, {"error": done.stderr[-300:]})
+        if not model.requests and str(one.get("error")).startswith("TypeError"):
+            one = {"none": f"fails by itself before it sends anything ({one['error']})"}
+        if "none" in one:
+            cells[feature] = f"— {one['none']}"
+        elif "error" in one or not _RIGHT[feature](one["said"]) or (feature == "image" and not saw):
+            cells[feature] = f"no: {one.get('error') or one.get('said')}"
+        else:
+            cells[feature] = "yes"
+        if cells[feature] != "yes":
+            print(f"    {feature}: {cells[feature]}", file=sys.stderr, flush=True)
+    return cells
+
+
+def _line(line: str) -> dict[str, Any]:
+    return json.loads(line) if line.startswith('{"feature"') else {}
+
+
+_RIGHT: dict[str, Callable[[Any], bool]] = {
+    "plain": lambda said: said == "Hello from the stand-in.",
+    "stream": lambda said: said[0] == "Hello from the stand-in." and said[1] > 1,
+    "tools": lambda said: "21 degrees in Rome" in said,
+    "parallel": lambda said: "21 degrees in Rome" in said and "21 degrees in Oslo" in said,
+    "form": lambda said: said == {"city": "Rome"},
+    "stop": lambda said: said.strip() == "one two",
+    "image": lambda said: said == "Hello from the stand-in.",
+    "too_long": lambda said: "400" in said and any(one in said for one in _REFUSED),
+    "usage": lambda said: said[0] > 0 and said[1] > 0,
+    "turns": lambda said: said == "You began with: green tea",
+}
+
+
+def _mind(ask: PracticeRequest) -> ScriptedReply:
+    """Answer by the words of the question."""
+    asked, last = ask.last_user, ask.heard[-1]
+    if last.role == "tool":
+        results = [one.result for one in ask.done if one.name in ask.offers]
+        return ScriptedReply("The tools said: " + "; ".join(results))
+    tool = next((name for name in ask.offers if name.endswith("get_weather")), "")
+    if tool and "weather" in asked:
+        cities = ("Rome", "Oslo") if "two cities" in asked else ("Rome",)
+        return ScriptedReply(
+            tool_calls=tuple(PracticeCall(tool, json.dumps({"city": one})) for one in cities)
+        )
+    form = next((name for name in ask.offers if name in ("Place", "final_result", "json", "place")), "")
+    if "a form" in asked:
+        if form:
+            return ScriptedReply(tool_calls=(PracticeCall(form, '{"city":"Rome"}'),))
+        return ScriptedReply('{"city": "Rome"}')
+    if "count" in asked:
+        return ScriptedReply("one two three four", pieces=4)
+    if "far too much" in asked:
+        return ScriptedReply(fault=Fault(status=400, message=_TOO_LONG, code="context_length_exceeded"))
+    if "began" in asked:
+        first = next(one.text for one in ask.heard if one.role == "user")
+        return ScriptedReply(f"You began with: {first.split(chr(10))[0]}")
+    return ScriptedReply("Hello from the stand-in.", pieces=4)
+
+
+_REFUSED = ("context_length_exceeded", "ContextWindowExceeded", "too long")
+_TOO_LONG = "This model's maximum context length is 10 tokens. However, your messages resulted in 99 tokens."
+
+
+def _page(table: Mapping[str, Mapping[str, str]]) -> str:
+    titles = [_HEADINGS.get(one, one) for one in FEATURES]
+    lines = [
+        "# Clients and frameworks against the API",
+        "",
+        f"Written by `{COMMAND}`: each as its registry gives it, unmodified, with a base URL and a token.",
+        "The model behind is a scripted stand-in; each cell is a call whose answer was compared.",
+        "A dash: the client does not offer that over this protocol.",
+        "",
+        "| client | " + " | ".join(titles) + " |",
+        "|---" * (len(titles) + 1) + "|",
+    ]
+    notes: list[str] = []
+    for name, row in table.items():
+        cells = [row[one] if row[one] == "yes" else row[one].split(" ")[0].rstrip(":") for one in FEATURES]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+        notes += [
+            f"- {name}, {_HEADINGS.get(one, one)}: {row[one][2:]}" for one in FEATURES if row[one] != "yes"
+        ]
+    return "\n".join([*lines, "", *notes]).rstrip() + "\n"
+
+
+def _version(python: str, package: str) -> str:
+    code = f"import importlib.metadata as m; print(m.version({package!r}))"
+    return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _with_version(node: Path, package: str) -> str:
+    words = [
+        f"{word} {json.loads(file.read_text())['version']}"
+        if (file := node / "node_modules" / word / "package.json").is_file()
+        else word
+        for word in package.split()
+    ]
+    return " ".join(words)
+
+
+def _node_modules() -> Path | None:
+    """Give a folder with the npm packages and our driver beside them; None where there is no npm."""
+    npm = shutil.which("npm")
+    if npm is None:
+        return None
+    folder = ROOT / ".bench" / "clients-js"
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "node_modules").is_dir():
+        packages = ["openai", "@anthropic-ai/sdk", "ai", "@ai-sdk/openai-compatible", "@ai-sdk/openai"]
+        subprocess.run(
+            [
+                npm,
+                "install",
+                "--no-audit",
+                "--no-fund",
+                "--prefix",
+                str(folder),
+                *packages,
+                "@ai-sdk/anthropic",
+                "zod",
+            ],
+            check=True,
+            env=dict(os.environ),
+            stdout=sys.stderr,
+        )
+    shutil.copy(HERE / "drive.mjs", folder / "drive.mjs")
+    return folder

@@ -1,0 +1,174 @@
+"""opencode's sessions, `~/.local/share/opencode/opencode.db`, as values.
+
+A message's row says who spoke and what it cost, its parts' rows what was said and which tools ran with what
+result. What a person reverted counts as never said. After a compaction the model saw the summary (an answer
+marked as one) and what came after it; all is kept. A child session names its parent. Source: databases as its
+version 1.18 writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+
+from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall, Usage
+from whet.contract.texts import NOT_JSON
+from whet.moving.pairing import image_of, pair, past_session, result_of, text_in
+from whet.store.bulk import PastMessage, PastSession
+from whet.store.sessions import NewSession
+
+ORIGIN = "opencode"
+_NAME = "opencode.db"
+
+
+def database(path: Path) -> Path:
+    """Give the database in a folder, or that one file."""
+    return path / _NAME if path.is_dir() else path
+
+
+def count(connection: apsw.Connection) -> int:
+    """Count the sessions."""
+    return int(connection.execute("SELECT count(*) FROM session").fetchall()[0][0])
+
+
+def sessions(connection: apsw.Connection) -> Iterator[PastSession]:
+    """Give the sessions in which somebody said something, parents before their children."""
+    found = connection.execute(
+        "SELECT id, coalesce(parent_id, ''), directory, title, coalesce(model, ''), coalesce(revert, '')"
+        " FROM session ORDER BY time_created, id"
+    ).fetchall()
+    for id_, parent, folder, title, model, revert in found:
+        chosen = _fields(model)
+        about = NewSession(
+            id=id_,
+            parent_session_id=parent,
+            source=ORIGIN,
+            provider=text_in(chosen.get("providerID")),
+            model=text_in(chosen.get("id")),
+            workspace=folder,
+            title="" if title.startswith(("New session - ", "Child session - ")) else title,
+        )
+        past = _session(connection, about, text_in(_fields(revert).get("messageID")))
+        if past is not None:
+            yield past
+
+
+def _session(connection: apsw.Connection, about: NewSession, reverted: str) -> PastSession | None:
+    said, summaries, compacted_at = list[PastMessage](), set[int](), 0
+    rows = connection.execute(
+        "SELECT id, time_created, data FROM message WHERE session_id = ? ORDER BY time_created, id",
+        (about.id,),
+    ).fetchall()
+    for id_, at_ms, data in rows:
+        if id_ == reverted:
+            break
+        message = _fields(data)
+        parts = connection.execute(
+            "SELECT data FROM part WHERE message_id = ? ORDER BY id", (id_,)
+        ).fetchall()
+        fields = [_fields(part) for (part,) in parts]
+        if message.get("role") == "user":
+            if content := _said_by_person(fields):
+                said.append(PastMessage(Message(role="user", content=content), at_ms))
+        elif message.get("role") == "assistant":
+            if message.get("summary") is True:
+                compacted_at = len(said)
+                summaries.add(len(said))
+            said += _answers(message, fields, at_ms)
+    paired = pair(said)
+    if not any(row.message.role == "user" for row in paired.messages):
+        return None
+    return past_session(about, paired, summaries, compacted_at)
+
+
+def _said_by_person(parts: list[dict[str, Any]]) -> str | tuple[Part, ...]:
+    texts = [
+        part["text"]
+        for part in parts
+        if part.get("type") == "text" and not part.get("synthetic") and text_in(part.get("text"))
+    ]
+    images = [
+        image
+        for part in parts
+        if part.get("type") == "file" and (image := image_of(part.get("url"))) is not None
+    ]
+    text = "\n".join(texts)
+    shown: list[ImagePart] = [image for image in images if image.media_type.startswith("image/")]
+    return (TextPart(text), *shown) if shown else text
+
+
+def _answers(message: dict[str, Any], parts: list[dict[str, Any]], at_ms: int) -> list[PastMessage]:
+    """Give an answer with its calls, and their results after it."""
+    texts = [text_in(part.get("text")) for part in parts if part.get("type") == "text"]
+    ran = [part for part in parts if part.get("type") == "tool" and isinstance(part.get("state"), dict)]
+    calls = tuple(
+        ToolCall(
+            text_in(part.get("callID")),
+            text_in(part.get("tool")) or "unknown",
+            msgspec.json.encode(part["state"].get("input") or {}).decode(),
+        )
+        for part in ran
+    )
+    text = "\n".join(filter(None, texts))
+    answer = Message(role="assistant", content=text, tool_calls=calls)
+    model = text_in(message.get("modelID"))
+    return [
+        PastMessage(answer, at_ms, _usage(message.get("tokens")), model),
+        *(_result(part, at_ms) for part in ran),
+    ]
+
+
+def _result(part: dict[str, Any], at_ms: int) -> PastMessage:
+    state = part["state"]
+    failed = state.get("status") == "error"
+    text = text_in(state.get("error" if failed else "output"))
+    result = Message(role="tool", content=text, tool_call_id=text_in(part.get("callID")))
+    past = result_of(result, at_ms, is_error=failed)
+    metadata = state.get("metadata")
+    code = metadata.get("exit") if isinstance(metadata, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    if not isinstance(code, int) or isinstance(code, bool) or failed:
+        return past
+    failing = msgspec.structs.replace(past.message, is_error=code != 0)
+    return msgspec.structs.replace(past, message=failing, exit_code=code, error_kind="exit" if code else "")
+
+
+def _usage(given: Any) -> Usage | None:
+    counts = _counts(given)
+    cache = _counts(given.get("cache")) if isinstance(given, dict) else {}  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    read, wrote = cache.get("read", 0), cache.get("write", 0)
+    fresh, output = counts.get("input", 0), counts.get("output", 0) + counts.get("reasoning", 0)
+    prompt = fresh + read + wrote
+    if not prompt + output:
+        return None
+    return Usage(
+        prompt_tokens=prompt,
+        completion_tokens=output,
+        total_tokens=prompt + output,
+        input_tokens=fresh,
+        output_tokens=output,
+        cache_read_tokens=read,
+        cache_write_tokens=wrote,
+        reasoning_tokens=counts.get("reasoning", 0),
+        cost_usd=None,
+    )
+
+
+def _counts(given: Any) -> dict[str, int]:
+    try:
+        return {
+            key: one for key, one in msgspec.convert(given, dict[str, Any]).items() if isinstance(one, int)
+        }
+    except msgspec.ValidationError:
+        return {}
+
+
+def _fields(data: str) -> dict[str, Any]:
+    """Read a JSON column; nothing for what is none."""
+    try:
+        return msgspec.json.decode(data, type=dict[str, Any])
+    except NOT_JSON:
+        return {}

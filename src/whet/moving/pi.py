@@ -1,0 +1,180 @@
+"""pi's transcripts, `~/.pi/agent/sessions/*/*.jsonl`, as values.
+
+One JSON object a line: `session` first, then entries that each name the one before them. Where a person went
+back and said something else there are branches; the newest one is read, what was left counts as never said.
+After a `compaction` the model saw the summary and what came from its first kept entry on; all is kept.
+Source: session files as its version 0.73 writes them.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall, Usage
+from whet.moving.lines import JsonLines
+from whet.moving.pairing import dicts_in, ms_of, pair, past_session, result_of, text_in
+from whet.store.bulk import PastMessage, PastSession
+from whet.store.sessions import NewSession
+
+ORIGIN = "pi"
+_EXITED = re.compile(r"Command exited with code (\d{1,3})\s*\Z")
+
+
+class _Line(msgspec.Struct):
+    """What is read of a line, whatever its type."""
+
+    type: Any = None
+    id: Any = None
+    parent: Any = msgspec.field(default=None, name="parentId")
+    timestamp: Any = None
+    cwd: Any = None
+    name: Any = None
+    summary: Any = None
+    first_kept: Any = msgspec.field(default=None, name="firstKeptEntryId")
+    message: dict[str, Any] | None = None
+
+
+class _Usage(msgspec.Struct, rename="camel"):
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+
+
+_lines = msgspec.json.Decoder(_Line, strict=False)
+
+
+def files(folder: Path) -> list[Path]:
+    """Give the transcripts below `folder`, or that one file; sorted."""
+    if folder.is_file():
+        return [folder]
+    roots = (folder / "agent" / "sessions", folder / "sessions", folder)
+    return sorted(next(root for root in roots if root.is_dir()).rglob("*.jsonl"))
+
+
+def read(path: Path) -> tuple[PastSession | None, int]:
+    """Read a transcript; None where nobody said anything. Also counts the lines that can't be read."""
+    lines = JsonLines(path, _lines)
+    entries, workspace, session_id, title = list[_Line](), "", path.stem.rpartition("_")[2], ""
+    for line in lines:
+        if line.type == "session":
+            session_id, workspace = text_in(line.id) or session_id, text_in(line.cwd)
+        elif line.type == "session_info":
+            title = text_in(line.name) or title
+        if line.type != "session":
+            entries.append(line)
+    transcript = _Transcript()
+    for line in _branch(entries):
+        transcript.add(line)
+    about = NewSession(id=session_id, source=ORIGIN, workspace=workspace, title=title)
+    return transcript.session(about), lines.bad
+
+
+def _branch(entries: list[_Line]) -> list[_Line]:
+    """Give the entries from the first to the newest one, without the branches that were left."""
+    known = {line.id: line for line in entries if isinstance(line.id, str)}
+    if not entries or not isinstance(entries[-1].id, str):
+        return entries  # as before version 2, which knew no branches
+    found, at = list[_Line](), entries[-1].id
+    while (line := known.pop(at, None)) is not None:  # each once: a circle ends
+        found.append(line)
+        at = line.parent if isinstance(line.parent, str) else ""
+    return found[::-1]
+
+
+class _Transcript:
+    """A session while its entries come in."""
+
+    def __init__(self) -> None:
+        self._said: list[PastMessage] = []
+        self._provider = self._model = ""
+        self._begins: dict[str, int] = {}
+        self._compacted_at = 0
+        self._summaries: set[int] = set()
+
+    def add(self, line: _Line) -> None:
+        self._begins[text_in(line.id)] = len(self._said)
+        at_ms = ms_of(line.timestamp)
+        if line.type == "compaction" and (summary := text_in(line.summary).strip()):
+            self._compacted_at = self._begins.get(text_in(line.first_kept), len(self._said))
+            self._summaries.add(len(self._said))
+            self._said.append(PastMessage(Message(role="user", content=summary), at_ms))
+        elif line.type == "message" and line.message is not None:
+            self._add(line.message, at_ms)
+
+    def session(self, about: NewSession) -> PastSession | None:
+        """Give the session, None where nobody said anything."""
+        paired = pair(self._said)
+        if not any(row.message.role == "user" for row in paired.messages):
+            return None
+        about = msgspec.structs.replace(about, provider=self._provider, model=self._model)
+        return past_session(about, paired, self._summaries, self._compacted_at)
+
+    def _add(self, said: dict[str, Any], at_ms: int) -> None:
+        content = said.get("content")
+        match said.get("role"):
+            case "user":
+                parts = _parts(content)
+                if parts:
+                    plain = parts[0].text if len(parts) == 1 and isinstance(parts[0], TextPart) else parts
+                    self._said.append(PastMessage(Message(role="user", content=plain), at_ms))
+            case "assistant":
+                self._model = text_in(said.get("model")) or self._model
+                self._provider = text_in(said.get("provider")) or self._provider
+                calls = tuple(_call(block) for block in dicts_in(content) if block.get("type") == "toolCall")
+                text = "\n".join(part.text for part in _parts(content) if isinstance(part, TextPart))
+                message = Message(role="assistant", content=text, tool_calls=calls)
+                self._said.append(PastMessage(message, at_ms, _usage(said.get("usage")), self._model))
+            case "toolResult":
+                self._said.append(_result(said, at_ms))
+            case _:
+                pass
+
+
+def _result(said: dict[str, Any], at_ms: int) -> PastMessage:
+    text = "\n".join(part.text for part in _parts(said.get("content")) if isinstance(part, TextPart))
+    call_id, name, failed = said.get("toolCallId"), said.get("toolName"), said.get("isError") is True
+    message = Message(role="tool", content=text, tool_call_id=text_in(call_id), tool_name=text_in(name))
+    past = result_of(message, at_ms, is_error=failed)
+    if failed and (found := _EXITED.search(text)):
+        return msgspec.structs.replace(past, error_kind="exit", exit_code=int(found[1]))
+    return past
+
+
+def _parts(content: Any) -> tuple[Part, ...]:
+    if isinstance(content, str):
+        return (TextPart(content),) if content else ()
+    found: list[Part] = []
+    for block in dicts_in(content):
+        if block.get("type") == "text" and text_in(block.get("text")):
+            found.append(TextPart(block["text"]))
+        elif block.get("type") == "image" and text_in(block.get("data")):
+            found.append(ImagePart(text_in(block.get("mimeType")) or "image/png", block["data"]))
+    return tuple(found)
+
+
+def _call(block: dict[str, Any]) -> ToolCall:
+    arguments = msgspec.json.encode(block.get("arguments") or {}).decode()
+    return ToolCall(text_in(block.get("id")), text_in(block.get("name")) or "unknown", arguments)
+
+
+def _usage(given: Any) -> Usage | None:
+    try:
+        used = msgspec.convert(given, _Usage)
+    except msgspec.ValidationError:
+        return None
+    prompt = used.input + used.cache_read + used.cache_write
+    return Usage(
+        prompt_tokens=prompt,
+        completion_tokens=used.output,
+        total_tokens=prompt + used.output,
+        input_tokens=used.input,
+        output_tokens=used.output,
+        cache_read_tokens=used.cache_read,
+        cache_write_tokens=used.cache_write,
+        cost_usd=None,
+    )

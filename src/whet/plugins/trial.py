@@ -1,0 +1,152 @@
+"""Run a plugin's tools once, on arguments made from their schemas, where they can do no harm.
+
+That is a jail without a network whose only writable folder holds a copy of the plugin. Where the system can't
+hold such a jail no tool is run. What tools do at services of others is thus not tried.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from whet.config.paths import Home
+from whet.config.schema import PluginSettings
+from whet.contract.errors import BadInput, ToolError
+from whet.contract.texts import NOT_JSON
+from whet.contract.tools import Tool, ToolContext, ToolSpec
+from whet.plugins.calls import fields_of, within
+from whet.plugins.load import PluginHost, load_plugins
+from whet.sandbox.confinement import Confinement, ConfinementSettings
+from whet.sandbox.jail import Jail, JailedCommand
+from whet.sandbox.policy import Opening
+
+_LIMIT_S = 60.0
+_TOOL_LIMIT_S = 10.0
+_REPORT = "report.json"
+_PAGE = "README.md"
+_MOST_CHARS = 160
+_MOST_DEEP = 5
+
+
+def tried_tools(home: Home, name: str, folder: Path | None) -> dict[str, str]:
+    """Run each tool of a plugin and give what came of it by its name: "" for an answer, else a few words.
+    `folder` is the plugin's, None for one of an installed package. Empty where nothing could be run."""
+    with tempfile.TemporaryDirectory(prefix="whet-doctor-") as place:
+        work = Path(place).resolve()
+        if folder is not None:
+            shutil.copytree(folder, work / "home" / "plugins" / folder.name, symlinks=True)
+        (work / _PAGE).write_text("# A page to read\n")
+        confinement = Confinement(ConfinementSettings("auto", home.root))
+        try:
+            if not confinement.status().holds:
+                return {}
+            readable = {*sys.path, sys.prefix, sys.base_prefix}
+            confinement.open("doctor", [Opening("read", path) for path in readable if os.path.isdir(path)])
+            jail = confinement.jail(work, "doctor")
+            if jail is None:
+                return {}
+            return _run_in(jail, work, name)
+        except ToolError:
+            return {}
+        finally:
+            confinement.close()
+
+
+def _run_in(jail: Jail, work: Path, name: str) -> dict[str, str]:
+    environment = {"PATH": os.environ.get("PATH", ""), "HOME": str(work), "WHET_HOME": str(work / "home")}
+    command = [sys.executable, "-m", "whet.plugins.trial", str(work), name]
+    code, said = jail.run(JailedCommand(command, jail.environment(environment), work), _LIMIT_S)
+    try:
+        return msgspec.json.decode((work / _REPORT).read_bytes(), type=dict[str, str])
+    except (OSError, *NOT_JSON):
+        last = said.strip().rpartition("\n")[2][:_MOST_CHARS]
+        return {"": f"the run of its tools ended with code {code}. {last}"}
+
+
+def sample(schema: Mapping[str, Any], depth: int = 0) -> Any:
+    """Make a value that a JSON schema allows: the required properties, each as plain as can be."""
+    if depth > _MOST_DEEP:
+        return None
+    for given in ("default", "const"):
+        if given in schema:
+            return schema[given]
+    for many in ("enum", "examples"):
+        if found := _listed(schema, many):
+            return found[0]
+    for either in ("anyOf", "oneOf", "allOf"):
+        if found := _listed(schema, either):
+            return sample(fields_of(found[0]), depth + 1)
+    return _plain(schema, depth)
+
+
+def _plain(schema: Mapping[str, Any], depth: int) -> Any:
+    kinds = _listed(schema, "type")
+    match str(kinds[0] if kinds else schema.get("type")):
+        case "integer" | "number":
+            return schema.get("minimum", 1)
+        case "boolean":
+            return False
+        case "array":
+            return [sample(fields_of(schema.get("items")), depth + 1)]
+        case "object":
+            known = fields_of(schema.get("properties"))
+            return {
+                str(one): sample(fields_of(known.get(one)), depth + 1) for one in _listed(schema, "required")
+            }
+        case "null":
+            return None
+        case _:
+            return _PAGE
+
+
+def _listed(schema: Mapping[str, Any], name: str) -> list[Any]:
+    found: object = schema.get(name)
+    return cast("list[Any]", found) if isinstance(found, list) else []
+
+
+def arguments_for(spec: ToolSpec) -> dict[str, Any]:
+    """Make the arguments of a call."""
+    return fields_of(sample({"type": "object", **spec.parameters}))
+
+
+async def run_once(tool: Tool, workspace: Path) -> str:
+    """Call a tool; gives "" for an answer, else what came instead."""
+
+    async def nobody(_question: str, _choices: Sequence[str]) -> None:
+        return None
+
+    context = ToolContext("doctor", "turn", "call", workspace, lambda _text: None, nobody)
+    try:
+        output = await within(_TOOL_LIMIT_S, tool.run(context, arguments_for(tool.spec)))
+    except BadInput as error:
+        return f"it refuses arguments made from its own schema: {error.message}"
+    except ToolError as error:
+        return f"it failed: {error.message}"
+    except TimeoutError:
+        return f"it did not end in {_TOOL_LIMIT_S:g} s"
+    if not output.is_error:
+        return ""
+    return f"it {'crashed' if output.error_kind == 'crashed' else 'says'}: {' '.join(output.text.split())}"
+
+
+def main(work: Path, name: str) -> None:
+    """Run the tools of a plugin and write what came of them beside it."""
+    host = PluginHost(workspace=work)
+    loaded = load_plugins(Home(work / "home"), PluginSettings(enabled=(name,)), os.environ, host)
+    try:
+        found = {tool.name: asyncio.run(run_once(tool, work))[:_MOST_CHARS] for tool in loaded.tools}
+    finally:
+        loaded.close()
+    (work / _REPORT).write_bytes(msgspec.json.encode(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
