@@ -29,7 +29,8 @@ class EndFolder:
     """One command's pipe. `write_fd` is for the command, and this side closes it once that has started."""
 
     def __init__(self) -> None:
-        self._read_fd, self.write_fd = os.pipe()
+        self._read_fd, write_fd = os.pipe()
+        self.write_fd: int = write_fd
         os.set_blocking(self._read_fd, False)
 
     def started(self) -> None:
