@@ -227,8 +227,7 @@ def shell_tools(
         pty: bool = False,
         background: Annotated[bool, "for servers: gives a process id"] = False,
     ) -> ToolOutput:
-        """Run bash in the workspace, each call a new shell that keeps only cd; gives merged output and exit
-        code."""
+        """Run bash in the workspace, each call a new shell that keeps only cd; gives output and exit code."""
         from whet.tools.commands import run_command
         from whet.tools.shell import job
 
