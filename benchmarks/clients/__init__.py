@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.api import start_api
 from benchmarks.measure import ROOT, clean_environment
 from benchmarks.peers import python_of
+from benchmarks.serving import serving
 from benchmarks.table import Row
 from whet.practice.ask import PracticeCall, PracticeRequest
 from whet.practice.script import Fault, ScriptedReply
@@ -75,13 +75,12 @@ _TIMEOUT_S = 900
 
 def run(_runs: int, _full: bool) -> list[Row]:
     """Run every feature in every framework and write the page."""
-    with PracticeServer(mind=_mind) as model, tempfile.TemporaryDirectory() as folder:
-        process, url, token = start_api(Path(folder), model.base_url)
-        try:
-            table = _table(model, url.removesuffix("/v1"), token)
-        finally:
-            process.terminate()
-            process.wait(30)
+    with (
+        PracticeServer(mind=_mind) as model,
+        tempfile.TemporaryDirectory() as folder,
+        serving(Path(folder), model.base_url) as server,
+    ):
+        table = _table(model, server.url, server.token)
     PAGE.write_text(_page(table))
     cells = [cell for row in table.values() for cell in row.values()]
     good = sum(cell == "yes" for cell in cells)

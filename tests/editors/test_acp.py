@@ -42,7 +42,7 @@ def test_a_prompt_streams_text_and_thoughts(desk: Desk) -> None:
     async def story() -> None:
         made = await desk.connection.new_session(cwd=str(desk.work), mcp_servers=[])
         assert made.modes.current_mode_id == "ask"
-        assert [mode.id for mode in made.modes.available_modes] == ["ask", "auto", "deny"]
+        assert [mode.id for mode in made.modes.available_modes] == ["ask", "plan", "auto", "deny"]
         assert await desk.ask(made.session_id, "hello") == "end_turn"
         assert desk.editor.text() == "Hello from the editor."
         assert desk.editor.thoughts() == "They greet."

@@ -33,7 +33,7 @@ OTHER_MEANINGS = {
     "memory": "what is remembered: a kind of learned item, its file, a command",
     "terminal": "a toolset of the settings, a finding of the doctor",
     "process": "a column of `whet gateway status`",
-    "patch": "an action of skill_manage, a method of HTTP, an argument with a diff",
+    "patch": "an action of skill_manage, a method of HTTP, an argument with a diff, a program",
     "write_file": "an action of skill_manage",
 }
 HAVE_THEM = {
@@ -49,7 +49,7 @@ HAVE_THEM = {
             "memory/skill_changes.py",
             "memory/wording.py",
         ),
-        *("review/wording.py", "serve/openapi.py", "store/trail.py"),
+        *("approval/danger_files.py", "review/wording.py", "serve/openapi.py", "store/trail.py"),
     ),
     "write_file": ("memory/requests.py", "memory/skill_changes.py", "review/wording.py"),
 }

@@ -23,10 +23,11 @@ NO_EVENT: LogEnd = (0, bytes(32))
 _END = "SELECT id, hash FROM events ORDER BY id DESC LIMIT 1"
 SEALED = "sealed"  # the event that says that there is a seal from here on
 _KEEP_SUM = (
-    "INSERT INTO seals VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET rows = excluded.rows, sum = excluded.sum"
+    "INSERT INTO seals VALUES (?, ?, ?)"
+    " ON CONFLICT (name) DO UPDATE SET rows = excluded.rows, sum = excluded.sum"
 )
 _KEEP_SEAL = (
-    "INSERT INTO seal VALUES (1, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET size = excluded.size,"
+    "INSERT INTO seal VALUES (1, ?, ?, ?, ?, ?) ON CONFLICT (one) DO UPDATE SET size = excluded.size,"
     " head = excluded.head, state = excluded.state, key_id = excluded.key_id, signature = excluded.signature"
 )
 HINT = (
