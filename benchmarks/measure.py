@@ -40,7 +40,12 @@ def clean_environment(**extra: str) -> dict[str, str]:
     return {**kept, "NO_PROXY": "*", **extra}
 
 
-def run(command: list[str], folder: Path = ROOT, **environment: str) -> Sample:
+def run(command: list[str], **environment: str) -> Sample:
+    """Run `command` in the checkout, as `run_in` does."""
+    return run_in(ROOT, command, **environment)
+
+
+def run_in(folder: Path, command: list[str], **environment: str) -> Sample:
     """Run `command` in `folder` to its end and measure it, with all that it started and waited for. Raises
     where it fails."""
     began = time.perf_counter()

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.measure import ROOT, Sample, clean_environment, median
-from benchmarks.measure import run as measure
+from benchmarks.measure import ROOT, Sample, clean_environment, median, run_in
 from benchmarks.overhead import practice_server
 from benchmarks.table import Row
 
@@ -165,8 +164,8 @@ def _spent(program: Program, base_url: str, steps: int) -> Sample:
         work.mkdir()
         home.mkdir()
         call = program.invoke(home, base_url, f"paced-{_PIECES}-{_GAP_MS}-{steps}")
-        return measure(
-            call.command, work, HOME=str(home), XDG_CONFIG_HOME=str(home / ".config"), **call.environment
+        return run_in(
+            work, call.command, HOME=str(home), XDG_CONFIG_HOME=str(home / ".config"), **call.environment
         )
 
 

@@ -62,7 +62,7 @@ def mind(request: PracticeRequest) -> ScriptedReply:
 
 @asynccontextmanager
 async def program(
-    folder: Path, base_url: str, *, parallel: int = 4, sandbox: str = "off", record: bool = False
+    folder: Path, base_url: str, *, parallel: int = 4, record: bool = False
 ) -> AsyncGenerator[App]:
     """Give a program that works in `folder`/work, where every call is allowed."""
     (folder / "work").mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ async def program(
         agent=AgentSettings(delegate_parallel=parallel),
         model=ModelSettings(provider="practice", base_url=base_url, model="practice-echo"),
         approval=ApprovalSettings(mode="auto", allow=("terminal", "write_file", "patch", "process")),
-        sandbox=SandboxSettings(mode="off" if sandbox == "off" else "enforce"),
+        sandbox=SandboxSettings(mode="off"),
         rewind=RewindSettings(record=record),
     )
     app = await App.start(Home(folder / "home"), settings, {}, Judge(), folder / "work")

@@ -9,6 +9,7 @@ import json
 import threading
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import uvicorn
@@ -372,7 +373,7 @@ def test_a_connection_that_rests_is_closed_and_one_that_is_used_is_not(monkeypat
     config = uvicorn.Config(lambda: None, loop="none", log_config=None, timeout_keep_alive=75)
     config.load()
     loop = asyncio.new_event_loop()
-    protocol = LimitedProtocol(config=config, server_state=ServerState(), app_state={}, _loop=loop)
+    protocol: Any = LimitedProtocol(config=config, server_state=ServerState(), app_state={}, _loop=loop)
     monkeypatch.setattr(loop, "time", lambda: now[0])
     monkeypatch.setattr(
         loop, "call_later", lambda wait_s, work: timers.append((now[0] + wait_s, work)) or work

@@ -24,13 +24,14 @@ from whet.config.paths import Home
 from whet.confirm import audit
 from whet.confirm.decide import DecisionInput
 from whet.confirm.open import Places, open_service, places
-from whet.confirm.records import Caller
+from whet.confirm.records import Caller, Verdict
 from whet.confirm.service import CallerLimits, ConfirmService
 from whet.confirm.submit import Submission
 from whet.confirm.team import init
 from whet.contract.errors import ConfigError, StoreCorrupt, StoreError
 from whet.postgres.connection import connect
 
+VERDICTS: list[Verdict] = ["approve", "deny"]
 PEOPLE = [Caller(name, "approve") for name in ("ann", "bob", "carl")]
 
 
@@ -167,11 +168,11 @@ async def races(services: list[ConfirmService], count: int, dice: random.Random)
             for number in range(begin, min(begin + 20, count))
         ]
         asked = [one.request for one in made if one.request is not None]
-        ballots = [
+        ballots: list[tuple[str, Verdict, Caller]] = [
             (request.id, verdict, who)
             for request in asked
             for who in PEOPLE
-            for verdict in (dice.choice(["approve", "deny"]),)
+            for verdict in (dice.choice(VERDICTS),)
         ]
         dice.shuffle(ballots)
         outcomes = await asyncio.gather(

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tests.tools.calls import context
+from whet.contract.delegation import HelperWish
 from whet.contract.errors import ToolError
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.lanes import ToolPool
@@ -179,10 +180,10 @@ async def run_cases(folder: Path, database: StateDatabase, rounds: int) -> list[
 
 
 def _tools(pool: ToolPool, processes: Processes, database: StateDatabase) -> list[Tool]:
-    async def spawn(parent: ToolContext, task: str, background: str) -> ToolOutput:
+    async def spawn(parent: ToolContext, wish: HelperWish) -> ToolOutput:
         return (
             ToolOutput("could not", error_kind="failed")
-            if task == "fail"
+            if wish.task == "fail"
             else ToolOutput("error-free report")
         )
 
@@ -197,7 +198,7 @@ def _tools(pool: ToolPool, processes: Processes, database: StateDatabase) -> lis
         *ask_tools(),
         *session_tools(database),
         *recall_tools(database),
-        *delegate_tools(spawn, parallel=2),
+        *delegate_tools(spawn),
         *warm_tools(act),
     ]
 
