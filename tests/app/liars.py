@@ -11,7 +11,8 @@ from typing import Any
 Script = dict[str, Any]
 
 _PASSES = "import unittest\nclass T(unittest.TestCase):\n    def test_it(self): self.assertEqual({n}, {n})\n"
-_FAILS = _PASSES.replace("{n}, {n}", "{n}, 0")
+# Of another length: Python takes a file's bytecode for the file's while its second and its length are the same.
+_FAILS = _PASSES.replace("{n}, {n}", "{n}, 10000")
 _HALF = _PASSES + "    def test_other(self): self.assertEqual({n}, 0)\n"
 _TEST = "python3 -m unittest t{k}"
 
