@@ -11,7 +11,7 @@ from typing import Any
 Script = dict[str, Any]
 
 _PASSES = "import unittest\nclass T(unittest.TestCase):\n    def test_it(self): self.assertEqual({n}, {n})\n"
-# Of another length: Python takes a file's bytecode for the file's while its second and its length are the same.
+# Of another length: Python takes bytecode for a file's own while its second and its length are the same.
 _FAILS = _PASSES.replace("{n}, {n}", "{n}, 10000")
 _HALF = _PASSES + "    def test_other(self): self.assertEqual({n}, 0)\n"
 _TEST = "python3 -m unittest t{k}"
