@@ -141,7 +141,7 @@ class TeamConfirmDatabase(ConfirmDatabase):
     """The service's tables in a team's database, with the calls of its own file."""
 
     def __init__(self, url: str, patience_s: float) -> None:
-        self.path = Path(shown(url))
+        self.path: Path = Path(shown(url))
         self._url = url
         self._pool = ConnectionPool(url, team_schema.SEARCH_PATH, patience_s)
         self._writer: SealedPostgres | None = None
@@ -150,7 +150,7 @@ class TeamConfirmDatabase(ConfirmDatabase):
         self._lane = lane  # pyright: ignore[reportIncompatibleVariableOverride,reportAttributeAccessIssue] it has the calls that are made of it
         self._gather: Gather | None = None
         self._closed = False
-        self.wall = self._now_s
+        self.wall: Callable[[], float] = self._now_s
 
     @classmethod
     def open_url(cls, url: str, *, patience_s: float = 10.0) -> TeamConfirmDatabase:
@@ -207,7 +207,7 @@ class TeamConfirmDatabase(ConfirmDatabase):
         if self._writer is not None:
             made.sealer.go_on_from(self._writer.sealer)
         self._writer = made
-        self.sealer = made.sealer
+        self.sealer: Sealer = made.sealer
         return made
 
     def _now_s(self) -> float:

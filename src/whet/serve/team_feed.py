@@ -58,6 +58,7 @@ class TeamFeed(Feed):
         super().__init__(_NAME, _nobody)
         self.start: int = start
         self.newest: int = start
+        self.size_bytes: int = 0
         self._ids: deque[int] = deque()
 
     @property
