@@ -9,6 +9,8 @@ import apsw
 import pytest
 
 from tests.confirm.running import Hands
+from whet.cli.confirm_files import opened
+from whet.config.paths import Home
 from whet.confirm import audit, retention
 from whet.confirm.decide import DecisionInput, cancel, consume, decide
 from whet.confirm.ledger import Tx
@@ -17,6 +19,8 @@ from whet.confirm.policy import ConfirmPolicy
 from whet.confirm.records import Caller
 from whet.confirm.service import CallerLimits
 from whet.confirm.submit import Submission, draft, store
+from whet.confirm.watermark import last_mark
+from whet.contract.errors import ConfigError
 
 AGENT, ALICE = Caller("agent", "submit"), Caller("alice", "approve")
 POLICY = ConfirmPolicy()
@@ -229,3 +233,17 @@ def test_digests_of_older_versions_stay_right(places, tmp_path):
     old = stored_digest("id", "act", '{"n":1152921504606846976}', "agent", "", 2.0)
     assert old != request_digest("id", "act", {"n": 2.0**60}, "agent", "", 2.0)
     assert old == request_digest("id", "act", {"n": 2**60}, "agent", "", 2.0)
+
+
+def test_checkpoints_that_are_no_text_are_one_clear_error(tmp_path):
+    path = tmp_path / "checkpoints.jsonl"
+    path.write_bytes(b'{"size": "\xff\xfe"}\n')
+    with pytest.raises(ConfigError, match="can't read checkpoints"):
+        audit.read_checkpoints(path)
+    assert last_mark(path) is None
+
+
+def test_a_database_that_may_not_be_looked_at_is_one_clear_error(tmp_path):
+    too_long = tmp_path / ("x" * 300)
+    with pytest.raises(ConfigError, match="can't look at"), opened(Home(tmp_path), too_long):
+        pass

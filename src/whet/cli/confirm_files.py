@@ -79,7 +79,11 @@ def opened(
 ) -> Generator[tuple[ConfirmDatabase, Places]]:
     """Open the files; `may_make`: made where they are not there, as tokens may be before the first start."""
     where = places(home, db_path)
-    is_new = not where.url and not where.database.exists()
+    try:
+        is_new = not where.url and not where.database.exists()
+    except OSError as error:
+        hint = "do it as the user that the service runs as"
+        raise ConfigError(f"can't look at {where.database}: {error.strerror}", hint=hint) from error
     if may_make:
         home.ensure()
     elif is_new:

@@ -9,6 +9,7 @@ import msgspec
 
 from whet.config.paths import read_small
 from whet.confirm.records import AuditEvent
+from whet.contract.texts import NOT_JSON
 
 _WIDTH = 512
 
@@ -60,6 +61,6 @@ def last_mark(path: Path) -> LogMark | None:
     try:
         lines = [line for line in path.read_bytes().splitlines() if line.strip()]
         found = msgspec.json.decode(lines[-1], type=LogMark) if lines else None
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *NOT_JSON):
         return None
     return found and LogMark(found.size, found.head, str(path))

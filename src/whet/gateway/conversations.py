@@ -209,8 +209,8 @@ class Conversation:
             self._held.add(row.id)
             return "held"
         self._held.discard(row.id)
-        self._taken.add(row.id)
         text, images = await self._read(update)
+        self._taken.add(row.id)  # after what may fail: without a turn nobody would look at the row again
         if self._turn is None:
             self.begin_with(text, images, row)
         elif await self._runs():
