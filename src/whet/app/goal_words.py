@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from whet.contract.errors import ConfigError
 
 if TYPE_CHECKING:
     from whet.app.goals import GoalReport, GoalWish
+    from whet.store.goals import GoalRow
 
 USAGE = (
     "/goal TEXT [--verify CMD] [--budget $2] [--steps N] [--guard PATH] [--may-change PATH],"
@@ -16,6 +18,29 @@ USAGE = (
 )
 _VALUED = ("--verify", "--budget", "--steps", "--guard", "--may-change")
 _SAID_CHARS = 600
+_BY_VERIFIER = (
+    "This is a goal. When your turn ends, Whet runs `{verify}` and goes on until it passes; what it prints"
+    " comes back to you. Leave the files that it consists of as they are."
+)
+_BY_CLAIMS = (
+    "This is a goal. It ends only when you call finish with claims that point at calls you made: run a"
+    " command or the tests after your last change, and copy words from the result."
+)
+_TAG = re.compile(r"<(?=/?goal-check\b)", re.IGNORECASE)
+
+
+def message_of(goal: GoalRow) -> str:
+    """Give what the agent is told at the beginning of a round. What no person typed (these words, what the
+    verifier printed, what the agent claimed) stands in a tag: nothing is learned from it as a wish."""
+    if goal.round == 0:
+        told = _BY_VERIFIER.format(verify=goal.verify) if goal.verify else _BY_CLAIMS
+        return f"{goal.text}\n\n{_tagged(told)}"
+    said = f"`{goal.verify}` did not pass:\n{goal.said}" if goal.verify else goal.said
+    return f"{_tagged(f'The goal is not reached yet. {said}')}\n\nGo on: {goal.text}"
+
+
+def _tagged(text: str) -> str:
+    return f"<goal-check>\n{_TAG.sub('&lt;', text)}\n</goal-check>"
 
 
 def parse_usd(text: str) -> float:

@@ -19,11 +19,11 @@ from whet.app import goal_verifier
 from whet.app.following import follow, run_to_rest
 from whet.app.goal_claims import GoalClaim, refusals
 from whet.app.goal_judge import GoalJudge, goal_calls
+from whet.app.goal_words import message_of
 from whet.app.session_parts import NO_EXTRAS, Principal, SessionExtras
 from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.events import Emit, Notice, TurnEnd
-from whet.contract.messages import Message
 from whet.contract.receipts import TurnReceipt
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.store import facts, goals, sessions, wallet
@@ -36,14 +36,6 @@ if TYPE_CHECKING:
     from whet.app.build import App
 
 _STALLED_ROUNDS = 2
-_BY_VERIFIER = (
-    "[This is a goal. When your turn ends, Whet runs `{verify}` and goes on until it passes; what it prints"
-    " comes back to you. Leave the files that it consists of as they are.]"
-)
-_BY_CLAIMS = (
-    "[This is a goal. It ends only when you call finish with claims that point at calls you made: run a"
-    " command or the tests after your last change, and copy words from the result.]"
-)
 
 
 class GoalWish(msgspec.Struct, frozen=True):
@@ -196,14 +188,8 @@ class GoalRunner:
             goals.ask(connection, goal)
             return ()
 
-        return await run_to_rest(self.app, session, self._message(goal, session), self.emit, asked)
-
-    def _message(self, goal: GoalRow, session: Session) -> Message:
-        if goal.round == 0:
-            how = _BY_VERIFIER.format(verify=goal.verify) if goal.verify else _BY_CLAIMS
-            return session.user_message(f"{goal.text}\n\n{how}")
-        said = f"`{goal.verify}` did not pass:\n{goal.said}" if goal.verify else goal.said
-        return session.user_message(f"The goal is not reached yet. {said}\n\nGo on: {goal.text}")
+        message = session.user_message(message_of(goal))
+        return await run_to_rest(self.app, session, message, self.emit, asked)
 
     async def _keep(self, goal: GoalRow, said: str, *, passed: bool) -> GoalRow:
         """Store what a round came to."""
