@@ -190,14 +190,20 @@ def _approve_itself(play: DemoRun, service: DemoConfirmService) -> None:
     )
     wiped = service.records()[0]["id"]
     forged = f"INSERT OR REPLACE INTO votes VALUES ('{wiped}', 'owner', 'approve', 1.0, '')"
-    home = service.forged_copy(forged)
-    stage.command(f"WHET_HOME={home} whet confirm audit verify")
-    code, said = service.whet("confirm", "audit", "verify", home=home)
-    stage.block(said.strip())
+    code, said = _verify_forged(play, service, forged)
     play.check("forged_vote_found", code == 1 and "vote" in said, clip(said, 200))
     play.conclude(
         "What you just saw: a token that submits approves nothing, and a vote that nobody cast is named."
     )
+
+
+def _verify_forged(play: DemoRun, service: DemoConfirmService, sql: str) -> tuple[int, str]:
+    """Change a copy of the database, check its log, and give the exit code and what was said."""
+    home = service.forged_copy(sql)
+    play.stage.command(f"WHET_HOME={home} whet confirm audit verify")
+    code, said = service.whet("confirm", "audit", "verify", home=home)
+    play.stage.block(said.strip())
+    return code, said
 
 
 def _missing() -> str:
@@ -239,10 +245,8 @@ def _sign(play: DemoRun, service: DemoConfirmService) -> None:
     stage.block(said.strip())
     play.check("signature_verifies", code == 0, clip(said, 200))
     stage.say("In a copy, the signature is taken out of that vote:")
-    home = service.forged_copy("UPDATE events SET data = json_remove(data, '$.proof') WHERE kind = 'vote'")
-    stage.command(f"WHET_HOME={home} whet confirm audit verify")
-    code, said = service.whet("confirm", "audit", "verify", home=home)
-    stage.block(said.strip())
+    unsigned = "UPDATE events SET data = json_remove(data, '$.proof') WHERE kind = 'vote'"
+    code, said = _verify_forged(play, service, unsigned)
     play.check("vote_without_signature_found", code == 1 and "signature" in said, clip(said, 300))
     play.conclude(
         "What you just saw: the yes carries a signature of the person's own key over this very request, and"

@@ -145,7 +145,6 @@ class TeamConfirmDatabase(ConfirmDatabase):
         self._url = url
         self._pool = ConnectionPool(url, team_schema.SEARCH_PATH, patience_s)
         self._writer: SealedPostgres | None = None
-        self._sealer: Sealer | None = None
         lane = TeamLane(self._connected, url, patience_s, _Sealing(self))
         self._lane = lane  # pyright: ignore[reportIncompatibleVariableOverride,reportAttributeAccessIssue] it has the calls that are made of it
         self._gather: Gather | None = None
