@@ -43,6 +43,8 @@ async def _edited(folder: Path, base_url: str, places: list[int]) -> tuple[set[i
         await run_turn(session, message, lambda _event: None)
         rows = app.database.read_now(lambda db: helper_rows.of_parent(db, session.id))
         by_call = sorted(rows, key=lambda row: int(row.call.rpartition(".")[2]))
+        failed = [(one.name, one.error) for one in by_call if one.reason != "answered"]
+        assert not failed, failed
         found = {n for n, row in enumerate(by_call) if row.merge is not None and row.merge.conflicts}
         said = [one.text for one in session.log.messages if one.role == "tool"]
         return found, said

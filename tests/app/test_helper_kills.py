@@ -50,6 +50,8 @@ def survives(folder: Path, base_url: str, count: int, kills: Sequence[Kill]) -> 
         re.findall(r'^<helper name="(helper-\d+)"', "\n".join(m.text for m in messages), re.MULTILINE)
     )
     assert told == {one.name: 1 for one in found}
+    failed = [(one.name, one.reason, one.error) for one in found if one.reason != "answered"]
+    assert not failed, failed
     assert {one.answer for one in found} == {f"result {n}" for n in range(count)}
     for one in found:
         number = one.answer.split()[1]

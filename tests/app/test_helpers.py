@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from tests.app.helper_runs import helper, mind, process, program, shell, steps
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
+from whet.app import worktrees
 from whet.app.build import App
 from whet.app.helper_window import HelperWindow
 from whet.contract.answers import misfit
@@ -24,7 +26,7 @@ from whet.contract.tools import ToolContext
 from whet.memory import typed
 from whet.practice.server import PracticeServer
 from whet.store import helper_rows, wallet
-from whet.store.helper_rows import HelperRow
+from whet.store.helper_rows import HelperRow, MergePlan
 
 Work = Callable[[App, Session], Coroutine[Any, Any, None]]
 
@@ -210,6 +212,38 @@ def test_a_background_helpers_edits_are_merged_by_the_call_that_waits(tmp_path: 
         )
         assert "edits are merged" in results(said)[1] and "edits are merged" in results(said)[2]
         assert (folder / "a.txt").read_text().count("more") == 1
+
+    run(tmp_path, work)
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_merge_that_a_kill_cut_off_is_finished_where_its_session_is_opened(
+    tmp_path: Path, is_written: bool
+) -> None:
+    folder = repository(tmp_path)
+
+    async def work(app: App, session: Session) -> None:
+        task = helper(steps([shell("echo more >> a.txt")]), worktree=True, background=True)
+        await turn(session, steps([task]))
+        while (entry := await app.helpers.next_arrival(session.id)) is not None:
+            await run_turn(session, entry.message, lambda _event: None, receipt=entry.receipt)
+        [row] = rows(app, session)
+        assert row.tree is not None
+        plans: list[MergePlan] = []
+        before = (folder / "a.txt").read_text()
+        copy = shutil.copytree(Path(row.tree.place).parent, tmp_path / "copy", symlinks=True)
+        worktrees.merge(row.tree, row.id, None, plans.append)
+        after = (folder / "a.txt").read_text()
+        shutil.copytree(copy, Path(row.tree.place).parent, symlinks=True)
+        if not is_written:
+            (folder / "a.txt").write_text(before)
+        await app.database.append(lambda db: helper_rows.keep_merge(db, row.id, plans[0]))
+        assert not plans[0].done and before != after
+        session.log.close()
+        await app.open_session(session.id)
+        [row] = rows(app, session)
+        assert row.merge is not None and row.merge.done
+        assert (folder / "a.txt").read_text() == after
 
     run(tmp_path, work)
 

@@ -103,11 +103,17 @@ class HelperDesk:
             at_work.task.add_done_callback(lambda task: self._seen(at_work, task))
 
     async def restore(self, parent_id: str) -> None:
-        """Go on with a session's background helpers that nobody runs any more, and bring what has ended."""
+        """Go on with a session's background helpers that nobody runs any more, finish merges that were cut
+        off while they wrote, and bring what has ended."""
         self._parents.add(parent_id)
         for row in await self.of(parent_id):
             if row.state == "open" and row.wish.background:
                 self.begin(row)
+            elif row.merge is not None and not (row.merge.done or row.merge.conflicts):
+                try:
+                    await self.with_edits(row, result_of)
+                except ToolError as error:
+                    log.warning("%s: its edits are half merged: %s", row.name, error.message)
 
     def at_work(self, row: HelperRow) -> HelperAtWork | None:
         """Give a helper as it works in this process; None where it does not."""

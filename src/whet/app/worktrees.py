@@ -3,6 +3,9 @@
 Git works a merge out on snapshots, with nothing of the person's index or branches touched. What is to be
 written is stored before the first file changes, so that what a kill cuts off is finished, not begun again.
 Where a file conflicts, nothing is written, and the edits stay under a ref. Blocking; no hook is run.
+
+One at a time works on a repository's trees, since git stumbles over those that another git is still making.
+The lock goes to git itself, so that one that outlives a killed program keeps the next program out.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 import msgspec
@@ -33,6 +37,7 @@ _WHO = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER")
         for what, value in (("NAME", "whet"), ("EMAIL", "whet@localhost"))}  # fmt: skip
 _PLACES = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"})
 _NOTHING = ("0" * 40, "0" * 64)
+_LOCKS: ContextVar[tuple[int, ...]] = ContextVar("locks that git inherits", default=())
 
 Keep = Callable[[MergePlan], None]
 """Stores how far a merge is; it is durable on return."""
@@ -42,21 +47,23 @@ def plan(workspace: Path, helper_id: str, folder: Path) -> WorkingTree:
     """Give the working tree that a helper will have, at what the workspace is now; nothing is checked out.
     Raises ToolError where the workspace is in no repository."""
     top = _git(workspace, "rev-parse", "--show-toplevel").strip()
-    repository = Path(top)
-    base = _snapshot(repository, helper_id)
+    with _alone(Path(top)) as repository:
+        base = _snapshot(repository, helper_id)
     return WorkingTree(str(folder / helper_id / repository.name), top, base)
 
 
 def make(tree: WorkingTree, helper_id: str, workspace: Path) -> Path:
     """Check a working tree out, unless it is there, and give the helper's workspace in it."""
-    place, repository = Path(tree.place), Path(tree.repository)
+    place = Path(tree.place)
     whole = place.parent / _WHOLE
-    if not whole.exists():  # or a kill cut it off
-        shutil.rmtree(place, ignore_errors=True)
-        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _git(repository, "update-ref", _REF + helper_id, tree.base)
-        _git(repository, "worktree", "add", "--detach", "--force", str(place), tree.base)
-        whole.touch()
+    with _alone(Path(tree.repository)) as repository:
+        if not whole.exists():  # or a kill cut it off
+            shutil.rmtree(place, ignore_errors=True)
+            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _git(repository, "update-ref", _REF + helper_id, tree.base)
+            _clear_half_made(repository, place.parent.parent)
+            _add(repository, ("--detach", "--force", str(place), tree.base))
+            whole.touch()
     inside = place / os.path.relpath(workspace.resolve(), repository.resolve())
     inside.mkdir(parents=True, exist_ok=True)
     return inside
@@ -77,15 +84,15 @@ def merge(tree: WorkingTree, helper_id: str, known: MergePlan | None, keep: Keep
             known = None
         else:
             known = MergePlan(conflicts=("the workspace",), note="its files changed while they were merged")
-    assert known is not None  # each round makes one
-    ended = msgspec.structs.replace(known, done=not known.conflicts)
-    keep(ended)
-    if ended.done:
-        forget(tree, helper_id)
+        assert known is not None  # each round makes one
+        ended = msgspec.structs.replace(known, done=not known.conflicts)
+        keep(ended)
+        if ended.done:
+            _forget(tree, helper_id)
     return ended
 
 
-def forget(tree: WorkingTree, helper_id: str) -> None:
+def _forget(tree: WorkingTree, helper_id: str) -> None:
     """Remove a working tree, and the ref that kept its commits."""
     place, repository = Path(tree.place), Path(tree.repository)
     _git(repository, "worktree", "remove", "--force", "--force", str(place), fails=True)
@@ -105,11 +112,39 @@ def text_changes(found: MergePlan, tree: WorkingTree) -> tuple[TextChange, ...]:
 
 @contextmanager
 def _alone(repository: Path) -> Generator[Path]:
-    """Let one merge at a time change a repository's files, also among several programs."""
+    """Let one at a time work on a repository, also among several programs, until the last git of it ends."""
     folder = Path(_git(repository, "rev-parse", "--absolute-git-dir").strip())
     with (folder / "whet-merge.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield repository
+        before = _LOCKS.set((lock.fileno(),))
+        try:
+            yield repository
+        finally:
+            _LOCKS.reset(before)
+
+
+def _add(repository: Path, words: tuple[str, ...]) -> None:
+    """Add a working tree, again where git came upon one that somebody else's git was still making."""
+    for _ in range(_TRIES):
+        said = _run(repository, ("worktree", "add", *words))
+        if b"failed to read" not in said.stderr:
+            break
+    else:
+        raise ToolError("git worktree: another program works on this repository's trees", hint="try again")
+    if said.returncode:
+        raise ToolError(f"git worktree: {_said(said)}", hint="git status says more")
+
+
+def _clear_half_made(repository: Path, ours: Path) -> None:
+    """Remove what a git that was killed left of trees below `ours`: no git can add another one beside it."""
+    folder = Path(_git(repository, "rev-parse", "--absolute-git-dir").strip())
+    for half in folder.glob("worktrees/*"):
+        try:
+            where, common = (half / "gitdir").read_text(), (half / "commondir").read_text()
+        except (OSError, UnicodeError):
+            continue  # git reads over it, or it is none of ours
+        if not common.strip() and Path(where.strip()).is_relative_to(ours):
+            shutil.rmtree(half, ignore_errors=True)
 
 
 def _worked_out(tree: WorkingTree, helper_id: str) -> MergePlan:
@@ -141,11 +176,12 @@ def _snapshot(repository: Path, name: str, parent: str = "", place: Path | None 
     folder = Path(_git(repository, "rev-parse", "--absolute-git-dir").strip())
     index = folder / f"whet-{name}.index"
     own = {"GIT_INDEX_FILE": str(index), "GIT_DIR": str(folder), "GIT_WORK_TREE": str(place or repository)}
+    Path(f"{index}.lock").unlink(missing_ok=True)  # of a git that was killed
     try:
         if place is not None:
             _git(repository, "read-tree", parent, env=own)
         elif (folder / "index").is_file():
-            shutil.copyfile(folder / "index", index)
+            shutil.copy2(folder / "index", index)  # by its time git knows which files to read again
         _git(place or repository, "add", "--all", "--", ":/", env=own)
         made = _git(repository, "write-tree", env=own).strip()
     finally:
@@ -310,6 +346,7 @@ def _run(
             capture_output=True,
             check=False,
             timeout=_TIMEOUT_S,
+            pass_fds=_LOCKS.get(),
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ToolError(f"git can't be run: {error}", hint="a working tree needs git") from error
