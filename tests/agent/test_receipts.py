@@ -113,7 +113,7 @@ def test_tests_are_stale_once_a_file_changed_after_them_in_a_later_turn_too(tmp_
             "echo 'test result: ok. 9 passed; 0 failed; 0 ignored'; cargo test",
             "test result: ok. 9 passed; 0 failed; 0 ignored\n"
             "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured",
-            TestCounts("cargo test", 10, 2, 0, direct=True),
+            TestCounts("cargo test", 10, 2, 0),
         ),
         ("echo 12 passed in 0.31s", "12 passed in 0.31s", None),
         ("ls", "12 passed the door in 3 days", None),
@@ -126,6 +126,47 @@ def test_counts_of_known_runners(command: str, output: str, expected: TestCounts
 def test_a_runner_that_is_only_named_in_words_did_not_run() -> None:
     found = counts_of("echo pytest; cat old.log", _PYTEST)
     assert found is not None and not found.direct
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pytest || true",
+        "pytest; echo ok",
+        "pytest && cat old.log",
+        "cat old.log; pytest --version",
+        "pytest | tail -3",
+        "pytest &",
+        "! pytest",
+        "pytest() { cat old.log; }; pytest",
+        "trap 'exit 0' EXIT; pytest",
+        "PATH=bin:$PATH pytest",
+        "export PATH=bin; pytest",
+        "python fake.py ';' pytest",
+        "python fake.py '\n' && : # && pytest",
+        "python fake.py <<pytest\npytest",
+        "sh -c 'pytest; true'",
+        ". ./mine && pytest",
+        "(pytest)",
+    ],
+)
+def test_a_runner_whose_end_or_output_may_be_anothers_is_not_direct(command: str) -> None:
+    found = counts_of(command, _PYTEST)
+    assert found is not None and not found.direct
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cd sub && pytest -q 2>&1",
+        "set -e; export A=1\npytest -k 'a and (b or c)'",
+        ". .venv/bin/activate && python -m pytest \\\n  tests  # all of them",
+        "PYTHONPATH=src .venv/bin/python -m pytest;",
+    ],
+)
+def test_a_runner_that_ends_its_command_is_direct(command: str) -> None:
+    found = counts_of(command, _PYTEST)
+    assert found is not None and found.direct
 
 
 def test_the_work_for_a_receipt_grows_with_the_calls_and_no_faster() -> None:

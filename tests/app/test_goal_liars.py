@@ -40,6 +40,8 @@ def _made(script: Script, number: int, folder: Path) -> Made:
     filled: Script = _filled(script, names)
     for path in filled.get("guarded", ()):
         (folder / path).write_text("exit(1)\n")
+    for path, text in filled.get("files", {}).items():
+        (folder / path.replace("{k}", str(number))).write_text(text)
     replies = [call(one.pop("tool"), **one) for one in filled["calls"]]
     if "claims" in filled:
         replies.append(finish(*filled["claims"]))

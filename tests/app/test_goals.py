@@ -12,7 +12,7 @@ from tests.app.goal_runs import Judge, claim, finish, pursue
 from tests.rewind.running import ANSWER, call, shell
 from whet.app.goal_words import message_of
 from whet.app.goals import GoalWish
-from whet.contract.events import Event, TurnEnd
+from whet.contract.events import Event, StepFinished, TurnEnd
 from whet.memory import typed
 from whet.store.goals import GoalRow
 
@@ -90,3 +90,34 @@ def test_only_the_goal_itself_is_the_persons_words(verify: str) -> None:
         own, _ = typed.split(message_of(msgspec.structs.replace(goal, round=number)))
         assert "Use tabs in the Makefile." in own
         assert not any(word in own for word in ("force", "claim", "goal is", "verifier", "finish"))
+
+
+class _Meddler(list[Event]):
+    """Writes a file once the goal's third step is answered: outside of any call, as a process that ran on,
+    another session or a person does."""
+
+    def __init__(self, file: Path, text: str) -> None:
+        super().__init__()
+        self.file = file
+        self.text = text
+
+    def append(self, event: Event, /) -> None:
+        super().append(event)
+        if isinstance(event, StepFinished) and event.step == 3:
+            self.file.write_text(self.text)
+
+
+@pytest.mark.parametrize(("text", "state"), [("a\nb\n", "achieved"), ("a\n", "budget")])
+def test_a_claim_is_stale_where_something_else_than_a_call_changed_a_file(
+    tmp_path: Path, text: str, state: str
+) -> None:
+    script = [
+        call("write_file", path="a.txt", content="a\nb\n"),
+        shell("wc -l a.txt"),
+        finish(claim("command", "wc -l a.txt", "2 a.txt")),
+        ANSWER,
+    ]
+    events = _Meddler(tmp_path / "work" / "a.txt", text)
+    done = asyncio.run(pursue(tmp_path, script, GoalWish("two lines", steps=4), events=events))
+    assert done.goal.state == state
+    assert ("a.txt is not what it was then" in done.goal.said) == (state == "budget")

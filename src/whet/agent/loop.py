@@ -13,7 +13,7 @@ from contextlib import nullcontext
 
 from whet.agent.dispatch import close_open_calls, dispatch
 from whet.agent.interruption import Pause, TurnClock, or_undone, shielded
-from whet.agent.model_call import ask_model
+from whet.agent.model_call import ask_model, keep_reply
 from whet.agent.session import InboxEntry, Session, receipt_of
 from whet.contract.errors import (
     BudgetReached,
@@ -25,7 +25,7 @@ from whet.contract.errors import (
     StoreError,
     WhetError,
 )
-from whet.contract.events import Emit, EndReason, Notice, ReviewQueued, StepFinished, TurnEnd
+from whet.contract.events import Emit, EndReason, ReviewQueued, TurnEnd
 from whet.contract.messages import Message
 from whet.store.jobs import AtEnd, Queued, nothing
 from whet.store.transcript import TurnRecord
@@ -123,13 +123,7 @@ async def _steps(session: Session, turn: TurnRecord, emit: Emit, clock: TurnCloc
         if turn.steps >= budget:
             return "budget"
         reply = await ask_model(session, turn, emit)
-        await session.log.append_reply(turn, reply.message, reply.usage, reply.model)
-        session.context.observe(reply.usage)
-        for notice in reply.notices:
-            emit(Notice(notice))
-        if reply.stop == "length":
-            emit(Notice("the answer was cut at the model's output limit"))
-        emit(StepFinished(turn.steps, reply.usage))
+        await keep_reply(session, turn, reply, emit)
 
 
 async def _read_inbox(session: Session, turn: TurnRecord, emit: Emit) -> bool:

@@ -1,7 +1,8 @@
 """Reads the counts that known test runners print: pytest, unittest, jest, go test, cargo test.
 
 The one place where output is read for them. A summary that stands in the command itself is the model's own
-text and counts for nothing.
+text and counts for nothing. A run answers for itself where nothing else of its command prints or decides the
+exit status.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
+
+import msgspec
 
 from whet.contract.receipts import TestCounts
 
@@ -38,6 +41,55 @@ _CARRIERS = re.compile(
     r"(python[\d.]*|uv|run|poetry|pdm|npx|pnpm|yarn|exec|env|time|nice|coverage|-m|[A-Z_]+=\S*)$"
 )
 
+_QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.", re.DOTALL)
+_SHELLS_OWN = re.compile(r"[\s;&|()<>#`$]")
+_COMMENT = re.compile(r"(?:(?<=\s)|^)#[^\n]*", re.MULTILINE)
+_PLUMBING = re.compile(r"\d*[<>]&[\d-]+|&>")
+_ONE_BY_ONE = re.compile(r"&&|[;\n]")
+_MASKING = re.compile(r"[|&()`]|<<")
+_SILENT = frozenset({"cd", "export", "set"})
+_MISLEADING = re.compile(
+    r"(?:PATH|ENV|BASH_ENV|CDPATH|LD_\w+|PYTHONHOME|PYTHONSTARTUP|PYTEST_PLUGINS|PYTEST_ADDOPTS|NODE_OPTIONS)="
+)
+
+
+class OwnRun(msgspec.Struct, frozen=True):
+    """A command whose exit status and output are a test runner's own: its words with those that carry it, the
+    folders that it goes to first and the files that it reads into the shell."""
+
+    runner: str
+    words: tuple[str, ...]
+    folders: tuple[str, ...] = ()
+    sourced: tuple[str, ...] = ()
+
+
+def own_run(command: str) -> OwnRun | None:
+    """Give how a command runs a known runner last, after nothing that prints; None where it does not, or
+    where its exit status may be another's."""
+    plain = _PLUMBING.sub(" ", _COMMENT.sub("", _QUOTED.sub(_unquoted, command)))
+    parts = [part.split() for part in _ONE_BY_ONE.split(plain) if part.strip()]
+    if not parts or _MASKING.search(plain.replace("&&", "")):
+        return None
+    if any(_MISLEADING.match(word) for words in parts for word in words):
+        return None
+    *before, last = parts
+    folders = tuple(words[1] for words in before if words[0] == "cd" and len(words) > 1)
+    sourced = tuple(words[1] for words in before if words[0] in ("source", ".") and len(words) > 1)
+    if any(words[0] not in _SILENT | {"source", "."} for words in before):
+        return None
+    if any(PurePath(name).name != "activate" for name in sourced):
+        return None
+    runner = next((name for name, known in _RUNNERS.items() if _runs(last, known)), "")
+    return OwnRun(runner, tuple(last), folders, sourced) if runner else None
+
+
+def _unquoted(found: re.Match[str]) -> str:
+    """Give a quoted text as one plain word."""
+    text = found[0]
+    if text == "\\\n":
+        return " "
+    return _SHELLS_OWN.sub("_", text[1:] if text[0] == "\\" else text[1:-1])
+
 
 def test_counts(command: str, output: str) -> TestCounts | None:
     """Give what a runner printed at the end of a command's output; None where none did."""
@@ -50,7 +102,8 @@ def test_counts(command: str, output: str) -> TestCounts | None:
         if summary.strip("= \n") in command:
             return None
         passed, failed, skipped = counts
-        return TestCounts(runner, passed, failed, skipped, _names(command, _RUNNERS[runner]), unit)
+        own = own_run(command)
+        return TestCounts(runner, passed, failed, skipped, own is not None and own.runner == runner, unit)
     return None
 
 
@@ -61,14 +114,15 @@ def names_runner(command: str) -> bool:
 
 def _names(command: str, runners: Sequence[Sequence[str]]) -> bool:
     """Whether a simple command of `command` runs one of these programs, by itself or through a carrier."""
-    for simple in _BREAKS.split(command):
-        words = simple.split()
-        while words and _CARRIERS.match(PurePath(words[0]).name):
-            words.pop(0)
-        program = [PurePath(words[0]).name, *words[1:]] if words else []
-        if any(program[: len(runner)] == list(runner) for runner in runners):
-            return True
-    return False
+    return any(_runs(simple.split(), runners) for simple in _BREAKS.split(command))
+
+
+def _runs(words: Sequence[str], runners: Sequence[Sequence[str]]) -> bool:
+    at = 0
+    while at < len(words) and _CARRIERS.match(PurePath(words[at]).name):
+        at += 1
+    program = [PurePath(words[at]).name, *words[at + 1 :]] if at < len(words) else []
+    return any(program[: len(runner)] == list(runner) for runner in runners)
 
 
 _Found = tuple[str, tuple[int, int, int], str] | None

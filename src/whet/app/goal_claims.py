@@ -6,12 +6,12 @@ edit, and its result must hold the words that are claimed, which the model must 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
-from whet.contract.receipts import CallEffects
+from whet.contract.receipts import CallEffects, TestCounts
 from whet.store.calls import StoredCall, UserWords
 from whet.store.facts import FactRow
 
@@ -29,7 +29,9 @@ class GoalClaim(msgspec.Struct, frozen=True):
 
 
 class SeenCall(msgspec.Struct, frozen=True):
-    """A call of the goal, with its stored facts and its whole arguments and result."""
+    """A call of the goal, with its stored facts, its whole arguments and result, the step that it was part of
+    (turn, number), the files that are not what they were when that ended, whoever changed them, and a program
+    made since the goal began that it runs tests with."""
 
     seq: int
     call_id: str
@@ -39,6 +41,9 @@ class SeenCall(msgspec.Struct, frozen=True):
     error_kind: str
     exit_code: int | None
     facts: CallEffects
+    step: tuple[int, int] = (0, 0)
+    later: tuple[str, ...] = ()
+    new_program: str = ""
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -64,9 +69,15 @@ def seen_calls(stored: Sequence[StoredCall | UserWords], facts: Sequence[FactRow
                 call.error_kind,
                 call.exit_code,
                 row.facts if row else CallEffects(),
+                (row.turn, row.step) if row else (0, 0),
             )
         )
     return found
+
+
+def compared(calls: Sequence[SeenCall], later: Mapping[tuple[int, int], Sequence[str]]) -> list[SeenCall]:
+    """Join calls with the files that changed since their step."""
+    return [msgspec.structs.replace(call, later=tuple(later.get(call.step, ()))) for call in calls]
 
 
 def refusals(claims: Sequence[GoalClaim], calls: Sequence[SeenCall]) -> list[str]:
@@ -87,12 +98,18 @@ def refusals(claims: Sequence[GoalClaim], calls: Sequence[SeenCall]) -> list[str
     return found
 
 
+def claimed_tests(claims: Sequence[GoalClaim], calls: Sequence[SeenCall]) -> list[TestCounts]:
+    """Give the runs of tests that claims point at, each once."""
+    found = {call.seq: call.facts.tests for claim in claims if (call := pointed(claim, calls)) is not None}
+    return [tests for tests in found.values() if tests is not None]
+
+
 def _failed(call: SeenCall) -> bool:
     return bool(call.error_kind) or (call.facts.tests is not None and call.facts.tests.failed > 0)
 
 
 def _refusal(claim: GoalClaim, calls: Sequence[SeenCall]) -> str:
-    call = _pointed(claim, calls)
+    call = pointed(claim, calls)
     if call is None:
         return "there is no such call in this goal"
     if call.error_kind or call.exit_code not in (None, 0):
@@ -104,18 +121,20 @@ def _refusal(claim: GoalClaim, calls: Sequence[SeenCall]) -> str:
     later = next((one for one in calls if one.seq > call.seq and one.changed), None)
     if later is not None:
         return f"it is stale: {later.changed[0]} was changed after it; run it again"
+    if call.later:
+        return f"it is stale: {call.later[0]} is not what it was then; run it again"
     if call.changed:
         return f"the command itself changed {call.changed[0]}; run the check alone"
     return _unfounded(claim, call, calls)
 
 
-def _pointed(claim: GoalClaim, calls: Sequence[SeenCall]) -> SeenCall | None:
+def pointed(claim: GoalClaim, calls: Sequence[SeenCall]) -> SeenCall | None:
     """Give the last call that a claim points at, by its id, its command or its path."""
     wanted = claim.call.strip()
     if not wanted:
         return None
     for call in reversed(calls):
-        given = _texts(call.arguments)
+        given = texts_of(call.arguments)
         named = {call.call_id, given.get("command", ""), given.get("path", "")}
         if wanted in named or (claim.kind == "edit" and wanted in call.changed):
             return call
@@ -126,13 +145,15 @@ def _unfounded(claim: GoalClaim, call: SeenCall, calls: Sequence[SeenCall]) -> s
     tests = call.facts.tests
     if claim.kind == "tests":
         if tests is None or not tests.direct:
-            return "no known test runner printed its counts there"
+            return "no test runner printed its counts and set the exit code there: run it by itself"
+        if call.new_program:
+            return f"{call.new_program} was made during the goal, it is no known test runner"
         if tests.failed or not tests.passed:
             return f"the runner printed: {tests.text}"
     shows = _plain(claim.shows)
     if len(shows) < _SHORTEST or shows not in _plain(call.result):
         return "its result does not say that; copy the words that it printed"
-    if shows in _plain(_texts(call.arguments).get("command", "")):
+    if shows in _plain(texts_of(call.arguments).get("command", "")):
         return "these words stand in the command itself: an echo shows nothing"
     if claim.kind == "command" and _is_quote(call, calls):
         return "it only prints what you wrote yourself"
@@ -146,12 +167,12 @@ def _is_quote(call: SeenCall, calls: Sequence[SeenCall]) -> bool:
     own: set[str] = set()
     for one in calls:
         if one.seq <= call.seq:
-            given = _texts(one.arguments).values()
+            given = texts_of(one.arguments).values()
             own |= {line.strip() for text in given for line in text.splitlines()}
     return bool(lines) and lines <= own
 
 
-def _texts(arguments: str) -> dict[str, str]:
+def texts_of(arguments: str) -> dict[str, str]:
     try:
         found = msgspec.json.decode(arguments or "{}", type=dict[str, object])
     except (msgspec.DecodeError, UnicodeError, RecursionError):

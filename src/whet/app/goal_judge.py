@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,18 @@ import msgspec
 from whet.agent.session import Session
 from whet.app import goal_base, goal_verifier
 from whet.app.goal_base import TreeBase
-from whet.app.goal_claims import GoalClaim, SeenCall, refusals, seen_calls
+from whet.app.goal_claims import (
+    GoalClaim,
+    SeenCall,
+    claimed_tests,
+    compared,
+    refusals,
+    seen_calls,
+    texts_of,
+)
 from whet.app.goal_roles import CheckedTree, deciding, is_code, is_hook
+from whet.app.goal_tests import lost_tests, new_program
+from whet.app.recording import Recordings
 from whet.contract.errors import ToolError
 from whet.store import calls, facts, goals, sessions
 from whet.store.goals import GoalRow
@@ -171,8 +182,16 @@ class GoalJudge:
         if not finished or finished[-1].error_kind:
             return False, finished[-1].result if finished else _NOT_FINISHED
         claims = msgspec.json.decode(finished[-1].arguments, type=_Finish, strict=False).claims
-        why = refusals(claims, seen)  # what came after the call counts, too
-        return not why, "\n".join(why)
+        seen = await seen_now(self.app.recordings, session.workspace, goal, seen)
+        if why := refusals(claims, seen):
+            return False, "\n".join(why)
+        lost = lost_tests(claimed_tests(claims, seen), [call.facts for call in seen])
+        if not lost:
+            return True, ""
+        question = f"The goal's tests are fewer than they were: {lost}. Accept that?"
+        if await session.person.clarify(question, (_YES, _NO)) == _YES:
+            return True, f"accepted: {lost}"
+        return False, f"{lost}, and nobody accepted that. Put the tests back."
 
     async def _changed(self, goal: GoalRow, session: Session) -> str:
         """Say that the verifier's files were changed, unless the person accepts that."""
@@ -201,6 +220,29 @@ def goal_calls(connection: apsw.Connection, session_id: str) -> list[SeenCall]:
     undone = calls.undone_turns(connection, key)
     stored = [call for call in calls.of_session(connection, key) if call.turn not in undone]
     return seen_calls(stored, facts.of_session(connection, key))
+
+
+async def seen_now(
+    recordings: Recordings, workspace: Path, goal: GoalRow, seen: Sequence[SeenCall]
+) -> list[SeenCall]:
+    """Compare what the workspace is with what it was when each command had ended: a process that ran on, a
+    helper and a person change files outside of any call. Runs of tests are told what runs them."""
+    steps = {call.step for call in seen if call.facts.command and call.exit_code == 0}
+    found = compared(seen, await recordings.changed_since(workspace, goal.session, steps))
+    return await asyncio.to_thread(_with_programs, found, workspace, goal)
+
+
+def _with_programs(seen: Sequence[SeenCall], workspace: Path, goal: GoalRow) -> list[SeenCall]:
+    begun_s, folder = datetime.fromisoformat(goal.begun).timestamp(), workspace
+    found: list[SeenCall] = []
+    for call in seen:
+        given, new = texts_of(call.arguments), ""
+        if call.facts.tests is not None and call.facts.tests.direct:
+            inside = workspace / given["workdir"] if given.get("workdir") else folder
+            new = new_program(given.get("command", ""), inside, begun_s)
+        found.append(msgspec.structs.replace(call, new_program=new))
+        folder = workspace / call.facts.folder if call.facts.folder is not None else folder
+    return found
 
 
 def _named(names: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ import logging
 from pathlib import Path
 
 import apsw
+import msgspec
 
 from whet.app.build import App
 from whet.app.goals import GoalReport, GoalWish, report
@@ -17,6 +18,7 @@ from whet.app.reviews import start_detached
 from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound
 from whet.store import goals, schedules
+from whet.store.database import time_of
 from whet.store.schedules import Schedule, ScheduleGoal
 
 log: logging.Logger = logging.getLogger("whet.goals")
@@ -27,13 +29,12 @@ async def queue_goal(app: App, wish: GoalWish, target: str = "", workspace: Path
     channel:chat. Raises ConfigError."""
     if not wish.text.strip():
         raise ConfigError("a goal needs a text")
-    now = iso(app.clock.now())
     made = Schedule(
         id=(number := app.clock.new_id()),
         name=f"goal-{number[-8:]}",
-        created=now,
+        created="",
         expression="",
-        at=now,
+        at="",
         time_zone="UTC",
         prompt=wish.text,
         workspace=str(workspace or app.workspace),
@@ -41,13 +42,20 @@ async def queue_goal(app: App, wish: GoalWish, target: str = "", workspace: Path
         timeout_s=app.settings.agent.turn_timeout_s,
         goal=ScheduleGoal(wish.verify, wish.budget_usd, wish.steps, wish.guard, wish.may_change),
     )
-    await app.database.write(lambda db: schedules.add(db, made, now, app.clock))
+
+    def store(connection: apsw.Connection) -> Schedule:
+        now = iso(time_of(connection, app.clock))
+        dated = msgspec.structs.replace(made, created=now, at=now)
+        schedules.add(connection, dated, now, app.clock)
+        return dated
+
+    stored = await app.database.write(store)
     if app.settings.schedules.worker == "auto":
         try:
             start_detached(app.home)
         except OSError as error:
             log.warning("no worker could be started for a goal: %s", error)
-    return made
+    return stored
 
 
 async def goal_of(app: App, name: str) -> tuple[str, GoalReport | None]:

@@ -89,6 +89,11 @@ def is_hook(name: str) -> bool:
     return _HOOKS.search(name) is not None
 
 
+def is_test_name(name: str) -> bool:
+    """Whether a file is a test by its name."""
+    return is_code(name) and _TESTS.search(name) is not None
+
+
 def is_code(name: str) -> bool:
     """Whether a file is source of a programming language, rather than a script of commands or settings."""
     return PurePosixPath(name).suffix in _CODE
@@ -171,8 +176,7 @@ def _judges(name: str, tree: CheckedTree) -> bool:
 
 
 def _is_test(name: str, text: str) -> bool:
-    is_code = PurePosixPath(name).suffix in _CODE
-    return (is_code and _TESTS.search(name) is not None) or _tests_itself(name, text)
+    return is_test_name(name) or _tests_itself(name, text)
 
 
 def _tests_itself(name: str, text: str) -> bool:

@@ -18,11 +18,12 @@ from whet.agent.session import Session, TurnLimits
 from whet.app import goal_verifier
 from whet.app.following import follow, run_to_rest
 from whet.app.goal_claims import GoalClaim, refusals
-from whet.app.goal_judge import GoalJudge, goal_calls
+from whet.app.goal_judge import GoalJudge, goal_calls, seen_now
 from whet.app.goal_words import message_of
+from whet.app.recording import Recordings
 from whet.app.session_parts import NO_EXTRAS, Principal, SessionExtras
 from whet.clock import iso
-from whet.contract.errors import ConfigError, NotFound
+from whet.contract.errors import ConfigError, NotFound, ToolError
 from whet.contract.events import Emit, Notice, TurnEnd
 from whet.contract.receipts import TurnReceipt
 from whet.contract.tools import Tool, ToolContext, ToolOutput
@@ -60,7 +61,7 @@ class GoalReport(msgspec.Struct, frozen=True):
     spent_tokens: int
 
 
-def finish_tool(database: StateDatabase) -> Tool:
+def finish_tool(database: StateDatabase, recordings: Recordings) -> Tool:
     """Make `finish`, which refuses with the reason what the goal's calls don't bear out."""
 
     @tool(toolset="goal", effects={"read"})
@@ -70,8 +71,12 @@ def finish_tool(database: StateDatabase) -> Tool:
     ) -> ToolOutput:
         """End the goal. Each claim points at a call of yours by its command or path; `shows` is copied from
         its result, or for an edit names the file. Every pointer is checked."""
-        seen = await database.read(lambda db: goal_calls(db, ctx.session_id))
-        if why := refusals(claims, seen):
+        goal, seen = await database.read(
+            lambda db: (goals.of_session(db, ctx.session_id), goal_calls(db, ctx.session_id))
+        )
+        if goal is None:
+            raise ToolError("there is no goal here")
+        if why := refusals(claims, await seen_now(recordings, ctx.workspace, goal, seen)):
             return ToolOutput("Not finished:\n" + "\n".join(why), error_kind="failed")
         return ToolOutput("Accepted. End your turn now.")
 
@@ -126,7 +131,9 @@ class GoalRunner:
         return await self.app.open_session(goal.session, extras=self._extras(extras))
 
     def _extras(self, extras: SessionExtras) -> SessionExtras:
-        return msgspec.structs.replace(extras, tools=(*extras.tools, finish_tool(self.app.database)))
+        return msgspec.structs.replace(
+            extras, tools=(*extras.tools, finish_tool(self.app.database, self.app.recordings))
+        )
 
     async def pursue(self, goal: GoalRow, session: Session) -> GoalRow:
         """Go on with an open goal until it ends or pauses; gives it as it is stored then. A cancel pauses it.
