@@ -83,7 +83,7 @@ def _until_listening(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def _served(folder: Path, **variables: str) -> Generator[tuple[int, int, list[str]]]:
+def served(folder: Path, **variables: str) -> Generator[tuple[int, int, list[str]]]:
     """Run our service on `folder` as its home; gives its port, process and tokens."""
     port = _free_port()
     process = subprocess.Popen(
@@ -103,19 +103,19 @@ def _served(folder: Path, **variables: str) -> Generator[tuple[int, int, list[st
 
 
 def _whet(folder: Path, seconds: float) -> Figures:
-    with _served(folder) as (port, pid, tokens):
-        return _load(port, pid, tokens, seconds)
+    with served(folder) as (port, pid, tokens):
+        return load(port, pid, tokens, seconds)
 
 
 def _hanging(slices: int) -> list[Row]:
     """Submissions while the channel answers beside submissions while it hangs, in turn, a second each."""
     found: dict[bool, list[Figures]] = {False: [], True: []}
     with contextlib.ExitStack() as stack:
-        served = {hangs: stack.enter_context(_with_channel(hangs)) for hangs in (False, True)}
+        running = {hangs: stack.enter_context(_with_channel(hangs)) for hangs in (False, True)}
         for number in range(slices):
             for hangs in (False, True) if number % 2 else (True, False):
-                port, pid, tokens = served[hangs]
-                found[hangs].append(_load(port, pid, tokens, 1.0, "submit16,health1"))
+                port, pid, tokens = running[hangs]
+                found[hangs].append(load(port, pid, tokens, 1.0, "submit16,health1"))
     works, hung = (_middle(found[hangs])[("submit", 16)]["p99_ms"] for hangs in (False, True))
     change = hung / works - 1
     health = _middle(found[True])[("health", 1)]["p99_ms"]
@@ -141,8 +141,8 @@ def _with_channel(hangs: bool) -> Generator[tuple[int, int, list[str]]]:
         (folder / "confirm" / "channels.toml").write_text(
             f'[[channel]]\nkind = "telegram"\nchat = -1001\nbase_url = "{vendor.url}"\n'
         )
-        with _served(folder, TELEGRAM_BOT_TOKEN="123456789:" + "A" * 35) as served:
-            yield served
+        with served(folder, TELEGRAM_BOT_TOKEN="123456789:" + "A" * 35) as running:
+            yield running
 
 
 class _Vendor:
@@ -203,13 +203,13 @@ def _peer(folder: Path, seconds: float) -> Figures:
     )
     try:
         _until_listening(port, process)
-        return _load(port, process.pid, ["", ""], seconds)
+        return load(port, process.pid, ["", ""], seconds)
     finally:
         process.terminate()
         process.wait(30)
 
 
-def _load(port: int, pid: int, tokens: Sequence[str], seconds: float, phases: str = "") -> Figures:
+def load(port: int, pid: int, tokens: Sequence[str], seconds: float, phases: str = "") -> Figures:
     command = [
         sys.executable,
         "-m",

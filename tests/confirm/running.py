@@ -164,6 +164,21 @@ class Running:
         await serve(self.service, self.places, self.settings, ready, stop=self._stop, beside=beside)
 
 
+def outside(places: Places) -> apsw.Connection:
+    """A connection that is not the service's, through the same SQLite library: another one in this process
+    would drop the service's locks when it closes the file."""
+    made = apsw.Connection(str(places.database))
+    made.set_busy_timeout(30_000)
+    return made
+
+
+def touch(places: Places, sql: str, *values: apsw.SQLiteValue) -> None:
+    """Change the database behind the service's back."""
+    writer = outside(places)
+    writer.execute(sql, values)
+    writer.close()
+
+
 def request(port: int, method: str, path: str, body: bytes = b"", *headers: str) -> bytes:
     """The bytes of a request that closes its connection."""
     lines = [f"{method} {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Connection: close", *headers]

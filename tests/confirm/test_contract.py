@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import httpx2
 import pytest
 
 from tests.confirm.process import Served
 from tests.confirm.running import SUBMIT, Running
+from whet.confirm.http.routes import OPERATIONS
 
 PENDING_KEYS = {"id", "action", "status", "timeout_seconds", "message", "approve_url", "deny_url"}
 RECORD_KEYS = {
@@ -253,3 +255,14 @@ def test_everything_is_there_after_a_restart(tmp_path):
         assert person.post(waiting["approve_url"]).status_code == 200
         codes = [agent.post("/confirm", json=SUBMIT).status_code for _ in range(9)]
         assert codes == [202] * 8 + [429]
+
+
+def test_every_call_is_in_the_page():
+    page = (Path(__file__).parents[2] / "docs/confirm.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    for call in OPERATIONS:
+        path = call.path.replace("{id}", "ID").replace("{entry}", "N").replace("{number}", "N")
+        last = f"`/{path.rpartition('/')[2]}`"
+        verbs = [call.method] if call.method != "GET" else [call.method, "`/"]
+        is_there = any(any(verb in row for verb in verbs) and (path in row or last in row) for row in rows)
+        assert is_there, f"{call.method} {path} is in no row"

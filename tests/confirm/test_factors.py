@@ -9,7 +9,9 @@ import httpx2
 import pytest
 
 from tests.confirm.running import SUBMIT, Hands, Running
+from whet.cli.confirm import explained
 from whet.confirm import factors
+from whet.confirm.client import Failed
 from whet.confirm.factors import STEP_S, code_at, secret_of
 from whet.confirm.ledger import Tx
 from whet.confirm.notify.telling import notice_of
@@ -149,3 +151,13 @@ def test_open_mode_can_not_meet_a_rule_that_wants_a_second_factor(tmp_path):
         anybody = server.client()
         made = anybody.post("/confirm", json=SUBMIT).json()
         assert anybody.post(made["approve_url"], json={"code": "123456"}).status_code == 403
+
+
+def test_who_lacks_a_passkey_is_not_told_to_type_a_code(tmp_path):
+    (tmp_path / "p.toml").write_text(POLICY.replace("second_factor", "require_passkey"))
+    with Running(tmp_path, policy=tmp_path / "p.toml") as server:
+        made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
+        refused = server.client("approve", "alice").post(made["approve_url"], json={})
+    assert (refused.status_code, refused.json()["reason"]) == (403, "passkey")
+    told = explained(Failed(refused.json()["error"], status=refused.status_code, body=refused.json()))
+    assert "passkey" in told.hint and "--code" not in told.hint

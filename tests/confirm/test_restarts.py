@@ -6,7 +6,6 @@ import asyncio
 import http.server
 import json
 import shutil
-import sqlite3
 import threading
 import time
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import ClassVar
 
 import pytest
 
-from tests.confirm.running import SUBMIT, Running
+from tests.confirm.running import SUBMIT, Running, outside, touch
 from whet.confirm import audit
 from whet.confirm.grants import GrantRefused, check_grant
 from whet.confirm.ledger import Tx
@@ -36,7 +35,7 @@ def used_approval(folder: Path) -> tuple[Places, dict]:
         agent, owner = server.client("submit", "agent"), server.client("approve", "alice")
         made = agent.post("/confirm", json=SUBMIT).json()
         owner.post(f"/confirm/{made['id']}/approve")
-        writer = sqlite3.connect(server.places.database)
+        writer = outside(server.places)
         writer.execute("VACUUM INTO ?", (str(folder / "older.db"),))
         writer.close()
         used = agent.post(f"/confirm/{made['id']}/consume", json={"digest": made["digest"]})
@@ -99,13 +98,6 @@ def test_a_run_that_was_killed_starts_again(tmp_path: Path) -> None:
     opened(places).database.close()
 
 
-def touch(places: Places, sql: str) -> None:
-    writer = sqlite3.connect(places.database)
-    writer.execute(sql)
-    writer.commit()
-    writer.close()
-
-
 FORGED_TOKEN = "INSERT INTO tokens VALUES ('t', x'00', 'mallory', 'approve', 1.0, NULL, NULL)"
 
 
@@ -127,11 +119,10 @@ def test_a_foreign_token_decides_nothing_while_the_service_runs(tmp_path: Path) 
         agent = server.client("submit", "agent")
         made = agent.post("/confirm", json=SUBMIT).json()
         secret = "wct_" + "A" * 43
-        writer = sqlite3.connect(server.places.database)
+        writer = outside(server.places)
         writer.execute(
             "INSERT INTO tokens VALUES ('t', ?, 'mallory', 'approve', 1.0, NULL, NULL)", (hash_of(secret),)
         )
-        writer.commit()
         writer.close()
         headers = {"authorization": f"Bearer {secret}"}
         answer = agent.post(f"/confirm/{made['id']}/approve", headers=headers)

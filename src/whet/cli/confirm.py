@@ -187,7 +187,7 @@ def list_(status: str, limit: int, url: str, as_json: bool) -> None:
         try:
             found = client.run(client.calls.list("" if status == "all" else status, limit))
         except Failed as error:
-            raise _explained(error) from error
+            raise explained(error) from error
     now_s = time.time()
     shape: list[Column[dict[str, Any]]] = [
         Column("id", lambda one: one["id"]),
@@ -246,7 +246,7 @@ def watch(url: str, as_json: bool) -> None:
     try:
         asyncio.run(_watch(url, as_json))
     except Failed as error:
-        raise _explained(error) from error
+        raise explained(error) from error
 
 
 @confirm.command()
@@ -283,7 +283,7 @@ def _decide(request_id: str, verdict: str, given: dict[str, str], shown: tuple[s
         try:
             answer = client.run(client.calls.decide(found, verdict, **given))
         except Failed as error:
-            raise _explained(error) from error
+            raise explained(error) from error
     if as_json:
         return emit_json(answer)
     if answer["status"] == "pending":
@@ -291,11 +291,14 @@ def _decide(request_id: str, verdict: str, given: dict[str, str], shown: tuple[s
     click.echo(f"{answer['status'].capitalize()}: {printable(answer['action'])} ({answer['id']})")
 
 
-def _explained(error: Failed) -> WhetError:
+def explained(error: Failed) -> WhetError:
+    """Say what to do about an answer that is an error."""
     if error.status == 401:
         return ConfigError(error.message, hint="set CONFIRMATION_TOKEN to a token of role approve")
     if error.body.get("reason") == "code":
         return ConfigError(error.message, hint="whet confirm approve ID --code 123456")
+    if error.body.get("reason") == "passkey":
+        return ConfigError(error.message, hint="open the service's web page, where passkeys sign")
     if error.status == 404:
         return NotFound(error.message, hint="whet confirm list")
     return error
@@ -313,7 +316,7 @@ def _found(client: BlockingClient, request_id: str) -> dict[str, Any]:
             return matching[0]
         return client.run(client.calls.status(request_id))
     except Failed as error:
-        raise _explained(error) from error
+        raise explained(error) from error
 
 
 async def _watch(url: str, as_json: bool) -> None:

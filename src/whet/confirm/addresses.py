@@ -15,6 +15,8 @@ import msgspec
 
 from whet.contract.errors import WhetError
 
+_UNICAST = ipaddress.IPv6Network("2000::/3")  # all that is given to networks
+
 
 class AddressRefused(WhetError):
     """A webhook address that may not be called."""
@@ -52,6 +54,8 @@ async def resolve(url: str, *, allow_private: bool) -> Target:
 def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     judged = mapped or address
+    if isinstance(judged, ipaddress.IPv6Address) and judged not in _UNICAST:
+        return False  # what leads to IPv4 addresses by itself (NAT64, compatible ones), or nowhere
     if isinstance(judged, ipaddress.IPv6Address) and (judged.sixtofour or judged.teredo):
         return False  # tunnels may lead to any IPv4 address
     return judged.is_global and not judged.is_multicast

@@ -20,8 +20,9 @@ import msgspec
 from whet.config.paths import mode_of, read_small, replace
 from whet.confirm.addresses import AddressRefused, resolve
 from whet.confirm.keys import SigningKey
+from whet.confirm.requests import outcome_of
 from whet.confirm.service import ConfirmService
-from whet.contract.errors import ConfigError, WhetError
+from whet.contract.errors import ConfigError, StoreCorrupt, WhetError
 from whet.http1.client import HttpClient, Limits, Request
 from whet.http1.failure import HttpFailed
 from whet.web.beat import in_step
@@ -43,6 +44,7 @@ class DueCallback(msgspec.Struct, frozen=True):
 
     id: int
     message_id: str
+    request_id: str
     url: str
     body: str
     created_at: float
@@ -96,7 +98,7 @@ class Callbacks:
         if room <= 0:
             return []
         sql = (
-            "SELECT id, message_id, url, body, created_at, attempts FROM callbacks"
+            "SELECT id, message_id, request_id, url, body, created_at, attempts FROM callbacks"
             " WHERE status = 'waiting' AND run_after <= ? ORDER BY run_after LIMIT ?"
         )
         now_s = self._service.timeline.now_s()
@@ -116,6 +118,8 @@ class Callbacks:
 
     async def _post(self, client: HttpClient, item: DueCallback) -> tuple[str, bool]:
         """Send one; gives what went wrong ("" for nothing) and whether trying again is pointless."""
+        if not self._is_ours(item):
+            return "it is not what became of the request", True
         timestamp = int(self._service.timeline.now_s())
         try:
             target = await resolve(item.url, allow_private=self._allow_private)
@@ -148,6 +152,18 @@ class Callbacks:
         if 200 <= answer.status < 300:
             return "", True
         return f"answered {answer.status}", answer.status == 410
+
+    def _is_ours(self, item: DueCallback) -> bool:
+        """Whether it says what became of its request; a row that somebody else wrote gets no signature."""
+        try:
+            request = self._service.get(item.request_id)
+            data: object = msgspec.json.decode(item.body)["data"]
+        except (StoreCorrupt, msgspec.DecodeError, KeyError, TypeError):
+            return False
+        if request is None:
+            return False
+        said = (item.message_id, item.url, data)
+        return said == (f"msg_{request.id}", request.callback_url, outcome_of(request))
 
     def _note(self, db: apsw.Connection, now_s: float, item: DueCallback, result: tuple[str, bool]) -> None:
         problem, is_final = result

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-from json import JSONEncoder
+from json.encoder import encode_basestring
 from typing import cast
 
 # Of the standard library's encoder only the strings are used: it escapes as RFC 8785 asks.
-_quote = JSONEncoder(ensure_ascii=False).encode
+_quote = encode_basestring
 _LOWEST_POWER, _HIGHEST_POWER = -6, 20
 
 

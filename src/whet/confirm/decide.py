@@ -17,7 +17,8 @@ from whet.confirm.canonical import canonical, request_digest
 from whet.confirm.ledger import Tx
 from whet.confirm.names import action_key, is_same_person, person_key
 from whet.confirm.passkeys import PasskeyProof
-from whet.confirm.policy import ConfirmPolicy, Facts
+from whet.confirm.people import stands
+from whet.confirm.policy import ConfirmPolicy, Facts, PolicyJudgement
 from whet.confirm.quorum import counts_for, describe, is_met
 from whet.confirm.records import (
     BY_TIMEOUT,
@@ -54,7 +55,7 @@ def decide(tx: Tx, ballot: DecisionInput, who: Caller, policy: ConfirmPolicy) ->
     request, refusal = _open_request(tx, ballot.request_id)
     if refusal or request is None:
         return refusal or _missing()
-    if refusal := _altered(tx, request, who):
+    if refusal := _gone(tx, request, who) or _altered(tx, request, who):
         return refusal
     if ballot.digest and ballot.digest != request.digest:
         tx.record("digest_mismatch", request.id, who.name, request.principal, {"given": ballot.digest[:64]})
@@ -115,11 +116,8 @@ def _not_allowed(
     tx: Tx, request: ConfirmRequest, who: Caller, policy: ConfirmPolicy, ballot: DecisionInput
 ) -> RequestOutcome | None:
     plan = request.plan
-    if not who.is_open and not (
-        policy.may_approve(plan, who.name) and counts_for(plan.quorum, who.name, policy.groups)
-    ):
-        message = f"rule {plan.rule!r} lets others decide this: {describe(plan.quorum)}"
-        return _refused(tx, request, who, "not_allowed", message)
+    if refusal := _not_named(tx, request, who, policy):
+        return refusal
     if plan.needs_web and not ballot.via_web and ballot.verdict == "approve":
         return RequestOutcome(
             "not_allowed", f"rule {plan.rule!r} wants this approved on the web page", request
@@ -136,6 +134,16 @@ def _not_allowed(
             message = f"look at it for {plan.min_review_s:g} s first; {wait_s:.0f} s to go"
             return RequestOutcome("too_early", message, request, retry_after_s=wait_s)
     return None
+
+
+def _not_named(tx: Tx, request: ConfirmRequest, who: Caller, policy: ConfirmPolicy) -> RequestOutcome | None:
+    plan = request.plan
+    if who.is_open or (
+        policy.may_approve(plan, who.name) and counts_for(plan.quorum, who.name, policy.groups)
+    ):
+        return None
+    message = f"rule {plan.rule!r} lets others decide this: {describe(plan.quorum)}"
+    return _refused(tx, request, who, "not_allowed", message)
 
 
 def _not_together(tx: Tx, request: ConfirmRequest, who: Caller) -> RequestOutcome | None:
@@ -157,10 +165,10 @@ def _signed(
         if not request.plan.needs_passkey or ballot.verdict != "approve":
             return None, None
         said = "it takes your passkey, on the web page"
-        return None, RequestOutcome("code", said, request)
+        return None, RequestOutcome("passkey", said, request)
     vote = ballot.verdict, request.digest
     proof, problem = passkeys.use(tx, who.name, ballot.passkey, vote, passkeys.PasskeyOrigin(ballot.origin))
-    return proof, RequestOutcome("code", problem, request) if problem else None
+    return proof, RequestOutcome("passkey", problem, request) if problem else None
 
 
 def _without_code(
@@ -183,17 +191,7 @@ def _replanned(
     tx: Tx, request: ConfirmRequest, policy: ConfirmPolicy
 ) -> tuple[ConfirmRequest, RequestOutcome | None]:
     """Judge a pending request by the policy that holds now; a changed plan voids the votes so far."""
-    details: dict[str, Any] = msgspec.json.decode(request.details_json)
-    facts = Facts(
-        action_key=action_key(request.action),
-        principal=request.principal,
-        requester=request.requester,
-        session_key=request.session_key,
-        details=details,
-        is_high_risk=request.is_high_risk,
-        now_s=tx.now_s,
-    )
-    judged = policy.judge(facts)
+    judged = _judged(tx, request, msgspec.json.decode(request.details_json), policy)
     if judged.effect == "deny":
         settled = requests.settle(tx, request, "denied", f"policy:{judged.rule}", judged.why)
         return settled, RequestOutcome("already_decided", f"the policy was changed: {judged.why}", settled)
@@ -203,30 +201,62 @@ def _replanned(
     return requests.replace_plan(tx, request, plan, policy.version), None
 
 
+def _judged(
+    tx: Tx, request: ConfirmRequest, details: dict[str, Any], policy: ConfirmPolicy
+) -> PolicyJudgement:
+    facts = Facts(
+        action_key=action_key(request.action),
+        principal=request.principal,
+        requester=request.requester,
+        session_key=request.session_key,
+        details=details,
+        is_high_risk=request.is_high_risk,
+        now_s=tx.now_s,
+    )
+    return policy.judge(facts)
+
+
 def cancel(tx: Tx, request_id: str, who: Caller, reason: str) -> RequestOutcome:
     """Take a pending request back; only who submitted it may, or an admin."""
     request, refusal = _open_request(tx, request_id, owner=who)
     if refusal or request is None:
         return refusal or _missing()
+    if refusal := _altered(tx, request, who):
+        return refusal
     return RequestOutcome("decided", "cancelled", requests.settle(tx, request, "cancelled", who.name, reason))
 
 
-def amend(tx: Tx, request_id: str, who: Caller, details: dict[str, Any], reason: str) -> RequestOutcome:
-    """Change the details of a pending request whose submitter accepts that; votes so far are void."""
+def amend(
+    tx: Tx, request_id: str, who: Caller, change: tuple[dict[str, Any], str], policy: ConfirmPolicy
+) -> RequestOutcome:
+    """Change the details of a pending request whose submitter accepts that, to `change`: the new ones and the
+    reason. Only who may decide on it may do so; votes so far are void, and the rule is the one for the new
+    details."""
+    details, reason = change
     request, refusal = _open_request(tx, request_id)
     if refusal or request is None:
         return refusal or _missing()
+    if refusal := _gone(tx, request, who) or _altered(tx, request, who):
+        return refusal
     if not request.accepts_edits:
         return RequestOutcome(
             "not_allowed", "the requester does not take edits: deny with a reason instead", request
         )
     if not who.is_open and is_same_person(who.name, request.principal):
         return _refused(tx, request, who, "own_request", "you asked for this yourself")
+    policy = seated(tx.connection, policy, tx.now_s, request.principal)
+    if refusal := _not_named(tx, request, who, policy):
+        return refusal
+    judged = _judged(tx, request, details, policy)
+    if judged.effect == "deny":
+        return _refused(tx, request, who, "not_allowed", f"rule {judged.rule!r} denies this: {judged.why}")
     digest = request_digest(
         request.id, request.action, details, request.requester, request.session_key, request.expires_at
     )
     text = canonical(details).decode()
     changed = requests.replace_details(tx, request, who, text, digest)
+    if judged.effect == "ask" and judged.plan != request.plan:
+        changed = requests.replace_plan(tx, changed, judged.plan, policy.version)
     return RequestOutcome(
         "amended", reason or "the details were changed; it must be approved as it is now", changed
     )
@@ -277,6 +307,8 @@ def report(tx: Tx, request_id: str, who: Caller, result: str, note: str) -> Requ
     request = requests.find(tx.connection, request_id, tx.now_s)
     if request is None or not _owns(who, request):
         return _missing()
+    if refusal := _altered(tx, request, who):
+        return refusal
     if request.consumed_at is None:
         return RequestOutcome("already_decided", "report comes after consume", request)
     if request.executed_at is not None:
@@ -325,7 +357,10 @@ def escalate(tx: Tx, limit: int) -> int:
     """Tell the next group about requests that nobody has answered; gives how many."""
     found = requests.to_escalate(tx.connection, tx.now_s, limit)
     for request in found:
+        is_altered = _problem(tx, request)
         tx.connection.execute("UPDATE requests SET escalated_at = ? WHERE id = ?", (tx.now_s, request.id))
+        if is_altered:  # the log does not vouch for a row that somebody else has written
+            tx.sealer.newest.pop("requests", None)
         tx.record(
             "escalated", request.id, "system:policy", request.principal, {"group": request.plan.escalate_to}
         )
@@ -355,11 +390,22 @@ def _open_request(
 
 def _altered(tx: Tx, request: ConfirmRequest, who: Caller) -> RequestOutcome | None:
     """Refuse to go on with a record that something else than this service has written."""
-    if tx.sealer.wrote(request.seq) or not (problem := request_problem(tx.connection, request.id)):
+    if not (problem := _problem(tx, request)):
         return None
     tx.record("tampering", request.id, who.name, request.principal, {"why": problem})
     message = f"the database was changed from outside: {problem}. Nothing is decided on it"
     return RequestOutcome("altered", message, request)
+
+
+def _problem(tx: Tx, request: ConfirmRequest) -> str:
+    return "" if tx.sealer.wrote(request.seq) else request_problem(tx.connection, request.id)
+
+
+def _gone(tx: Tx, request: ConfirmRequest, who: Caller) -> RequestOutcome | None:
+    """Refuse who was let in a moment ago by a token or a sign-in that this transaction does not find."""
+    if stands(tx, who):
+        return None
+    return _refused(tx, request, who, "not_allowed", "your token or sign-in does not hold any more")
 
 
 def _owns(who: Caller, request: ConfirmRequest) -> bool:

@@ -160,7 +160,9 @@ class OidcProvider:
         auth = httpx2.BasicAuth(self.settings.client_id, self._secret) if self._secret else None
         body = await self._call("POST", found.token_endpoint, data=form, auth=auth)
         claims = await self._claims(found, _read(body, _Tokens).id_token)
-        if not secrets.compare_digest(str(claims.get("nonce", "")), attempt.nonce):
+        if not secrets.compare_digest(
+            str(claims.get("nonce", "")).encode("utf-8", "replace"), attempt.nonce.encode()
+        ):
             raise SignInRefused("the provider's answer is not for this sign-in")
         return self._person(claims)
 

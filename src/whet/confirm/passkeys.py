@@ -35,6 +35,12 @@ class PasskeyOrigin(msgspec.Struct, frozen=True):
         """The host name without port."""
         return (urlsplit(self.origin).hostname or "").lower()
 
+    @property
+    def port(self) -> int:
+        """The port, also where it is the scheme's own."""
+        parts = urlsplit(self.origin)
+        return parts.port or (443 if parts.scheme == "https" else 80)
+
 
 class PasskeyProof(msgspec.Struct, frozen=True):
     """What an authenticator gave for a vote; all but `credential` as base64url of the bytes it signed."""

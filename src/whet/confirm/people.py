@@ -10,9 +10,11 @@ from whet.confirm.ledger import Tx
 from whet.confirm.names import is_same_person
 from whet.confirm.oidc import OidcPerson
 from whet.confirm.records import Caller, Role
-from whet.confirm.tokens import check_name
+from whet.confirm.tokens import TOKENS, as_principal, check_name
 from whet.contract.errors import ConfigError, NotFound
 
+PREFIX = "oidc:"
+_ONE_OF_NAME = "SELECT 1 FROM people WHERE name = ?"
 _ONE = "SELECT name, role FROM people WHERE name = ? AND until > ?"
 
 
@@ -40,6 +42,8 @@ def enter(tx: Tx, person: OidcPerson, valid_s: float) -> str:
             return f"you are known here as {row.name}; an admin must forget that first"
         if not is_same and is_same_person(row.name, name):
             return f"{name} is somebody else here"
+    if db.execute(_ONE_OF_NAME, (name,)).fetchone() is None and TOKENS.find(db, TOKENS.by_name, name):
+        return f"{name} has a token here, which may be somebody else's; an admin must revoke that first"
     until_s = tx.now_s + valid_s
     values = (name, person.issuer, person.subject, person.role, tx.now_s, until_s)
     db.execute("INSERT OR REPLACE INTO people VALUES (?, ?, ?, ?, ?, ?)", values)
@@ -52,7 +56,20 @@ def enter(tx: Tx, person: OidcPerson, valid_s: float) -> str:
 def find(db: apsw.Connection, name: str, now_s: float) -> Caller | None:
     """Give a person whose sign-in holds."""
     row = db.execute(_ONE, (name, now_s)).fetchone()
-    return Caller(str(row[0]), row[1]) if row else None
+    return Caller(str(row[0]), row[1], f"{PREFIX}{row[0]}") if row else None
+
+
+def stands(tx: Tx, who: Caller) -> bool:
+    """Whether a caller's token or sign-in still holds, as this transaction sees it. A user at the socket has
+    neither."""
+    if who.token_id.startswith(PREFIX):
+        now = find(tx.connection, who.name, tx.now_s)
+    elif who.is_open or not who.token_id or who.token_id.startswith("uid:"):
+        return True
+    else:
+        row = tx.connection.execute(TOKENS.by_id, (who.token_id,)).fetchone()
+        now = as_principal(row, tx.now_s)
+    return now is not None and (now.name, now.role) == (who.name, who.role)
 
 
 def everybody(db: apsw.Connection) -> list[PersonRow]:

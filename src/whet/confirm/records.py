@@ -146,6 +146,7 @@ OutcomeKind = Literal[
     "not_allowed",  # the rule names other approvers
     "too_early",  # the minimum review time has not passed
     "code",  # a right code of the second factor is missing
+    "passkey",  # the person's passkey has not signed it
     "changed",  # the digest given is not the request's: something else was looked at
     "altered",  # the record or its votes are not what the log says: nothing is decided on them
     "not_found",

@@ -12,6 +12,7 @@ import msgspec
 
 from whet.confirm.ledger import Tx
 from whet.confirm.records import BY_TIMEOUT, ApprovalPlan, Caller, ConfirmRequest, Status, Verdict, Vote
+from whet.contract.errors import StoreCorrupt
 
 _FIELDS = ConfirmRequest.__struct_fields__
 _COLUMNS = ", ".join(name.removesuffix("_json") for name in _FIELDS)
@@ -41,8 +42,11 @@ _encode_plan = msgspec.json.Encoder(order="deterministic").encode
 
 @lru_cache(maxsize=256)
 def plan_of(text: str) -> ApprovalPlan:
-    """Read a stored plan."""
-    return _decode_plan(text)
+    """Read a stored plan. Raises StoreCorrupt."""
+    try:
+        return _decode_plan(text)
+    except msgspec.DecodeError as error:
+        raise StoreCorrupt("a request's plan in the database can't be read") from error
 
 
 @lru_cache(maxsize=256)
@@ -133,14 +137,17 @@ def settle(tx: Tx, request: ConfirmRequest, status: Status, by: str, reason: str
     return now
 
 
+def outcome_of(request: ConfirmRequest) -> dict[str, object]:
+    """Give what a webhook says of a request that has ended."""
+    return _named(request, "id", "action", "status", "resolved_by", "resolved_at", "reason", "digest")
+
+
 def _queue_callback(tx: Tx, request: ConfirmRequest) -> None:
     body = msgspec.json.encode(
         {
             "type": f"confirmation.{request.status}",
             "timestamp": tx.now_s,
-            "data": _named(
-                request, "id", "action", "status", "resolved_by", "resolved_at", "reason", "digest"
-            ),
+            "data": outcome_of(request),
         }
     )
     tx.connection.execute(

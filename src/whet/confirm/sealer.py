@@ -13,7 +13,7 @@ import apsw
 
 from whet.confirm import seals
 from whet.confirm.keys import PublicKey, SigningKey
-from whet.confirm.seals import RowSum, Seal
+from whet.confirm.seals import RowSum, Seal, is_sealed, row_digest, spread
 from whet.contract.errors import StoreCorrupt, StoreError
 
 # Small tables that decide who may do what: added up anew whenever another connection has written.
@@ -195,18 +195,18 @@ class Sealer:
     def _note(self, update: apsw.PreUpdate) -> None:
         """Take note of one row, before it changes."""
         table = update.table_name
-        if not seals.is_sealed(table):
-            return
-        old, new = update.old, update.new
-        delta = self._deltas.setdefault(table, [0, 0])
-        if old is not None:
+        delta = self._deltas.get(table)
+        if delta is None:
+            if not is_sealed(table):
+                return
+            delta = self._deltas[table] = [0, 0]
+        if (old := update.old) is not None:
             delta[0] -= 1
-            delta[1] -= seals.spread(seals.row_digest(table, old))
-        if new is not None:
-            digest = seals.row_digest(table, new)
+            delta[1] -= spread(row_digest(table, old))
+        if (new := update.new) is not None:
+            self.newest[table] = digest = row_digest(table, new)
             delta[0] += 1
-            delta[1] += seals.spread(digest)
-            self.newest[table] = digest
+            delta[1] += spread(digest)
 
     def _undone(self) -> None:
         self._seal = None  # read again: the sums may have moved on

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import apsw
 import msgspec
@@ -65,6 +65,7 @@ def spread(digest: bytes) -> int:
     return int.from_bytes(hashlib.shake_256(digest).digest(SUM_BYTES), "little")
 
 
+@cache
 def is_sealed(table: str) -> bool:
     """Whether a table has a sum."""
     return table not in _OTHERWISE and not table.startswith("sqlite_")

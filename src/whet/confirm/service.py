@@ -14,6 +14,7 @@ import apsw
 import msgspec
 
 from whet.confirm import decide, requests, submit, tokens
+from whet.confirm.audit_records import request_problem
 from whet.confirm.database import ConfirmDatabase
 from whet.confirm.decide import DecisionInput
 from whet.confirm.events import EventLog
@@ -24,13 +25,16 @@ from whet.confirm.policy_file import PolicyFile
 from whet.confirm.records import AuditEvent, Caller, ConfirmRequest, RequestOutcome, Vote
 from whet.confirm.requests import RequestFilter
 from whet.confirm.risk import RiskReader
+from whet.confirm.sealer import HINT
 from whet.confirm.submit import Submission, Submitted
 from whet.confirm.timeline import Timeline
+from whet.contract.errors import StoreCorrupt
 from whet.web.line import WebConnection
 from whet.web.tokens import hash_of
 
 T = TypeVar("T")
 _KNOWN = 256
+_APPROVED = ("approved", "auto_approved")
 LARGE_BYTES = 32 * 1024  # what is larger is read on another thread, so that nobody else waits for it
 
 
@@ -86,7 +90,10 @@ class ConfirmService:
         return await self.change(lambda tx: submit.store(tx, made, self.limits.rate, room))
 
     def get(self, request_id: str) -> ConfirmRequest | None:
-        """Give one request as it is now."""
+        """Give one request as it is now.
+
+        Raises StoreCorrupt for an approval that somebody else wrote: nothing is answered or signed for it.
+        """
         row = self.database.read_one(requests.ONE, (request_id,))
         return self._read(row) if row else None
 
@@ -96,11 +103,18 @@ class ConfirmService:
         before, request = self._known.get(request_id, (None, None))
         if request is None or row != before or (request.is_pending and now_s >= request.expires_at):
             request = requests.as_request(row, now_s)
+            if request.status in _APPROVED:
+                self._check(request_id)
             if len(request.details_json) < LARGE_BYTES:
                 if len(self._known) >= _KNOWN:
                     self._known.clear()
                 self._known[request_id] = (row, request)
         return request
+
+    def _check(self, request_id: str) -> None:
+        if problem := self.database.read_now(lambda db: request_problem(db, request_id)):
+            message = f"the database was changed from outside: request {request_id}: {problem}"
+            raise StoreCorrupt(message, hint=HINT)
 
     def votes(self, request_id: str) -> list[Vote]:
         """Give the votes on a request, oldest first."""
@@ -124,7 +138,8 @@ class ConfirmService:
         self, request_id: str, who: Caller, details: dict[str, Any], reason: str = ""
     ) -> RequestOutcome:
         """Change a pending request's details (where its submitter accepts edits); votes so far are void."""
-        return await self.change(lambda tx: decide.amend(tx, request_id, who, details, reason))
+        change, policy = (details, reason), self.policy_file.policy
+        return await self.change(lambda tx: decide.amend(tx, request_id, who, change, policy))
 
     async def cancel(self, request_id: str, who: Caller, reason: str = "") -> RequestOutcome:
         """Take a request back."""

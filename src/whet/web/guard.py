@@ -45,15 +45,15 @@ HEADERS: tuple[tuple[bytes, bytes], ...] = tuple(
         ("permissions-policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
     )
 )
-_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/@\\?#\s]+))(?::\d{1,5})?")
+HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/@\\?#\s]+))(?::\d{1,5})?")
 _SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
-_LOCAL_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
+LOCAL_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
 class SiteAddress(msgspec.Struct, frozen=True):
     """Where a site may be called: host names in lower case without port, and a public address if any."""
 
-    names: frozenset[str] = _LOCAL_NAMES
+    names: frozenset[str] = LOCAL_NAMES
     public_url: str = ""
 
     @property
@@ -67,7 +67,7 @@ def place(bind_host: str, public_url: str = "", extra_names: Iterable[str] = ())
 
     Raises ConfigError for a public address that is no http(s) URL or has a path.
     """
-    names = {*_LOCAL_NAMES, *(name.lower() for name in extra_names)}
+    names = {*LOCAL_NAMES, *(name.lower() for name in extra_names)}
     if bind_host not in ("", "0.0.0.0", "::"):
         names.add(bind_host.lower())
     public_url = public_url.rstrip("/")
@@ -160,7 +160,7 @@ def has_origin(headers: Mapping[str, str]) -> bool:
 
 def host_name(host: str) -> str:
     """Give the name of a Host header in lower case without port and brackets; "" where it is none."""
-    match = _HOST.fullmatch(host)
+    match = HOST.fullmatch(host)
     return (match[1] or match[2]).lower().rstrip(".") if match else ""
 
 

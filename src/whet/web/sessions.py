@@ -1,7 +1,8 @@
 """Who is signed in on a browser: a cookie with a random number, and a row that only knows its hash.
 
 The row names the account (an access token) that signed in; the account is asked for again at every request,
-so that a revoked token ends its sessions at once. Does not know where rows are kept and what accounts are.
+so that a revoked token ends its sessions at once. On one machine the number is good only for the user who
+signed in. Does not know where rows are kept and what accounts are.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from starlette.responses import Response
 
 from whet.clock import Clock
 from whet.web.guard import SiteAddress
+from whet.web.socket_owner import owner
 
 LIFETIME_S = 7 * 24 * 3600
 _COOKIE_CHARS = 43  # 32 bytes, URL-safe
@@ -115,7 +117,8 @@ class Sessions:
         await self.sign_out(request)
         number = secrets.token_urlsafe(32)
         now_s = self._clock.now().timestamp()
-        row = LoginSession(_hash(number), account.key, secrets.token_urlsafe(32), now_s, now_s + LIFETIME_S)
+        id_hash = _hash(number, owner(request.scope))
+        row = LoginSession(id_hash, account.key, secrets.token_urlsafe(32), now_s, now_s + LIFETIME_S)
         await self._store.save(row)
         response.set_cookie(
             self._cookie,
@@ -132,7 +135,7 @@ class Sessions:
         number = self._number(request)
         if number is None:
             return None
-        row = await self._store.find(_hash(number))
+        row = await self._store.find(_hash(number, owner(request.scope)))
         if row is None or self._clock.now().timestamp() >= row.expires_s:
             return None
         account = await self._accounts.find(row.account_key)
@@ -142,7 +145,7 @@ class Sessions:
         """End this browser's session; durable on return."""
         number = self._number(request)
         if number is not None:
-            await self._store.drop(_hash(number))
+            await self._store.drop(_hash(number, owner(request.scope)))
         if response is not None:
             response.delete_cookie(
                 self._cookie, path="/", httponly=True, samesite="strict", secure=self._is_secure
@@ -158,5 +161,6 @@ def is_own_form(visit: Visit, given: str) -> bool:
     return hmac.compare_digest(visit.session.csrf.encode(), given.encode("utf-8", "replace"))
 
 
-def _hash(number: str) -> str:
-    return hashlib.sha256(number.encode()).hexdigest()
+def _hash(number: str, owner: str) -> str:
+    """Give what a session is found by: its number, from the same user of this machine."""
+    return hashlib.sha256(f"{number}{owner and '@'}{owner}".encode()).hexdigest()

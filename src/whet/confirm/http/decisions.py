@@ -41,6 +41,7 @@ _STATUS: dict[OutcomeKind, int] = {
     "not_allowed": 403,
     "too_early": 425,
     "code": 403,
+    "passkey": 403,
     "not_found": 404,
 }
 

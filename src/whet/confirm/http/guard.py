@@ -10,6 +10,7 @@ from whet.confirm.http.wire import HttpRefusal, Scope, header
 from whet.confirm.peers import Peers
 from whet.confirm.records import Caller
 from whet.confirm.service import ConfirmService
+from whet.web.guard import HOST
 from whet.web.throttle import Throttle
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -90,6 +91,6 @@ def retry_after(wait_s: float) -> tuple[bytes, bytes]:
 
 
 def _name(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.rpartition(":")[0].lower() if ":" in host else host.lower()
+    """Give the name in a Host header in lower case, "" for what is none."""
+    found = HOST.fullmatch(host)
+    return (found[1] or found[2]).lower() if found else ""

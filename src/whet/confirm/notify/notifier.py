@@ -32,7 +32,7 @@ from whet.confirm.quorum import groups_in
 from whet.confirm.records import ApprovalPlan, ConfirmRequest
 from whet.confirm.service import ConfirmService
 from whet.contract.channels import SendFailed
-from whet.contract.errors import StoreError
+from whet.contract.errors import StoreCorrupt, StoreError
 from whet.vendors.http import CALL_TIMEOUT_S
 from whet.web.beat import in_step
 
@@ -196,7 +196,11 @@ class ConfirmNotifier:
 
     async def _deliver(self, channel: NoticeChannel, delivery: NotifyDelivery) -> None:
         service = self._service
-        request = service.get(delivery.request_id)
+        try:
+            request = service.get(delivery.request_id)
+        except StoreCorrupt as error:  # no news for anybody, and nothing that others wait behind
+            _LOG.error("nobody is told of %s: %s", delivery.request_id, error.message)
+            request = None
         places = service.database.read_now(
             lambda db: deliveries.where_sent(db, delivery.request_id, channel.name)
         )

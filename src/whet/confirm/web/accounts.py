@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import math
 
+import msgspec
+
 from whet.confirm import people
+from whet.confirm.keys import base64url
+from whet.confirm.people import PREFIX
 from whet.confirm.records import Caller
 from whet.confirm.service import ConfirmService
 from whet.confirm.tokens import TOKENS, as_principal
@@ -14,7 +20,6 @@ from whet.web.tokens import LoginTable
 
 OPEN = Caller("anonymous", "admin", is_open=True)
 _OPEN_KEY = "open"
-PREFIX = "oidc:"
 _LOGINS = LoginTable("web_sessions", "expires_at")
 _MOST_FAILURES = 10
 
@@ -66,20 +71,35 @@ class TokenAccounts:
 
 
 class SessionRows:
-    """Sessions in the table `web_sessions`; those whose time is up go with the next sign-in."""
+    """Sessions in the table `web_sessions`; those whose time is up go with the next sign-in.
+
+    Each row is signed with a key that only the service's signing key gives: nobody signs in by writing one
+    into the database. One that does not fit its signature is none.
+    """
 
     def __init__(self, service: ConfirmService) -> None:
         self._service = service
+        self._key = hashlib.sha256(service.key.sign(b"whet-sessions/1")).digest()
 
     async def save(self, row: LoginSession) -> None:
         """Keep a new session; durable on return."""
-        await self._service.change(lambda tx: _LOGINS.save(tx.connection, row))
+        signed = msgspec.structs.replace(row, account_key=f"{row.account_key} {self._mac(row)}")
+        await self._service.change(lambda tx: _LOGINS.save(tx.connection, signed))
 
     async def find(self, id_hash: str) -> LoginSession | None:
         """Give a session by the hash of its id."""
         row = self._service.database.read_one(_LOGINS.by_hash, (id_hash,))
-        return None if row is None else LoginSession(*row)  # type: ignore[arg-type]
+        if row is None:
+            return None
+        signed = LoginSession(*row)  # type: ignore[arg-type]
+        key, _, mac = signed.account_key.rpartition(" ")
+        found = msgspec.structs.replace(signed, account_key=key)
+        return found if hmac.compare_digest(self._mac(found).encode(), mac.encode()) else None
 
     async def drop(self, id_hash: str) -> None:
         """Forget a session; durable on return."""
         await self._service.change(lambda tx: _LOGINS.drop(tx.connection, id_hash))
+
+    def _mac(self, row: LoginSession) -> str:
+        text = "\n".join((row.id_hash, row.account_key, row.csrf, repr(row.created_s), repr(row.expires_s)))
+        return base64url(hmac.digest(self._key, text.encode(), hashlib.sha256))

@@ -22,6 +22,7 @@ from whet.confirm.service import ConfirmService
 from whet.confirm.standing import seated
 from whet.confirm.web import view
 from whet.confirm.web.accounts import TokenAccounts
+from whet.confirm.web.keyring import site_of
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Visit
 
@@ -87,10 +88,10 @@ class RequestPages:
             via_web=True,
             code=form.get("code", "")[:32],
             passkey=passkey,
-            origin=request.headers.get("origin", ""),
+            origin=site_of(request).origin,
         )
         outcome = await self._service.decide(ballot, who)
-        if outcome.kind == "code":
+        if outcome.kind in ("code", "passkey"):
             return self._sure(visit, outcome.request or found, reason, outcome.message)
         return self._after(outcome, found, visit)
 

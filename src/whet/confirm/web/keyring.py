@@ -14,6 +14,7 @@ from whet.confirm.passkeys import MOST_PROOF_CHARS, PasskeyOrigin
 from whet.confirm.service import ConfirmService
 from whet.confirm.web.accounts import TokenAccounts
 from whet.contract.errors import ConfigError
+from whet.web.guard import LOCAL_NAMES
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Visit
 
@@ -36,7 +37,7 @@ class PasskeyPages:
         if who is None or who.is_open or not who.may("approve"):
             return await self._answer(request, visit, "Only people who approve have passkeys.", 403)
         text, code = form.get("passkey", "")[:MOST_PROOF_CHARS], form.get("code", "")[:32]
-        site, csrf = PasskeyOrigin(request.headers.get("origin", "")), visit.session.csrf
+        site, csrf = site_of(request), visit.session.csrf
         problem = await asyncio.to_thread(_missing)
         if not problem:
             problem = await self._service.change(
@@ -59,6 +60,18 @@ class PasskeyPages:
             options = msgspec.json.encode(given).decode()
         values = {"known": known, "has_code": has_code, "options": options, "problem": problem}
         return self._pages.answer("passkeys.html", status, visit=visit, **values)
+
+
+def site_of(request: Http) -> PasskeyOrigin:
+    """Give the origin that a passkey may sign for: the page's own, else an empty one.
+
+    A passkey for this machine is every port's, so that a page of another program could have it sign.
+    """
+    site = PasskeyOrigin(request.headers.get("origin", ""))
+    server = request.scope.get("server")
+    if site.host in LOCAL_NAMES and server and site.port != server[1]:
+        return PasskeyOrigin("")
+    return site
 
 
 def _missing() -> str:

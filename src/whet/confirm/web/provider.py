@@ -16,8 +16,8 @@ from starlette.responses import RedirectResponse, Response
 
 from whet.confirm import people
 from whet.confirm.oidc import OidcProvider, SignInAttempt, SignInRefused
+from whet.confirm.people import PREFIX
 from whet.confirm.service import ConfirmService
-from whet.confirm.web.accounts import PREFIX
 from whet.web.door import safe_path
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Account, Sessions
@@ -50,14 +50,14 @@ class ProviderPages:
         """Send a person to the provider."""
         now_s = self._service.timeline.now_s()
         self._gone = {state: one for state, one in self._gone.items() if one.ends_s > now_s}
-        if len(self._gone) >= _MOST:
-            return self._problem(429, "Too many people are signing in. Try again in a minute.")
         try:
             attempt = await self._provider.begin()
         except SignInRefused as error:
             return self._problem(502, f"You can't sign in this way now: {error.message}.")
         number = secrets.token_urlsafe(32)
         target = safe_path(request.query_params.get("next", "/"))
+        if len(self._gone) >= _MOST:  # whoever begins many keeps nobody else out
+            del self._gone[next(iter(self._gone))]
         self._gone[attempt.state] = _Gone(attempt, _hash(number), target, now_s + _VALID_S)
         response = RedirectResponse(attempt.url, 303, {"cache-control": "no-store"})
         # Lax, unlike the session's: it must come along when the provider sends the person back.
@@ -76,6 +76,9 @@ class ProviderPages:
         if not hmac.compare_digest(gone.browser, _hash(number)):
             return self._problem(403, "This sign-in was begun in another browser.")
         code = request.query_params.get("code", "")
+        issuer = self._provider.settings.issuer
+        if request.query_params.get("iss", issuer) != issuer:  # RFC 9207: another provider's answer
+            return self._problem(403, "This answer is another provider's.")
         if not code:
             said = request.query_params.get("error", "nothing")[:100]
             return self._problem(403, f"The provider did not let you in: {said}.")

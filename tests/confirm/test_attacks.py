@@ -1,0 +1,484 @@
+"""Ways round that a hostile review found, each as it was tried."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import hashlib
+import http.server
+import ipaddress
+import json
+import os
+import secrets
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
+
+import httpx2
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+
+from tests.confirm.running import SUBMIT, Running, answered, touch
+from whet.confirm import decide, people, tokens
+from whet.confirm.addresses import AddressRefused, resolve
+from whet.confirm.callbacks import Callbacks
+from whet.confirm.decide import DecisionInput
+from whet.confirm.keys import base64url
+from whet.confirm.oidc import OidcPerson, OidcSettings, SignInAttempt
+from whet.confirm.passkeys import challenge_of
+from whet.confirm.records import Caller
+from whet.confirm.web.keyring import site_of
+from whet.confirm.web.provider import ProviderPages
+from whet.http1.client import HttpClient, Limits
+from whet.web.socket_owner import owner
+
+POLICY = """
+[groups]
+finance = ["alice", "bob"]
+[[rules]]
+name = "never"
+action = "pay"
+effect = "deny"
+details = { "$.amount" = { gt = 1000 } }
+[[rules]]
+name = "much"
+action = "pay"
+effect = "ask"
+quorum = "2 of finance"
+details = { "$.amount" = { gt = 100, le = 1000 } }
+[[rules]]
+name = "little"
+action = "pay"
+effect = "ask"
+quorum = "1 of finance"
+details = { "$.amount" = { le = 100 } }
+"""
+APPROVED = "UPDATE requests SET status = 'approved', resolved_by = 'alice', resolved_at = created_at"
+
+
+def ask(server: Running, **more: object) -> dict[str, Any]:
+    return server.client("submit", "agent").post("/confirm", json=SUBMIT | more).json()
+
+
+def test_an_approval_that_somebody_wrote_gets_no_answer_grant_or_webhook(tmp_path: Path) -> None:
+    with Running(tmp_path, private_callbacks=True, upkeep=False) as server:
+        made = ask(server, callback_url="http://127.0.0.1:9/hook")
+        agent = server.client("submit", "agent")
+        assert agent.get(f"/confirm/{made['id']}").json()["status"] == "pending"
+        touch(server.places, APPROVED)
+        for path in ("", "/grant", "?wait=1"):
+            answer = agent.get(f"/confirm/{made['id']}{path}")
+            assert answer.status_code == 503 and "changed from outside" in answer.json()["error"], path
+
+
+@pytest.mark.parametrize("status", ["approved", "denied"])
+def test_a_webhook_that_somebody_wrote_is_not_signed(tmp_path: Path, status: str) -> None:
+    with Running(tmp_path, private_callbacks=True, upkeep=False) as server:
+        made = ask(server, callback_url="http://127.0.0.1:9/hook")
+        data = {name: made[name] for name in ("id", "action", "digest")} | {"status": status}
+        body = json.dumps({"type": f"confirmation.{status}", "timestamp": 1.0, "data": data})
+        touch(
+            server.places,
+            "INSERT INTO callbacks (message_id, request_id, url, body, created_at, run_after)"
+            " VALUES (?, ?, 'http://127.0.0.1:9/hook', ?, 1.0, 1.0)",
+            f"msg_{made['id']}", made["id"], body,
+        )  # fmt: skip
+        callbacks = Callbacks(server.service, "whsec_AAAA", allow_private=True)
+        (item,) = callbacks._due()  # pyright: ignore[reportPrivateUsage]
+        sent = server.run(callbacks._post(cast("Any", None), item))  # pyright: ignore[reportPrivateUsage]
+        assert sent == ("it is not what became of the request", True)
+
+
+def page(server: Running, number: str = "") -> httpx2.Client:
+    made = server.client()
+    made.base_url = f"http://127.0.0.1:{server.page_port}"
+    made.headers["origin"] = str(made.base_url).rstrip("/")
+    if number:
+        made.headers["cookie"] = number
+    return made
+
+
+def signed_in(server: Running, name: str) -> httpx2.Client:
+    found = page(server)
+    assert found.post("/login", data={"token": server.token("approve", name)}).status_code == 303
+    return found
+
+
+def test_a_sign_in_that_somebody_wrote_is_none(tmp_path: Path) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        made = ask(server)
+        person = signed_in(server, "alice")
+        assert "Sign out" in person.get("/").text
+        cookie = next(iter(person.cookies.jar))
+        # A row of one's own, and one of somebody else's with another account in it.
+        number, until = "A" * 43, time.time() + 9e5
+        for hashed in (number, f"{number}@{os.getuid()}"):
+            touch(
+                server.places,
+                "INSERT INTO web_sessions SELECT ?, account_key, csrf, created_at, ? FROM web_sessions"
+                " LIMIT 1",
+                hashlib.sha256(hashed.encode()).hexdigest(), until,
+            )  # fmt: skip
+        form = {"csrf": "C", "verdict": "approve", "digest": made["digest"]}
+        forged = page(server, f"{cookie.name}={number}")
+        assert forged.get(f"/r/{made['id']}").headers["location"].startswith("/login")
+        assert forged.post(f"/r/{made['id']}/decide", data=form).status_code == 403
+        server.token("approve", "bob")
+        (bob,) = server.rows("SELECT id FROM tokens WHERE name = 'bob'")
+        touch(
+            server.places, "UPDATE web_sessions SET account_key = ? || substr(account_key, 13)", str(bob[0])
+        )
+        assert person.get("/").headers["location"].startswith("/login")
+
+
+def test_a_token_that_ends_between_its_check_and_the_vote_decides_nothing(tmp_path: Path) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        made = ask(server, accepts_edits=True)
+        who = server.service.authenticate(server.token("approve", "alice"))
+        assert who is not None
+        server.run(server.service.change(lambda tx: tokens.revoke(tx, who.token_id, by="root")))
+        for caller in (who, Caller("ann", "approve", "oidc:ann")):
+            voted = server.run(server.service.decide(DecisionInput(made["id"], "approve"), caller))
+            amended = server.run(server.service.amend(made["id"], caller, {}))
+            assert (voted.kind, amended.kind) == ("not_allowed", "not_allowed")
+        assert server.stored(made["id"]).is_pending
+
+
+@pytest.fixture
+def paying(tmp_path: Path) -> Any:
+    (tmp_path / "policy.toml").write_text(POLICY)
+    with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as running:
+        yield running
+
+
+def test_a_change_falls_under_the_rule_for_what_it_asks_now(paying: Running) -> None:
+    made = ask(paying, action="pay", details={"amount": 5}, accepts_edits=True)
+    alice, bob = paying.client("approve", "alice"), paying.client("approve", "bob")
+    way = f"/confirm/{made['id']}"
+    outsider = paying.client("approve", "mallory").post(f"{way}/amend", json={"details": {"amount": 6}})
+    assert outsider.status_code == 403 and "lets others decide" in outsider.json()["error"]
+    refused = alice.post(f"{way}/amend", json={"details": {"amount": 5000}})
+    assert refused.status_code == 403 and "'never' denies this" in refused.json()["error"]
+    assert alice.post(f"{way}/amend", json={"details": {"amount": 500}}).status_code == 200
+    assert bob.post(f"{way}/approve").status_code == 202  # alone it was enough for 5
+    assert alice.post(f"{way}/approve").json()["status"] == "approved"
+
+
+@pytest.mark.parametrize("verb", ["amend", "cancel"])
+def test_a_record_that_somebody_changed_is_not_made_the_logs_own(tmp_path: Path, verb: str) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        made = ask(server, accepts_edits=True)
+        touch(server.places, "UPDATE requests SET requester = requester, description = 'harmless'")
+        who = server.client(
+            "approve" if verb == "amend" else "submit", "alice" if verb == "amend" else "agent"
+        )
+        answer = who.post(f"/confirm/{made['id']}/{verb}", json={"details": {}} if verb == "amend" else {})
+        assert answer.status_code == 409 and "changed from outside" in answer.json()["error"]
+
+
+def test_an_escalation_does_not_vouch_for_a_plan_that_somebody_wrote(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text(
+        '[groups]\nops = ["bob"]\n[[rules]]\neffect = "ask"\nquorum = 2\nescalate_to = "ops"\n'
+    )
+    with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
+        made = ask(server)
+        touch(server.places, 'UPDATE requests SET plan = \'{"rule":"x"}\', escalates_at = 1.0')
+        assert server.run(server.service.change(lambda tx: decide.escalate(tx, 9))) == 1
+        answer = server.client("approve", "alice").post(f"/confirm/{made['id']}/approve")
+        assert answer.status_code == 409 and "altered" in answer.json()["error"], answer.text
+
+
+@pytest.mark.skipif(
+    os.name != "posix" or not Path("/proc/self/net/tcp").exists(), reason="needs Linux's /proc"
+)
+def test_a_cookie_that_another_user_of_the_machine_was_shown_is_worth_nothing(tmp_path: Path) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        person = signed_in(server, "alice")
+        cookie = next(iter(person.cookies.jar))
+        copy = page(server, f"{cookie.name}={cookie.value}")
+        assert copy.get("/").status_code == 200  # the same user, in another program
+        if os.getuid() != 0:
+            pytest.skip("only root can connect as another user")
+        libc, thief = ctypes.CDLL(None), page(server, f"{cookie.name}={cookie.value}")
+        libc.setfsuid(65534)  # of this thread alone; a socket belongs to whom it says
+        try:
+            answer = thief.get("/")
+        finally:
+            libc.setfsuid(0)
+        assert answer.status_code == 303 and answer.headers["location"].startswith("/login")
+
+
+@pytest.mark.parametrize("client", [None, ("testclient", 1), ("192.0.2.7", 80), ("::1", 80)])
+def test_who_is_elsewhere_has_no_user_here(client: object) -> None:
+    assert owner({"type": "http", "client": client, "server": ("127.0.0.1", 80)}) == ""
+
+
+HOSTS = ["[::1].evil.example", "localhost.evil.example", "127.0.0.1:80:evil", "localhost@evil.example",
+         "[::1", "::1", "127.0.0.1.", "0x7f.1", "2130706433", "127.1", "localhost:999999",
+         "[::ffff:7f00:1]"]  # fmt: skip
+
+
+def test_a_host_that_only_looks_like_ours_is_refused(tmp_path: Path) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        for host in HOSTS:
+            raw = server.raw(f"GET /health HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+            assert answered(raw)[0] in (400, 403), host
+
+
+FRAMES = [
+    "Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n",
+    "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+    "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+    "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "Content-Length: +4\r\n\r\nabcd",
+    "Content-Length: 4, 4\r\n\r\nabcd",
+    "Content-Length: 4\r\nContent-Length: 5\r\n\r\nabcd",
+    "Content-Length: -1\r\n\r\nabcd",
+    "Content-Length: 0x4\r\n\r\nabcd",
+    "Content-Length: 1_0\r\n\r\nabcd",
+    "Content-Length: 99999999999999999999999\r\n\r\nabcd",
+    "Transfer-Encoding: chunked\r\n\r\n-1\r\nabcd\r\n0\r\n\r\n",
+    "Transfer-Encoding: chunked\r\n\r\n0x4\r\nabcd\r\n0\r\n\r\n",
+    "Transfer-Encoding: chunked\r\n\r\nffffffffffffffffffff\r\nabcd\r\n0\r\n\r\n",
+    "Transfer-Encoding: chunked\r\n\r\n4\nabcd\n0\n\n",
+    "X: a\r\n b: c\r\nContent-Length: 4\r\n\r\nabcd",
+    "Transfer-Encoding: chunked\r\n\r\n4;a=b\r\nabcdX\r\n0\r\n\r\n",
+]
+
+
+@pytest.mark.slow
+def test_no_request_hides_behind_another(tmp_path: Path) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        host = f"Host: 127.0.0.1:{server.port}\r\n"
+        for frame in FRAMES:
+            hidden = f"GET /health HTTP/1.1\r\n{host}\r\n"
+            raw = server.raw(f"POST /confirm HTTP/1.1\r\n{host}{frame}{hidden}".encode())
+            assert raw.count(b"HTTP/1.1 ") == 1 and answered(raw)[0] in (400, 401, 413), frame
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "::127.0.0.1", "::ffff:0:7f00:1", "fec0::1", "5f00::1", "ff0e::1"],
+)
+def test_no_webhook_goes_by_an_address_that_leads_inside(address: str) -> None:
+    assert ipaddress.ip_address(address)
+    with pytest.raises(AddressRefused):
+        asyncio.run(resolve(f"http://[{address}]/", allow_private=False))
+
+
+@pytest.mark.parametrize(
+    ("origin", "is_ours"),
+    [
+        ("http://localhost:8766", True),
+        ("http://localhost:9999", False),
+        ("http://127.0.0.1", False),
+        ("https://confirm.example.org", True),
+        ("null", True),  # no host: fits no passkey
+    ],
+)
+def test_what_a_passkey_signed_at_another_port_of_this_machine_is_none_of_ours(
+    origin: str, is_ours: bool
+) -> None:
+    scope = {"type": "http", "headers": [(b"origin", origin.encode())], "server": ("127.0.0.1", 8766)}
+    assert (site_of(Request(scope)).origin == origin) is is_ours
+
+
+def test_a_providers_account_does_not_take_the_name_that_a_token_has(tmp_path: Path) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        server.token("approve", "alice")
+
+        def enter(name: str) -> str:
+            person = OidcPerson("https://idp.example", f"u-{name}", name, "approve", ())
+            return server.run(server.service.change(lambda tx: people.enter(tx, person, 60.0)))
+
+        assert "has a token here" in enter("alice") and enter("ann") == ""
+        server.token("approve", "ann")  # an admin says that they are one
+        assert enter("ann") == ""
+
+
+def test_a_batch_takes_a_request_once_and_nothing_that_changed(tmp_path: Path) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        made, alice = ask(server), server.client("approve", "alice")
+        alice.get(f"/confirm/{made['id']}")
+        item = {"id": made["id"], "digest": made["digest"]}
+        for odd in ({"id": made["id"]}, item | {"digest": ""}, item | {"digest": "A" * 64}):
+            answer = alice.post("/decisions", json={"verdict": "approve", "items": [odd]})
+            assert answer.status_code == 400 or not answer.json()["outcomes"][0]["counted"], odd
+        twice = alice.post("/decisions", json={"verdict": "approve", "items": [item, item]}).json()
+        assert [one["counted"] for one in twice["outcomes"]] == [True, False]
+
+
+@pytest.mark.slow
+def test_a_forged_approval_stops_no_news_of_others(tmp_path: Path) -> None:
+    with Running(tmp_path) as server:
+        first = ask(server)
+        touch(server.places, "UPDATE requests SET plan = '{'")
+        assert server.client("submit", "agent").get(f"/confirm/{first['id']}").status_code == 503
+        touch(server.places, "UPDATE requests SET plan = '{}'")
+        touch(server.places, APPROVED)
+        assert ask(server)["status"] == "pending"
+        assert server.client().get("/health").status_code == 200
+
+
+class Authenticator:
+    """A passkey in software, which signs whatever it is told to."""
+
+    def __init__(self, host: str = "localhost") -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self.id, self._host = base64url(os.urandom(16)), host
+
+    def enrol(self, server: Running, name: str) -> None:
+        point = self._key.public_key().public_numbers()
+        x, y = (number.to_bytes(32, "big") for number in (point.x, point.y))
+        key = b"\xa5\x01\x02\x03\x26\x20\x01\x21\x58\x20" + x + b"\x22\x58\x20" + y
+        values = (self.id, name, base64url(key), "localhost", 5, 1.0)
+        sql = "INSERT INTO passkeys VALUES (?, ?, ?, ?, ?, ?, NULL)"
+        server.run(server.service.change(lambda tx: tx.connection.execute(sql, values).fetchall()))
+
+    def sign(self, digest: str, *, verdict: str = "approve", **odd: Any) -> str:
+        said = {
+            "type": odd.get("type", "webauthn.get"),
+            "challenge": base64url(challenge_of(verdict, digest)),
+            "origin": odd.get("origin", "http://localhost:8766"),
+        }
+        client = json.dumps(said).encode()
+        flags = bytes([odd.get("flags", 5)])  # somebody was there, and was verified
+        data = hashlib.sha256(self._host.encode()).digest() + flags + odd.get("count", 6).to_bytes(4, "big")
+        signature = self._key.sign(data + hashlib.sha256(client).digest(), ec.ECDSA(hashes.SHA256()))
+        parts = {"clientDataJSON": client, "authenticatorData": data, "signature": signature}
+        response = {name: base64url(part) for name, part in parts.items()}
+        return json.dumps({"id": odd.get("id", self.id), "response": response})
+
+
+@pytest.mark.slow  # for the import of webauthn
+def test_only_this_persons_verified_signature_over_this_vote_on_this_page_counts(tmp_path: Path) -> None:
+    pytest.importorskip("webauthn")
+    (tmp_path / "policy.toml").write_text('[[rules]]\neffect = "ask"\nrequire_passkey = true\n')
+    with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
+        made, other = ask(server), ask(server, action="restart")
+        alice = server.service.authenticate(server.token("approve", "alice"))
+        assert alice is not None
+        hers, bobs, elsewhere = Authenticator(), Authenticator(), Authenticator("evil.example")
+        for key, name in ((hers, "alice"), (bobs, "bob"), (elsewhere, "alice")):
+            key.enrol(server, name)
+
+        def vote(signed: str, origin: str = "http://localhost:8766") -> tuple[str, str]:
+            ballot = DecisionInput(made["id"], "approve", passkey=signed, origin=origin, via_web=True)
+            outcome = server.run(server.service.decide(ballot, alice))
+            return outcome.kind, outcome.message
+
+        digest = made["digest"]
+        refused = {
+            "none": "",
+            "for another request": hers.sign(other["digest"]),
+            "a denial": hers.sign(digest, verdict="deny"),
+            "of bob": bobs.sign(digest),
+            "of bob in her name": bobs.sign(digest, id=hers.id),
+            "for another site": elsewhere.sign(digest),
+            "on another page": hers.sign(digest, origin="http://localhost:9999"),
+            "of an enrolment": hers.sign(digest, type="webauthn.create"),
+            "nobody was verified": hers.sign(digest, flags=1),
+            "nobody was there": hers.sign(digest, flags=4),
+            "its counter went back": hers.sign(digest, count=5),
+        }
+        for why, signed in refused.items():
+            assert vote(signed)[0] == "passkey", why
+        assert vote(hers.sign(digest, origin="http://localhost:9999"), "")[0] == "passkey"
+        assert server.stored(made["id"]).is_pending
+        good = hers.sign(digest)
+        assert vote(good)[0] == "decided"
+        assert server.service.votes(made["id"])[0].principal == "alice"
+
+
+class Elsewhere(http.server.BaseHTTPRequestHandler):
+    """Sends whoever comes on to another place of this machine."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        self.asked.append(self.path)
+        self.send_response(307)
+        self.send_header("location", "/inside")
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.slow
+def test_a_webhook_goes_nowhere_else_because_its_receiver_says_so(tmp_path: Path) -> None:
+    receiver = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere)
+    receiver.daemon_threads = True
+    threading.Thread(target=receiver.serve_forever, args=(0.02,), daemon=True).start()
+    with Running(tmp_path, private_callbacks=True, upkeep=False) as server:
+        made = ask(server, callback_url=f"http://127.0.0.1:{receiver.server_port}/first")
+        server.client("approve", "alice").post(f"/confirm/{made['id']}/deny")
+        callbacks = Callbacks(server.service, "whsec_AAAA", allow_private=True)
+        (item,) = callbacks._due()  # pyright: ignore[reportPrivateUsage]
+
+        async def send() -> tuple[str, bool]:
+            client = HttpClient(Limits(20.0, silence_s=20.0), uses_proxy=False)
+            try:
+                return await callbacks._post(client, item)  # pyright: ignore[reportPrivateUsage]
+            finally:
+                await client.aclose()
+
+        assert server.run(send()) == ("answered 307", False)
+    receiver.shutdown()
+    receiver.server_close()
+    assert Elsewhere.asked == ["/first"]
+
+
+def test_an_answer_of_another_provider_and_a_flood_of_beginnings_let_nobody_in_or_out() -> None:
+    class Begins:
+        settings = OidcSettings("https://idp.example", "c", approve_groups=("x",))
+
+        async def begin(self) -> SignInAttempt:
+            return SignInAttempt(secrets.token_urlsafe(8), "n", "v", "https://idp.example/auth")
+
+    class Told:
+        def answer(self, template: str, status: int = 200, **values: object) -> PlainTextResponse:
+            return PlainTextResponse(str(values.get("text")), status)
+
+    now = SimpleNamespace(timeline=SimpleNamespace(now_s=lambda: 1.0))
+    way = ProviderPages(*cast("Any", (now, Begins(), SimpleNamespace(is_secure=False), Told())))
+
+    def request(query: str, cookie: str = "") -> Request:
+        headers = [(b"cookie", cookie.encode())]
+        return Request({"type": "http", "query_string": query.encode(), "headers": headers})
+
+    async def run() -> None:
+        for _ in range(1001):
+            await way.start(request(""))
+        begun = await way.start(request(""))
+        assert begun.status_code == 303
+        state = list(way._gone)[-1]  # pyright: ignore[reportPrivateUsage]
+        assert len(way._gone) == 1000  # pyright: ignore[reportPrivateUsage]
+        cookie = begun.headers["set-cookie"].partition(";")[0]
+        mixed = await way.callback(request(f"state={state}&code=c&iss=https://evil.example", cookie))
+        assert mixed.status_code == 403 and b"another provider" in bytes(mixed.body)
+
+    asyncio.run(run())
+
+
+def test_seats_go_round_in_a_ring_and_give_no_more_votes(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text(
+        '[groups]\nops = ["alice", "bob"]\n[[rules]]\neffect = "ask"\nquorum = "2 of ops"\n'
+    )
+    with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
+        made, until = ask(server), time.time() + 3600
+        alice, bob, dave = (server.client("approve", name) for name in ("alice", "bob", "dave"))
+        way = f"/confirm/{made['id']}/approve"
+        assert alice.post(way).status_code == 202
+        for giver in (alice, bob):  # dave has both seats now, and alice's vote has none
+            assert giver.post("/delegations", json={"stand_in": "dave", "until": until}).status_code == 201
+        assert dave.post("/delegations", json={"stand_in": "alice", "until": until}).status_code == 400
+        assert dave.post(way).status_code == 202 and bob.post(way).status_code == 403
+        assert server.stored(made["id"]).is_pending
