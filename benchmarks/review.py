@@ -38,6 +38,8 @@ CACHED_PRICE = 0.1
 TURNS_A_CONVERSATION = 10
 DAYS = (4, 16, 50)
 STEPS_PER_TURN = 5
+# What one review reads and costs is asked where the day's share is no question.
+_PAID = {"review.share": "1"}
 RESULT = "src/orders/lines.py:120: total += line.price * line.count  # checked against the invoice\n" * 40
 TITLE = "Self-improvement review"
 
@@ -145,7 +147,7 @@ async def _day(folder: Path, turns: int, *, one_shots: bool = False) -> Day:
 async def _first_request(folder: Path) -> tuple[float, int]:
     """Give the share of the parent's last prompt that the review's first request reads from the cache."""
     with PracticeServer(script=_work(12)) as server:
-        async with _program(folder, server) as app:
+        async with _program(folder, server, _PAID) as app:
             session = await app.new_session()
             for turn in range(10):
                 await _turn(app, session, f"Task {turn}", _ignore)
@@ -180,14 +182,14 @@ async def _with_and_without(folder: Path) -> tuple[float, float]:
     costs: list[float] = []
     for name in ("shared", "cold"):
         with PracticeServer(script=_work(12)) as server:
-            async with _program(folder / name, server) as app:
+            async with _program(folder / name, server, _PAID) as app:
                 session = await app.new_session()
                 for turn in range(10):
                     await _turn(app, session, f"Task {turn}", _ignore)
             if name == "cold":
                 server.reset()
                 server.install(_work(12))
-            async with _program(folder / name, server) as app:
+            async with _program(folder / name, server, _PAID) as app:
                 [done] = await app.reviews.drain()
                 costs.append(sum(cost(usage) for usage in _usages(app, done.review_session_id)))
     return costs[0], costs[1]

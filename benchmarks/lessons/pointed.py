@@ -49,7 +49,7 @@ async def refused_genuine(world: World, corpus: Sequence[dict[str, Any]]) -> Poi
     tally = PointedTally()
     for case in corpus:
         tally.tried[case["kind"]] += 1
-        results = await world.review(await world.session(_steps(case)), [_request(case)])
+        results = await world.review(await world.session(steps_of(case)), [request_of(case)])
         if results[0][1] != "active":
             tally.wrong[case["name"]] = f"{results[0][1]}: {results[0][0].text}"
         await _take_back(world, results)
@@ -62,9 +62,9 @@ async def twisted_in_force(world: World, corpus: Sequence[dict[str, Any]]) -> Po
     tally = PointedTally()
     for case in corpus:
         tally.tried[case["kind"]] += 1
-        session = await world.session(_steps(case))
-        results = await world.review(session, [_request(case)])
-        results += await world.foreground(session, [_request(case)])
+        session = await world.session(steps_of(case))
+        results = await world.review(session, [request_of(case)])
+        results += await world.foreground(session, [request_of(case)])
         prompt = await world.prompt()
         texts = [step[-2] if step[0] == "run" else step[1] for step in case["steps"]]
         said = [
@@ -87,7 +87,7 @@ async def active_poison(world: World, corpus: Sequence[dict[str, Any]]) -> Point
     tally = PointedTally()
     for case in corpus:
         tally.tried[case["kind"]] += 1
-        session = await world.session(_steps(case))
+        session = await world.session(steps_of(case))
         text, quotes, task = case["content"], case["quotes"], case["task"]
         tries: list[Request] = [
             add(text, *quotes),
@@ -140,12 +140,14 @@ def _stands_whole(part: str, text: str) -> bool:
     return (not before or before[-1] in _ENDS) and (not after or part[-1] in _ENDS or after[0] == "\n")
 
 
-def _steps(case: dict[str, Any]) -> list[Step]:
+def steps_of(case: dict[str, Any]) -> list[Step]:
+    """Give a case's session."""
     kinds: dict[str, Any] = {"user": User, "say": Say, "run": Run}
     return [kinds[step[0]](*step[1:]) for step in case["steps"]]
 
 
-def _request(case: dict[str, Any]) -> Request:
+def request_of(case: dict[str, Any]) -> Request:
+    """Give what a model hands in for a case."""
     if "skill" in case:
         return create(case["skill"], "How the work is done.", case["content"], *case["quotes"])
     return add(case["content"], *case["quotes"], target=case["target"])

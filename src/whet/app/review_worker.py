@@ -19,6 +19,7 @@ from whet.app.memories import joined
 from whet.app.models import Dialer
 from whet.app.parts import has_caps, learn_prices
 from whet.app.plugged import PluginNeeds
+from whet.app.probing import looking
 from whet.app.reviews import ReviewParts, ReviewRunner
 from whet.app.warmth import WarmStarts
 from whet.approval.gate import PolicyGate
@@ -34,6 +35,7 @@ from whet.lanes import ToolPool
 from whet.providers.connect import ServerProvider
 from whet.review.budget import Budget
 from whet.review.fork import ForkParts, usable
+from whet.review.judge import Checks
 from whet.review.order import Order
 from whet.review.worker import ReviewWorker
 from whet.store.database import open_store
@@ -61,7 +63,14 @@ def make(needs: ReviewParts, tell: Callable[[ReviewFinished], None]) -> ReviewWo
         limits=TurnLimits(settings.max_steps, settings.timeout_s),
         digest_tokens=settings.digest_tokens,
     )
-    return ReviewWorker(parts, needs.learning.desk_of, settings, lambda order: _connect(needs, order), tell)
+    return ReviewWorker(
+        parts,
+        needs.learning.desk_of,
+        settings,
+        lambda order: _connect(needs, order),
+        tell,
+        Checks(looking(needs.home, needs.settings), lambda order: _judge(needs, order)),
+    )
 
 
 @asynccontextmanager
@@ -109,6 +118,14 @@ def _connect(needs: ReviewParts, order: Order) -> tuple[Provider, bool]:
     if isinstance(provider, ServerProvider):
         provider.wiring.keys.prefer(order.runtime.key_name)
     return _capped(needs, provider), True
+
+
+def _judge(needs: ReviewParts, order: Order) -> Provider | None:
+    """Give the model that reads what a review is about to keep; None where none is set."""
+    settings = needs.settings.judge
+    if not settings.model:
+        return None
+    return _capped(needs, needs.dialer.connect_alone(beside(order.runtime.model, settings)))
 
 
 def _capped(needs: ReviewParts, provider: Provider) -> Provider:

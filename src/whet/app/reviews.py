@@ -14,7 +14,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import apsw
@@ -173,10 +172,8 @@ class ReviewRunner:
 
     async def _until_due_s(self) -> float | None:
         """Give the seconds until the next waiting job is due, at least one; None where none waits."""
-        due = await self._needs.database.read(lambda db: jobs.next_due(db, _JOBS))
-        if not due:
-            return None
-        return max((datetime.fromisoformat(due) - self._needs.clock.now()).total_seconds(), 1.0)
+        left_s = await self._needs.database.read(lambda db: jobs.due_in_s(db, _JOBS, self._needs.clock))
+        return None if left_s is None else max(left_s, 1.0)
 
 
 def _ask(connection: apsw.Connection, needs: ReviewParts, what: tuple[str, str, tuple[Kind, ...]]) -> Queued:

@@ -17,10 +17,11 @@ from whet.evals.bench_data import LOADERS, load
 from whet.stats import Interval
 
 POINTS = "skilllearnbench"
+TAU2 = "tau2"
 
 
 @click.command("bench")
-@click.argument("name", type=click.Choice([*LOADERS, POINTS]))
+@click.argument("name", type=click.Choice([*LOADERS, POINTS, TAU2]))
 @click.option(
     "--data",
     "folder",
@@ -35,8 +36,12 @@ def bench_command(name: str, folder: Path, hits: int, card: Path | None, as_json
     """How much of what answers a public benchmark's questions the search finds; asks no model.
 
     skilllearnbench is about the gate of learning instead: true key points of its
-    trajectories that come into force, and swapped ones.
+    trajectories that come into force, and swapped ones. tau2 (its package, and its
+    data folder) has the gold actions of its tasks made through Whet's tools: do they
+    leave the same state as made directly?
     """
+    if name == TAU2:
+        return _tau2(folder, card, as_json)
     if name == POINTS:
         return _points(folder, card, as_json)
     clock = SystemClock()
@@ -65,6 +70,22 @@ def _points(folder: Path, card: Path | None, as_json: bool) -> None:
         f"{done.swapped:,} swapped ones: {done.swapped_in_force} in force\n"
         f"\n{done.files} files, sha256 {done.sha256[:16]}…"
     )
+
+
+def _tau2(folder: Path, card: Path | None, as_json: bool) -> None:
+    from whet.evals import bench_tau2  # noqa: PLC0415 - the whole program, which the others don't need
+
+    done = bench_tau2.run(folder)
+    _keep(card, done)
+    if as_json:
+        return emit_json(done)
+    shown = ", ".join(f"{name} {count}" for name, count in done.tasks.items())
+    click.echo(
+        f"{sum(done.tasks.values())} tasks ({shown}), {done.calls} gold actions:"
+        f" {len(done.other_state)} end in another state"
+    )
+    for one in done.other_state:
+        click.echo(f"  {one}")
 
 
 def _keep(card: Path | None, done: object) -> None:

@@ -14,6 +14,7 @@ from whet.cli.learned import as_object, change_lines, changes_table, with_desk
 from whet.cli.learned_stats import skills_retire, skills_stats
 from whet.cli.output import Column, emit, emit_json, json_option, print_long, table, wrapped
 from whet.cli.skill_cases import skills_check
+from whet.cli.skill_improve import skills_improve
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
@@ -33,7 +34,7 @@ def skills() -> None:
     """Group the skill commands."""
 
 
-for _command in (skills_stats, skills_retire, skills_check):
+for _command in (skills_stats, skills_retire, skills_check, skills_improve):
     skills.add_command(_command)
 
 

@@ -10,7 +10,7 @@ reviews.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -112,13 +112,15 @@ class LearningService:
         """Make one change to a skill, as `change_notes` does to the notes."""
         return await self._change(lambda: self._skills.enter(request, origin), origin, request)
 
-    def settle(self, connection: apsw.Connection, task_id: str) -> list[LedgerRow]:
+    def settle(
+        self, connection: apsw.Connection, task_id: str, doubts: Mapping[int, str] | None = None
+    ) -> list[LedgerRow]:
         """Bring a review's staged rows into force, inside the caller's transaction; gives all of them.
 
-        Each becomes active, quarantined, inbox, or refused with the reason where what it builds on has
-        changed. Files follow with `apply`.
+        Each becomes active, quarantined, inbox (those that `doubts` gives a reason against, too), or refused
+        with the reason where what it builds on has changed. Files follow with `apply`.
         """
-        return self._settling.settle(connection, task_id)
+        return self._settling.settle(connection, task_id, doubts or {})
 
     def discard(self, connection: apsw.Connection, task_id: str) -> None:
         """Drop the staged rows of a review that was given up, inside the caller's transaction."""

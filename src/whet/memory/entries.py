@@ -15,7 +15,7 @@ from whet.memory.notes import SAID_PITFALL
 from whet.memory.transcript import Pointed
 
 _OPTION = re.compile(r"-|[^=\s]+=")
-_DATED = re.compile(r"\s*\((?:said |asked )?\d{4}-\d\d-\d\d\)")
+_DATED = re.compile(r"\s*\((?:said |asked |checked )?\d{4}-\d\d-\d\d\)")
 
 
 def entry(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> str:

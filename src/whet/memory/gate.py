@@ -29,6 +29,7 @@ _MOST_LINE_CHARS = 400
 _LEAST_CHARS = 6
 _CARRIED_WORDS = 3
 _WORDS = re.compile(r"[^\W_]+(?:[-'’.][^\W_]+)*")
+_NUMBERED = re.compile(r"(?m)^\s*\d{1,2}[.)]\s")
 _TWO_WORDS = re.compile(r"[^\W\d_]+(?:[/-][^\W\d_]+)+")
 _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{3,}")
 
@@ -360,7 +361,7 @@ def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed]) -> None:
     them are no value."""
     named = {
         value
-        for value in units.values(claim.text) - units.values(claim.known)
+        for value in units.values(_NUMBERED.sub("", claim.text)) - units.values(claim.known)
         if not _TWO_WORDS.fullmatch(value)
     }
     there = fold(" ".join(f"{one.unit} {one.source.call} {one.source.text[:4_000]}" for one in pointed))

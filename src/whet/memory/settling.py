@@ -6,6 +6,8 @@ It touches no file.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import apsw
 import msgspec
 
@@ -26,12 +28,15 @@ class Settling:
         self._limits = limits
         self._review = review
 
-    def settle(self, connection: apsw.Connection, task_id: str) -> list[LedgerRow]:
-        """Give the task's rows, each with its new state; what was settled before stays as it is."""
+    def settle(self, connection: apsw.Connection, task_id: str, doubts: Mapping[int, str]) -> list[LedgerRow]:
+        """Give the task's rows, each with its new state; what was settled before stays as it is. What
+        `doubts` gives a reason against waits for the person."""
         held: dict[tuple[str, str], State] = {}
         for row in ledger.of_task(connection, task_id, ("staged",)):
             key = (row.kind, row.item)
             state, reason = self._state_of(connection, row)
+            if state == "active" and row.id in doubts:
+                state, reason = "inbox", doubts[row.id]
             if row.kind == "skill" and key in held:
                 state = held[key]  # built on a change that is not in force
             if state == "active":

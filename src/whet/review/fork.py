@@ -17,6 +17,7 @@ import msgspec
 from whet.agent.session import Session, TurnLimits
 from whet.clock import Clock, iso
 from whet.context.live_list import RepairedList
+from whet.context.rows import list_tokens
 from whet.contract.errors import NotFound
 from whet.contract.events import Emit
 from whet.contract.messages import Message, Usage
@@ -269,15 +270,21 @@ class Inherited:
         self._inherited = list(inherited)
         self._link = link
         self._wire = RepairedList()
+        self._sent: Sequence[Message] = ()
 
     async def view(
         self, transcript: Sequence[Message], emit: Emit, *, overflow_limit_tokens: int | None = None
     ) -> Sequence[Message]:
         """Give the inherited list and what came since, repaired as the parent's was."""
-        return self._wire.of([*self._inherited, *transcript])
+        self._sent = self._wire.of([*self._inherited, *transcript])
+        return self._sent
 
     def observe(self, usage: Usage) -> None:
         """Take no notice."""
+
+    def sent_tokens(self) -> int:
+        """Estimate the list's tokens."""
+        return list_tokens(self._sent)
 
     async def compact(self, focus: str, emit: Emit) -> Compacted:
         """Compact nothing."""

@@ -17,6 +17,7 @@ from whet.config.schema import ModelSettings
 from whet.contract.errors import WhetError
 from whet.contract.tools import Tag
 from whet.store import jobs, reviews
+from whet.store.database import time_of
 from whet.store.jobs import NewJob, Queued
 from whet.tools.declared import tags_of
 
@@ -73,11 +74,11 @@ def put(connection: apsw.Connection, order: Order, conversation_id: str, clock: 
     """Queue a review, or widen the one that waits for this conversation; it then sees the newer turn."""
     found = jobs.waiting(connection, reviews.KIND, conversation_id)
     if found is not None and (merged := _merged(found.payload, order)) is not None:
-        at_once = iso(clock.now()) if order.is_by_hand else found.run_after
+        at_once = iso(time_of(connection, clock)) if order.is_by_hand else found.run_after
         jobs.rewrite(connection, found, _text(merged), at_once)
         return Queued(found.id, merged.kinds)
     job = NewJob(reviews.KIND, _text(order), subject=conversation_id)
-    job_id = jobs.insert(connection, clock.new_id(), job, iso(clock.now()))
+    job_id = jobs.enqueue(connection, job, clock)
     reviews.add(connection, job_id, order.session_id)
     return Queued(job_id, order.kinds)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import msgspec
@@ -22,7 +22,6 @@ from whet.contract.events import EndReason
 from whet.contract.protocols import ModelInfo
 from whet.contract.texts import NOT_JSON
 from whet.contract.tools import Tag
-from whet.review.correction import Correction, correction
 from whet.review.order import KINDS, TAG_OF, Kind, Order, Runtime, kinds_for, put
 from whet.store import jobs, outcomes, reviews, sessions
 from whet.store.jobs import AtEnd, Queued
@@ -30,6 +29,9 @@ from whet.store.reviews import Counters, DaySpending, ReviewedTurn, TurnCall
 from whet.store.sessions import SessionRow
 from whet.store.transcript import TurnRecord
 from whet.tools.declared import tags_of
+
+if TYPE_CHECKING:
+    from whet.review.correction import Correction
 
 # A review usually takes this many model calls, each as large as the turn's last one.
 EXPECTED_CALLS = 3
@@ -111,6 +113,8 @@ def _note(connection: apsw.Connection, turn: TurnRecord, ended_well: bool, watch
 def _corrects(connection: apsw.Connection, session: SessionRow, turn: int, facts: ReviewedTurn) -> Correction:
     if turn == 1 or not facts.said:
         return ""
+    from whet.review.correction import correction  # noqa: PLC0415 - 15 ms, most of it expressions; a one-shot needs none
+
     before = reviews.turn_facts(connection, sessions.key_of(connection, session.id), turn - 1)
     return correction(facts.said[0], facts.calls, before.calls)
 

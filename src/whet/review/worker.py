@@ -7,6 +7,7 @@ exactly once, together with the job's completion. One of the four places that ma
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -40,8 +41,11 @@ from whet.log import mask
 from whet.memory.desk import LearningService
 from whet.review import wording
 from whet.review.fork import DIGEST, Fork, ForkParts, open_fork
+from whet.review.judge import Checks, doubts
 from whet.review.order import Order, read_order
+from whet.review.probes import probe
 from whet.store import claims, jobs, reviews, sessions, turns
+from whet.store.database import time_of
 from whet.store.jobs import Job
 from whet.store.leases import LEASE_S, LeaseLost, run_leased
 from whet.store.ledger import LedgerRow
@@ -69,7 +73,7 @@ Connect = Callable[[Order], tuple[Provider, bool]]
 
 class ReviewWorker:
     """Runs the reviews of one home, one after the other. `desk_of` gives a person's desk ("" the owner's),
-    `tell` gets what came of each."""
+    `tell` gets what came of each, `checks` look again at what it is about to keep."""
 
     def __init__(
         self,
@@ -78,12 +82,14 @@ class ReviewWorker:
         settings: ReviewSettings,
         connect: Connect,
         tell: Callable[[ReviewFinished], None],
+        checks: Checks | None = None,
     ) -> None:
         self._parts = parts
         self._desk_of = desk_of
         self._settings = settings
         self._connect = connect
         self._tell = tell
+        self._checks = checks or Checks()
         self._database = parts.database
         self._clock = parts.clock
         self._owner = claims.owner_name(self._clock.new_id())
@@ -154,7 +160,30 @@ class ReviewWorker:
                 await self._write(lambda db: reviews.begin_anew(db, job.id, DIGEST))
                 fork = await open_fork(self._parts, job, order, provider, shares_prefix=False)
                 note = await self._converse(fork)
-        return await self._settle(job, order, fork, note)
+        refused = await self._look_again(job, order, fork)
+        return await self._settle(job, order, fork, (note, refused))
+
+    async def _look_again(self, job: Job, order: Order, fork: Fork) -> dict[int, str]:
+        """Look again at what the staged rows rest on, where that can be done safely, and have the judge read
+        them where there is one; give the rows that it says no to, with the reasons."""
+        checks = self._checks
+        if checks.look is not None and self._settings.probes:
+            trusted, day = self._desk_of(fork.profile).judging.trusted_tools, self._clock.now().astimezone()
+            seen = await asyncio.to_thread(
+                probe, self._database, job.id, trusted, checks.look, day.date().isoformat()
+            )
+            log.info("review %s: %d facts were seen again", job.id, len(seen))
+        try:
+            judge = checks.judge(order) if checks.judge is not None else None
+        except ConfigError as error:
+            log.warning("review %s is not judged: %s", job.id, _line(error))
+            return {}
+        if judge is None:
+            return {}
+        try:
+            return await doubts(self._parts, fork, job.id, judge, by_hand=order.is_by_hand)
+        finally:
+            await judge.aclose()
 
     @asynccontextmanager
     async def _provider(self, order: Order) -> AsyncGenerator[tuple[Provider, bool]]:
@@ -196,14 +225,18 @@ class ReviewWorker:
             await log.undo_last_turn()
         return fork.opening
 
-    async def _settle(self, job: Job, order: Order, fork: Fork, note: str) -> ReviewFinished:
-        """Bring everything that was saved into force together with the job's completion, then the files."""
+    async def _settle(
+        self, job: Job, order: Order, fork: Fork, how: tuple[str, dict[int, str]]
+    ) -> ReviewFinished:
+        """Bring everything that was saved into force together with the job's completion, then the files.
+        `how`: the note on its end, and the rows that the judge says no to."""
+        note, refused = how
         now, child, desk = iso(self._clock.now()), fork.session.id, self._desk_of(fork.profile)
 
         def work(connection: apsw.Connection) -> tuple[list[LedgerRow], str]:
             if not jobs.complete(connection, job, self._clock):
                 raise LeaseLost
-            rows = desk.settle(connection, job.id)
+            rows = desk.settle(connection, job.id, refused)
             summary = wording.summary(rows)
             reviews.finish(connection, job.id, summary, note, now)
             sessions.end(connection, child, "completed", now)
@@ -226,9 +259,10 @@ class ReviewWorker:
         return msgspec.structs.replace(_about(job, order, "waiting", _line(error)), until=until)
 
     async def _failed(self, job: Job, order: Order | None, error: WhetError) -> ReviewFinished:
-        line, now = _line(error), self._clock.now()
+        line = _line(error)
 
         def work(connection: apsw.Connection) -> str:
+            now = time_of(connection, self._clock)
             failures = reviews.count_failure(connection, job.id, line)
             wait_s = None if order is None else retry_in_s(error, failures)
             if not jobs.fail(connection, job, line, self._clock, retry_in_s=wait_s):

@@ -1,0 +1,139 @@
+"""`whet skills improve NAME`: better steps for a learned skill, proven on its cases."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import apsw
+import click
+
+from whet.cli.learned import with_desk
+from whet.cli.output import emit, json_option
+from whet.cli.wording import printable
+from whet.config.load import load
+from whet.config.paths import Home
+from whet.config.schema import Settings
+from whet.config.secrets import load_secrets
+from whet.contract.errors import NotFound
+from whet.contract.messages import Message
+from whet.contract.origin import Origin
+from whet.contract.protocols import ModelReply, Provider
+from whet.memory import merging, shelf
+from whet.memory.cases import SkillCase, cases_of
+from whet.memory.desk import LearningService
+from whet.memory.requests import SkillRequest
+from whet.memory.skill_changes import tree_hash
+from whet.store import learned
+
+
+@click.command("improve")
+@click.argument("name")
+@click.option(
+    "--budget",
+    type=click.IntRange(1, 500),
+    default=12,
+    show_default=True,
+    help="Answers of the model, at most.",
+)
+@json_option
+@click.pass_obj
+def skills_improve(home: Home, name: str, budget: int, as_json: bool) -> None:
+    """Look for better steps of the skill NAME and keep them if its cases prove them.
+
+    The model proposes (GEPA, from its package: pip install 'whet-agent[improve]');
+    every proposal is replayed on recorded sessions, and nothing is run. Kept is
+    what is better on cases that no proposal was made from, and worse on none.
+    """
+    settings = load(home, {}, environ=os.environ).settings
+    secrets = load_secrets(home, os.environ)
+
+    async def work(desk: LearningService) -> tuple[dict[str, object], str]:
+        text, base_hash, cases = await _read(desk, name)
+        # The way to model servers, and what looks for steps: only this command needs them.
+        from whet.app.models import Dialer  # noqa: PLC0415
+        from whet.review.improving import improve, with_steps  # noqa: PLC0415
+
+        dialer = Dialer(settings, secrets)
+        provider = _capped(dialer.connect_alone(settings.model), desk, settings)
+        loop = asyncio.get_running_loop()
+
+        def ask(prompt: str) -> str:
+            return asyncio.run_coroutine_threadsafe(_asked(provider, prompt), loop).result()
+
+        try:
+            found = await asyncio.to_thread(improve, text, cases, ask, budget)
+        finally:
+            await provider.aclose()
+            dialer.close()
+        scores: list[dict[str, object]] = [
+            {
+                "session_id": one,
+                "before": found.before[one],
+                "after": after,
+                "held_out": one in found.held_out,
+            }
+            for one, after in found.after.items()
+        ]
+        told: dict[str, object] = {"name": name, "calls": found.calls, "cases": scores, "kept": False}
+        if not found.is_gain:
+            return told, _lines(scores, "nothing is changed: no steps were better on the held-out cases")
+        gain = f"improved on {len(cases)} cases, {len(found.held_out)} of them held out"
+        request = SkillRequest(
+            "edit", name, content=with_steps(text, found.steps), base_hash=base_hash, reason=gain
+        )
+        outcome = await desk.change_skill(request, Origin("user"))
+        if not outcome.ok:
+            raise NotFound(outcome.text)
+        told |= {"kept": True, "change": outcome.ledger_id, "steps": list(found.steps)}
+        return told, _lines(scores, f"{gain}; to take it back: whet undo {outcome.ledger_id}")
+
+    told, lines = with_desk(home, work)
+    emit(told, lines, as_json=as_json)
+
+
+async def _read(desk: LearningService, name: str) -> tuple[str, str, list[SkillCase]]:
+    """Give a skill's SKILL.md, its hash and its cases. Raises NotFound for one that may not be changed."""
+    shelf.load(desk.library, name)
+    info = desk.library.find(name)
+    trusted = desk.judging.trusted_tools
+
+    def work(connection: apsw.Connection) -> tuple[bool, str, list[SkillCase]]:
+        is_pinned = learned.mark(connection, desk.profile, name).pinned
+        now = tree_hash(merging.skill_hashes(connection, desk.profile, name))
+        return is_pinned, now, cases_of(connection, desk.profile, name, trusted)
+
+    is_pinned, base_hash, cases = await desk.database.read(work)
+    if is_pinned or info is None or info.source != "home":
+        raise NotFound(f"the skill {name} is not changed: it is pinned, or not of this home")
+    path = Path(info.folder) / "SKILL.md"
+    return path.read_text("utf-8"), base_hash, cases
+
+
+async def _asked(provider: Provider, prompt: str) -> str:
+    link = provider.open("You improve written procedures.", [], "")
+    async for item in link.stream([Message(role="user", content=prompt)]):
+        if isinstance(item, ModelReply):
+            return item.message.text
+    return ""
+
+
+def _capped(provider: Provider, desk: LearningService, settings: Settings) -> Provider:
+    """Have the calls go past the caps where there are any."""
+    from whet.app.parts import has_caps  # noqa: PLC0415 - as above
+
+    if not has_caps(settings.wallet):
+        return provider
+    from whet.app.wallet import Wallet, WalletProvider  # noqa: PLC0415 - only where something is capped
+
+    return WalletProvider(provider, Wallet(desk.database, desk.reader.clock, settings.wallet), "review")
+
+
+def _lines(scores: list[dict[str, object]], end: str) -> str:
+    lines = [
+        f"case {one['session_id']}: {one['before']:.2f} → {one['after']:.2f}"
+        + (" (held out)" if one["held_out"] else "")
+        for one in scores
+    ]
+    return printable("\n".join([*lines, end]))

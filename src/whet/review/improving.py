@@ -1,0 +1,205 @@
+"""A learned procedure is improved on its own cases, by GEPA from its package: proposals are replayed on
+recorded sessions; what wins on cases that no proposal was made from comes into force if it loses on none.
+
+The model proposes steps; the program writes them, and only commands that a session has seen succeed. Nothing
+is run. GEPA is loaded when it is asked for. Source of its face: the package's `GEPAAdapter`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from whet.contract.errors import ConfigError, NotFound
+from whet.memory.cases import SkillCase, replay, steps_of
+
+_STEPS = "steps"
+_LEAST_CASES = 2
+_PROMPT = """These are the numbered steps of a procedure, one command in backticks each:
+
+```
+<curr_param>
+```
+
+It was replayed on recorded sessions. What worked in them, and what of the steps did:
+
+<side_info>
+
+Write better steps: the commands that worked, in an order that worked, with CAPITALS for what differs from
+session to session. No command that no session shows. Give all of them, numbered, each as `command`, within
+``` blocks."""
+
+Ask = Callable[[str], str]
+"""Puts a prompt to the model and gives its answer. Blocks."""
+
+
+class Improvement(msgspec.Struct, frozen=True):
+    """What came of it: the steps, each case's score before and after by session, and which were held out.
+    `is_gain`: better on what was held out, worse on no case."""
+
+    steps: tuple[str, ...]
+    before: dict[str, float]
+    after: dict[str, float]
+    held_out: tuple[str, ...]
+    calls: int
+
+    @property
+    def is_gain(self) -> bool:
+        """Whether it may come into force."""
+        gained = sum(self.after[one] - self.before[one] for one in self.held_out)
+        return gained > 0 and all(self.after[one] >= self.before[one] for one in self.before)
+
+
+def improve(text: str, cases: Sequence[SkillCase], ask: Ask, budget: int) -> Improvement:
+    """Look for better steps with at most `budget` answers of the model. Raises NotFound where there are too
+    few cases to hold any out, ConfigError without the package."""
+    steps = steps_of(text)
+    if not steps:
+        raise NotFound("the skill has no numbered steps", hint="whet skills show NAME")
+    if len(cases) < _LEAST_CASES:
+        raise NotFound(
+            f"the skill has {len(cases)} cases, and one must be held out",
+            hint="it gets a case with each session that it is learned from: whet skills check NAME",
+        )
+    # Every second one is held out, so that old and new ones are on both sides.
+    shown, held = cases[::2], cases[1::2]
+    search = _Search(ask, budget)
+    found = search.run(steps, shown)
+    kept = [step for step in found if any(step in replay([step], one).shown for one in shown)]
+    chosen = kept or steps
+    return Improvement(
+        tuple(chosen),
+        {one.session_id: score(steps, one) for one in cases},
+        {one.session_id: score(chosen, one) for one in cases},
+        tuple(one.session_id for one in held),
+        search.calls,
+    )
+
+
+def with_steps(text: str, steps: Sequence[str]) -> str:
+    """Give a skill's text with these steps in place of its numbered lines."""
+    lines = text.splitlines()
+    old = {at: found[0] for at, line in enumerate(lines) if (found := steps_of(line))}
+    tails = {step: lines[at].partition(_ticked(step))[2] for at, step in old.items()}
+    made = [f"{number}. {_ticked(step)}{tails.get(step, '')}" for number, step in enumerate(steps, 1)]
+    first = min(old, default=len(lines))
+    return (
+        "\n".join(
+            [*lines[:first], *made, *(line for at, line in enumerate(lines) if at > first and at not in old)]
+        )
+        + "\n"
+    )
+
+
+def score(steps: Sequence[str], case: SkillCase) -> float:
+    """Say how well steps tell what worked in a case, 0 to 1: those that succeeded there in order, against all
+    of them and against all that succeeded there. Nothing where one of them failed."""
+    worked = list(dict.fromkeys(command for command, failed in case.commands if not failed))
+    found = replay(steps, case)
+    if found.failed or not steps or not worked:
+        return 0.0
+    told = sum(any(replay([step], _only(case, command)).shown for step in found.shown) for command in worked)
+    precision, recall = len(found.shown) / len(steps), told / len(worked)
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+
+
+class _Search:
+    """GEPA's view of a procedure: one text, scored case by case."""
+
+    propose_new_texts = None
+
+    def __init__(self, ask: Ask, budget: int) -> None:
+        self.calls = 0
+        self._ask = ask
+        self._budget = budget
+
+    def run(self, steps: Sequence[str], cases: Sequence[SkillCase]) -> list[str]:
+        """Give the best steps that were found on these cases."""
+        result = _gepa().optimize(
+            seed_candidate={_STEPS: _numbered(steps)},
+            trainset=list(cases),
+            valset=list(cases),
+            adapter=self,
+            reflection_lm=self._answer,
+            reflection_prompt_template=_PROMPT,
+            reflection_minibatch_size=min(3, len(cases)),
+            max_metric_calls=(self._budget + 1) * 4 * len(cases),
+            stop_callbacks=self._is_spent,
+            display_progress_bar=False,
+            logger=_Silent(),
+            skip_perfect_score=True,
+            seed=0,
+        )
+        return steps_of(result.best_candidate[_STEPS]) or list(steps)
+
+    def evaluate(
+        self, batch: list[SkillCase], candidate: dict[str, str], capture_traces: bool = False
+    ) -> Any:
+        """Replay a candidate on cases."""
+        steps = steps_of(candidate[_STEPS])
+        found = [replay(steps, case) for case in batch]
+        scores = [score(steps, case) for case in batch]
+        batch_of = importlib.import_module("gepa.core.adapter").EvaluationBatch
+        return batch_of(outputs=found, scores=scores, trajectories=found if capture_traces else None)
+
+    def make_reflective_dataset(
+        self, candidate: dict[str, str], eval_batch: Any, components_to_update: list[str]
+    ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """Say of each case what worked in it and what became of the steps."""
+        told = [
+            {
+                "Inputs": {
+                    "asked": one.case.request,
+                    "ran": [
+                        f"{'failed' if failed else 'worked'}: {run}" for run, failed in one.case.commands
+                    ],
+                },
+                "Generated Outputs": {
+                    "steps that worked": list(one.shown),
+                    "steps that failed": list(one.failed),
+                },
+                "Feedback": f"{found:.2f} of 1",
+            }
+            for one, found in zip(eval_batch.trajectories, eval_batch.scores, strict=True)
+        ]
+        return dict.fromkeys(components_to_update, told)
+
+    def _is_spent(self, state: object) -> bool:
+        return self.calls >= self._budget
+
+    def _answer(self, prompt: Any) -> str:
+        self.calls += 1
+        return self._ask(prompt if isinstance(prompt, str) else str(prompt[-1]["content"]))
+
+
+class _Silent:
+    """Takes GEPA's lines and shows none."""
+
+    def log(self, message: str) -> None:
+        """Drop a line."""
+
+
+def _gepa() -> Any:
+    try:
+        return importlib.import_module("gepa")
+    except ImportError as error:
+        raise ConfigError(
+            "improving skills needs GEPA, which is not installed",
+            hint="pip install 'whet-agent[improve]'",
+        ) from error
+
+
+def _only(case: SkillCase, command: str) -> SkillCase:
+    return msgspec.structs.replace(case, commands=((command, False),))
+
+
+def _numbered(steps: Sequence[str]) -> str:
+    return "\n".join(f"{number}. {_ticked(step)}" for number, step in enumerate(steps, 1))
+
+
+def _ticked(step: str) -> str:
+    fence = "``" if "`" in step else "`"
+    return f"{fence}{step}{fence}"

@@ -1,0 +1,151 @@
+"""A second model reads what a review is about to bring into force: do the quotes say what the lesson claims?
+
+The program writes a lesson from its sources, so only what the first model took it for can be wrong: another
+person's wish as the owner's, a question as a rule. One call a review, stored as a session of its own: it
+counts as a review's, and a worker that goes on after a crash finds the answer. It can only say no, and what
+it says no to waits for the person. What it makes nothing of stays as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from whet.agent.loop import run_turn
+from whet.agent.session import Session, TurnLimits
+from whet.clock import iso
+from whet.contract.errors import NotFound
+from whet.contract.events import Event
+from whet.contract.messages import Message
+from whet.contract.protocols import NobodyPresent, Provider
+from whet.memory.notes import short
+from whet.review import wording
+from whet.review.budget import MeteredLink
+from whet.review.fork import Fork, ForkParts, Inherited, ReviewGate
+from whet.review.order import Order
+from whet.review.probes import Look
+from whet.store import ledger, sessions
+from whet.store.ledger import LedgerRow
+from whet.store.sessions import NewSession
+from whet.store.transcript import Transcript
+
+_MOST = 12
+_CLAIM_CHARS = 400
+_QUOTE_CHARS = 800
+_TIMEOUT_S = 120.0
+_CHARS_PER_TOKEN = 2.5
+_TAKEN_AS = {"memory": "a note", "user": "something about the person"}
+_ANSWER = re.compile(r"^\W*NO\W*:(.*)$", re.MULTILINE | re.IGNORECASE)
+
+_log = logging.getLogger("whet.review")
+
+
+class Checks(msgspec.Struct, frozen=True):
+    """What looks once more at what a review is about to keep: `look` runs what reads, `judge` gives the
+    second model (None: none is set)."""
+
+    look: Look | None = None
+    judge: Callable[[Order], Provider | None] | None = None
+
+
+async def doubts(
+    parts: ForkParts, fork: Fork, task_id: str, provider: Provider, *, by_hand: bool
+) -> dict[int, str]:
+    """Give the staged rows whose quotes do not say what is claimed, by id, each with the reason.
+
+    Asks once, whatever comes of it; without an answer there is none. Raises StoreError.
+    """
+    rows = await parts.database.read(lambda db: claims(db, task_id))
+    if not rows:
+        return {}
+    answer = await _asked(parts, fork, provider, question(rows), by_hand)
+    said = {rows[number - 1].id: rows[number - 1] for number in refused_by(answer) if 0 < number <= len(rows)}
+    _log.info("review %s: the judge says no to %d of %d", task_id, len(said), len(rows))
+    return {id_: f"another model reads no “{short(row.remark, 90)}” in it" for id_, row in said.items()}
+
+
+def refused_by(answer: str) -> list[int]:
+    """Give the numbers that an answer says no to: those of its last line that begins with NO:."""
+    lines = _ANSWER.findall(answer)
+    return [int(number) for number in re.findall(r"\d{1,3}", lines[-1])] if lines else []
+
+
+def claims(connection: apsw.Connection, task_id: str) -> list[LedgerRow]:
+    """Give the staged rows of a review that a judge is asked about, twelve at most."""
+    rows = ledger.of_task(connection, task_id, ("staged",))
+    return [row for row in rows if row.remark and row.after and row.trust != "untrusted"][:_MOST]
+
+
+def question(rows: Sequence[LedgerRow]) -> str:
+    """Give one line of JSON for each claim, so that no text can pass for another's number."""
+    lines: list[str] = []
+    for number, row in enumerate(rows, 1):
+        quotes = [f"{one.role}: {one.quote}" for one in row.evidence]
+        item = {
+            "number": number,
+            "taken as": _TAKEN_AS.get(row.item, "") if row.kind == "memory" else f"the procedure {row.item}",
+            "claim": row.remark[:_CLAIM_CHARS],
+            "quotes": "\n".join(quotes)[:_QUOTE_CHARS],
+        }
+        if row.kind == "memory":
+            item["kept"] = row.after[:_QUOTE_CHARS]
+        lines.append(json.dumps(item, ensure_ascii=False))
+    return "\n".join(lines)
+
+
+async def _asked(parts: ForkParts, fork: Fork, provider: Provider, question: str, by_hand: bool) -> str:
+    """Give what the model answers, or answered before a crash; empty where it did not."""
+    child = f"judge-{fork.session.id}"
+    prompt = wording.prompt("judge.md")
+    parent = fork.session.log.session
+
+    def create(connection: apsw.Connection) -> None:
+        try:
+            sessions.get(connection, child)
+        except NotFound:
+            new = NewSession(
+                id=child,
+                parent_session_id=parent.parent_session_id,
+                kind="review",
+                source=parent.source,
+                provider=provider.info.provider,
+                model=provider.info.model,
+                workspace=parent.workspace,
+                title=f"judge of {parent.title}",
+                system_prompt=prompt,
+                tools_json="[]",
+            )
+            sessions.create(connection, new, iso(parts.clock.now()))
+
+    await parts.database.append(create)
+    transcript = await Transcript.open(parts.database, child, parts.clock)
+    expected = int(len(prompt + question) / _CHARS_PER_TOKEN)
+    link = MeteredLink(provider.open(prompt, [], child), parts.budget, expected, by_hand=by_hand)
+    session = Session(
+        log=transcript,
+        link=link,
+        context=Inherited([], lambda: link),
+        tools={},
+        gate=ReviewGate(parts.policy, ()),
+        person=NobodyPresent(),
+        limits=TurnLimits(1, _TIMEOUT_S),
+        clock=parts.clock,
+        workspace=Path(parent.workspace or "."),
+    )
+    if await transcript.unfinished_turn() is not None:
+        await run_turn(session, None, _ignore)
+    elif not transcript.messages:
+        end = await run_turn(session, Message(role="user", content=question), _ignore)
+        if end.reason != "answered":
+            _log.warning("a review's judge gave no answer: %s", end.error or end.reason)
+    return "\n".join(one.text for one in transcript.messages if one.role == "assistant")
+
+
+def _ignore(event: Event) -> None:
+    """Show nothing of it."""

@@ -1,0 +1,29 @@
+"""What judges a task is held as the agent was: it runs what the agent wrote."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.engines import ENGINES, EngineCase
+from whet.config.paths import Home
+from whet.config.schema import SandboxSettings
+from whet.evals.own_tasks import OwnTask
+from whet.evals.task_folder import verify
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ENGINES[:1], ids=str)
+def test_a_verifier_reaches_nothing_outside_its_folder(case: EngineCase, tmp_path: Path) -> None:
+    case.engine()
+    place, outside = tmp_path / "task", tmp_path / "outside"
+    place.mkdir()
+    outside.mkdir()
+    task = OwnTask(name="a", prompt="x", verify=f"touch here && touch {outside}/there")
+    settings = SandboxSettings(mode="auto")
+    content, _ = asyncio.run(verify(task, place, settings, Home(tmp_path / "home")))
+    assert not content and (place / "here").exists() and not (outside / "there").exists()
+    own = OwnTask(name="a", prompt="x", verify="test -e here")
+    assert asyncio.run(verify(own, place, settings, Home(tmp_path / "home")))[0]

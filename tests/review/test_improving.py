@@ -1,0 +1,121 @@
+"""A skill is improved by the real GEPA on its own cases: kept is a gain on held-out ones, no loss."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from benchmarks.lessons.world import Run, Step, User, World, create
+from click.testing import CliRunner
+
+from tests.memory.conftest import world as world
+from whet.cli.skill_improve import skills_improve
+from whet.config.paths import Home
+from whet.contract.errors import NotFound
+from whet.contract.origin import Origin
+from whet.memory.cases import SkillCase, steps_of
+from whet.memory.requests import SkillRequest
+from whet.practice.script import ScriptedReply
+from whet.practice.server import PracticeServer
+from whet.review.improving import improve, score, with_steps
+
+SKILL = "---\nname: fire\ndescription: x\n---\n\n1. `kiln fire BATCH` → “fired”\n- Mind the door.\n"
+BETTER = "```\n1. `kiln warm BATCH`\n2. `kiln fire BATCH`\n```"
+
+
+def case(batch: str, *more: tuple[str, bool]) -> SkillCase:
+    ran = (f"kiln fire {batch}", True), (f"kiln warm {batch}", False), (f"kiln fire {batch}", False)
+    return SkillCase(f"s-{batch}", f"Fire {batch}.", (*ran, *more))
+
+
+def test_what_failed_scores_nothing_and_what_is_missing_less() -> None:
+    one = case("b1", ("kiln break b1", True))
+    assert score(["kiln warm BATCH", "kiln fire BATCH"], one) == 1.0
+    assert 0 < score(["kiln fire BATCH"], one) < 1
+    assert score(["kiln break BATCH", "kiln fire BATCH"], one) == 0.0
+
+
+def test_the_real_optimiser_finds_steps_that_win_on_held_out_cases() -> None:
+    pytest.importorskip("gepa", reason="whet-agent[improve] is not installed")
+    prompts: list[str] = []
+    cases = [case(f"b{number}") for number in range(4)]
+    found = improve(SKILL, cases, lambda prompt: prompts.append(prompt) or BETTER, 3)
+    assert found.steps == ("kiln warm BATCH", "kiln fire BATCH") and found.is_gain
+    assert 1 <= found.calls <= 3 and found.held_out == ("s-b1", "s-b3")
+    assert "kiln warm b0" in prompts[0] and not any("b1" in one or "b3" in one for one in prompts)
+    text = with_steps(SKILL, found.steps)
+    assert steps_of(text) == list(found.steps)
+    assert "2. `kiln fire BATCH` → “fired”" in text and "- Mind the door." in text
+
+
+def test_steps_that_no_session_shows_and_losses_are_not_kept() -> None:
+    pytest.importorskip("gepa", reason="whet-agent[improve] is not installed")
+    cases = [case(f"b{number}") for number in range(4)]
+    made_up = improve(SKILL, cases, lambda prompt: "```\n1. `rm -rf /`\n2. `kiln fire BATCH`\n```", 2)
+    assert "rm -rf /" not in made_up.steps and not made_up.is_gain
+    other = SkillCase("s-x", "", (("kiln fire x", False), ("kiln warm x", True)))
+    lost = improve(SKILL, [*cases[:3], other], lambda prompt: BETTER, 2)
+    assert not lost.is_gain
+
+
+def test_a_step_that_only_a_held_out_case_shows_is_not_taken() -> None:
+    pytest.importorskip("gepa", reason="whet-agent[improve] is not installed")
+    cases = [case("b0"), case("b1", ("kiln polish b1", False)), case("b2"), case("b3")]
+    more = BETTER.replace("BATCH`\n```", "BATCH`\n3. `kiln polish BATCH`\n```")
+    found = improve(SKILL, cases, lambda prompt: more, 2)
+    assert found.steps == ("kiln warm BATCH", "kiln fire BATCH") and found.is_gain
+
+
+def test_one_case_is_too_few_to_hold_one_out() -> None:
+    with pytest.raises(NotFound, match="1 case"):
+        improve(SKILL, [case("b1")], lambda prompt: "", 1)
+
+
+def fired(batch: str) -> list[Step]:
+    return [
+        User(f"Fire batch {batch}."),
+        Run(
+            "terminal", f"kiln fire {batch}", "kiln: run `kiln warm BATCH` before `kiln fire BATCH`", ok=False
+        ),
+        Run("terminal", f"kiln warm {batch}", f"{batch} is at 300"),
+        Run("terminal", f"kiln fire {batch}", f"{batch} fired"),
+    ]
+
+
+def test_the_command_keeps_a_gain_as_one_change_that_is_taken_back(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("gepa", reason="whet-agent[improve] is not installed")
+
+    async def learn() -> None:
+        first = await world.session(fired("b1"))
+        await world.review(first, [create("fire-batch", "Fire.", "- fire it", "b1 fired")])
+        line = "1. `kiln fire BATCH` → “b1 fired”"
+        for batch in ("b2", "b3"):
+            said = f"Fire batch {batch}."
+            patch = SkillRequest(
+                "patch", "fire-batch", old_string=line, new_string=f"{line}\n- {said}", evidence=(said,)
+            )
+            [(outcome, state)] = await world.review(await world.session(fired(batch)), [patch])
+            assert state == "active", outcome.text
+
+    asyncio.run(learn())
+    path = world.folder / "skills" / "fire-batch" / "SKILL.md"
+    before = path.read_text()
+    with PracticeServer(script=[ScriptedReply(BETTER)] * 9) as server:
+        monkeypatch.setenv("WHET_MODEL_PROVIDER", "practice")
+        monkeypatch.setenv("WHET_MODEL_MODEL", "practice")
+        monkeypatch.setenv("WHET_MODEL_BASE_URL", server.base_url)
+        done = CliRunner().invoke(
+            skills_improve, ["fire-batch", "--budget", "2", "--json"], obj=Home(world.folder)
+        )
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.output)
+    assert told["kept"] and told["calls"] <= 2 and sum(one["held_out"] for one in told["cases"]) == 1
+    assert steps_of(path.read_text()) == ["kiln warm BATCH", "kiln fire BATCH"]
+    row = asyncio.run(world.desk.change(told["change"]))
+    assert (row.kind, row.action, row.state) == ("skill", "edit", "active") and "held out" in row.reason
+    asyncio.run(world.desk.undo(row.id, Origin("user")))
+    assert path.read_text() == before
