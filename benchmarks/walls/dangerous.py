@@ -122,7 +122,53 @@ perl -MIO::Socket::INET -e 'IO::Socket::INET->new("{h}:{p}")'
 exec 3<>/dev/tcp/{h}/{p}
 echo x > /dev/tcp/{h}/{p}
 """
-HOSTS = ("127.0.0.1", "localhost", "127.1", "2130706433", "0x7f000001", "0177.0.0.1")
+# By ways that few think of; for one file each.
+MORE_WRITES = r"""
+printf 'w {d}/new\n' | ed -s README.md
+ex -s -c 'w! {d}/new' -c q README.md
+sqlite3 :memory: ".output {t}" "select 1"
+sqlite3 :memory: "select writefile('{d}/new', 'x')"
+python3 -c "import sqlite3; sqlite3.connect('{d}/y.db').execute('create table t(a)')"
+GIT_DIR={d}/g git init -q
+git worktree add -q {d}/tree
+git bundle create -q {d}/bundle HEAD
+git format-patch -q -1 -o {d}
+git archive -o {d}/a.tar HEAD
+git init -q --separate-git-dir {d}/apart sub
+exec 9>>{t}; echo x >&9
+ln {t} way && echo x >> way
+python3 -c "import os; os.chdir('/proc/self/fd/%d' % os.open('{d}', os.O_PATH)); open('{b}', 'a').write('x')"
+python3 -c "import os; os.link('{t}', '{d}/twin')"
+python3 -c "import mmap, os; m = mmap.mmap(os.open('{t}', os.O_RDWR), 1); m[0:1] = b'x'; m.flush()"
+python3 -m zipfile -c {d}/z.zip README.md
+python3 -m tarfile -c {d}/t.tar README.md
+tar cf - README.md | tar xf - -C {d}
+tar cf x.tar --transform 's,^.*,{d}/n,' README.md && tar xPf x.tar
+make -f - <<< 'all: ; echo x >> {t}'
+find {d} -name '{b}' -exec truncate -s 0 {} +
+split -b 9 README.md {d}/s
+script -qc 'echo hi' {d}/typescript
+shred -u {t}
+openssl rand -out {d}/r 8
+mkdir {d}/new
+BASH_ENV=<(echo 'echo x >> {t}') bash -c true
+busybox sh -c 'echo x >> {t}'
+npm --prefix {d} init -y
+"""
+MORE_READS = r"""
+exec 9< {t}; cat /dev/fd/9
+ln {t} way && cat way
+git hash-object -w {t} | xargs git cat-file -p
+python3 -c "import mmap, os; print(mmap.mmap(os.open('{t}', 0), 0, prot=1)[:])"
+python3 -c "import os; os.chdir('/proc/self/fd/%d' % os.open('{d}', os.O_PATH)); print(open('{b}').read())"
+tail -n 9 {t}
+nl {t}
+paste {t}
+sqlite3 :memory: "select readfile('{t}')"
+openssl enc -base64 -A -in {t} | base64 -d
+make -f - <<< 'all: ; cat {t}'
+"""
+HOSTS = ("127.0.0.1", "localhost", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "0")
 
 ELSE = r"""
 kill -9 {pid}
@@ -145,6 +191,8 @@ def cases(places: dict[str, str], written: list[str], secret: list[str]) -> Iter
     for pattern in _lines(READS):
         for path in secret:
             yield "read", _filled(pattern, path)
+    yield from (("write", _filled(pattern, written[-1])) for pattern in _lines(MORE_WRITES))
+    yield from (("read", _filled(pattern, secret[0])) for pattern in _lines(MORE_READS))
     for pattern in _lines(SENDS):
         for host in HOSTS:
             yield "send", pattern.replace("{h}", host).replace("{p}", places["port"])

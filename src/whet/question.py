@@ -16,7 +16,7 @@ import msgspec
 
 from whet.contract.changes import FileEdit, TextChange
 from whet.contract.protocols import ApprovalRequest
-from whet.visible import visible
+from whet.visible import WHOLE, visible
 
 RowKind = Literal[
     "title", "file", "hunk", "added", "removed", "same", "exact", "fold", "note", "reason", "scope"
@@ -43,11 +43,12 @@ class QuestionText(msgspec.Struct, frozen=True):
     notes: tuple[Row, ...]
 
     def folded(self, most: int = FOLDED_ROWS) -> tuple[Row, ...]:
-        """Give at most `most` rows of the body, the last of which then says how many are left out."""
+        """Give at most `most` rows of the body, the last of which then says how many are left out; a long row
+        says what it leaves out."""
         if len(self.body) <= most:
-            return self.body
+            return tuple(map(_clipped, self.body))
         left = len(self.body) - most + 1
-        return (*self.body[: most - 1], Row("fold", f"… {left:,} more lines"))
+        return (*map(_clipped, self.body[: most - 1]), Row("fold", f"… {left:,} more lines"))
 
     def plain(self, most: int = 0) -> str:
         """Give body and notes as text, all of it or at most `most` rows of the body."""
@@ -88,7 +89,7 @@ def edits_of(changes: Sequence[TextChange]) -> tuple[FileEdit, ...]:
     found: list[FileEdit] = []
     for change in changes:
         rows, added, removed = _compared(change, 2)
-        text = "\n".join(row.text for row in rows)
+        text = "\n".join(_clipped(row).text for row in rows)
         if len(text) > _EDIT_CHARS:
             kept = text[:_EDIT_CHARS].rpartition("\n")[0]
             text = f"{kept}\n… {text.count(chr(10)) - kept.count(chr(10)):,} more lines"
@@ -160,8 +161,13 @@ _KINDS: dict[str, RowKind] = {"+": "added", "-": "removed", " ": "same"}
 def _row(sign: str, line: str) -> Row:
     text = line.removesuffix("\n")
     ends = "" if line.endswith("\n") else "  (no newline at the end)"
-    shown = visible(text.replace("\t", "→   "), _LINE_CHARS)
-    return Row(_KINDS[sign], f"{sign}{shown}{ends}".replace("\n", " "))
+    shown = visible(text.replace("\t", "→   "), WHOLE)
+    return Row(_KINDS[sign], f"{sign}{shown}{ends}")
+
+
+def _clipped(row: Row) -> Row:
+    left = len(row.text) - _LINE_CHARS
+    return row if left <= 0 else Row(row.kind, f"{row.text[:_LINE_CHARS]} [… {left:,} more characters]")
 
 
 def _lines(text: str | None) -> list[str]:

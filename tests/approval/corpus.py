@@ -364,6 +364,11 @@ ln -s /usr/bin/python3 bin/python
 sort -t/ -k2 -o out.txt f
 xxd -r dump.hex out.bin
 mapfile -t lines < f
+convert a.png b.png
+docker cp box:/etc/passwd here
+git worktree add /tmp/other
+nobody-knows-this --to=out /tmp/x
+gcc -I/usr/include a.c
 """
 
 DANGEROUS = r"""
@@ -802,6 +807,14 @@ git clone --config=core.hooksPath=x y
 git clone -u ./x . y
 git ls-remote --exec=./x .
 git -c interactive.diffFilter=make add -p
+convert a.png ~/b.png
+ffmpeg -i in.mov /home/u/out.mp4
+git worktree add ../other
+docker cp box:/etc/passwd ../here
+podman cp box:/x /home/u/x
+nobody-knows-this --to=/home/u/.bashrc
+ed -s README.md
+printf '!id\n' | ed
 """
 
 FORBIDDEN = r"""

@@ -415,8 +415,7 @@ def test_the_subject_hides_nothing(tmp_path: Path) -> None:
     assert bench.person.asked[0].subject == "echo a<U+202E>b\\e[2Kc\\rd"
     bench.sh("echo " + "x" * 5_000 + "; rm -rf y")
     subject = bench.person.asked[1].subject
-    assert len(subject) < 2_100
-    assert "3,015 more characters not shown" in subject
+    assert subject.endswith("; rm -rf y")  # no length hides an end
     bench.sh("make KEY=sk-abcdefghijklmnopqrstuvwxyz")
     assert "sk-abc" not in bench.person.asked[2].subject + bench.person.asked[2].grant
 

@@ -54,6 +54,10 @@ def test_a_wrapper_shows_what_it_runs() -> None:
     assert [piece.text for piece in judge("bash -c 'make && make test'").commands] == ["make", "make test"]
 
 
+def test_a_here_document_within_one_that_never_ends_is_judged() -> None:
+    assert judge("<<E\n<<\\E\n$(ls ").level == "dangerous"
+
+
 def test_the_network_is_noticed() -> None:
     assert judge("curl https://a.b").network
     assert judge("git fetch").network

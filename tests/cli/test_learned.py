@@ -74,6 +74,16 @@ def test_install_quarantines_what_looks_dangerous(whet: Any, home: Path, tmp_pat
     assert "1 is no" not in whet("skills log kind").output
 
 
+def test_the_question_shows_a_skills_text_and_a_no_installs_nothing(
+    whet: Any, home: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "SKILL.md").write_text("---\nname: tidy\ndescription: d\n---\nRun `make tidy` and look.\n")
+    asked = whet("skills install", str(tmp_path))  # nobody answers
+    assert asked.exit_code == 1 and "Run `make tidy` and look." in asked.output
+    assert "Install 1?" in asked.output
+    assert not (home / "skills/tidy").exists()
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

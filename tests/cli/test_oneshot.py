@@ -251,7 +251,7 @@ def test_at_a_terminal_the_answer_streams_and_a_person_is_asked(folder: Path) ->
 def test_the_one_shot_imports_no_terminal_library() -> None:
     probe = (
         "import sys, whet.cli.chat\n"
-        "heavy = {'rich', 'prompt_toolkit', 'yaml', 'uvicorn', 'starlette'}\n"
+        "heavy = {'rich', 'prompt_toolkit', 'yaml', 'uvicorn', 'starlette', 'whet.review.correction'}\n"
         "print(*(heavy & set(sys.modules)))"
     )
     found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=20)

@@ -11,7 +11,8 @@ from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
-from whet.cli.prompting import InputCompleter, PasteParser, Pastes, open_history
+from whet.cli.pasted import Pastes
+from whet.cli.prompting import InputCompleter, PasteParser, open_history
 
 
 def completions(folder: Path, text: str) -> list[str]:

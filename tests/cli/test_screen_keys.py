@@ -13,6 +13,7 @@ from tests.cli.running import Tty, flags, run
 from whet.cli.blocks import MarkdownBlock
 from whet.cli.dropped import dropped_images
 from whet.cli.finding import FileFinder, rank
+from whet.cli.pasted import folded
 from whet.cli.plan import plan_rows
 from whet.cli.prompting import PasteParser
 from whet.cli.render import Painter
@@ -265,3 +266,8 @@ def test_a_session_is_picked_from_a_list_and_shows_what_was_said_last(folder: Pa
     assert "Blue, I think." in page
     assert "http" not in page
     assert "the sky is blue" in run(["memory", "show"], folder)[1]
+
+
+def test_a_long_paste_is_a_placeholder_in_the_list_of_messages() -> None:
+    long = "row\n" * 199 + "row"
+    assert folded(f"see <pasted>{long}</pasted> <pasted>short</pasted>") == "see [pasted 200 lines] short"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
@@ -219,7 +220,9 @@ class Desk:
         return asyncio.run_coroutine_threadsafe(asyncio.wait_for(story, 60), self._loop).result(70)
 
     def clear(self) -> None:
-        """Forget what was seen, and what the server was to say."""
+        """Forget what was seen, what the server was to say, and the files."""
+        for left in self.work.iterdir():
+            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
         self.editor.updates.clear()
         self.editor.asked.clear()
         self.editor.forms.clear()

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from acp.schema import FileEditToolCallContent, PermissionOption
+import pytest
+from acp.schema import PermissionOption
 
+from tests.asked import blind, in_editor
 from tests.editors.rig import Desk, does, pick
-from tests.writes import WRITES, prepare
+from tests.writes import prepare
 from whet.practice.script import ScriptedReply
 
 
-def test_every_question_about_a_write_carries_its_diff(desk: Desk) -> None:
-    prepare(desk.work)
-    desk.server.install([*(ScriptedReply(tool_calls=(one,)) for one, _ in WRITES), ScriptedReply("Done.")])
-    desk.editor.answer = pick("allow_once")
-
-    async def story() -> None:
-        await desk.ask(await desk.session(), "go")
-
-    desk.run(story())
-    assert len(desk.editor.asked) == len(WRITES)
-    for (call, _), (_, lines) in zip(desk.editor.asked, WRITES, strict=True):
-        (edit,) = [block for block in call.content or () if isinstance(block, FileEditToolCallContent)]
-        assert all(line[1:] in edit.new_text for line in lines if line.startswith("+"))
-        assert all(line[1:] in (edit.old_text or "") for line in lines if line.startswith("-"))
+@pytest.mark.slow
+def test_every_question_about_a_write_shows_all_of_it(desk: Desk) -> None:
+    assert blind(in_editor(desk)) == []
+    assert "does not answer" not in desk.editor.thoughts()
 
 
 def test_scopes_are_offered_by_name_and_a_wrong_call_is_not_asked_about(desk: Desk) -> None:
@@ -48,3 +40,24 @@ def test_scopes_are_offered_by_name_and_a_wrong_call_is_not_asked_about(desk: De
 
     desk.run(story())
     assert len(desk.editor.asked) == 1 and (desk.work / "src" / "b.py").read_text() == "2\n"
+
+
+def test_a_turn_is_shown_and_taken_back(desk: Desk) -> None:
+    kept = desk.work / "kept.txt"
+    kept.write_text("whole\n")
+    desk.server.install([does("terminal", command="echo spoiled > kept.txt"), ScriptedReply("Done.")])
+    desk.editor.answer = pick("allow_once")
+
+    async def story() -> tuple[str, str, str]:
+        session = await desk.session()
+        await desk.ask(session, "go")
+        await desk.ask(session, "/diff 1")
+        shown = desk.editor.text()
+        await desk.ask(session, "/rewind 1 files")
+        restored = kept.read_text()
+        await desk.ask(session, "/rewind undo")
+        return shown, restored, kept.read_text()
+
+    shown, restored, again = desk.run(story())
+    assert "-whole" in shown and "+spoiled" in shown
+    assert (restored, again) == ("whole\n", "spoiled\n")

@@ -147,13 +147,15 @@ def test_the_editor_is_asked_for_nothing_outside_the_workspace(desk: Desk, tmp_p
 def test_a_cancel_does_not_wait_for_an_editor_that_does_not_answer(desk: Desk, page: Path) -> None:
     async def story() -> None:
         session_id = await desk.session("auto")
-        for _ in range(2):  # after two answers that came too late, the editor would be asked no more
+        for asked in (1, 2):  # after two answers that came too late, the editor would be asked no more
             desk.server.install([does("read_file", path="page.txt"), ScriptedReply("never")])
             desk.editor.faulty = "hangs"
             desk.editor.thawed.clear()
             desk.editor.files.clear()
             turn = asyncio.create_task(desk.ask(session_id, "go"))
-            await desk.editor.until(lambda: bool(desk.editor.files))
+            await desk.editor.until(
+                lambda asked=asked: bool(desk.editor.files) and len(desk.server.requests) == asked
+            )
             await desk.connection.cancel(session_id=session_id)
             assert await turn == "cancelled"
             desk.editor.thawed.set()

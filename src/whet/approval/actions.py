@@ -14,14 +14,14 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from whet.approval.paths import absolute, within, writing, zone_of
+from whet.approval.paths import WRITING, absolute, within, zone_of
 from whet.approval.risk import Analyse, Lasting, Level, Piece, RiskScope, worst
 from whet.approval.scopes import exactly
 from whet.contract.protocols import GateCall
 from whet.contract.tools import Tag
 from whet.log import mask
 from whet.sandbox.policy import Opening
-from whet.visible import visible
+from whet.visible import WHOLE, visible
 
 
 class ActionView(msgspec.Struct, frozen=True):
@@ -70,7 +70,7 @@ def describe(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
 def _simple(call: GateCall, level: Level, text: str, reasons: tuple[str, ...] = ()) -> ActionView:
     name = call.tool.name
     piece = Piece(text, name, level, reasons, "*" if level == "normal" else "")
-    return ActionView(name, text, visible(f"{name} {text}".strip()), (piece,), reasons)
+    return ActionView(name, text, visible(f"{name} {text}".strip(), WHOLE), (piece,), reasons)
 
 
 def _arguments(call: GateCall) -> str:
@@ -88,11 +88,11 @@ def _terminal(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     command, stdin = _text(call, "command"), _text(call, "stdin")
     cwd = os.path.normpath(os.path.join(place.workspace, _text(call, "workdir")))
     risk = analyse(command, cwd, place, stdin)
-    shown = visible(command)
+    shown = visible(command, WHOLE)
     if cwd != place.workspace:
-        shown = f"{shown}\n(in {visible(_text(call, 'workdir'))})"
+        shown = f"{shown}\n(in {visible(_text(call, 'workdir'), WHOLE)})"
     if stdin:
-        shown = f"{shown}\n(input: {visible(stdin)})"
+        shown = f"{shown}\n(input: {visible(stdin, WHOLE)})"
     pieces = risk.commands
     if worst(piece.level for piece in pieces) != risk.level:
         pieces = (*pieces, Piece(command, "", risk.level, risk.reasons))
@@ -115,7 +115,7 @@ def _process(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     risk = analyse(text, place.workspace, place, "")
     level: Level = "normal" if risk.level == "safe" else risk.level
     piece = Piece(f"write {identity} {text}", "write", level, risk.reasons)
-    shown = visible(f"send to process {identity}: {text}")
+    shown = visible(f"send to process {identity}: {text}", WHOLE)
     return ActionView(name, piece.text, shown, (piece,), risk.reasons, risk.commands)
 
 
@@ -124,7 +124,7 @@ def _file_piece(path: str, place: RiskScope, writes: bool) -> Piece:
     real = _real(full)
     names = _names(full, place) + (() if real == full else _names(real, place))
     if writes:
-        level, reason = writing(zone_of(full, place.workspace, place))
+        level, reason = WRITING[zone_of(full, place.workspace, place)]
         level = "normal" if level == "safe" else level
     else:
         # 3 ms with its tables, and a session's start judges no call.
@@ -159,7 +159,9 @@ def _files(call: GateCall, place: RiskScope, paths: list[str], writes: bool) -> 
     pieces = tuple(_file_piece(path, place, writes) for path in paths)
     reasons = tuple(dict.fromkeys(reason for piece in pieces for reason in piece.reasons))
     whole = " ".join(paths)
-    return ActionView(call.tool.name, whole, visible(f"{call.tool.name} {' '.join(paths)}"), pieces, reasons)
+    return ActionView(
+        call.tool.name, whole, visible(f"{call.tool.name} {' '.join(paths)}", WHOLE), pieces, reasons
+    )
 
 
 def _path(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
@@ -183,7 +185,7 @@ def _fetch(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     level: Level = "dangerous" if reasons else "normal"
     program = "" if strange else host
     piece = Piece(url, program, level, reasons, host if program and level == "normal" else "", (host,))
-    return ActionView(call.tool.name, url, visible(f"{call.tool.name} {url}"), (piece,), reasons)
+    return ActionView(call.tool.name, url, visible(f"{call.tool.name} {url}", WHOLE), (piece,), reasons)
 
 
 def _learning(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:

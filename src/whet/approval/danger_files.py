@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from whet.approval.facts import by_name, program
-from whet.approval.paths import absolute, is_vital, within, writing, zone_of
+from whet.approval.paths import WRITING, absolute, is_vital, within, zone_of
 from whet.approval.readonly import has_option, operands
 from whet.approval.risk import CommandPlace, Finding, Lasting
 from whet.approval.shell_words import Word, literal, unknown
@@ -22,7 +22,7 @@ def writes_to(word: Word, setting: CommandPlace) -> Finding:
     """Judge writing to the file that `word` names."""
     if word.dynamic and (not word.prefix or ".." in word.text):
         return "dangerous", "can't tell where it writes"
-    level, reason = writing(zone_of(word.prefix if word.dynamic else word.text, setting.cwd, setting.place))
+    level, reason = WRITING[zone_of(word.prefix if word.dynamic else word.text, setting.cwd, setting.place)]
     return level, f"{reason}: {word.plain}" if reason else ""
 
 

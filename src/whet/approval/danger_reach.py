@@ -11,14 +11,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from whet.approval.danger_code import database
-from whet.approval.danger_files import Rule, wipes_disk, writes_to
+from whet.approval.danger_files import FILE_RULES, Rule, wipes_disk, writes_to
 from whet.approval.danger_git import git
-from whet.approval.facts import ProgramFacts, ProgramWords, by_name, program
+from whet.approval.facts import Kinds, ProgramFacts, ProgramWords, by_name, program
 from whet.approval.readonly import operands
 from whet.approval.risk import CommandPlace, Finding
 from whet.approval.shell_words import Word, in_line, literal
-
-_PYTHON = re.compile(r"python[\d.]*")
 
 
 def reach(name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
@@ -33,7 +31,7 @@ def reach(name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[F
         if re.search(pattern, line) and not _asks_version(words):
             yield "dangerous", f"{name}: {why}"
     yield from _verbs(name, known, words)
-    if _PYTHON.fullmatch(name) and [word.text for word in words[:2]] == ["-m", "whet"]:
+    if re.fullmatch(r"python[\d.]*", name) and [word.text for word in words[:2]] == ["-m", "whet"]:
         yield from _verbs("whet", program("whet"), words[2:])
     wipes = "wipes-disks" in known.kinds or name.startswith("mkfs")
     rule = _RULES.get(name) or (database if "database" in known.kinds else wipes_disk if wipes else None)
@@ -58,6 +56,18 @@ def writes_by_option(name: str, words: Sequence[Word], setting: CommandPlace) ->
             yield writes_to(following, setting)
 
 
+def handed_outside(name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+    """Judge a program that no table says to leave alone the files that it is given: `convert a ~/b`."""
+    known = program(name)
+    if known.kinds & _LEAVES_FILES or known.code is not None or name in FILE_RULES:
+        return
+    for word in words:
+        text = re.sub(r"^-[^=/~]*=", "", word.prefix if word.dynamic else word.text)
+        if text[:1] not in "-" and writes_to(literal(text), setting)[0] not in ("safe", "normal"):
+            yield "dangerous", f"{name} may write outside the workspace: {word.plain}"
+
+
+_LEAVES_FILES = Kinds("reads shows-files names-only pattern-then-files shell run-verbs subscripts makes-text")
 _WRITING_OPTIONS = "output|output-document|output-dir|directory-prefix|target-directory|directory"
 
 
@@ -98,7 +108,7 @@ def _docker(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     texts = [word.text for word in words]
     if verb in ("rm", "rmi", "prune", "remove", "kill") or (parts[0] == "system" and verb != "df"):
         yield "dangerous", f"docker {verb}: deletes or stops containers, images or data"
-    elif verb in ("push", "login", "logout", "save-to-registry"):
+    elif verb in ("push", "login", "logout"):
         yield "dangerous", f"docker {verb}: publishes to others"
     elif verb == "down" and {"-v", "--volumes", "--rmi"} & set(texts):
         yield "dangerous", "docker compose down -v: deletes data"
@@ -163,17 +173,10 @@ def _transfer(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]
         yield "dangerous", "takes its options from a file"
 
 
-def _remote_copy(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    """rsync: the last operand is written."""
-    for word in operands(words, "ef")[1:][-1:]:
-        yield writes_to(word, setting)
-
-
 _RULES: dict[str, Rule] = by_name(
     {
         "git": git,
         "docker podman docker-compose": _docker,
         "curl wget": _transfer,
-        "rsync": _remote_copy,
     }
 )

@@ -42,7 +42,7 @@ _STARTUP = (
     r"|xsession|tmux\.conf|wgetrc|curlrc)$|Library/LaunchAgents(/|$)"
 )
 _HOOKS = r"(^|/)\.git(/|$)|(^|/)\.husky(/|$)"
-_WRITING: dict[Zone, tuple[Level, str]] = {
+WRITING: dict[Zone, tuple[Level, str]] = {
     "null": ("safe", ""),
     "workspace": ("normal", ""),
     "temp": ("normal", ""),
@@ -95,11 +95,6 @@ def is_vital(path: str, place: RiskScope) -> bool:
 def within(path: str, folder: str) -> bool:
     """Whether `path` is `folder` or below it; both absolute."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
-def writing(zone: Zone) -> tuple[Level, str]:
-    """Give the risk of writing to a file in `zone`, and why; the reason is empty where there is none."""
-    return _WRITING[zone]
 
 
 def is_plain_device(full: str) -> bool:

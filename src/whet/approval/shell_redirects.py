@@ -40,7 +40,7 @@ class RedirectionReader:
             opens()
             self._walk(body, depth)
         mine = state.script.invocations[start:]
-        if extra and mine and body[-1].type in ("command", "declaration_command"):
+        if extra and mine and body and body[-1].type in ("command", "declaration_command"):
             mine[-1].words.extend(word for child in extra for word in state.words(child))
         elif extra:
             state.doubt("words follow a redirection")

@@ -16,7 +16,7 @@ import msgspec
 
 from whet.approval.danger_code import code_text, database_text, interpreter_code
 from whet.approval.danger_files import FILE_RULES, writes_to
-from whet.approval.danger_reach import reach, writes_by_option
+from whet.approval.danger_reach import handed_outside, reach, writes_by_option
 from whet.approval.exposure import Exposure
 from whet.approval.facts import ProgramWords, program
 from whet.approval.openings import Needs
@@ -236,6 +236,7 @@ class _Judge:
             reads = only_reads(words)
             if not reads:
                 yield from writes_by_option(name, rest, setting)
+                yield from handed_outside(name, rest, setting) if inside is None else ()
             self.needs.command(name, rest, setting, reads=reads)
             yield from self.exposure.shown(name, rest, setting)
             yield from self.exposure.runs_download(name, words, setting)

@@ -189,7 +189,7 @@ async def _tools(chat: ChatControl, rest: str) -> None:
 
 async def _usage(chat: ChatControl, rest: str) -> None:
     usage = chat.session.usage
-    cost = "unknown" if usage.cost_usd is None else f"${usage.cost_usd:.4f}"
+    cost = "unknown" if usage.cost_usd is None else f"${usage.cost_usd:.4f}" if usage.cost_usd else "nothing"
     chat.say(
         f"prompt {usage.prompt_tokens:,} tokens, {usage.cache_hit_ratio:.0%} of them from the cache\n"
         f"output {usage.output_tokens:,} tokens, {usage.reasoning_tokens:,} of them reasoning\n"

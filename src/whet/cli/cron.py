@@ -29,7 +29,7 @@ from whet.schedules import goals, quiet, timing
 from whet.schedules.perform import NOTIFY, check, is_chat
 from whet.schedules.worker import Finished, ScheduleWorker
 from whet.store import claims, schedules, sessions
-from whet.store.database import StateDatabase, has_store
+from whet.store.database import StateDatabase, has_store, time_of
 from whet.store.schedules import Schedule, ScheduleGoal, ScheduleRun
 from whet.tools.registry import TOOLSETS
 
@@ -94,8 +94,9 @@ def add(home: Home, expression: str | None, at: str | None, as_json: bool, **giv
     if bool(expression) == bool(at):
         raise click.UsageError("give a cron expression or --at TIME, one of them")
     clock = SystemClock()
-    made, due = _made(home, (expression or "", at or ""), given, clock)
     with _opened(home) as database:
+        now = database.read_now(lambda db: time_of(db, clock))
+        made, due = _made(home, (expression or "", at or ""), given, clock.new_id(), now)
         database.read_now(lambda db: check(db, made.target))
         if made.session_id:
             found = database.read_now(lambda db: sessions.resolve(db, made.session_id))
@@ -209,13 +210,14 @@ def resume(home: Home, name: str) -> None:
     """Let a paused schedule's times come again; those that passed are not made up."""
 
     def work(db: apsw.Connection, one: Schedule, clock: Clock) -> None:
-        if one.at and one.at <= iso(clock.now()):
+        now = time_of(db, clock)
+        if one.at and one.at <= iso(now):
             raise ConfigError(
                 f"its only time, {_local(one.at, one)}, has passed", hint="whet cron add makes a new one"
             )
         check(db, one.target)
         if one.paused:
-            due = one.at or iso(timing.next_after(one, clock.now()))
+            due = one.at or iso(timing.next_after(one, now))
             schedules.resume(db, one.id, due, clock)
 
     found = _change(home, name, work)
@@ -247,7 +249,9 @@ def _silent(finished: Finished) -> None:
     """Print nothing: the command does."""
 
 
-def _made(home: Home, when: tuple[str, str], given: dict[str, Any], clock: Clock) -> tuple[Schedule, str]:
+def _made(
+    home: Home, when: tuple[str, str], given: dict[str, Any], schedule_id: str, now: datetime
+) -> tuple[Schedule, str]:
     """Make a schedule of what was typed, and its first time. Raises ConfigError."""
     expression, at = when
     zone = given["time_zone"] or timing.local_zone()
@@ -263,10 +267,9 @@ def _made(home: Home, when: tuple[str, str], given: dict[str, Any], clock: Clock
     toolsets = tuple(name.strip() for name in named.split(",") if name.strip())
     if unknown := [name for name in toolsets if name not in TOOLSETS]:
         raise ConfigError(f"there is no toolset {unknown[0]}", hint=f"they are: {', '.join(TOOLSETS)}")
-    now = clock.now()
     aim = _goal(given)
     schedule = Schedule(
-        id=clock.new_id(),
+        id=schedule_id,
         name=_readable(" ".join(given["name"].split()), "name"),
         created=iso(now),
         expression=timing.expression(expression) if expression else "",

@@ -18,7 +18,7 @@ from prompt_toolkit.search import stop_search
 from whet.cli.asking import PickQuestion, TerminalQuestion
 from whet.cli.dropped import dropped_images
 from whet.cli.live import Fragment
-from whet.cli.prompting import Pastes
+from whet.cli.pasted import Pastes
 from whet.cli.screen import LiveLines, PromptSignal, Typed
 
 _TYPING_S = 1.0

@@ -12,9 +12,12 @@ import os
 import signal
 import sys
 from types import FrameType, TracebackType
-from typing import NoReturn
 
 from whet import __version__
+
+TYPE_CHECKING = False  # type checkers take it as true; `--version` does without `typing`
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 # Name: (module:attribute, what it does). One line per command.
 COMMANDS: dict[str, tuple[str, str]] = {

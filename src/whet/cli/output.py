@@ -8,7 +8,6 @@ where stdout is a terminal and NO_COLOR is unset. How wide text is and what is s
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -63,9 +62,15 @@ def emit_rows(
     click.echo(table(rows, shape) if rows else none)
 
 
+def _terminal() -> os.terminal_size:
+    from shutil import get_terminal_size  # noqa: PLC0415 - brings bz2 and lzma, 4 ms
+
+    return get_terminal_size((80, 24))
+
+
 def terminal_width() -> int:
     """Give the terminal's width (or COLUMNS), 80 where there is none, at least 20."""
-    return max(20, shutil.get_terminal_size((80, 24)).columns)
+    return max(20, _terminal().columns)
 
 
 def has_colour() -> bool:
@@ -177,7 +182,7 @@ def cost(usd: float | None) -> str:
 
 def print_long(text: str) -> None:
     """Print `text`, through the pager where stdout is a terminal that it does not fit on."""
-    height = shutil.get_terminal_size((80, 24)).lines
+    height = _terminal().lines
     if sys.stdout.isatty() and text.count("\n") >= height - 1:
         click.echo_via_pager(text)
     else:

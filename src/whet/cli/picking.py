@@ -10,6 +10,7 @@ import apsw
 from whet.cli import wording
 from whet.cli.learning_commands import typed
 from whet.cli.output import age
+from whet.cli.pasted import folded
 from whet.contract.messages import Message
 from whet.store import sessions
 from whet.store.export import messages, numbered
@@ -49,7 +50,7 @@ async def pick_point(chat: ChatControl) -> None:
         chat.say("nothing has been said in this session yet", "dim")
         return
     choices = [
-        (f"{number:>3}  {wording.clip(text, 400)}", "goes back to before this message, files too")
+        (f"{number:>3}  {wording.clip(folded(text), 400)}", "goes back to before this message, files too")
         for number, text in turns
     ]
     picked = await chat.choose("Go back to before which message?", choices[::-1])

@@ -26,9 +26,6 @@ _AT_WORD = re.compile(r"(?:^|\s)@([^\s@]*)$")
 _MOST, _FOUND, _FEWEST_LETTERS = 60, 12, 2
 _PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 _BURST_CHARS = 400
-PASTE_LINES = 8
-PASTE_CHARS = 1_000
-_PASTED_WORDS = 4
 
 
 class InputCompleter(Completer):
@@ -72,43 +69,6 @@ class InputCompleter(Completer):
             shown += 1
             if shown == _MOST:
                 return
-
-
-class Pastes:
-    """Long pasted texts, held while a placeholder stands for them in the input line."""
-
-    def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
-        self._short: list[str] = []
-
-    def take(self, text: str) -> str:
-        """Give what to insert: short text itself, else a placeholder that `expand` knows."""
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-        lines = text.count("\n") + 1
-        if lines <= PASTE_LINES and len(text) <= PASTE_CHARS:
-            if len(text.split()) >= _PASTED_WORDS or not text.isascii():
-                self._short.append(text)
-            return text
-        size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
-        name, number = f"[pasted {size}]", 2
-        while self._texts.get(name, text) != text:
-            name, number = f"[pasted {size} #{number}]", number + 1
-        self._texts[name] = text
-        return name
-
-    def expand(self, line: str, *, mark: bool = False) -> str:
-        """Put the held texts in place of their placeholders, and forget them; with `mark`, in tags: what was
-        pasted is not the person's own word, and nothing is learned from it as if it were."""
-        held, self._texts = self._texts, {}
-        if mark:
-            held |= {text: text for text in self._short}
-        self._short = []
-        if not held:
-            return line
-        pattern = "|".join(re.escape(name) for name in sorted(held, key=len, reverse=True))
-        return re.sub(
-            pattern, lambda match: f"<pasted>{held[match[0]]}</pasted>" if mark else held[match[0]], line
-        )
 
 
 class PasteParser(Vt100Parser):

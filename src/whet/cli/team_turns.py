@@ -31,7 +31,7 @@ from whet.store.database import StateDatabase, open_store
 from whet.store.sessions import NewSession
 from whet.team import orders
 from whet.team.notices import ENDED
-from whet.team.queue import AskedTurn, DatabaseQueue, EndedTurn
+from whet.team.queue import AskedTurn, DatabaseQueue, EndedTurn, TurnQueue, outcome
 from whet.team.worker import TurnWorker
 
 _LOOK_S = 2.0
@@ -94,7 +94,7 @@ def run_turns(home: Home, wanted: WorkerOptions) -> None:
 
 
 @asynccontextmanager
-async def watched(worker: TurnWorker, queue: DatabaseQueue, wanted: WorkerOptions) -> AsyncGenerator[str]:
+async def watched(worker: TurnWorker, queue: TurnQueue, wanted: WorkerOptions) -> AsyncGenerator[str]:
     """Answer those who watch the worker; gives where, in words."""
     if wanted.port < 0:
         yield ""
@@ -169,7 +169,7 @@ def _waited(queue: DatabaseQueue, turn_id: str, timeout_s: float) -> EndedTurn:
     until_s = clock.monotonic_s() + timeout_s
     try:
         while clock.monotonic_s() < until_s:
-            found = queue.outcome(turn_id)
+            found = outcome(queue.database, turn_id)
             if found is not None and found.reason:
                 return found
             queue.hear(ENDED, _LOOK_S)

@@ -24,7 +24,7 @@ from acp.schema import (
     TextResourceContents,
 )
 
-from whet.contract.messages import ImagePart
+from whet.contract.messages import ImagePart, image_in
 from whet.tools.files import IMAGE_BYTES
 from whet.visible import visible
 
@@ -94,7 +94,9 @@ def _picture(media_type: str, data: str, what: str) -> ImagePart:
         raise RequestError(-32602, f"{_line(what)} is not base64") from error
     if not 0 < size <= IMAGE_BYTES:
         raise RequestError(-32602, f"{_line(what)} has {size:,} bytes; at most {IMAGE_BYTES:,} go in")
-    return ImagePart(media_type, data)
+    if (found := image_in(data)) is None:
+        raise RequestError(-32602, f"{_line(what)} is no PNG, JPEG, GIF or WebP")
+    return found
 
 
 def _line(text: str) -> str:

@@ -31,7 +31,7 @@ from whet.tools.declared import tags_of
 from whet.tools.held import unsaved
 from whet.tools.paths import resolve
 from whet.tools.todo import TodoItem
-from whet.visible import visible
+from whet.visible import MOST_CHARS, WHOLE, visible
 
 Content: TypeAlias = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
 Files: TypeAlias = dict[str, str | None]
@@ -128,14 +128,17 @@ def asked(request: ApprovalRequest) -> list[Content]:
     """Give a question: what would be written as diffs, or the exact text that would run, and why."""
     found: list[Content] = [tool_diff_content(one.place, one.new or "", one.old) for one in request.changes]
     question = worded(request)
-    shown = [question.title, *(row.text for row in question.body)] if not found else [question.title]
+    rows = [
+        row for row in question.body if not found or row.kind == "file"
+    ]  # a diff tells no deletion, no note
+    shown = [question.title, *(row.text for row in rows)]
     notes = [row.text for row in question.notes if row.kind in ("reason", "note")]
-    return [said("\n".join(shown)), *map(said, notes), *found]
+    return [said("\n".join(shown), WHOLE), *map(said, notes), *found]
 
 
-def said(text: str) -> Content:
+def said(text: str, limit: int = MOST_CHARS) -> Content:
     """Give text as a call's content, nothing in it hidden."""
-    return tool_content(text_block(visible(text)))
+    return tool_content(text_block(visible(text, limit)))
 
 
 def plan(items: list[TodoItem]) -> list[PlanEntry]:

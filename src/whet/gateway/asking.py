@@ -17,18 +17,26 @@ from whet.channels.markup import fenced
 from whet.channels.pieces import pieces
 from whet.contract.channels import MessageButton, Outgoing, PlatformLimits
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
-from whet.question import worded
+from whet.question import QuestionText, Row, worded
 from whet.visible import visible
 
 Post = Callable[[Sequence[Outgoing]], Awaitable[None]]
-_ROWS = 120  # of what would be written; the rest of a longer change is counted
+_ROWS = 120  # of what would be written; "Show all" gives the rest
+_ALL_CHARS = 200_000  # of a chat nobody reads more
 _DECIDED_CHARS = 120  # for how it was decided, and by whom
 _ANSWERS: dict[str, Answer] = {"once": "once", "session": "session", "always": "always", "no": "no"}
-_SAID = {"1": "Allowed once", "s": "Allowed in this conversation", "a": "Always allowed", "n": "Denied"}
+_SAID = {
+    "1": "Allowed once",
+    "s": "Allowed in this conversation",
+    "a": "Always allowed",
+    "n": "Denied",
+    "v": "Shown",
+}
 _ONCE = (MessageButton("Allow once", "1", "good"), "once")
 _SESSION = (MessageButton("This conversation", "s"), "session")
 _ALWAYS = (MessageButton("Always", "a"), "always")
 _NO = (MessageButton("Deny", "n", "bad"), "no")
+_ALL = (MessageButton("Show all", "v"), "all")
 
 
 class QuestionRoute(msgspec.Struct, frozen=True):
@@ -160,21 +168,28 @@ class ChatPerson:
             asks = f"{visible(self._name, 60)} asks: may I run this?"
             await self._desk.post([Outgoing(f"{tool} needs permission; whoever may give it was asked.")])
         question = worded(request)
-        lines = [
-            f"**{asks}** {question.title}",
-            fenced("\n".join(row.text for row in question.folded(_ROWS))),
-        ]
+        said = await self._ask(desk, request, asks, question.folded(_ROWS))
+        if said == "all":
+            said = await self._ask(desk, request, asks, _whole(question))
+        answer, _, words = said.partition("\n")
+        return Reply(_ANSWERS[answer], words=words).short if answer in _ANSWERS else None
+
+    async def _ask(
+        self, desk: QuestionRoute, request: ApprovalRequest, asks: str, rows: tuple[Row, ...]
+    ) -> str:
+        question = worded(request)
+        lines = [f"**{asks}** {question.title}", fenced("\n".join(row.text for row in rows))]
         lines += [f"• {row.text}" for row in question.notes if row.kind == "reason"]
         buttons = [_ONCE, _SESSION, _ALWAYS, _NO] if request.grant else [_ONCE, _SESSION, _NO]
+        buttons += [_ALL] if rows != _whole(question) else []
         if request.scopes:
             lasts = "This conversation and always" if request.grant else "This conversation"
             lines.append(f"{lasts}: `{visible(request.scopes[0].text, 200)}`")
         if not desk.limits.has_buttons:
-            lines.append("Answer `/approve`, `/approve session`, `/approve always` or `/deny`.")
+            more = " `/approve show` shows all first." if _ALL in buttons else ""
+            lines.append(f"Answer `/approve`, `/approve session`, `/approve always` or `/deny`.{more}")
         texts = pieces("\n".join(lines), desk.limits.message_chars - _DECIDED_CHARS)
-        said = await self._asking.put(desk, texts, buttons, open_ended=False)
-        answer, _, words = said.partition("\n")
-        return Reply(_ANSWERS[answer], words=words).short if answer in _ANSWERS else None
+        return await self._asking.put(desk, texts, buttons, open_ended=False)
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Put the model's question; the answer is a button or the next message."""
@@ -186,3 +201,13 @@ class ChatPerson:
             lines += [f"• {button.label}" for button, _ in buttons]
         texts = pieces("\n".join(lines), self._desk.limits.message_chars - _DECIDED_CHARS)
         return await self._asking.put(self._desk, texts, buttons, open_ended=True)
+
+
+def _whole(question: QuestionText) -> tuple[Row, ...]:
+    """Give all of a question, as far as a chat can hold it."""
+    rows = question.body
+    while sum(len(row.text) for row in rows) > _ALL_CHARS:
+        if len(rows) <= _ROWS:
+            return question.folded(_ROWS)
+        rows = question.folded(max(len(rows) // 2, _ROWS))
+    return rows

@@ -19,7 +19,7 @@ from whet.gateway.conversations import Conversation
 from whet.gateway.router import ChatUser
 
 _COLUMNS = 60  # about those of a telephone
-_MARKS = {"once": "1", "session": "s", "always": "a"}
+_MARKS = {"once": "1", "session": "s", "always": "a", "show": "v"}
 
 
 class ChatCommands:
@@ -36,7 +36,7 @@ class ChatCommands:
         }
         for name, text, argument in (
             ("stop", "Stop what is being done, and drop what waits.", ""),
-            ("approve", "Allow what waits for a decision.", "[once|session|always]"),
+            ("approve", "Allow what waits for a decision.", "[once|session|always|show]"),
             ("missing", "Show answers that may not have arrived.", ""),
             ("goal", "Work on something until a check proves it.", "TEXT [--verify CMD]"),
             ("deny", "Deny what waits for a decision.", "[BECAUSE ...]"),
@@ -115,7 +115,7 @@ class ChatCommands:
     async def _approve(self, conversation: Conversation, person: ChatUser, rest: str) -> str:
         mark = _MARKS.get(rest or "once")
         if mark is None:
-            raise WhetError(f"{rest!r} is no way to allow", hint="/approve once, session or always")
+            raise WhetError(f"{rest!r} is no way to allow", hint="/approve once, session, always or show")
         return await _decide(conversation, person, mark)
 
     async def _deny(self, conversation: Conversation, person: ChatUser, rest: str) -> str:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from whet.contract.errors import ToolDenied
+from whet.contract.errors import ToolDenied, ToolError
 from whet.sandbox import known
 from whet.sandbox.backend import CommandBackend
 from whet.sandbox.denial import Denial, explain
 from whet.sandbox.engine import EngineStatus, probe
-from whet.sandbox.jail import Jail
+from whet.sandbox.jail import Jail, JailedCommand
 from whet.sandbox.places import Wishes, everyday
 from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy, in_temporary
 from whet.sandbox.scratch import Scratch
@@ -167,6 +167,34 @@ class Confinement:
                     JailPlan(status.engine, policy, scratch, home, self._settings.home / "aside")
                 )
             return self._jails[key]
+
+    def look(
+        self, argv: list[str], environment: Mapping[str, str], workspace: Path, limit_s: float
+    ) -> str | None:
+        """Run a command that may read what the workspace's commands may, write nothing but folders of its
+        own, and reach nobody. Gives what it printed; None where nothing would hold it or it failed."""
+        if not self.is_local or not (status := self.status()).holds:
+            return None
+        scratch = Scratch()
+        everyday_policy = self._everyday(workspace)
+        policy = msgspec.structs.replace(
+            everyday_policy,
+            workspace=scratch.tmp,
+            read=(*everyday_policy.read, *everyday_policy.write, everyday_policy.workspace),
+            write=(),
+            hosts=(),
+        )
+        home = Path(self._environment.get("HOME") or os.path.expanduser("~")).resolve()
+        jail = Jail(JailPlan(status.engine, policy, scratch, home, self._settings.home / "aside"))
+        try:
+            wanted = JailedCommand(argv, jail.environment(environment), everyday_policy.workspace)
+            code, printed = jail.run(wanted, limit_s)
+        except (OSError, ToolError):
+            return None
+        finally:
+            jail.close()
+            scratch.close()
+        return None if code else printed
 
     def explain(self, call_id: str, jail: Jail, said: tuple[str, str, Path]) -> Denial | None:
         """Say how the wall stopped a failed command, from (command, output, cwd), and keep it."""
