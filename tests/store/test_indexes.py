@@ -32,7 +32,7 @@ WORKS: dict[str, Callable[[apsw.Connection], object]] = {
     "has_out": lambda db: chats.has_out(db, 1),
     "sort_out": lambda db: chats.sort_out(db, "board"),
     "is_due": lambda db: jobs.is_due(db, ["review"], CLOCK),
-    "next_due": lambda db: jobs.next_due(db, ["review"]),
+    "due_in": lambda db: jobs.due_in_s(db, ["review"], CLOCK),
     "waiting_job": lambda db: jobs.waiting(db, "review", "s1"),
     "count_open": reviews.count_open,
     "spent_since": lambda db: reviews.spent_since(db, "2100"),
@@ -55,8 +55,8 @@ def _fill(connection: apsw.Connection) -> None:
         chats.mark(connection, row, "done")
         sessions.create(connection, NewSession(id=f"s{number}"), "2026")
         api.adopt(connection, f"s{number}", "ann")
-        jobs.insert(connection, f"j{number}", NewJob("review", "{}", subject=f"s{number}"), "2026")
-        reviews.add(connection, f"j{number}", f"s{number}")
+        job_id = jobs.enqueue(connection, NewJob("review", "{}", subject=f"s{number}"), CLOCK)
+        reviews.add(connection, job_id, f"s{number}")
     connection.execute("UPDATE jobs SET state = 'done'")
     chats.post(connection, chat.id, ["{}"] * KEPT, 0)
     connection.execute("UPDATE gateway_outbox SET state = 'sent'")

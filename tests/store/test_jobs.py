@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import pytest
+
 from tests.support import list_jobs
 from whet.store import claims, jobs
 from whet.store.jobs import NewJob
+
+pytestmark = pytest.mark.usefixtures("still_time")
 
 
 def put(db, clock, kind="review", **fields):

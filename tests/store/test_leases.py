@@ -12,6 +12,8 @@ from tests.support import beat, let_pass
 from whet.store import jobs
 from whet.store.leases import HEARTBEAT_S, LEASE_S, LeaseLost, run_leased
 
+pytestmark = pytest.mark.usefixtures("still_time")
+
 
 class Work:
     """A job's work that lasts until it is told to end, and what became of it."""

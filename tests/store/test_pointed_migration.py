@@ -19,9 +19,11 @@ def old_home(path: Path) -> None:
     connection = apsw.Connection(str(path))
     at = list(STEPS).index("m015_pointed")
     connection.execute("CREATE TABLE migrations (name TEXT PRIMARY KEY, applied TEXT NOT NULL)")
+    connection.execute("BEGIN")
     for name in list(STEPS)[:at]:
         connection.execute(STEPS[name])
         connection.execute("INSERT INTO migrations VALUES (?, '')", (name,))
+    connection.execute("COMMIT")
     connection.execute(
         "INSERT INTO ledger (profile, at, kind, item, action, state, before, after, changes, base_hash, hash,"
         " evidence, trust, reason, write_origin, session_id, turn_id, tool_call_id, parent_session_id,"

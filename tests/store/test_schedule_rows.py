@@ -11,6 +11,8 @@ from whet.store import jobs, schedules, sessions, turns
 from whet.store.schedules import KEPT_RUNS, Firing, Schedule, ScheduleRun
 from whet.store.sessions import NewSession
 
+pytestmark = pytest.mark.usefixtures("still_time")
+
 HOURLY = Schedule("abc1", "Reports", "2026", "0 * * * *", "", "UTC", "say hi", toolsets=("web", "files"))
 
 

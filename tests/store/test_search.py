@@ -11,7 +11,7 @@ from tests.store.support import USAGE, answer, asking, finish, new_log, talk, us
 from tests.support import FixedClock
 from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Message, ToolCall
-from whet.store import search, sessions
+from whet.store import forks, search, sessions
 from whet.store.database import StateDatabase
 
 
@@ -321,3 +321,17 @@ def test_a_title_shows_no_part_of_a_secret():
     assert sessions.title_of("go on with sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH please") == (
         "go on with [REDACTED] please"
     )
+
+
+def test_what_forks_have_copied_is_found_once_where_it_was_said(db, clock):
+    asyncio.run(talk(db, clock, "s1", "the heron", "the bittern"))
+    for name, origin in (("a", "s1"), ("b", "s1"), ("aa", "a")):
+        db.write_now(lambda c, name=name, origin=origin: forks.fork(c, origin, 1, name, "2026-11-23"))
+    assert found(db, "heron") == ["s1"]
+    assert found(db, "heron", session_id="b") == ["b"]
+    db.write_now(lambda c: sessions.set_private(c, "s1", True))
+    assert sorted(found(db, "heron")) == ["a", "b"]
+    assert found(db, "heron", include_private=True) == ["s1"]
+    db.write_now(lambda c: c.execute("UPDATE sessions SET private = 0 WHERE id = 's1'"))
+    db.write_now(lambda c: c.execute("UPDATE turns SET undone = '2026' WHERE session = 1 AND number = 1"))
+    assert sorted(found(db, "heron")) == ["a", "b"]

@@ -36,7 +36,7 @@ def test_a_clients_conversation_is_a_session(db, clock):
         begun = on(db, api.begun_with, "ann", 9)
         assert [row.id for row in begun] == ["s2", "s1"]
         assert [row.id for row in on(db, api.begun_with, "ann", 1)] == ["s2"]
-        assert [row.id for row in on(db, api.begun_with, "ann", 9, begun[0].last_active)] == ["s1"]
+        assert [row.id for row in on(db, api.begun_with, "ann", 9, before=begun[0].last_active)] == ["s1"]
         on(db, api.set_aside, "s2")
         assert [row.id for row in on(db, api.begun_with, "ann", 9)] == ["s1"]
         on(db, api.keep_response, "r0", "s3")
@@ -47,6 +47,23 @@ def test_a_clients_conversation_is_a_session(db, clock):
         await log.undo_last_turn()
         assert on(db, api.said_by_user, "s1") == ["one"]
         assert on(db, api.response_of, "r2") == ("s1", False)
+
+    asyncio.run(main())
+
+
+def test_a_tokens_sessions_are_searched_before_the_list_is_cut(db, clock):
+    async def main():
+        for number in range(30):
+            clock.advance(1)
+            await new_log(db, clock, f"s{number:02}")
+            on(db, sessions.rename, f"s{number:02}", "Tea" if number in (1, 2) else "Fix build")
+            on(db, api.adopt, f"s{number:02}", "bob" if number == 2 else "ann")
+
+        def found(limit, **more):
+            return [row.id for row in on(db, api.begun_with, "ann", limit, **more)]
+
+        assert found(3, query="tea") == ["s01"] == found(3, query="S01") and found(3, query="ea_") == []
+        assert found(2, query="build") == ["s29", "s28"]
 
     asyncio.run(main())
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.store.support import ONLY_SQLITE, talk
 from whet.contract.errors import NotFound
-from whet.store import grants, sessions
+from whet.store import grants, sessions, titles
 from whet.store.sessions import NewSession
 
 
@@ -160,3 +160,28 @@ def test_grants_are_kept_once(db):
     assert db.write_now(lambda c: grants.remove(c, one.id))
     assert not db.write_now(lambda c: grants.remove(c, one.id))
     assert db.read_now(grants.all_grants) == [two]
+
+
+def test_a_part_of_a_title_is_found_behind_thousands_of_newer_sessions(db, monkeypatch):
+    monkeypatch.setattr(titles, "NEWEST", 20)
+    now = "2026-11-21T09:00:00.000Z"
+
+    def fill(connection):
+        for number in range(200):
+            title = f"Fix build {number}" if number % 50 else f'Tea \u6570\u636e\u5e93 "50%_off" {number}'
+            sessions.create(connection, NewSession(id=f"abc{number:04}", title=title), now)
+
+    db.write_now(fill)
+
+    def found(query, **more):
+        return ids(db.read_now(lambda c: sessions.list_sessions(c, query=query, **more)))
+
+    old = ["abc0150", "abc0100", "abc0050", "abc0000"]
+    for part in ("tea", '"50%_OFF"', "\u6570\u636e\u5e93", "\u6570", "Te"):
+        assert found(part) == old, part
+    assert found("tea", limit=2, offset=1) == old[1:3]
+    assert found("ABC0000") == ["abc0000"] and found("bc0000") == [] == found("50%off")
+    assert found("build 1", limit=3) == ["abc0199", "abc0198", "abc0197"]
+    db.write_now(lambda c: sessions.rename(c, "abc0000", "Coffee"))
+    db.write_now(lambda c: sessions.delete(c, "abc0050"))
+    assert found("tea") == old[:2] and found("coff") == ["abc0000"]

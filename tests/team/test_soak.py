@@ -33,7 +33,7 @@ from whet.practice.script import Fault, ScriptedReply, running
 from whet.practice.server import PracticeServer
 from whet.store.migrations import STEPS
 from whet.store.team import TeamDatabase
-from whet.team.queue import DatabaseQueue
+from whet.team.queue import DatabaseQueue, outcome
 
 CALLS = 3
 pytestmark = pytest.mark.timeout(3600)
@@ -51,7 +51,7 @@ def check(db: TeamDatabase, queue: DatabaseQueue, asked: dict[str, tuple[str, st
     done = Counter(marks.read_text().splitlines())
     assert done and max(done.values()) == 1, done.most_common(3)
     for name, (turn_id, session_id) in asked.items():
-        ended = queue.outcome(turn_id)
+        ended = outcome(queue.database, turn_id)
         assert ended is not None and (ended.reason, ended.error) == ("answered", ""), (name, ended)
         messages = transcript(db, session_id).messages
         said = [at for at, one in enumerate(messages) if one.role == "user" and one.text == f"<{name}>"]
@@ -152,7 +152,7 @@ def test_two_hundred_rounds_of_kills(url, tmp_path):
 
 
 def is_taken_again(queue: DatabaseQueue, turn_id: str) -> bool:
-    found = queue.outcome(turn_id)
+    found = outcome(queue.database, turn_id)
     return found is not None and found.attempts == 2
 
 

@@ -22,7 +22,7 @@ from whet.store.sessions import NewSession
 from whet.store.team import TeamDatabase
 from whet.store.transcript import Transcript
 from whet.team import orders
-from whet.team.queue import AskedTurn, DatabaseQueue
+from whet.team.queue import AskedTurn, DatabaseQueue, outcome
 
 
 def ask(db: TeamDatabase, queue: DatabaseQueue, text: str, session_id: str = "") -> tuple[str, str]:
@@ -48,7 +48,7 @@ def opened(url: str) -> Iterator[tuple[TeamDatabase, DatabaseQueue]]:
 
 
 def has_ended(queue: DatabaseQueue, turn_id: str) -> bool:
-    found = queue.outcome(turn_id)
+    found = outcome(queue.database, turn_id)
     return found is not None and found.reason != ""
 
 
@@ -69,7 +69,7 @@ def test_a_turn_of_a_killed_worker_is_answered_by_another_and_its_call_is_not_ru
         stack.enter_context(worker(given, tmp_path))
         first.kill()
         wait_until(lambda: has_ended(queue, turn_id), 60)
-        ended = queue.outcome(turn_id)
+        ended = outcome(queue.database, turn_id)
         messages = transcript(db, session_id).messages
         queue.close()
     assert ended is not None
@@ -120,7 +120,7 @@ def test_kills_lose_double_and_reorder_nothing(url, tmp_path):
             roles = [one.role for one in transcript(db, session_id).messages]
             assert roles == (["user", *["assistant", "tool"] * 4, "assistant"] * 2), session_id
         for one in asked:
-            ended = queue.outcome(one)
+            ended = outcome(queue.database, one)
             assert ended is not None and ended.reason == "answered", ended
 
 
@@ -144,7 +144,7 @@ def test_a_turn_waits_for_a_worker_that_has_its_workspace(url, tmp_path):
         assert not has_ended(queue, turn_id)
         there.mkdir()
         wait_until(lambda: has_ended(queue, turn_id), 60)
-        found = queue.outcome(turn_id)
+        found = outcome(queue.database, turn_id)
         queue.close()
     assert found is not None and (found.reason, found.attempts, found.error) == ("answered", 1, "")
 

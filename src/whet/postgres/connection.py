@@ -38,9 +38,22 @@ class _Whole(Dumper):
 
 class _Words(Dumper):
     def dump(self, obj: str) -> bytes:
-        if "\uf7f0" in obj:
-            obj = _AS_NUL.sub("\uf7f0\uf7f2\\1\uf7f1", obj)
-        return obj.replace("\0", _NUL).encode() if "\0" in obj else obj.encode()
+        return _words(obj)
+
+
+def _words(text: str) -> bytes:
+    if "\uf7f0" in text:
+        text = _AS_NUL.sub("\uf7f0\uf7f2\\1\uf7f1", text)
+    return text.replace("\0", _NUL).encode() if "\0" in text else text.encode()
+
+
+def dumped(value: str | int | float | bytes | None) -> bytes | None:
+    """Give a value as it goes over, text but for bytes."""
+    if isinstance(value, str):
+        return _words(value)
+    if isinstance(value, int):
+        return b"%d" % value
+    return repr(value).encode() if isinstance(value, float) else value
 
 
 class _Read(Loader):

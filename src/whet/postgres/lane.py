@@ -23,6 +23,7 @@ import psycopg
 from whet.contract.errors import StoreBusy, StoreError
 from whet.postgres.connection import PostgresConnection
 from whet.postgres.faults import as_store_error, is_lost, may_run_again
+from whet.postgres.rows import RowSender
 from whet.sqlite.lane import Deliver, Outcome, RowStatement, Work
 
 WRITE_LOCK = 0x57524954
@@ -61,6 +62,7 @@ class TeamLane:
         self._url = url
         self._patience_s = patience_s
         self._connection: PostgresConnection | None = None
+        self._sender: RowSender | None = None
         self._queue: queue.SimpleQueue[tuple[Sequence[Work], Deliver] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._start = threading.Lock()
@@ -180,8 +182,8 @@ class TeamLane:
         begun.outcomes, begun.number = outcomes, row[0] if row else ""
         connection.raw.execute("COMMIT")
 
-    @staticmethod
     def _send_rows(
+        self,
         connection: PostgresConnection,
         rows: Sequence[tuple[RowStatement, tuple[Any, ...]]],
         *,
@@ -195,13 +197,10 @@ class TeamLane:
         lists: dict[RowStatement, list[tuple[Any, ...]]] = {}
         for statement, values in rows:
             lists.setdefault(statement, []).append(values)
-        raw = connection.raw
+        if self._sender is None or self._sender.connection is not connection:
+            self._sender = RowSender(connection)
         try:
-            with raw.pipeline():
-                for statement, values in lists.items():
-                    cursor, text = raw.cursor(), connection.text_of(statement.sql)
-                    for one in values:
-                        cursor.execute(text, one)
+            self._sender.send([(statement.sql, one) for statement, values in lists.items() for one in values])
         except psycopg.errors.UniqueViolation as error:
             if is_again:
                 return

@@ -16,7 +16,8 @@ from whet.postgres.statements import translated
 
 SCHEMA_LOCK = 0x57484554
 _COMMENT = re.compile(r"--[^\n]*")
-_SKIPPED = re.compile(r"\s*(CREATE VIRTUAL TABLE|DROP TABLE messages_fts)")
+_SKIPPED = re.compile(r"\s*(CREATE VIRTUAL TABLE|DROP TABLE messages_fts|INSERT INTO session_titles)")
+_TRIGGER = re.compile(r"CREATE TRIGGER.*?\bEND;", re.DOTALL)
 _TYPES = (
     (re.compile(r"\)\s*STRICT(, WITHOUT ROWID)?\s*$"), ")"),
     (re.compile(r"\s+WITHOUT ROWID"), ""),
@@ -153,17 +154,27 @@ CREATE TABLE team_questions (
 );
 """
 
+# All runs of three characters of a title, by which a part of it is found.
+_TITLES = """
+CREATE FUNCTION title_runs(title text) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
+$$ SELECT coalesce(array_agg(DISTINCT substr(lower(title), at, 3)), '{}')
+   FROM generate_series(1, length(title) - 2) AS at $$;
+CREATE INDEX sessions_by_title ON sessions USING gin (title_runs(title));
+"""
+
 TEAM_STEPS: dict[str, str] = {
     "team_fence": _FENCE,
     "team_search": _SEARCH,
     "team_queue": _QUEUE,
     "team_streams": _STREAMS,
+    "team_titles": _TITLES,
 }
 
 
 def in_postgres(step: str) -> str:
     """Give a step of SQLite's schema for PostgreSQL; what concerns SQLite's index is left out."""
-    kept = [one for one in _COMMENT.sub("", step).split(";") if one.strip() and not _SKIPPED.match(one)]
+    plain = _TRIGGER.sub("", _COMMENT.sub("", step))
+    kept = [one for one in plain.split(";") if one.strip() and not _SKIPPED.match(one)]
     return ";\n".join(_typed(translated(one, lambda _: ([], []))) for one in kept)
 
 

@@ -24,7 +24,7 @@ from whet.contract.errors import StoreBusy, StoreError
 from whet.schedules import quiet, timing
 from whet.schedules.perform import RunResult, is_chat, perform, post
 from whet.store import claims, digests, goals, jobs, schedules
-from whet.store.database import StateDatabase
+from whet.store.database import StateDatabase, time_of
 from whet.store.jobs import Job
 from whet.store.leases import LEASE_S, LeaseLost, run_leased
 from whet.store.schedules import Schedule, ScheduleRun
@@ -127,10 +127,9 @@ class ScheduleWorker:
 
     async def _wait_s(self) -> float:
         """Give the seconds until something may be due; another program may add it at any moment."""
-        due = await self._database.read(lambda db: jobs.next_due(db, KINDS))
-        if not due:
+        left_s = await self._database.read(lambda db: jobs.due_in_s(db, KINDS, self._clock))
+        if left_s is None:
             return _POLL_S
-        left_s = (datetime.fromisoformat(due) - self._clock.now()).total_seconds()
         # What is due and was not taken waits for a run of its own schedule, which may last.
         return min(max(left_s, 0.05), _POLL_S) if left_s > 0 else _AFTER_OWN_S
 
@@ -151,7 +150,7 @@ class ScheduleWorker:
             if schedule is None:  # it was removed meanwhile
                 jobs.complete(connection, job, self._clock)
                 return True
-            now = self._clock.now()
+            now = time_of(connection, self._clock)
             run, is_new = schedules.begin(connection, job, firing, iso(now))
             if is_new and not firing.by_hand and schedule.expression and not schedule.paused:
                 after = max(now, datetime.fromisoformat(firing.due))
@@ -166,7 +165,7 @@ class ScheduleWorker:
         run, schedule = begun.run, begun.schedule
         note = ""
         if begun.is_new and not run.by_hand:
-            due, now = datetime.fromisoformat(run.due), self._clock.now()
+            due, now = datetime.fromisoformat(run.due), datetime.fromisoformat(run.started)
             judged = await asyncio.to_thread(timing.judge, schedule, due, now, self._catch_up_s)
             if not judged.may_run:
                 more = f" and {judged.missed} after it" if judged.missed else ""
@@ -205,7 +204,7 @@ class ScheduleWorker:
     def _post(self, connection: apsw.Connection, begun: _Begun, came: RunResult) -> None:
         """Queue a run's answer for its chat, or keep it until the quiet hours end."""
         schedule = begun.schedule
-        until = quiet.ends(schedule.quiet, schedule.time_zone, self._clock.now())
+        until = quiet.ends(schedule.quiet, schedule.time_zone, time_of(connection, self._clock))
         if until is not None and is_chat(schedule.target):
             digests.hold(connection, begun.run.job_id, schedule.target, iso(until), self._clock)
             return
@@ -227,12 +226,16 @@ class ScheduleWorker:
 
     async def _put_off(self, begun: _Begun, error: StoreBusy) -> bool:
         """Let a run wait for its session; False where it has waited long enough."""
-        now = self._clock.now()
-        if (now - datetime.fromisoformat(begun.run.started)).total_seconds() > _LONGEST_BUSY_S:
-            return False
-        until = iso(now + timedelta(seconds=_BUSY_S))
-        await self._write(lambda db: schedules.put_off(db, begun.job, error.message, until))
-        return True
+
+        def work(connection: apsw.Connection) -> bool:
+            now = time_of(connection, self._clock)
+            if (now - datetime.fromisoformat(begun.run.started)).total_seconds() > _LONGEST_BUSY_S:
+                return False
+            until = iso(now + timedelta(seconds=_BUSY_S))
+            schedules.put_off(connection, begun.job, error.message, until)
+            return True
+
+        return await self._write(work)
 
     async def _write(self, work: Callable[[apsw.Connection], T]) -> T:
         return await self._database.append(work)

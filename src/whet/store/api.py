@@ -8,7 +8,7 @@ from __future__ import annotations
 import apsw
 import msgspec
 
-from whet.store import rows, sessions
+from whet.store import rows, sessions, titles
 from whet.store.sessions import SessionRow
 
 
@@ -94,13 +94,17 @@ def set_instructions(connection: apsw.Connection, session_id: str, digest: str) 
     connection.execute("UPDATE api_sessions SET instructions = ? WHERE session = ?", (digest, key))
 
 
-def begun_with(connection: apsw.Connection, token: str, limit: int, before: str = "") -> list[SessionRow]:
-    """Give the sessions that a token began, the last active first; `before`: a `last_active` to start at."""
+def begun_with(
+    connection: apsw.Connection, token: str, limit: int, *, before: str = "", query: str = ""
+) -> list[SessionRow]:
+    """Give the sessions that a token began, the last active first; `before`: a `last_active` to start at;
+    `query`: a part of the title or the beginning of the id."""
+    matches, parts = titles.matches(query, "s")
     found = connection.execute(
         "SELECT s.id FROM api_sessions a JOIN sessions s ON s.key = a.session"
-        " WHERE a.token = ? AND s.kind = 'chat' AND (? = '' OR s.last_active < ?)"
+        f" WHERE a.token = ? AND s.kind = 'chat' AND (? = '' OR s.last_active < ?) AND {matches}"
         " ORDER BY s.last_active DESC, s.key DESC LIMIT ?",
-        (token, before, before, limit),
+        (token, before, before, *parts, limit),
     ).fetchall()
     return [sessions.get(connection, row[0]) for row in found]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -31,6 +32,16 @@ _READERS = 4
 def is_team(connection: apsw.Connection) -> bool:
     """Whether it is a team's: there leases count and not processes, and the search index is another."""
     return not isinstance(connection, apsw.Connection)  # pyright: ignore[reportUnnecessaryIsInstance] the team's has the same calls
+
+
+def time_of(connection: apsw.Connection, clock: Clock) -> datetime:
+    """Give the time by which what several processes wait for is measured: `clock`'s, but the database's in a
+    team, where the clocks of machines differ."""
+    if not is_team(connection):
+        return clock.now()
+    row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
+    assert row is not None  # a query without a table always gives a row
+    return datetime.fromtimestamp(row[0], UTC)
 
 
 class StateDatabase(DatabaseFile):

@@ -2,13 +2,14 @@
 
 A worker leases a job for a while and renews the lease; a lease that ran out, or whose owner is known to be
 dead, is another worker's to take. Of the jobs of one kind and subject one runs at a time. Every function
-takes a connection inside a transaction. What a job means is its kind's business.
+takes a connection inside a transaction. All times are of one clock, in a team the database's (`time_of`).
+What a job means is its kind's business.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
 import apsw
@@ -16,6 +17,7 @@ import msgspec
 
 from whet.clock import Clock, iso
 from whet.store import claims
+from whet.store.database import time_of
 
 JobState: TypeAlias = Literal["waiting", "running", "done", "failed"]
 
@@ -72,11 +74,7 @@ OPEN = "state <> 'done' AND state <> 'failed'"
 
 def enqueue(connection: apsw.Connection, job: NewJob, clock: Clock) -> str:
     """Store a job and give its id."""
-    return insert(connection, clock.new_id(), job, iso(clock.now()))
-
-
-def insert(connection: apsw.Connection, job_id: str, job: NewJob, now: str) -> str:
-    """Store a job under an id that was made before."""
+    job_id, now = clock.new_id(), iso(time_of(connection, clock))
     connection.execute(
         "INSERT INTO jobs (id, kind, payload, state, created, run_after, subject)"
         " VALUES (?, ?, ?, 'waiting', ?, ?, ?)",
@@ -98,7 +96,7 @@ def lease(
 
     `owner` is a name from `claims.owner_name`, so that others can see whether this process lives.
     """
-    now = clock.now()
+    now = time_of(connection, clock)
     free = _free(connection, kinds, iso(now))
     if not free or (job_id and job_id not in free):
         return None
@@ -113,16 +111,18 @@ def lease(
 
 def is_due(connection: apsw.Connection, kinds: Sequence[str], clock: Clock) -> bool:
     """Say whether `lease` would give a job now. Changes nothing."""
-    return bool(_free(connection, kinds, iso(clock.now())))
+    return bool(_free(connection, kinds, iso(time_of(connection, clock))))
 
 
-def next_due(connection: apsw.Connection, kinds: Sequence[str]) -> str:
-    """Give the ISO time from which the next waiting job may run; empty where none waits."""
+def due_in_s(connection: apsw.Connection, kinds: Sequence[str], clock: Clock) -> float | None:
+    """Give the seconds until the next waiting job may run, below 0 for a late one; None where none waits."""
     row = connection.execute(
         f"SELECT min(run_after) FROM jobs WHERE kind IN ({_marks(kinds)}) AND {OPEN} AND state = 'waiting'",
         tuple(kinds),
     ).fetchone()
-    return row[0] or "" if row else ""
+    if row is None or not row[0]:
+        return None
+    return (datetime.fromisoformat(row[0]) - time_of(connection, clock)).total_seconds()
 
 
 def waiting(connection: apsw.Connection, kind: str, subject: str) -> Job | None:
@@ -173,7 +173,7 @@ def get(connection: apsw.Connection, job_id: str) -> Job | None:
 
 def heartbeat(connection: apsw.Connection, job: Job, lease_s: float, clock: Clock) -> bool:
     """Renew the lease; False where another worker has taken the job, and this one must stop."""
-    until = iso(clock.now() + timedelta(seconds=lease_s))
+    until = iso(time_of(connection, clock) + timedelta(seconds=lease_s))
     return _change(connection, job, "lease_until = ?", (until,))
 
 
@@ -184,14 +184,15 @@ def release(connection: apsw.Connection, job: Job) -> bool:
 
 def complete(connection: apsw.Connection, job: Job, clock: Clock) -> bool:
     """Mark the job done; False where another worker has taken it, and nothing was changed."""
-    return _change(connection, job, "state = 'done', error = '', finished = ?", (iso(clock.now()),))
+    now = iso(time_of(connection, clock))
+    return _change(connection, job, "state = 'done', error = '', finished = ?", (now,))
 
 
 def fail(
     connection: apsw.Connection, job: Job, error: str, clock: Clock, *, retry_in_s: float | None
 ) -> bool:
     """Put the job back to run in `retry_in_s` seconds, or give it up (None); False as in `complete`."""
-    now = clock.now()
+    now = time_of(connection, clock)
     if retry_in_s is None:
         return _change(connection, job, "state = 'failed', error = ?, finished = ?", (error, iso(now)))
     return put_off(connection, job, error, iso(now + timedelta(seconds=retry_in_s)))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from heapq import nlargest
 from itertools import combinations
@@ -37,6 +37,7 @@ _NEXT, _AFTER_NEXT = 0.5, 0.3
 _HAS_ALL = 1.25
 _TIME_WEIGHT = 3.0
 _LONG_BYTES = 2_000
+_MOST_COPIES = 64
 
 
 class SearchScope(TypedDict, total=False):
@@ -75,6 +76,8 @@ class Ranking:
         self._where = ["1"]
         self._values: list[Any] = []
         self._span = span
+        forked = connection.execute("SELECT 1 FROM forks LIMIT 1").fetchone()
+        self._has_copies = scope.get("session_id") is None and forked is not None
         first, last, marks = 0, (1 << 63) - 1, list[str]()
         session_id, role, since = scope.get("session_id"), scope.get("role"), scope.get("since")
         profile, workspace = scope.get("profile"), scope.get("workspace")
@@ -108,8 +111,17 @@ class Ranking:
         self._values.append(value)
 
     def best(self, terms: Sequence[Term], limit: int) -> list[FoundRow]:
-        """Give the best messages. A phrase must stand in them, unless it stands nowhere; words that say
-        nothing are looked for where nothing else is found."""
+        """Give the best messages; those that forks have copied once, where they were said."""
+        wanted = limit
+        while True:
+            found = self._best(terms, wanted)
+            said = _once(self._connection, found, limit, self._visible) if self._has_copies else found
+            if len(said) >= limit or len(found) < wanted or wanted >= _MOST_COPIES * limit:
+                return sorted(said, key=self._rank_of, reverse=True)[:limit]
+            wanted *= 4
+
+    def _best(self, terms: Sequence[Term], limit: int) -> list[FoundRow]:
+        """A phrase must stand in them, unless it stands nowhere; words that say nothing come last."""
         telling = [term for term in terms if not term.is_stop]
         phrases = [term.match for term in telling if term.is_phrase]
         others = [term for term in telling if not term.is_phrase]
@@ -203,7 +215,7 @@ class Ranking:
         found.sort(key=self._rank_of, reverse=True)
         if read_texts:
             found = sorted(self._by_texts(found, lists, limit), key=self._rank_of, reverse=True)
-        return found[:limit]
+        return found
 
     def _in_parts(self, own: dict[int, float]) -> Iterator[list[int]]:
         """Give the ids by weight, some at a time; what was said just now comes last."""
@@ -293,7 +305,7 @@ class Ranking:
             if len(ids) < at_once:
                 break
             last, at_once = ids[-1] - 1, min(2 * at_once, _READ_MAX)
-        return sorted(found, key=self._rank_of, reverse=True)[:limit]
+        return sorted(found, key=self._rank_of, reverse=True)
 
     def _visible(self, scores: dict[int, float]) -> list[FoundRow]:
         found = self._connection.execute(
@@ -330,6 +342,51 @@ def _said_now(connection: apsw.Connection, session_id: str | None) -> frozenset[
         (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, turn[0], rows.USER),
     )
     return frozenset(row[0] for row in found)
+
+
+_Visible = Callable[[dict[int, float]], list[FoundRow]]
+
+
+def _once(connection: apsw.Connection, found: list[FoundRow], limit: int, shown: _Visible) -> list[FoundRow]:
+    """Give at least `limit` of the first messages where they were said, or as many as there are."""
+    said = dict[int, FoundRow]()
+    for most in (limit, 2 * limit, len(found)):
+        said = _where_said(connection, {row.id: row for row in found[:most]}, shown)
+        if len(said) >= limit or most >= len(found):
+            break
+    return list(said.values())
+
+
+def _where_said(
+    connection: apsw.Connection, found: dict[int, FoundRow], shown: _Visible
+) -> dict[int, FoundRow]:
+    """Put in place of what a fork has copied what it is a copy of, as long as that may be shown."""
+    left = list(found.values())
+    while said := _said_before(connection, left):
+        wanted: dict[int, float] = {}
+        for copy, original in said.items():
+            wanted[original] = max(wanted.get(original, 0.0), found[copy].score)
+        left = shown(wanted)
+        there = {row.id for row in left}
+        found = {id_: row for id_, row in found.items() if said.get(id_) not in there}
+        found |= {row.id: row for row in left}
+    return found
+
+
+def _said_before(connection: apsw.Connection, found: Sequence[FoundRow]) -> dict[int, int]:
+    """Give, for messages that a fork has copied, the ids of what they are copies of."""
+    keys = json.dumps(list({row.id >> rows.SEQ_BITS for row in found}))
+    copies = connection.execute(
+        "SELECT f.session, o.key, f.turn FROM json_each(?) j"
+        " CROSS JOIN forks f ON f.session = CAST(j.value AS bigint) JOIN sessions o ON o.id = f.origin",
+        (keys,),
+    ).fetchall()
+    origins = {key: (origin, turn) for key, origin, turn in copies}
+    return {
+        row.id: row.id + ((origin[0] - (row.id >> rows.SEQ_BITS)) << rows.SEQ_BITS)
+        for row in found
+        if (origin := origins.get(row.id >> rows.SEQ_BITS)) is not None and row.turn <= origin[1]
+    }
 
 
 def _first_since(connection: apsw.Connection, begin_ms: int) -> int:

@@ -17,6 +17,7 @@ import msgspec
 from whet.clock import Clock, iso
 from whet.contract.errors import ConfigError, NotFound
 from whet.store import jobs
+from whet.store.database import time_of
 from whet.store.jobs import Job, NewJob
 
 KIND = "schedule"
@@ -169,7 +170,7 @@ def wait_for(connection: apsw.Connection, schedule_id: str, due: str, clock: Clo
 
 def run_now(connection: apsw.Connection, schedule_id: str, clock: Clock) -> str:
     """Queue a run that somebody asked for; the next time stays. Gives the job's id."""
-    return _enqueue(connection, Firing(schedule_id, iso(clock.now()), by_hand=True), clock)
+    return _enqueue(connection, Firing(schedule_id, iso(time_of(connection, clock)), by_hand=True), clock)
 
 
 def next_due(connection: apsw.Connection, schedule_id: str) -> str:
@@ -186,7 +187,7 @@ def straighten(connection: apsw.Connection, clock: Clock, after: Callable[[Sched
     Set back by less than three hours, nothing changes: the next time comes when the clock has caught up, so
     that nothing runs twice. By more, the clock was wrong before, and the next time is reckoned from now.
     """
-    now = clock.now()
+    now = time_of(connection, clock)
     rows = connection.execute(
         "SELECT id, subject, created, payload FROM jobs WHERE kind = ? AND state = 'waiting' AND created > ?",
         (KIND, iso(now)),
@@ -260,7 +261,7 @@ def finish(connection: apsw.Connection, job: Job, came_of: tuple[RunEnd, str, st
         return False
     connection.execute(
         "UPDATE schedule_runs SET finished = ?, result = ?, note = ?, text = ? WHERE job = ?",
-        (iso(clock.now()), *came_of, job.id),
+        (iso(time_of(connection, clock)), *came_of, job.id),
     )
     return True
 

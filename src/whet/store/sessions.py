@@ -18,7 +18,7 @@ from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Usage
 from whet.contract.texts import encodable
 from whet.log import mask
-from whet.store import claims, rows
+from whet.store import claims, rows, titles
 from whet.store.database import is_team
 from whet.store.shared import overwriting, size_of
 
@@ -110,6 +110,7 @@ _OF_SESSION = (
     "engine_positions",
     "forks",
 )
+_ALL = 1 << 40
 _NO_SESSION_HINT = "`whet sessions list` shows them"
 
 
@@ -176,8 +177,8 @@ def is_planning(connection: apsw.Connection, session_id: str) -> bool:
 
 
 def has_helpers(connection: apsw.Connection, session_id: str) -> bool:
-    """Whether a session has helpers in the background whose results it does not have."""
-    found = connection.execute("SELECT 1 FROM helpers WHERE parent = ? AND delivered = ''", (session_id,))
+    """Whether a session has asked for helpers."""
+    found = connection.execute("SELECT 1 FROM helpers WHERE parent = ? LIMIT 1", (session_id,))
     return found.fetchone() is not None
 
 
@@ -254,12 +255,28 @@ def list_sessions(
     if before:
         where.append("last_active < ?")
         values.append(before)
-    found = connection.execute(
-        f"SELECT {_COLUMNS} FROM sessions WHERE {' AND '.join(where)}"
-        " ORDER BY last_active DESC, key DESC LIMIT ? OFFSET ?",
-        (*values, limit, offset),
+    kept = " AND ".join(where)
+    newest = f"SELECT {_COLUMNS} FROM sessions WHERE {kept} ORDER BY last_active DESC, key DESC LIMIT ?"
+    text = filters.get("query", "")
+    if not text:
+        return _rows(connection, f"{newest} OFFSET ?", *values, limit, offset)
+    matches, parts = titles.matches(text)
+    near = f"SELECT * FROM ({newest}) AS near WHERE {matches} LIMIT ? OFFSET ?"
+    if (known := titles.candidates(connection, text)) is None:
+        return _rows(connection, near, *values, _ALL, *parts, limit, offset)
+    found = _rows(connection, near, *values, titles.NEWEST, *parts, limit, offset)
+    if len(found) == limit:
+        return found
+    # The sum keeps the order from being read off the index by time, which would look at every session.
+    by_runs = (
+        f"SELECT {_COLUMNS} FROM sessions WHERE {known[0]} AND {matches} AND {kept}"
+        " ORDER BY last_active || '' DESC, key DESC LIMIT ? OFFSET ?"
     )
-    return [_session(row) for row in found]
+    return _rows(connection, by_runs, *known[1], *parts, *values, limit, offset)
+
+
+def _rows(connection: apsw.Connection, sql: str, *values: Any) -> list[SessionRow]:
+    return [_session(row) for row in connection.execute(sql, values)]
 
 
 def _conditions(filters: SessionFilter) -> tuple[list[str], list[Any]]:
@@ -271,9 +288,6 @@ def _conditions(filters: SessionFilter) -> tuple[list[str], list[Any]]:
         if value := filters.get(column):
             where.append(f"{column} = ?")
             values.append(value)
-    if text := filters.get("query"):
-        where.append(r"(title LIKE ? ESCAPE '\' OR id LIKE ? ESCAPE '\')")
-        values += [f"%{_escape(text)}%", f"{_escape(text)}%"]
     return where, values
 
 
@@ -295,7 +309,7 @@ def resolve(connection: apsw.Connection, name: str) -> str:
     found = connection.execute(
         r"SELECT id, title FROM sessions WHERE id LIKE ? ESCAPE '\' OR title = ? COLLATE NOCASE"
         " ORDER BY last_active DESC LIMIT 6",
-        (f"{_escape(name)}%", name),
+        (f"{titles.escaped(name)}%", name),
     ).fetchall()
     if not found:
         raise NotFound(f"there is no session {name!r}", hint=_NO_SESSION_HINT)
@@ -467,7 +481,3 @@ def drop(connection: apsw.Connection, key: int) -> None:
 def _must_have_changed(connection: apsw.Connection, session_id: str) -> None:
     if not connection.changes():
         raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")

@@ -42,7 +42,7 @@ def tables(connection: apsw.Connection) -> list[Table]:
     """Give the tables that are copied, by name."""
     found = connection.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-        " AND name NOT LIKE 'messages_fts%' ORDER BY name"
+        " AND name NOT LIKE 'messages_fts%' AND name NOT LIKE 'session_titles%' ORDER BY name"
     ).fetchall()
     return [_table(connection, name) for (name,) in found if name not in _LEFT_OUT]
 

@@ -74,7 +74,13 @@ class EndedTurn(msgspec.Struct, frozen=True):
 
 
 class TurnQueue(Protocol):
-    """What a queue of turns can do; another engine than the team's database may be put behind it."""
+    """What workers and the API call to share turns out; another engine can do it in place of the rows' locks.
+
+    It lies where the transcripts do, for a turn is asked for and ended in their transactions. What people are
+    told of turns (`outcome`, `orders.py`, `events.py`) is read from the rows of `team_turns`, which it keeps.
+    """
+
+    database: TeamDatabase
 
     def ask(self, connection: apsw.Connection, asked: AskedTurn) -> None:
         """Queue a turn in the caller's transaction."""
@@ -201,21 +207,22 @@ class DatabaseQueue:
             self.close()
         return None
 
-    def outcome(self, turn_id: str) -> EndedTurn | None:
-        """Give what came of a turn, None for one that is not known."""
-        row: tuple[Any, ...] | None = self.database.read_now(
-            lambda db: db.execute(
-                "SELECT id, session, turn, reason, error, attempts, owner FROM team_turns WHERE id = ?",
-                (turn_id,),
-            ).fetchone()
-        )
-        return None if row is None else EndedTurn(*row)
-
     def close(self) -> None:
         """Stop listening."""
         connection, self._listening = self._listening, None
         if connection is not None:
             connection.raw.close()
+
+
+def outcome(database: TeamDatabase, turn_id: str) -> EndedTurn | None:
+    """Give what came of a turn, None for one that is not known."""
+    row: tuple[Any, ...] | None = database.read_now(
+        lambda db: db.execute(
+            "SELECT id, session, turn, reason, error, attempts, owner FROM team_turns WHERE id = ?",
+            (turn_id,),
+        ).fetchone()
+    )
+    return None if row is None else EndedTurn(*row)
 
 
 def _taken(row: tuple[Any, ...]) -> TakenTurn:

@@ -27,7 +27,7 @@ from whet.team import events, orders
 from whet.team.events import EventWriter
 from whet.team.metrics import WorkerCounts
 from whet.team.notices import ORDERS, WAITING, Notices
-from whet.team.queue import DatabaseQueue, EndedTurn, TakenTurn
+from whet.team.queue import EndedTurn, TakenTurn, TurnQueue, outcome
 
 _LOOK_S = 2.0
 _AGAIN_S = 0.5
@@ -55,7 +55,7 @@ class TurnWorker:
     def __init__(
         self,
         hosted: SessionHost,
-        queue: DatabaseQueue,
+        queue: TurnQueue,
         owner: str,
         most: int,
         tell: Callable[[EndedTurn], None],
@@ -243,7 +243,7 @@ class TurnWorker:
         await self._database.append(lambda db: self._queue.end(db, taken, reason, error))
 
     async def _outcome(self, taken: TakenTurn) -> EndedTurn | None:
-        return await asyncio.to_thread(self._queue.outcome, taken.id)
+        return await asyncio.to_thread(outcome, self._database, taken.id)
 
     async def _turn(self, running: RunningTurn) -> None:
         taken, session_id = running.taken, running.taken.session_id

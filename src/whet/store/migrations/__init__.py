@@ -14,6 +14,7 @@ from whet.store.migrations.m018 import M018_GOAL_SCHEDULES
 from whet.store.migrations.m019 import M019_FORKS
 from whet.store.migrations.m023 import M023_HELPERS
 from whet.store.migrations.m024 import M024_PLANNING
+from whet.store.migrations.m026 import M026_TITLES
 
 STEPS: dict[str, str] = {
     "m001_sessions": first.M001_SESSIONS,
@@ -37,5 +38,6 @@ STEPS: dict[str, str] = {
     "m019_forks": M019_FORKS,
     "m023_helpers": M023_HELPERS,
     "m024_planning": M024_PLANNING,
+    "m026_titles": M026_TITLES,
 }
 """The SQL of each step by its name, in order."""

@@ -1,0 +1,43 @@
+"""Sessions by a part of their title or the beginning of their id.
+
+A part of three characters and more is looked up in an index of all runs of three; what it finds is compared
+with the title afterwards. A shorter one, or one that stands in many titles, is met among the newest sessions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+
+from whet.store.database import is_team
+
+NEWEST = 2_000
+"""So many of the newest sessions are looked through before the index is asked."""
+_RUN = 3
+
+
+def matches(text: str, table: str = "") -> tuple[str, list[Any]]:
+    """Give the condition that a session's title has `text` in it or its id begins with it, and its values."""
+    of = f"{table}." if table else ""
+    condition = rf"({of}title LIKE ? ESCAPE '\' OR {of}id LIKE ? ESCAPE '\')"
+    return condition, [f"%{escaped(text)}%", f"{escaped(text)}%"]
+
+
+def candidates(connection: apsw.Connection, text: str) -> tuple[str, list[Any]] | None:
+    """Give a condition that the index answers and that holds for every session that `matches`, with its
+    values; None where the text is too short for the index."""
+    if len(text) < _RUN:
+        return None
+    begins = "SELECT key FROM sessions WHERE id >= ? AND id < ?"
+    ids = [text.lower(), text.lower() + "\U0010ffff"]
+    if is_team(connection):
+        return f"(title_runs(title) @> title_runs(?) OR key IN ({begins}))", [text, *ids]
+    runs = {text[at : at + _RUN].replace('"', '""') for at in range(len(text) - _RUN + 1)}
+    found = "SELECT rowid FROM session_titles WHERE session_titles MATCH ?"
+    return f"key IN ({found} UNION ALL {begins})", [" AND ".join(f'"{run}"' for run in sorted(runs)), *ids]
+
+
+def escaped(text: str) -> str:
+    """Give a text as LIKE takes it literally."""
+    return text.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")
