@@ -3,45 +3,49 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 
+from tests.asked import blind, on_page, waiting
 from tests.serve.conftest import Api
 from tests.serve.test_native import begin, until
 from tests.writes import WRITES, prepare
 from whet.practice.ask import PracticeCall
 from whet.practice.script import ScriptedReply
+from whet.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
 
 
-def _waiting(owner: object) -> dict[str, object]:
-    while True:
-        found = owner.get("/api/approvals").json()["approvals"]  # type: ignore[attr-defined]
-        if found:
-            return found[0]
+@pytest.fixture(scope="module")
+def paged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    with PracticeServer() as model:
+        made = Api(tmp_path_factory.mktemp("paged"), model, mode="ask", web=True)
+        yield made
+        made.close()
 
 
-def test_every_question_about_a_write_carries_its_diff(asking_api: Api) -> None:
+@pytest.mark.slow
+def test_every_question_about_a_write_shows_all_of_it(paged: Api) -> None:
+    by_api, by_page = on_page(paged)
+    assert blind(by_api) == [] and blind(by_page) == []
+
+
+def test_events_say_what_is_asked_about_and_what_was_written(asking_api: Api) -> None:
     prepare(asking_api.workspace)
-    asking_api.say(*(ScriptedReply(tool_calls=(one,)) for one, _ in WRITES), ScriptedReply("Done."))
+    call, _ = WRITES["a replacement"]
+    asking_api.say(ScriptedReply(tool_calls=(call,)), ScriptedReply("Done."))
     with asking_api.http() as owner:
         session_id = begin(owner)
         started = owner.post(f"/api/sessions/{session_id}/turns", json={"text": "go"}).json()
-        seen: set[object] = set()
-        for _, lines in WRITES:
-            one = _waiting(owner)
-            while one["id"] in seen:
-                one = _waiting(owner)
-            seen.add(one["id"])
-            shown = [row["text"] for row in one["body"]]  # type: ignore[attr-defined]
-            assert all(line in shown for line in lines) and one["digest"] and one["opening"] == ""
-            assert owner.post(f"/api/approvals/{one['id']}", json={"answer": "once"}).status_code == 200
+        one = waiting(owner, set())
+        assert one["digest"] and one["opening"] == ""
+        assert owner.post(f"/api/approvals/{one['id']}", json={"answer": "once"}).status_code == 200
         events = until(owner, session_id, started["last_event_id"], "turn_end")
-        asked = [event for event in events if event["type"] == "approval_asked"]
-        assert len(asked) == len(WRITES) and all(event["edits"][0]["diff"] for event in asked)
-        done = [event for event in events if event["type"] == "tool_finished"]
-        assert all(event["edits"][0]["added"] for event in done)
+        (asked,) = [event for event in events if event["type"] == "approval_asked"]
+        (done,) = [event for event in events if event["type"] == "tool_finished"]
+        assert asked["edits"][0]["diff"] and done["edits"][0]["added"]
 
 
 def test_an_edited_call_runs_and_a_no_has_words(asking_api: Api) -> None:
@@ -50,12 +54,10 @@ def test_an_edited_call_runs_and_a_no_has_words(asking_api: Api) -> None:
     with asking_api.http() as owner:
         session_id = begin(owner)
         started = owner.post(f"/api/sessions/{session_id}/turns", json={"text": "go"}).json()
-        first = _waiting(owner)
+        first = waiting(owner, set())
         edited = {"answer": "once", "arguments": {"command": "touch other"}}
         assert owner.post(f"/api/approvals/{first['id']}", json=edited).status_code == 200
-        second = _waiting(owner)
-        while second["id"] == first["id"]:
-            second = _waiting(owner)
+        second = waiting(owner, {first["id"]})
         path = f"/api/approvals/{second['id']}"
         assert owner.post(path, json={"answer": "session", "scope": 9}).status_code == 400
         assert owner.post(path, json={"answer": "no", "reason": "it is Friday"}).status_code == 200

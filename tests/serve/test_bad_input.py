@@ -16,6 +16,13 @@ def chat(**fields: Any) -> dict[str, Any]:
     return {"model": "whet", "messages": [USER], **fields}
 
 
+RESULT = {"role": "tool", "tool_call_id": "x1", "content": "4"}
+
+
+def tool(**fields: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": "w", **fields}}
+
+
 @pytest.mark.parametrize(
     ("body", "status", "code", "param"),
     [
@@ -73,6 +80,11 @@ def chat(**fields: Any) -> dict[str, Any]:
         (chat(logprobs=True), 400, "unsupported_parameter", "logprobs"),
         (chat(top_logprobs=2), 400, "unsupported_parameter", "top_logprobs"),
         (chat(tools=[{"type": "function"}]), 400, "unsupported_value", "tools[0]"),
+        (chat(tools=[tool(parameters={"type": "string"})]), 400, None, "tools[0].parameters.type"),
+        (chat(tools=[tool()], tool_choice="always"), 400, None, "tool_choice"),
+        (chat(tool_choice={"type": "function", "function": {"name": "w"}}), 400, None, "tool_choice"),
+        (chat(messages=[USER, RESULT]), 400, "no_such_call", "messages"),
+        (chat(messages=[USER, {"role": "tool", "content": "4"}]), 400, None, "messages[1].tool_call_id"),
         (chat(response_format={"type": "grammar"}), 400, "unsupported_value", "response_format"),
         (chat(user="x" * 600), 400, None, "user"),
         (b'{"model":"whet","messages":"' + b"x" * 10_000_000, 400, "invalid_json", None),
@@ -101,7 +113,8 @@ def test_a_wrong_chat_request_is_told_what_is_wrong(
         ({"model": "whet", "input": "hi", "background": True}, 400),
         ({"model": "whet", "input": "hi", "top_logprobs": 3}, 400),
         ({"model": "whet", "input": "hi", "include": ["message.output_text.logprobs"]}, 400),
-        ({"model": "whet", "input": "hi", "previous_response_id": "resp_none"}, 404),
+        ({"model": "whet", "input": "hi", "previous_response_id": "resp_none"}, 400),
+        ({"model": "whet", "input": [{"type": "function_call_output", "call_id": "a", "output": "4"}]}, 400),
         ({"model": "whet", "input": "hi", "text": {"format": {"type": "json_schema"}}}, 400),
     ],
 )

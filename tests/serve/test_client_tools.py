@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -202,6 +203,18 @@ def test_a_stop_text_ends_the_answer(api: Api, client: openai.OpenAI, is_streame
     assert (choice.message.content, choice.finish_reason) == ("one two ", "stop")
 
 
+def test_an_answer_that_a_stop_text_cut_is_counted(api: Api, client: openai.OpenAI) -> None:
+    """The server's own count comes at an answer's end only."""
+    api.say(ScriptedReply("one two END three four five", pieces=9, fault=Fault(stall_after=7)))
+    said: Any = [{"role": "user", "content": "count"}]
+    done = client.chat.completions.with_raw_response.create(model="whet", messages=said, stop="END")
+    api.model.release()
+    answer, row = done.parse(), row_of(api, done.headers["x-whet-session"])
+    assert answer.choices[0].message.content == "one two "
+    assert answer.usage and answer.usage.prompt_tokens > 1_000 and answer.usage.completion_tokens > 0
+    assert row.usage.prompt_tokens == answer.usage.prompt_tokens
+
+
 def test_bytes_that_are_no_image_are_refused_and_not_stored(api: Api, client: openai.OpenAI) -> None:
     before = count(api)
     part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,bm90IGFuIGltYWdl"}}
@@ -244,3 +257,36 @@ def test_results_that_come_after_the_turn_are_said_in_the_next(api: Api, client:
     assert raw.parse().choices[0].message.content == "Sunny."
     assert raw.headers["x-whet-session"] == session_id and row_of(api, session_id).turns == 2
     assert "21 degrees" in str(sent(api)[-1]["content"])
+
+
+def test_anthropics_json_form_its_list_of_models_and_its_count(api: Api, claude: anthropic.Anthropic) -> None:
+    client = claude.with_options(base_url=api.url, api_key=api.token)
+    api.say(ScriptedReply("Rome"), ScriptedReply('{"city": "Rome"}'))
+    said: list[Any] = [{"role": "user", "content": "where?"}]
+    form: Any = {"format": {"type": "json_schema", "schema": SCHEMA}}
+    done: Any = client.messages.create(
+        model="whet", max_tokens=9, messages=said, extra_body={"output_config": form}
+    )
+    assert done.content[0].text == '{"city": "Rome"}'
+    assert [(one.id, one.display_name) for one in client.models.list()] == [("whet", "whet")]
+    large = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(500_000)).decode()
+    source = {"type": "base64", "media_type": "image/png", "data": large}
+    image: Any = [{"role": "user", "content": [{"type": "image", "source": source}]}]
+    assert client.messages.count_tokens(model="whet", messages=image).input_tokens < 2_000
+    with pytest.raises(anthropic.BadRequestError, match="mcp_servers is not supported"):
+        client.messages.create(
+            model="whet", max_tokens=9, messages=said, extra_body={"mcp_servers": [{"name": "x"}]}
+        )
+
+
+def test_a_request_of_instructions_alone_is_answered_and_an_image_is_what_its_bytes_say(
+    api: Api, client: openai.OpenAI
+) -> None:
+    api.say(ScriptedReply("A title."), ScriptedReply("A dot."))
+    alone: Any = [{"role": "developer", "content": "Give a title."}]
+    assert client.chat.completions.create(model="whet", messages=alone).choices[0].message.content
+    dot = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
+    url = {"url": f"data:image/jpg;name=a.jpg;base64,{dot}"}
+    image: Any = [{"role": "user", "content": [{"type": "image_url", "image_url": url}]}]
+    assert client.chat.completions.create(model="whet", messages=image).choices[0].message.content
+    assert "data:image/png" in str(sent(api)[-1]["content"])

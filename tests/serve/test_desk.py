@@ -145,6 +145,58 @@ def test_the_forks_of_a_session_are_shown_as_a_tree(board: Api, person: httpx2.C
     assert above < below and "└" in listed[above:below]
 
 
+def test_a_session_is_forked_with_a_press(board: Api, person: httpx2.Client) -> None:
+    board.say(ScriptedReply("One."), ScriptedReply("Two."), ScriptedReply("Three."))
+    page = begin(person, "the first thing")
+    ended(person, page)
+    say(person, page, "the second thing")
+    shown = ended(person, page, 2)
+    assert shown.count('form="fork" name="turn"') == 2
+    form = {"csrf": csrf(person, page), "turn": "1"}
+    made = person.post(f"{page}/fork", data=form).headers["location"].removesuffix("#end")
+    assert made != page
+    shown = person.get(made).text
+    assert "the first thing" in shown and "the second thing" not in shown
+    say(person, made, "another way")
+    assert "Three." in ended(person, made, 2)
+    assert "another way" not in person.get(page).text
+    refused = person.post(f"{page}/fork", data={**form, "turn": "7"})
+    assert refused.status_code == 400 and "there is no turn 7 that has ended" in refused.text
+    assert person.post("/sessions/none/fork", data=form).status_code == 404
+
+
+def test_a_plan_is_seen_changed_and_carried_out(board: Api, person: httpx2.Client) -> None:
+    def wrote(*items: tuple[str, str]) -> ScriptedReply:
+        listed = [
+            {"id": str(n), "content": text, "status": state} for n, (text, state) in enumerate(items, 1)
+        ]
+        return ScriptedReply(tool_calls=(PracticeCall("todo", json.dumps({"items": listed})),))
+
+    look = PracticeCall("terminal", '{"command":"ls"}')
+    board.say(
+        ScriptedReply("Hello."),
+        wrote(("look around", "pending"), (f"write {HOSTILE}", "pending")),
+        ScriptedReply("That is the plan."),
+        wrote(("look around", "in_progress"), ("tell", "pending")),
+        ScriptedReply(tool_calls=(look,)),
+        wrote(("look around", "completed"), ("tell", "in_progress")),
+        ScriptedReply("Carried out."),
+    )
+    page = begin(person, "hi")
+    assert 'id="plan" aria-label="The plan"></section>' in ended(person, page)
+    say(person, page, "/plan do it well")
+    shown = ended(person, page, 2)
+    steps = re.search(r'<textarea name="steps"[^>]*>(.*?)</textarea>', shown, re.S)
+    assert steps is not None and "0 of 2 done" in shown
+    assert steps[1].startswith("look around\nwrite &lt;script") and HOSTILE not in shown
+    form = {"csrf": csrf(person, page), "do": "go", "steps": "look around\r\ntell\r\n"}
+    assert person.post(f"{page}/plan", data=form).status_code == 303
+    shown = ended(person, page, 3)
+    assert "1. look around\n2. tell" in shown and 'name="steps"' not in shown
+    assert "1 of 2 done" in shown
+    assert 'look around <span class="under">' in shown
+
+
 def test_no_form_is_taken_from_elsewhere_and_no_stream_is_given_away(
     board: Api, person: httpx2.Client
 ) -> None:
@@ -152,7 +204,14 @@ def test_no_form_is_taken_from_elsewhere_and_no_stream_is_given_away(
     page = begin(person, "hi")
     ended(person, page)
     token = csrf(person, page)
-    for path in ("/sessions", f"{page}/say", f"{page}/stop", "/questions/x"):
+    for path in (
+        "/sessions",
+        f"{page}/say",
+        f"{page}/stop",
+        f"{page}/fork",
+        f"{page}/plan",
+        "/questions/x",
+    ):
         for data, headers, status in (
             ({"csrf": token, "text": "no"}, {"origin": "http://evil.example"}, 403),
             ({"csrf": "x" * 43, "text": "no"}, {}, 403),

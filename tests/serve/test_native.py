@@ -284,6 +284,8 @@ def test_a_client_that_goes_away_in_mid_stream_stops_the_turn(api: Api, http: ht
             assert next(ends)["reason"] == "cancelled"
     messages = http.get(f"/api/sessions/{session_id}/messages").json()["messages"]
     assert [one["role"] for one in messages] == ["user", "assistant"]  # what was shown is kept
+    spent = http.get(f"/api/sessions/{session_id}").json()["usage"]
+    assert spent["prompt_tokens"] > 1_000 and spent["completion_tokens"] > 0
     api.model.release()
 
 

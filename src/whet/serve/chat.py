@@ -75,13 +75,18 @@ def read_said(request: ChatRequest) -> tuple[Utterance, ...]:
         raise ApiError(400, "messages is empty", param="messages")
     if len(request.messages) > _MOST_MESSAGES:
         raise ApiError(400, f"more than {_MOST_MESSAGES:,} messages", param="messages")
-    return tuple(_said(one, f"messages[{number}]") for number, one in enumerate(request.messages))
+    said = [_said(one, f"messages[{number}]") for number, one in enumerate(request.messages)]
+    if all(one.speaker == "system" for one in said):  # OpenAI answers these, too
+        said[-1] = msgspec.structs.replace(said[-1], speaker="user")
+    return tuple(said)
 
 
 def _said(one: ChatMessage, place: str) -> Utterance:
     found = utterance(one.role, one.content, place)
     if found.speaker == "other":
-        result = CallResult(one.tool_call_id or "", found.text, images=found.images)
+        if not one.tool_call_id:
+            raise ApiError(400, "a result needs the id of its call", param=f"{place}.tool_call_id")
+        result = CallResult(one.tool_call_id, found.text, images=found.images)
         return Utterance("other", "", results=(result,))
     if one.tool_calls and found.speaker == "assistant":
         calls = tuple(_call(call, f"{place}.tool_calls[{at}]") for at, call in enumerate(one.tool_calls))
@@ -133,15 +138,20 @@ def read_tools(request: ChatRequest) -> tuple[ToolSpec, ...]:
     return checked(found)
 
 
-def choice_of(choice: object) -> str:
-    """Say to the model what a client wants of its calls; empty where it may choose."""
+def choice_of(choice: object, tools: Sequence[ToolSpec]) -> str:
+    """Say to the model what a client wants of its calls; empty where it may choose. Raises ApiError for what
+    is no choice among `tools`."""
     if isinstance(choice, dict):
         wanted = cast("dict[str, Any]", choice)
         inner: Any = wanted.get("function") or wanted
         name: object = cast("dict[str, Any]", inner).get("name") if isinstance(inner, dict) else None
         if isinstance(name, str):
+            if all(spec.name != name for spec in tools):
+                raise ApiError(400, f"there is no tool {name[:80]!r} in tools", param="tool_choice")
             return f"Call the tool {name} before you answer; answer with that call."
         return _ANY_CALL if wanted.get("type") in ("any", "required") else ""
+    if choice not in (None, "auto", "none", "required", "any"):
+        raise ApiError(400, "tool_choice is none, auto, required or a tool", param="tool_choice")
     return _ANY_CALL if choice in ("required", "any") else ""
 
 

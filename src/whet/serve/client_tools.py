@@ -50,6 +50,8 @@ def spec_of(name: object, description: object, parameters: object, where: str) -
         parameters = {"type": "object", "properties": {}}
     if not isinstance(parameters, dict):
         raise ApiError(400, "a tool's schema must be an object", param=f"{where}.parameters")
+    if parameters.get("type", "object") != "object":  # pyright: ignore[reportUnknownMemberType]
+        raise ApiError(400, "a tool's schema must be of type object", param=f"{where}.parameters.type")
     told = description if isinstance(description, str) else ""
     return ToolSpec(name, told, parameters)  # pyright: ignore[reportUnknownArgumentType]
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from whet.app.build import App
 from whet.contract.events import TextDelta, TurnEnd
-from whet.serve import chat, history, messages, responses
+from whet.serve import chat, content, history, messages, responses
 from whet.serve.answering import SESSION_HEADER, ResponseCodec, TurnResponder
 from whet.serve.chat import ChatCodec, ChatRequest
 from whet.serve.client_tools import HandedOver
@@ -122,7 +122,8 @@ class Compat:
 
     async def models(self, request: Request, caller: ApiCaller) -> Response:
         """List the one model that there is."""
-        return JsonAnswer({"object": "list", "data": [_model(MODEL)]})
+        ends = {"first_id": MODEL, "last_id": MODEL, "has_more": False}
+        return JsonAnswer({"object": "list", "data": [_model(MODEL)], **ends})
 
     async def model(self, request: Request, caller: ApiCaller) -> Response:
         """Show it."""
@@ -134,9 +135,8 @@ class Compat:
         """Answer a chat completion."""
         self._known(asked.model)
         wish = _wish(request, caller, chat.read_said(asked), asked.user)
-        wish = msgspec.structs.replace(
-            wish, tools=chat.read_tools(asked), once=chat.choice_of(asked.tool_choice)
-        )
+        tools = chat.read_tools(asked)
+        wish = msgspec.structs.replace(wish, tools=tools, once=chat.choice_of(asked.tool_choice, tools))
         form = AnswerRules(chat.read_form(asked), chat.read_stops(asked))
         wants_usage = bool(asked.stream_options and asked.stream_options.include_usage)
         codec = ChatCodec(self._app.clock.new_id(), asked.model, wants_usage=wants_usage)
@@ -146,9 +146,8 @@ class Compat:
         """Answer a response."""
         self._known(asked.model)
         wish = _wish(request, caller, responses.read_said(asked), asked.user, private=asked.store is False)
-        wish = msgspec.structs.replace(
-            wish, tools=responses.read_tools(asked), once=chat.choice_of(asked.tool_choice)
-        )
+        tools = responses.read_tools(asked)
+        wish = msgspec.structs.replace(wish, tools=tools, once=chat.choice_of(asked.tool_choice, tools))
         if asked.previous_response_id:
             wish = await self._following(wish, asked.previous_response_id)
         response_id = f"resp_{self._app.clock.new_id()}"
@@ -165,18 +164,16 @@ class Compat:
     async def messages(self, request: Request, caller: ApiCaller, asked: MessagesRequest) -> Response:
         """Answer a message."""
         wish = _wish(request, caller, messages.read_said(asked), None)
-        wish = msgspec.structs.replace(
-            wish, tools=messages.read_tools(asked), once=chat.choice_of(asked.tool_choice)
-        )
+        tools = messages.read_tools(asked)
+        wish = msgspec.structs.replace(wish, tools=tools, once=chat.choice_of(asked.tool_choice, tools))
         codec = MessagesCodec(self._app.clock.new_id(), asked)
-        form = AnswerRules(None, messages.read_stops(asked))
+        form = AnswerRules(messages.read_form(asked), messages.read_stops(asked))
         return await self._answer(request, wish, codec, form, is_stream=bool(asked.stream))
 
     async def count_tokens(self, request: Request, caller: ApiCaller, asked: MessagesRequest) -> Response:
-        """Estimate how many tokens a request has: a token is about four bytes."""
-        messages.read_said(asked)
-        size = len(msgspec.json.encode((asked.messages, asked.system, asked.tools)))
-        return JsonAnswer({"input_tokens": max(1, size // 4)})
+        """Estimate how many tokens a request has."""
+        said, tools = messages.read_said(asked), messages.read_tools(asked)
+        return JsonAnswer({"input_tokens": max(1, content.size_tokens(said, tools))})
 
     async def _answer(
         self,
@@ -224,10 +221,10 @@ class Compat:
         found = await self._app.database.read(lambda db: api.response_of(db, response_id))
         if found is None:
             raise ApiError(
-                404,
+                400,
                 f"there is no response {response_id[:80]}",
                 param="previous_response_id",
-                code="not_found",
+                code="previous_response_not_found",
             )
         session_id, is_last = found
         if not is_last:
@@ -259,4 +256,6 @@ def _wish(
 
 
 def _model(name: str) -> dict[str, object]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": "whet"}
+    """Give a model as both vendors' clients know one."""
+    ours = {"type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
+    return {"id": name, "object": "model", "created": 0, "owned_by": "whet", **ours}

@@ -15,18 +15,14 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from whet.contract.messages import ImagePart, ToolCall
+from whet.context.rows import IMAGE_TOKENS, ROW_TOKENS, text_tokens
+from whet.contract.messages import ImagePart, ToolCall, image_type
+from whet.contract.tools import ToolSpec
 from whet.serve.client_tools import CallResult
-from whet.serve.wire import ApiError
+from whet.serve.wire import ApiError, encode
 
-_DATA_URL = re.compile(r"data:(image/(?:png|jpeg|gif|webp));base64,", re.IGNORECASE)
+_DATA_URL = re.compile(r"data:[\w.+/-]*(?:;[\w.+-]+=[\w.+-]*)*;base64,", re.IGNORECASE)
 _IMAGE_LIMIT_BYTES = 20_000_000
-_IMAGES = {
-    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
-    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
-    "image/gif": re.compile(rb"GIF8[79]a"),
-    "image/webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
-}
 _TEXTS = frozenset(("text", "input_text", "output_text", "refusal"))
 _HEAD = (
     "Instructions from the program that this conversation comes through; they don't change what you may do."
@@ -128,11 +124,22 @@ def image_of(data: str, place: str) -> ImagePart:
         raise ApiError(400, "the image is not base64", param=place) from error
     if not 0 < len(found) <= _IMAGE_LIMIT_BYTES:
         raise ApiError(400, f"an image may have {_IMAGE_LIMIT_BYTES:,} bytes", param=place)
-    kind = next((kind for kind, pattern in _IMAGES.items() if pattern.match(found)), "")
+    kind = image_type(found)
     if not kind:
         what = "these bytes are no PNG, JPEG, GIF or WebP"
         raise ApiError(400, what, param=place, code="invalid_image")
     return ImagePart(kind, data)
+
+
+def size_tokens(said: Sequence[Utterance], tools: Sequence[ToolSpec]) -> int:
+    """Estimate how many tokens messages and tools have."""
+    total = sum(text_tokens(encode(spec).decode()) for spec in tools)
+    for one in said:
+        results = [(result.text, result.images) for result in one.results]
+        for text, images in ((one.text, one.images), *results):
+            total += ROW_TOKENS + text_tokens(text) + IMAGE_TOKENS * len(images)
+        total += sum(ROW_TOKENS + text_tokens(call.name + call.arguments) for call in one.calls)
+    return total
 
 
 def instructions_of(said: Sequence[Utterance]) -> str:
@@ -171,6 +178,10 @@ def news_of(said: Sequence[Utterance], stored: Sequence[str], *, is_begun: bool 
     if not (bool(stored) if is_begun is None else is_begun):
         while first < len(spoken) and spoken[first].results:
             first += 1  # they belong to the answer before them
+        known = {call.id for one in spoken[:first] for call in one.calls}
+        if any(result.call_id not in known for one in spoken for result in one.results):
+            what = "a result belongs to no call of this conversation"
+            raise ApiError(400, what, param="messages", code="no_such_call")
         return _joined(tuple(spoken[:first]), spoken[first:], results)
     users = [one for one in spoken if one.speaker == "user" and not one.results]
     known = [_plain(text) for text in stored]

@@ -75,7 +75,8 @@ def stops_of(given: object, param: str) -> tuple[str, ...]:
         raise ApiError(400, "stop must be text or a list of texts", param=param)
     stops = tuple(one for one in listed if isinstance(one, str) and 0 < len(one) <= _MOST_STOP_CHARS)
     if len(stops) != len(listed) or len(stops) > _MOST_STOPS:
-        raise ApiError(400, f"at most {_MOST_STOPS} texts may end an answer", param=param)
+        what = f"at most {_MOST_STOPS} texts may end an answer, of 1 to {_MOST_STOP_CHARS:,} characters each"
+        raise ApiError(400, what, param=param)
     return stops
 
 

@@ -9,10 +9,10 @@ import msgspec
 from whet.contract.events import StepFinished, StreamRestarted, TextDelta, TurnEnd
 from whet.contract.messages import ImagePart, ToolCall, Usage
 from whet.contract.tools import ToolSpec
-from whet.serve.chat import RESTARTED
+from whet.serve.chat import RESTARTED, refuse_set
 from whet.serve.client_tools import CallResult, HandedOver, checked, spec_of
 from whet.serve.content import Speaker, Utterance, image_of
-from whet.serve.forms import stops_of
+from whet.serve.forms import AnswerForm, form_of, stops_of
 from whet.serve.held import ApiEvent
 from whet.serve.wire import ApiError, encode, messages_error
 
@@ -38,10 +38,15 @@ class MessagesRequest(msgspec.Struct, frozen=True):
     tools: list[dict[str, Any]] | None = None
     tool_choice: dict[str, Any] | None = None
     metadata: dict[str, Any] | None = None
+    output_config: dict[str, Any] | None = None
+    output_format: dict[str, Any] | None = None
+    mcp_servers: list[Any] | None = None
+    container: Any = None
 
 
 def read_said(request: MessagesRequest) -> tuple[Utterance, ...]:
     """Give the messages of a request, its system prompt first. Raises ApiError."""
+    refuse_set(request, "mcp_servers", "container")
     if not request.messages:
         raise ApiError(400, "messages is empty", param="messages")
     said: list[Utterance] = []
@@ -71,6 +76,13 @@ def read_tools(request: MessagesRequest) -> tuple[ToolSpec, ...]:
             raise ApiError(400, "tools are taken of type custom", param=place, code="unsupported_value")
         found.append(spec_of(tool.get("name"), tool.get("description"), tool.get("input_schema"), place))
     return checked(found)
+
+
+def read_form(request: MessagesRequest) -> AnswerForm | None:
+    """Give the form that the answer must have. Raises ApiError."""
+    wanted: object = (request.output_config or {}).get("format") or request.output_format or {}
+    found = cast("dict[str, Any]", wanted) if isinstance(wanted, dict) else {"type": wanted}
+    return form_of(found.get("type", "text"), found.get("schema"), "output_config.format")
 
 
 def read_stops(request: MessagesRequest) -> tuple[str, ...]:

@@ -99,8 +99,7 @@ class Native:
         def read(db: apsw.Connection) -> list[SessionRow]:
             if caller.is_owner:
                 return sessions.list_sessions(db, limit, before=before, query=query)
-            found = api.begun_with(db, caller.name, limit, before)
-            return [row for row in found if query.casefold() in row.title.casefold()]
+            return api.begun_with(db, caller.name, limit, before=before, query=query)
 
         rows = await self._app.database.read(read)
         return JsonAnswer({"sessions": [self._facts(row) for row in rows]})

@@ -182,7 +182,7 @@ class SessionTurns:
         self, held: HeldTurn, wish: SessionChoice, emit: Callable[[ApiEvent], None], ended: Work
     ) -> TurnEnd:
         """Go on with a turn that waits for results: what the request says besides is said to it."""
-        news = content.news_of(wish.said, ())
+        news = content.news_of(wish.said, (), is_begun=True)
         self._tools.offer(held.session_id, wish.tools)
         if news.text.strip() or news.images:
             said = TurnInput(news.text, news.images, "steer", is_plain=True, is_here=True)

@@ -23,7 +23,7 @@ from whet.store.turns import TurnRecord
 from whet.team import orders
 from whet.team.metrics import team_text
 from whet.team.notices import NEWS, ORDERS, Notices
-from whet.team.queue import AskedTurn, DatabaseQueue, TurnOptions
+from whet.team.queue import AskedTurn, DatabaseQueue, TurnOptions, TurnQueue
 
 _LOOK_S = 2.0
 _NOBODY_S = 5.0
@@ -43,7 +43,7 @@ class TeamTurns(Turns):
         super().__init__(hosted, feeds, questions, clock)
         self._team_feeds = feeds
         self._database = database
-        self._queue = DatabaseQueue(database)
+        self._queue: TurnQueue = DatabaseQueue(database)
         self._notices = Notices(database, {NEWS: feeds.heard, ORDERS: questions.heard})
         self._is_ending = False
 

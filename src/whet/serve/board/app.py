@@ -96,6 +96,8 @@ class Dashboard:
         }
         does = {
             "/sessions/{id}/stop": self._desk.stop,
+            "/sessions/{id}/fork": self._desk.fork,
+            "/sessions/{id}/plan": self._desk.plan,
             "/learning/{id}/undo": learning.undo,
             "/learning/{id}/accept": learning.accept,
             "/learning/{id}/reject": learning.reject,

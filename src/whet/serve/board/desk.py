@@ -19,15 +19,17 @@ from starlette.responses import RedirectResponse, Response
 from whet.app import planning
 from whet.app.received import MOST_IMAGE_BYTES, image_type, save_received
 from whet.app.slash import parse
-from whet.contract.errors import ConfigError, WhetError
+from whet.clock import iso
+from whet.contract.errors import BadInput, ConfigError, NotFound, WhetError
 from whet.contract.events import Event, ReasoningDelta, TextDelta, ToolProgress
 from whet.contract.messages import ImagePart
-from whet.serve.board.frame import Frame
+from whet.serve.board import shown
+from whet.serve.board.frame import Frame, asked_number
 from whet.serve.board.live_turn import LiveTurn, LiveTurns
 from whet.serve.board.past import HistoryPages
 from whet.serve.turns import TurnInput
 from whet.serve.wire import ApiError, JsonAnswer, Stream
-from whet.store import replay, sessions
+from whet.store import forks, replay, sessions
 from whet.store.sessions import SessionRow
 from whet.visible import visible
 from whet.web.sessions import Sessions, Visit
@@ -101,6 +103,41 @@ class ChatDesk:
         if hosted.opened(session_id) is None:
             await hosted.session(session_id)
         return await planning.command(self._frame.app, session_id, rest)
+
+    async def plan(self, request: Request, visit: Visit) -> Response:
+        """Have a plan carried out, with the steps as they stand in the form, or end the planning."""
+        session_id, form = request.path_params["id"], request.state.form
+        row, steps = await self._row(session_id), form.get("steps", "").split("\n")
+        now = await planning.state_of(self._frame.app, session_id)
+        wanted = "off" if form.get("do") == "off" else "go"
+        try:
+            if row.kind != "chat":
+                raise ConfigError(f"a {row.kind} has no plan of a person's")
+            is_changed = [one for line in steps if (one := line.strip())] != [
+                shown.line(one.text, 300) for one in now.steps
+            ]
+            if wanted == "go" and now.steps and is_changed:
+                await self._plan(session_id, "\n".join(["steps", *steps]))
+            done = await self._plan(session_id, wanted)
+        except (ConfigError, BadInput) as error:
+            return await self._refused(request, visit, ApiError(400, error.message))
+        if done.sends:
+            await self._frame.turns.begin(session_id, TurnInput(done.sends, (), "steer"))
+        return _gone_to(request, session_id)
+
+    async def fork(self, request: Request, visit: Visit) -> Response:
+        """Make a session of this one's turns up to one, and go to its page; this one stays as it is."""
+        session_id, app = request.path_params["id"], self._frame.app
+        row = await self._row(session_id)
+        if row.kind != "chat":
+            return await self._refused(request, visit, ApiError(400, f"A {row.kind} takes no messages."))
+        turn, new_id = asked_number(request.state.form.get("turn", "")), app.clock.new_id()
+        now = iso(app.clock.now())
+        try:
+            await app.database.write(lambda db: forks.fork(db, session_id, turn, new_id, now))
+        except NotFound as error:
+            return await self._refused(request, visit, ApiError(400, error.message))
+        return _gone_to(request, new_id)
 
     async def stop(self, request: Request, visit: Visit) -> Response:
         """Stop the turn that runs; what it has done stays, and is stored."""

@@ -10,6 +10,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 
+from whet.app import planning
 from whet.contract.messages import ImagePart, ToolCall
 from whet.contract.texts import NOT_JSON, subject_of
 from whet.question import Row, row_of
@@ -108,7 +109,6 @@ class HistoryPages:
                 "entries": _shown(found, turns),
                 "last": last,
                 "turn": replay.last_turn(db, session_id),
-                "plans": sessions.is_planning(db, session_id),
                 "helpers": helper_rows.seen(db, session_id),
                 "family": forks.family(db, session_id),
                 "reviews": reviews.list_reviews(db, 20, session_id=session_id),
@@ -116,6 +116,7 @@ class HistoryPages:
             }
 
         found = await self._frame.app.database.read(read)
+        plan = await planning.state_of(self._frame.app, session_id)
         span: ShownSpan = found["span"]
         shown_to = found["entries"][-1].entry.seq if found["entries"] else span.first - 1
         frame, live = self._frame, self._live.of(session_id)
@@ -130,6 +131,7 @@ class HistoryPages:
             shown_to=shown_to,
             older=max(1, span.first - span.limit) if span.first > 1 and not span.at else 0,
             newer=shown_to + 1 if shown_to < found["last"] and not span.at else 0,
+            plan=plan,
             is_running=is_running,
             is_elsewhere=not is_running and found["turn"] is not None and not found["turn"].ended,
             live=live if is_running else None,

@@ -62,7 +62,8 @@
       const asked = $$(".question", fresh).length > $$(".question").length;
       const typing = document.activeElement?.closest("#asked .question");
       const keeps = typing && fresh.getElementById(typing.id);
-      for (const part of ["#title", "#facts", "#player", "#state", ".top nav", ...(keeps ? [] : ["#asked"])]) swap(fresh, part);
+      const planned = $("#plan textarea"), drafts = planned && planned.value !== planned.defaultValue;
+      for (const part of ["#title", "#facts", "#player", "#state", ".top nav", ...(keeps ? [] : ["#asked"]), ...(drafts ? [] : ["#plan"])]) swap(fresh, part);
       document.title = fresh.title;
       if (asked) say("Something waits for your answer.");
     };
