@@ -27,8 +27,12 @@ def _holds(work: Callable[[Path], object]) -> str:
         try:
             work(Path(folder))
         except AssertionError as error:
-            return str(error).splitlines()[0][:200] or "failed"
+            return _first_line(error)
     return ""
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "failed")[:200]
 
 
 def run_goals(runs: int, full: bool) -> list[Row]:
@@ -85,7 +89,7 @@ def run_helpers(runs: int, full: bool) -> list[Row]:
             try:
                 killed += test_helper_kills.survives(Path(folder) / f"k{killed}", server.base_url, 32, points)
             except (AssertionError, subprocess.TimeoutExpired) as error:
-                lost = str(error).splitlines()[0][:200]
+                lost = _first_line(error)
         for number in range(edits):
             conflicts = edit_together(Path(folder) / f"e{number}", server.base_url, number)
             shown += conflicts > 0

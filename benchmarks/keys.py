@@ -26,7 +26,7 @@ from whet.providers.catalog import SERVERS
 from whet.providers.connect import ServerProvider, connect_one
 
 CONFIGURATIONS = 10_000
-SECTIONS = ("model", "fallback", "review")
+SECTIONS = ("model", "fallback", "review", "judge")
 OWN = ("MY_KEY", "BOX_KEY")
 SECRETS: dict[str, str] = {
     name: f"value-of-{name}"
@@ -135,6 +135,8 @@ def models_of(settings: Settings) -> Iterator[tuple[str, ModelSettings]]:
         yield "fallback", beside(settings.model, settings.fallback)
     if settings.review.model:
         yield "review", beside(settings.model, settings.review)
+    if settings.judge.model:
+        yield "judge", beside(settings.model, settings.judge)
 
 
 def sent(settings: Settings) -> Iterator[Sent]:

@@ -6,7 +6,7 @@ import asyncio
 import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -32,6 +32,9 @@ async def listening(
     async def watched(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         open_now[writer] = asyncio.current_task()
         await handle(reader, writer)
+        with suppress(OSError):
+            await writer.wait_closed()
+        del open_now[writer]  # ten thousand that are gone would take 150 MB
 
     server = await asyncio.start_server(watched, address, 0, ssl=trust)
     try:

@@ -187,6 +187,18 @@ def _mind(ask: PracticeRequest) -> ScriptedReply:
     return ScriptedReply("Hello from the stand-in.", pieces=4)
 
 
+_BY_HAND = (
+    "| Open WebUI 0.12.4, Chat Completions, by hand | yes | yes | yes | not tried | not tried | yes"
+    " | not tried | yes | not tried | yes |"
+)
+_FRONT_END = (
+    "## A chat front end",
+    "",
+    "Not part of the run, for it is installed as a server. Open WebUI 0.12.4 (PyPI, `OPENAI_API_BASE_URL`",
+    "and `OPENAI_API_KEY` set at its first start) was driven by hand, through its own HTTP API and not in",
+    "its page: it lists the model; plain and streamed answers, two turns in one session, tools and stop",
+    "work; a prompt that is too long is told of (400). Nothing else was tried with it.",
+)
 _REFUSED = ("context_length_exceeded", "ContextWindowExceeded", "too long")
 _TOO_LONG = "This model's maximum context length is 10 tokens. However, your messages resulted in 99 tokens."
 
@@ -210,7 +222,7 @@ def _page(table: Mapping[str, Mapping[str, str]]) -> str:
         notes += [
             f"- {name}, {_HEADINGS.get(one, one)}: {row[one][2:]}" for one in FEATURES if row[one] != "yes"
         ]
-    return "\n".join([*lines, "", *notes]).rstrip() + "\n"
+    return "\n".join([*lines, _BY_HAND, "", *notes, "", *_FRONT_END]).rstrip() + "\n"
 
 
 def _version(python: str, package: str) -> str:

@@ -9,8 +9,8 @@ Names are loaded at first use, so that `import whet` costs nothing. docs/library
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # type checkers take it as true; nothing here needs `typing` at run time
 if TYPE_CHECKING:
     from whet.app.facade import Agent, AsyncAgent
     from whet.app.program_tools import tool
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall, Usage
     from whet.contract.protocols import Answer, ApprovalRequest, Person
     from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
+    from whet.store.news import LearningNews
 
 __version__ = "0.3.0"
 __all__ = [
@@ -78,6 +79,7 @@ __all__ = [
     "EndReason",
     "Event",
     "ImagePart",
+    "LearningNews",
     "Message",
     "ModelRefused",
     "NotFound",
@@ -129,6 +131,7 @@ _HOMES = (
     "whet.app.program_tools",
     "whet.app.warm_program",
     "whet.app.facade",
+    "whet.store.news",
 )
 
 

@@ -59,6 +59,9 @@ def rate_difference(
 
 
 _EXACT_UP_TO = 12
+# Of what the confidence allows, this much is used: 4.3 % at most where 5 % is said. The rest is for what is
+# not quite symmetric, and so that a simulation of the level can tell holding it from missing it.
+_USED = 0.85
 
 
 def typical_mean(values: Sequence[float], confidence: float = 0.95, *, seed: int = 0) -> Interval:
@@ -66,16 +69,16 @@ def typical_mean(values: Sequence[float], confidence: float = 0.95, *, seed: int
     comparison.
 
     The interval lies between the outer means of subsets. Where there is no effect, a paired difference has
-    either sign alike, and zero falls into each gap between those means equally often: a claim is wrong as
-    often as it says, with 6 values as with 60. Fewer than the confidence needs (6 for 95 %) take Student's t.
-    No values say nothing (minus to plus infinity), and neither does one.
+    either sign alike, and zero falls into each gap between those means equally often: a claim is wrong less
+    often than it says, with 6 values as with 60. Fewer than the confidence needs (6 for 95 %) take Student's
+    t. No values say nothing (minus to plus infinity), and neither does one.
     """
     size = len(values)
     if size < 2:
         return Interval(values[0] if values else 0.0, -math.inf, math.inf)
     mean = math.fsum(values) / size
     means = _subset_means(values, seed)
-    outer = int((1.0 - confidence) / 2 * (len(means) + 1) + 1e-9)
+    outer = int(_USED * (1.0 - confidence) / 2 * (len(means) + 1) + 1e-9)
     if outer < 1:
         spread = math.fsum((value - mean) ** 2 for value in values) / (size - 1)
         half = student_t(size - 1, confidence) * math.sqrt(spread / size)

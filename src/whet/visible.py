@@ -12,6 +12,7 @@ import unicodedata
 from whet.log import mask
 
 MOST_CHARS = 2_000
+WHOLE = 1 << 40  # the limit of what must not be cut
 _PLAIN = re.compile(r"[ -~\n]*")
 
 

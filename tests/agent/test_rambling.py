@@ -35,6 +35,7 @@ def test_reasoning_that_repeats_itself_is_cut_too(tmp_path: Path):
         async with rig(tmp_path, [reply], limits=LIMITS) as at:
             end = await at.turn("go")
             assert end.reason == "failed" and "repeated itself" in end.error
+            assert end.usage.prompt_tokens > 0 < end.usage.completion_tokens, "what was cut was paid, too"
 
     asyncio.run(test())
 

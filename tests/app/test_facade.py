@@ -12,9 +12,14 @@ import pytest
 
 import whet
 from tests.agent.rig import calls
+from whet.clock import SystemClock
 from whet.contract.events import ToolFinished, TurnEnd
+from whet.contract.origin import Origin
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
+from whet.store import ledger
+from whet.store.database import StateDatabase
+from whet.store.ledger import NewRow
 
 
 def settings(server: PracticeServer) -> dict[str, object]:
@@ -43,6 +48,22 @@ def test_a_program_runs_turns_and_reads_events(tmp_path: Path) -> None:
     ):
         assert agent.run("still there?").text == "Yes."
         assert len(agent.messages) == 8
+
+
+def test_what_reviews_learned_meanwhile_is_told_once(home: Path, tmp_path: Path) -> None:
+    with PracticeServer() as server:
+        with whet.Agent(settings=settings(server), workspace=tmp_path) as agent:
+            agent.run("hello")
+        database = StateDatabase.open(home / "state.db", SystemClock())
+        for number, state in enumerate(("active", "refused", "refused")):
+            origin = Origin("review", tool_call_id=f"c{number}")
+            row = NewRow("memory", "memory", "add", state, origin, after=f"fact {number}", reason="because")
+            database.write_now(lambda db, row=row: ledger.insert(db, row, "2026-01-02T00:00:00.000Z"))
+        database.close()
+        with whet.Agent(settings=settings(server), workspace=tmp_path) as agent:
+            told = agent.learned()
+            assert told.line == "since you left: learned 1, refused 2 (whet review inbox)"
+            assert agent.learned() == whet.LearningNews(until=told.until)
 
 
 def test_leaving_a_stream_early_cancels_the_turn(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_a_variable_of_the_environment_takes_no_key_along(tmp_path):
     assert sends(found) == [] and "MY_KEY belongs to another server" in found.warnings[0]
 
 
-@pytest.mark.parametrize("section", ["fallback", "review"])
+@pytest.mark.parametrize("section", ["fallback", "review", "judge"])
 def test_a_second_model_at_another_address_inherits_neither_provider_nor_key(tmp_path, section):
     first = "model:\n  provider: mine\n  base_url: http://near/v1\n  api_key_env: MY_KEY\n"
     assert sends(loaded(tmp_path, f"{first}{section}:\n  model: b\n"), section) == ["MY_KEY"]
@@ -226,7 +226,7 @@ def test_a_real_server_at_a_foreign_address_catches_no_key_that_was_not_named_fo
         if any(v in SERVERS and not v.startswith("ollama") for k, v in layers[0].items() if "provider" in k):
             layers[0] = {k: v for k, v in layers[0].items() if not k.endswith("api_key_env")}
         for layer in layers:
-            for section in ("model", "fallback", "review"):  # nothing may go out of this machine
+            for section in ("model", "fallback", "review", "judge"):  # nothing may go out of this machine
                 if not layer.get(f"{section}.base_url"):
                     layer.pop(f"{section}.provider", None)
         named = {v for layer in layers for k, v in layer.items() if k.endswith("api_key_env")}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 
 from whet.config.secrets import proxy_for
@@ -32,4 +35,13 @@ def test_without_a_setting_the_way_is_direct(monkeypatch: pytest.MonkeyPatch) ->
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
+    assert proxy_for("https", "api.example.com") == ""
+
+
+@pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="the system has settings of its own")
+def test_what_goes_round_no_proxy_loads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.setitem(sys.modules, "urllib.request", None)  # to import it fails
     assert proxy_for("https", "api.example.com") == ""

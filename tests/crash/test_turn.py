@@ -40,7 +40,7 @@ def test_killed_at_every_write_nothing_is_lost_or_run_twice(tmp_path: Path) -> N
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=250,
         )
     assert done.returncode == 0, done.stderr[-3000:]
     points = [json.loads(line) for line in done.stdout.splitlines()]

@@ -55,7 +55,7 @@ def test_a_really_full_disk_too(tmp_path: Path, server: PracticeServer) -> None:
     program = Program(tmp_path, server)
     program.home.mkdir()
     if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", program.home], timeout=30
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", program.home], timeout=30
     ).returncode:
         pytest.skip("mounting is not allowed here")
     try:

@@ -424,7 +424,10 @@ def tunnel(asked: list[str], extra: bytes = b"") -> Handler:
             place = (host, port)
             writer.write(b"HTTP/1.1 200 Connection established\r\nx: y\r\n\r\n" + extra)
         far_reader, far_writer = await asyncio.open_connection(*place)
-        await asyncio.gather(copy(reader, far_writer), copy(far_reader, writer))
+        try:
+            await asyncio.gather(copy(reader, far_writer), copy(far_reader, writer))
+        finally:
+            far_writer.close()  # or the far server waits for a client that is gone
 
     return serve
 

@@ -10,9 +10,12 @@ import pytest
 from tests.cli.test_oneshot import is_alive
 from tests.mcp.rig import bench, odd, until
 from whet.config.paths import Home
+from whet.contract.messages import ImagePart
 from whet.mcp import exits, stdio
 from whet.mcp.kept import read_kept
 from whet.mcp.listing import size_chars
+from whet.mcp.results import as_output
+from whet.moving import pairing
 
 
 def test_ten_thousand_tools_are_cut_and_said_to_be(home: Path) -> None:
@@ -40,6 +43,16 @@ def test_tools_that_would_fill_the_window_are_left_out_until_chosen(home: Path) 
             assert [one.own_name for one in b.servers.listings["few"].offered] == ["tool99"]
 
     asyncio.run(test())
+
+
+def test_an_image_is_what_its_bytes_say_and_what_is_none_reaches_no_model() -> None:
+    """A model would refuse it in every request to come."""
+    given = [("image/png", "AAAA"), ("image/jpeg", "iVBORw0KGgo="), ("image/png", "!!")]
+    blocks = [{"type": "image", "mimeType": kind, "data": data} for kind, data in given]
+    output = as_output("odd", {"content": blocks}, {}, 9_000)
+    assert output.images == (ImagePart("image/png", "iVBORw0KGgo="),)
+    assert output.text.count("[an image, image/png: broken]") == 2
+    assert pairing.image_of("data:image/png;base64,AAAA") is None
 
 
 def test_questions_without_end_are_told_once(home: Path) -> None:

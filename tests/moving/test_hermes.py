@@ -229,7 +229,7 @@ def test_lineage_follows_compactions_and_helpers(tmp_path: Path, database: State
 
 def test_rubbish_in_rows_is_read_as_far_as_it_goes(tmp_path: Path, database: StateDatabase) -> None:
     made = HermesDb(tmp_path / "state.db")
-    image = '{"type":"image_url","image_url":{"url":"data:image/png;base64,aGk="}}'
+    image = '{"type":"image_url","image_url":{"url":"data:image/jpg;base64,iVBORw0KGgo="}}'
     parts = f'\0json:[{{"type":"text","text":"look"}},{image}]'
     rows = [
         {"role": "system", "content": "you are"},

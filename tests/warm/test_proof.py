@@ -69,11 +69,28 @@ def test_without_an_effect_evidence_is_claimed_as_rarely_as_said(tasks: int) -> 
     assert claims(tasks, 300) <= 0.05 + 2.5 * 0.0126  # the spread of 300 runs
 
 
+@pytest.mark.parametrize("size", [6, 8, 12, 13, 20, 30, 200])
+def test_of_all_sign_patterns_less_than_the_level_is_called_evidence(size: int) -> None:
+    rng = random.Random(size)
+    amounts = [1.0 + rng.random() for _ in range(size)]
+    drawn = 2_000
+    claimed = 0
+    for _ in range(drawn):
+        claimed += not typical_mean([one if rng.random() < 0.5 else -one for one in amounts]).spans_zero
+    assert claimed / drawn <= 0.043 + 4 * 0.0046  # the spread of 2,000 draws
+
+
+def test_a_clear_effect_is_still_found_in_six_tasks() -> None:
+    assert not typical_mean([0.1, 0.3, 0.2, 0.4, 0.1, 0.2]).spans_zero
+    assert typical_mean([0.1, 0.3, 0.2, 0.4, 0.1, -0.2]).spans_zero
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("tasks", [6, 8, 12, 13, 20, 30])
 def test_the_level_holds_in_10000_runs(tasks: int) -> None:
-    assert claims(tasks, 10_000) <= 0.05 + 2.5 * 0.0022  # the spread of 10,000 runs
+    # What is claimed is at most 4.3 % (0.85 of 5 %), 3.5 times the spread of 10,000 runs (0.2 %) below this.
+    assert claims(tasks, 10_000) <= 0.05
 
 
 def test_a_hold_out_of_sessions_claims_as_rarely() -> None:

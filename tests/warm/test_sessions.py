@@ -342,8 +342,13 @@ def test_the_tool_builds_lists_loads_for_the_next_session_and_deletes(
         assert (await act(action="load", name="gone"))["success"] is False
         built = await act(action="build", name="mine", description="depot records")
         assert built["success"] and built["examples"] >= 3, built
-        assert [row["name"] for row in (await act(action="list"))["templates"]] == ["mine"]
+        assert built["example_count"] == built["examples"] and built["message_count"] >= 12
+        listed = await act(action="list")
+        assert [row["name"] for row in listed["templates"]] == ["mine"]
+        assert listed["count"] == 1 and listed["templates"][0]["example_count"] >= 3
         loaded = await act(action="load", name="mine", apply=True)
+        assert loaded["message_count"] == len(loaded["messages"]) and loaded["conversation_preview"]
+        assert all(said["message"] for said in (built, listed, loaded))
         assert [row["role"] for row in loaded["messages"][:4]] == ["user", "assistant", "tool", "assistant"]
         following = await app.new_session()
         _, notices = await say(following, ASK)

@@ -10,11 +10,11 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import cast
 
-from whet.agent.interruption import shielded
+from whet.agent.interruption import or_undone, shielded
 from whet.agent.rambling import AnswerGuard
 from whet.agent.session import Session
 from whet.contract.errors import ContextOverflow, ProviderError
-from whet.contract.events import Emit, ReasoningDelta, StreamRestarted, TextDelta
+from whet.contract.events import Emit, Notice, ReasoningDelta, Retry, StepFinished, StreamRestarted, TextDelta
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import ModelReply, StreamItem
 from whet.store.transcript import TurnRecord
@@ -37,8 +37,30 @@ async def ask_model(session: Session, turn: TurnRecord, emit: Emit) -> ModelRepl
         return await _stream(session, turn, smaller, emit)
 
 
+async def keep_reply(session: Session, turn: TurnRecord, reply: ModelReply, emit: Emit) -> None:
+    """Store a reply and tell of it; a cancel that comes meanwhile is raised afterwards."""
+
+    async def told(_: None) -> None:
+        session.context.observe(reply.usage)
+        for notice in reply.notices:
+            emit(Notice(notice))
+        if reply.stop == "length":
+            emit(Notice("the answer was cut at the model's output limit"))
+        emit(StepFinished(turn.steps, reply.usage))
+
+    await or_undone(session.log.append_reply(turn, reply.message, reply.usage, reply.model), told)
+    await told(None)
+
+
+def _cut_usage(session: Session, said: int) -> Usage:
+    """Estimate what a call cost that ended before the server counted it, `said` characters into its answer:
+    all that was sent, at the price of a prompt that no cache has."""
+    return session.link.info.usage(prompt=session.context.sent_tokens(), output=(said + 3) // 4)
+
+
 async def _stream(session: Session, turn: TurnRecord, view: Sequence[Message], emit: Emit) -> ModelReply:
     guards: dict[type, AnswerGuard] = {}
+    is_waiting = False
     try:
         # Closed at once where the answer is cut: a model on this machine would go on for minutes.
         async with aclosing(cast("AsyncGenerator[StreamItem, None]", session.link.stream(view))) as items:
@@ -46,6 +68,7 @@ async def _stream(session: Session, turn: TurnRecord, view: Sequence[Message], e
                 if isinstance(item, ModelReply):
                     return item
                 emit(item)
+                is_waiting = isinstance(item, Retry)
                 if isinstance(item, StreamRestarted):
                     guards.clear()
                 elif isinstance(item, TextDelta | ReasoningDelta):
@@ -54,9 +77,15 @@ async def _stream(session: Session, turn: TurnRecord, view: Sequence[Message], e
                         guard = guards[type(item)] = AnswerGuard(session.limits.answer_chars)
                     guard.feed(item.text)
         raise RuntimeError("a model link ended its stream without a reply")
-    except (asyncio.CancelledError, ProviderError):
-        said = guards.get(TextDelta)
-        if shown := said.whole() if said else "":  # what a person saw stays, also when the answer was cut
+    except (asyncio.CancelledError, ProviderError) as cut:
+        texts = {kind: guard.whole() for kind, guard in guards.items()}
+        is_charged = bool(texts) or (isinstance(cut, asyncio.CancelledError) and not is_waiting)
+        usage = _cut_usage(session, sum(map(len, texts.values()))) if is_charged else Usage()
+        if shown := texts.get(TextDelta, ""):  # what a person saw stays, also when the answer was cut
             partial = Message(role="assistant", content=shown)
-            await shielded(session.log.append_reply(turn, partial, Usage(), session.model.model))
+            await shielded(session.log.append_reply(turn, partial, usage, session.model.model))
+        else:
+            turn.usage += usage
+        if is_charged:
+            emit(StepFinished(turn.steps, usage))
         raise

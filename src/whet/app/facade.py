@@ -27,6 +27,8 @@ from whet.contract.events import Emit, Event, TurnEnd
 from whet.contract.messages import ImagePart, Message, Usage
 from whet.contract.protocols import NobodyPresent, Person
 from whet.contract.tools import Tool
+from whet.store import news
+from whet.store.news import LearningNews
 
 T = TypeVar("T")
 
@@ -100,6 +102,12 @@ class AsyncAgent:
     def cancel(self) -> bool:
         """Cancel the turn that runs; False where none does."""
         return self._turn is not None and self._turn.cancel()
+
+    async def learned(self) -> LearningNews:
+        """Give what reviews brought into force, were refused and put aside since this was last told, here, in
+        a chat or in a one-shot's object; its `line` says it. It is told once."""
+        database = self._parts[0].database
+        return await database.append(news.tell)
 
     async def aclose(self) -> None:
         """Cancel a running turn and close what was opened; a second call does nothing.
@@ -227,6 +235,10 @@ class Agent:
     def cancel(self) -> bool:
         """Cancel the turn that runs; False where none does."""
         return self._wait(_called(self._agent.cancel))
+
+    def learned(self) -> LearningNews:
+        """Give what reviews learned, were refused and put aside since this was last told."""
+        return self._wait(self._agent.learned())
 
     def close(self) -> None:
         """Close the session's resources and stop the loop; a second call does nothing.

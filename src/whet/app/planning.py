@@ -70,11 +70,17 @@ async def set_planning(app: App, session_id: str, on: bool) -> None:
 
 
 async def state_of(app: App, session_id: str) -> PlanState:
-    """Give a session's plan; the session has been opened in this process."""
-    items = app.todo_lists.get(session_id)
-    done = await app.database.read(lambda db: _done(db, session_id)) if items else {}
-    steps = tuple(PlanStep(one.content, one.status or "pending", done.get(one.id, "")) for one in items)
-    return PlanState(app.gate.plans.has(session_id), steps)
+    """Give a session's plan: that of this process where the session is open here, or else what is stored."""
+
+    def read(db: apsw.Connection) -> PlanState:
+        items = app.todo_lists.get(session_id)
+        done, stored = _done(db, session_id)
+        steps = tuple(
+            PlanStep(one.content, one.status or "pending", done.get(one.id, "")) for one in items or stored
+        )
+        return PlanState(app.gate.plans.has(session_id) or sessions.is_planning(db, session_id), steps)
+
+    return await app.database.read(read)
 
 
 def set_steps(app: App, session_id: str, lines: list[str]) -> None:
@@ -112,9 +118,13 @@ async def command(app: App, session_id: str, rest: str) -> PlanReply:
     return PlanReply("\n".join([*(now.lines or ["there are no steps"]), f"({head}; {USAGE})"]))
 
 
-def _done(connection: apsw.Connection, session_id: str) -> dict[str, str]:
-    """Give what the calls did that were made while each step was in progress, by the step's id."""
+def _done(connection: apsw.Connection, session_id: str) -> tuple[dict[str, str], list[TodoItem]]:
+    """Give what the calls did that were made while each step was in progress, by the step's id; and the list
+    as the model wrote it last."""
     key = sessions.key_of(connection, session_id)
+    names = connection.execute("SELECT DISTINCT name FROM tool_calls WHERE session = ?", (key,))
+    if not any("tasks" in tags_of(name) for (name,) in names):
+        return {}, []
     found = facts.of_session(connection, key)
     undone = calls.undone_turns(connection, key)
     lists, by_step, at = TodoLists(), dict[str, list[FactRow]](), 0
@@ -130,7 +140,8 @@ def _done(connection: apsw.Connection, session_id: str) -> dict[str, str]:
         lists.restore(session_id, asked)
     for row in found[at:]:
         _count(row, lists.get(session_id), by_step)
-    return {step: " · ".join(facts.summed(rows).parts) for step, rows in by_step.items()}
+    done = {step: " · ".join(facts.summed(rows).parts) for step, rows in by_step.items()}
+    return done, lists.get(session_id)
 
 
 def _count(row: FactRow, items: list[TodoItem], by_step: dict[str, list[FactRow]]) -> None:

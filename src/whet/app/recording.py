@@ -73,6 +73,24 @@ class Recordings:
             self._open.pop(oldest).close()
         return found
 
+    async def changed_since(
+        self, folder: Path, session_id: str, steps: set[tuple[int, int]]
+    ) -> dict[tuple[int, int], list[str]]:
+        """Give the files that are not now what they were when steps (turn, number) ended; nothing where steps
+        are not recorded. Raises WhetError."""
+        if not steps or not self.settings.record:
+            return {}
+        from whet.rewind.look import WorkspaceTooLarge  # noqa: PLC0415 - as above
+        from whet.rewind.taking_back import changed_since  # noqa: PLC0415
+
+        workspace = self.of(folder)
+        if not workspace.exists:
+            return {}
+        try:
+            return await self.pool.run(changed_since, workspace, session_id, steps)
+        except WorkspaceTooLarge:
+            return {}
+
     def close(self) -> None:
         """Close every file."""
         for workspace in self._open.values():

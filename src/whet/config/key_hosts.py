@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from whet.config.schema import FallbackSettings, ModelSettings, ReviewSettings, SearchSettings
+from whet.config.schema import FallbackSettings, JudgeSettings, ModelSettings, ReviewSettings, SearchSettings
 
 _PORTS = {"http": 80, "https": 443}
 _LOOPBACK = ("localhost", "::1")
@@ -128,7 +128,7 @@ def withheld(model: ModelSettings) -> tuple[str, ...]:
     return tuple(name for name in wanted if name not in sent)
 
 
-def beside(model: ModelSettings, other: FallbackSettings | ReviewSettings) -> ModelSettings:
+def beside(model: ModelSettings, other: FallbackSettings | ReviewSettings | JudgeSettings) -> ModelSettings:
     """Give the settings of a second model: the first one's, where it has the same server."""
     if other.provider or other.base_url:
         server = (other.provider, other.base_url, other.format, other.api_key_env)

@@ -79,7 +79,7 @@ def _settle_servers(
 ) -> Iterator[str]:
     """Keep keys from servers that they were not named for, in place; give what a person should know."""
     first: Named | None = None
-    for section in ("model", "fallback", "review", "search"):
+    for section in ("model", "fallback", "review", "judge", "search"):
         own = chosen | {"search.format": SettingOrigin("auto", "default")}
         parts = {name: own[f"{section}.{name}"] for name in Named.__struct_fields__}
         if section == "search":

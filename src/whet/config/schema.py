@@ -5,8 +5,6 @@ and by a flag. Keys are secrets and live in the environment or `.env`, never her
 `config/load.py`'s business.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -51,6 +49,16 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class FallbackSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The model that takes over when the first one's provider is down. Empty model: none."""
+
+    provider: str = ""
+    model: str = ""
+    base_url: str = ""
+    format: WireFormat | Literal["auto"] = "auto"
+    api_key_env: str = ""
+
+
+class JudgeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A second model that reads what reviews are about to keep, and can only say no. Empty model: none."""
 
     provider: str = ""
     model: str = ""
@@ -240,6 +248,9 @@ class ReviewSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The variable that holds its key; empty: the provider's own."""
     digest_tokens: Count = 24_000
     """The most tokens of the digest that another model gets."""
+    probes: bool = True
+    """Whether a review runs the reading commands that a fact rests on once more, in the sandbox; the note
+    says `checked DATE` then. Without a sandbox nothing is run."""
 
 
 class WarmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -451,6 +462,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context: ContextSettings = ContextSettings()
     memory: MemorySettings = MemorySettings()
     review: ReviewSettings = ReviewSettings()
+    judge: JudgeSettings = JudgeSettings()
     store: StoreSettings = StoreSettings()
     warm: WarmSettings = WarmSettings()
     rewind: RewindSettings = RewindSettings()

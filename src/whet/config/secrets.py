@@ -134,7 +134,8 @@ def proxy_for(scheme: str, host: str) -> str:
     It is that of HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or of the system's own settings; one answer
     for everything that talks HTTP.
     """
-    if not _HAS_SYSTEM_SETTINGS and not any(name.lower().endswith("_proxy") for name in os.environ):
+    names = {name.lower() for name in os.environ}
+    if not _HAS_SYSTEM_SETTINGS and not any(name.endswith("_proxy") for name in names - {"no_proxy"}):
         return ""
     from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - 15 ms of CPU; most have no proxy
 

@@ -307,6 +307,10 @@ class EngineHost:
         if self._brake.measured(self._live.answered(usage), self.seat.threshold):
             self._engines.say_stopped(self._brake.stopped)
 
+    def sent_tokens(self) -> int:
+        """Estimate the tokens of the last request."""
+        return self._live.sent_tokens()
+
     async def turn_ended(self, end: TurnEnd) -> None:
         """Tell the engine that a turn is over, with a copy of the list, where it wants to know."""
         hook = optional_hook(self.seat.engine, "on_turn_complete")

@@ -67,6 +67,10 @@ class LiveList:
             return self._counted + int(sum(self.rows.sizes[self._sent :]) * self._scale)
         return self.scaled(self.rows.tokens)
 
+    def sent_tokens(self) -> int:
+        """Estimate the size of the request that went out last."""
+        return self.scaled(sum(self.rows.sizes[: self._sent]))
+
     def scaled(self, messages_tokens: int) -> int:
         """Give the size of a request whose messages have that many estimated tokens."""
         return int((self._fixed + messages_tokens) * self._scale)

@@ -24,7 +24,7 @@ from whet.contract.context_engine import ChatRow
 from whet.contract.messages import ImagePart, Message, from_dict, sent_content, to_dict
 
 IMAGE_TOKENS = 1_200
-_ROW_TOKENS = 4
+ROW_TOKENS = 4
 _CALL_TOKENS = 8
 _REF = re.compile(r"; recall #(\d+)\]")
 _NOTE = re.compile(r"(?:\n\n|\A)\[\d{4}-\d\d-\d\d \d\d:\d\d UTC[^\n\]]*\]\Z")
@@ -41,7 +41,7 @@ def text_tokens(text: str) -> int:
 def message_tokens(message: Message) -> int:
     """Estimate what a message adds to a request, its calls and images included."""
     content = sent_content(message)
-    total = _ROW_TOKENS
+    total = ROW_TOKENS
     if isinstance(content, str):
         total += text_tokens(content)
     else:
@@ -49,7 +49,7 @@ def message_tokens(message: Message) -> int:
             IMAGE_TOKENS if isinstance(part, ImagePart) else text_tokens(part.text) for part in content
         )
     for call in message.tool_calls:
-        total += _ROW_TOKENS + text_tokens(call.name) + text_tokens(call.arguments)
+        total += ROW_TOKENS + text_tokens(call.name) + text_tokens(call.arguments)
     if message.replay is not None and message.reasoning:
         total += text_tokens(message.reasoning)
     return total
@@ -131,7 +131,7 @@ def is_reply(row: ChatRow) -> bool:
 
 def tokens_of(row: ChatRow) -> int:
     """Estimate a row's tokens."""
-    total = _ROW_TOKENS
+    total = ROW_TOKENS
     content = row.get("content")
     if isinstance(content, str):
         total += text_tokens(content)

@@ -8,6 +8,7 @@ the JSON text itself, and `VendorReplay` keeps the vendor's own blocks where the
 
 from __future__ import annotations
 
+import binascii
 from typing import Any, Literal
 
 import msgspec
@@ -30,6 +31,30 @@ class ImagePart(msgspec.Struct, frozen=True, tag="image", tag_field="type"):
 
 
 Part = TextPart | ImagePart
+NO_IMAGE = TextPart("[an image that can't be read]")
+_IMAGES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+
+
+def image_type(head: bytes) -> str:
+    """Give the type that a file's first bytes are of; empty for what is no image that models read."""
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for magic, kind in _IMAGES if head.startswith(magic)), "")
+
+
+def image_in(data_base64: str) -> ImagePart | None:
+    """Give a stranger's image. What it is, its bytes say: a model refuses a wrong name for it in every
+    request to come. None for what is no image, or no base64."""
+    try:
+        kind = image_type(binascii.a2b_base64(data_base64, strict_mode=True)[:16])
+    except ValueError:
+        return None
+    return ImagePart(kind, data_base64) if kind else None
 
 
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -29,6 +29,42 @@ class ModelInfo(msgspec.Struct, frozen=True):
     cache_read_usd_per_mtok: float | None = None
     cache_write_usd_per_mtok: float | None = None
 
+    def usage(
+        self, *, prompt: int, output: int, cache_read: int = 0, cache_write: int = 0, reasoning: int = 0
+    ) -> Usage:
+        """Give the Usage of one call. `prompt` counts all prompt tokens, the cached ones among them."""
+        plain = max(prompt - cache_read - cache_write, 0)
+        return Usage(
+            prompt_tokens=prompt,
+            completion_tokens=output,
+            total_tokens=prompt + output,
+            input_tokens=plain,
+            output_tokens=output,
+            cache_read_tokens=cache_read,
+            cache_write_tokens=cache_write,
+            reasoning_tokens=reasoning,
+            cost_usd=self.cost_usd(plain, cache_read, cache_write, output),
+        )
+
+    def cost_usd(self, plain: int, cache_read: int, cache_write: int, output: int) -> float | None:
+        """Give the price of that many tokens; None where one that counts is unknown."""
+        counts = (plain, cache_read, cache_write, output)
+        prices = (
+            self.input_usd_per_mtok,
+            self.cache_read_usd_per_mtok,
+            self.cache_write_usd_per_mtok,
+            self.output_usd_per_mtok,
+        )
+        total = 0.0
+        for tokens, price in zip(counts, prices, strict=True):
+            if not tokens:
+                continue
+            if price is None:
+                return None
+            total += tokens * price / 1_000_000
+        # No count at all is a server that told us nothing, not a call that cost nothing.
+        return total if any(counts) or self.input_usd_per_mtok == 0 else None
+
 
 class ModelReply(msgspec.Struct, frozen=True, tag="reply"):
     """The last item of a stream: the whole assistant message, its usage, and who really answered.
@@ -121,6 +157,10 @@ class Context(Protocol):
 
     def observe(self, usage: Usage) -> None:
         """Take the usage of the request that was just answered."""
+        ...
+
+    def sent_tokens(self) -> int:
+        """Estimate the tokens of the last view with all that stands before it."""
         ...
 
     async def compact(self, focus: str, emit: Emit) -> Compacted:

@@ -22,8 +22,9 @@ class FileLines(msgspec.Struct, frozen=True):
 
 
 class TestCounts(msgspec.Struct, frozen=True):
-    """What a test runner printed. `direct`: the command named the runner, so it was not printed by a script
-    of another name. `unit` says what is counted where that is not tests."""
+    """What a test runner printed. `direct`: the command ran the runner last and by itself, so nothing else
+    printed that, and the exit code is the runner's own. `unit` says what is counted where that is not
+    tests."""
 
     __test__ = False
 

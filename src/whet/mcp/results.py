@@ -6,15 +6,13 @@ Whatever stands in it is a stranger's text and is marked so. A result that break
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
 
 from whet.contract.errors import ToolError
-from whet.contract.messages import ImagePart
+from whet.contract.messages import ImagePart, image_in
 from whet.contract.tools import JSON_TYPES, ToolOutput, clip, is_json_type
 from whet.mcp.words import clean
 
@@ -92,12 +90,10 @@ def _image(fields: Mapping[str, Any], images: list[ImagePart]) -> str:
         return f"[an image of type {kind[:40]!r}: not shown]"
     if len(images) >= _MOST_IMAGES or len(data) > _IMAGE_BYTES:
         return f"[an image, {kind}: not shown, there are too many or it is too large]"
-    try:
-        base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError):
+    if (image := image_in(data)) is None:
         return f"[an image, {kind}: broken]"
-    images.append(ImagePart(kind, data))
-    return f"[image {len(images)}, {kind}]"
+    images.append(image)
+    return f"[image {len(images)}, {image.media_type}]"
 
 
 def _resource(given: object, images: list[ImagePart]) -> str:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall, Usage
+from whet.contract.messages import NO_IMAGE, ImagePart, Message, Part, TextPart, ToolCall, Usage, image_in
 from whet.moving.lines import JsonLines
 from whet.moving.pairing import dicts_in, ms_of, pair, past_session, result_of, text_in
 from whet.store.bulk import PastMessage, PastSession
@@ -229,9 +229,9 @@ def _part(block: dict[str, Any]) -> Part | None:
         return TextPart(str(block.get("text", "")))
     source = block.get("source")
     if block.get("type") == "image" and isinstance(source, dict):
-        kind, data = source.get("media_type"), source.get("data")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] foreign JSON
-        if isinstance(kind, str) and isinstance(data, str):
-            return ImagePart(kind, data)
+        data: object = source.get("data")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] foreign JSON
+        if isinstance(data, str):
+            return image_in(data) or NO_IMAGE
     return None
 
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.contract.messages import ImagePart, Message, ToolCall
+from whet.contract.messages import ImagePart, Message, ToolCall, image_in
 from whet.contract.texts import NOT_JSON
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession, title_of
@@ -93,8 +93,7 @@ def image_of(url: object) -> ImagePart | None:
     """Give the image in a data URL; None for anything else."""
     if not isinstance(url, str) or not url.startswith("data:"):
         return None
-    head, _, data = url.partition(";base64,")
-    return ImagePart(head.removeprefix("data:"), data)
+    return image_in(url.partition(";base64,")[2])
 
 
 def dicts_in(value: Any) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall, Usage
+from whet.contract.messages import NO_IMAGE, Message, Part, TextPart, ToolCall, Usage, image_in
 from whet.moving.lines import JsonLines
 from whet.moving.pairing import dicts_in, ms_of, pair, past_session, result_of, text_in
 from whet.store.bulk import PastMessage, PastSession
@@ -153,7 +153,7 @@ def _parts(content: Any) -> tuple[Part, ...]:
         if block.get("type") == "text" and text_in(block.get("text")):
             found.append(TextPart(block["text"]))
         elif block.get("type") == "image" and text_in(block.get("data")):
-            found.append(ImagePart(text_in(block.get("mimeType")) or "image/png", block["data"]))
+            found.append(image_in(block["data"]) or NO_IMAGE)
     return tuple(found)
 
 

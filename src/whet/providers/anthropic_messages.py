@@ -23,7 +23,6 @@ from whet.providers.wire import (
     ABSENT,
     Deltas,
     RequestOptions,
-    count_usage,
     encode,
     failed,
     object_or_empty,
@@ -396,8 +395,7 @@ class AnthropicDecoder:
         counts = self._counts
         read = counts.get("cache_read_input_tokens", 0)
         written = counts.get("cache_creation_input_tokens", 0)
-        return count_usage(
-            self._info,
+        return self._info.usage(
             prompt=counts.get("input_tokens", 0) + read + written,
             cache_read=read,
             cache_write=written,

@@ -27,7 +27,6 @@ from whet.providers.wire import (
     ServerDialect,
     bearer_headers,
     content_json,
-    count_usage,
     data_url,
     encode,
     failed,
@@ -410,8 +409,7 @@ class ChatDecoder:
         usage = self._usage
         details = usage.prompt_tokens_details or PromptDetails()
         output = usage.completion_tokens_details or OutputDetails()
-        counted = count_usage(
-            self._info,
+        counted = self._info.usage(
             prompt=usage.prompt_tokens or 0,
             cache_read=details.cached_tokens or usage.prompt_cache_hit_tokens or 0,
             cache_write=details.cache_write_tokens or 0,

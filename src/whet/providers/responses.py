@@ -26,7 +26,6 @@ from whet.providers.wire import (
     ServerDialect,
     bearer_headers,
     content_json,
-    count_usage,
     data_url,
     encode,
     failed,
@@ -273,8 +272,7 @@ class ResponsesDecoder:
         usage = self._response.usage or _Usage()
         details = usage.input_tokens_details or PromptDetails()
         output = usage.output_tokens_details or OutputDetails()
-        return count_usage(
-            self._info,
+        return self._info.usage(
             prompt=usage.input_tokens,
             cache_read=details.cached_tokens or 0,
             cache_write=details.cache_write_tokens or 0,

@@ -20,7 +20,7 @@ import msgspec
 
 from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import ImagePart, Message, Part, Usage, sent_content
+from whet.contract.messages import ImagePart, Message, Part, sent_content
 from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.tools import ToolSpec
 
@@ -341,39 +341,3 @@ def _clean(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_clean(inner) for inner in value]  # pyright: ignore[reportUnknownVariableType]
     return value
-
-
-def count_usage(
-    info: ModelInfo, *, prompt: int, cache_read: int, cache_write: int, output: int, reasoning: int
-) -> Usage:
-    """Give the Usage of one call. `prompt` counts all prompt tokens, the cached ones among them."""
-    plain = max(prompt - cache_read - cache_write, 0)
-    return Usage(
-        prompt_tokens=prompt,
-        completion_tokens=output,
-        total_tokens=prompt + output,
-        input_tokens=plain,
-        output_tokens=output,
-        cache_read_tokens=cache_read,
-        cache_write_tokens=cache_write,
-        reasoning_tokens=reasoning,
-        cost_usd=_cost_usd(info, (plain, cache_read, cache_write, output)),
-    )
-
-
-def _cost_usd(info: ModelInfo, counts: tuple[int, int, int, int]) -> float | None:
-    prices = (
-        info.input_usd_per_mtok,
-        info.cache_read_usd_per_mtok,
-        info.cache_write_usd_per_mtok,
-        info.output_usd_per_mtok,
-    )
-    total = 0.0
-    for tokens, price in zip(counts, prices, strict=True):
-        if not tokens:
-            continue
-        if price is None:
-            return None
-        total += tokens * price / 1_000_000
-    # No count at all is a server that told us nothing, not a call that cost nothing.
-    return total if any(counts) or info.input_usd_per_mtok == 0 else None

@@ -83,6 +83,32 @@ def changed_by(workspace: Workspace, record: int) -> list[tuple[str, int, int]]:
     return workspace.file.read_now(work)
 
 
+def changed_since(
+    workspace: Workspace, session: str, steps: Collection[tuple[int, int]]
+) -> dict[tuple[int, int], list[str]]:
+    """Give the files that are not now what they were when steps (turn, number) of a session ended, whoever
+    changed them; nothing for a step without a record."""
+    with workspace.alone():
+        now = workspace.look()
+
+    def work(connection: apsw.Connection) -> dict[tuple[int, int], list[str]]:
+        found: dict[tuple[int, int], list[str]] = {}
+        for one in database.records(connection, session):
+            if one.kind == "step" and (one.turn, one.step) in steps:
+                paths = filter(_is_work, database.between(connection, one.after, now))
+                found[one.turn, one.step] = sorted(
+                    shown(path) for path in paths if not _is_folder(connection, path, (one.after, now))
+                )
+        return found
+
+    return workspace.file.read_now(work)
+
+
+def _is_folder(connection: apsw.Connection, path: str, versions: Sequence[int]) -> bool:
+    states = [database.state_at(connection, path, number) for number in versions]
+    return all(state is None or state.kind == "folder" for state in states)
+
+
 def _is_work(path: str) -> bool:
     """Whether a file is more than a by-product, as caches are and what tools keep in hidden folders."""
     return not any(part.startswith(".") or part == "__pycache__" for part in path.split("/"))

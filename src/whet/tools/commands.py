@@ -4,7 +4,9 @@ files its command changed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.tools.process import ProcessSpec
@@ -13,6 +15,8 @@ from whet.tools.shell import Shell
 
 if TYPE_CHECKING:
     from whet.tools.declared import SharedProcesses, ShellLimits
+
+_Found = TypeVar("_Found")
 
 
 async def run_command(
@@ -23,7 +27,7 @@ async def run_command(
     timeout_s: float | None,
 ) -> ToolOutput:
     """Run a command to its end, or start it in the background (`timeout_s` None). Raises ToolError."""
-    untouched = SEEN.untouched(ctx)
+    untouched = await _looked(ctx, lambda: SEEN.untouched(ctx))
     shell, confined = Shell(shared.get(), limits), None
     if shared.confine is not None:
         from whet.tools.confined import Confined  # noqa: PLC0415 - only where commands are confined
@@ -33,6 +37,10 @@ async def run_command(
     if timeout_s is None:
         return shell.start(wanted)
     output = await shell.run(wanted, timeout_s, ctx.output)
-    for place in untouched:
-        SEEN.note(ctx, place)
+    await _looked(ctx, lambda: SEEN.note_all(ctx, untouched))
     return output if confined is None else confined.explained(wanted, output)
+
+
+async def _looked(ctx: ToolContext, look: Callable[[], _Found]) -> _Found:
+    """Look at files; on a thread where an editor has them, since it answers on this loop."""
+    return look() if ctx.buffers is None else await asyncio.to_thread(look)

@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 
 WebPage: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=10)]
-CLARIFY, RECALL, SKILL_VIEW, TASK_LIST = "clarify", "recall", "skill_view", "todo"
+CLARIFY, RECALL, SKILL_VIEW, TASK_LIST, TERMINAL = "clarify", "recall", "skill_view", "todo", "terminal"
 _READ = declare("read_file", "path", "looks", "local", "probe")
 _WRITE_FILE = declare("write_file", "path", "edits", "whole", "local")
 _PATCH = declare("patch", "path", "edits", "local")
 _SEARCH_FILES = declare("search_files", "path", "looks", "search", "local", "probe")
-_TERMINAL = declare("terminal", "command", "local")
+_TERMINAL = declare(TERMINAL, "command", "local")
 _PROCESS = declare("process", "background", "local", "aside")
 _FETCH = declare("web_fetch", "url", "looks", "untrusted")
 _WEB_SEARCH = declare("web_search", "looks", "untrusted")

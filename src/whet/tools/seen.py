@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 
 from whet.contract.errors import ToolDenied
@@ -36,6 +37,11 @@ class SeenFiles:
             self._states.move_to_end((ctx.session_id, place.path))
             while len(self._states) > _MOST_FILES:
                 self._states.popitem(last=False)
+
+    def note_all(self, ctx: ToolContext, places: Sequence[ConfinedPath]) -> None:
+        """Note that a session knows files as they are now."""
+        for place in places:
+            self.note(ctx, place)
 
     def check(self, ctx: ToolContext, place: ConfinedPath) -> None:
         """Raise ToolDenied where a file is not as the session knows it."""
