@@ -1,0 +1,143 @@
+"""Trees that are odd but lawful come back whole; what can't be recorded is named and stays as it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.rewind.test_destruction import BACK
+from tests.rewind.test_edges import step
+from tests.rewind.trees import fingerprint, workspace
+from whet.rewind.planning import UNRECORDED_NOW, UNRECORDED_THEN
+from whet.rewind.recorder import left_out_line
+from whet.rewind.taking_back import take_back
+
+_GIT = "git -c user.name=a -c user.email=a@b -c protocol.file.allow=always"
+_CHANGES = {
+    "a file with holes": ("truncate -s 3M s; echo x | dd of=s bs=1 seek=2000000 conv=notrunc", "echo y > s"),
+    "bits of owners": (
+        "echo a > p; chmod 6755 p; mkdir d g; chmod 1777 d; chmod 2775 g",
+        "chmod 644 p; rm -rf d g; echo b >> p",
+    ),
+    "names that differ in case alone": (
+        "echo a > Read.md; mkdir Dir; echo b > Dir/f",
+        "mv Read.md read.md; mv Dir dir",
+    ),
+    "names of raw bytes": (
+        "printf x > $'a\\xff\\nb'; mkdir $'d\\xfe'; echo z > $'d\\xfe/q'",
+        "rm -rf ./*",
+    ),
+    "links in circles and into the wide": (
+        "ln -s a b; ln -s b a; ln -s . self; ln -s /nowhere dangling; ln -s / slash",
+        "rm a b self slash; ln -sfn /etc dangling; mkdir slash; echo x > slash/y",
+    ),
+    "a folder that becomes a link": ("mkdir d; echo x > d/f", "mv d e; ln -s e d"),
+}
+
+
+@pytest.mark.parametrize("kind", _CHANGES)
+def test_an_odd_tree_is_what_it_was(tmp_path: Path, kind: str) -> None:
+    before, change = _CHANGES[kind]
+    made = workspace(tmp_path)
+    root = tmp_path / "work"
+    subprocess.run(["bash", "-c", before], cwd=root, check=True, capture_output=True)
+    was = fingerprint(root)
+    first = step(made, change)
+    assert fingerprint(root) != was
+    done = take_back(made, first, BACK, {"s"}, force=False)
+    assert not done.conflicts and not done.failed and fingerprint(root) == was
+    made.close()
+
+
+def test_a_pipe_that_comes_or_goes_is_named_and_left(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    root = tmp_path / "work"
+    (root / "file").write_text("a\n")
+    os.mkfifo(root / "pipe")
+    first = step(made, "rm pipe file; echo b > pipe; mkfifo file; echo c > new")
+    assert "file (a named pipe)" in left_out_line(made.left_out())
+    done = take_back(made, first, BACK, {"s"}, force=False)
+    assert {one.path: one.why for one in done.conflicts} == {"pipe": UNRECORDED_THEN, "file": UNRECORDED_NOW}
+    assert (root / "pipe").read_text() == "b\n" and not (root / "new").exists()
+    made.close()
+
+
+def test_a_file_of_a_gigabyte_is_named_and_not_read(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    root = tmp_path / "work"
+    os.truncate(os.open(root / "big", os.O_CREAT | os.O_WRONLY), 1 << 30)
+    (root / "small").write_text("a\n")
+    first = step(made, "echo b > small")
+    assert left_out_line(made.left_out()).endswith("big (too large)")
+    assert not take_back(made, first, BACK, {"s"}, force=False).conflicts
+    assert (root / "small").read_text() == "a\n" and (root / "big").stat().st_size == 1 << 30
+    made.close()
+
+
+@pytest.mark.slow
+def test_a_submodule_and_its_repository_come_back(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    root = tmp_path / "work"
+    before = (
+        f"cd {other}; {_GIT} init -q; echo a > a; {_GIT} add .; {_GIT} commit -qm a; cd {root};"
+        f" {_GIT} init -q; {_GIT} submodule add -q {other} sub; {_GIT} commit -qm b"
+    )
+    subprocess.run(["bash", "-ec", before], check=True, capture_output=True)
+    was = fingerprint(root)
+    change = (
+        f"exec >/dev/null; (cd sub; echo c >> a; {_GIT} commit -qam c); {_GIT} add sub; {_GIT} commit -qm d;"
+        f" {_GIT} submodule deinit -qf sub; rm -rf .git/modules/sub"
+    )
+    done = take_back(made, step(made, change), BACK, {"s"}, force=False)
+    assert not done.conflicts and fingerprint(root) == was
+    made.close()
+
+
+def test_of_a_repository_around_the_workspace_only_the_workspace_comes_back(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    root = tmp_path / "work"
+    (root / "f").write_text("a\n")
+    around = f"cd ..; {_GIT} init -q .; {_GIT} add work; {_GIT} commit -qm a"
+    subprocess.run(["bash", "-ec", around], cwd=root, check=True, capture_output=True)
+    done = take_back(made, step(made, f"echo b > f; {_GIT} commit -qam b"), BACK, {"s"}, force=False)
+    assert not done.conflicts and (root / "f").read_text() == "a\n"
+    status = subprocess.run(
+        ["git", "status", "--short"], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert status.stdout.split() == ["M", "f", "??", "../home/"]  # the commit stands: it lies outside
+    made.close()
+
+
+def test_somebody_who_writes_all_the_while_keeps_nothing_from_being_taken_back(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    root = tmp_path / "work"
+    (root / "mine").write_text("was mine\n")
+    (root / "theirs").write_text("0\n")
+    stop, last = threading.Event(), [0]
+
+    def write() -> None:
+        while not stop.is_set():
+            last[0] += 1
+            for name in ("theirs", f"new{last[0] % 7}"):
+                (root / name).write_text(f"{last[0]}\n")
+            (root / f"new{(last[0] + 3) % 7}").unlink(missing_ok=True)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        firsts = [step(made, f"echo {number} > mine", number=number) for number in range(1, 6)]
+        assert last[0] > 5
+        done = take_back(made, firsts[0], BACK, {"s"}, force=False)
+    finally:
+        stop.set()
+        thread.join()
+    assert (root / "mine").read_text() == "was mine\n"
+    assert "mine" not in {one.path for one in done.conflicts}
+    assert (root / "theirs").read_text().removesuffix("\n").isdecimal()
+    made.close()
