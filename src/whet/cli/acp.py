@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import sys
 from typing import Any
 
 import click
 
+from whet.cli import loops
 from whet.cli.commands import builtin_commands
 from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options
 from whet.config.paths import Home
@@ -39,4 +39,4 @@ def acp(home: Home, /, **given: Any) -> None:
     # It needs the extra, and pydantic costs a quarter of a second.
     from whet.editors.serve import serve  # noqa: PLC0415
 
-    asyncio.run(serve(home, lambda: load_settings(options, None), list(builtin_commands())))
+    loops.run(serve(home, lambda: load_settings(options, None), list(builtin_commands())))

@@ -6,7 +6,6 @@ work on its files and need no running service.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
@@ -19,7 +18,7 @@ from typing import Any
 import click
 
 from whet import log
-from whet.cli import output
+from whet.cli import loops, output
 from whet.cli.confirm_files import audit, db_option, policy, prune, token
 from whet.cli.confirm_install import install
 from whet.cli.confirm_people import away, people
@@ -163,7 +162,7 @@ def serve(home: Home, **options: Any) -> None:
                 click.echo(line, err=line.startswith("WARNING"))
             sys.stdout.flush()
 
-        asyncio.run(run(service, where, settings, ready))
+        loops.run(run(service, where, settings, ready))
     except* WhetError as group:
         raise group.exceptions[0] from None
     finally:
@@ -244,7 +243,7 @@ def deny(request_id: str, url: str, as_json: bool, **given: str) -> None:
 def watch(url: str, as_json: bool) -> None:
     """Follow what is asked and decided, live; --json prints one event a line. Ends with Ctrl-C."""
     try:
-        asyncio.run(_watch(url, as_json))
+        loops.run(_watch(url, as_json))
     except Failed as error:
         raise explained(error) from error
 
@@ -273,7 +272,7 @@ def mcp(url: str) -> None:
     """An MCP server on stdin and stdout whose tools can request and wait, and nothing else."""
     from whet.confirm.mcp import serve  # noqa: PLC0415 only this command needs it
 
-    asyncio.run(serve(url))
+    loops.run(serve(url))
 
 
 def _decide(request_id: str, verdict: str, given: dict[str, str], shown: tuple[str, bool]) -> None:

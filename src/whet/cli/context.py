@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
@@ -15,7 +14,7 @@ import msgspec
 
 from whet.app.build import App
 from whet.app.discover import is_needed
-from whet.cli import stored
+from whet.cli import loops, stored
 from whet.cli.context_report import OUTCOMES, report
 from whet.cli.launch import ChatOptions, load_settings, start_app
 from whet.cli.output import Column, emit, emit_json, json_option, table, terminal_width
@@ -145,4 +144,4 @@ def _with_app(
         finally:
             await app.aclose()
 
-    return asyncio.run(run())
+    return loops.run(run())

@@ -5,7 +5,6 @@ Nothing here is taken from what the demo showed. It knows neither stage nor stor
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import re
 import time
@@ -16,6 +15,7 @@ import msgspec
 
 from whet.agent.loop import run_turn
 from whet.app.build import App
+from whet.cli import loops
 from whet.cli.demo_world import DemoWorld, SeenRequest
 from whet.cli.stored import opened
 from whet.config.load import load
@@ -109,7 +109,7 @@ def overhead(world: DemoWorld) -> Overhead:
     The practice server is another process and nothing is drawn. One short turn comes before, so that
     imports and the first connection are not counted. It has a home of its own.
     """
-    return asyncio.run(_overhead(world))
+    return loops.run(_overhead(world))
 
 
 async def _overhead(world: DemoWorld) -> Overhead:

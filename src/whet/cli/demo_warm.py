@@ -6,12 +6,11 @@ database. The stand-in answers from its request alone.
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 import msgspec
 
-from whet.cli import stored
+from whet.cli import loops, stored
 from whet.cli.demo_play import DemoRun
 from whet.cli.warm import interval
 from whet.clock import SystemClock
@@ -54,7 +53,7 @@ def _live(play: DemoRun, depot: Depot, settings: Settings) -> None:
         f"{_SESSIONS} sessions of three turns; half of the sessions need records. This takes a few seconds."
     )
     began_s = time.monotonic()
-    asyncio.run(live(depot, settings, _SESSIONS))
+    loops.run(live(depot, settings, _SESSIONS))
     total = stored.read(play.world.home, sessions.stats)
     play.measured |= {
         "sessions": total.sessions,
@@ -94,7 +93,7 @@ def _compare(play: DemoRun, depot: Depot, settings: Settings) -> None:
     play.check("cold_errs", failed[0] > 0, str(failed[0]))
     play.check("warm_errs_less", failed[1] < failed[0], f"{failed[1]} against {failed[0]}")
     stage.say(f"One task proves little. {_PAIRS} more, each cold, warm, and with a placebo of the same size:")
-    trials = asyncio.run(_trials(play, depot, settings))
+    trials = loops.run(_trials(play, depot, settings))
     rows: list[tuple[str, str]] = []
     for arm in ("cold", "warm", "placebo"):
         own = [trial for trial in trials if trial.arm == arm]

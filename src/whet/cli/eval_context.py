@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ import click
 import msgspec
 
 from whet.app.discover import by_keys, is_needed, nothing_set
+from whet.cli import loops
 from whet.cli.output import Column, ProgressLine, emit_json, json_option, table, wrapped
 from whet.cli.stored import opened
 from whet.cli.wording import count, printable
@@ -92,7 +92,7 @@ def _results(
         if is_needed(settings):
             raise nothing_set(by_keys(secrets))
         replay = ReplaySetup(_for_replay(settings, window), secrets, home, _progress())
-        return asyncio.run(_all(replay, story, wanted, judged))
+        return loops.run(_all(replay, story, wanted, judged))
     with PracticeServer() as server:
         model = msgspec.structs.replace(
             settings.model,
@@ -110,7 +110,7 @@ def _results(
             _progress(),
             lambda: measured_tokens([request.body for request in server.requests]),
         )
-        return asyncio.run(_all(replay, story, wanted, 0))
+        return loops.run(_all(replay, story, wanted, 0))
 
 
 async def _all(replay: ReplaySetup, story: Story, wanted: tuple[str, ...], judged: int) -> list[EngineResult]:

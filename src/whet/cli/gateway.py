@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import msgspec
 
 from whet import log
 from whet.app.slash import SlashCommand
-from whet.cli import stored
+from whet.cli import loops, stored
 from whet.cli.commands import builtin_commands
 from whet.cli.gateway_outbox import outbox
 from whet.cli.output import Column, emit, emit_json, json_option, table
@@ -69,7 +68,7 @@ def run(home: Home, workspace: Path | None, web: bool, web_port: int) -> None:
         click.echo(printable(line))
 
     beside = served_beside(home, web_port, say) if web else None
-    code = asyncio.run(serve(setup, ChatCommands(shared), say, beside))
+    code = loops.run(serve(setup, ChatCommands(shared), say, beside))
     click.get_current_context().exit(code)
 
 

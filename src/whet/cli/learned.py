@@ -5,14 +5,13 @@ Reads and writes go through the desk, so that files edited by hand are noticed f
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from whet.cli import stored
+from whet.cli import loops, stored
 from whet.cli.output import Column, age, table, wrapped
 from whet.cli.wording import cut, printable
 from whet.clock import SystemClock
@@ -48,7 +47,7 @@ def with_desk(home: Home, work: Callable[[LearningService], Awaitable[T]]) -> T:
             async with memories.joined(memories.homes_plugins(home, settings), desk):
                 return await work(desk)
 
-        return asyncio.run(run())
+        return loops.run(run())
 
 
 def changes_table(rows: Sequence[LedgerRow]) -> str:

@@ -5,13 +5,13 @@ It does not know what the server offers.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
 from whet.app.hosted import SessionHost
 from whet.app.mcp_server import OwnMcpServer
 from whet.app.people import Switchboard
 from whet.app.upkeep import kept_small
+from whet.cli import loops
 from whet.cli.launch import ChatOptions, load_settings, start_app
 from whet.config.paths import Home
 from whet.config.schema import Settings
@@ -22,7 +22,7 @@ def run(home: Home, flags: Mapping[str, object], *, asks: bool) -> None:
     """Serve until stdin ends; running turns are then cancelled, durably. Raises WhetError."""
     options = ChatOptions(home, flags)
     settings = load_settings(options, None)
-    asyncio.run(_serve(options, settings, asks=asks))
+    loops.run(_serve(options, settings, asks=asks))
 
 
 async def _serve(options: ChatOptions, settings: Settings, *, asks: bool) -> None:

@@ -19,7 +19,7 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.app.slash import Commands, parse, unescaped
-from whet.cli import attach, jobs
+from whet.cli import attach, jobs, loops
 from whet.cli.board import StatusBoard
 from whet.cli.commands import ChatControl, add_plugin_commands, builtin_commands
 from whet.cli.dropped import dropped_images
@@ -44,7 +44,7 @@ from whet.store.sessions import title_of
 
 def run(options: ChatOptions) -> int:
     """Chat until the person quits; give the exit code."""
-    return asyncio.run(_run(options, load_settings(options, input)))
+    return loops.run(_run(options, load_settings(options, input)))
 
 
 async def _run(options: ChatOptions, settings: Settings) -> int:

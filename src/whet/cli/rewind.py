@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -13,7 +12,7 @@ import click
 
 from whet.app.recording import Recordings
 from whet.app.rewinding import Outcome, Rewinding, parse_target
-from whet.cli import rewind_report, stored
+from whet.cli import loops, rewind_report, stored
 from whet.cli.output import emit_json, json_option, print_long, styled
 from whet.cli.sessions import complete_session
 from whet.cli.wording import exact
@@ -138,7 +137,7 @@ def _with(home: Home, name: str, work: Callable[[Rewinding], Awaitable[T]]) -> T
             return await work(Rewinding(recordings, log, Path(session.workspace)))
 
     try:
-        return asyncio.run(run())
+        return loops.run(run())
     finally:
         pool.close()
         recordings.close()

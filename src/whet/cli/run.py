@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import click
 import msgspec
 
 from whet.app import task_runs
-from whet.cli import wording
+from whet.cli import loops, wording
 from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options, start_app, workspace_of
 from whet.cli.output import Column, emit_json, emit_rows, json_option
 from whet.config.paths import Home
@@ -50,7 +49,7 @@ def run(home: Home, file: Path, jobs: int | None, again: bool, as_json: bool, **
             await app.aclose()
 
     try:
-        done = asyncio.run(work())
+        done = loops.run(work())
     except KeyboardInterrupt:
         raise click.Abort from None
     _show(done, as_json=as_json)

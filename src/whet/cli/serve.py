@@ -13,7 +13,7 @@ import apsw
 import click
 
 from whet import log
-from whet.cli import stored
+from whet.cli import loops, stored
 from whet.cli.launch import (
     ChatOptions,
     approvals_option,
@@ -169,7 +169,7 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
             await app.aclose()
 
     try:
-        asyncio.run(go())
+        loops.run(go())
     except* WhetError as group:
         raise group.exceptions[0] from None
 

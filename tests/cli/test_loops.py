@@ -1,0 +1,94 @@
+"""What Ctrl-C does to a command that runs on a loop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Generator
+
+import pytest
+
+from whet.cli import loops
+
+
+@pytest.fixture(autouse=True)
+def _foreground() -> Generator[None]:  # pyright: ignore[reportUnusedFunction]
+    """A suite started in the background ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_in_the_middle_of_a_callback_lets_it_finish() -> None:
+    faults: list[object] = []
+    settled: list[str] = []
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, fault: faults.append(fault))
+        waiter = loop.create_future()
+
+        def settle() -> None:
+            assert not waiter.done()
+            signal.raise_signal(signal.SIGINT)
+            waiter.set_result(None)
+            settled.append("whole")
+
+        loop.call_soon(settle)
+        await waiter
+        await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(KeyboardInterrupt):
+        loops.run(work())
+    assert settled == ["whole"]
+    assert not faults
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_ends_what_waits_with_its_cleaning_done() -> None:
+    cleaned: list[str] = []
+
+    async def work() -> None:
+        try:
+            asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGINT)
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await asyncio.sleep(0)
+            cleaned.append("done")
+
+    with pytest.raises(KeyboardInterrupt):
+        loops.run(work())
+    assert cleaned == ["done"]
+
+
+def test_a_second_ctrl_c_waits_for_nothing() -> None:
+    async def work() -> None:
+        try:
+            asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGINT)
+            await asyncio.get_running_loop().create_future()
+        finally:
+            signal.raise_signal(signal.SIGINT)
+            raise AssertionError("the second signal was not heard")
+
+    with pytest.raises(KeyboardInterrupt):
+        loops.run(work())
+
+
+def test_a_command_that_ignores_ctrl_c_goes_on_ignoring_it() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    async def work() -> str:
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.sleep(0)
+        return "done"
+
+    assert loops.run(work()) == "done"
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_what_was_cancelled_by_itself_stays_a_cancel() -> None:
+    async def work() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        loops.run(work())
