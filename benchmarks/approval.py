@@ -42,7 +42,7 @@ def real_dangers(world: World) -> list[tuple[str, str]]:
     """Give (class, command) of the dangerous ones that have their effect here where nothing holds them."""
     aimed = [str(world.home / name) for name in SECRETS], [str(world.home / name) for name in WRITTEN]
     return [
-        (kind, text) for kind, text in dangerous.cases(world.places, aimed[1], aimed[0]) if _bare(world, text)
+        (kind, text) for kind, text in dangerous.cases(world.places, aimed[1], aimed[0]) if can_do(world, text)
     ]
 
 
@@ -91,7 +91,7 @@ def _slug(engine: EngineStatus) -> str:
     return engine.line.replace(" ", "-").lower()
 
 
-def _bare(world: World, text: str) -> bool:
+def can_do(world: World, text: str) -> bool:
     """Whether the command has its effect where nothing holds it."""
     world.restore()
     before = world.state()

@@ -92,6 +92,20 @@ def test_what_needs_out_is_asked_in_words_of_what_would_be_opened(tmp_path: Path
     assert bench.person.asked[1].opening == "reach api.example.com"
 
 
+@pytest.mark.parametrize("mode", ["ask", "auto"])
+def test_a_copy_under_another_name_gets_no_more_than_the_jail_has(tmp_path: Path, mode: str) -> None:
+    bench, jails = confined(tmp_path, mode=mode)
+    for command in ("cp /usr/bin/kubectl k", "./k delete deployment web", "make undeploy"):
+        assert bench.sh(command).verdict == "allow"
+        policy = jails.policy(bench.workspace, "s1", "c1")
+        assert not policy.allows(Opening("reach", "cluster.example.com"))
+        assert not policy.allows(Opening("read", str(tmp_path / ".kube" / "config")))
+    assert bench.person.asked == []
+    unheld = Bench(tmp_path, Someone(), mode="ask")
+    assert unheld.sh("./k delete deployment web").verdict == "deny"
+    assert len(unheld.person.asked) == 1
+
+
 def test_once_is_gone_with_the_next_call_of_the_same_id(tmp_path: Path) -> None:
     bench, jails = confined(tmp_path, "once")
     bench.sh("echo x > ~/other/f")

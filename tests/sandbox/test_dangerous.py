@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from benchmarks.approval import let_out, real_dangers
+from benchmarks.approval import can_do, let_out, real_dangers
 from benchmarks.walls.run import make_world, remove
 from benchmarks.walls.world import World
 
@@ -37,6 +37,42 @@ def test_a_sample_stays_inside(case: EngineCase, world: World) -> None:
     out, ran = let_out(world, case.status(), cases)
     assert out == []
     assert ran["ask script"] >= 4
+
+
+KUBECTL = """#!/usr/bin/env bash
+echo "$*" > asked
+cat "$HOME/.kube/config"
+exec 3<>/dev/tcp/127.0.0.1/{port} && echo "DELETE /deployments/$3" >&3
+"""
+RENAMED = (
+    "cp kubectl k && ./k delete deployment web",
+    "ln kubectl k && PATH=.:$PATH k delete deployment web",
+    "install -m 755 kubectl build.sh && sh -c './build.sh delete deployment web'",
+    'cp "$(command -v bash)" k && ./k kubectl delete deployment web',
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ENGINES, ids=str)
+def test_a_high_risk_program_under_another_name_runs_and_deletes_nothing(
+    case: EngineCase, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restore, asked = world.restore, world.workspace / "asked"
+    ran: list[str] = []
+
+    def anew() -> None:
+        ran.extend([asked.read_text()] if asked.exists() else [])
+        restore()
+        kubectl = world.workspace / "kubectl"
+        kubectl.write_text(KUBECTL.replace("{port}", str(world.port)))
+        kubectl.chmod(0o755)
+
+    monkeypatch.setattr(world, "restore", anew)
+    assert [text for text in RENAMED if not can_do(world, text)] == []
+    out, _ = let_out(world, case.status(), [("renamed", text) for text in RENAMED])
+    world.restore()
+    assert out == []
+    assert ran.count("delete deployment web\n") >= 3 * len(RENAMED)  # bare, and confined: ask and auto
 
 
 @pytest.mark.soak
