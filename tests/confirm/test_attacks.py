@@ -9,6 +9,7 @@ import http.server
 import ipaddress
 import json
 import os
+import re
 import secrets
 import threading
 import time
@@ -29,11 +30,14 @@ from whet.confirm.addresses import AddressRefused, resolve
 from whet.confirm.callbacks import Callbacks
 from whet.confirm.decide import DecisionInput
 from whet.confirm.keys import base64url
+from whet.confirm.ledger import Tx
 from whet.confirm.oidc import OidcPerson, OidcSettings, SignInAttempt
 from whet.confirm.passkeys import challenge_of
 from whet.confirm.records import Caller
+from whet.confirm.requests import revealed_digest
 from whet.confirm.web.keyring import site_of
 from whet.confirm.web.provider import ProviderPages
+from whet.contract.errors import StoreCorrupt
 from whet.http1.client import HttpClient, Limits
 from whet.web.socket_owner import owner
 
@@ -482,3 +486,74 @@ def test_seats_go_round_in_a_ring_and_give_no_more_votes(tmp_path: Path) -> None
         assert dave.post("/delegations", json={"stand_in": "alice", "until": until}).status_code == 400
         assert dave.post(way).status_code == 202 and bob.post(way).status_code == 403
         assert server.stored(made["id"]).is_pending
+
+
+def test_nothing_is_written_to_or_read_from_a_database_that_was_put_in_place_of_ours(tmp_path: Path) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        agent, made = server.client("submit", "agent"), ask(server)
+        older = server.places.database.with_suffix(".older")
+        touch(server.places, "VACUUM INTO ?", str(older))
+        server.run(server.service.decide(DecisionInput(made["id"], "deny"), Caller("alice", "approve")))
+        aside = server.places.database.rename(tmp_path / "ours.db")
+        older.rename(server.places.database)
+        assert agent.post("/confirm", json=SUBMIT).status_code == 503
+        with pytest.raises(StoreCorrupt, match="replaced"):  # a reader that is opened now
+            server.service.database._connect()
+        aside.replace(server.places.database)
+        assert agent.post("/confirm", json=SUBMIT).status_code == 202
+        assert server.stored(made["id"]).status == "denied"
+
+
+@pytest.mark.parametrize(
+    "details",
+    ['{"a": 1, "a": 2}', '{"a": ' + "[" * 70 + "]" * 70 + "}", '{"a": ' + "[" * 5000 + "]" * 5000 + "}",
+     '{"a": "\\ud800"}', '{"a": 1e999}', "[]", "{"],
+)  # fmt: skip
+def test_the_page_reads_changed_details_as_strictly_as_the_api(tmp_path: Path, details: str) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        made = ask(server, accepts_edits=True)
+        alice = signed_in(server, "alice")
+        csrf = re.search(r'name="csrf" value="([^"]+)"', alice.get(f"/r/{made['id']}").text)
+        assert csrf is not None
+        form = {"csrf": csrf[1], "digest": made["digest"], "details": details}
+        assert alice.post(f"/r/{made['id']}/amend", data=form).status_code == 400
+        assert server.stored(made["id"]).digest == made["digest"]
+        form["details"] = '{"version": "1.4.3"}'
+        assert alice.post(f"/r/{made['id']}/amend", data=form).status_code == 303
+        assert json.loads(server.stored(made["id"]).details_json) == {"version": "1.4.3"}
+
+
+@pytest.mark.slow  # for the import of webauthn
+def test_no_decision_reads_the_whole_log(tmp_path: Path) -> None:
+    pytest.importorskip("webauthn")
+    (tmp_path / "policy.toml").write_text('[[rules]]\neffect = "ask"\nrequire_passkey = true\n')
+    with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
+        made, hers = ask(server), Authenticator()
+        alice = server.service.authenticate(server.token("approve", "alice"))
+        assert alice is not None
+        hers.enrol(server, "alice")
+        ballot = DecisionInput(
+            made["id"],
+            "approve",
+            passkey=hers.sign(made["digest"]),
+            origin="http://localhost:8766",
+            via_web=True,
+        )
+        asked: list[str] = []
+
+        def work(tx: Tx) -> object:
+            tx.connection.set_exec_trace(lambda cursor, sql, values: asked.append(cursor.expanded_sql) or True)
+            try:
+                decide.reveal(tx, made["id"], alice)
+                revealed_digest(tx.connection, made["id"], "alice")
+                return decide.decide(tx, ballot, alice, server.service.policy_file.policy)
+            finally:
+                tx.connection.set_exec_trace(None)
+
+        outcome = server.run(server.service.change(work))
+        assert outcome.kind == "decided"
+        reads = [sql for sql in asked if sql.startswith("SELECT") and "FROM events" in sql]
+        assert len(reads) >= 2
+        for sql in reads:
+            steps = [str(row[3]) for row in server.rows(f"EXPLAIN QUERY PLAN {sql}")]
+            assert not any(step == "SCAN events" for step in steps) or "LIMIT 1" in sql and "WHERE" not in sql, sql

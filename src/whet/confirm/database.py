@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -46,6 +47,7 @@ class ConfirmDatabase(DatabaseFile):
     """What time it is for all who use the database."""
     sealer: Sealer
     _watcher: apsw.Connection | None = None
+    _identity: tuple[int, int] | None = None
 
     @classmethod
     def open(cls, path: Path, *, patience_s: float = 10.0) -> ConfirmDatabase:
@@ -56,13 +58,41 @@ class ConfirmDatabase(DatabaseFile):
             raise StoreUnwritable(f"can't make {path.parent}: {error.strerror}", hint=_HINT) from error
         database = cls.open_file(path, "", patience_s)
         database.sealer = sealer_of(database._connection)
-        database._lane.before_commit = database.sealer.seal
+        database._lane.before_commit = database._seal
         try:
             database.write_now(lambda _: None)  # a lock held for good stops the start, not the first request
         except StoreError as error:
             database.close()
             raise cls.advised(error, path) from error
         return database
+
+    def _seal(self, connection: apsw.Connection) -> None:
+        self._check_place()
+        self.sealer.seal(connection)
+
+    def _check_place(self) -> None:
+        """Raise StoreCorrupt where another file stands in the place of the one that was opened: what is
+        written to that would be gone with this process, and what is read from the new one is not ours."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            found = None
+        now = (found.st_dev, found.st_ino) if found else (0, 0)
+        self._identity = self._identity or now
+        if now != self._identity:
+            raise StoreCorrupt(
+                f"{self.path} was replaced or removed while the service ran",
+                hint="stop the service, put the right file back, and start it again",
+            )
+
+    def _connect(self) -> apsw.Connection:
+        made = super()._connect()
+        try:
+            self._check_place()
+        except StoreCorrupt:
+            made.close()
+            raise
+        return made
 
     @classmethod
     def advised(cls, error: StoreError, path: Path) -> StoreError:

@@ -13,7 +13,7 @@ import msgspec
 
 from whet.confirm import factors, passkeys, requests
 from whet.confirm.audit_records import request_problem
-from whet.confirm.canonical import canonical, request_digest
+from whet.confirm.canonical import stored_digest
 from whet.confirm.ledger import Tx
 from whet.confirm.names import action_key, is_same_person, person_key
 from whet.confirm.passkeys import PasskeyProof
@@ -167,7 +167,8 @@ def _signed(
         said = "it takes your passkey, on the web page"
         return None, RequestOutcome("passkey", said, request)
     vote = ballot.verdict, request.digest
-    proof, problem = passkeys.use(tx, who.name, ballot.passkey, vote, passkeys.PasskeyOrigin(ballot.origin))
+    site = request.id, passkeys.PasskeyOrigin(ballot.origin)
+    proof, problem = passkeys.use(tx, who.name, ballot.passkey, vote, site)
     return proof, RequestOutcome("passkey", problem, request) if problem else None
 
 
@@ -227,12 +228,12 @@ def cancel(tx: Tx, request_id: str, who: Caller, reason: str) -> RequestOutcome:
 
 
 def amend(
-    tx: Tx, request_id: str, who: Caller, change: tuple[dict[str, Any], str], policy: ConfirmPolicy
+    tx: Tx, request_id: str, who: Caller, change: tuple[dict[str, Any], str, str], policy: ConfirmPolicy
 ) -> RequestOutcome:
-    """Change the details of a pending request whose submitter accepts that, to `change`: the new ones and the
-    reason. Only who may decide on it may do so; votes so far are void, and the rule is the one for the new
-    details."""
-    details, reason = change
+    """Change the details of a pending request whose submitter accepts that, to `change`: the new ones, their
+    canonical text and the reason. Only who may decide on it may do so; votes so far are void, and the rule is
+    the one for the new details."""
+    details, text, reason = change
     request, refusal = _open_request(tx, request_id)
     if refusal or request is None:
         return refusal or _missing()
@@ -250,10 +251,9 @@ def amend(
     judged = _judged(tx, request, details, policy)
     if judged.effect == "deny":
         return _refused(tx, request, who, "not_allowed", f"rule {judged.rule!r} denies this: {judged.why}")
-    digest = request_digest(
-        request.id, request.action, details, request.requester, request.session_key, request.expires_at
+    digest = stored_digest(
+        request.id, request.action, text, request.requester, request.session_key, request.expires_at
     )
-    text = canonical(details).decode()
     changed = requests.replace_details(tx, request, who, text, digest)
     if judged.effect == "ask" and judged.plan != request.plan:
         changed = requests.replace_plan(tx, changed, judged.plan, policy.version)

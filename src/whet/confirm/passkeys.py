@@ -154,9 +154,10 @@ def of(db: apsw.Connection, name: str) -> list[str]:
 
 
 def use(
-    tx: Tx, name: str, text: str, vote: tuple[str, str], site: PasskeyOrigin
+    tx: Tx, name: str, text: str, vote: tuple[str, str], site: tuple[str, PasskeyOrigin]
 ) -> tuple[PasskeyProof | None, str]:
-    """Check an assertion over `vote` (verdict, digest); gives it as it is kept, or what is wrong with it."""
+    """Check an assertion over `vote` (verdict, digest), made at `site`: for a request, on a page. Gives it as
+    it is kept, or what is wrong with it."""
     try:
         said = msgspec.json.decode(text, type=_Assertion)
     except msgspec.DecodeError:
@@ -170,11 +171,15 @@ def use(
     ).fetchone()
     if row is None:
         return None, "this is no passkey of yours"
-    used = "SELECT 1 FROM events WHERE kind = 'vote' AND principal = ? AND instr(data, ?)"
-    if tx.connection.execute(used, (name, proof.signature)).fetchone():
+    request_id, page = site  # what is signed holds the request's id: it fits no other one
+    used = (
+        "SELECT 1 FROM events WHERE request_id = ? AND request_id != '' AND kind = 'vote'"
+        " AND principal = ? AND instr(data, ?)"
+    )
+    if tx.connection.execute(used, (request_id, name, proof.signature)).fetchone():
         return None, "this signature was used before"
     key, host, count = row
-    problem, counted = _checked(proof, vote, (key, host, count), site.origin)
+    problem, counted = _checked(proof, vote, (key, host, count), page.origin)
     if problem:
         tx.record("passkey_failed", principal=name, data={"passkey": proof.credential, "why": problem[:200]})
         return None, problem

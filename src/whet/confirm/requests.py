@@ -197,8 +197,8 @@ def add_view(tx: Tx, request: ConfirmRequest, principal: str) -> None:
 def revealed_digest(db: apsw.Connection, request_id: str, principal: str) -> str:
     """Give the digest of what a person had shown whole last, "" for nothing."""
     sql = (
-        "SELECT data FROM events WHERE request_id = ? AND kind = 'revealed' AND principal = ?"
-        " ORDER BY id DESC LIMIT 1"
+        "SELECT data FROM events WHERE request_id = ? AND request_id != '' AND kind = 'revealed'"
+        " AND principal = ? ORDER BY id DESC LIMIT 1"
     )
     row = db.execute(sql, (request_id, principal)).fetchone()
     return str(msgspec.json.decode(row[0], type=dict[str, str]).get("digest", "")) if row else ""

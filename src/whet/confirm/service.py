@@ -15,6 +15,7 @@ import msgspec
 
 from whet.confirm import decide, requests, submit, tokens
 from whet.confirm.audit_records import request_problem
+from whet.confirm.canonical import canonical
 from whet.confirm.database import ConfirmDatabase
 from whet.confirm.decide import DecisionInput
 from whet.confirm.events import EventLog
@@ -137,8 +138,10 @@ class ConfirmService:
     async def amend(
         self, request_id: str, who: Caller, details: dict[str, Any], reason: str = ""
     ) -> RequestOutcome:
-        """Change a pending request's details (where its submitter accepts edits); votes so far are void."""
-        change, policy = (details, reason), self.policy_file.policy
+        """Change a pending request's details (where its submitter accepts edits); votes so far are void.
+        Raises ValueError for details that are not JSON."""
+        text = await asyncio.to_thread(canonical, details)  # how large they are is not known before
+        change, policy = (details, text.decode(), reason), self.policy_file.policy
         return await self.change(lambda tx: decide.amend(tx, request_id, who, change, policy))
 
     async def cancel(self, request_id: str, who: Caller, reason: str = "") -> RequestOutcome:

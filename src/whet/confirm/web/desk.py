@@ -11,6 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from whet.confirm import passkeys, sight
 from whet.confirm.decide import DecisionInput
+from whet.confirm.http.wire import HttpRefusal, parse_object
 from whet.confirm.ids import SHAPE
 from whet.confirm.keys import base64url
 from whet.confirm.notify import deliveries
@@ -136,12 +137,12 @@ class RequestPages:
         if found is None or not who.may("approve"):
             return self._problem(403, visit, "Nothing was changed: you can't decide on this request.")
         try:
-            details = msgspec.json.decode(request.state.form.get("details", ""), type=dict[str, Any])
-        except msgspec.DecodeError as error:
-            return self._problem(400, visit, f"Nothing was changed: that is not a JSON object ({error}).")
-        if request.state.form.get("digest") != found.digest:
-            return self._problem(409, visit, "Nothing was changed: the request is not what you looked at.")
-        outcome = await self._service.amend(found.id, who, details)
+            details = parse_object(request.state.form.get("details", "").encode())
+            if request.state.form.get("digest") != found.digest:
+                return self._problem(409, visit, "Nothing was changed: the request is not what you looked at.")
+            outcome = await self._service.amend(found.id, who, details)
+        except (HttpRefusal, ValueError) as error:  # read as strictly as at the API
+            return self._problem(400, visit, f"Nothing was changed: the details can't be taken: {error}.")
         return self._after(outcome, found, visit)
 
     def _after(self, outcome: RequestOutcome, found: ConfirmRequest, visit: Visit) -> Response:
