@@ -61,8 +61,8 @@ def _fits(person: str, group: str, groups: Groups) -> bool:
 def _can_seat(needs: Sequence[ApprovalNeed], people: Sequence[str], groups: Groups) -> bool:
     """Find a seat for each needed approval so that nobody sits twice (bipartite matching)."""
     seats = [need.group for need in needs for _ in range(need.count)]
-    if len(seats) > len(people):
-        return False
+    if len(seats) > len(people) or not any(seats):
+        return len(seats) <= len(people)  # no seat is for a group
     taken: dict[str, int] = {}
 
     def seat(index: int, tried: set[str]) -> bool:

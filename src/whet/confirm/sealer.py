@@ -88,7 +88,11 @@ class Sealer:
     def log_end(self) -> LogEnd:
         """Give the number and the hash of the newest event, as this transaction sees it."""
         if not self._first_event:
-            self._last_event = self._connection.execute(_END).fetchone() or NO_EVENT
+            seal = self._seal
+            if seal is not None and self._version_now() == self._version:  # nobody else has written since
+                self._last_event = seal.size, seal.head
+            else:
+                self._last_event = self._connection.execute(_END).fetchone() or NO_EVENT
         return self._last_event
 
     def logged(self, end: LogEnd) -> None:
