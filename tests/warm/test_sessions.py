@@ -340,6 +340,11 @@ def test_the_tool_builds_lists_loads_for_the_next_session_and_deletes(
             return json.loads((await tool.run(ctx, arguments)).text)
 
         assert (await act(action="load", name="gone"))["success"] is False
+        fields: dict[str, Any] = {"max_sessions": 5, "source_filter": "cli", "tags": ["depot"]}
+        assert (await act(action="build", name="odd", min_messages=10_000, **fields))["success"] is False
+        few = await act(action="build", name="few", min_messages=1, **fields)
+        assert few["success"] and few["tags"] == ["depot"], few
+        assert (await act(action="delete", name="few"))["success"]
         built = await act(action="build", name="mine", description="depot records")
         assert built["success"] and built["examples"] >= 3, built
         assert built["example_count"] == built["examples"] and built["message_count"] >= 12
