@@ -42,7 +42,9 @@ def real_dangers(world: World) -> list[tuple[str, str]]:
     """Give (class, command) of the dangerous ones that have their effect here where nothing holds them."""
     aimed = [str(world.home / name) for name in SECRETS], [str(world.home / name) for name in WRITTEN]
     return [
-        (kind, text) for kind, text in dangerous.cases(world.places, aimed[1], aimed[0]) if can_do(world, text)
+        (kind, text)
+        for kind, text in dangerous.cases(world.places, aimed[1], aimed[0])
+        if can_do(world, text)
     ]
 
 

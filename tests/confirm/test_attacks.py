@@ -542,7 +542,9 @@ def test_no_decision_reads_the_whole_log(tmp_path: Path) -> None:
         asked: list[str] = []
 
         def work(tx: Tx) -> object:
-            tx.connection.set_exec_trace(lambda cursor, sql, values: asked.append(cursor.expanded_sql) or True)
+            tx.connection.set_exec_trace(
+                lambda cursor, sql, values: asked.append(cursor.expanded_sql) or True
+            )
             try:
                 decide.reveal(tx, made["id"], alice)
                 revealed_digest(tx.connection, made["id"], "alice")
@@ -556,4 +558,6 @@ def test_no_decision_reads_the_whole_log(tmp_path: Path) -> None:
         assert len(reads) >= 2
         for sql in reads:
             steps = [str(row[3]) for row in server.rows(f"EXPLAIN QUERY PLAN {sql}")]
-            assert not any(step == "SCAN events" for step in steps) or "LIMIT 1" in sql and "WHERE" not in sql, sql
+            assert not any(step == "SCAN events" for step in steps) or (
+                "LIMIT 1" in sql and "WHERE" not in sql
+            ), sql

@@ -1,4 +1,4 @@
-"""What the pages on confirmations tell a reader to type is typed, in a fresh home, beside a running service."""
+"""What the pages on confirmations tell a reader to type is typed, in a fresh home, beside a service."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("confirm*.md"))
-# What goes on until it is stopped (`serve` is tried below), what changes this machine, and what needs one's own.
-ELSEWHERE = re.compile(r"whet confirm (?:watch|serve|hook|mcp)\b|^sudo |^docker |^pip |install(?!.*--dry-run)")
+# What goes on until it is stopped (`serve` is tried below), what changes or needs this machine.
+ELSEWHERE = re.compile(
+    r"whet confirm (?:watch|serve|hook|mcp)\b|^sudo |^docker |^pip |install(?!.*--dry-run)"
+)
 ASK = {"action": "deploy_shop", "description": "Deploy 1.4.2", "details": {"env": "production"}}
 
 
@@ -113,7 +115,11 @@ def test_what_a_page_tells_to_type_works_beside_a_service(page: str, tmp_path: P
     with Served(tmp_path, "--rate-limit", "1000") as served:
         reader = Reader(tmp_path, served)
         for name, line in COMMANDS:
-            if name != page or ELSEWHERE.search(line) or (line.startswith("curl") and not shutil.which("curl")):
+            if (
+                name != page
+                or ELSEWHERE.search(line)
+                or (line.startswith("curl") and not shutil.which("curl"))
+            ):
                 continue
             code, said = reader.types(reader.ready_for(line))
             if code or '"error"' in said:

@@ -139,7 +139,9 @@ class RequestPages:
         try:
             details = parse_object(request.state.form.get("details", "").encode())
             if request.state.form.get("digest") != found.digest:
-                return self._problem(409, visit, "Nothing was changed: the request is not what you looked at.")
+                return self._problem(
+                    409, visit, "Nothing was changed: the request is not what you looked at."
+                )
             outcome = await self._service.amend(found.id, who, details)
         except (HttpRefusal, ValueError) as error:  # read as strictly as at the API
             return self._problem(400, visit, f"Nothing was changed: the details can't be taken: {error}.")
