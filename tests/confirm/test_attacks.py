@@ -542,15 +542,19 @@ def test_no_decision_reads_the_whole_log(tmp_path: Path) -> None:
         asked: list[str] = []
 
         def work(tx: Tx) -> object:
-            tx.connection.set_exec_trace(
-                lambda cursor, sql, values: asked.append(cursor.expanded_sql) or True
-            )
+            traced: Any = tx.connection
+
+            def note(cursor: Any, _sql: str, _values: object) -> bool:
+                asked.append(str(cursor.expanded_sql))
+                return True
+
+            traced.set_exec_trace(note)
             try:
                 decide.reveal(tx, made["id"], alice)
                 revealed_digest(tx.connection, made["id"], "alice")
                 return decide.decide(tx, ballot, alice, server.service.policy_file.policy)
             finally:
-                tx.connection.set_exec_trace(None)
+                traced.set_exec_trace(None)
 
         outcome = server.run(server.service.change(work))
         assert outcome.kind == "decided"
