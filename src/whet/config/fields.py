@@ -165,8 +165,10 @@ def _number(kind: Kind, text: str) -> float | int | None:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Split at the commas that stand outside parentheses, so that rules such as terminal(a, b) survive; a JSON
-    array of texts is taken as it is."""
+    """Split at the commas that stand outside parentheses, so that rules such as terminal(a, b) survive.
+
+    A JSON array of texts is taken as it is.
+    """
     if text.lstrip().startswith("["):
         with contextlib.suppress(msgspec.DecodeError):
             return msgspec.json.decode(text, type=tuple[str, ...])
