@@ -160,6 +160,7 @@ def test_documents_of_text_and_images_of_an_assistant_reach_no_model_as_what_it_
         assert refused.status_code == 400 and "documents" in refused.json()["error"]["message"]
         said = [USER, {"role": "assistant", "content": [picture]}, {"role": "user", "content": "and now?"}]
         assert http.post("/v1/chat/completions", json=chat(messages=said)).status_code == 200
+        assert [one["content"] for one in sent(api) if one["role"] == "assistant"] == ["[images]"]
 
 
 def test_a_clients_tool_that_is_named_as_one_of_ours_is_its_own(api: Api) -> None:
