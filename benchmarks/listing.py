@@ -1,7 +1,7 @@
 """The list of sessions with a query, at 10,000 and at 100,000 sessions: `python -m benchmarks session-list`.
 
 CPU of one call, the median of many, for what a person types: words that a few old sessions have in their
-titles, one that many have, one that none has, the beginning of an id, and two characters.
+titles, one that many have, one that none has, the beginning of an id, and one or two characters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,15 @@ from whet.store.sessions import NewSession
 
 _GOAL_MS = 10.0
 _SIZES = (10_000, 100_000)
-QUERIES = {"rare": "harbour plan", "common": "the", "absent": "zyzzyva", "id": "s00000", "two letters": "of"}
+QUERIES = {
+    "rare": "harbour plan",
+    "common": "the",
+    "absent": "zyzzyva",
+    "id": "s00000",
+    "two letters": "of",
+    "two that none has": "zq",
+    "one": "^",
+}
 
 
 def run(runs: int, _full: bool) -> list[Row]:

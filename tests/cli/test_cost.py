@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from tests.cli.running import run
 from tests.rewind.running import ANSWER, Consenting
 from whet.agent.loop import run_turn
 from whet.app.build import App
-from whet.cli.cost import rest_of_day
+from whet.cli import stored
+from whet.cli.cost import report, rest_of_day
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, Settings, WalletSettings
 from whet.contract.errors import ConfigError
@@ -91,3 +94,27 @@ def test_a_homes_own_prices_hold_from_their_date(tmp_path: Path, monkeypatch: py
     path.write_text("nonsense\n")
     with pytest.raises(ConfigError, match="no price table"):
         catalog.learn_prices(path, "2026-11-22")
+
+
+def test_imported_turns_whose_price_nobody_knows_are_no_cost_of_nothing(home: Path, tmp_path: Path) -> None:
+    """Another agent's transcript has tokens and a model, and no price."""
+    now = datetime.now(UTC)
+    usage = {"input_tokens": 1_000, "output_tokens": 500}
+    answer = {"role": "assistant", "content": "so", "id": "m1", "model": "claude-x", "usage": usage}
+    said = {"user": {"role": "user", "content": "why?"}, "assistant": answer}
+    base = {"sessionId": "s-1", "cwd": str(tmp_path), "timestamp": now.strftime("%Y-%m-%dT%H:%M:%S.000Z")}
+    path = tmp_path / "theirs" / "projects" / "-w" / "s-1.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        "".join(json.dumps(base | {"type": kind, "message": m}) + "\n" for kind, m in said.items())
+    )
+    assert run(["import", "claude-code", str(tmp_path / "theirs")], tmp_path)[0] == 0
+    for command in (["sessions", "list"], ["sessions", "show", "s-1"], ["sessions", "stats"], ["cost"]):
+        code, out, _ = run(command, tmp_path)
+        priced = [line for line in out.splitlines() if "$0" in line and not line.startswith("today")]
+        assert code == 0 and not priced and "?" in out, out
+    found = stored.read(Home(home), lambda db: report(db, WalletSettings(), now, 7))
+    assert (found.today_usd, found.forecast_usd, found.unpriced_turns) == (None, None, 1)
+    tomorrow = now + timedelta(days=1)
+    later = stored.read(Home(home), lambda db: report(db, WalletSettings(), tomorrow, 7))
+    assert later.today_usd == 0

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tests.agent.rig import calls
+from tests.stories.program import Program
 from tests.support import FixedClock
 from whet.cli.importing import importing
 from whet.config import edit, secrets
@@ -23,6 +25,8 @@ from whet.gateway.settings import open_channels, read_gateway
 from whet.mcp.remote import fill
 from whet.moving import hermes_chats, hermes_cron, hermes_mcp, hermes_settings
 from whet.moving.hermes_persona import persona
+from whet.practice.script import ScriptedReply
+from whet.practice.server import PracticeServer
 from whet.store import paired, schedules
 from whet.store.database import StateDatabase
 
@@ -398,3 +402,27 @@ def test_of_several_without_a_home_chat_nobody_is_the_owner() -> None:
         "telegram-1": {"telegram": "1"},
         "telegram-2": {"telegram": "2"},
     }
+
+
+def test_commands_that_were_denied_there_are_denied_here(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "config.yaml").write_text(
+        'approvals: {mode: smart, deny: ["touch *", "git push*", "*:(){*", "cp a, b"]}\n'
+    )
+    script = [calls(("terminal", '{"command": "touch made"}')), ScriptedReply(text="Not allowed.")]
+    with PracticeServer(script=script) as server:
+        settings = {"PROVIDER": "practice", "BASE_URL": server.base_url, "MODEL": "practice"}
+        program = Program(tmp_path, environ={f"WHET_MODEL_{key}": value for key, value in settings.items()})
+        taken = program.run("import", "hermes", str(theirs))
+        done = program.run("chat", "-q", "make it", "--yes", "--json")
+        assert done.code == 0, (taken, done)
+        told = bytes(server.requests[-1].body).decode()
+    assert taken.code == 0 and done.code == 0, taken
+    assert load(Home(program.home), environ={}).settings.approval.deny == (
+        "terminal(touch *)",
+        "terminal(git push*)",
+        "terminal(*:(){*)",
+        "terminal(cp a, b)",
+    )
+    assert not (program.work / "made").exists() and "deny: terminal(touch *) forbids it" in told

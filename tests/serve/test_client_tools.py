@@ -185,7 +185,7 @@ def test_an_answer_in_json_is_checked_and_asked_for_once_more(api: Api, client: 
     api.say(ScriptedReply('{"town": "Rome"}'), ScriptedReply('```json\n{"city": "Rome"}\n```'))
     done = client.chat.completions.create(model="whet", messages=said, response_format=form)
     assert done.choices[0].message.content == '{"city": "Rome"}'
-    assert "city is missing" in str(sent(api)[-1]["content"])
+    assert "lacks city" in str(sent(api)[-1]["content"])
     api.say(ScriptedReply("Rome"), ScriptedReply("Rome!"))
     with pytest.raises(openai.InternalServerError, match="does not fit"):
         client.chat.completions.create(model="whet", messages=said, response_format=form)

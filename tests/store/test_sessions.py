@@ -125,7 +125,10 @@ def test_stats_sum_up(db, clock):
 
 
 @ONLY_SQLITE
-def test_ten_thousand_sessions_are_listed_at_once(db):
+@pytest.mark.parametrize("query", ["", "s", "zq", "q", "\u96e8"])
+def test_ten_thousand_sessions_are_listed_at_once(db, query, monkeypatch):
+    monkeypatch.setattr(titles, "NEWEST", 50)
+
     def fill(connection):
         sessions.create(connection, NewSession(id="seed"), "2026-01-01T00:00:00.000Z")
         columns = [row[1] for row in connection.execute("PRAGMA table_info(sessions)") if row[1] != "key"]
@@ -135,6 +138,9 @@ def test_ten_thousand_sessions_are_listed_at_once(db):
             f" INSERT INTO sessions (id, last_active, {rest})"
             f" SELECT printf('s%05d', i), printf('2026-%05d', (i * 7919) % 10000), {rest} FROM n, sessions"
         )
+        connection.execute(
+            "UPDATE sessions SET title = 'Zq q\u96e8', last_active = '2025' WHERE id = 's00007'"
+        )
 
     db.write_now(fill)
     steps = []
@@ -142,12 +148,12 @@ def test_ten_thousand_sessions_are_listed_at_once(db):
     def counted(connection):
         connection.set_progress_handler(lambda: bool(steps.append(1)), 10)
         try:
-            return sessions.list_sessions(connection, 50)
+            return sessions.list_sessions(connection, 50, query=query)
         finally:
             connection.set_progress_handler(None, 10)
 
     rows = db.read_now(counted)
-    print("STEPS", len(steps))
+    assert len(rows) == (50 if query in ("", "s") else 1)
     assert len(steps) < 1_000  # of ten each: less than one for every session
     assert [row.last_active for row in rows] == sorted((row.last_active for row in rows), reverse=True)
 
@@ -177,8 +183,9 @@ def test_a_part_of_a_title_is_found_behind_thousands_of_newer_sessions(db, monke
         return ids(db.read_now(lambda c: sessions.list_sessions(c, query=query, **more)))
 
     old = ["abc0150", "abc0100", "abc0050", "abc0000"]
-    for part in ("tea", '"50%_OFF"', "\u6570\u636e\u5e93", "\u6570", "Te"):
+    for part in ("tea", '"50%_OFF"', "\u6570\u636e\u5e93", "\u6570", "Te", "\u5e93", '"', 'f"'):
         assert found(part) == old, part
+    assert found("00") == ["abc0100"] and found("\u017f") == [] == found("q")
     assert found("tea", limit=2, offset=1) == old[1:3]
     assert found("ABC0000") == ["abc0000"] and found("bc0000") == [] == found("50%off")
     assert found("build 1", limit=3) == ["abc0199", "abc0198", "abc0197"]

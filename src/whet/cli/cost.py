@@ -36,11 +36,12 @@ class CapUse(msgspec.Struct, frozen=True):
 
 
 class CostReport(msgspec.Struct, frozen=True):
-    """What `whet cost` says. `forecast_usd` is what today will come to; `unsettled` counts calls that a stop
-    left without their price, which count at their most."""
+    """What `whet cost` says. `forecast_usd` is what today will come to; both are None where today has
+    turns and no price of them is known. `unsettled` counts calls that a stop left without their price, which
+    count at their most."""
 
-    today_usd: float
-    forecast_usd: float
+    today_usd: float | None
+    forecast_usd: float | None
     days: list[Spending]
     models: list[Spending]
     caps: list[CapUse]
@@ -77,11 +78,13 @@ def report(connection: apsw.Connection, settings: WalletSettings, now: datetime,
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     since = iso(midnight - timedelta(days=days - 1))
     turns = _turns(connection, iso(midnight - timedelta(days=_LOOKED_BACK_DAYS)), now)
-    today = sum(usd for at, usd in turns if at >= midnight)
+    prices = [usd for at, usd in turns if at >= midnight]
+    today = None if prices and not any(usd is not None for usd in prices) else sum(usd or 0 for usd in prices)
+    before = [(at, usd or 0.0) for at, usd in turns if at < midnight]
     models = costs.spent_by(connection, "model", since)
     return CostReport(
         today,
-        today + rest_of_day([turn for turn in turns if turn[0] < midnight], now),
+        None if today is None else today + rest_of_day(before, now),
         costs.spent_by(connection, "day", since),
         models,
         _caps(connection, settings, now.strftime("%Y-%m-%d")),
@@ -99,13 +102,13 @@ def rest_of_day(before: Sequence[tuple[datetime, float]], now: datetime) -> floa
     return mean(days.values()) if days else 0.0
 
 
-def _turns(connection: apsw.Connection, since: str, now: datetime) -> list[tuple[datetime, float]]:
+def _turns(connection: apsw.Connection, since: str, now: datetime) -> list[tuple[datetime, float | None]]:
     found = connection.execute(
         "SELECT t.started, json_extract(t.usage, '$.cost_usd') FROM turns t"
         " WHERE t.started >= ? AND t.usage <> ''",
         (since,),
     )
-    return [(datetime.fromisoformat(at).astimezone(now.tzinfo), float(usd or 0)) for at, usd in found]
+    return [(datetime.fromisoformat(at).astimezone(now.tzinfo), usd) for at, usd in found]
 
 
 def _caps(connection: apsw.Connection, settings: WalletSettings, day: str) -> list[CapUse]:
@@ -120,5 +123,12 @@ def _shape(title: str) -> list[Column[Spending]]:
         Column(title, lambda one: one.label, grows=True),
         Column("turns", lambda one: str(one.turns), right=True, rank=2),
         Column("tokens", lambda one: count(one.prompt_tokens + one.output_tokens), right=True, rank=1),
-        Column("cost", lambda one: as_usd(one.cost_usd), right=True),
+        Column("cost", _spent, right=True),
     ]
+
+
+def _spent(one: Spending) -> str:
+    """Write what is known of a group's cost: a price that nobody knows is not nothing."""
+    if one.unpriced >= one.turns:
+        return as_usd(None)
+    return f"{as_usd(one.cost_usd)} + ?" if one.unpriced else as_usd(one.cost_usd)

@@ -8,6 +8,7 @@ read from its source on demand. This module does not know where values come from
 from __future__ import annotations
 
 import ast
+import contextlib
 import difflib
 import inspect
 import math
@@ -112,7 +113,8 @@ def _choices(kind: Any) -> tuple[str, ...]:
 
 
 def read_text(field: Field, text: str) -> Value:
-    """Read one value; a list is comma-separated. Raises ValueError with what is allowed."""
+    """Read one value; a list is comma-separated, or a JSON array where its items have commas of their own.
+    Raises ValueError with what is allowed."""
     match field.kind:
         case "text":
             return text
@@ -163,7 +165,13 @@ def _number(kind: Kind, text: str) -> float | int | None:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Split at the commas that stand outside parentheses, so that rules such as terminal(a, b) survive."""
+    """Split at the commas that stand outside parentheses, so that rules such as terminal(a, b) survive.
+
+    A JSON array of texts is taken as it is.
+    """
+    if text.lstrip().startswith("["):
+        with contextlib.suppress(msgspec.DecodeError):
+            return msgspec.json.decode(text, type=tuple[str, ...])
     items = [""]
     depth = 0
     for char in text:

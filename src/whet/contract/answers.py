@@ -1,4 +1,4 @@
-"""Whether a value fits a JSON Schema, in the words that answers are asked for with."""
+"""Whether a value fits a JSON Schema, in the words that answers are asked for with, and what is none."""
 
 from __future__ import annotations
 
@@ -9,22 +9,83 @@ from typing import Any, cast
 import msgspec
 
 from whet.contract.texts import NOT_JSON
-from whet.contract.tools import is_json_type
+from whet.contract.tools import JSON_TYPES, is_json_type
 
 _FENCED = re.compile(r"\A\s*```[\w-]*\n(.*?)\n?```\s*\Z", re.DOTALL)
-_DEEPEST = 40
+_DEEPEST = 100
+_PARTS = ("properties", "$defs", "definitions")
+_CHOICES = ("allOf", "anyOf", "oneOf")
+_SIZES = ("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum")
+_KINDS: dict[str, tuple[type, ...]] = {
+    "type": (str, list),
+    "enum": (list,),
+    "required": (list,),
+    "$ref": (str,),
+    "items": (dict, list, bool),
+    "additionalProperties": (dict, bool),
+    **dict.fromkeys(_PARTS, (dict,)),
+    **dict.fromkeys(_CHOICES, (list,)),
+    **dict.fromkeys(_SIZES, (int, float)),
+}
 
 
 def misfit(text: str, schema: Mapping[str, Any]) -> str:
-    """Say why an answer is not JSON that fits a schema; empty where it does. A fence around it is no matter.
-
-    `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`, `anyOf` and the limits
-    of numbers, lengths and patterns are held; other keywords are not looked at."""
+    """Say why an answer is not JSON that fits a schema; empty where it does. A fence around it may be."""
     try:
         value = msgspec.json.decode(plain(text))
     except NOT_JSON as error:
         return f"it is no JSON ({error})"
-    return _misfit(value, schema, "the answer", 0)
+    return misfit_of(value, schema, has_patterns=True)
+
+
+def misfit_of(value: object, schema: Mapping[str, Any], *, has_patterns: bool = False) -> str:
+    """Say why a value does not fit a schema; empty where it does.
+
+    `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`, `allOf`, `anyOf`,
+    `oneOf`, references into the schema itself and the limits of numbers and lengths are held; other keywords
+    are not looked at. `has_patterns`: patterns too; one of a stranger can take for ever."""
+    return _Check(schema, has_patterns).misfit(value, schema, "the answer", 0)
+
+
+def unsound(schema: Mapping[str, Any]) -> str:
+    """Say what makes a schema none, with its place; empty for one by which a value can be looked at."""
+    waiting: list[tuple[str, object]] = [("$", schema)]
+    while waiting:
+        where, one = waiting.pop()
+        if isinstance(one, bool):
+            continue
+        if not isinstance(one, Mapping):
+            return f"{where} must be an object"
+        known = cast("Mapping[str, Any]", one)
+        if why := _wrong_keyword(known, schema, where):
+            return why
+        for name in (*_PARTS, *_CHOICES, "items", "additionalProperties"):
+            inner: Any = known.get(name)
+            if name in _PARTS and inner:
+                waiting += [(f"{where}.{name}.{key}", part) for key, part in inner.items()]
+            elif isinstance(inner, list):
+                waiting += [
+                    (f"{where}.{name}[{at}]", part) for at, part in enumerate(cast("list[Any]", inner))
+                ]
+            elif inner is not None:
+                waiting.append((f"{where}.{name}", inner))
+    return ""
+
+
+def _wrong_keyword(known: Mapping[str, Any], root: Mapping[str, Any], where: str) -> str:
+    for name, kinds in _KINDS.items():
+        given = known.get(name)
+        if given is None:
+            continue
+        if not isinstance(given, kinds) or (isinstance(given, bool) and bool not in kinds):
+            return f"{where}.{name} can't be {str(given)[:40]!r}"
+    for kind in _types(known):
+        if not isinstance(kind, str) or kind not in JSON_TYPES:
+            return f"{where}.type: there is no type {str(kind)[:40]!r}"
+    reference = known.get("$ref")
+    if reference is not None and not isinstance(_pointed(root, reference), Mapping | bool):
+        return f"{where}.$ref leads nowhere in the schema: {reference[:80]!r}"
+    return ""
 
 
 def plain(text: str) -> str:
@@ -33,58 +94,103 @@ def plain(text: str) -> str:
     return found[1] if found else text.strip()
 
 
-def _misfit(value: object, schema: object, where: str, depth: int) -> str:
-    if schema is False or depth > _DEEPEST:
-        return f"{where} may not be there"
-    if not isinstance(schema, Mapping):
-        return ""
-    known = cast("Mapping[str, Any]", schema)
-    kinds = known.get("type", ())
-    kinds = [kinds] if isinstance(kinds, str) else kinds
-    if kinds and not any(is_json_type(str(kind), value) for kind in kinds):
-        return f"{where} must be {' or '.join(map(str, kinds))}"
-    if "const" in known and value != known["const"]:
-        return f"{where} must be {known['const']!r}"
-    if "enum" in known and value not in known["enum"]:
-        return f"{where} must be one of {known['enum']}"
-    if (one_of := known.get("anyOf")) and all(_misfit(value, one, where, depth + 1) for one in one_of):
-        return f"{where} fits none of the shapes that it may have"
-    if isinstance(value, dict):
-        return _misfit_object(cast("dict[str, object]", value), known, where, depth)
-    if isinstance(value, list):
-        return _misfit_list(cast("list[object]", value), known, where, depth)
-    return _beyond(value, known, where)
+class _Check:
+    """Looks at values by the parts of a schema; at each pair once, so that one that holds itself ends."""
 
+    def __init__(self, root: Mapping[str, Any], has_patterns: bool) -> None:
+        self._root = root
+        self._has_patterns = has_patterns
+        self._told: dict[tuple[int, int], str] = {}
 
-def _misfit_object(value: dict[str, object], known: Mapping[str, Any], where: str, depth: int) -> str:
-    if missing := [name for name in known.get("required", ()) if name not in value]:
-        return f"{where} lacks {', '.join(map(str, missing))}"
-    properties = known.get("properties", {})
-    for name, inner in value.items():
-        rule = properties.get(name, known.get("additionalProperties", True))
-        if why := _misfit(inner, rule, f"{where}.{name}", depth + 1):
+    def misfit(self, value: object, schema: object, where: str, depth: int) -> str:
+        """Say what does not fit."""
+        if schema is False:
+            return f"{where} may not be there"
+        if not isinstance(schema, Mapping) or depth > _DEEPEST:
+            return ""
+        pair = (id(value), id(cast("object", schema)))
+        if pair not in self._told:
+            self._told[pair] = ""
+            self._told[pair] = self._looked_at(value, cast("Mapping[str, Any]", schema), where, depth)
+        return self._told[pair]
+
+    def _looked_at(self, value: object, known: Mapping[str, Any], where: str, depth: int) -> str:
+        if "$ref" in known and (
+            why := self.misfit(value, _pointed(self._root, known["$ref"]), where, depth + 1)
+        ):
             return why
-    return ""
+        kinds = _types(known)
+        if kinds and not any(is_json_type(str(kind), value) for kind in kinds):
+            return f"{where} must be {' or '.join(map(str, kinds))}"
+        if "const" in known and value != known["const"]:
+            return f"{where} must be {known['const']!r}"
+        if "enum" in known and value not in _listed(known, "enum"):
+            return f"{where} must be one of {known['enum']}"
+        for part in _listed(known, "allOf"):
+            if why := self.misfit(value, part, where, depth + 1):
+                return why
+        for name in ("anyOf", "oneOf"):
+            choices = _listed(known, name)
+            if choices and all(self.misfit(value, one, where, depth + 1) for one in choices):
+                return f"{where} fits none of the shapes that it may have"
+        return self._inside(value, known, where, depth)
+
+    def _inside(self, value: object, known: Mapping[str, Any], where: str, depth: int) -> str:
+        if isinstance(value, dict):
+            fields = cast("dict[str, object]", value)
+            if missing := [name for name in _listed(known, "required") if name not in fields]:
+                return f"{where} lacks {', '.join(map(str, missing))}"
+            properties: object = known.get("properties")
+            rules = cast("dict[str, Any]", properties if isinstance(properties, dict) else {})
+            rest = known.get("additionalProperties", True)
+            inside = (
+                self.misfit(one, rules.get(name, rest), f"{where}.{name}", depth + 1)
+                for name, one in fields.items()
+            )
+            return next((why for why in inside if why), "")
+        if isinstance(value, list):
+            items = cast("list[object]", value)
+            if why := _out_of(len(items), known, ("minItems", "maxItems"), f"the length of {where}"):
+                return why
+            rule = known.get("items", True)
+            inside = (self.misfit(one, rule, f"{where}[{at}]", depth + 1) for at, one in enumerate(items))
+            return next((why for why in inside if why), "")
+        return self._beyond(value, known, where)
+
+    def _beyond(self, value: object, known: Mapping[str, Any], where: str) -> str:
+        if isinstance(value, str):
+            pattern = known.get("pattern")
+            if self._has_patterns and isinstance(pattern, str) and not _found(pattern, value):
+                return f"{where} must match {pattern}"
+            return _out_of(len(value), known, ("minLength", "maxLength"), f"the length of {where}")
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return _out_of(value, known, ("minimum", "maximum"), where)
+        return ""
 
 
-def _misfit_list(value: list[object], known: Mapping[str, Any], where: str, depth: int) -> str:
-    if why := _out_of(len(value), known, ("minItems", "maxItems"), f"the length of {where}"):
-        return why
-    inside = (
-        _misfit(one, known.get("items", True), f"{where}[{at}]", depth + 1) for at, one in enumerate(value)
-    )
-    return next((why for why in inside if why), "")
+def _types(known: Mapping[str, Any]) -> list[Any]:
+    given: object = known.get("type")
+    return [given] if isinstance(given, str) else _listed(known, "type")
 
 
-def _beyond(value: object, known: Mapping[str, Any], where: str) -> str:
-    if isinstance(value, str):
-        pattern = known.get("pattern")
-        if isinstance(pattern, str) and not _found(pattern, value):
-            return f"{where} must match {pattern}"
-        return _out_of(len(value), known, ("minLength", "maxLength"), f"the length of {where}")
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return _out_of(value, known, ("minimum", "maximum"), where)
-    return ""
+def _listed(known: Mapping[str, Any], name: str) -> list[Any]:
+    given: object = known.get(name)
+    return cast("list[Any]", given) if isinstance(given, list) else []
+
+
+def _pointed(root: Mapping[str, Any], reference: object) -> object:
+    """Give the part that a reference names; None where it leads nowhere, or out of the schema."""
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return None
+    found: object = root
+    for name in reference.removeprefix("#").split("/")[1:]:
+        if isinstance(found, list) and name.isdecimal() and int(name) < len(cast("list[object]", found)):
+            found = cast("list[object]", found)[int(name)]
+            continue
+        if not isinstance(found, Mapping):
+            return None
+        found = cast("Mapping[str, object]", found).get(name.replace("~1", "/").replace("~0", "~"))
+    return found
 
 
 def _out_of(number: float, known: Mapping[str, Any], names: Sequence[str], where: str) -> str:

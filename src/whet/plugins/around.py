@@ -178,7 +178,7 @@ def _telling(tool: Tool, hooks: Hooks) -> Handler:
         text = output.text
         if "command" in tool.tags:
             shell = {"command": str(arguments.get("command", "")), "task_id": context.session_id}
-            code = int(output.is_error)
+            code = int(output.is_error) if output.exit_code is None else output.exit_code
             text = await hooks.replace(
                 "transform_terminal_output", "output", text, **shell, returncode=code, env_type="local"
             )

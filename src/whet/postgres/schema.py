@@ -16,7 +16,9 @@ from whet.postgres.statements import translated
 
 SCHEMA_LOCK = 0x57484554
 _COMMENT = re.compile(r"--[^\n]*")
-_SKIPPED = re.compile(r"\s*(CREATE VIRTUAL TABLE|DROP TABLE messages_fts|INSERT INTO session_titles)")
+_SKIPPED = re.compile(
+    r"\s*(CREATE VIRTUAL TABLE|DROP TRIGGER|DROP TABLE messages_fts|\w+ (INTO|TABLE|VIEW) session_titles)"
+)
 _TRIGGER = re.compile(r"CREATE TRIGGER.*?\bEND;", re.DOTALL)
 _TYPES = (
     (re.compile(r"\)\s*STRICT(, WITHOUT ROWID)?\s*$"), ")"),

@@ -141,18 +141,20 @@ def read_tools(request: ChatRequest) -> tuple[ToolSpec, ...]:
 def choice_of(choice: object, tools: Sequence[ToolSpec]) -> str:
     """Say to the model what a client wants of its calls; empty where it may choose. Raises ApiError for what
     is no choice among `tools`."""
-    if isinstance(choice, dict):
-        wanted = cast("dict[str, Any]", choice)
-        inner: Any = wanted.get("function") or wanted
-        name: object = cast("dict[str, Any]", inner).get("name") if isinstance(inner, dict) else None
-        if isinstance(name, str):
-            if all(spec.name != name for spec in tools):
-                raise ApiError(400, f"there is no tool {name[:80]!r} in tools", param="tool_choice")
-            return f"Call the tool {name} before you answer; answer with that call."
-        return _ANY_CALL if wanted.get("type") in ("any", "required") else ""
-    if choice not in (None, "auto", "none", "required", "any"):
+    named = cast("dict[str, Any]", choice) if isinstance(choice, dict) else {"type": choice}
+    inner: Any = named.get("function") or named
+    name: object = cast("dict[str, Any]", inner).get("name") if isinstance(inner, dict) else None
+    if isinstance(name, str):
+        if all(spec.name != name for spec in tools):
+            raise ApiError(400, f"there is no tool {name[:80]!r} in tools", param="tool_choice")
+        return f"Call the tool {name} before you answer; answer with that call."
+    if named.get("type") in ("required", "any"):
+        if not tools:
+            raise ApiError(400, "there is nothing in tools to be called", param="tool_choice")
+        return _ANY_CALL
+    if named.get("type") not in (None, "auto", "none", "allowed_tools"):
         raise ApiError(400, "tool_choice is none, auto, required or a tool", param="tool_choice")
-    return _ANY_CALL if choice in ("required", "any") else ""
+    return ""
 
 
 def refuse_set(request: object, *names: str) -> None:

@@ -11,11 +11,12 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from whet.app.session_parts import NO_EXTRAS, SessionExtras
+from whet.contract.answers import unsound
 from whet.contract.errors import ToolError
 from whet.contract.messages import ImagePart, ToolCall
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
@@ -52,8 +53,10 @@ def spec_of(name: object, description: object, parameters: object, where: str) -
         raise ApiError(400, "a tool's schema must be an object", param=f"{where}.parameters")
     if parameters.get("type", "object") != "object":  # pyright: ignore[reportUnknownMemberType]
         raise ApiError(400, "a tool's schema must be of type object", param=f"{where}.parameters.type")
-    told = description if isinstance(description, str) else ""
-    return ToolSpec(name, told, parameters)  # pyright: ignore[reportUnknownArgumentType]
+    schema = cast("dict[str, Any]", parameters)
+    if problem := unsound(schema):
+        raise ApiError(400, f"this is no JSON Schema: {problem}", param=f"{where}.parameters")
+    return ToolSpec(name, description if isinstance(description, str) else "", schema)
 
 
 def checked(specs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:

@@ -123,7 +123,7 @@ def image_of(data: str, place: str) -> ImagePart:
     except (binascii.Error, ValueError) as error:
         raise ApiError(400, "the image is not base64", param=place) from error
     if not 0 < len(found) <= _IMAGE_LIMIT_BYTES:
-        raise ApiError(400, f"an image may have {_IMAGE_LIMIT_BYTES:,} bytes", param=place)
+        raise ApiError(400, f"an image has 1 to {_IMAGE_LIMIT_BYTES:,} bytes", param=place)
     kind = image_type(found)
     if not kind:
         what = "these bytes are no PNG, JPEG, GIF or WebP"

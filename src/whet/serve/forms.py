@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import msgspec
 
+from whet.contract.answers import misfit_of, unsound
 from whet.contract.events import StepFinished, StreamRestarted, TextDelta
-from whet.contract.tools import is_json_type
 from whet.serve.held import ApiEvent
 from whet.serve.wire import ApiError
 
@@ -48,7 +48,7 @@ class AnswerForm(msgspec.Struct, frozen=True):
             raise ValueError(f"it is not JSON ({error})") from None
         if self.schema is None and not found.startswith("{"):
             raise ValueError("it is not a JSON object")
-        if self.schema is not None and (problem := misfit(value, self.schema, self.schema, "$")):
+        if self.schema is not None and (problem := misfit_of(value, self.schema)):
             raise ValueError(problem)
         return found
 
@@ -63,7 +63,10 @@ def form_of(kind: object, schema: object, param: str) -> AnswerForm | None:
         raise ApiError(400, "answers are text or JSON", param=param, code="unsupported_value")
     if not isinstance(schema, dict):
         raise ApiError(400, "a JSON format needs a schema", param=param, code="invalid_value")
-    return AnswerForm(cast("dict[str, Any]", schema))
+    found = cast("dict[str, Any]", schema)
+    if problem := unsound(found):
+        raise ApiError(400, f"this is no JSON Schema: {problem}", param=param, code="invalid_json_schema")
+    return AnswerForm(found)
 
 
 def stops_of(given: object, param: str) -> tuple[str, ...]:
@@ -153,77 +156,3 @@ class Shaping:
 def _overlap(text: str, stop: str) -> int:
     """Give how many of the last characters may be the beginning of `stop`."""
     return next((n for n in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:n])), 0)
-
-
-def misfit(value: object, schema: object, root: dict[str, Any], where: str, depth: int = 0) -> str:
-    """Say what of a value does not fit a schema; empty where it fits. The keywords that the vendors' own JSON
-    answers know are checked; others are left to the client."""
-    if not isinstance(schema, dict) or depth > 100:
-        return f"{where} is not allowed" if schema is False else ""
-    rules = cast("dict[str, Any]", schema)
-    reference: object = rules.get("$ref")
-    if isinstance(reference, str) and reference.startswith("#"):
-        return misfit(value, _pointed(root, reference), root, where, depth + 1)
-    return (
-        _of_kind(value, rules, where)
-        or _of_several(value, rules, root, where, depth)
-        or _of_parts(value, rules, root, where, depth)
-    )
-
-
-def _of_kind(value: object, rules: dict[str, Any], where: str) -> str:
-    kinds: Any = rules.get("type", [])
-    listed: list[str] = [kinds] if isinstance(kinds, str) else kinds
-    if listed and not any(is_json_type(kind, value) for kind in listed):
-        return f"{where} must be of type {' or '.join(listed)}"
-    if "enum" in rules and value not in rules["enum"]:
-        return f"{where} must be one of {json.dumps(rules['enum'], ensure_ascii=False)[:300]}"
-    if "const" in rules and value != rules["const"]:
-        return f"{where} must be {json.dumps(rules['const'], ensure_ascii=False)[:300]}"
-    if isinstance(value, str) and len(value) < rules.get("minLength", 0):
-        return f"{where} is too short"
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        low, high = rules.get("minimum", value), rules.get("maximum", value)
-        return "" if low <= value <= high else f"{where} is out of its range"
-    return ""
-
-
-def _of_several(value: object, rules: dict[str, Any], root: dict[str, Any], where: str, depth: int) -> str:
-    for one in rules.get("allOf", ()):
-        if problem := misfit(value, one, root, where, depth + 1):
-            return problem
-    choices: list[object] = rules.get("anyOf") or rules.get("oneOf") or []
-    problems = [misfit(value, one, root, where, depth + 1) for one in choices]
-    return f"{where} fits none of its forms ({problems[0]})" if problems and all(problems) else ""
-
-
-def _of_parts(value: object, rules: dict[str, Any], root: dict[str, Any], where: str, depth: int) -> str:
-    if isinstance(value, list):
-        items = cast("list[object]", value)
-        if not rules.get("minItems", 0) <= len(items) <= rules.get("maxItems", len(items)):
-            return f"{where} has {len(items)} items"
-        found = (
-            misfit(one, rules.get("items"), root, f"{where}[{number}]", depth + 1)
-            for number, one in enumerate(items)
-        )
-        return next((problem for problem in found if problem), "")
-    if not isinstance(value, dict):
-        return ""
-    fields, known = cast("dict[str, object]", value), cast("dict[str, Any]", rules.get("properties") or {})
-    for name in rules.get("required", ()):
-        if name not in fields:
-            return f"{where}.{name} is missing"
-    for name, one in fields.items():
-        rule: object = known.get(name, rules.get("additionalProperties"))
-        if problem := misfit(one, rule, root, f"{where}.{name}", depth + 1):
-            return problem
-    return ""
-
-
-def _pointed(root: dict[str, Any], reference: str) -> object:
-    found: object = root
-    for name in reference.lstrip("#").split("/")[1:]:
-        if not isinstance(found, dict):
-            return None
-        found = cast("dict[str, object]", found).get(name.replace("~1", "/").replace("~0", "~"))
-    return found

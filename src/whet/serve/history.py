@@ -15,6 +15,7 @@ from whet.serve.client_tools import CallResult
 from whet.serve.content import Utterance
 from whet.store.bulk import PastMessage
 
+_IMAGES = "[images]"
 _NO_RESULT = "The program that this conversation comes from gave no result for this call."
 
 
@@ -51,7 +52,9 @@ def as_past(said: Sequence[Utterance], now_ms: int) -> list[PastMessage]:
 def _past(said: Sequence[Utterance], now_ms: int) -> Iterator[PastMessage]:
     for at, one in enumerate(said):
         if one.speaker == "assistant":
-            yield PastMessage(Message("assistant", _content(one), one.calls), now_ms, Usage())
+            # No server takes images that an assistant gave.
+            words = one.text or ("" if one.calls or not one.images else _IMAGES)
+            yield PastMessage(Message("assistant", words, one.calls), now_ms, Usage())
             given = _results_after(said, at)
             for call in one.calls:
                 found = given.get(call.id)

@@ -116,8 +116,10 @@ class _Blocks:
 
     def _add(self, block: dict[str, Any], where: str) -> None:
         kind = block.get("type")
-        if kind == "text" and isinstance(block.get("text"), str):
-            self._texts.append(block["text"])
+        if kind == "text":
+            self._texts.append(_text(block, "text", where))
+        elif kind == "document":
+            self._texts.append(_document(block.get("source"), f"{where}.source"))
         elif kind == "image":
             self.images.append(_image(block.get("source"), where))
         elif kind == "tool_use":
@@ -131,6 +133,20 @@ class _Blocks:
             self.results.append(CallResult(call_id, inner.text, is_error, tuple(inner.images)))
         elif kind not in _UNSPOKEN:
             raise ApiError(400, f"blocks of type {str(kind)[:40]!r} are not taken", param=f"{where}.type")
+
+
+def _text(block: dict[str, Any], name: str, where: str) -> str:
+    found: object = block.get(name)
+    if not isinstance(found, str):
+        raise ApiError(400, f"{name} must be a string", param=f"{where}.{name}")
+    return found
+
+
+def _document(source: object, where: str) -> str:
+    found = cast("dict[str, Any]", source) if isinstance(source, dict) else {}
+    if found.get("type") != "text":
+        raise ApiError(400, "documents are taken as text; no file is read for a client", param=where)
+    return _text(found, "data", where)
 
 
 def _image(source: object, where: str) -> ImagePart:

@@ -145,6 +145,9 @@ async def read_json(request: Request, shape: type[T], limit_bytes: int = BODY_LI
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in ("application/json", ""):
         raise ApiError(415, f"the body must be application/json, not {kind[:60]}")
+    coding = request.headers.get("content-encoding", "identity").strip().lower()
+    if coding not in ("", "identity"):
+        raise ApiError(415, f"the body must not be compressed, and is {coding[:60]}")
     return decode(await read_body(request, limit_bytes), shape)
 
 

@@ -121,10 +121,11 @@ def said_by_user(connection: apsw.Connection, session_id: str) -> list[str]:
 
 
 def keep_response(connection: apsw.Connection, response_id: str, session_id: str) -> None:
-    """Remember that a response is the last turn of a session."""
+    """Remember that a response is the last turn of a session; one that took several is the newest of them."""
     key = sessions.key_of(connection, session_id)
     connection.execute(
-        "INSERT INTO api_responses (id, session, turn) VALUES (?, ?, ?)",
+        "INSERT INTO api_responses (id, session, turn) VALUES (?, ?, ?)"
+        " ON CONFLICT (id) DO UPDATE SET session = excluded.session, turn = excluded.turn",
         (response_id, key, _last_turn(connection, key)),
     )
 

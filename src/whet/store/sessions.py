@@ -267,10 +267,12 @@ def list_sessions(
     found = _rows(connection, near, *values, titles.NEWEST, *parts, limit, offset)
     if len(found) == limit:
         return found
-    # The sum keeps the order from being read off the index by time, which would look at every session.
+    # The sum keeps the order from being read off the index by time, which would look at every session; only
+    # what is given is read whole, for thousands may be found.
     by_runs = (
-        f"SELECT {_COLUMNS} FROM sessions WHERE {known[0]} AND {matches} AND {kept}"
-        " ORDER BY last_active || '' DESC, key DESC LIMIT ? OFFSET ?"
+        f"SELECT {_COLUMNS} FROM sessions WHERE key IN (SELECT key FROM sessions WHERE {known[0]}"
+        f" AND {matches} AND {kept} ORDER BY last_active || '' DESC, key DESC LIMIT ? OFFSET ?)"
+        " ORDER BY last_active || '' DESC, key DESC"
     )
     return _rows(connection, by_runs, *known[1], *parts, *values, limit, offset)
 

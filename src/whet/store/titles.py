@@ -1,7 +1,8 @@
 """Sessions by a part of their title or the beginning of their id.
 
-A part of three characters and more is looked up in an index of all runs of three; what it finds is compared
-with the title afterwards. A shorter one, or one that stands in many titles, is met among the newest sessions.
+A part is looked up in an index of all runs of three characters; what it finds is compared with the title
+afterwards. A shorter one is the beginning of such runs (a team's database reads every title for it). What
+stands in many titles is met among the newest sessions.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from whet.store.database import is_team
 
 NEWEST = 2_000
 """So many of the newest sessions are looked through before the index is asked."""
-_RUN = 3
+_RUN, _LAST = 3, "\U0010ffff"
 
 
 def matches(text: str, table: str = "") -> tuple[str, list[Any]]:
@@ -27,10 +28,14 @@ def matches(text: str, table: str = "") -> tuple[str, list[Any]]:
 def candidates(connection: apsw.Connection, text: str) -> tuple[str, list[Any]] | None:
     """Give a condition that the index answers and that holds for every session that `matches`, with its
     values; None where the text is too short for the index."""
-    if len(text) < _RUN:
-        return None
     begins = "SELECT key FROM sessions WHERE id >= ? AND id < ?"
-    ids = [text.lower(), text.lower() + "\U0010ffff"]
+    ids = [text.lower(), text.lower() + _LAST]
+    if len(text) < _RUN:
+        # The index folds letters; where one becomes several, or another one, its run can't be named.
+        if is_team(connection) or ids[0].casefold() != ids[0]:
+            return None
+        found = "SELECT doc FROM session_titles_runs WHERE term >= ? AND term < ?"
+        return f"key IN ({found} UNION ALL {begins})", ids * 2
     if is_team(connection):
         return f"(title_runs(title) @> title_runs(?) OR key IN ({begins}))", [text, *ids]
     runs = {text[at : at + _RUN].replace('"', '""') for at in range(len(text) - _RUN + 1)}

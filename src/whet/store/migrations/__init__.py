@@ -15,6 +15,7 @@ from whet.store.migrations.m019 import M019_FORKS
 from whet.store.migrations.m023 import M023_HELPERS
 from whet.store.migrations.m024 import M024_PLANNING
 from whet.store.migrations.m026 import M026_TITLES
+from whet.store.migrations.m027 import M027_SHORT_PARTS
 
 STEPS: dict[str, str] = {
     "m001_sessions": first.M001_SESSIONS,
@@ -39,5 +40,6 @@ STEPS: dict[str, str] = {
     "m023_helpers": M023_HELPERS,
     "m024_planning": M024_PLANNING,
     "m026_titles": M026_TITLES,
+    "m027_short_parts": M027_SHORT_PARTS,
 }
 """The SQL of each step by its name, in order."""

@@ -1,0 +1,141 @@
+# ruff: noqa: E501 plugins are written here as text
+"""A context engine and a memory in the shape of public ones, in the real program: what they print, what they are
+given when a list is made smaller, and hooks that tell of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.agent.rig import calls
+from tests.cli.running import Tty
+from tests.plugins.rig import write
+from tests.stories.program import Program
+from whet.practice.script import ScriptedReply
+from whet.practice.server import PracticeServer
+
+ENGINE = """
+    import json, sys
+    from agent.context_engine import ContextEngine
+    from hermes_constants import get_hermes_home
+
+    print("LOUD at import")
+
+    class Loud(ContextEngine):
+        threshold_tokens = 10
+        context_length = 8_000
+
+        @property
+        def name(self): return "loud"
+
+        def _log(self, *words):
+            print("LOUD", words[0])
+            print("LOUD", words[0], file=sys.stdout, flush=True)
+            with (get_hermes_home() / "engine.jsonl").open("a") as out:
+                out.write(json.dumps(words, default=str) + "\\n")
+
+        def update_from_response(self, usage): self._log("update_from_response")
+        def should_compress(self, prompt_tokens=None): return (get_hermes_home() / "always").exists()
+        def should_compress_preflight(self, messages): return len(messages) > 2
+        def on_session_start(self, session_id, **facts): self._log("on_session_start", session_id)
+        def on_session_end(self, session_id, messages): self._log("on_session_end", session_id)
+        def on_session_reset(self): self._log("on_session_reset")
+        def carry_over_new_session_context(self, old_session_id, new_session_id):
+            self._log("carry_over", old_session_id, new_session_id)
+
+        def compress(self, messages, current_tokens=None, focus_topic=None, memory_context=""):
+            self._log("compress", memory_context)
+            return [{"role": "user", "content": "Summary of before."}, *messages[-1:]]
+
+    def register(ctx):
+        ctx.register_context_engine(Loud())
+        ctx.register_hook("on_compaction", lambda **facts: print("LOUD hook"))
+"""
+MEMORY = """
+    from agent.memory_provider import MemoryProvider
+
+    class Keeper(MemoryProvider):
+        name = "keeper"
+        def is_available(self): return True
+        def initialize(self, session_id, **facts): print("LOUD memory")
+        def on_pre_compress(self, messages): return f"keep the harbour plan, {len(messages)} rows"
+
+    def register(ctx):
+        ctx.register_memory_provider(Keeper())
+"""
+PLAIN = """
+    def register(ctx):
+        ctx.register_tool("plain", "extra", {"name": "plain"}, lambda args, **facts: "ran", effects={"read"})
+"""
+
+
+def at_home(tmp_path: Path, server: PracticeServer, more: str = "") -> Program:
+    """A program whose home has both plugins."""
+    settings = {"PROVIDER": "practice", "BASE_URL": server.base_url, "MODEL": "practice"}
+    program = Program(tmp_path, environ={f"WHET_MODEL_{key}": value for key, value in settings.items()})
+    write(program.home, "loud", ENGINE)
+    write(program.home, "keeper", MEMORY)
+    plugins = f"plugins: {{enabled: [loud, keeper{more}]}}\n"
+    (program.home / "config.yaml").write_text(plugins + "context: {engine: loud}\n")
+    return program
+
+
+def told(program: Program) -> list[list[Any]]:
+    return [json.loads(line) for line in (program.home / "engine.jsonl").read_text().splitlines()]
+
+
+def test_an_engine_that_prints_leaves_the_json_whole_and_is_given_what_memories_keep(tmp_path: Path) -> None:
+    script = [ScriptedReply(text="One."), ScriptedReply(text="Two.")]
+    with PracticeServer(script=script) as server:
+        program = at_home(tmp_path, server)
+        first = program.run("chat", "-q", "the harbour plan", "--json")
+        session = json.loads(first.out)["session_id"]
+        done = program.run("chat", "-q", "go on", "--json", "--session", session)
+        body = bytes(server.requests[-1].body)
+    assert done.code == 0 and json.loads(done.out)["text"] == "Two.", done
+    assert "LOUD" not in first.out + done.out and "LOUD at import" in first.err
+    compressed = [line for line in told(program) if line[0] == "compress"]
+    assert compressed == [["compress", "keep the harbour plan, 3 rows"]]
+    assert b"Summary of before." in body and b"go on" in body and b"One." not in body
+    logged = (program.home / "logs" / "whet.log").read_text()
+    assert "LOUD compress" in logged and "LOUD hook" in logged
+
+
+def test_a_new_session_is_carried_over_to_and_one_instance_serves_each(tmp_path: Path) -> None:
+    script = [ScriptedReply(text="One."), ScriptedReply(text="Two.")]
+    with PracticeServer(script=script) as server:
+        program = at_home(tmp_path, server)
+        environ = {"WHET_HOME": str(program.home), **program.environ}
+        with Tty(["chat"], program.work, environ=environ) as tty:
+            tty.wait_for("Ctrl-D")
+            tty.type("hello\r")
+            tty.wait_for("1 step")
+            tty.type("/new\r")
+            tty.wait_for("new session")
+            tty.type("again\r")
+            tty.wait_for("1 step")
+            tty.type("\x04")
+            assert tty.wait_for_end() == 0
+            assert "LOUD" not in tty.drawn.partition("Ctrl-D")[2]
+    lines = told(program)
+    old, new = [line[1] for line in lines if line[0] == "on_session_start"][:2]
+    moved = [line for line in lines if line[0] in ("on_session_end", "on_session_reset", "carry_over")]
+    assert old != new and ["carry_over", old, new] in moved, lines
+    assert moved.index(["on_session_end", old]) < moved.index(["carry_over", old, new])
+    assert [line[1] for line in lines if line[0] == "on_session_end"] == [old, new]
+
+
+def test_an_engine_that_drops_the_request_in_mid_turn_is_not_followed(tmp_path: Path) -> None:
+    """The request stands before the calls that it led to; a list without it would leave the model without it."""
+    script = [calls(("plain", "{}")), ScriptedReply(text="The plan.")]
+    with PracticeServer(script=script) as server:
+        program = at_home(tmp_path, server, ", plain")
+        write(program.home, "plain", PLAIN)
+        (program.home / "always").touch()
+        done = program.run("chat", "-q", "what is the harbour plan?", "--json")
+        requests = [bytes(request.body) for request in server.requests]
+    said = json.loads(done.out)
+    assert said["text"] == "The plan." and len(requests) == 2
+    assert b"what is the harbour plan?" in requests[1]
+    assert any("left out what is being asked" in line for line in said["notices"]), said

@@ -1,0 +1,103 @@
+# ruff: noqa: E501 plugins are written here as text
+"""The hooks that few public plugins have, each called by a real turn, and memories written for other hosts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.plugins.rig import write
+from tests.plugins.test_public_shapes import ALL_HOOKS, OBSERVER, Asked, seen, talk
+from whet.practice.ask import PracticeCall
+from whet.practice.script import Fault, ScriptedReply
+
+RARE = [
+    "on_session_reset",
+    "on_interim_message",
+    "api_request_error",
+    "transform_terminal_output",
+]
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    home = tmp_path_factory.mktemp("rare")
+    write(home, "watch", OBSERVER.replace(repr(ALL_HOOKS), repr(RARE)))
+    script = [
+        ScriptedReply(
+            "I look.", tool_calls=(PracticeCall("terminal", '{"command": "echo hi; exit 7"}', "c1"),)
+        ),
+        ScriptedReply(text="Done."),
+        ScriptedReply(fault=Fault(status=400, message="no such thing")),
+    ]
+    talk(home, ("watch",), script, Asked(), new=True)
+    return seen(home)
+
+
+@pytest.mark.parametrize(
+    ("hook", "names"),
+    [
+        ("on_session_reset", "session_id old_session_id platform"),
+        ("on_interim_message", "text turn_id session_id"),
+        ("api_request_error", "error turn_id provider model"),
+        ("transform_terminal_output", "command output returncode"),
+    ],
+)
+def test_rare_hooks_get_the_keywords_of_hermes(
+    observed: dict[str, dict[str, Any]], hook: str, names: str
+) -> None:
+    assert set(names.split()) <= set(observed[hook]), observed[hook]
+
+
+def test_rare_hooks_are_told_what_happened(observed: dict[str, dict[str, Any]]) -> None:
+    assert observed["on_session_reset"]["old_session_id"] not in (
+        "",
+        observed["on_session_reset"]["session_id"],
+    )
+    assert observed["on_interim_message"]["text"] == "I look."
+    shell = observed["transform_terminal_output"]
+    assert (shell["command"], shell["returncode"]) == ("echo hi; exit 7", 7) and "hi" in shell["output"]
+    assert "no such thing" in str(observed["api_request_error"]["error"])
+
+
+def test_what_a_command_printed_can_be_changed(home: Path) -> None:
+    code = "def register(ctx):\n    ctx.register_hook('transform_terminal_output', lambda output, **k: output.upper())\n"
+    write(home, "upper", code)
+    reply = ScriptedReply(tool_calls=(PracticeCall("terminal", '{"command": "echo quiet"}', "c1"),))
+    _, told, requests = talk(home, ("upper",), [reply, ScriptedReply(text="Done.")], Asked())
+    assert told == [] and b"QUIET" in requests[1]
+
+
+WAYS = {
+    "by other names": "def sync_turn(self, user, assistant): self.log(user, assistant)",
+    "by keyword": "def sync_turn(self, *, user_content, assistant_content, session_id): self.log(user_content, assistant_content)",
+    "by whatever comes": "def sync_turn(self, *given, **facts): self.log(*given)",
+    "without waiting": "async def sync_turn(self, user_content, assistant_content, **facts): self.log(user_content, assistant_content)",
+    "with a default": "def sync_turn(self, user_content, assistant_content, session_id='', extra=None): self.log(user_content, assistant_content)",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_memory_takes_a_turn_however_it_is_written(home: Path, way: str) -> None:
+    code = f"""
+        import json
+        from agent.memory_provider import MemoryProvider
+        from hermes_constants import get_hermes_home
+
+        class Notes(MemoryProvider):
+            name = "notes-db"
+            def log(self, *words):
+                (get_hermes_home() / "turn.json").write_text(json.dumps(words))
+            def is_available(self): return True
+            def initialize(self, session_id, **kwargs): pass
+            {WAYS[way]}
+
+        def register(ctx):
+            ctx.register_memory_provider(Notes())
+    """
+    write(home, "notes-db", code)
+    _, told, _ = talk(home, ("notes-db",), [ScriptedReply(text="One.")])
+    assert told == [] and json.loads((home / "turn.json").read_text()) == ["hello there", "One."]

@@ -1,0 +1,229 @@
+"""Requests as nobody means them: schemas that are none or hold themselves, compressed bodies, clients that go
+in the middle of a call, results for a part of the calls. Each is answered as it deserves, and stored once."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import socket
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.serve.conftest import WAIT_S, Api
+from tests.serve.test_bad_input import USER, chat, tool
+from tests.serve.test_client_tools import ASKED, SCHEMA, WEATHER, count
+from tests.serve.test_openai import row_of, sent
+from whet.contract.answers import misfit_of, unsound
+from whet.practice.ask import PracticeCall
+from whet.practice.script import ScriptedReply
+from whet.store import api as api_rows
+
+NODE: dict[str, Any] = {
+    "$ref": "#/$defs/node",
+    "$defs": {
+        "node": {
+            "type": "object",
+            "properties": {"next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}},
+            "required": ["next"],
+            "additionalProperties": False,
+        }
+    },
+}
+NO_SCHEMAS: list[dict[str, Any]] = [
+    {"type": 5},
+    {"type": ["object", 5]},
+    {"type": "objekt"},
+    {"enum": 5},
+    {"type": "object", "required": 5},
+    {"type": "object", "required": "a"},
+    {"type": "object", "properties": [1]},
+    {"type": "object", "properties": {"a": 1}},
+    {"type": "string", "minLength": "x"},
+    {"type": "integer", "minimum": True},
+    {"allOf": 5},
+    {"anyOf": {"a": 1}},
+    {"anyOf": [5]},
+    {"type": "array", "items": 5},
+    {"$ref": 5},
+    {"$ref": "#/$defs/none"},
+    {"$ref": "http://elsewhere.example/x"},
+]
+DOT = base64.b64encode(
+    bytes.fromhex(
+        "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489"
+        "0000000d49444154789c6360f8cf50010004020180e2d4a83c0000000049454e44ae426082"
+    )
+).decode()
+
+
+def wanting(schema: object) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+
+
+@pytest.mark.parametrize("schema", NO_SCHEMAS)
+def test_a_schema_that_is_none_is_told_before_a_model_is_asked(api: Api, schema: dict[str, Any]) -> None:
+    before = count(api)
+    asked = {"model": "whet", "input": "x", "text": {"format": {"type": "json_schema", "schema": schema}}}
+    inner = tool(parameters={"properties": {"a": schema}})
+    wishes = [
+        ("/v1/chat/completions", chat(response_format=wanting(schema)), "response_format"),
+        ("/v1/responses", asked, "text.format"),
+        ("/v1/chat/completions", chat(tools=[inner]), "tools[0].parameters"),
+    ]
+    with api.http() as http:
+        for path, body, param in wishes:
+            answer = http.post(path, json=body)
+            error = answer.json()["error"]
+            assert (answer.status_code, error["param"]) == (400, param), error
+            assert "no JSON Schema" in error["message"]
+    assert (api.model.count, count(api)) == (0, before)
+
+
+@pytest.mark.parametrize("word", ["anyOf", "allOf", "oneOf"])
+def test_schemas_that_hold_themselves_end(word: str) -> None:
+    for schema in ({"$ref": "#"}, {word: [{"$ref": "#"}, {"$ref": "#"}, {"$ref": "#"}]}):
+        assert unsound(schema) == "" == misfit_of({"a": [1, {"b": 2}]}, schema)
+    chain: Any = None
+    for _ in range(90):
+        chain = {"next": chain}
+    assert unsound(NODE) == "" == misfit_of(chain, NODE)
+    assert misfit_of({"next": {"next": None, "more": 1}}, NODE).startswith("the answer.next fits none")
+
+
+def test_a_response_in_json_that_is_asked_for_again_is_one_response(api: Api) -> None:
+    api.say(ScriptedReply("{}"), ScriptedReply('{"city": "Rome"}'), ScriptedReply("Still Rome."))
+    form = {"format": {"type": "json_schema", "name": "place", "schema": SCHEMA}}
+    with api.http() as http:
+        first = http.post("/v1/responses", json={"model": "whet", "input": "where?", "text": form})
+        assert first.status_code == 200, first.text
+        body = {"model": "whet", "input": "sure?", "previous_response_id": first.json()["id"]}
+        second = http.post("/v1/responses", json=body)
+    assert second.status_code == 200, second.text
+    assert second.headers["x-whet-session"] == first.headers["x-whet-session"]
+    assert row_of(api, first.headers["x-whet-session"]).turns == 3
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "param"),
+    [
+        ("/v1/chat/completions", {"tool_choice": "required"}, "tool_choice"),
+        ("/v1/chat/completions", {"tools": [tool()], "tool_choice": {"type": "web_search"}}, "tool_choice"),
+        ("/v1/messages", {"tool_choice": {"type": "any"}}, None),
+        ("/v1/messages", {"tool_choice": {"type": "sometimes"}}, None),
+    ],
+)
+def test_a_choice_among_tools_that_are_none_is_refused(
+    api: Api, path: str, more: dict[str, Any], param: str | None
+) -> None:
+    with api.http() as http:
+        answer = http.post(path, json=chat(**more))
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert error.get("param") == param and "tool" in error["message"] and api.model.count == 0
+
+
+def test_a_compressed_body_is_told_as_that_and_a_body_in_chunks_is_read(api: Api) -> None:
+    body = json.dumps(chat()).encode()
+    kind = {"content-type": "application/json"}
+    with api.http() as http:
+        for path in ("/v1/chat/completions", "/v1/messages"):
+            coded = {**kind, "content-encoding": "gzip"}
+            refused = http.post(path, content=gzip.compress(body), headers=coded)
+            assert refused.status_code == 415 and "compressed" in refused.json()["error"]["message"]
+        whole = http.post(
+            "/v1/chat/completions", content=(body[n : n + 1] for n in range(len(body))), headers=kind
+        )
+        assert whole.status_code == 200, whole.text
+        assert http.options("/v1/chat/completions").status_code == 405
+        assert http.head("/v1/chat/completions").status_code == 405
+        wrong = http.post("/v1/responses", content=body, headers={"content-type": "text/plain"})
+        assert wrong.status_code == 415
+
+
+def test_documents_of_text_and_images_of_an_assistant_reach_no_model_as_what_it_refuses(api: Api) -> None:
+    document = {
+        "type": "document",
+        "source": {"type": "text", "media_type": "text/plain", "data": "It is 4711."},
+    }
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{DOT}"}}
+    with api.http() as http:
+        read = http.post("/v1/messages", json=chat(messages=[{"role": "user", "content": [document]}]))
+        assert read.status_code == 200 and "4711" in str(sent(api)[-1]["content"])
+        pdf = {
+            "type": "document",
+            "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBE"},
+        }
+        refused = http.post("/v1/messages", json=chat(messages=[{"role": "user", "content": [pdf]}]))
+        assert refused.status_code == 400 and "documents" in refused.json()["error"]["message"]
+        said = [USER, {"role": "assistant", "content": [picture]}, {"role": "user", "content": "and now?"}]
+        assert http.post("/v1/chat/completions", json=chat(messages=said)).status_code == 200
+        assert [one["content"] for one in sent(api) if one["role"] == "assistant"] == ["[images]"]
+
+
+def test_a_clients_tool_that_is_named_as_one_of_ours_is_its_own(api: Api) -> None:
+    mine = tool(parameters={"type": "object", "properties": {"zone": {"type": "string"}}})
+    mine["function"]["name"] = "read_file"
+    api.say(
+        ScriptedReply("", tool_calls=(PracticeCall("read_file", '{"zone":"a"}', "c1"),)),
+        ScriptedReply("Done."),
+    )
+    with api.http() as http:
+        answer = http.post("/v1/chat/completions", json=chat(tools=[mine])).json()
+    offered = [one["function"] for one in json.loads(api.model.requests[0].body)["tools"]]
+    assert [one["parameters"]["properties"] for one in offered if one["name"] == "read_file"] == [
+        {"zone": {"type": "string"}}
+    ]
+    assert answer["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_results_for_a_part_of_the_calls_go_on_and_say_which_got_none(api: Api) -> None:
+    both = tuple(PracticeCall("get_weather", json.dumps({"city": c}), c) for c in ("Rome", "Oslo"))
+    api.say(ScriptedReply("", tool_calls=both), ScriptedReply("Half."))
+    before = count(api)
+    with api.http() as http:
+        first = http.post("/v1/chat/completions", json=chat(tools=[WEATHER]))
+        message = first.json()["choices"][0]["message"]
+        result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "21 degrees"}
+        said = [USER, message, result]
+        second = http.post("/v1/chat/completions", json=chat(messages=said, tools=[WEATHER]))
+    assert second.json()["choices"][0]["message"]["content"] == "Half."
+    results = [one["content"] for one in sent(api) if one["role"] == "tool"]
+    assert "21 degrees" in results[0] and "no result" in results[1]
+    assert count(api) == before + 1 and row_of(api, second.headers["x-whet-session"]).turns == 1
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+def test_a_client_that_goes_before_it_read_its_call_leaves_a_session_that_goes_on(
+    api: Api, path: str
+) -> None:
+    """The stream is cut as soon as its head is there: what was said is there once, and it goes on."""
+    api.say(ASKED, *[ScriptedReply("Sunny.")] * 3)
+    body = {**chat(stream=True, tools=_tools(path)), "input": "hi"}
+    data = json.dumps(body).encode()
+    address = urlsplit(api.url)
+    with socket.create_connection((address.hostname, address.port), timeout=WAIT_S) as line:
+        head = f"POST {path} HTTP/1.1\r\nhost: {address.netloc}\r\nauthorization: Bearer {api.token}\r\n"
+        head += f"content-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n"
+        line.sendall(head.encode() + data)
+        seen = b""
+        while b"\r\n\r\n" not in seen:
+            seen += line.recv(4096)
+    session_id = seen.partition(b"x-whet-session: ")[2].partition(b"\r\n")[0].decode()
+    with api.http() as http:
+        named = {"x-whet-session": session_id}
+        more = {**body, "stream": False, "messages": [{"role": "user", "content": "go on"}], "input": "go on"}
+        answer = http.post(path, json=more, headers=named)
+        assert answer.status_code == 200 and "Sunny." in answer.text, answer.text
+    said = api.app.database.read_now(lambda db: api_rows.said_by_user(db, session_id))
+    assert [one.rpartition("\n")[2] for one in said] == ["hi", "go on"]
+
+
+def _tools(path: str) -> list[dict[str, Any]]:
+    if path.endswith("messages"):
+        return [{"name": "get_weather", "input_schema": SCHEMA}]
+    if path.endswith("responses"):
+        return [{"type": "function", "name": "get_weather", "parameters": SCHEMA}]
+    return [WEATHER]
