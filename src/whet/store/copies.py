@@ -7,7 +7,7 @@ is decided by numbers, before any row is read: with two hundred forks each hit h
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Set
 
 import apsw
 
@@ -23,46 +23,40 @@ _COPIED = (
 
 
 class Copies:
-    """Some messages by where they were said: `of` has, for each that was said in its own session, those that
-    are it or a copy of it."""
+    """The copies among some messages: `first` has where each was said, `of` the copies by that. `forked` are
+    the keys of the sessions that are forks."""
 
-    def __init__(self, connection: apsw.Connection, ids: Iterable[int]) -> None:
-        ids = list(ids)
+    def __init__(self, connection: apsw.Connection, forked: Set[int], ids: Iterable[int]) -> None:
         self._origins: dict[int, tuple[int, int]] = {}
-        left = {id_ >> rows.SEQ_BITS for id_ in ids}
+        copied = [id_ for id_ in ids if id_ >> rows.SEQ_BITS in forked] if forked else []
+        left = {id_ >> rows.SEQ_BITS for id_ in copied}
         while left:
             found = connection.execute(_COPIED, (json.dumps(list(left)),)).fetchall()
-            self._origins |= {key: (origin, last or 0) for key, origin, last in found}
-            left = {origin for _, origin, _ in found} - self._origins.keys()
+            for key, origin, last in found:
+                self._origins[key] = ((origin - key) << rows.SEQ_BITS, last or 0)
+            left = ({origin for _, origin, _ in found} & forked) - self._origins.keys()
+        self.first: dict[int, int] = {}
         self.of: dict[int, list[int]] = {}
-        for id_ in ids:
-            self.of.setdefault(self.first(id_), []).append(id_)
-
-    def first(self, id_: int) -> int:
-        """Give where a message was said."""
-        while (above := self._above(id_)) is not None:
-            id_ = above
-        return id_
-
-    def chains(self, firsts: Iterable[int]) -> list[list[int]]:
-        """Give, for each copy of these, the way from it to where it was said."""
-        return [self._chain(id_) for first in firsts for id_ in self.of[first]]
-
-    def firsts_of(self, places: Iterable[int]) -> list[int]:
-        """Give where those of some messages that are copies were said."""
         origins, bits = self._origins, rows.SEQ_BITS
-        return [self.first(id_) for id_ in places if id_ >> bits in origins]
+        for id_ in copied:
+            first = id_
+            while (up := origins.get(first >> bits)) is not None and first <= up[1]:
+                first += up[0]
+            if first != id_:
+                self.first[id_] = first
+                self.of.setdefault(first, []).append(id_)
 
-    def _above(self, id_: int) -> int | None:
-        found = self._origins.get(id_ >> rows.SEQ_BITS)
-        if found is None or id_ > found[1]:
-            return None
-        return (found[0] << rows.SEQ_BITS) + (id_ & ((1 << rows.SEQ_BITS) - 1))
+    def fold(self, weights: dict[int, float]) -> None:
+        """Put where it was said in place of each copy, with the most that one of them weighs."""
+        for id_ in self.first.keys() & weights.keys():
+            first = self.first[id_]
+            weights[first] = max(weights.pop(id_), weights.get(first, 0.0))
 
-    def _chain(self, id_: int) -> list[int]:
+    def chain(self, id_: int) -> list[int]:
+        """Give the way from a message to where it was said."""
         chain = [id_]
-        while (above := self._above(chain[-1])) is not None:
-            chain.append(above)
+        while (up := self._origins.get(id_ >> rows.SEQ_BITS)) is not None and id_ <= up[1]:
+            chain.append(id_ := id_ + up[0])
         return chain
 
 

@@ -76,8 +76,7 @@ class Ranking:
         self._where = ["1"]
         self._values: list[Any] = []
         self._span = span
-        forked = connection.execute("SELECT 1 FROM forks LIMIT 1").fetchone()
-        self._has_copies = scope.get("session_id") is None and forked is not None
+        self._forked: frozenset[int] = frozenset()
         first, last, marks = 0, (1 << 63) - 1, list[str]()
         session_id, role, since = scope.get("session_id"), scope.get("role"), scope.get("since")
         profile, workspace = scope.get("profile"), scope.get("workspace")
@@ -86,6 +85,7 @@ class Ranking:
             first, last = key << rows.SEQ_BITS, ((key + 1) << rows.SEQ_BITS) - 1
         else:
             self._where += ["t.undone = ''", "s.kind <> 'review'"]
+            self._forked = frozenset(row[0] for row in connection.execute("SELECT session FROM forks"))
             if not scope.get("include_private"):
                 self._where.append("NOT s.private")
             if profile is not None:
@@ -200,16 +200,11 @@ class Ranking:
             one.places -= self._last_ones
         for id_, weight in together.items():
             own[id_] = max(own[id_], weight)
-        copies = Copies(self._connection, own) if self._has_copies else None
-        if copies is not None:
-            for one in lists:
-                one.places.update(copies.firsts_of(one.places))
-            own = {first: max(own[id_] for id_ in ids) for first, ids in copies.of.items()}
-            together = {
-                first: max(weights)
-                for first, ids in copies.of.items()
-                if (weights := [together[id_] for id_ in ids if id_ in together])
-            }
+        copies = Copies(self._connection, self._forked, own)
+        copies.fold(own)
+        copies.fold(together)
+        for one in lists if copies.first else ():
+            one.places.update([copies.first[id_] for id_ in one.places & copies.first.keys()])
         found: list[FoundRow] = []
         for ids in self._in_parts(own):
             scores = {id_: max(self._score(id_, lists), together.get(id_, 0.0)) for id_ in ids}
@@ -233,7 +228,7 @@ class Ranking:
         if last:
             yield last
 
-    def _best_rows(self, scores: dict[int, float], limit: int, copies: Copies | None) -> list[FoundRow]:
+    def _best_rows(self, scores: dict[int, float], limit: int, copies: Copies) -> list[FoundRow]:
         """Give those of the best scores that may be shown; more where the time weighs too."""
         ids = sorted(scores, key=lambda id_: (scores[id_], id_), reverse=True)
         at_once = max(_ROWS_AT_ONCE * (1 if self._span is None else 2), limit)
@@ -304,21 +299,21 @@ class Ranking:
         at_once = max(_LOOK_AT_ONCE, limit)
         while len(found) < limit:
             ids = self._reader.newest(match, at_once, last)
-            copies = Copies(self._connection, ids) if self._has_copies else None
-            wanted = dict.fromkeys(ids if copies is None else copies.of, 0.0)
+            copies = Copies(self._connection, self._forked, ids)
+            copies.fold(wanted := dict.fromkeys(ids, 0.0))
             found |= {row.id: row for row in self._shown(wanted, copies)}
             if len(ids) < at_once:
                 break
             last, at_once = ids[-1] - 1, min(2 * at_once, _READ_MAX)
         return sorted(found.values(), key=self._rank_of, reverse=True)
 
-    def _shown(self, scores: dict[int, float], copies: Copies | None) -> list[FoundRow]:
+    def _shown(self, scores: dict[int, float], copies: Copies) -> list[FoundRow]:
         """Give those that may be shown; in place of one that may not, the copies nearest to it that may."""
         found = self._visible(scores)
-        if copies is None or len(found) == len(scores):
+        if not copies.of or len(found) == len(scores):
             return found
-        hidden = scores.keys() - {row.id for row in found}
-        chains = copies.chains(hidden)
+        hidden = (scores.keys() - {row.id for row in found}) & copies.of.keys()
+        chains = [copies.chain(id_) for first in hidden for id_ in copies.of[first]]
         scored = {id_: scores[chain[-1]] for chain in chains for id_ in chain}
         there = {row.id: row for row in self._visible(scored)}
         return found + [there[id_] for id_ in nearest(chains, there)]
