@@ -28,7 +28,7 @@ from whet.practice.ask import PracticeCall  # noqa: E402 - from the checkout
 from whet.practice.script import ScriptedReply, running  # noqa: E402
 from whet.practice.server import PracticeServer  # noqa: E402
 
-MODULES = sorted(path.stem for path in (ROOT / "src" / "whet").glob("[a-z]*.py"))[:9]
+MODULES = sorted(path.stem for path in (ROOT / "src" / "whet" / "tools").glob("[a-z]*.py"))[:9]
 PLAN = ("see how the modules begin", "give each of them a note", "compile what the notes tell of")
 
 
@@ -46,7 +46,7 @@ def listed(done: int, text: str = "") -> ScriptedReply:
 
 def script() -> list[ScriptedReply]:
     """Give the sixty answers."""
-    path = "src/whet/{}.py".format
+    path = "src/whet/tools/{}.py".format
     searches = [call("search_files", pattern="^def ", path=path(name)) for name in MODULES]
     reads = [call("read_file", path=path(name), limit=9) for name in MODULES]
     notes = [
