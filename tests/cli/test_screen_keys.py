@@ -114,10 +114,32 @@ def test_a_command_goes_into_the_background_and_leaving_asks(folder: Path) -> No
         tty.type("/quit\r")
         tty.wait_for("still running in the background")
         tty.wait_for("sleep 60")
-        tty.type("/jobs stop p1\r")
+        tty.type("/jobs stop 1\r")
         tty.wait_for("stopped p1")
         tty.type("/quit\r")
         assert tty.wait_for_end() == 0
+
+
+@pytest.mark.slow
+def test_going_back_says_of_each_message_whether_files_go_back_with_it(folder: Path) -> None:
+    script = [ScriptedReply("", tool_calls=(WRITE,)), ScriptedReply("Written."), ScriptedReply("Nothing.")]
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", "--yes", *flags(server)], folder, columns=100) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        for text in ("write it\r", "now rest\r"):
+            tty.type(text)
+            tty.wait_for("step")
+        tty.type("\x1b\x1b")
+        tty.wait_for("before this message, no file was changed since")
+        tty.type("\x1b[B")
+        tty.wait_for("before this message, files too")
+        tty.type("\r")
+        tty.wait_for("restored 1 path")
+        tty.type("\x03\x04")
+        assert tty.wait_for_end() == 0
+    assert not (folder / "a.txt").exists()
 
 
 @pytest.mark.slow

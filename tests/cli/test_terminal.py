@@ -136,7 +136,7 @@ def test_what_was_typed_before_is_searched_and_never_sent_by_it(folder: Path) ->
         tty.wait_for("1 step")
         tty.type("\x12")
         tty.wait_for("I-search")
-        tty.type("\x03\x12quest\r\x05 again\r")
+        tty.type("\x03\x12quest\r again\r")
         tty.wait_for("Two.")
         tty.wait_for("1 step")
         tty.type("\x04")
@@ -157,7 +157,7 @@ def test_colours_that_come_as_keys_are_no_bug(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_session_that_is_opened_shows_its_last_exchange_without_a_colour(folder: Path) -> None:
-    script = [ScriptedReply("An **old** answer."), ScriptedReply("The last answer.")]
+    script = [ScriptedReply("An **old** answer."), ScriptedReply("The **last** answer.")]
     with PracticeServer(script=script) as server:
         for text in ("an old question", "the last question"):
             more = ["-c"] if text.startswith("the") else []

@@ -165,6 +165,24 @@ def test_a_session_is_forked_with_a_press(board: Api, person: httpx2.Client) -> 
     assert person.post("/sessions/none/fork", data=form).status_code == 404
 
 
+def test_a_session_begins_with_a_plan_and_nothing_is_begun_where_there_is_none(
+    board: Api, person: httpx2.Client
+) -> None:
+    made = PracticeCall("write_file", '{"path":"planned.txt","content":"x"}')
+    board.say(ScriptedReply(tool_calls=(made,)), ScriptedReply("1. Write it."))
+    page = begin(person, "/plan make it so")
+    shown = ended(person, page)
+    assert "make it so" in shown and "/plan make" not in shown
+    assert not (board.workspace / "planned.txt").exists()
+    assert f'action="{page}/plan"' in shown
+    listed = person.get("/sessions").text
+    for text in ("/plan", "/plan go", "/plan steps\nmake it"):
+        refused = person.post("/sessions", data={"csrf": csrf(person), "text": text})
+        assert refused.status_code == 400 and "Nothing is planned yet" in refused.text
+    assert person.get("/sessions").text.count(page) == listed.count(page)
+    assert person.get("/sessions").text.count('href="/sessions/') == listed.count('href="/sessions/')
+
+
 def test_a_plan_is_seen_changed_and_carried_out(board: Api, person: httpx2.Client) -> None:
     def wrote(*items: tuple[str, str]) -> ScriptedReply:
         listed = [

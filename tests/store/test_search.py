@@ -13,6 +13,9 @@ from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Message, ToolCall
 from whet.store import forks, search, sessions
 from whet.store.database import StateDatabase
+from whet.store.query import terms
+from whet.store.ranking import Ranking
+from whet.store.transcript import Transcript
 
 
 def found(db, query, limit=20, **scope):
@@ -335,3 +338,36 @@ def test_what_forks_have_copied_is_found_once_where_it_was_said(db, clock):
     db.write_now(lambda c: c.execute("UPDATE sessions SET private = 0 WHERE id = 's1'"))
     db.write_now(lambda c: c.execute("UPDATE turns SET undone = '2026' WHERE session = 1 AND number = 1"))
     assert sorted(found(db, "heron")) == ["a", "b"]
+
+
+class Counting(Ranking):
+    """A ranking that counts how often it looks at rows."""
+
+    looks = 0
+
+    def _visible(self, scores):
+        self.looks += 1
+        return super()._visible(scores)
+
+
+@pytest.mark.parametrize(("count", "looks"), [(20, 1), (40, 2)])
+def test_forks_add_no_looks_at_rows_and_what_they_say_themselves_is_their_own(db, clock, count, looks):
+    async def go_on(name: str) -> None:
+        log = await Transcript.open(db, name, clock)
+        turn = await log.begin_turn(user("a heron of its own"))
+        await log.end_turn(turn, "answered", "")
+
+    asyncio.run(talk(db, clock, "old", "a heron"))
+    asyncio.run(talk(db, clock, "s1", *(f"the heron {n}" for n in range(12))))
+    for n in range(count):  # every third one is a fork of a fork
+        origin, turn = (f"f{n - 1}", 8) if n % 3 == 2 else ("s1", 12 - n % 3)
+        db.write_now(lambda c, o=origin, t=turn, n=n: forks.fork(c, o, t, f"f{n}", "2026-11-23"))
+    asyncio.run(go_on("f17"))
+    assert sorted(found(db, "heron")) == ["f17", "old", *["s1"] * 12]
+    assert len(found(db, "heron", session_id="f17")) == 9
+
+    def ranked(connection):
+        ranking = Counting(connection, {}, None)
+        return len(ranking.best(terms("heron"), 20)), ranking.looks
+
+    assert db.read_now(ranked) == (14, looks)

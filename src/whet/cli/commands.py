@@ -51,6 +51,10 @@ class ChatControl(Protocol):
         """Show text of ours."""
         ...
 
+    def recall(self, text: str, most: int) -> None:
+        """Show the last `most` lines of an answer of before, as answers are shown."""
+        ...
+
     def width(self) -> int:
         """The columns of the terminal."""
         ...

@@ -55,10 +55,13 @@ async def say_where_we_are(chat: ChatControl) -> None:
 
 def _recall(chat: ChatControl, text: str, style: str) -> None:
     """Show the end of what was said before."""
+    if not style:
+        chat.recall(text, _RECALLED)
+        return
     rows = printable(text).strip().split("\n")
     shown = rows if len(rows) <= _RECALLED else ["…", *rows[-_RECALLED:]]
     if text.strip():
-        chat.say(("› " if style else "") + "\n".join(shown), style)
+        chat.say("› " + "\n".join(shown), style)
 
 
 def _fitting(width: int, *variants: str) -> str:

@@ -101,7 +101,7 @@ async def _stop(chat: ChatControl, name: str) -> None:
 
 def _find(app: App, name: str) -> Process:
     made = app.processes.made
-    found = made.get(name) if made is not None else None
+    found = (made.get(name) or made.get(f"p{name}")) if made is not None else None
     if found is None:
         raise NotFound(f"no background process {name!r}", hint="/jobs lists them")
     return found

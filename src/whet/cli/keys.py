@@ -13,7 +13,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition, has_completions, is_searching, vi_insert_mode
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.search import stop_search
+from prompt_toolkit.search import accept_search, stop_search
 
 from whet.cli.asking import PickQuestion, TerminalQuestion
 from whet.cli.dropped import dropped_images
@@ -36,6 +36,12 @@ def _suspend(event: KeyPressEvent) -> None:
 
 def _leave(event: KeyPressEvent) -> None:
     """Do nothing: nobody asked for the mouse, and colours that come as keys look like it to the library."""
+
+
+def _take_found(event: KeyPressEvent) -> None:
+    """Take what the search has found into the input, to be typed on at its end."""
+    accept_search()
+    event.current_buffer.cursor_position = len(event.current_buffer.text)
 
 
 def _edit(event: KeyPressEvent) -> None:
@@ -68,6 +74,8 @@ class InputKeys:
                 buffer.insert_text("\n")
             else:
                 self._send(event)
+
+        keys.add("enter", filter=is_searching)(_take_found)
 
         @keys.add("escape", "enter", filter=~one_key)
         def _(event: KeyPressEvent) -> None:

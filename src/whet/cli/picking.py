@@ -11,6 +11,7 @@ from whet.cli import wording
 from whet.cli.learning_commands import typed
 from whet.cli.output import age
 from whet.cli.pasted import folded
+from whet.cli.rewind_commands import changed_paths
 from whet.contract.messages import Message
 from whet.store import sessions
 from whet.store.export import messages, numbered
@@ -49,8 +50,9 @@ async def pick_point(chat: ChatControl) -> None:
     if not turns:
         chat.say("nothing has been said in this session yet", "dim")
         return
+    changed = await changed_paths(chat)
     choices = [
-        (f"{number:>3}  {wording.clip(folded(text), 400)}", "goes back to before this message, files too")
+        (f"{number:>3}  {wording.clip(folded(text), 400)}", _what_goes_back(changed, number))
         for number, text in turns
     ]
     picked = await chat.choose("Go back to before which message?", choices[::-1])
@@ -60,6 +62,12 @@ async def pick_point(chat: ChatControl) -> None:
     parts = "" if chat.app.recordings.settings.record else " conversation"
     await chat.commands.get("rewind").run(chat, f"{number}{parts}")
     chat.put_back(text)
+
+
+def _what_goes_back(changed: dict[int, int], turn: int) -> str:
+    since = sum(paths for number, paths in changed.items() if number >= turn)
+    files = "files too" if since else "no file was changed since, as far as is recorded"
+    return f"goes back to before this message, {files}"
 
 
 def turn_texts(connection: apsw.Connection, session_id: str) -> list[tuple[int, str]]:

@@ -173,6 +173,10 @@ class TerminalChat:
         """Show text of ours."""
         self._view.say(text, style)
 
+    def recall(self, text: str, most: int) -> None:
+        """Show the last `most` lines of an answer of before, as answers are shown."""
+        self._view.recall(text, most)
+
     def width(self) -> int:
         """The columns of the terminal."""
         return self._screen.width()

@@ -36,11 +36,19 @@ async def files_line(chat: ChatControl, turn: int) -> str:
     """Say what has become of the files of a turn that was taken back."""
     if not chat.app.recordings.settings.record:
         return "its files were not restored: nothing is recorded (rewind.record is off)"
-    steps = [one for one in await _rewinding(chat).steps() if one.kind == "step" and one.turn == turn]
-    paths = sum(one.paths for one in steps)
-    if not paths:
+    if not (await changed_paths(chat)).get(turn):
         return "it changed no files"
     return f"its files were not restored; /rewind {turn} files does that, /diff {turn} shows them"
+
+
+async def changed_paths(chat: ChatControl) -> dict[int, int]:
+    """Give how many paths the steps of each turn have changed, as far as is recorded; a fork has none of the
+    turns that it copied."""
+    changed: dict[int, int] = {}
+    for one in await _rewinding(chat).steps():
+        if one.kind == "step":
+            changed[one.turn] = changed.get(one.turn, 0) + one.paths
+    return changed
 
 
 async def _rewind(chat: ChatControl, rest: str) -> None:

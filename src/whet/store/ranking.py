@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from heapq import nlargest
 from itertools import combinations
@@ -24,6 +24,7 @@ from whet.contract.errors import StoreError
 from whet.contract.messages import Role
 from whet.store import index, rows, sessions
 from whet.store import query as words
+from whet.store.copies import Copies, nearest
 from whet.store.database import is_team
 from whet.store.moments import TimeSpan
 from whet.store.postings import PostingReader, Postings, tokens_of
@@ -37,7 +38,6 @@ _NEXT, _AFTER_NEXT = 0.5, 0.3
 _HAS_ALL = 1.25
 _TIME_WEIGHT = 3.0
 _LONG_BYTES = 2_000
-_MOST_COPIES = 64
 
 
 class SearchScope(TypedDict, total=False):
@@ -76,8 +76,7 @@ class Ranking:
         self._where = ["1"]
         self._values: list[Any] = []
         self._span = span
-        forked = connection.execute("SELECT 1 FROM forks LIMIT 1").fetchone()
-        self._has_copies = scope.get("session_id") is None and forked is not None
+        self._forked: frozenset[int] = frozenset()
         first, last, marks = 0, (1 << 63) - 1, list[str]()
         session_id, role, since = scope.get("session_id"), scope.get("role"), scope.get("since")
         profile, workspace = scope.get("profile"), scope.get("workspace")
@@ -86,6 +85,7 @@ class Ranking:
             first, last = key << rows.SEQ_BITS, ((key + 1) << rows.SEQ_BITS) - 1
         else:
             self._where += ["t.undone = ''", "s.kind <> 'review'"]
+            self._forked = frozenset(row[0] for row in connection.execute("SELECT session FROM forks"))
             if not scope.get("include_private"):
                 self._where.append("NOT s.private")
             if profile is not None:
@@ -112,13 +112,7 @@ class Ranking:
 
     def best(self, terms: Sequence[Term], limit: int) -> list[FoundRow]:
         """Give the best messages; those that forks have copied once, where they were said."""
-        wanted = limit
-        while True:
-            found = self._best(terms, wanted)
-            said = _once(self._connection, found, limit, self._visible) if self._has_copies else found
-            if len(said) >= limit or len(found) < wanted or wanted >= _MOST_COPIES * limit:
-                return sorted(said, key=self._rank_of, reverse=True)[:limit]
-            wanted *= 4
+        return sorted(self._best(terms, limit), key=self._rank_of, reverse=True)[:limit]
 
     def _best(self, terms: Sequence[Term], limit: int) -> list[FoundRow]:
         """A phrase must stand in them, unless it stands nowhere; words that say nothing come last."""
@@ -198,7 +192,7 @@ class Ranking:
         self, lists: Sequence[Postings], together: dict[int, float], limit: int, read_texts: bool
     ) -> list[FoundRow]:
         """Give the best that may be shown, the newer one of equals."""
-        own: defaultdict[int, float] = defaultdict(float)
+        own: dict[int, float] = defaultdict(float)
         for one in lists:
             weight = one.weight
             for id_ in one.ids:
@@ -206,10 +200,15 @@ class Ranking:
             one.places -= self._last_ones
         for id_, weight in together.items():
             own[id_] = max(own[id_], weight)
+        copies = Copies(self._connection, self._forked, own)
+        copies.fold(own)
+        copies.fold(together)
+        for one in lists if copies.first else ():
+            one.places.update([copies.first[id_] for id_ in one.places & copies.first.keys()])
         found: list[FoundRow] = []
         for ids in self._in_parts(own):
             scores = {id_: max(self._score(id_, lists), together.get(id_, 0.0)) for id_ in ids}
-            found += self._best_rows(scores, 2 * limit)
+            found += self._best_rows(scores, 2 * limit, copies)
             if len(found) >= 2 * limit:
                 break
         found.sort(key=self._rank_of, reverse=True)
@@ -229,15 +228,14 @@ class Ranking:
         if last:
             yield last
 
-    def _best_rows(self, scores: dict[int, float], limit: int) -> list[FoundRow]:
+    def _best_rows(self, scores: dict[int, float], limit: int, copies: Copies) -> list[FoundRow]:
         """Give those of the best scores that may be shown; more where the time weighs too."""
         ids = sorted(scores, key=lambda id_: (scores[id_], id_), reverse=True)
         at_once = max(_ROWS_AT_ONCE * (1 if self._span is None else 2), limit)
         found: list[FoundRow] = []
         for begin in range(0, len(ids), at_once):
-            found += map(
-                self._weighed, self._visible({id_: scores[id_] for id_ in ids[begin : begin + at_once]})
-            )
+            part = {id_: scores[id_] for id_ in ids[begin : begin + at_once]}
+            found += map(self._weighed, self._shown(part, copies))
             if len(found) >= limit:
                 break
         return found
@@ -296,16 +294,29 @@ class Ranking:
 
     def _newest(self, match: str, limit: int) -> list[FoundRow]:
         """Give the newest that may be shown."""
-        found: list[FoundRow] = []
+        found: dict[int, FoundRow] = {}
         last = self._reader.last
         at_once = max(_LOOK_AT_ONCE, limit)
         while len(found) < limit:
             ids = self._reader.newest(match, at_once, last)
-            found += self._visible(dict.fromkeys(ids, 0.0))
+            copies = Copies(self._connection, self._forked, ids)
+            copies.fold(wanted := dict.fromkeys(ids, 0.0))
+            found |= {row.id: row for row in self._shown(wanted, copies)}
             if len(ids) < at_once:
                 break
             last, at_once = ids[-1] - 1, min(2 * at_once, _READ_MAX)
-        return sorted(found, key=self._rank_of, reverse=True)
+        return sorted(found.values(), key=self._rank_of, reverse=True)
+
+    def _shown(self, scores: dict[int, float], copies: Copies) -> list[FoundRow]:
+        """Give those that may be shown; in place of one that may not, the copies nearest to it that may."""
+        found = self._visible(scores)
+        if not copies.of or len(found) == len(scores):
+            return found
+        hidden = (scores.keys() - {row.id for row in found}) & copies.of.keys()
+        chains = [copies.chain(id_) for first in hidden for id_ in copies.of[first]]
+        scored = {id_: scores[chain[-1]] for chain in chains for id_ in chain}
+        there = {row.id: row for row in self._visible(scored)}
+        return found + [there[id_] for id_ in nearest(chains, there)]
 
     def _visible(self, scores: dict[int, float]) -> list[FoundRow]:
         found = self._connection.execute(
@@ -342,51 +353,6 @@ def _said_now(connection: apsw.Connection, session_id: str | None) -> frozenset[
         (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, turn[0], rows.USER),
     )
     return frozenset(row[0] for row in found)
-
-
-_Visible = Callable[[dict[int, float]], list[FoundRow]]
-
-
-def _once(connection: apsw.Connection, found: list[FoundRow], limit: int, shown: _Visible) -> list[FoundRow]:
-    """Give at least `limit` of the first messages where they were said, or as many as there are."""
-    said = dict[int, FoundRow]()
-    for most in (limit, 2 * limit, len(found)):
-        said = _where_said(connection, {row.id: row for row in found[:most]}, shown)
-        if len(said) >= limit or most >= len(found):
-            break
-    return list(said.values())
-
-
-def _where_said(
-    connection: apsw.Connection, found: dict[int, FoundRow], shown: _Visible
-) -> dict[int, FoundRow]:
-    """Put in place of what a fork has copied what it is a copy of, as long as that may be shown."""
-    left = list(found.values())
-    while said := _said_before(connection, left):
-        wanted: dict[int, float] = {}
-        for copy, original in said.items():
-            wanted[original] = max(wanted.get(original, 0.0), found[copy].score)
-        left = shown(wanted)
-        there = {row.id for row in left}
-        found = {id_: row for id_, row in found.items() if said.get(id_) not in there}
-        found |= {row.id: row for row in left}
-    return found
-
-
-def _said_before(connection: apsw.Connection, found: Sequence[FoundRow]) -> dict[int, int]:
-    """Give, for messages that a fork has copied, the ids of what they are copies of."""
-    keys = json.dumps(list({row.id >> rows.SEQ_BITS for row in found}))
-    copies = connection.execute(
-        "SELECT f.session, o.key, f.turn FROM json_each(?) j"
-        " CROSS JOIN forks f ON f.session = CAST(j.value AS bigint) JOIN sessions o ON o.id = f.origin",
-        (keys,),
-    ).fetchall()
-    origins = {key: (origin, turn) for key, origin, turn in copies}
-    return {
-        row.id: row.id + ((origin[0] - (row.id >> rows.SEQ_BITS)) << rows.SEQ_BITS)
-        for row in found
-        if (origin := origins.get(row.id >> rows.SEQ_BITS)) is not None and row.turn <= origin[1]
-    }
 
 
 def _first_since(connection: apsw.Connection, begin_ms: int) -> int:

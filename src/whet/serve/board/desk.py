@@ -69,10 +69,17 @@ class ChatDesk:
         text = _text_of(form.get("text", ""))
         if not text and not request.state.files:
             raise ApiError(400, "Write what you want done first.")
+        name, planned = parse(text) or ("", "")
+        plans = name == "plan"
+        if plans and (not planned or planned.split("\n")[0] in ("go", "off", "steps")):
+            raise ApiError(400, "Nothing is planned yet: write /plan and what you want done.")
+        text = planned if plans else text
         title = sessions.title_of(text)
         session_id = await frame.turns.hosted.new_session(
             title=title, private="private" in form, source="web"
         )
+        if plans:
+            await self._plan(session_id, text)
         said = await self._said(text, request.state.files, frame.app.workspace)
         await frame.turns.begin(session_id, TurnInput(said.text, said.images))
         return _gone_to(request, session_id)

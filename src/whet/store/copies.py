@@ -1,0 +1,70 @@
+"""What forks have copied: a message that stands in many sessions is found once, where it was said.
+
+A fork keeps its messages' numbers, so a copy and what it is a copy of differ in the session's key alone. That
+is decided by numbers, before any row is read: with two hundred forks each hit has two hundred copies.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Set
+
+import apsw
+
+from whet.store import rows
+
+_COPIED = (
+    "SELECT f.session, o.key, (SELECT m.id FROM messages m"
+    f" WHERE m.id >= f.session << {rows.SEQ_BITS} AND m.id < (f.session + 1) << {rows.SEQ_BITS}"
+    " AND m.turn <= f.turn ORDER BY m.id DESC LIMIT 1)"
+    " FROM json_each(?) j CROSS JOIN forks f ON f.session = CAST(j.value AS bigint)"
+    " JOIN sessions o ON o.id = f.origin"
+)
+
+
+class Copies:
+    """The copies among some messages: `first` has where each was said, `of` the copies by that. `forked` are
+    the keys of the sessions that are forks."""
+
+    def __init__(self, connection: apsw.Connection, forked: Set[int], ids: Iterable[int]) -> None:
+        self._origins: dict[int, tuple[int, int]] = {}
+        copied = [id_ for id_ in ids if id_ >> rows.SEQ_BITS in forked] if forked else []
+        left = {id_ >> rows.SEQ_BITS for id_ in copied}
+        while left:
+            found = connection.execute(_COPIED, (json.dumps(list(left)),)).fetchall()
+            for key, origin, last in found:
+                self._origins[key] = ((origin - key) << rows.SEQ_BITS, last or 0)
+            left = ({origin for _, origin, _ in found} & forked) - self._origins.keys()
+        self.first: dict[int, int] = {}
+        self.of: dict[int, list[int]] = {}
+        origins, bits = self._origins, rows.SEQ_BITS
+        for id_ in copied:
+            first = id_
+            while (up := origins.get(first >> bits)) is not None and first <= up[1]:
+                first += up[0]
+            if first != id_:
+                self.first[id_] = first
+                self.of.setdefault(first, []).append(id_)
+
+    def fold(self, weights: dict[int, float]) -> None:
+        """Put where it was said in place of each copy, with the most that one of them weighs."""
+        for id_ in self.first.keys() & weights.keys():
+            first = self.first[id_]
+            weights[first] = max(weights.pop(id_), weights.get(first, 0.0))
+
+    def chain(self, id_: int) -> list[int]:
+        """Give the way from a message to where it was said."""
+        chain = [id_]
+        while (up := self._origins.get(id_ >> rows.SEQ_BITS)) is not None and id_ <= up[1]:
+            chain.append(id_ := id_ + up[0])
+        return chain
+
+
+def nearest(chains: Iterable[list[int]], there: Collection[int]) -> dict[int, None]:
+    """Give, of each way from a copy to where it was said, the last that is there without a gap before it."""
+    found: dict[int, None] = {}
+    for chain in chains:
+        gap = next((number for number, id_ in enumerate(chain) if id_ not in there), len(chain))
+        if gap:
+            found[chain[gap - 1]] = None
+    return found
