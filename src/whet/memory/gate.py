@@ -18,6 +18,7 @@ from whet.memory.folding import content_words, fold
 from whet.memory.provenance import outside
 from whet.memory.requests import Claim, GateVerdict, Refused
 from whet.memory.scan import scan
+from whet.memory.sources import SourceText
 from whet.memory.transcript import Pointed, QuotableTranscript, load
 from whet.store import sessions
 from whet.store.database import StateDatabase
@@ -29,6 +30,7 @@ _MOST_LINE_CHARS = 400
 _LEAST_CHARS = 6
 _CARRIED_WORDS = 3
 _WORDS = re.compile(r"[^\W_]+(?:[-'’.][^\W_]+)*")
+_IN_QUOTES = re.compile(r"[\"“«]([^\"“”«»\n]+)[\"”»]")
 _NUMBERED = re.compile(r"(?m)^\s*\d{1,2}[.)]\s")
 _TWO_WORDS = re.compile(r"[^\W\d_]+(?:[/-][^\W\d_]+)+")
 _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{3,}")
@@ -84,8 +86,9 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
     pointed = _pointed(claim, transcript, foreground=foreground)
     if claim.kind == "skill":
         pointed += _named_calls(claim.text, pointed, transcript)
-    usable = [_without_prose(_usable(one, transcript), claim) for one in pointed]
-    pointed = _with_remedy(usable, transcript)
+    usable = _with_remedy([_usable(one, transcript) for one in pointed], transcript)
+    is_pitfall = any(one.source.failed for one in usable)
+    pointed = [_without_prose(one, claim, transcript, is_pitfall=is_pitfall) for one in usable]
     pointed += _named_by_errors(pointed, transcript)
     _refuse_elsewhere(claim, pointed)
     _refuse_repeated(claim, pointed)
@@ -218,18 +221,15 @@ def _usable(one: Pointed, transcript: QuotableTranscript) -> Pointed:
     return one
 
 
-def _without_prose(one: Pointed, claim: Claim) -> Pointed:
-    """Leave out what a command said in prose where the claim is about the command."""
-    about_call = claim.kind == "skill" or _names_call(claim.text, one.source.call)
-    if (
-        one.tier == "observed"
-        and one.source.is_command
-        and not one.source.failed
-        and about_call
-        and units.is_prose(one.unit)
-    ):
-        return msgspec.structs.replace(one, unit="")
-    return one
+def _without_prose(
+    one: Pointed, claim: Claim, transcript: QuotableTranscript, *, is_pitfall: bool
+) -> Pointed:
+    """Leave out what a command that worked said in words where the claim is about the command."""
+    if one.tier != "observed" or not one.source.is_command or one.source.failed:
+        return one
+    about_call = is_pitfall or claim.kind == "skill" or _names_call(claim.text, one.source.call)
+    said = units.is_prose(one.unit) or not _is_witnessed(one, one.unit, transcript)
+    return msgspec.structs.replace(one, unit="") if about_call and said else one
 
 
 def _names_call(text: str, call: str) -> bool:
@@ -265,10 +265,20 @@ def _with_remedy(pointed: list[Pointed], transcript: QuotableTranscript) -> list
     nearest = max(later, key=lambda one: len(mine & set(one.call.split())), default=None)
     if nearest is not None and len(mine & set(nearest.call.split())) * 2 >= len(mine):
         return [*pointed, Pointed(nearest.call, nearest, "", "observed")]
+    steps = _named_by_errors(failed, transcript)
+    if any(_is_settled(failed[-1], step.source, transcript) for step in steps):
+        return pointed
     raise Refused(
         "The quotes are from failed results, and nothing shows what worked instead",
         hint="Quote the result that worked then, or the person's word for it.",
     )
+
+
+def _is_settled(failed: Pointed, step: SourceText, transcript: QuotableTranscript) -> bool:
+    """Whether what failed was run again after a step that its error asks for, and did not say that again."""
+    said, mine = fold(failed.unit), set(failed.source.call.split())
+    again = [one for one in transcript.results() if one.seq > step.seq and one.tier == "observed"]
+    return any(len(mine & set(one.call.split())) * 2 >= len(mine) and said not in one.folded for one in again)
 
 
 def _named_by_errors(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> list[Pointed]:
@@ -285,31 +295,27 @@ def _named_by_errors(pointed: Sequence[Pointed], transcript: QuotableTranscript)
 
 
 def _unwitnessed(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> str:
-    """Say which prose of a file or a program nobody typed a word of and nobody tried; empty for none.
-
-    Beside a statement that stands by itself, what a command says in prose is shown as its output.
-    """
+    """Say which words of a file or a program nobody typed a value of and nobody tried; empty for none. Of an
+    error they are what it quotes. Beside a statement that stands by itself, what a command says in prose is
+    shown as its output."""
     for one in pointed:
-        if (
-            one.tier != "observed"
-            or one.source.failed
-            or not one.unit
-            or not units.is_prose(one.unit.splitlines()[-1])
-        ):
-            continue
-        telling = {value for value in units.values(one.unit) if len(value) >= 4}
-        others = [
-            s for s in transcript.sources if s.tier == "user" or (s.ran_well and s.seq > one.source.seq)
-        ]
-        if _answers(one, transcript):
-            continue
-        if not any(
-            value in (fold(s.call) if s.tier == "observed" else s.folded) for value in telling for s in others
-        ):
-            return (
-                f"only the text of {one.source.call[:60] or 'a result'} says it, and nobody said or tried it"
-            )
+        if one.tier == "observed" and one.unit:
+            said = " ".join(_IN_QUOTES.findall(one.unit)) if one.source.failed else one.unit
+            if not _is_witnessed(one, said, transcript):
+                place = one.source.call[:60] or "a result"
+                return f"only the text of {place} says it, and nobody said or tried it"
     return ""
+
+
+def _is_witnessed(one: Pointed, said: str, transcript: QuotableTranscript) -> bool:
+    """Whether nothing is said in words, or a value of it was typed by the person, asked for, tried since."""
+    if not any(map(units.speaks, said.splitlines())) or _answers(one, transcript):
+        return True
+    telling = {value for value in units.values(said) if len(value) >= 4}
+    others = [s for s in transcript.sources if s.tier == "user" or (s.ran_well and s.seq > one.source.seq)]
+    return any(
+        value in (fold(s.call) if s.tier == "observed" else s.folded) for value in telling for s in others
+    )
 
 
 def _answers(one: Pointed, transcript: QuotableTranscript) -> bool:
@@ -382,14 +388,11 @@ def _known(text: str) -> Refused:
 
 
 def _refuse_repeated(claim: Claim, pointed: Sequence[Pointed]) -> None:
-    said = [fold(one.unit) for one in pointed if one.unit]
-    for existing in claim.existing:
-        folded = fold(existing)
-        if (
-            said
-            and all(f"{text}" in folded for text in said)
-            and all(fold(one.source.call) in folded for one in pointed if not one.unit)
-        ):
+    """Refuse what one entry holds already: every line that is said, and calls that stand for themselves."""
+    said = [fold(line) for one in pointed for line in one.unit.splitlines()]
+    calls = [fold(one.source.call) for one in pointed if not one.unit]
+    for existing in claim.existing if said else ():
+        if all(part in fold(existing) for part in (*said, *calls)):
             raise _known(existing)
 
 

@@ -25,9 +25,12 @@ _ADDED_CJK = 12
 _PLAIN = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*[,.;!?]?$")
 _COMMENT = re.compile(r"\s*(?:#+(?![#\[{])|//+|--|/\*+|\*+|;+|%+|<!--|\"\"\"|''')\s*[^\W\d_]")
 _TRAILING = re.compile(r"\s(?:#|//|--|/\*|<!--)\s+([^\W\d_].*)$")
-_PACKED = re.compile(f"[{_CJK}，、]{{8,}}")
+_PACKED = re.compile(f"[{_CJK}，、]{{6,}}")
 _TICKED = re.compile(r"`[^`\n]+`")
 _LONGEST_RUN = 5
+_CELLS = re.compile(r"[|;\t\"“”<>]|,(?!\d)|\s{2,}|[:=](?=\s)|(?<=\w)=|(?<=[^\W\d_]):(?=[^\W\d_])")
+_RUN = re.compile("111|11.1|1.11")
+_NAME = re.compile(r"[(\[+*]?[^\W\d_]+(?:['’-][^\W\d_]+)*(?:\.[a-z]{1,4})?[,.;!?]?$")
 _DENSE = re.compile("[\uac00-\ud7af]{2,}[,.;!?]?$")
 _PLAIN_SHARE = 0.76
 
@@ -88,6 +91,18 @@ def is_prose(line: str) -> bool:
         plain += bool(run)
         longest = max(longest, run)
     return longest >= _LONGEST_RUN or (len(words) >= 3 and plain / len(words) > _PLAIN_SHARE)
+
+
+def speaks(line: str) -> bool:
+    """Whether a line, or a value, a cell or a name in it, says something in words, whatever shape it has."""
+    for cell in _CELLS.split(_TICKED.sub(" ", line)):
+        words = [bool(_NAME.match(word)) for word in cell.split()]
+        if _RUN.search("".join("01"[plain] for plain in words)) or (
+            len(words) >= 3 and sum(words) >= 0.6 * len(words)
+        ):
+            return True
+    pieces = (re.split(r"[-_]+", word) for word in re.split(r"[\s/]+", line))
+    return is_prose(line) or any(sum(map(str.isalpha, each)) >= 4 for each in pieces)
 
 
 def is_talk(line: str) -> bool:
