@@ -30,6 +30,7 @@ _MOST_LINE_CHARS = 400
 _LEAST_CHARS = 6
 _CARRIED_WORDS = 3
 _WORDS = re.compile(r"[^\W_]+(?:[-'’.][^\W_]+)*")
+_LATER = {"user": "The person took that back later in the session"}
 _IN_QUOTES = re.compile(r"[\"“«]([^\"“”«»\n]+)[\"”»]")
 _NUMBERED = re.compile(r"(?m)^\s*\d{1,2}[.)]\s")
 _TWO_WORDS = re.compile(r"[^\W\d_]+(?:[/-][^\W\d_]+)+")
@@ -205,11 +206,7 @@ def _usable(one: Pointed, transcript: QuotableTranscript) -> Pointed:
             f"That is a question, not a rule or a fact: {_short(one.unit)}", hint="Quote what was decided."
         )
     if one.tier != "untrusted" and (later := transcript.taken_back(one)):
-        what = (
-            "The person took that back later in the session"
-            if one.tier == "user"
-            else "A later look shows something else"
-        )
+        what = _LATER.get(one.tier, "A later look shows something else")
         raise Refused(f"{what}: {_short(later)}", hint="Quote what holds in the end, or keep nothing.")
     if len(one.unit) > _MOST_LINE_CHARS:
         raise Refused(
