@@ -213,7 +213,7 @@ def _usable(one: Pointed, transcript: QuotableTranscript) -> Pointed:
             f"What this quote stands in is too long to be kept whole: {_short(one.quote)}",
             hint="Point at a shorter line.",
         )
-    if one.tier == "observed" and (why := _carried_over(one.source.call, one, transcript)):
+    if one.tier == "observed" and (why := carried_over(one.source, transcript)):
         return msgspec.structs.replace(one, tier="untrusted", why=why)
     return one
 
@@ -327,15 +327,15 @@ def _answers(one: Pointed, transcript: QuotableTranscript) -> bool:
     return False
 
 
-def _carried_over(call: str, one: Pointed, transcript: QuotableTranscript) -> str:
+def carried_over(ran: SourceText, transcript: QuotableTranscript) -> str:
     """Say that a command repeats what untrusted text said before it, empty where it does not."""
-    if not one.source.is_command:
+    if not ran.is_command:
         return ""
-    if any(units.is_talk(line) for line in call.splitlines()):
+    if any(map(units.is_talk, ran.call.splitlines())):
         return "its command holds sentences of the assistant's own"
-    before = [s for s in transcript.sources if s.seq < one.source.seq]
+    before = [s for s in transcript.sources if s.seq < ran.seq]
     trusted = " ".join(_worded(s.folded) for s in before if s.tier in ("user", "observed"))
-    runs = [run for run in _runs(call) if run not in trusted]
+    runs = [run for run in _runs(ran.call) if run not in trusted]
     for source in before if runs else ():
         there = _worded(source.folded) if source.tier == "untrusted" else ""
         if taken := next((run for run in runs if run in there), ""):
