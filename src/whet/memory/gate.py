@@ -104,10 +104,8 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
         )
     evidence = tuple(_quote(one, transcript.session_id) for one in pointed)
     about = _about(pointed, transcript) if claim.kind == "skill" else ""
-    why = next((one.why for one in pointed if one.tier == "untrusted"), "") or _unwitnessed(
-        pointed, transcript
-    )
-    if why:
+    foreign = next((one.why for one in pointed if one.tier == "untrusted"), "")
+    if why := foreign or _unwitnessed(pointed, transcript):
         return GateVerdict("untrusted", evidence, quarantined=True, why=why, text=text, about=about)
     trust: Trust = "user" if any(one.tier == "user" for one in pointed) else "observed"
     return GateVerdict(trust, evidence, text=text, about=about)
@@ -118,12 +116,8 @@ def _verbatim(claim: Claim, transcript: QuotableTranscript) -> GateVerdict:
     quoted: dict[int, Pointed] = {}
     for line in filter(str.strip, claim.text.splitlines()):
         one = transcript.point(line)
-        if (
-            one is None
-            or one.tier not in ("user", "observed")
-            or one.source.failed
-            or _unwitnessed([one], transcript)
-        ):
+        is_good = one is not None and one.tier in ("user", "observed") and not one.source.failed
+        if one is None or not is_good or _unwitnessed([one], transcript):
             raise Refused(
                 f"Nobody typed this line, and no local tool showed it: {_short(line)}",
                 hint="A file keeps what stands in the session; SKILL.md is written for you.",
@@ -137,10 +131,8 @@ def _verbatim(claim: Claim, transcript: QuotableTranscript) -> GateVerdict:
 def _about(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> str:
     """Give what the person asked for where the work was done that is pointed at."""
     turn = min((one.source.turn for one in pointed), default=0)
-    for source in transcript.sources:
-        if source.tier == "user" and source.role == "user" and source.turn >= turn:
-            return units.sentences(source.text)[0]
-    return ""
+    asked = (one.text for one in transcript.sources if one.tier == one.role == "user" and one.turn >= turn)
+    return next((units.sentences(text)[0] for text in asked), "")
 
 
 def _pointed(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> list[Pointed]:
@@ -177,18 +169,13 @@ def _pointed(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) 
 def _typed_now(claim: Claim, transcript: QuotableTranscript) -> list[Pointed]:
     """Point at what was typed in this turn: the sentences that share words with the claim, else all."""
     wanted = set(content_words(claim.text))
-    own = transcript.own_words()
-    places = [(one, sentence) for one in own for sentence in units.sentences(one.text)]
-    near = [place for place in places if wanted & set(content_words(place[1]))]
-    found = [transcript.point(sentence) for _, sentence in near or places]
-    kept = [one for one in found if one is not None and one.tier == "user"]
-    asked = [one for one in kept if not units.is_question(one.unit)]
+    said = [sentence for one in transcript.own_words() for sentence in units.sentences(one.text)]
+    near = [sentence for sentence in said if wanted & set(content_words(sentence))]
+    kept = [one for one in map(transcript.point, near or said) if one is not None and one.tier == "user"]
     if not kept:
-        raise Refused(
-            "The person typed nothing in this turn that could be kept",
-            hint="Quote a result or an earlier message of theirs.",
-        )
-    return asked or kept
+        hint = "Quote a result or an earlier message of theirs."
+        raise Refused("The person typed nothing in this turn that could be kept", hint=hint)
+    return [one for one in kept if not units.is_question(one.unit)] or kept
 
 
 def _means_something(quote: str, one: Pointed) -> bool:
@@ -318,13 +305,9 @@ def _is_witnessed(one: Pointed, said: str, transcript: QuotableTranscript) -> bo
 def _answers(one: Pointed, transcript: QuotableTranscript) -> bool:
     """Whether a statement answers what the person had asked: it shares half of a question's words."""
     words = set(content_words(one.unit))
-    for source in transcript.sources:
-        if source.tier == "user" and source.seq < one.source.seq:
-            for sentence in filter(units.is_question, units.sentences(source.text)):
-                asked = set(content_words(sentence))
-                if len(words & asked) >= max(2, len(asked) / 2):
-                    return True
-    return False
+    before = (s.text for s in transcript.sources if s.tier == "user" and s.seq < one.source.seq)
+    asked = (part for text in before for part in units.sentences(text) if units.is_question(part))
+    return any(len(words & each) >= max(2, len(each) / 2) for each in map(set, map(content_words, asked)))
 
 
 def carried_over(ran: SourceText, transcript: QuotableTranscript) -> str:

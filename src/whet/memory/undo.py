@@ -33,8 +33,7 @@ class CannotUndo(WhetError):
 
 
 class ForgetStep(msgspec.Struct, frozen=True):
-    """What happens to one change: taken back (by the row `back`), dropped before it came into force, or kept
-    and why."""
+    """What happens to a change: taken back (by the row `back`), dropped before it held, or kept and why."""
 
     row: LedgerRow
     what: Literal["take back", "drop", "keep"]

@@ -172,8 +172,7 @@ def forms(text: str) -> list[str]:
 
 
 def values(text: str) -> frozenset[str]:
-    """Give what of a text is right or wrong to the letter: words with digits or signs in them, and what is
-    ticked."""
+    """Give what of a text is right or wrong to the letter: words with digits or signs, and what is ticked."""
     found = re.findall(
         r"`([^`\n]+)`|(?<![\w.])([^\s`\"'“”(),;!?]*[\d/_=@][^\s`\"'“”(),;!?]*|--?[a-z][\w-]+|\w+[.-]\w[\w.-]*)",
         text.lower(),
