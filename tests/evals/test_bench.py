@@ -101,6 +101,15 @@ def test_what_is_no_such_data_is_told(tmp_path: Path) -> None:
         load("locomo", tmp_path)
 
 
+def test_a_case_with_fewer_names_than_sessions_is_told(tmp_path: Path) -> None:
+    longmemeval(tmp_path)
+    path = tmp_path / "longmemeval_s.json"
+    [case] = json.loads(path.read_text())
+    path.write_text(json.dumps([case | {"haystack_session_ids": ["a"]}]))
+    with pytest.raises(BadInput, match=r"longmemeval_s.json is not data of longmemeval"):
+        load("longmemeval", tmp_path)
+
+
 def test_plain_bm25_ranks_by_rarity_and_length() -> None:
     bm25 = PlainBm25(["rare common", "common common", "rare " + "filler " * 50])
     assert bm25.best("rare", 3) == [0, 2]

@@ -103,3 +103,10 @@ def test_changes_and_carrying_them_over() -> None:
     assert (merged, lost) == ("- one\n- two, changed by hand\n- three\n- four\n", [])
     _, lost = merging.carry(theirs, "memory", [EntryChange("two", "zwei")])
     assert lost == [EntryChange("two", "zwei")]
+
+
+def test_a_note_keeps_its_dashes() -> None:
+    """Only a bullet at its beginning is none of it."""
+    for said in ("`git branch` → “* main / dev”", "Tea - not coffee - at four", "2 + 2 is four"):
+        assert plan("", MemoryRequest("add", "memory", said), 2_000).after == said
+    assert plan("", MemoryRequest("add", "memory", "- Tea at four"), 2_000).after == "Tea at four"

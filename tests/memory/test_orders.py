@@ -33,7 +33,7 @@ def test_an_error_that_names_a_placeholder_is_kept_with_the_calls_that_it_asked_
 
 def test_a_skill_on_it_has_the_calls_in_their_order_with_the_parameter() -> None:
     lines = text_of(verdict(STEPS, ORDER, ERROR, "fired: b17", kind="skill")).splitlines()
-    assert lines[:2] == ["1. `kiln warm BATCH`", "2. `kiln fire BATCH --slow` → “fired: b17”"]
+    assert lines[:2] == ["1. `kiln warm BATCH`", "2. `kiln fire BATCH --slow`"]
     assert lines[2] == f"- Fails: `kiln fire b17 --slow` → “{ERROR}”"
 
 
@@ -69,3 +69,18 @@ def test_what_worked_instead_is_the_call_most_like_the_failed_one() -> None:
 )
 def test_placeholders_are_put_back_where_a_command_fits(form: str, command: str, expected: str) -> None:
     assert filled(form, command) == expected
+
+
+def test_a_step_that_settled_its_error_is_kept_though_the_work_failed_for_something_else() -> None:
+    error = "kiln: run `warm BATCH` before `fire BATCH`"
+    asked = [
+        User("Fire batch b17, slowly."),
+        Run("terminal", "fire b17 --slow --all", error, ok=False),
+        Run("terminal", "warm b17", "b17 is at 300"),
+    ]
+    settled = Run("terminal", "fire b17 --slow --all", "kiln: no clay left", ok=False)
+    text = text_of(verdict([*asked, settled, Say("There is no clay.")], ORDER, error))
+    assert error in text and "`warm BATCH` worked" in text
+    same = Run("terminal", "fire b17 --slow --all", error, ok=False)
+    for rest in ([same], []):  # the step did not help; nobody knows
+        assert "nothing shows what worked" in str(verdict([*asked, *rest, Say("No.")], ORDER, error))

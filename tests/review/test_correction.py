@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
+from tests.review.rig import bench, does, says, use
 from whet.review.correction import correction
 from whet.store.reviews import TurnCall
 
@@ -68,3 +71,22 @@ def test_what_is_only_said_may_be_one(said: str) -> None:
 )
 def test_the_next_task_an_answer_and_a_question_are_none(said: str, calls: list[TurnCall]) -> None:
     assert correction(said, calls, [ran("pytest -q")]) == ""
+
+
+def test_work_that_is_done_again_is_seen_in_the_store(tmp_path: Path) -> None:
+    """The turn before is read whole, though the session goes on after it."""
+
+    async def main() -> None:
+        script = [
+            does(use("terminal", command="echo report unit=inch page=4")),
+            says("Done."),
+            does(use("terminal", command="echo report unit=mm page=4")),
+            says("Done again."),
+        ]
+        async with bench(tmp_path, script) as b:
+            await b.turn("Make the report")
+            assert not b.queued
+            await b.turn("My reports are in millimetres, please.")
+            assert len(b.queued) == 1
+
+    asyncio.run(main())

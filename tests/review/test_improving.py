@@ -92,7 +92,7 @@ def test_the_command_keeps_a_gain_as_one_change_that_is_taken_back(
     async def learn() -> None:
         first = await world.session(fired("b1"))
         await world.review(first, [create("fire-batch", "Fire.", "- fire it", "b1 fired")])
-        line = "1. `kiln fire BATCH` → “b1 fired”"
+        line = "1. `kiln fire BATCH`"
         for batch in ("b2", "b3"):
             said = f"Fire batch {batch}."
             patch = SkillRequest(

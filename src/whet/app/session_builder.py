@@ -14,6 +14,7 @@ import msgspec
 from whet.agent.session import Inbox, Session, TurnLimits, TurnObserver, shell_folder
 from whet.app.contexts import EngineObserver
 from whet.app.models import SwitchableLink
+from whet.app.recollection import RecollectionObserver
 from whet.app.recording import RecordingObserver
 from whet.app.session_parts import SessionExtras, SessionStart, StoredPrefix
 from whet.app.warmth import OFF, SessionOpening, WarmLabelObserver, WarmStartObserver
@@ -184,6 +185,10 @@ class SessionBuilder:
         people, plugins and memories do. What an interface brings comes after all of these."""
         app = self._app
         found: list[TurnObserver] = [] if warm is None else [warm]
+        if app.settings.memory.brought_along:
+            found.append(
+                RecollectionObserver(app.learning.reader_of(profile), app.settings.memory.brought_along)
+            )
         found.append(ReviewObserver(app.settings.review, app.clock, app.models.runtime))
         found.append(EngineObserver(app.contexts))
         if (plugins := app.plugin_parts) is not None and hooks is not None:

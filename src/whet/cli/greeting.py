@@ -36,7 +36,7 @@ def greet(chat: ChatControl) -> None:
     chat.say(_fitting(width, told, short, "/help, Esc stops, Ctrl-D quits"), "dim")
     found = chat.app.database.write_now(news.tell)
     if found.line:
-        chat.say(_fitting(width, found.line), "dim")
+        chat.say(_fitting(width, found.line_with("/inbox", "whet memory log")), "dim")
 
 
 async def say_where_we_are(chat: ChatControl) -> None:

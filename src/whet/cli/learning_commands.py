@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from whet.app.slash import SlashCommand
 from whet.cli import wording
 from whet.cli.here import RAN
+from whet.cli.inbox_command import inbox_command
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
 from whet.memory import shelf
@@ -84,4 +85,5 @@ def learning_commands() -> list[SlashCommand[ChatControl]]:
             anytime=True,
             remote=True,
         ),
+        inbox_command(),
     ]

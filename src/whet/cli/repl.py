@@ -39,6 +39,8 @@ from whet.contract.events import Event, ReviewFinished, ToolFinished
 from whet.contract.messages import Message
 from whet.log import mask
 from whet.memory.desk import LearningService
+from whet.store import news
+from whet.store.database import StateDatabase
 from whet.store.sessions import title_of
 
 
@@ -102,26 +104,30 @@ class _Desk:
 class _ReviewNews:
     """What came of reviews, told between turns."""
 
-    def __init__(self, desk: _Desk, screen: Screen, say: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, desk: _Desk, screen: Screen, say: Callable[[str, str], None], database: StateDatabase
+    ) -> None:
         self._desk = desk
         self._screen = screen
         self._say = say
-        self._lines: list[tuple[str, str]] = []
+        self._database = database
+        self._lines: list[tuple[str, str, str]] = []
 
     def add(self, finished: ReviewFinished) -> None:
         """Keep what came of a review until it can be shown; nothing saved and nothing asked is no news."""
         if finished.state == "saved":
-            self._lines.append((review_line(finished), "cyan"))
+            self._lines.append((review_line(finished), "cyan", finished.job_id))
         elif finished.by_hand or finished.state == "failed":
-            self._lines.append((review_line(finished), "dim"))
+            self._lines.append((review_line(finished), "dim", finished.job_id))
         self.tell()
 
     def tell(self, *, at_rest: bool = False) -> None:
         """Say each line once, not while something is half typed (unless `at_rest` says it is not)."""
         if self._desk.turn is None and (at_rest or self._screen.is_quiet()):
             lines, self._lines = self._lines, []
-            for line, style in lines:
+            for line, style, job_id in lines:
                 self._say(line, style)
+                self._database.submit(partial(news.seen, task_id=job_id))
 
 
 class TerminalChat:
@@ -143,7 +149,7 @@ class TerminalChat:
         self._board = StatusBoard(app, plain=desk.marks.plain)
         self._gestures = Gestures(self)
         self._images: list[Path] = []
-        self._news = _ReviewNews(desk, screen, self.say)
+        self._news = _ReviewNews(desk, screen, self.say, app.database)
         self._waiting: list[Typed] = []
         app.reviews.listeners.append(self._news.add)
         app.sessions.helper_listeners.append(lambda _: screen.wake(PromptSignal.RESTED))

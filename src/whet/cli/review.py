@@ -37,7 +37,6 @@ from whet.store.reviews import DaySpending, ReviewRow
 
 T = TypeVar("T")
 _EVERYTHING = 1 << 30
-_WAITING: tuple[ledger.State, ...] = ("inbox", "quarantined")
 _NONE_YET = "No reviews yet. They come by themselves; by hand: whet review run --session ID"
 
 
@@ -131,7 +130,7 @@ def show(home: Home, name: str, full: bool, as_json: bool) -> None:
 @click.pass_obj
 def inbox(home: Home, as_json: bool) -> None:
     """List what waits for your word, and what reviews were refused, with the reasons."""
-    rows = stored.read(home, lambda db: ledger.select(db, states=_WAITING)) if has_store(home) else []
+    rows = stored.read(home, lambda db: ledger.select(db, states=news.WAITING)) if has_store(home) else []
     refused = stored.read(home, news.refusals) if has_store(home) else []
     if as_json:
         return emit_json({"inbox": rows, "refused": refused})

@@ -203,6 +203,8 @@ class MemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The most characters of USER.md."""
     skill_index_chars: Count = 5_000
     """The most characters of the skill index in the system prompt; what does not fit is found by search."""
+    brought_along: Annotated[int, msgspec.Meta(ge=0, le=10)] = 3
+    """The most notes that come along with a message for the words that they share with it. 0: none."""
     holdout_share: Annotated[float, msgspec.Meta(ge=0, le=0.5)] = 0.0
     """The chance that a session starts without one learned item or another, so that `whet memory stats` can
     say what each is worth; 0.05 is a good value. 0: never."""

@@ -22,7 +22,7 @@ from whet.editors.opened import OpenedSession
 from whet.editors.person import EditorPerson
 from whet.editors.view import EditorTurnView, Scene
 from whet.log import mask
-from whet.store import search
+from whet.store import news, search
 from whet.store.rows import SEQ_LIMIT
 
 _RECENT = 60
@@ -44,7 +44,7 @@ async def answer(
     """Answer a prompt of text and images. Raises WhetError, and RequestError where the turn failed."""
     text, images = what
     session_id, view = here.session_id, _view(editor, hosted, here)
-    for line in here.take_notices():
+    for line in (*await _learned(hosted, here), *here.take_notices()):
         view.think(line)
     await _choose_model(hosted, here)
     said: str | None = unescaped(text)
@@ -88,6 +88,16 @@ def _view(editor: Editor, hosted: SessionHost, here: OpenedSession) -> EditorTur
         spent,
     )
     return EditorTurnView(editor.outbox, scene, clock.monotonic_s, clock.new_id())
+
+
+async def _learned(hosted: SessionHost, here: OpenedSession) -> list[str]:
+    """Give what was learned while nobody looked, at the first prompt of a session that is opened."""
+    if here.is_told:
+        return []
+    here.is_told = True
+    found = await hosted.app.database.append(news.tell)
+    line = found.line_with("/inbox", "/memory")
+    return [line[:1].upper() + line[1:] + "."] if line else []
 
 
 async def _choose_model(hosted: SessionHost, here: OpenedSession) -> None:

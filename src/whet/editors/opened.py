@@ -21,7 +21,8 @@ from whet.editors.outbox import Outbox
 
 class OpenedSession:
     """One open session. `works` are the prompts that are being answered or wait, `wanted` the model that was
-    chosen for the next prompt (empty: as it is), `title` what the editor was told that it is called."""
+    chosen for the next prompt (empty: as it is), `title` what the editor was told that it is called, and
+    `is_told` whether it has heard what was learned meanwhile."""
 
     def __init__(
         self, session_id: str, workspace: Path, mode: Mode, editor: Editor, brought: EditorServers
@@ -31,6 +32,7 @@ class OpenedSession:
         self.mode: Mode = mode
         self.wanted = ""
         self.title = ""
+        self.is_told = False
         self.works: set[asyncio.Task[Any]] = set()
         self.brought = brought
         self.buffers: EditorBuffers = EditorBuffers(editor, session_id, brought.notices.append)

@@ -79,7 +79,7 @@ def load(name: str, folder: Path) -> BenchData:
         digest.update(content)
         try:
             cases += read(content)
-        except (*NOT_JSON, KeyError, ValueError) as error:
+        except (*NOT_JSON, LookupError, ValueError) as error:
             raise BadInput(f"{path} is not data of {name}: {error}", hint="see docs/evaluate.md") from error
     return BenchData(name, digest.hexdigest(), tuple(path.name for path in paths), tuple(cases))
 

@@ -66,6 +66,9 @@ class ChatCommands:
             return
         if command.name == "model" and rest and not person.approves:
             raise WhetError("you may not change the model here")
+        profile = conversation.parts.router.profile(person, conversation.record.place)
+        if command.name == "inbox" and not (profile or person.approves):
+            raise WhetError("this memory is somebody else's; only they decide on it")
         await self._shared(conversation, person, command, rest)
 
     def _find(self, conversation: Conversation, person: ChatUser, name: str) -> SlashCommand[Any]:

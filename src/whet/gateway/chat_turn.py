@@ -19,7 +19,7 @@ from whet.gateway.chat_record import ConversationRows
 from whet.gateway.drafts import MessageDraft
 from whet.gateway.router import ChatUser
 from whet.log import mask
-from whet.store import chats
+from whet.store import chats, news
 from whet.store.chats import InRow
 from whet.store.jobs import AtEnd, Queued
 from whet.store.transcript import TurnRecord
@@ -75,7 +75,9 @@ class ChatTurn:
             record.parts.asking, record.desk(), person.name, None if person.approves else record.approver
         )
         session_id = await record.session_id(person)
-        receipt = _receipt(record, self._row, begun=self._begin)
+        profile = record.parts.router.profile(person, record.place)
+        told = profile if profile or person.approves else None
+        receipt = _receipt(record, self._row, begun=self._begin, told=told)
         await record.parts.hosted.submit(
             session_id, text, images, emit=draft.hear, person=asked, receipt=receipt
         )
@@ -94,9 +96,15 @@ async def steer(record: ConversationRows, row: InRow, text: str, images: Sequenc
 
 
 def _receipt(
-    record: ConversationRows, row: InRow | None, *, steered: str = "", begun: Callable[[], None] = no_begin
+    record: ConversationRows,
+    row: InRow | None,
+    *,
+    steered: str = "",
+    begun: Callable[[], None] = no_begin,
+    told: str | None = None,
 ) -> Receipt:
-    """Say what is stored with a message; `steered` is the session whose running turn it is given to."""
+    """Say what is stored with a message; `steered` is the session whose running turn it is given to, `told`
+    the profile whose news go out below the answer (None: nobody's)."""
     now_ms = record.parts.clock.unix_ms()
 
     def stored(connection: apsw.Connection) -> Sequence[Queued]:
@@ -114,7 +122,8 @@ def _receipt(
 
         def work(connection: apsw.Connection) -> Sequence[Queued]:
             chats.finish_begun(connection, record.chat.id)
-            record.answer_in(connection, _answer(turn, reason, text) + _done(connection, turn), now_ms)
+            below = _done(connection, turn) + _learned(connection, told)
+            record.answer_in(connection, _answer(turn, reason, text) + below, now_ms)
             return ()
 
         return work
@@ -142,6 +151,12 @@ def _done(connection: apsw.Connection, turn: TurnRecord) -> str:
 
     done = facts.receipt(connection, sessions.key_of(connection, turn.session_id), turn.number)
     return f"\n\n{mask(done.line)}" if done is not None else ""
+
+
+def _learned(connection: apsw.Connection, profile: str | None) -> str:
+    """Say what was learned, refused and put aside since this person was last told; once."""
+    line = "" if profile is None else news.tell(connection, profile).line_with("/inbox", "/memory")
+    return f"\n\n_{line}_" if line else ""
 
 
 def line_of(error: WhetError) -> str:

@@ -38,7 +38,7 @@ from whet.gateway.lock import TokenLock
 from whet.gateway.router import Router
 from whet.gateway.settings import ConfiguredChannel, GatewayText
 from whet.log import mask
-from whet.store import chats
+from whet.store import chats, news
 from whet.store.database import StateDatabase
 
 log: logging.Logger = logging.getLogger("whet.gateway")
@@ -170,9 +170,14 @@ class GatewayServer:
     def _reviewed(self, finished: ReviewFinished) -> None:
         """Tell the conversation what a review of it saved, quietly."""
         if finished.state == "saved" and finished.summary:
-            message = Outgoing(f"_{finished.summary}_", quiet=True)
+            queued = self._queued(finished.session_id, Outgoing(f"_{finished.summary}_", quiet=True))
+
+            def work(connection: apsw.Connection) -> None:
+                if queued(connection):
+                    news.seen(connection, finished.job_id)
+
             with suppress(StoreError):
-                self.app.database.submit(self._queued(finished.session_id, message))
+                self.app.database.submit(work)
 
     def _queued(self, session_id: str, message: Outgoing) -> Callable[[apsw.Connection], int]:
         body, now_ms = msgspec.json.encode(message).decode(), self.app.clock.unix_ms()

@@ -103,8 +103,7 @@ def swap(path: Path, expected: str, content: bytes | None) -> None:
 
 
 def restore_aside(path: Path) -> None:
-    """Clear up after a crash in the middle of `swap`: what was set aside goes back where nothing has taken
-    its place."""
+    """Clear up after a crash in the middle of `swap`: what was set aside goes back if its place is free."""
     path.with_name(f".{path.name}.new").unlink(missing_ok=True)
     aside = path.with_name(f".{path.name}.before")
     if aside.is_file() and not aside.is_symlink():

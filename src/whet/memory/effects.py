@@ -70,9 +70,7 @@ def by_session(turns: Iterable[TurnOutcome]) -> dict[str, SessionOutcome]:
     for turn in turns:
         old = found.get(turn.session_id, SessionOutcome(False, 0, 0))
         found[turn.session_id] = SessionOutcome(
-            old.had_trouble or turn.had_trouble,
-            old.calls + turn.calls,
-            old.failed_calls + turn.failed_calls,
+            old.had_trouble or turn.had_trouble, old.calls + turn.calls, old.failed_calls + turn.failed_calls
         )
     return found
 
@@ -118,11 +116,7 @@ async def of_desk(desk: LearningService, kinds: Sequence[ItemKind]) -> list[Effe
 
 
 def _effect(
-    uses: list[ItemUse],
-    ended: Mapping[str, SessionOutcome],
-    confidence: float,
-    loaded: int,
-    current: bool,
+    uses: list[ItemUse], ended: Mapping[str, SessionOutcome], confidence: float, loaded: int, current: bool
 ) -> Effect:
     shown = _sums(ended[use.session_id] for use in uses if not use.held_out)
     by_chance = [use for use in uses if use.randomised]
@@ -143,10 +137,5 @@ def _effect(
 
 
 def _sums(ended: Iterable[SessionOutcome]) -> Sums:
-    all_of = list(ended)
-    return Sums(
-        len(all_of),
-        sum(one.had_trouble for one in all_of),
-        sum(one.calls for one in all_of),
-        sum(one.failed_calls for one in all_of),
-    )
+    rows = [(1, int(one.had_trouble), one.calls, one.failed_calls) for one in ended]
+    return Sums(*map(sum, zip(*rows, strict=True))) if rows else Sums(0, 0, 0, 0)

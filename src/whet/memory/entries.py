@@ -38,7 +38,8 @@ def steps(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> list[str]:
     commands = parameterised([one.source.call for one in _one_each(done)], named)
     lines: list[str] = []
     for number, (one, command) in enumerate(zip(_one_each(done), commands, strict=True), 1):
-        proof = _quoted([each for each in done if each.source is one.source])
+        # What one instance printed is no part of a step with parameters.
+        proof = _quoted([o for o in done if o.source is one.source]) if command == one.source.call else ""
         lines.append(f"{number}. {ticked(command)}" + (f" → {proof}" if proof else ""))
     lines += [f"- {text}" for text in _grouped(other, named)]
     lines += [f"- Fails: {ticked(one.source.call)} → {_quoted([one])}" for one in failed]

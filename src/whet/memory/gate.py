@@ -18,6 +18,7 @@ from whet.memory.folding import content_words, fold
 from whet.memory.provenance import outside
 from whet.memory.requests import Claim, GateVerdict, Refused
 from whet.memory.scan import scan
+from whet.memory.sources import SourceText
 from whet.memory.transcript import Pointed, QuotableTranscript, load
 from whet.store import sessions
 from whet.store.database import StateDatabase
@@ -29,6 +30,8 @@ _MOST_LINE_CHARS = 400
 _LEAST_CHARS = 6
 _CARRIED_WORDS = 3
 _WORDS = re.compile(r"[^\W_]+(?:[-'’.][^\W_]+)*")
+_LATER = {"user": "The person took that back later in the session"}
+_IN_QUOTES = re.compile(r"[\"“«]([^\"“”«»\n]+)[\"”»]")
 _NUMBERED = re.compile(r"(?m)^\s*\d{1,2}[.)]\s")
 _TWO_WORDS = re.compile(r"[^\W\d_]+(?:[/-][^\W\d_]+)+")
 _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{3,}")
@@ -84,8 +87,9 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
     pointed = _pointed(claim, transcript, foreground=foreground)
     if claim.kind == "skill":
         pointed += _named_calls(claim.text, pointed, transcript)
-    usable = [_without_prose(_usable(one, transcript), claim) for one in pointed]
-    pointed = _with_remedy(usable, transcript)
+    usable = _with_remedy([_usable(one, transcript) for one in pointed], transcript)
+    is_pitfall = any(one.source.failed for one in usable)
+    pointed = [_without_prose(one, claim, transcript, is_pitfall=is_pitfall) for one in usable]
     pointed += _named_by_errors(pointed, transcript)
     _refuse_elsewhere(claim, pointed)
     _refuse_repeated(claim, pointed)
@@ -100,10 +104,8 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
         )
     evidence = tuple(_quote(one, transcript.session_id) for one in pointed)
     about = _about(pointed, transcript) if claim.kind == "skill" else ""
-    why = next((one.why for one in pointed if one.tier == "untrusted"), "") or _unwitnessed(
-        pointed, transcript
-    )
-    if why:
+    foreign = next((one.why for one in pointed if one.tier == "untrusted"), "")
+    if why := foreign or _unwitnessed(pointed, transcript):
         return GateVerdict("untrusted", evidence, quarantined=True, why=why, text=text, about=about)
     trust: Trust = "user" if any(one.tier == "user" for one in pointed) else "observed"
     return GateVerdict(trust, evidence, text=text, about=about)
@@ -114,12 +116,8 @@ def _verbatim(claim: Claim, transcript: QuotableTranscript) -> GateVerdict:
     quoted: dict[int, Pointed] = {}
     for line in filter(str.strip, claim.text.splitlines()):
         one = transcript.point(line)
-        if (
-            one is None
-            or one.tier not in ("user", "observed")
-            or one.source.failed
-            or _unwitnessed([one], transcript)
-        ):
+        is_good = one is not None and one.tier in ("user", "observed") and not one.source.failed
+        if one is None or not is_good or _unwitnessed([one], transcript):
             raise Refused(
                 f"Nobody typed this line, and no local tool showed it: {_short(line)}",
                 hint="A file keeps what stands in the session; SKILL.md is written for you.",
@@ -133,10 +131,8 @@ def _verbatim(claim: Claim, transcript: QuotableTranscript) -> GateVerdict:
 def _about(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> str:
     """Give what the person asked for where the work was done that is pointed at."""
     turn = min((one.source.turn for one in pointed), default=0)
-    for source in transcript.sources:
-        if source.tier == "user" and source.role == "user" and source.turn >= turn:
-            return units.sentences(source.text)[0]
-    return ""
+    asked = (one.text for one in transcript.sources if one.tier == one.role == "user" and one.turn >= turn)
+    return next((units.sentences(text)[0] for text in asked), "")
 
 
 def _pointed(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> list[Pointed]:
@@ -173,18 +169,13 @@ def _pointed(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) 
 def _typed_now(claim: Claim, transcript: QuotableTranscript) -> list[Pointed]:
     """Point at what was typed in this turn: the sentences that share words with the claim, else all."""
     wanted = set(content_words(claim.text))
-    own = transcript.own_words()
-    places = [(one, sentence) for one in own for sentence in units.sentences(one.text)]
-    near = [place for place in places if wanted & set(content_words(place[1]))]
-    found = [transcript.point(sentence) for _, sentence in near or places]
-    kept = [one for one in found if one is not None and one.tier == "user"]
-    asked = [one for one in kept if not units.is_question(one.unit)]
+    said = [sentence for one in transcript.own_words() for sentence in units.sentences(one.text)]
+    near = [sentence for sentence in said if wanted & set(content_words(sentence))]
+    kept = [one for one in map(transcript.point, near or said) if one is not None and one.tier == "user"]
     if not kept:
-        raise Refused(
-            "The person typed nothing in this turn that could be kept",
-            hint="Quote a result or an earlier message of theirs.",
-        )
-    return asked or kept
+        hint = "Quote a result or an earlier message of theirs."
+        raise Refused("The person typed nothing in this turn that could be kept", hint=hint)
+    return [one for one in kept if not units.is_question(one.unit)] or kept
 
 
 def _means_something(quote: str, one: Pointed) -> bool:
@@ -202,34 +193,27 @@ def _usable(one: Pointed, transcript: QuotableTranscript) -> Pointed:
             f"That is a question, not a rule or a fact: {_short(one.unit)}", hint="Quote what was decided."
         )
     if one.tier != "untrusted" and (later := transcript.taken_back(one)):
-        what = (
-            "The person took that back later in the session"
-            if one.tier == "user"
-            else "A later look shows something else"
-        )
+        what = _LATER.get(one.tier, "A later look shows something else")
         raise Refused(f"{what}: {_short(later)}", hint="Quote what holds in the end, or keep nothing.")
     if len(one.unit) > _MOST_LINE_CHARS:
         raise Refused(
             f"What this quote stands in is too long to be kept whole: {_short(one.quote)}",
             hint="Point at a shorter line.",
         )
-    if one.tier == "observed" and (why := _carried_over(one.source.call, one, transcript)):
+    if one.tier == "observed" and (why := carried_over(one.source, transcript)):
         return msgspec.structs.replace(one, tier="untrusted", why=why)
     return one
 
 
-def _without_prose(one: Pointed, claim: Claim) -> Pointed:
-    """Leave out what a command said in prose where the claim is about the command."""
-    about_call = claim.kind == "skill" or _names_call(claim.text, one.source.call)
-    if (
-        one.tier == "observed"
-        and one.source.is_command
-        and not one.source.failed
-        and about_call
-        and units.is_prose(one.unit)
-    ):
-        return msgspec.structs.replace(one, unit="")
-    return one
+def _without_prose(
+    one: Pointed, claim: Claim, transcript: QuotableTranscript, *, is_pitfall: bool
+) -> Pointed:
+    """Leave out what a command that worked said in words where the claim is about the command."""
+    if one.tier != "observed" or not one.source.is_command or one.source.failed:
+        return one
+    about_call = is_pitfall or claim.kind == "skill" or _names_call(claim.text, one.source.call)
+    said = units.is_prose(one.unit) or not _is_witnessed(one, one.unit, transcript)
+    return msgspec.structs.replace(one, unit="") if about_call and said else one
 
 
 def _names_call(text: str, call: str) -> bool:
@@ -265,10 +249,20 @@ def _with_remedy(pointed: list[Pointed], transcript: QuotableTranscript) -> list
     nearest = max(later, key=lambda one: len(mine & set(one.call.split())), default=None)
     if nearest is not None and len(mine & set(nearest.call.split())) * 2 >= len(mine):
         return [*pointed, Pointed(nearest.call, nearest, "", "observed")]
+    steps = _named_by_errors(failed, transcript)
+    if any(_is_settled(failed[-1], step.source, transcript) for step in steps):
+        return pointed
     raise Refused(
         "The quotes are from failed results, and nothing shows what worked instead",
         hint="Quote the result that worked then, or the person's word for it.",
     )
+
+
+def _is_settled(failed: Pointed, step: SourceText, transcript: QuotableTranscript) -> bool:
+    """Whether what failed was run again after a step that its error asks for, and did not say that again."""
+    said, mine = fold(failed.unit), set(failed.source.call.split())
+    again = [one for one in transcript.results() if one.seq > step.seq and one.tier == "observed"]
+    return any(len(mine & set(one.call.split())) * 2 >= len(mine) and said not in one.folded for one in again)
 
 
 def _named_by_errors(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> list[Pointed]:
@@ -285,54 +279,46 @@ def _named_by_errors(pointed: Sequence[Pointed], transcript: QuotableTranscript)
 
 
 def _unwitnessed(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> str:
-    """Say which prose of a file or a program nobody typed a word of and nobody tried; empty for none.
-
-    Beside a statement that stands by itself, what a command says in prose is shown as its output.
-    """
+    """Say which words of a file or a program nobody typed a value of and nobody tried; empty for none. Of an
+    error they are what it quotes. Beside a statement that stands by itself, what a command says in prose is
+    shown as its output."""
     for one in pointed:
-        if (
-            one.tier != "observed"
-            or one.source.failed
-            or not one.unit
-            or not units.is_prose(one.unit.splitlines()[-1])
-        ):
-            continue
-        telling = {value for value in units.values(one.unit) if len(value) >= 4}
-        others = [
-            s for s in transcript.sources if s.tier == "user" or (s.ran_well and s.seq > one.source.seq)
-        ]
-        if _answers(one, transcript):
-            continue
-        if not any(
-            value in (fold(s.call) if s.tier == "observed" else s.folded) for value in telling for s in others
-        ):
-            return (
-                f"only the text of {one.source.call[:60] or 'a result'} says it, and nobody said or tried it"
-            )
+        if one.tier == "observed" and one.unit:
+            said = " ".join(_IN_QUOTES.findall(one.unit)) if one.source.failed else one.unit
+            if not _is_witnessed(one, said, transcript):
+                place = one.source.call[:60] or "a result"
+                return f"only the text of {place} says it, and nobody said or tried it"
     return ""
+
+
+def _is_witnessed(one: Pointed, said: str, transcript: QuotableTranscript) -> bool:
+    """Whether nothing is said in words, or a value of it was typed by the person, asked for, tried since."""
+    if not any(map(units.speaks, said.splitlines())) or _answers(one, transcript):
+        return True
+    telling = {value for value in units.values(said) if len(value) >= 4}
+    others = [s for s in transcript.sources if s.tier == "user" or (s.ran_well and s.seq > one.source.seq)]
+    return any(
+        value in (fold(s.call) if s.tier == "observed" else s.folded) for value in telling for s in others
+    )
 
 
 def _answers(one: Pointed, transcript: QuotableTranscript) -> bool:
     """Whether a statement answers what the person had asked: it shares half of a question's words."""
     words = set(content_words(one.unit))
-    for source in transcript.sources:
-        if source.tier == "user" and source.seq < one.source.seq:
-            for sentence in filter(units.is_question, units.sentences(source.text)):
-                asked = set(content_words(sentence))
-                if len(words & asked) >= max(2, len(asked) / 2):
-                    return True
-    return False
+    before = (s.text for s in transcript.sources if s.tier == "user" and s.seq < one.source.seq)
+    asked = (part for text in before for part in units.sentences(text) if units.is_question(part))
+    return any(len(words & each) >= max(2, len(each) / 2) for each in map(set, map(content_words, asked)))
 
 
-def _carried_over(call: str, one: Pointed, transcript: QuotableTranscript) -> str:
+def carried_over(ran: SourceText, transcript: QuotableTranscript) -> str:
     """Say that a command repeats what untrusted text said before it, empty where it does not."""
-    if not one.source.is_command:
+    if not ran.is_command:
         return ""
-    if any(units.is_talk(line) for line in call.splitlines()):
+    if any(map(units.is_talk, ran.call.splitlines())):
         return "its command holds sentences of the assistant's own"
-    before = [s for s in transcript.sources if s.seq < one.source.seq]
+    before = [s for s in transcript.sources if s.seq < ran.seq]
     trusted = " ".join(_worded(s.folded) for s in before if s.tier in ("user", "observed"))
-    runs = [run for run in _runs(call) if run not in trusted]
+    runs = [run for run in _runs(ran.call) if run not in trusted]
     for source in before if runs else ():
         there = _worded(source.folded) if source.tier == "untrusted" else ""
         if taken := next((run for run in runs if run in there), ""):
@@ -382,14 +368,11 @@ def _known(text: str) -> Refused:
 
 
 def _refuse_repeated(claim: Claim, pointed: Sequence[Pointed]) -> None:
-    said = [fold(one.unit) for one in pointed if one.unit]
-    for existing in claim.existing:
-        folded = fold(existing)
-        if (
-            said
-            and all(f"{text}" in folded for text in said)
-            and all(fold(one.source.call) in folded for one in pointed if not one.unit)
-        ):
+    """Refuse what one entry holds already: every line that is said, and calls that stand for themselves."""
+    said = [fold(line) for one in pointed for line in one.unit.splitlines()]
+    calls = [fold(one.source.call) for one in pointed if not one.unit]
+    for existing in claim.existing if said else ():
+        if all(part in fold(existing) for part in (*said, *calls)):
             raise _known(existing)
 
 

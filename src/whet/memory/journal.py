@@ -154,11 +154,7 @@ class Journal:
 
     def _insert(self, connection: apsw.Connection, new: NewRow) -> None:
         full = msgspec.structs.replace(
-            new,
-            base_hash=digest(new.before),
-            hash=digest(new.after),
-            trust="user",
-            profile=self._profile,
+            new, base_hash=digest(new.before), hash=digest(new.after), trust="user", profile=self._profile
         )
         ledger.insert(connection, full, iso(self._clock.now()))
 

@@ -19,7 +19,7 @@ _TITLES: dict[Target, str] = {"memory": "# Memory", "user": "# User"}
 _PITFALLS_LINE = "## Pitfalls"
 SAID_PITFALL = "Pitfall: "
 _PITFALL = re.compile(r"\s*(?:[-*]\s+)?pitfall\s*:\s*", re.IGNORECASE)
-_BULLET = re.compile(r"[-*+]\s+")
+_BULLET = re.compile(r"^[-*+]\s+")
 _LONGEST_ENTRY = 700
 
 

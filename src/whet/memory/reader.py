@@ -96,8 +96,7 @@ class MemoryReader:
     async def prompt_part(
         self, offered: Collection[str] | None, without: Collection[PromptItem] = ()
     ) -> PromptPart:
-        """Give what a new session reads of memory and skills but for `without`; `offered` names its
-        tools, None stands for all."""
+        """Give what a new session with the tools `offered` (None: all) reads, but for `without`."""
         return await asyncio.to_thread(self._prompt_part, offered, without)
 
     async def notes(self) -> list[NotesState]:
@@ -184,8 +183,7 @@ def index_part(
     offered: Collection[str] | None,
     without: Collection[PromptItem] = (),
 ) -> PromptPart:
-    """Write the skill index but for those `without` names. `uses` counts loads; `offered` are the names of
-    the session's tools."""
+    """Write the skill index but for `without`, for a session with tools `offered`. `uses` counts loads."""
     usable = [info for info in skills if not info.problem and _skill(info) not in without]
     can_load = offered is None or any("loads-skills" in tags_of(name) for name in offered)
     if not usable or not can_load:

@@ -18,10 +18,8 @@ _DONE = {"create": "created", "edit": "edited", "patch": "patched", "delete": "d
 _STATES = {
     "staged": "Taken; it comes into force when this review ends",
     "active": "Saved; new sessions see it",
-    "quarantined": (
-        "Kept for the person to decide on, not in force: only text from elsewhere, or prose that nobody said"
-        " or tried, says it. Don't try again in other words"
-    ),
+    "quarantined": "Not in force, kept for the person: only text from elsewhere, or prose that nobody said or"
+    " tried, says it. Don't try again in other words",
     "inbox": "Put into the person's inbox; it comes into force when they accept it",
 }
 

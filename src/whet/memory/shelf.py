@@ -1,5 +1,4 @@
-"""Skills as they are shown and brought in: the list, found by words; a load with its text and hash; skills
-from elsewhere; pins."""
+"""Skills as they are shown and brought in: the list, a load with its hash, skills from elsewhere, pins."""
 
 from __future__ import annotations
 

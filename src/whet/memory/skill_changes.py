@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -21,6 +21,7 @@ from whet.store.ledger import digest
 MAIN = "SKILL.md"
 MOST_FILE_CHARS = 60_000
 _NO_CLAIM = re.compile(r"---\s*$|name:\s|(?:license|version|author|metadata|compatibility|tags):")
+_STEP = re.compile(r"^\d{1,2}\. ")
 _MOST_ABOUT = 140
 _PLACES = ("references/", "scripts/", "assets/")
 Files = Mapping[str, bytes]
@@ -70,10 +71,20 @@ def from_sources(files: Files, made: SkillPlan, name: str, written: tuple[str, s
             at = len(kept)
     at = at if at >= 0 else len(kept)
     fresh = [line for line in lines.splitlines() if line not in kept]
-    text = "\n".join([*kept[:at], *fresh, *kept[at:]])
+    text = "\n".join(_numbered([*kept[:at], *fresh, *kept[at:]]))
     text = re.sub(r"\n{3,}", "\n\n", text).strip("\n")
     text = _text(f"---\n{head}\n---\n\n{text}\n", "the skill")
     return SkillPlan({**made.files, MAIN: text.encode()}, made.before, text)
+
+
+def _numbered(lines: Sequence[str]) -> list[str]:
+    """Number steps anew, those below each heading by themselves."""
+    count, found = 0, list[str]()
+    for line in lines:
+        bare = _STEP.sub("", line)
+        count = 0 if line.startswith("#") else count + (bare != line)
+        found.append(line if bare == line else f"{count}. {bare}")
+    return found
 
 
 def _head(name: str, about: str) -> str:

@@ -33,8 +33,7 @@ class CannotUndo(WhetError):
 
 
 class ForgetStep(msgspec.Struct, frozen=True):
-    """What happens to one change: taken back (by the row `back`), dropped before it came into force, or kept
-    and why."""
+    """What happens to a change: taken back (by the row `back`), dropped before it held, or kept and why."""
 
     row: LedgerRow
     what: Literal["take back", "drop", "keep"]
@@ -84,8 +83,8 @@ def accept(connection: apsw.Connection, row: LedgerRow, settling: Settling) -> L
 
 
 def reject(connection: apsw.Connection, row: LedgerRow, reason: str = "rejected by the person") -> LedgerRow:
-    """Drop a waiting row. Raises CannotUndo for one that does not wait."""
-    if row.state not in WAITING:
+    """Drop a waiting row, or put a refused one away. Raises CannotUndo for one that does not wait."""
+    if row.state not in (*WAITING, "refused"):
         raise CannotUndo(f"change {row.id} is {row.state}; only what waits can be rejected")
     ledger.set_state(connection, row.id, "rejected", reason=reason)
     return ledger.get(connection, row.id)

@@ -14,7 +14,8 @@ import msgspec
 _CJK = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 # A stop ends a sentence where a new one surely begins: after a word of three letters, before no small letter.
 _STOP = re.compile(
-    r"(?<=[^\W\d_]{3}[.])[)\"'”»]*\s+(?=[^\s\Wa-zà-öø-ÿа-я])|(?<=[\w)`\"'”»][!?…])[)\"'”»]*\s+|(?<=[。！？])[」』”]*|\n+"
+    r"(?<=[^\W\d_]{3}[.])[)\"'”»]*\s+(?=[^\s\Wa-zà-öø-ÿа-я])|(?<=[\w)`\"'”»][!?…])[)\"'”»]*\s+|(?<=[。！？])[」』”]*"
+    r"|\n(?![a-zà-öø-ÿа-я])\n*|(?<=[.!?…:;])\n+"  # a line that goes on in small letters is the same sentence
 )
 _STOP_AFTER_VALUE = re.compile(r"(?<=[\d)`\"'”»%/][.])\s+(?=[^\s\Wa-zà-öø-ÿа-я])")
 PLACEHOLDER = re.compile(r"<[\w-]+>|\{\w+\}|[A-Z][A-Z0-9_]+|\$\w+")
@@ -25,9 +26,13 @@ _ADDED_CJK = 12
 _PLAIN = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*[,.;!?]?$")
 _COMMENT = re.compile(r"\s*(?:#+(?![#\[{])|//+|--|/\*+|\*+|;+|%+|<!--|\"\"\"|''')\s*[^\W\d_]")
 _TRAILING = re.compile(r"\s(?:#|//|--|/\*|<!--)\s+([^\W\d_].*)$")
-_PACKED = re.compile(f"[{_CJK}，、]{{8,}}")
+_PACKED = re.compile(f"[{_CJK}，、]{{6,}}")
 _TICKED = re.compile(r"`[^`\n]+`")
 _LONGEST_RUN = 5
+_CELLS = re.compile(r"[|;\t\"“”<>]|,(?!\d)|\s{2,}|[:=](?=\s)|(?<=\w)=|(?<=[^\W\d_]):(?=[^\W\d_])")
+_RUN = re.compile("111|11.1|1.11")
+_AMOUNT = re.compile(r"[v(]?\d[\w.,:%()-]*$")
+_NAME = re.compile(r"[(\[+*]?[^\W\d_]+(?:['’-][^\W\d_]+)*(?:\.[a-z]{1,4})?[,.;!?]?$")
 _DENSE = re.compile("[\uac00-\ud7af]{2,}[,.;!?]?$")
 _PLAIN_SHARE = 0.76
 
@@ -88,6 +93,20 @@ def is_prose(line: str) -> bool:
         plain += bool(run)
         longest = max(longest, run)
     return longest >= _LONGEST_RUN or (len(words) >= 3 and plain / len(words) > _PLAIN_SHARE)
+
+
+def speaks(line: str) -> bool:
+    """Whether a line, or a value, a cell or a name in it, says something in words, whatever shape it has."""
+    for cell in _CELLS.split(_TICKED.sub(" ", line)):
+        words = cell.split()
+        plain = [bool(_NAME.match(word)) for word in words]
+        is_told = any(not name and not _AMOUNT.match(word) for word, name in zip(words, plain, strict=True))
+        if _RUN.search("".join(map("01".__getitem__, plain))) or (
+            is_told and sum(plain) >= 0.6 * max(len(words), 3)
+        ):
+            return True
+    pieces = (re.split(r"[-_]+", word) for word in re.split(r"[\s/]+", line))
+    return is_prose(line) or any(sum(map(str.isalpha, each)) >= 4 for each in pieces)
 
 
 def is_talk(line: str) -> bool:
@@ -153,8 +172,7 @@ def forms(text: str) -> list[str]:
 
 
 def values(text: str) -> frozenset[str]:
-    """Give what of a text is right or wrong to the letter: words with digits or signs in them, and what is
-    ticked."""
+    """Give what of a text is right or wrong to the letter: words with digits or signs, and what is ticked."""
     found = re.findall(
         r"`([^`\n]+)`|(?<![\w.])([^\s`\"'“”(),;!?]*[\d/_=@][^\s`\"'“”(),;!?]*|--?[a-z][\w-]+|\w+[.-]\w[\w.-]*)",
         text.lower(),

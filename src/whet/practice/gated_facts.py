@@ -43,7 +43,7 @@ _STATEMENT = re.compile(
 _TASK = re.compile(r"Job (\d+): run `([\w-]+)` on `([\w-]+)`, number (\d+)\. It takes ([a-z, ]+)\.")
 _PAGE = re.compile(r"Read (http://\S+) first\.")
 # A step of a written procedure, and a call that is said to have worked; what is said to fail is neither.
-_STEP = re.compile(r"(?m)^\d+\. `\./ops ([^`\n]+)`|`\./ops ([^`\n]+)` worked")
+_STEP = re.compile(r"(?m)^(\d+)\. `\./ops ([^`\n]+)`|`\./ops ([^`\n]+)` worked")
 _DONE = re.compile(r"(?:^|(?<=“))ok: (\S+ \S+ \d+(?: \w+=\S+)*): receipt \d+(?=$|”)", re.M)
 
 
@@ -149,10 +149,13 @@ def claims(text: str) -> list[FactStatement]:
 
 
 def _steps(text: str) -> Iterator[tuple[int, FactCommand]]:
-    """Give the steps of a procedure, which stand for any item; a host belongs to one, so it is left out."""
-    last = ""
+    """Give the steps of a procedure, which stand for any item; a host belongs to one, so it is left out. One
+    follows another where its number does, or in the same line."""
+    last, number, end = "", 0, 0
     for match in _STEP.finditer(text):
-        words = (match[1] or match[2]).split()
+        follows = int(match[1]) == number + 1 if match[1] else "\n" not in text[end : match.start()]
+        last, number, end = last if follows else "", int(match[1] or 0), match.end()
+        words = (match[2] or match[3]).split()
         given = dict(word.split("=", 1) for word in words if "=" in word and not word.startswith("host="))
         command = FactCommand(words[0], "ITEM", 0, given)
         if last and not command.is_step:

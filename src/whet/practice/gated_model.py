@@ -1,10 +1,10 @@
 """How the stand-in works in the knowledge-gated world: it knows what its request says, or it guesses.
 
 A scripted stand-in, not a language model. It fills in a setting rightly iff the fact stands where it reads:
-its memory in the system prompt, a skill that it loaded, an example, this conversation. Among many other
-statements it overlooks the one it needs (with d of them in the prompt it uses one with 1 / (1 + a d)); then,
-and without one, it guesses. Every chance is drawn from the seed, the job and the fact, never from the arm, so
-that runs with and without memory can be compared in pairs.
+its memory in the system prompt, a skill that it loaded, an example, this conversation, what came along with
+the request. Among many other statements it overlooks the one it needs: with d others in the same text it uses
+one with 1 / (1 + a d); then, and without one, it guesses. Every chance is drawn from the seed, the job and
+the fact, never from the arm, so that runs with and without memory can be compared in pairs.
 """
 
 from __future__ import annotations
@@ -119,12 +119,12 @@ class GatedModel:
         refused = last is not None and last.is_refused(key)
         if tried and not refused:
             return tried
-        known = _known(ask, start)
-        mine = [item.value for item in known if item.about == about and item.value != tried]
-        others = len({item for item in known if item.about not in task.needs})
-        chance = 1 / (1 + self._habits.distraction * others)
-        if mine and draw(self._seed, "sees", task.job, *about) < chance:
-            return mine[-1]
+        for known in _known(ask, start):
+            mine = [item.value for item in known if item.about == about and item.value != tried]
+            others = len({item for item in known if item.about not in task.needs})
+            chance = 1 / (1 + self._habits.distraction * others)
+            if mine and draw(self._seed, "sees", task.job, *about) < chance:
+                return mine[-1]
         choices = [value for value in GUESSES.get(key, ("?",)) if value != tried] or ["?"]
         return choices[int(draw(self._seed, "guess", task.job, tried, *about) * len(choices))]
 
@@ -132,15 +132,16 @@ class GatedModel:
 def _told(ask: PracticeRequest, start: int) -> list[FactStatement]:
     """What this conversation has said since the task: results of the program, and the person."""
     texts = [(item.at, item.result) for item in ask.done if item.at > start and ran(item)]
-    texts += [(at, m.text) for at, m in enumerate(ask.heard) if at > start and m.role == "user"]
+    texts += [(at, own_words(m.text)) for at, m in enumerate(ask.heard) if at > start and m.role == "user"]
     return [found for _, text in sorted(texts) for found in statements(text)]
 
 
-def _known(ask: PracticeRequest, start: int) -> list[FactStatement]:
-    """What it brought along: the system prompt, loaded skills, what was said before the task."""
-    texts = [ask.system]
-    texts += [item.result for item in ask.done if item.name == "skill_view" or item.at < start]
-    return [found for text in texts for found in claims(text)]
+def _known(ask: PracticeRequest, start: int) -> list[list[FactStatement]]:
+    """What it brought along, text by text, the nearest first: what stands with the request, loaded skills and
+    what was said before, the system prompt."""
+    near = "\n".join(m.text for at, m in enumerate(ask.heard) if at >= start and m.role == "user")
+    done = [item.result for item in ask.done if item.name == "skill_view" or item.at < start]
+    return [claims(text) for text in (near, *reversed(done), ask.system)]
 
 
 def _named(done: list[DoneCall], tool: str) -> list[DoneCall]:

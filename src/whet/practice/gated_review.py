@@ -30,6 +30,7 @@ from whet.practice.script import ScriptedReply
 
 _HASH = re.compile(r"hash (?:is now )?([0-9a-f]{8,64})")
 _RESULT = re.compile(r"(?m)^RESULT of \w+: ")
+_LISTED = re.compile(r"(?m)^(?:\d+\.|-) .*$")
 _SKILL_KEYS = frozenset({"flag", "before"})
 
 
@@ -66,10 +67,11 @@ def _lessons(ask: PracticeRequest, chances: Chances) -> Iterator[Lesson]:
     """Find what the conversation shows, each with its chance; a later value replaces an earlier one."""
     job = _job(ask)
     found: dict[tuple[str, str], Lesson] = {}
-    for lesson in (*_shown(ask), *_wished(ask), *_planted(ask)):
+    for lesson in (*_shown(ask), *_wished(ask)):
         found[lesson.statement.about] = lesson
     known = {item.about: item.value for item in _known(ask)}
-    for about, lesson in found.items():
+    planted = {lesson.statement.about: lesson for lesson in _planted(ask)}
+    for about, lesson in (*found.items(), *planted.items()):
         is_new = known.get(about) != lesson.statement.value
         if is_new and draw(chances.seed, "recall", job, *about) < chances.recall:
             yield lesson
@@ -78,7 +80,8 @@ def _lessons(ask: PracticeRequest, chances: Chances) -> Iterator[Lesson]:
 
 
 def _shown(ask: PracticeRequest) -> Iterator[Lesson]:
-    """What commands that went well show, and for an order the refusal that named it, or both commands."""
+    """What commands that went well show, and for an order the refusal that named it, or both commands; a
+    refusal that names an order is pointed at also where the job was not done in the end."""
     done: list[tuple[str, FactCommand]] = []
     yield from _shown_before(ask)
     named: dict[tuple[str, str], str] = {}
@@ -86,7 +89,9 @@ def _shown(ask: PracticeRequest) -> Iterator[Lesson]:
         if not ran(item):
             continue
         for line in item.result.splitlines():
-            named.update({one.about: line for one in statements(line) if one.key == "before"})
+            orders = [one for one in statements(line) if one.key == "before"]
+            named.update({one.about: line for one in orders})
+            yield from (Lesson(one, (line,)) for one in orders)
         done += ((line, command) for line, command in done_lines(item.result))
         for line, command in done_lines("\n".join(line for line, _ in done[-2:]))[-1:]:
             for claim in command.statements():
@@ -182,9 +187,7 @@ def _patches(made: list[DoneCall], lessons: list[Lesson]) -> Iterator[PracticeCa
     """
     for view in made:
         name = str(view.arguments.get("name", ""))
-        lines = (
-            [line for line in view.result.splitlines() if claims(line)] if view.name == "skill_view" else []
-        )
+        lines = _LISTED.findall(view.result) if view.name == "skill_view" else []
         patches = [d for d in made if d.name == "skill_manage" and d.arguments.get("name") == name]
         if not lines or (patches and not patches[-1].said("hash is now")):
             continue

@@ -25,6 +25,7 @@ from whet.serve.door import ApiAuth
 from whet.serve.feed import Feeds
 from whet.serve.goals import Goals
 from whet.serve.hosts import Hosts
+from whet.serve.lessons import LessonCalls
 from whet.serve.native import Native
 from whet.serve.plans import PlanCalls
 from whet.serve.questions import Questions
@@ -64,6 +65,7 @@ class Site:
             *session_calls(native := Native(app, self.door, self.talks, self.turns)),
             *PlanCalls(native).operations(),
             *Goals(app).operations(),
+            *LessonCalls(app).operations(),
             mcp_call(Hosts(hosted, pace.beat_s)),
             *open_calls(self._describe, self._health, self._ready, self._metrics),
         )

@@ -73,7 +73,7 @@ class ReviewRow(msgspec.Struct, frozen=True):
 
 
 def turn_facts(connection: apsw.Connection, key: int, turn: int) -> ReviewedTurn:
-    """Read one turn, from its end backwards: what the person said, what was called, what it weighed."""
+    """Read one turn, from the end backwards: what the person said, what was called, what it weighed."""
     first, end = key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS
     said: list[str] = []
     arguments: dict[int, str] = {}
@@ -81,7 +81,9 @@ def turn_facts(connection: apsw.Connection, key: int, turn: int) -> ReviewedTurn
     for id_, number, role in connection.execute(
         "SELECT id, turn, role FROM messages WHERE id > ? AND id < ? ORDER BY id DESC", (first, end)
     ):
-        if number != turn:
+        if number > turn:
+            continue
+        if number < turn:
             break
         opening = id_
         if role == rows.TOOL:

@@ -49,6 +49,16 @@ def record_items(
             )
 
 
+def held_out(connection: apsw.Connection, session_id: str) -> frozenset[str]:
+    """Give the names of what chance kept from a session."""
+    rows = connection.execute(
+        "SELECT i.name FROM session_items u JOIN context_items i ON i.id = u.item"
+        " WHERE u.session = ? AND u.held_out",
+        (sessions.key_of(connection, session_id),),
+    )
+    return frozenset(name for (name,) in rows)
+
+
 def set_next(connection: apsw.Connection, workspace: str, template: str, now: str) -> None:
     """Start the next new session in `workspace` with this template."""
     connection.execute(

@@ -8,12 +8,9 @@ from starlette.responses import HTMLResponse
 from whet.app.build import App
 from whet.serve.questions import PendingQuestion
 from whet.serve.turns import Turns
-from whet.store import ledger
-from whet.store.ledger import State
+from whet.store import ledger, news
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Visit
-
-WAITING: tuple[State, ...] = ("inbox", "quarantined")
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -35,7 +32,7 @@ class Frame:
     def head(self) -> Head:
         """Count what the head shows."""
         counts = self.app.database.read_now(lambda db: ledger.counts(db, ""))
-        waiting = sum(counts.get(state, 0) for state in WAITING)
+        waiting = sum(counts.get(state, 0) for state in news.WAITING)
         return Head(len(self.turns.questions.pending()), waiting, len(self.turns.running))
 
     def questions(self, session_id: str) -> list[PendingQuestion]:

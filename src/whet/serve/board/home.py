@@ -15,7 +15,7 @@ from whet.serve.board import charts, shown
 from whet.serve.board.frame import Frame
 from whet.serve.questions import Given
 from whet.serve.wire import ApiError, as_api_error
-from whet.store import costs, forks, reviews, sessions
+from whet.store import costs, forks, news, reviews, sessions
 from whet.store.costs import Decided, Spending
 from whet.store.forks import TreeRow
 from whet.store.reviews import DaySpending
@@ -96,19 +96,21 @@ class HomePages:
 
         running_ids = frame.turns.running  # asked here: `read` is on another thread
 
-        def read(db: apsw.Connection) -> tuple[list[Spending], list[TreeRow], DaySpending]:
+        def read(db: apsw.Connection) -> tuple[list[Spending], list[TreeRow], DaySpending, str]:
             running = [sessions.get(db, one) for one in running_ids]
             latest = [row for row in sessions.list_sessions(db, 8) if row.id not in running_ids]
             listed = forks.as_trees(db, [*running, *latest][:8])
-            return costs.spent_by(db, "day", since), listed, reviews.spent_since(db, today)
+            line = news.read(db).line_with("the inbox", "what was learned")
+            return costs.spent_by(db, "day", since), listed, reviews.spent_since(db, today), line
 
-        days, latest, spent = await frame.app.database.read(read)
+        days, latest, spent, told = await frame.app.database.read(read)
         return frame.page(
             "home.html",
             visit,
             status,
             here="home",
             problem=problem,
+            told=told,
             questions=frame.turns.questions.pending(),
             latest=latest,
             running=set(running_ids),

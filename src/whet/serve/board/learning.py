@@ -17,8 +17,8 @@ from whet.memory.notes import NoteEntry
 from whet.memory.reader import entry_id
 from whet.memory.requests import summary
 from whet.serve.board import shown
-from whet.serve.board.frame import WAITING, Frame
-from whet.store import ledger
+from whet.serve.board.frame import Frame
+from whet.store import ledger, news
 from whet.store.ledger import Kind, LedgerFilter, LedgerRow, State
 from whet.web.sessions import Visit
 
@@ -78,10 +78,19 @@ class LearningPages:
         )
 
     async def inbox(self, request: Request, visit: Visit) -> Response:
-        """Show what waits for a decision, whole."""
-        rows = await self._rows(200, {"profile": "", "states": WAITING})
+        """Show what waits for a decision and what reviews were refused, whole; the person was told then."""
+        rows = await self._rows(200, {"profile": "", "states": news.WAITING})
+        refused: list[LedgerRow] = await self._frame.app.database.read(news.refusals)
+        found = await self._frame.app.database.append(news.tell)
         return self._frame.page(
-            "inbox.html", visit, here="inbox", rows=[_whole(row) for row in rows], who=WHO, problem=""
+            "inbox.html",
+            visit,
+            here="inbox",
+            rows=[_whole(row) for row in rows],
+            refused=[_whole(row) for row in refused],
+            told=found.line_with("below", "/learning"),
+            who=WHO,
+            problem="",
         )
 
     async def change(self, request: Request, visit: Visit) -> Response:
@@ -162,7 +171,7 @@ class LearningPages:
 
 
 def _whole(row: LedgerRow) -> dict[str, object]:
-    waits = row.state in WAITING
+    waits = row.state in news.WAITING or (row.state == "refused" and row.kind == "memory")
     return {
         "row": row,
         "summary": summary(row),

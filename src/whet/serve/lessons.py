@@ -1,0 +1,121 @@
+"""What was learned, over the API: what the owner was not told yet, what waits, what was refused and why."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import apsw
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from whet.app.build import App
+from whet.contract.errors import NotFound
+from whet.log import mask
+from whet.memory.requests import summary
+from whet.serve.door import ApiCaller
+from whet.serve.wire import JsonAnswer
+from whet.store import learned, news
+from whet.store.ledger import LedgerRow
+from whet.store.news import LearningNews
+from whet.web.operations import Operation, RequestParameter
+
+_OWNER = ("owner",)
+_MOST = 100
+
+
+class LessonFacts(msgspec.Struct, frozen=True):
+    """One change that waits or was refused; `quotes` are the words that it was to rest on."""
+
+    id: int
+    at: str
+    kind: str
+    item: str
+    state: str
+    what: str
+    text: str
+    reason: str
+    quotes: list[str]
+
+
+class Lessons(msgspec.Struct, frozen=True):
+    """What is new, in numbers and as a `line`, what waits and what reviews were refused, the newest first."""
+
+    learned: int
+    refused: int
+    waiting: int
+    line: str
+    inbox: list[LessonFacts]
+    refusals: list[LessonFacts]
+
+
+class LessonAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The owner's word on a change that waits, or on a note that was refused."""
+
+    answer: Literal["accept", "reject"]
+
+
+class LessonCalls:
+    """The calls on what was learned; the owner's only."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    def operations(self) -> tuple[Operation, ...]:
+        """Give the calls."""
+        seen = RequestParameter("seen", description="1 marks what is new as told.")
+        listed = "Say what was learned since the owner was last told, what waits, what was refused"
+        return (
+            Operation(
+                "GET",
+                "/api/learned",
+                self.show,
+                listed,
+                roles=_OWNER,
+                gives={200: Lessons},
+                parameters=(seen,),
+            ),
+            Operation(
+                "POST",
+                "/api/learned/{id}",
+                self.decide,
+                "Accept or reject a change that waits, or a refused note",
+                roles=_OWNER,
+                takes=LessonAnswer,
+                gives={200: LessonFacts},
+            ),
+        )
+
+    async def show(self, request: Request, caller: ApiCaller) -> Response:
+        """Say it; it stays new until somebody was told."""
+        is_seen = request.query_params.get("seen", "") == "1"
+
+        def read(db: apsw.Connection) -> tuple[LearningNews, list[LedgerRow], list[LedgerRow]]:
+            return news.read(db), news.waiting(db)[:_MOST], news.refusals(db)
+
+        found, waits, refused = await self._app.database.read(read)
+        if is_seen and found.until:
+            until = found.until
+            await self._app.database.append(
+                lambda db: learned.set_told(db, "", max(until, learned.told_until(db, "")))
+            )
+        line = found.line_with("GET /api/learned", "whet memory log")
+        told = Lessons(
+            found.learned, found.refused, found.waiting, line, [*map(_facts, waits)], [*map(_facts, refused)]
+        )
+        return JsonAnswer(told)
+
+    async def decide(self, request: Request, caller: ApiCaller, wanted: LessonAnswer) -> Response:
+        """Take it or drop it."""
+        number, desk = request.path_params["id"], self._app.learning.desk
+        if not (number.isascii() and number.isdigit()) or len(number) > 15:
+            raise NotFound(f"there is no change {number[:20]}", hint="GET /api/learned lists them")
+        row = await (desk.accept if wanted.answer == "accept" else desk.reject)(int(number))
+        return JsonAnswer(_facts(row))
+
+
+def _facts(row: LedgerRow) -> LessonFacts:
+    text, quotes = mask(row.after or f"removes: {row.before}"), [mask(one.quote) for one in row.evidence]
+    return LessonFacts(
+        row.id, row.at, row.kind, row.item, row.state, summary(row), text, mask(row.reason), quotes
+    )
