@@ -109,7 +109,18 @@ async def _begin(session: Session, incoming: InboxEntry | None) -> TurnRecord:
     message = incoming.message
     for observer in session.observers:
         message = await observer.before(session, message)
-    return await or_undone(session.log.begin_turn(message, incoming.receipt), end)
+    begun: list[TurnRecord] = []
+
+    async def end_begun() -> None:  # the write goes on without its waiter
+        await session.log.drain()
+        for turn in begun:
+            await end(turn)
+
+    try:
+        return await session.log.begin_turn(message, incoming.receipt, begun.append)
+    except asyncio.CancelledError:
+        await shielded(end_begun())
+        raise
 
 
 async def _steps(session: Session, turn: TurnRecord, emit: Emit, clock: TurnClock) -> EndReason:
