@@ -11,6 +11,7 @@ import difflib
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from itertools import islice
 from typing import Any, cast
 
 import msgspec
@@ -473,7 +474,7 @@ def _fails_repeatedly(messages: Sequence[Message], name: str, arguments: str) ->
     """Whether the last calls before this reply were this same call and every one failed."""
     failures = 0
     answered: dict[str, bool] = {}
-    for message in reversed(messages[:-1]):
+    for message in islice(reversed(messages), 1, None):
         if message.role == "tool":
             answered[message.tool_call_id] = message.is_error
             continue

@@ -106,15 +106,19 @@ async def _begin(session: Session, incoming: InboxEntry | None) -> TurnRecord:
         await session.log.end_turn(unfinished, "answered", "", session.at_end(unfinished, "answered"))
     if incoming is None:
         raise NotFound("there is no unfinished turn to resume", hint="say what to do next")
+    return await _begin_new(session, incoming)
+
+
+async def _begin_new(session: Session, incoming: InboxEntry) -> TurnRecord:
     message = incoming.message
     for observer in session.observers:
         message = await observer.before(session, message)
     begun: list[TurnRecord] = []
 
-    async def end_begun() -> None:  # the write goes on without its waiter
+    async def end_begun() -> None:  # the write goes on without its waiter, and nobody else with the turn
         await session.log.drain()
         for turn in begun:
-            await end(turn)
+            await _finish(session, turn, "cancelled", None)
 
     try:
         return await session.log.begin_turn(message, incoming.receipt, begun.append)
