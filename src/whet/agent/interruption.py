@@ -122,3 +122,13 @@ async def or_undone(work: Awaitable[T], undo: Callable[[T], Awaitable[object]] |
         if undo is not None and not task.cancelled() and not task.exception():
             await shielded(undo(task.result()))
         raise
+
+
+async def then_late(write: Awaitable[T], late: Callable[[], Awaitable[object]]) -> T:
+    """Wait for a write, which goes on where its waiter is cancelled; there do all of `late`, then raise the
+    cancel. Without one it costs nothing: `shielded` takes a task."""
+    try:
+        return await write
+    except asyncio.CancelledError:
+        await shielded(late())
+        raise

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import cast
 
-from whet.agent.interruption import shielded
+from whet.agent.interruption import shielded, then_late
 from whet.agent.rambling import AnswerGuard
 from whet.agent.session import Session
 from whet.contract.errors import ContextOverflow, ProviderError
@@ -49,16 +49,12 @@ async def keep_reply(session: Session, turn: TurnRecord, reply: ModelReply, emit
             emit(Notice("the answer was cut at the model's output limit"))
         emit(StepFinished(turn.steps, reply.usage))
 
-    async def tell_late() -> None:  # the write goes on without its waiter
+    async def tell_late() -> None:
         await session.log.drain()
         if turn.steps > steps:
             tell()
 
-    try:
-        await session.log.append_reply(turn, reply.message, reply.usage, reply.model)
-    except asyncio.CancelledError:
-        await shielded(tell_late())
-        raise
+    await then_late(session.log.append_reply(turn, reply.message, reply.usage, reply.model), tell_late)
     tell()
 
 

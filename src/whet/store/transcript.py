@@ -22,7 +22,12 @@ from whet.store.live import LiveState, OpenStep, OpenTurn, SessionWriter, StaleT
 from whet.store.sessions import NewSession, SessionRow
 from whet.store.turns import TurnRecord
 
+Begun = Callable[[TurnRecord], object]
 __all__ = ["OpenCall", "SessionDetails", "Transcript", "TurnRecord"]
+
+
+def _nobody(turn: TurnRecord) -> None:
+    """Tell nobody of it."""
 
 
 class OpenCall(msgspec.Struct, frozen=True):
@@ -70,14 +75,11 @@ class Transcript:
         """The live list, as `LiveState` has it."""
         return self.live.messages
 
-    async def begin_turn(
-        self, message: Message, also: AtEnd = nothing, begun: Callable[[TurnRecord], object] = lambda _: None
-    ) -> TurnRecord:
+    async def begin_turn(self, message: Message, also: AtEnd = nothing, begun: Begun = _nobody) -> TurnRecord:
         """Store the user's message and a turn in one transaction with what `also` does; claim the session.
 
-        What another process added meanwhile is read first. A turn that a crash left open is closed as
-        crashed (`unfinished_turn` would resume it). `begun` gets the turn once it is stored, also where the
-        waiter has gone. Raises StoreBusy where a living process holds it.
+        What another process added is read first; a turn that a crash left open is closed as crashed. `begun`
+        gets the turn once it is stored, also if the waiter has gone. Raises StoreBusy where it is held.
         """
         await self.drain()
         message = rows.storable(message)
@@ -87,9 +89,7 @@ class Transcript:
             except StaleTranscript:
                 await self.writer.reload()
 
-    async def _begin(
-        self, message: Message, also: AtEnd, begun: Callable[[TurnRecord], object]
-    ) -> TurnRecord:
+    async def _begin(self, message: Message, also: AtEnd, begun: Begun) -> TurnRecord:
         state = self.live
         turn = TurnRecord(
             self.writer.coming_turn or self._clock.new_id(),
