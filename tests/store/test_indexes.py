@@ -11,7 +11,7 @@ import pytest
 from tests.store.support import ONLY_SQLITE
 from tests.support import FixedClock
 from whet.contract.channels import ChatPlace
-from whet.store import api, chats, jobs, reviews, sessions
+from whet.store import api, chats, facts, jobs, reviews, sessions
 from whet.store.database import StateDatabase
 from whet.store.jobs import NewJob
 from whet.store.sessions import NewSession
@@ -19,6 +19,10 @@ from whet.store.sessions import NewSession
 HERE = ChatPlace("board", "1", "", "7")
 CLOCK = FixedClock()
 KEPT = 500
+_CALL = (
+    "INSERT INTO tool_calls (session, seq, position, turn, step, call_id, name, facts)"
+    " VALUES (1, ?, 0, 1, 1, ?, 't', ?)"
+)
 
 
 WORKS: dict[str, Callable[[apsw.Connection], object]] = {
@@ -37,6 +41,7 @@ WORKS: dict[str, Callable[[apsw.Connection], object]] = {
     "count_open": reviews.count_open,
     "spent_since": lambda db: reviews.spent_since(db, "2100"),
     "session_of": lambda db: api.session_of(db, "ann", "nobody"),
+    "shell_folder": lambda db: facts.shell_folder(db, 1, facts.ShellFolder("a", 0, KEPT), KEPT),
 }
 
 
@@ -57,6 +62,8 @@ def _fill(connection: apsw.Connection) -> None:
         api.adopt(connection, f"s{number}", "ann")
         job_id = jobs.enqueue(connection, NewJob("review", "{}", subject=f"s{number}"), CLOCK)
         reviews.add(connection, job_id, f"s{number}")
+        values = (number, f"c{number}", '{"command":"make"}')
+        connection.execute(_CALL, values)
     connection.execute("UPDATE jobs SET state = 'done'")
     chats.post(connection, chat.id, ["{}"] * KEPT, 0)
     connection.execute("UPDATE gateway_outbox SET state = 'sent'")

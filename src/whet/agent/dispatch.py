@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import difflib
 import logging
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any, cast
 
 import msgspec
 
 from whet.agent.interruption import TurnClock, shielded
-from whet.agent.session import CallRound, Session, shell_folder
+from whet.agent.session import CallRound, Session, TurnObserver, shell_folder
 from whet.contract.changes import FileEdit, TextChange, call_digest, changes_digest
 from whet.contract.errors import BadInput, StoreError, ToolError
 from whet.contract.events import Emit, EndReason, Event, ToolFinished, ToolProgress, ToolStarted
@@ -98,7 +98,8 @@ async def dispatch(session: Session, turn: TurnRecord, emit: Emit, clock: TurnCl
 async def _run_all(
     session: Session, turn: TurnRecord, planned: Sequence[PlannedCall], emit: Emit, clock: TurnClock
 ) -> None:
-    async with _observed(session, turn, planned, emit):
+    seen = await _observed(session, turn, planned, emit)
+    try:
         for batch in _batches(planned):
             if len(batch) == 1:  # a task of its own costs more than most of what it would run
                 await _run_one(session, turn, batch[0], emit, clock)
@@ -109,25 +110,21 @@ async def _run_all(
                         group.create_task(_run_one(session, turn, item, emit, clock))
             except* StoreError as errors:
                 raise errors.exceptions[0] from None
-
-
-@asynccontextmanager
-async def _observed(
-    session: Session, turn: TurnRecord, planned: Sequence[PlannedCall], emit: Emit
-) -> AsyncGenerator[None]:
-    """Let the observers see calls of a step before they run and after they have ended."""
-    running = [item for item in planned if isinstance(item, RunnableCall)]
-    if not running:
-        yield
-        return
-    calls = CallRound(turn.number, running[0].open_call.step, [item.question.tool for item in running])
-    seen = [(observer, await observer.before_calls(session, calls, emit)) for observer in session.observers]
-    try:
-        yield
     finally:
         for observer, token in reversed(seen):
             if token is not None:
                 await shielded(observer.after_calls(session, token, emit))
+
+
+async def _observed(
+    session: Session, turn: TurnRecord, planned: Sequence[PlannedCall], emit: Emit
+) -> list[tuple[TurnObserver, object]]:
+    """Let the observers see calls of a step before they run; give what they want to see again afterwards."""
+    running = [item for item in planned if isinstance(item, RunnableCall)]
+    if not running:
+        return []
+    calls = CallRound(turn.number, running[0].open_call.step, [item.question.tool for item in running])
+    return [(observer, await observer.before_calls(session, calls, emit)) for observer in session.observers]
 
 
 def _batches(planned: Sequence[PlannedCall]) -> list[list[PlannedCall]]:
@@ -473,7 +470,7 @@ def _fails_repeatedly(messages: Sequence[Message], name: str, arguments: str) ->
     """Whether the last calls before this reply were this same call and every one failed."""
     failures = 0
     answered: dict[str, bool] = {}
-    for message in reversed(messages[:-1]):
+    for message in islice(reversed(messages), 1, None):
         if message.role == "tool":
             answered[message.tool_call_id] = message.is_error
             continue

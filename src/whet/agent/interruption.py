@@ -7,6 +7,7 @@ It does not know what a turn does.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -32,27 +33,37 @@ class TurnClock:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._now_s = now_s
-        self._timeout = asyncio.timeout(limit_s)
+        self._limit_s = limit_s
+        self._timeout = asyncio.timeout(None)
         self._around = around
         self._askers = 0
-        self._kept_s: float | None = None  # what is left while the clock stands still
         self._paused_s = 0.0
         self._stopped_at_s = 0.0
+        self._due_s = math.inf  # in the loop's time, without the pause that lasts
+        self._held_at_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
         await self._timeout.__aenter__()
+        if self._limit_s is not None:
+            self._due_s = asyncio.get_running_loop().time() + self._limit_s
+            self._look()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due_s = math.inf
         await self._timeout.__aexit__(kind, error, stack)
 
     @property
     def left_s(self) -> float | None:
         """The seconds that are left; None without a limit, and while the clock stands still."""
-        due_s = self._timeout.when()
-        return None if due_s is None else due_s - asyncio.get_running_loop().time()
+        if self._askers or self._due_s == math.inf:
+            return None
+        return self._due_s - asyncio.get_running_loop().time()
 
     @property
     def paused_s(self) -> float:
@@ -63,25 +74,32 @@ class TurnClock:
     def paused(self) -> Generator[None]:
         """Stop the clock inside; where several ask at once, it goes on when the last one has an answer."""
         with self._around():
+            loop = asyncio.get_running_loop()
             self._askers += 1
             if self._askers == 1:
-                self._stopped_at_s = self._now_s()
-                self._stop()
+                self._stopped_at_s, self._held_at_s = self._now_s(), loop.time()
             try:
                 yield
             finally:
                 self._askers -= 1
                 if not self._askers:
                     self._paused_s += self._now_s() - self._stopped_at_s
-                if not self._askers and self._kept_s is not None:
-                    self._timeout.reschedule(asyncio.get_running_loop().time() + self._kept_s)
+                    if self._held_at_s < self._due_s:
+                        self._due_s += loop.time() - self._held_at_s
+                    if self._timer is None:
+                        self._look()
 
-    def _stop(self) -> None:
-        left_s = self.left_s
-        runs = left_s is not None and left_s > 0  # else there is no limit, or nothing can stop it any more
-        self._kept_s = left_s if runs else None
-        if runs:
-            self._timeout.reschedule(None)
+    def _look(self) -> None:
+        """End the turn where its time is up. A pause moves no timer: most are over at once, so this one comes
+        too early where there were any, and waits for the rest."""
+        loop, self._timer = asyncio.get_running_loop(), None
+        if self._due_s == math.inf or (self._askers and self._held_at_s < self._due_s):
+            return  # there is no limit, or the pause's end looks again
+        if loop.time() < self._due_s:
+            self._timer = loop.call_at(self._due_s, self._look)
+        else:
+            self._due_s = math.inf
+            self._timeout.reschedule(loop.time())
 
 
 async def shielded(work: Awaitable[T]) -> T:
@@ -103,4 +121,14 @@ async def or_undone(work: Awaitable[T], undo: Callable[[T], Awaitable[object]] |
                 await asyncio.wait([task])
         if undo is not None and not task.cancelled() and not task.exception():
             await shielded(undo(task.result()))
+        raise
+
+
+async def then_late(write: Awaitable[T], late: Callable[[], Awaitable[object]]) -> T:
+    """Wait for a write, which goes on where its waiter is cancelled; there do all of `late`, then raise the
+    cancel. Without one it costs nothing: `shielded` takes a task."""
+    try:
+        return await write
+    except asyncio.CancelledError:
+        await shielded(late())
         raise

@@ -1,8 +1,7 @@
-"""The turn: store the message, ask the model, run its tools, until it answers.
+"""The turn: store the message, ask the model, run its tools, until it answers (docs/design.md, "One turn").
 
 Resume is the loop's first line, not another function: `dispatch` runs whatever calls of the last reply
-have no result, and after a crash those are the interrupted ones. Everything is durable before it is
-shown. Source of the shape: docs/design.md, "One turn".
+have no result, and after a crash those are the interrupted ones. All is durable before it is shown.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 from whet.agent.dispatch import close_open_calls, dispatch
-from whet.agent.interruption import Pause, TurnClock, or_undone, shielded
+from whet.agent.interruption import Pause, TurnClock, or_undone, shielded, then_late
 from whet.agent.model_call import ask_model, keep_reply
 from whet.agent.session import InboxEntry, Session, receipt_of
 from whet.contract.errors import (
@@ -109,7 +108,14 @@ async def _begin(session: Session, incoming: InboxEntry | None) -> TurnRecord:
     message = incoming.message
     for observer in session.observers:
         message = await observer.before(session, message)
-    return await or_undone(session.log.begin_turn(message, incoming.receipt), end)
+    begun: list[TurnRecord] = []
+
+    async def end_begun() -> None:
+        await session.log.drain()
+        for turn in begun:
+            await end(turn)
+
+    return await then_late(session.log.begin_turn(message, incoming.receipt, begun.append), end_begun)
 
 
 async def _steps(session: Session, turn: TurnRecord, emit: Emit, clock: TurnClock) -> EndReason:

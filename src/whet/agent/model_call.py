@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import cast
 
-from whet.agent.interruption import or_undone, shielded
+from whet.agent.interruption import shielded, then_late
 from whet.agent.rambling import AnswerGuard
 from whet.agent.session import Session
 from whet.contract.errors import ContextOverflow, ProviderError
@@ -39,8 +39,9 @@ async def ask_model(session: Session, turn: TurnRecord, emit: Emit) -> ModelRepl
 
 async def keep_reply(session: Session, turn: TurnRecord, reply: ModelReply, emit: Emit) -> None:
     """Store a reply and tell of it; a cancel that comes meanwhile is raised afterwards."""
+    steps = turn.steps
 
-    async def told(_: None) -> None:
+    def tell() -> None:
         session.context.observe(reply.usage)
         for notice in reply.notices:
             emit(Notice(notice))
@@ -48,8 +49,13 @@ async def keep_reply(session: Session, turn: TurnRecord, reply: ModelReply, emit
             emit(Notice("the answer was cut at the model's output limit"))
         emit(StepFinished(turn.steps, reply.usage))
 
-    await or_undone(session.log.append_reply(turn, reply.message, reply.usage, reply.model), told)
-    await told(None)
+    async def tell_late() -> None:
+        await session.log.drain()
+        if turn.steps > steps:
+            tell()
+
+    await then_late(session.log.append_reply(turn, reply.message, reply.usage, reply.model), tell_late)
+    tell()
 
 
 def _cut_usage(session: Session, said: int) -> Usage:

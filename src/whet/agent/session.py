@@ -181,8 +181,11 @@ def shell_folder(log: Transcript) -> str:
         return ""
     from whet.store import facts  # noqa: PLC0415 - nothing of it is there before the first message
 
-    key = log.live.key
-    return log.writer.db.read_now(lambda connection: facts.shell_folder(connection, key))
+    live = log.live
+    known = live.shell or facts.ShellFolder()
+    through = live.step.seq if live.step else live.next_seq - 1
+    live.shell = log.writer.db.read_now(lambda db: facts.shell_folder(db, live.key, known, through))
+    return live.shell.folder
 
 
 def receipt_of(session: Session, turn: int) -> TurnReceipt | None:

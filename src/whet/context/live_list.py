@@ -10,7 +10,6 @@ wire format.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 
 import msgspec
@@ -69,7 +68,7 @@ class LiveList:
 
     def sent_tokens(self) -> int:
         """Estimate the size of the request that went out last."""
-        return self.scaled(sum(self.rows.sizes[: self._sent]))
+        return self.scaled(self._sent_rows_tokens())
 
     def scaled(self, messages_tokens: int) -> int:
         """Give the size of a request whose messages have that many estimated tokens."""
@@ -77,11 +76,14 @@ class LiveList:
 
     def answered(self, usage: Usage) -> int:
         """Take the server's count of the last request; gives it, or the estimate where there is none."""
-        rough = self._fixed + sum(self.rows.sizes[: self._sent])
+        rough = self._fixed + self._sent_rows_tokens()
         self._counted = usage.prompt_tokens
         if usage.prompt_tokens and rough:
             self._scale = min(max(usage.prompt_tokens / rough, 0.25), 4.0)
         return usage.prompt_tokens or rough
+
+    def _sent_rows_tokens(self) -> int:
+        return self.rows.tokens - sum(self.rows.sizes[self._sent :])
 
     def adopt(self, rows: Sequence[ChatRow]) -> None:
         """Go on from a list that an engine gave and that the transcript has recorded."""
@@ -187,7 +189,7 @@ class RepairedList:
     def of(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Give `messages` repaired; a list that was replaced (undo, compaction) is repaired anew."""
         fed = self._fed
-        if len(fed) > len(messages) or not all(map(operator.is_, fed, messages)):
+        if list(messages[: len(fed)]) != fed:
             self._repairer, self._fed = Repairer(), []
         for message in messages[len(self._fed) :]:
             self._repairer.feed(message)

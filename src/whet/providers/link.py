@@ -215,20 +215,21 @@ class ServerLink:
         parser = SseParser()
         kind = content_type or "no content type"
         first, size, unheard = b"", 0, 0
-        chunks = answer.chunks()
-        async for chunk in chunks:
-            events = parser.feed(chunk)
-            first, size = first or chunk, size + len(chunk)
-            unheard = 0 if events else unheard + len(chunk)
-            if unheard > _MOST_BEFORE_BYTES and not parser.has_events:
-                raise _cut(info, first, kind)
-            if unheard > _MOST_IN_EVENT_BYTES or size > _MOST_ANSWER_BYTES:
-                raise WireError("the answer has no end", provider=info.provider, model=info.model)
-            for delta in _decode(info, events, decoder):
-                yield delta
-            if decoder.is_ended:
-                await _drain(answer, chunks)
-                return
+        # Closed here: what is left to the loop to close costs it a task and a wake-up of its own.
+        async with aclosing(answer.chunks()) as chunks:
+            async for chunk in chunks:
+                events = parser.feed(chunk)
+                first, size = first or chunk, size + len(chunk)
+                unheard = 0 if events else unheard + len(chunk)
+                if unheard > _MOST_BEFORE_BYTES and not parser.has_events:
+                    raise _cut(info, first, kind)
+                if unheard > _MOST_IN_EVENT_BYTES or size > _MOST_ANSWER_BYTES:
+                    raise WireError("the answer has no end", provider=info.provider, model=info.model)
+                for delta in _decode(info, events, decoder):
+                    yield delta
+                if decoder.is_ended:
+                    await _drain(answer, chunks)
+                    return
         for delta in _decode(info, parser.finish(), decoder):
             yield delta
         if not decoder.is_done:

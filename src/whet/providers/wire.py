@@ -153,7 +153,7 @@ class WireCache:
     def _common(self, messages: Sequence[Message]) -> int:
         kept = len(self._messages)
         # Messages compare by identity, so this is one fast pass for the usual case: the list only grew.
-        if len(messages) >= kept and list(messages[:kept]) == self._messages:
+        if list(messages[:kept]) == self._messages:
             return kept
         for index, (old, new) in enumerate(zip(self._messages, messages, strict=False)):
             if old is not new:

@@ -51,15 +51,33 @@ def _rows(connection: apsw.Connection, where: str, values: tuple[int, ...]) -> l
     ]
 
 
-def shell_folder(connection: apsw.Connection, key: int) -> str:
-    """Give the folder, below the workspace, in which a session's next command begins; "" for that itself."""
+class ShellFolder(msgspec.Struct, frozen=True):
+    """The folder, below the workspace, in which the command after call `through` begins; "" for that itself.
+    It holds while the session's `epoch` is the same."""
+
+    folder: str = ""
+    epoch: int = -1
+    through: int = 0
+
+
+def shell_folder(connection: apsw.Connection, key: int, known: ShellFolder, through: int) -> ShellFolder:
+    """Give where a session's next command begins; calls that `known` covers are not read again. The one that
+    is given covers those up to `through`, which have all ended."""
     row = connection.execute(
-        "SELECT facts FROM tool_calls c WHERE session = ? AND facts LIKE '%\"folder\":%' AND NOT EXISTS"
+        "SELECT s.epoch, (SELECT facts FROM tool_calls c WHERE session = s.key"
+        " AND seq > CASE s.epoch WHEN ?2 THEN ?3 ELSE 0 END AND facts LIKE '%\"folder\":%' AND NOT EXISTS"
         " (SELECT 1 FROM turns t WHERE t.session = c.session AND t.number = c.turn"
-        " AND (t.undone <> '' OR (t.cut > 0 AND c.seq >= t.cut))) ORDER BY seq DESC LIMIT 1",
-        (key,),
+        " AND (t.undone <> '' OR (t.cut > 0 AND c.seq >= t.cut))) ORDER BY seq DESC LIMIT 1)"
+        " FROM sessions s WHERE s.key = ?1",
+        (key, known.epoch, known.through),
     ).fetchone()
-    return (msgspec.json.decode(row[0], type=CallEffects).folder or "") if row is not None else ""
+    if row is None:
+        return ShellFolder()
+    epoch, text = row
+    folder = known.folder if epoch == known.epoch else ""
+    if text is not None:
+        folder = msgspec.json.decode(text, type=CallEffects).folder or ""
+    return ShellFolder(folder, epoch, through)
 
 
 def keep_touched(

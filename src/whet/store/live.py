@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 import msgspec
@@ -22,6 +22,9 @@ from whet.store import claims, rows, sessions, turns
 from whet.store.database import StateDatabase
 from whet.store.jobs import AtEnd, nothing
 from whet.store.sessions import SessionRow
+
+if TYPE_CHECKING:
+    from whet.store.facts import ShellFolder
 
 T = TypeVar("T")
 LiveList = list[int | Message]
@@ -65,7 +68,8 @@ class LiveState(msgspec.Struct):
 
     `messages` is the live list: everything said, or what the last compaction left and all after it. A message
     stays the same object while the session is open. `seqs[i]` is the number of `messages[i]`, 0 for a message
-    that only a compaction made. `epoch` counts how often the list was rewritten.
+    that only a compaction made. `epoch` counts how often the list was rewritten, `shell`
+    is what was last known of where commands begin.
     """
 
     session: SessionRow
@@ -77,6 +81,7 @@ class LiveState(msgspec.Struct):
     last_turn: int
     step: OpenStep | None
     open_turn: OpenTurn | None
+    shell: ShellFolder | None = None
 
     @property
     def turn_number(self) -> int:

@@ -22,7 +22,12 @@ from whet.store.live import LiveState, OpenStep, OpenTurn, SessionWriter, StaleT
 from whet.store.sessions import NewSession, SessionRow
 from whet.store.turns import TurnRecord
 
+Begun = Callable[[TurnRecord], object]
 __all__ = ["OpenCall", "SessionDetails", "Transcript", "TurnRecord"]
+
+
+def _nobody(turn: TurnRecord) -> None:
+    """Tell nobody of it."""
 
 
 class OpenCall(msgspec.Struct, frozen=True):
@@ -70,21 +75,21 @@ class Transcript:
         """The live list, as `LiveState` has it."""
         return self.live.messages
 
-    async def begin_turn(self, message: Message, also: AtEnd = nothing) -> TurnRecord:
+    async def begin_turn(self, message: Message, also: AtEnd = nothing, begun: Begun = _nobody) -> TurnRecord:
         """Store the user's message and a turn in one transaction with what `also` does; claim the session.
 
-        What another process added meanwhile is read first. A turn that a crash left open is closed as
-        crashed (`unfinished_turn` would resume it). Raises StoreBusy where a living process holds it.
+        What another process added is read first; a turn that a crash left open is closed as crashed. `begun`
+        gets the turn once it is stored, also if the waiter has gone. Raises StoreBusy where it is held.
         """
         await self.drain()
         message = rows.storable(message)
         while True:
             try:
-                return await self._begin(message, also)
+                return await self._begin(message, also, begun)
             except StaleTranscript:
                 await self.writer.reload()
 
-    async def _begin(self, message: Message, also: AtEnd) -> TurnRecord:
+    async def _begin(self, message: Message, also: AtEnd, begun: Begun) -> TurnRecord:
         state = self.live
         turn = TurnRecord(
             self.writer.coming_turn or self._clock.new_id(),
@@ -107,6 +112,7 @@ class Transcript:
             state.open_turn = OpenTurn(turn.id, turn.number, turn.started)
             self.writer.coming_turn = ""
             state.step = None
+            begun(turn)
 
         await self.writer.commit(work, apply)
         return turn

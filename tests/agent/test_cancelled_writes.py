@@ -1,0 +1,97 @@
+"""A cancel that comes while a write is on its way: what is stored by then was told, and is ended."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.agent.rig import Rig, rig
+from whet.agent.loop import run_turn
+from whet.contract.errors import NotFound
+from whet.contract.events import Event, StepFinished, TextDelta
+from whet.contract.messages import Message
+from whet.practice.script import ScriptedReply
+
+ANSWER = ScriptedReply(text="All done.")
+
+
+class SlowDisk:
+    """Writes wait from `hold` until `release`."""
+
+    def __init__(self, r: Rig) -> None:
+        self._database = r.database
+        self._go_on = threading.Event()
+
+    def hold(self) -> None:
+        """Return when every further write waits."""
+        held = threading.Event()
+        self._database.submit(lambda _: (held.set(), self._go_on.wait(60)))
+        assert held.wait(60)
+
+    def release(self) -> None:
+        self._go_on.set()
+
+
+async def write_is_on_its_way(r: Rig) -> None:
+    """Return when the session has begun a write that is not there yet."""
+    async with asyncio.timeout(60):
+        while True:
+            waiting = asyncio.ensure_future(r.session.log.drain())
+            await asyncio.sleep(0)
+            if not waiting.done():
+                waiting.cancel()
+                return
+            await asyncio.sleep(0)
+
+
+async def cancelled(turn: asyncio.Task[object], disk: SlowDisk) -> None:
+    """Cancel the turn twice while its write waits, then let that go on."""
+    for _ in range(2):
+        turn.cancel()
+        await asyncio.sleep(0)
+    assert not turn.done()
+    disk.release()
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+
+
+def test_a_reply_that_is_stored_after_the_cancel_is_told(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with rig(tmp_path, [ANSWER, ANSWER]) as r:
+            disk, said = SlowDisk(r), asyncio.Event()
+
+            def emit(event: Event) -> None:
+                r.events.append(event)
+                if isinstance(event, TextDelta):
+                    disk.hold()
+                    said.set()
+
+            turn = asyncio.ensure_future(run_turn(r.session, Message(role="user", content="go"), emit))
+            await said.wait()
+            await write_is_on_its_way(r)
+            await cancelled(turn, disk)
+            assert [message.text for message in r.session.log.messages] == ["go", "All done."]
+            assert len(r.seen(StepFinished)) == 1
+            assert (await r.turn("again")).reason == "answered"
+
+    asyncio.run(main())
+
+
+def test_a_turn_that_is_stored_after_the_cancel_is_ended(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with rig(tmp_path, [ANSWER]) as r:
+            disk = SlowDisk(r)
+            disk.hold()
+            turn = asyncio.ensure_future(r.turn("go"))
+            await write_is_on_its_way(r)
+            await cancelled(turn, disk)
+            assert [message.text for message in r.session.log.messages] == ["go"]
+            assert r.session.log.live.open_turn is None
+            with pytest.raises(NotFound):
+                await r.turn(None)
+            assert (await r.turn("again")).reason == "answered"
+
+    asyncio.run(main())
