@@ -1,9 +1,9 @@
 """Durable work for later: reviews and the like survive the process that asked for them.
 
-A worker leases a job for a while and renews the lease; a lease that ran out, or whose owner in the home's own
-file is known to be dead, is another worker's to take. Of the jobs of one kind and subject one runs at a time. Every function
-takes a connection inside a transaction. All times are of one clock, in a team the database's (`time_of`).
-What a job means is its kind's business.
+A worker leases a job for a while and renews the lease; a lease that ran out, or whose owner in the home's
+own file is known to be dead, is another worker's to take. Of the jobs of one kind and subject one runs at a
+time. Every function takes a connection inside a transaction. All times are of one clock, in a team the
+database's (`time_of`). What a job means is its kind's business.
 """
 
 from __future__ import annotations
