@@ -16,7 +16,7 @@ from pathlib import Path
 import apsw
 
 from whet.app.hosted import Receipt, SessionHost
-from whet.contract.errors import NotFound, StoreBusy, StoreError, WhetError
+from whet.contract.errors import NotFound, StoreBusy, StoreError, StoreFull, StoreUnwritable, WhetError
 from whet.contract.events import EndReason, Event, TurnEnd
 from whet.contract.messages import Usage
 from whet.contract.protocols import Person
@@ -210,6 +210,8 @@ class TurnWorker:
             )
             await asyncio.sleep(_AGAIN_S)
             return
+        except (StoreFull, StoreUnwritable):
+            raise
         except WhetError as error:
             line = f"{error.message}; {error.hint}" if error.hint else error.message
             await self._end(running, "failed", line)
