@@ -155,23 +155,22 @@ def test_a_turn_goes_on_whose_transactions_the_administrator_ends(url: str, tmp_
 def test_a_turn_waits_while_the_database_has_no_connection_left(tmp_path: Path) -> None:
     with own_cluster(connections=24) as cluster, ExitStack() as stack:
         url = cluster.database()
-        with as_admin(url) as admin:
-            admin.execute("CREATE ROLE plain LOGIN")
-            for what in ("TABLES", "SEQUENCES"):
-                admin.execute(f"GRANT ALL ON ALL {what} IN SCHEMA public TO plain".encode())
-            turn = Stalled(stack, by("plain", url), tmp_path)
-            hogs: list[psycopg.Connection[Any]] = []
-            admin.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND usename = 'plain'"
-            )
-            with suppress(psycopg.OperationalError):
-                while True:
-                    hogs.append(psycopg.connect(by("plain", cluster.url), autocommit=True))
-            turn.model.release()
-            turn.says("waiting up to 30 s: the team's database", "has no connection left")
-            for one in hogs:
-                one.close()
+        admin = stack.enter_context(as_admin(url))
+        for one in ("plain", "hog"):
+            admin.execute(f"CREATE ROLE {one} LOGIN".encode())
+        for what in ("TABLES", "SEQUENCES"):
+            admin.execute(f"GRANT ALL ON ALL {what} IN SCHEMA public TO plain".encode())
+        turn = Stalled(stack, by("plain", url), tmp_path)
+        admin.execute("ALTER ROLE plain CONNECTION LIMIT 0")  # until the others have taken every place
+        admin.execute("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE usename = 'plain'")
+        hogs = stack.enter_context(ExitStack())
+        with suppress(psycopg.OperationalError):
+            while True:
+                hogs.enter_context(closing(psycopg.connect(by("hog", url), autocommit=True)))
+        admin.execute("ALTER ROLE plain CONNECTION LIMIT -1")
+        turn.model.release()
+        turn.says("waiting up to 30 s: the team's database", "has no connection left")
+        hogs.close()
         turn.ends()
 
 

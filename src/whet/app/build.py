@@ -7,6 +7,7 @@ and imported at its first use. Reading order for a newcomer: `cli/chat.py`, this
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from whet.app.plugin_sessions import PluginParts
     from whet.app.reviews import ReviewRunner
     from whet.app.schedule_watch import ScheduleWatch
+    from whet.app.tracing import Tracing
     from whet.approval.confined import JailGate
     from whet.mcp.servers import Servers
     from whet.plugins.load import LoadedPlugins
@@ -208,6 +210,8 @@ class App:
         self.pool.close()
         self.recordings.close()
         await self.models.aclose()
+        if self.tracing is not None:
+            await asyncio.to_thread(self.tracing.close)
         self._let_go()
 
     @cached_property
@@ -240,6 +244,11 @@ class App:
     def plugins(self) -> LoadedPlugins | None:
         """What the enabled plugins brought; None where none is enabled."""
         return None if self.plugin_parts is None else self.plugin_parts.loaded
+
+    @cached_property
+    def tracing(self) -> Tracing | None:
+        """What tells of turns as traces; None where nobody asked for that. Raises ConfigError."""
+        return parts.open_tracing(self.settings, self.source, self.database)
 
     @cached_property
     def reviews(self) -> ReviewRunner:

@@ -167,8 +167,10 @@ def running_owner(connection: apsw.Connection, kind: str, subject: str, clock: C
         "SELECT owner, lease_until FROM jobs WHERE kind = ? AND subject = ? AND state = 'running'",
         (kind, subject),
     ).fetchone()
-    held = row is not None and _is_held(connection, *row, iso(time_of(connection, clock)))
-    return row[0] if row is not None and held else ""
+    if row is None:
+        return ""
+    owner, until = row
+    return owner if _is_held(connection, owner, until, iso(time_of(connection, clock))) else ""
 
 
 def _is_held(connection: apsw.Connection, owner: str, until: str, now: str) -> bool:

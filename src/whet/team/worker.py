@@ -259,6 +259,8 @@ class TurnWorker:
             running.is_told = running.is_told or isinstance(event, TurnEnd)
             self._events.tell(session_id, event, taken.mark)
 
+        if (tracing := self._hosted.app.tracing) is not None:
+            tracing.belongs_to(session_id, taken.options.trace)
         person = self._person_of(taken)
         if not taken.turn:
             end = await self._hosted.submit(
