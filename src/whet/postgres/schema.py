@@ -162,9 +162,11 @@ $$ SELECT coalesce(array_agg(DISTINCT substr(lower(title), at, 3)), '{}')
 CREATE INDEX sessions_by_title ON sessions USING gin (title_runs(title));
 """
 
-# Processes in whose name something is noted that has no lease of its own.
+# Processes in whose name something is noted that has no lease of its own. And what is new in the search index
+# waits in a list that every search reads whole: at most 256 kB of it, not 4 MB.
 _PROCESSES = """
 CREATE TABLE team_processes (id TEXT COLLATE "C" PRIMARY KEY, lease_until TIMESTAMPTZ NOT NULL);
+ALTER INDEX message_words_by_word SET (gin_pending_list_limit = 256);
 """
 
 TEAM_STEPS: dict[str, str] = {
