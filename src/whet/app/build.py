@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 class App:
     """One process's resources, and the sessions opened on them. Close it with `aclose`."""
 
+    _jails: JailGate | None = None
+
     def __init__(
         self,
         home: Home,
@@ -69,6 +71,7 @@ class App:
         self.source = source
         self.clock: Clock = SystemClock()
         self.database: StateDatabase = open_store(home, self.clock)
+        self.tracing: Tracing | None = parts.open_tracing(settings, source, self.database)
         self.warmth: WarmStarts = WarmStarts(home, settings.warm, self.database, self.clock)
         self._dialer = Dialer(settings, secrets, patience_s=parts.patience_s(settings, source, person))
         self.processes: SharedProcesses = SharedProcesses(confine=lambda: self.confinement)
@@ -82,7 +85,6 @@ class App:
         self.person: Person = person if self.plugin_parts is None else self.plugin_parts.heard_by(person)
         self._grants = GrantRepository(self.database, self.clock)
         self.gate: PolicyGate = PolicyGate(settings.approval, self.person, self._grants, home.root)
-        self._jails: JailGate | None = None
         self.gate.jails = self._jail_gate
         self.gate.own_ports = parts.own_ports(settings)
         self.gate.sealed = parts.sealed_service(settings, home)
@@ -244,11 +246,6 @@ class App:
     def plugins(self) -> LoadedPlugins | None:
         """What the enabled plugins brought; None where none is enabled."""
         return None if self.plugin_parts is None else self.plugin_parts.loaded
-
-    @cached_property
-    def tracing(self) -> Tracing | None:
-        """What tells of turns as traces; None where nobody asked for that. Raises ConfigError."""
-        return parts.open_tracing(self.settings, self.source, self.database)
 
     @cached_property
     def reviews(self) -> ReviewRunner:
