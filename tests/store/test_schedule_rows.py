@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.support import list_jobs
@@ -62,7 +64,8 @@ def test_pausing_stops_the_next_time_and_removing_what_waits(db, clock):
     by_hand = on(db, schedules.run_now, "abc1", clock)
     job = lease(db, clock)
     assert job.id == by_hand and schedules.firing_of(job) == Firing("abc1", iso(clock.now()), by_hand=True)
-    assert on(db, schedules.running_owner, "abc1") == "w1" and on(db, schedules.running_owner, "x") == ""
+    owner = partial(on, db, jobs.running_owner, schedules.KIND)
+    assert owner("abc1", clock) == "w1" and owner("x", clock) == ""
     on(db, schedules.begin, job, schedules.firing_of(job), "now")
     on(db, schedules.remove, "abc1")
     assert on(db, schedules.get, "abc1") is None

@@ -156,6 +156,7 @@ def test_both_databases_have_the_same_tables_and_columns(admin: psycopg.Connecti
         "claims",
         "message_words",
         "team_events",
+        "team_processes",
         "team_questions",
         "team_said",
         "team_turns",

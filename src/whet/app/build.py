@@ -7,6 +7,7 @@ and imported at its first use. Reading order for a newcomer: `cli/chat.py`, this
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from whet.app.plugin_sessions import PluginParts
     from whet.app.reviews import ReviewRunner
     from whet.app.schedule_watch import ScheduleWatch
+    from whet.app.tracing import Tracing
     from whet.approval.confined import JailGate
     from whet.mcp.servers import Servers
     from whet.plugins.load import LoadedPlugins
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
 
 class App:
     """One process's resources, and the sessions opened on them. Close it with `aclose`."""
+
+    _jails: JailGate | None = None
 
     def __init__(
         self,
@@ -67,6 +71,7 @@ class App:
         self.source = source
         self.clock: Clock = SystemClock()
         self.database: StateDatabase = open_store(home, self.clock)
+        self.tracing: Tracing | None = parts.open_tracing(settings, source, self.database)
         self.warmth: WarmStarts = WarmStarts(home, settings.warm, self.database, self.clock)
         self._dialer = Dialer(settings, secrets, patience_s=parts.patience_s(settings, source, person))
         self.processes: SharedProcesses = SharedProcesses(confine=lambda: self.confinement)
@@ -80,7 +85,6 @@ class App:
         self.person: Person = person if self.plugin_parts is None else self.plugin_parts.heard_by(person)
         self._grants = GrantRepository(self.database, self.clock)
         self.gate: PolicyGate = PolicyGate(settings.approval, self.person, self._grants, home.root)
-        self._jails: JailGate | None = None
         self.gate.jails = self._jail_gate
         self.gate.own_ports = parts.own_ports(settings)
         self.gate.sealed = parts.sealed_service(settings, home)
@@ -208,6 +212,8 @@ class App:
         self.pool.close()
         self.recordings.close()
         await self.models.aclose()
+        if self.tracing is not None:
+            await asyncio.to_thread(self.tracing.close)
         self._let_go()
 
     @cached_property

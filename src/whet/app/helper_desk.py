@@ -74,13 +74,14 @@ class HelperDesk:
                 f"[{row.name} works in the background; its result comes by itself. See process]"
             )
         if row.state == "open":
+            await self._app.database.append(lambda db: helper_rows.hold(db, row.id, self._owner))
             try:
                 await self._work(HelperAtWork(row), parent)
             except WhetError as error:
-                await self._end(row, "failed", "", error.message)
+                await self._end(row, "failed", error.message, self._owner)
             except BaseException as error:
                 reason = "cancelled" if isinstance(error, asyncio.CancelledError) else "crashed"
-                await shielded(self._end(row, reason, "", "its call was cut off"))
+                await shielded(self._end(row, reason, "its call was cut off", self._owner))
                 raise
         return await self.with_edits(await self.stored(row.id), result_of)
 
@@ -119,6 +120,10 @@ class HelperDesk:
         """Give a helper as it works in this process; None where it does not."""
         return self._at_work.get(row.id)
 
+    def is_left(self, row: HelperRow) -> bool:
+        """Whether the process that ran a helper has ended."""
+        return self._app.database.read_now(lambda db: claims.is_gone(db, row.owner))
+
     async def of(self, parent_id: str) -> list[HelperRow]:
         """Give a session's helpers, in the order in which they were asked for."""
         return await self._app.database.read(lambda db: helper_rows.of_parent(db, parent_id))
@@ -153,7 +158,7 @@ class HelperDesk:
 
     async def stop(self, row: HelperRow) -> HelperRow:
         """End a helper as stopped, unless it has ended; durable on return."""
-        await self._end(row, "stopped", "", "it was stopped")
+        await self._end(row, "stopped", "it was stopped")
         if (at_work := self._at_work.get(row.id)) is not None and at_work.task is not None:
             at_work.task.cancel()
             await asyncio.wait({at_work.task})
@@ -170,10 +175,11 @@ class HelperDesk:
         row, app = at_work.row, self._app
         if not await app.database.append(lambda db: helper_rows.take(db, row.id, self._owner)):
             return
+        app.database.keep_claims()
         try:
             await self._work(at_work, None, buffers)
         except WhetError as error:
-            await self._end(row, "failed", "", error.message)
+            await self._end(row, "failed", error.message, self._owner)
         finally:
             app.database.submit(lambda db: helper_rows.leave(db, row.id, self._owner))
 
@@ -183,7 +189,7 @@ class HelperDesk:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s crashed", at_work.row.name, exc_info=error)
             ended = helper_turns.ended(at_work.row, "crashed", "", type(error).__name__, self._now())
-            self._app.database.submit(lambda db: helper_rows.end(db, ended))
+            self._app.database.submit(lambda db: helper_rows.end(db, ended, self._owner))
         if not task.cancelled():
             for tell in self._app.sessions.helper_listeners:
                 tell(at_work.row)
@@ -261,9 +267,10 @@ class HelperDesk:
             row = await self.stored(row.id)
         return row
 
-    async def _end(self, row: HelperRow, reason: str, answer: str, error: str) -> None:
-        ended = helper_turns.ended(row, reason, answer, error, self._now())
-        await self._app.database.append(lambda db: helper_rows.end(db, ended))
+    async def _end(self, row: HelperRow, reason: str, error: str, owner: str = "") -> None:
+        """End a helper without an answer, unless it is not `owner`'s any more; empty: anybody's."""
+        ended = helper_turns.ended(row, reason, "", error, self._now())
+        await self._app.database.append(lambda db: helper_rows.end(db, ended, owner))
 
     async def stored(self, helper_id: str) -> HelperRow:
         """Give a helper as it is stored."""

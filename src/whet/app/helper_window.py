@@ -7,7 +7,6 @@ from whet.app.helper_turns import ended_line, title_of
 from whet.contract.delegation import ProcessAction
 from whet.contract.errors import ToolError
 from whet.contract.tools import ToolContext, ToolOutput
-from whet.store import claims
 from whet.store.helper_rows import HelperRow
 
 _MOST_WAIT_S = 3_600.0
@@ -70,5 +69,5 @@ class HelperWindow:
             return f"has ended ({row.reason})"
         at_work = self._desk.at_work(row)
         if at_work is None:
-            return "runs in another program" if row.owner and not claims.is_gone(row.owner) else "rests"
+            return "runs in another program" if row.owner and not self._desk.is_left(row) else "rests"
         return "works" if at_work.session is not None else "waits for a place"

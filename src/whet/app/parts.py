@@ -20,7 +20,7 @@ from whet.config.key_hosts import search_server
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings, Settings, WalletSettings
 from whet.contract.delegation import BackgroundHelpers, HelperWish
-from whet.contract.errors import ToolError
+from whet.contract.errors import ConfigError, ToolError
 from whet.contract.protocols import NobodyPresent, Person
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.providers import catalog
@@ -43,15 +43,30 @@ if TYPE_CHECKING:
     from whet.app.build import App
     from whet.app.confirming import Confirmations
     from whet.app.plugin_sessions import PluginParts
+    from whet.app.tracing import Tracing
     from whet.confirm.boundary import ServiceBoundary
     from whet.mcp.servers import Servers
     from whet.plugins.load import LoadedPlugins
     from whet.sandbox.jail import Jail
+    from whet.store.database import StateDatabase
     from whet.tools.declared import SearchEngineOf
     from whet.tools.engines import SearchEngine
     from whet.tools.learning import WarmRequest
 
 _REMOTE_PREFIX = "mcp__"
+
+
+def open_tracing(settings: Settings, source: str, database: StateDatabase) -> Tracing | None:
+    """Give what sends traces; None where nobody asked for them. Raises ConfigError."""
+    if not settings.traces.url:
+        return None
+    try:
+        from whet.app.tracing import Tracing  # noqa: PLC0415 - brings packages of an extra, 300 ms
+    except ImportError as error:
+        raise ConfigError(
+            "traces.url needs OpenTelemetry's packages", hint="pip install 'whet-agent[otel]'"
+        ) from error
+    return Tracing(settings.traces.url, source, database)
 
 
 def built_in(app: App, secrets: Mapping[str, str]) -> Registry:

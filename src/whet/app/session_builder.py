@@ -198,6 +198,8 @@ class SessionBuilder:
         found.append(WarmLabelObserver(app.warmth, session.tool_calls))
         if app.settings.rewind.record:
             found.append(RecordingObserver(app.recordings))
+        if app.tracing is not None:
+            found.append(app.tracing)
         return found
 
     def _warm_start(

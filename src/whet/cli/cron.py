@@ -27,7 +27,7 @@ from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.schedules import goals, quiet, timing
 from whet.schedules.perform import NOTIFY, check, is_chat
 from whet.schedules.worker import Finished, ScheduleWorker
-from whet.store import claims, schedules, sessions
+from whet.store import jobs, schedules, sessions
 from whet.store.database import StateDatabase, has_store, time_of
 from whet.store.schedules import Schedule, ScheduleGoal, ScheduleRun
 from whet.tools.registry import TOOLSETS
@@ -231,8 +231,7 @@ async def _run_now(home: Home, name: str) -> Finished:
 
         def work(db: apsw.Connection) -> tuple[Schedule, str]:
             found = schedules.find(db, name)
-            owner = schedules.running_owner(db, found.id)
-            if owner and not claims.is_gone(owner):
+            if jobs.running_owner(db, schedules.KIND, found.id, clock):
                 raise WhetError(f"{found.name} is running now", hint=f"whet cron show {found.name}")
             return found, schedules.run_now(db, found.id, clock)
 

@@ -276,6 +276,13 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long a worker of a team may be silent before another takes over its turns."""
 
 
+class TracesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where turns are told of as OpenTelemetry traces."""
+
+    url: str = ""
+    """http://collector:4318/v1/traces: names, times and token counts go there, no content. Empty: nowhere."""
+
+
 class RewindSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is recorded of a workspace, so that what a step did to its files can be taken back."""
 
@@ -466,6 +473,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     review: ReviewSettings = ReviewSettings()
     judge: JudgeSettings = JudgeSettings()
     store: StoreSettings = StoreSettings()
+    traces: TracesSettings = TracesSettings()
     warm: WarmSettings = WarmSettings()
     rewind: RewindSettings = RewindSettings()
     plugins: PluginSettings = PluginSettings()

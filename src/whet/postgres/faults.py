@@ -26,6 +26,11 @@ def is_lost(error: BaseException) -> bool:
     ) or (isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and not error.sqlstate)
 
 
+def is_away(error: BaseException) -> bool:
+    """Whether the database may take the same work in a while: the connection is gone, or its disk is full."""
+    return is_lost(error) or isinstance(error, errors.DiskFull)
+
+
 def may_run_again(error: BaseException) -> bool:
     """Whether the same work may succeed at the next try, because it met another's."""
     return isinstance(error, errors.DeadlockDetected | errors.SerializationFailure)

@@ -6,11 +6,13 @@ takes a lock that one batch in the whole team holds at a time: the functions wer
 read before they write.
 
 Where the connection is lost the batch is run again on a new one, unless it was committed: of functions the
-database is asked by the number of the transaction, of plain rows their keys tell.
+database is asked by the number of the transaction, of plain rows their keys tell. A full disk is waited for,
+too: what a model has said is not asked for again.
 """
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -22,7 +24,7 @@ import psycopg
 
 from whet.contract.errors import StoreBusy, StoreError
 from whet.postgres.connection import PostgresConnection
-from whet.postgres.faults import as_store_error, is_lost, may_run_again
+from whet.postgres.faults import as_store_error, is_away, is_lost, may_run_again
 from whet.postgres.rows import RowSender
 from whet.sqlite.lane import Deliver, Outcome, RowStatement, Work
 
@@ -31,6 +33,8 @@ _LOCK = f"SELECT pg_advisory_xact_lock({WRITE_LOCK})".encode()
 _GROUP_MAX = 256
 _RUNS_MAX = 8
 _PAUSE_S = 0.2
+_TOLD_AT = 3
+_logger = logging.getLogger("whet.team")
 
 
 class Round:
@@ -136,13 +140,15 @@ class TeamLane:
                 return self._attempt(works, begun)
             except psycopg.Error as error:
                 runs += 1
-                if is_lost(error):
-                    is_again = True
-                    self._drop()
+                if is_away(error):
+                    if is_lost(error):
+                        is_again = True
+                        self._drop()
                     if begun.number and self._was_committed(begun.number, until_s):
                         return begun.outcomes
                     if time.monotonic() > until_s:
                         raise
+                    self._tell(error, runs)
                     time.sleep(_PAUSE_S)
                 elif not may_run_again(error) or runs >= _RUNS_MAX:
                     raise
@@ -225,6 +231,13 @@ class TeamLane:
                 if time.monotonic() > until_s:
                     raise
             time.sleep(_PAUSE_S)
+
+    def _tell(self, error: psycopg.Error, runs: int) -> None:
+        """Say what is waited for, once that is not over at once."""
+        if runs == _TOLD_AT:
+            _logger.warning(
+                "waiting up to %.0f s: %s", self._patience_s, as_store_error(error, self._url).message
+            )
 
     def _drop(self) -> None:
         if self._connection is not None:

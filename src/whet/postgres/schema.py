@@ -164,12 +164,20 @@ $$ SELECT coalesce(array_agg(DISTINCT substr(lower(title), at, 3)), '{}')
 CREATE INDEX sessions_by_title ON sessions USING gin (title_runs(title));
 """
 
+# Processes in whose name something is noted that has no lease of its own. And what is new in the search index
+# waits in a list that every search reads whole: at most 256 kB of it, not 4 MB.
+_PROCESSES = """
+CREATE TABLE team_processes (id TEXT COLLATE "C" PRIMARY KEY, lease_until TIMESTAMPTZ NOT NULL);
+ALTER INDEX message_words_by_word SET (gin_pending_list_limit = 256);
+"""
+
 TEAM_STEPS: dict[str, str] = {
     "team_fence": _FENCE,
     "team_search": _SEARCH,
     "team_queue": _QUEUE,
     "team_streams": _STREAMS,
     "team_titles": _TITLES,
+    "team_processes": _PROCESSES,
 }
 
 

@@ -7,6 +7,7 @@ lives. Only turns whose calls the program at the other end runs itself stay in t
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import apsw
 import msgspec
@@ -24,6 +25,9 @@ from whet.team import orders
 from whet.team.metrics import team_text
 from whet.team.notices import NEWS, ORDERS, Notices
 from whet.team.queue import AskedTurn, DatabaseQueue, TurnOptions, TurnQueue
+
+if TYPE_CHECKING:
+    from whet.app.tracing import AskedTrace  # which brings packages of an extra
 
 _LOOK_S = 2.0
 _NOBODY_S = 5.0
@@ -119,7 +123,13 @@ class TeamTurns(Turns):
         """Store a turn in the queue, or what is said to one that runs; None for the latter."""
         assert said.text is not None
         after = await self._team_feeds.position(session_id)
-        options = TurnOptions(tuple(said.images), self.questions.wait_s, may_clarify=not said.is_plain)
+        trace = tracing.begin_request() if (tracing := self.hosted.app.tracing) is not None else None
+        options = TurnOptions(
+            tuple(said.images),
+            self.questions.wait_s,
+            may_clarify=not said.is_plain,
+            trace=trace.header if trace is not None else "",
+        )
         asked = AskedTurn(self._clock.new_id(), session_id, said.text, options)
 
         def work(connection: apsw.Connection) -> bool:
@@ -133,7 +143,7 @@ class TeamTurns(Turns):
 
         if not await self._database.write(work):
             return None
-        return _FollowedTurn(asked.id, session_id, after)
+        return _FollowedTurn(asked.id, session_id, after, trace)
 
     async def _follow(self, turn: _FollowedTurn, said: TurnInput, emit: Emit) -> TurnEnd:
         heard: asyncio.Queue[Event | None] = asyncio.Queue()
@@ -147,6 +157,8 @@ class TeamTurns(Turns):
             raise
         finally:
             self._team_feeds.leave(turn.id)
+        if turn.trace is not None and self.hosted.app.tracing is not None:
+            self.hosted.app.tracing.end_request(turn.trace, turn.session_id, end)
         record = TurnRecord(end.turn_id, turn.session_id, 0, "", end.steps, end.usage)
         work = said.receipt.ended(record, end.reason, end.text)
         await self._database.append(work)
@@ -186,6 +198,7 @@ class _FollowedTurn(msgspec.Struct, frozen=True):
     id: str
     session_id: str
     after: int
+    trace: AskedTrace | None = None
 
 
 def _ignore(event: Event) -> None:

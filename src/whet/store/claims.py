@@ -2,7 +2,8 @@
 
 A claim names its owner by host, process id and the moment the process was born, so that a dead owner's
 claim is taken over at once and a reused process id is not mistaken for the owner. Where that moment can't
-be read (no /proc, another host), a claim is good for 60 s after its last renewal.
+be read (no /proc, another host), a claim is good for 60 s after its last renewal. In a team, where two
+machines or containers may have the same host name, none of that counts: leases do (`team_claims.py`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import apsw
@@ -17,6 +19,9 @@ import apsw
 from whet.clock import iso
 from whet.contract.errors import StoreBusy
 from whet.store.database import is_team
+
+if TYPE_CHECKING:
+    from whet.store.team_claims import ClaimingProcess  # which brings psycopg
 
 LEASE_S = 60.0
 
@@ -73,16 +78,40 @@ def _this() -> _Self:
     return _self[0]
 
 
+def this_process() -> ClaimingProcess:
+    """Give this process as a team knows it."""
+    from whet.store.team_claims import ClaimingProcess  # noqa: PLC0415 - brings psycopg, 60 ms
+
+    this = _this()
+    return ClaimingProcess(this.host, this.pid, this.nonce, live_tokens)
+
+
 def owner_name(token: str) -> str:
     """Name this process so that others can see whether it lives; `token` tells owners within it apart."""
     this = _this()
-    return f"{this.host} {this.pid} {this.born or '-'} {token}"
+    return f"{this.host} {this.pid} {this.born or '-'} {this.nonce} {token}"
 
 
-def is_gone(owner: str) -> bool:
-    """Whether the process of this name has surely ended; False where that can't be known."""
+def enter(connection: apsw.Connection) -> None:
+    """Have this process count as living from now on, before anything is written in its name; in a team that
+    is a lease, which `keep_claims` of the database renews."""
+    if is_team(connection):
+        from whet.store import team_claims  # noqa: PLC0415 - as above
+
+        team_claims.enter(connection, this_process())
+
+
+def is_gone(connection: apsw.Connection, owner: str) -> bool:
+    """Whether the process of this name has surely ended, in a team: whether its lease has, if it had one;
+    False where that can't be known."""
     parts = owner.split(" ")
-    if len(parts) != 4 or parts[0] != _this().host or not parts[1].isdecimal():
+    if len(parts) not in (4, 5) or not parts[1].isdecimal():  # four: by a version before
+        return False
+    if is_team(connection):
+        from whet.store import team_claims  # noqa: PLC0415 - as above
+
+        return len(parts) == 5 and team_claims.has_run_out(connection, parts[3])
+    if parts[0] != _this().host:
         return False
     pid, born = int(parts[1]), parts[2]
     return not _exists(pid) or (born != "-" and birth(pid) != born)
@@ -91,11 +120,9 @@ def is_gone(owner: str) -> bool:
 def take(connection: apsw.Connection, key: int, session_id: str, holder: Holder, now: datetime) -> None:
     """Claim a session for `holder`. Raises StoreBusy where another living one holds it."""
     if is_team(connection):
-        from whet.store import team_claims  # noqa: PLC0415 - brings psycopg, 60 ms
+        from whet.store import team_claims  # noqa: PLC0415 - as above
 
-        this = _this()
-        who = team_claims.ClaimingProcess(this.host, this.pid, this.nonce, live_tokens)
-        return team_claims.take(connection, key, session_id, holder, who)
+        return team_claims.take(connection, key, session_id, holder, this_process())
     refuse_if_held(connection, key, session_id, holder, now)
     this = _this()
     connection.execute(
@@ -115,9 +142,7 @@ def refuse_if_held(
     if is_team(connection):
         from whet.store import team_claims  # noqa: PLC0415 - as above
 
-        this = _this()
-        who = team_claims.ClaimingProcess(this.host, this.pid, this.nonce, live_tokens)
-        return team_claims.refuse_if_held(connection, key, session_id, holder, who)
+        return team_claims.refuse_if_held(connection, key, session_id, holder, this_process())
     row = connection.execute(
         "SELECT token, host, pid, born, renewed FROM claims WHERE session = ?", (key,)
     ).fetchone()

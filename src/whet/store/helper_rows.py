@@ -136,7 +136,9 @@ def seen(connection: apsw.Connection, parent: str) -> list[HelperView]:
             " FROM sessions AS s WHERE s.id = ?",
             (row.session,),
         ).fetchone() or (0, 0)
-        state = row.reason or ("works" if row.owner and not claims.is_gone(row.owner) else "waits")
+        state = row.reason or (
+            "works" if row.owner and not claims.is_gone(connection, row.owner) else "waits"
+        )
         task = " ".join(row.wish.task.split())[:200]
         found.append(
             HelperView(
@@ -163,12 +165,20 @@ def ready(connection: apsw.Connection, parent: str) -> HelperRow | None:
 
 
 def take(connection: apsw.Connection, helper_id: str, owner: str) -> bool:
-    """Have a process run a helper; False where it has ended or runs in one that lives."""
+    """Have this process run a helper; False where it has ended or runs in one that lives."""
     found = get(connection, helper_id)
-    if found.state != "open" or (found.owner not in ("", owner) and not claims.is_gone(found.owner)):
+    if found.state != "open" or (
+        found.owner not in ("", owner) and not claims.is_gone(connection, found.owner)
+    ):
         return False
-    connection.execute("UPDATE helpers SET owner = ? WHERE id = ?", (owner, helper_id))
+    hold(connection, helper_id, owner)
     return True
+
+
+def hold(connection: apsw.Connection, helper_id: str, owner: str) -> None:
+    """Have this process run a helper whose parent's turn is its own: whoever ran it before does no more."""
+    claims.enter(connection)
+    connection.execute("UPDATE helpers SET owner = ? WHERE id = ? AND state = 'open'", (owner, helper_id))
 
 
 def leave(connection: apsw.Connection, helper_id: str, owner: str) -> None:
@@ -176,12 +186,12 @@ def leave(connection: apsw.Connection, helper_id: str, owner: str) -> None:
     connection.execute("UPDATE helpers SET owner = '' WHERE id = ? AND owner = ?", (helper_id, owner))
 
 
-def end(connection: apsw.Connection, ended: HelperRow) -> bool:
-    """Store how a helper ended, once; False where it had ended before."""
+def end(connection: apsw.Connection, ended: HelperRow, owner: str = "") -> bool:
+    """Store how a helper ended, once; False where it had ended before, or is not `owner`'s any more."""
     connection.execute(
-        "UPDATE helpers SET state = 'ended', reason = ?, answer = ?, error = ?, ended = ?, owner = ''"
-        " WHERE id = ? AND state = 'open'",
-        (ended.reason, ended.answer, ended.error, ended.ended, ended.id),
+        "UPDATE helpers SET state = 'ended', reason = ?1, answer = ?2, error = ?3, ended = ?4, owner = ''"
+        " WHERE id = ?5 AND state = 'open' AND (?6 = '' OR owner = ?6)",
+        (ended.reason, ended.answer, ended.error, ended.ended, ended.id, owner),
     )
     return bool(connection.changes())
 

@@ -1,9 +1,9 @@
 """Durable work for later: reviews and the like survive the process that asked for them.
 
-A worker leases a job for a while and renews the lease; a lease that ran out, or whose owner is known to be
-dead, is another worker's to take. Of the jobs of one kind and subject one runs at a time. Every function
-takes a connection inside a transaction. All times are of one clock, in a team the database's (`time_of`).
-What a job means is its kind's business.
+A worker leases a job for a while and renews the lease; a lease that ran out, or whose owner in the home's
+own file is known to be dead, is another worker's to take. Of the jobs of one kind and subject one runs at a
+time. Every function takes a connection inside a transaction. All times are of one clock, in a team the
+database's (`time_of`). What a job means is its kind's business.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from whet.clock import Clock, iso
 from whet.store import claims
-from whet.store.database import time_of
+from whet.store.database import is_team, time_of
 
 JobState: TypeAlias = Literal["waiting", "running", "done", "failed"]
 
@@ -154,11 +154,28 @@ def _free(connection: apsw.Connection, kinds: Sequence[str], now: str) -> list[s
     free: list[tuple[str, str, str]] = []
     busy: set[tuple[str, str]] = set()
     for job_id, kind, subject, state, owner, until, due in found:
-        if state == "running" and until > now and not claims.is_gone(owner):
+        if state == "running" and _is_held(connection, owner, until, now):
             busy.add((kind, subject))
         elif due or state == "running":
             free.append((job_id, kind, subject))
     return [id_ for id_, kind, subject in free if not subject or (kind, subject) not in busy]
+
+
+def running_owner(connection: apsw.Connection, kind: str, subject: str, clock: Clock) -> str:
+    """Name the worker that a job of this kind and subject is held by now; empty where none is."""
+    row = connection.execute(
+        "SELECT owner, lease_until FROM jobs WHERE kind = ? AND subject = ? AND state = 'running'",
+        (kind, subject),
+    ).fetchone()
+    if row is None:
+        return ""
+    owner, until = row
+    return owner if _is_held(connection, owner, until, iso(time_of(connection, clock))) else ""
+
+
+def _is_held(connection: apsw.Connection, owner: str, until: str, now: str) -> bool:
+    """Whether a running job is its worker's still: in a team by its lease alone."""
+    return until > now and (is_team(connection) or not claims.is_gone(connection, owner))
 
 
 def _marks(values: Sequence[str], first: int = 1) -> str:

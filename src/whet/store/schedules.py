@@ -275,14 +275,6 @@ def runs(connection: apsw.Connection, schedule_id: str, limit: int = 20) -> list
     return [_run(row) for row in found]
 
 
-def running_owner(connection: apsw.Connection, schedule_id: str) -> str:
-    """Name the worker that a schedule runs in now; empty where it does not."""
-    row = connection.execute(
-        "SELECT owner FROM jobs WHERE kind = ? AND subject = ? AND state = 'running'", (KIND, schedule_id)
-    ).fetchone()
-    return row[0] if row else ""
-
-
 def _enqueue(connection: apsw.Connection, firing: Firing, clock: Clock) -> str:
     payload = msgspec.json.encode(firing).decode()
     return jobs.enqueue(connection, NewJob(KIND, payload, firing.due, firing.schedule_id), clock)

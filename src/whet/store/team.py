@@ -65,8 +65,8 @@ class TeamDatabase(StateDatabase):
         return self._connections.run(work)  # pyright: ignore[reportArgumentType] as above
 
     def keep_claims(self) -> None:
-        """Renew what this process claims from now on."""
-        self.keeper.begin(claims.live_tokens)
+        """Renew from now on what this process claims, and its own lease."""
+        self.keeper.begin(claims.this_process())
 
     def let_go(self, key: int, holder: claims.Holder) -> None:
         """Give free what `holder` may still have, before whatever is written next."""

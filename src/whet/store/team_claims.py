@@ -28,6 +28,12 @@ _TAKE = (
     " lease_until = excluded.lease_until"
     " WHERE c.token = ?2 OR c.lease_until < now() RETURNING fence"
 )
+_ENTER = (
+    f"INSERT INTO team_processes (id, lease_until) VALUES (?, {_UNTIL})"
+    " ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until"
+)
+_STAY = f"UPDATE team_processes SET lease_until = {_UNTIL} WHERE id = $1"
+_FORGET = "DELETE FROM team_processes WHERE lease_until < now() - interval '1 day'"
 _KEEP = f"UPDATE claims SET lease_until = {_UNTIL} WHERE token = ANY ($1)"
 
 
@@ -58,6 +64,20 @@ def take(connection: Any, key: int, session_id: str, holder: ClaimHolder, proces
         refuse_if_held(connection, key, session_id, holder, process)
         raise StoreBusy(f"session {session_id} was just taken", hint="try again in a moment")
     holder.fence = row[0]
+
+
+def enter(connection: Any, process: ClaimingProcess) -> None:
+    """Give the process a lease of its own, in whose time nobody takes what is noted under its name."""
+    connection.execute(_FORGET)
+    connection.execute(_ENTER, (process.nonce,))
+
+
+def has_run_out(connection: Any, nonce: str) -> bool:
+    """Whether the lease of a process has run out; those that are forgotten had one a day ago."""
+    row = connection.execute(
+        "SELECT lease_until < clock_timestamp() FROM team_processes WHERE id = ?", (nonce,)
+    ).fetchone()
+    return row is None or bool(row[0])
 
 
 def _was_left(connection: Any, key: int, process: ClaimingProcess) -> bool:
@@ -107,8 +127,8 @@ def forget(connection: Any, key: int, holder: ClaimHolder) -> None:
 
 
 class Keeper:
-    """Renews the leases of this process's holders three times in each, on a thread that begins with the
-    first claim."""
+    """Renews the leases of this process and of its holders three times in each, on a thread that begins with
+    the first claim."""
 
     def __init__(self, connect: Callable[[], PostgresConnection], lease_s: float) -> None:
         self._connect = connect
@@ -117,12 +137,12 @@ class Keeper:
         self._start = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def begin(self, tokens: Callable[[], Sequence[str]]) -> None:
-        """Keep what these tokens hold from now on; calling it again does nothing."""
+    def begin(self, process: ClaimingProcess) -> None:
+        """Keep what this process holds from now on; calling it again does nothing."""
         with self._start:
             if self._thread is None and not self._ended.is_set():
                 self._thread = threading.Thread(
-                    target=self._run, args=(tokens,), name="team-keeper", daemon=True
+                    target=self._run, args=(process,), name="team-keeper", daemon=True
                 )
                 self._thread.start()
 
@@ -133,15 +153,14 @@ class Keeper:
         if self._thread is not None:
             self._thread.join()
 
-    def _run(self, tokens: Callable[[], Sequence[str]]) -> None:
+    def _run(self, process: ClaimingProcess) -> None:
         connection: PostgresConnection | None = None
         while not self._ended.wait(self._every_s):
-            held = list(tokens())
-            if not held:
-                continue
             try:
                 connection = connection or self._connect()
-                connection.raw.execute(_KEEP, (held,))
+                connection.raw.execute(_STAY, (process.nonce,))
+                if held := list(process.tokens()):
+                    connection.raw.execute(_KEEP, (held,))
             except (
                 psycopg.Error
             ):  # tried again at the next beat; a lease that ran out is noticed by its writes

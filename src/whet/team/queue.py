@@ -27,11 +27,12 @@ _UNTIL = "now() + current_setting('whet.lease_s')::float8 * interval '1 s'"
 
 class TurnOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """What else belongs to a turn: images, how long its questions wait for somebody's answer (0: nobody is
-    there), and whether the model may ask in words."""
+    there), whether the model may ask in words, and what its trace is a part of."""
 
     images: tuple[ImagePart, ...] = ()
     answer_wait_s: float = 0.0
     may_clarify: bool = False
+    trace: str = ""
 
 
 class AskedTurn(msgspec.Struct, frozen=True):

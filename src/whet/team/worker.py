@@ -16,7 +16,7 @@ from pathlib import Path
 import apsw
 
 from whet.app.hosted import Receipt, SessionHost
-from whet.contract.errors import NotFound, StoreBusy, StoreError, WhetError
+from whet.contract.errors import NotFound, StoreBusy, StoreError, StoreFull, StoreUnwritable, WhetError
 from whet.contract.events import EndReason, Event, TurnEnd
 from whet.contract.messages import Usage
 from whet.contract.protocols import Person
@@ -210,6 +210,8 @@ class TurnWorker:
             )
             await asyncio.sleep(_AGAIN_S)
             return
+        except (StoreFull, StoreUnwritable):
+            raise
         except WhetError as error:
             line = f"{error.message}; {error.hint}" if error.hint else error.message
             await self._end(running, "failed", line)
@@ -257,6 +259,8 @@ class TurnWorker:
             running.is_told = running.is_told or isinstance(event, TurnEnd)
             self._events.tell(session_id, event, taken.mark)
 
+        if (tracing := self._hosted.app.tracing) is not None:
+            tracing.belongs_to(session_id, taken.options.trace)
         person = self._person_of(taken)
         if not taken.turn:
             end = await self._hosted.submit(

@@ -14,19 +14,23 @@ unknown answer the person was told that it may be missing; nobody else was. That
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import TypeVar
 
 import apsw
 import msgspec
 
 from tests.gateway.kills.platforms import Platform
 from whet.clock import SystemClock
+from whet.config.paths import Home
 from whet.contract.messages import Message
 from whet.gateway.outbox import NOTICE
 from whet.store import live
-from whet.store.database import StateDatabase
+from whet.store.database import open_store
 
+_T = TypeVar("_T")
 FILLER = " and so on and so forth" * 4
 """What makes an answer long enough to be shown while it grows; then it ends with an ellipsis."""
 
@@ -64,55 +68,44 @@ class Tally(msgspec.Struct):
         return "\n".join([f"{counts}, {odd}, {self.told} told {self.moments}", *self.wrong[:20]])
 
 
+def _looked(home: Path, look: Callable[[apsw.Connection], _T]) -> _T:
+    """Read the store that the gateway uses, also while it runs or right after it was killed."""
+    with closing(open_store(Home(home), SystemClock())) as database:
+        return database.read_now(look)
+
+
 def accepted(home: Path) -> Counter[str]:
-    """Count the texts in the inbox, also while the gateway runs or right after it was killed."""
-    connection = apsw.Connection(str(home / "state.db"), flags=apsw.SQLITE_OPEN_READWRITE)
-    connection.set_busy_timeout(5_000)
-    try:
-        rows = connection.execute("SELECT json_extract(body, '$.text') FROM gateway_inbox").fetchall()
-        return Counter(row[0] for row in rows)
-    finally:
-        connection.close()
+    """Count the texts in the inbox."""
+    sql = "SELECT json_extract(body, '$.text') FROM gateway_inbox"
+    return Counter(row[0] for row in _looked(home, lambda db: db.execute(sql).fetchall()))
 
 
 def left(home: Path) -> dict[str, int]:
     """Count what still waits, in or out."""
-    connection = apsw.Connection(str(home / "state.db"), flags=apsw.SQLITE_OPEN_READWRITE)
-    connection.set_busy_timeout(5_000)
-    try:
-        rows = connection.execute(
-            "SELECT state, count(*) FROM (SELECT state FROM gateway_inbox UNION ALL"
-            " SELECT state FROM gateway_outbox) WHERE state IN ('waiting', 'begun', 'queued', 'sending')"
-            " GROUP BY state"
-        ).fetchall()
-        return {state: number for state, number in rows}
-    finally:
-        connection.close()
+    sql = (
+        "SELECT state, count(*) FROM (SELECT state FROM gateway_inbox UNION ALL"
+        " SELECT state FROM gateway_outbox) AS both_ways"
+        " WHERE state IN ('waiting', 'begun', 'queued', 'sending') GROUP BY state"
+    )
+    return {state: number for state, number in _looked(home, lambda db: db.execute(sql).fetchall())}
 
 
 def troubles(home: Path) -> list[str]:
-    """Say of each conversation what its first message waits for: how often it was tried, with what error,
-    in how many seconds it is tried again."""
-    connection = apsw.Connection(str(home / "state.db"), flags=apsw.SQLITE_OPEN_READWRITE)
-    try:
-        sql = (
-            "SELECT chat, count(*), state, attempts, error, run_after_ms / 1000 - unixepoch(),"
-            " substr(body, 1, 80), min(id)"
-            " FROM gateway_outbox WHERE state IN ('queued', 'sending') GROUP BY chat"
-        )
-        return [
-            f"chat {chat}: {count} wait, the first is {state}, tried {tries} times ({error}),"
-            f" again in {s} s: {body}"
-            for chat, count, state, tries, error, s, body, _ in connection.execute(sql)
-        ]
-    finally:
-        connection.close()
+    """Say of each conversation what waits to go out: how often it was tried, with what error."""
+    sql = (
+        "SELECT chat, count(*), max(attempts), max(error) FROM gateway_outbox"
+        " WHERE state IN ('queued', 'sending') GROUP BY chat"
+    )
+    return [
+        f"chat {chat}: {count} wait, tried up to {tries} times ({error})"
+        for chat, count, tries, error in _looked(home, lambda db: db.execute(sql).fetchall())
+    ]
 
 
 def judge(home: Path, platform: Platform, written: dict[int, list[str]], busy: str) -> Tally:
     """Compare what was written, what the store has, and what arrived."""
     tally = Tally()
-    kept = _kept(home)
+    kept = _looked(home, _read)
     for user, texts in written.items():
         mine = kept.get(str(user), Kept([], [], []))
         tally.accepted += len(mine.inbox)
@@ -201,14 +194,6 @@ def _same(tally: Tally, where: str, wanted: Sequence[str], found: Sequence[str])
 
 def _once(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(texts))
-
-
-def _kept(home: Path) -> dict[str, Kept]:
-    database = StateDatabase.open(home / "state.db", SystemClock())
-    try:
-        return database.read_now(_read)
-    finally:
-        database.close()
 
 
 def _read(connection: apsw.Connection) -> dict[str, Kept]:

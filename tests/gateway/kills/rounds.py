@@ -24,7 +24,7 @@ from whet.practice.ask import PracticeRequest
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 
-_MOMENTS: tuple[Moment, ...] = (
+MOMENTS: tuple[Moment, ...] = (
     "any time",
     "any time",
     "any time",
@@ -168,7 +168,7 @@ def survive(home: Path, platform: str, busy: str, kills: int, *, streams: bool =
     """Run a soak of 20 conversations and give what came of it. `streams`: answers are shown as they grow."""
     users = list(range(101, 121))
     chance = random.Random(kills)
-    moments: list[Moment] = [chance.choice(_MOMENTS) for _ in range(kills)]
+    moments: list[Moment] = [chance.choice(MOMENTS) for _ in range(kills)]
     return Rounds(home, PLATFORMS[platform](users), busy, 25, streams=streams).run(moments)
 
 

@@ -1,0 +1,156 @@
+"""Traces of turns for OpenTelemetry: the request that asked for one, the turn, its model and tool calls.
+
+They are worked out at a turn's end from what is stored of it, so that a turn which a worker began that died
+is told whole by the one that ended it; ids follow from the turn's own. They hold names, times, token counts
+and how things ended, and nothing that anybody said, no arguments, no results. Private sessions have none.
+Imported, with its packages, only where `traces.url` names a collector.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from collections.abc import Mapping
+
+import msgspec
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
+from opentelemetry.trace.status import Status, StatusCode
+
+from whet.agent.session import Session, TurnObserver
+from whet.contract.events import TurnEnd
+from whet.store import spans
+from whet.store.database import StateDatabase
+from whet.store.spans import TurnSpan
+
+_PARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
+_OPERATIONS = {"model": "chat", "tool": "execute_tool", "wait": "wait_for_person"}
+_SENT_EVERY_MS = 1_000
+_PATIENCE_S = 5
+_Value = str | int | float
+_NS = 1_000_000
+
+
+class AskedTrace(msgspec.Struct, frozen=True):
+    """A request that was begun in this process: `header` says to others what their spans are a part of (W3C
+    trace context)."""
+
+    header: str
+    begun_ns: int
+
+
+class Tracing(TurnObserver):
+    """Sends spans to a collector, by OTLP over HTTP; an observer of every session's turns."""
+
+    def __init__(self, url: str, source: str, database: StateDatabase) -> None:
+        self._database = database
+        self._resource = Resource.create({"service.name": "whet", "whet.source": source})
+        self._sent = BatchSpanProcessor(
+            OTLPSpanExporter(endpoint=url, timeout=_PATIENCE_S), schedule_delay_millis=_SENT_EVERY_MS
+        )
+        self._parents: dict[str, str] = {}
+
+    def begin_request(self) -> AskedTrace:
+        """Begin a request whose turn runs in another process."""
+        return AskedTrace(f"00-{os.urandom(16).hex()}-{os.urandom(8).hex()}-01", time.time_ns())
+
+    def end_request(self, asked: AskedTrace, session_id: str, end: TurnEnd) -> None:
+        """Send the span of a request that has its answer."""
+        own = _context(asked.header)
+        assert own is not None  # it was made here
+        kind = {"gen_ai.conversation.id": session_id, "whet.turn.id": end.turn_id}
+        self._send("request", own, None, (asked.begun_ns, time.time_ns()), kind, _failure(end.reason))
+
+    def belongs_to(self, session_id: str, header: str) -> None:
+        """Have the session's next turn be a part of what another process began."""
+        self._parents[session_id] = header
+
+    async def ended(self, session: Session, end: TurnEnd) -> None:
+        """Send the spans of a turn."""
+        parent = _context(self._parents.pop(session.id, ""))
+        if session.log.session.private:
+            return
+        found = await self._database.read(lambda db: spans.of_turns(db, session.id, 1))
+        for turn in found:
+            trace_id = parent.trace_id if parent is not None else _number(end.turn_id, 16)
+            own = _made(trace_id, end.turn_id)
+            facts: dict[str, _Value] = {
+                "gen_ai.operation.name": "invoke_agent",
+                "gen_ai.conversation.id": session.id,
+                "gen_ai.usage.input_tokens": end.usage.prompt_tokens,
+                "gen_ai.usage.output_tokens": end.usage.output_tokens,
+                "whet.turn.id": end.turn_id,
+                "whet.turn.reason": end.reason,
+                "whet.turn.steps": end.steps,
+            }
+            times = turn.begun_ms * _NS, turn.last_ms * _NS
+            self._send("turn", own, parent, times, facts, _failure(end.reason))
+            model = session.link.info.model
+            for number, one in enumerate(turn.spans):
+                self._send_part(one, _made(trace_id, f"{end.turn_id} {number}"), own, model)
+
+    def _send_part(self, one: TurnSpan, own: SpanContext, turn: SpanContext, model: str) -> None:
+        facts: dict[str, _Value] = {"gen_ai.operation.name": _OPERATIONS[one.kind]}
+        if one.kind == "model":
+            facts["gen_ai.request.model"] = model
+        else:
+            facts["gen_ai.tool.name"] = one.name
+        if one.usage is not None:
+            facts["gen_ai.usage.input_tokens"] = one.usage.prompt_tokens
+            facts["gen_ai.usage.output_tokens"] = one.usage.output_tokens
+        name = f"{_OPERATIONS[one.kind]} {model if one.kind == 'model' else one.name}"
+        times = one.begun_ms * _NS, max(one.begun_ms, one.ended_ms) * _NS
+        self._send(name, own, turn, times, facts, one.error_kind)
+
+    def _send(
+        self,
+        name: str,
+        own: SpanContext,
+        parent: SpanContext | None,
+        times: tuple[int, int],
+        facts: Mapping[str, _Value],
+        failure: str,
+    ) -> None:
+        """Queue a span; it is sent on a thread. `failure`: what went wrong, in a word."""
+        told = {**facts, "error.type": failure} if failure else facts
+        span = ReadableSpan(
+            name,
+            own,
+            parent,
+            self._resource,
+            told,
+            kind=SpanKind.SERVER if name == "request" else SpanKind.INTERNAL,
+            status=Status(StatusCode.ERROR if failure else StatusCode.UNSET),
+            start_time=times[0],
+            end_time=times[1],
+        )
+        self._sent.on_end(span)
+
+    def close(self) -> None:
+        """Send what waits, and stop; a collector that does not answer is given up."""
+        self._sent.shutdown()
+
+
+def _failure(reason: str) -> str:
+    return "" if reason in ("answered", "cancelled") else reason
+
+
+def _number(text: str, size: int) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:size], "big") or 1
+
+
+def _made(trace_id: int, text: str) -> SpanContext:
+    return SpanContext(trace_id, _number(text, 8), is_remote=False, trace_flags=TraceFlags(1))
+
+
+def _context(header: str) -> SpanContext | None:
+    """Read a W3C traceparent; None where there is none."""
+    found = _PARENT.fullmatch(header)
+    if found is None:
+        return None
+    return SpanContext(int(found[1], 16), int(found[2], 16), is_remote=True, trace_flags=TraceFlags(1))

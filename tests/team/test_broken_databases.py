@@ -1,0 +1,217 @@
+"""Real workers meet databases that refuse them, fill up, are out of connections or cut them off: one clear
+line each, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.support import output_of, quiet_port, wait_until
+from tests.team.cluster import Cluster
+from tests.team.processes import environment, start, worker
+from tests.team.test_soak import check, own_cluster, script_of
+from tests.team.test_workers import ask, has_ended, opened
+from whet.practice.script import Fault, ScriptedReply
+from whet.practice.server import PracticeServer
+from whet.store.team import TeamDatabase
+from whet.team.queue import DatabaseQueue
+
+_OTHER_USER = "nobody"
+pytestmark = pytest.mark.slow
+
+
+def refused(given: dict[str, str], folder: Path, command: str) -> str:
+    """Give what a program says that can't begin: one line, and what to do."""
+    process = start(command.split(), given, folder)
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 1, said
+    lines = said.strip().splitlines()
+    assert len(lines) <= 2 and lines[0].startswith("error: "), said
+    assert "Traceback" not in said and "secret" not in said
+    return said
+
+
+@contextmanager
+def as_admin(url: str) -> Iterator[psycopg.Connection[Any]]:
+    with closing(psycopg.connect(url, autocommit=True)) as connection:
+        yield connection
+
+
+@contextmanager
+def role(admin: psycopg.Connection[Any], name: str) -> Iterator[str]:
+    """A role that may not do everything: limits count for it."""
+    admin.execute(f"CREATE ROLE {name} LOGIN".encode())
+    try:
+        yield name
+    finally:
+        admin.execute(f"DROP OWNED BY {name} CASCADE".encode())
+        admin.execute(f"DROP ROLE {name}".encode())
+
+
+def by(name: str, url: str) -> str:
+    return re.sub(r"//([^@/]*@)?", f"//{name}@", url)
+
+
+@pytest.fixture
+def given(url: str, tmp_path: Path) -> Iterator[dict[str, str]]:
+    with PracticeServer() as model:
+        yield environment(url, tmp_path / "home", model, "practice-echo")
+
+
+@pytest.mark.parametrize("command", ["worker", "team status", "serve --port 0"])
+def test_what_a_program_says_that_can_not_use_its_database(
+    cluster: Cluster, url: str, given: dict[str, str], tmp_path: Path, command: str
+) -> None:
+    def said(url: str = url) -> str:
+        return refused(given | {"WHET_STORE_URL": url}, tmp_path, command)
+
+    assert "can't reach" in said(f"postgresql://whet:secret@127.0.0.1:{quiet_port()}/whet")
+    assert "does not exist" in said(cluster.url_of("nowhere"))
+    assert "not the address" in said("mysql://whet@db/whet")
+    empty = cluster.database(empty=True)
+    assert "has no tables of Whet's" in said(empty)
+    cluster.drop(empty)
+    name = url.rpartition("/")[2]
+    with as_admin(url) as admin, role(admin, f"guest_{name}") as guest:
+        assert "no right to do this" in said(by(guest, url))
+        admin.execute("INSERT INTO migrations (name) VALUES ('m998_next'), ('m999_later')")
+        assert "newer Whet (2 steps" in said()
+        admin.execute("DELETE FROM migrations WHERE name IN ('m998_next', 'm999_later', 'team_queue')")
+        assert "lacks 1 step" in said()
+        admin.execute(f"ALTER DATABASE {name} CONNECTION LIMIT 0".encode())
+        assert "has no connection left" in said(by(guest, url))
+
+
+def test_workers_of_two_versions_work_beside_each_other(
+    url: str, given: dict[str, str], tmp_path: Path
+) -> None:
+    """A rolling upgrade: the new version's step is there already, the old one's workers go on and begin."""
+    with ExitStack() as stack:
+        db, queue = stack.enter_context(opened(url))
+        stack.enter_context(worker(given, tmp_path))
+        with as_admin(url) as admin:
+            admin.execute("INSERT INTO migrations (name) VALUES ('m998_next')")
+            admin.execute("ALTER TABLE team_turns ADD COLUMN next_version TEXT NOT NULL DEFAULT ''")
+        stack.enter_context(worker(given, tmp_path))
+        asked = [ask(db, queue, str(number))[0] for number in range(8)]
+        wait_until(lambda: all(has_ended(queue, one) for one in asked), 120)
+        queue.close()
+
+
+class Stalled:
+    """A worker whose model is silent in the middle of a turn, after a call with an effect."""
+
+    def __init__(self, stack: ExitStack, url: str, folder: Path) -> None:
+        self.marks = folder / "marks.txt"
+        stall = ScriptedReply("never seen", fault=Fault(stall_after=0), when="<one>")
+        script = script_of("one", self.marks)
+        self.model = stack.enter_context(PracticeServer(script=[*script[:1], stall, *script[1:]]))
+        self.given = environment(url, folder / "home", self.model, "practice")
+        self.db: TeamDatabase
+        self.queue: DatabaseQueue
+        self.db, self.queue = stack.enter_context(opened(url))
+        stack.callback(self.queue.close)
+        self.worker = stack.enter_context(worker(self.given, folder))
+        self.asked = {"one": ask(self.db, self.queue, "<one>")}
+        self.model.wait_for_stall(1, 60)
+
+    def says(self, *parts: str) -> None:
+        """Wait for a line of the worker's that has all of these."""
+        while not all(part in (line := output_of(self.worker).readline()) for part in parts):
+            assert line, "the worker ended"
+
+    def is_answered(self) -> bool:
+        return has_ended(self.queue, self.asked["one"][0])
+
+    def ends(self) -> None:
+        """See that the turn is answered, with each effect once and nothing lost."""
+        wait_until(self.is_answered, 120)
+        check(self.db, self.queue, self.asked, self.marks)
+
+
+def test_a_turn_goes_on_whose_transactions_the_administrator_ends(url: str, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        turn = Stalled(stack, url, tmp_path)
+        with as_admin(url) as admin:
+            mine = admin.info.backend_pid
+            kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+            admin.execute(f"{kill} AND pid <> {mine}".encode())
+            turn.model.release()
+            while not turn.is_answered():
+                admin.execute(f"{kill} AND pid <> {mine} AND random() < 0.2".encode())
+        turn.ends()
+
+
+def test_a_turn_waits_while_the_database_has_no_connection_left(tmp_path: Path) -> None:
+    with own_cluster(connections=24) as cluster, ExitStack() as stack:
+        url = cluster.database()
+        admin = stack.enter_context(as_admin(url))
+        for one in ("plain", "hog"):
+            admin.execute(f"CREATE ROLE {one} LOGIN".encode())
+        for what in ("TABLES", "SEQUENCES"):
+            admin.execute(f"GRANT ALL ON ALL {what} IN SCHEMA public TO plain".encode())
+        turn = Stalled(stack, by("plain", url), tmp_path)
+        admin.execute("ALTER ROLE plain CONNECTION LIMIT 0")  # until the others have taken every place
+        admin.execute("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE usename = 'plain'")
+        hogs = stack.enter_context(ExitStack())
+        with suppress(psycopg.OperationalError):
+            while True:
+                hogs.enter_context(closing(psycopg.connect(by("hog", url), autocommit=True)))
+        admin.execute("ALTER ROLE plain CONNECTION LIMIT -1")
+        turn.model.release()
+        turn.says("waiting up to 30 s: the team's database", "has no connection left")
+        hogs.close()
+        turn.ends()
+
+
+@contextmanager
+def small_disk(size: str) -> Iterator[Path]:
+    """A disk of the test's own that the server may write."""
+    place = Path(tempfile.mkdtemp(prefix="whet-small-"))
+    try:
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", place], timeout=30, capture_output=True
+        )
+        if done.returncode:
+            pytest.skip("mounting is not allowed here")
+        try:
+            shutil.chown(place, _OTHER_USER)
+            yield place
+        finally:
+            subprocess.run(["umount", "-l", place], check=True, timeout=30)
+    finally:
+        place.rmdir()
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="only root can mount a small disk")
+def test_a_turn_waits_while_the_databases_disk_is_full(tmp_path: Path) -> None:
+    with small_disk("64m") as place, own_cluster() as cluster, ExitStack() as stack:
+        url = cluster.database()
+        name = url.rpartition("/")[2]
+        with as_admin(cluster.url) as admin:
+            admin.execute(f"CREATE TABLESPACE small LOCATION '{place}'".encode())
+            admin.execute(f"ALTER DATABASE {name} SET TABLESPACE small".encode())
+        turn = Stalled(stack, url, tmp_path)
+        filler = place / "filler"
+        with suppress(OSError), filler.open("wb", buffering=0) as file:
+            while True:
+                file.write(b"\0" * 4096)
+        with as_admin(url) as admin:
+            fill = "INSERT INTO team_events (session, turn, body) SELECT 'f', 'f', repeat('x', 7000)"
+            with pytest.raises(psycopg.errors.DiskFull):
+                while True:
+                    admin.execute(fill)
+        turn.model.release()
+        turn.says("waiting up to 30 s: the team's database", "has no space left")
+        filler.unlink()
+        turn.ends()
