@@ -168,7 +168,7 @@ _Turn = tuple[datetime, str, int, float]
 
 def _turns_of(number: int) -> list[_Turn]:
     """Give a day's turns as (when, session, number, USD): 50 on a working day, few on others; in bursts
-    around ten, half past two and five, each a session that grows, mostly from the cache; the last one is long."""
+    around ten, half past two and five, each a session that grows, mostly from the cache; the last is long."""
     chance = random.Random(number)
     day = _FIRST_DAY + timedelta(days=number)
     is_working = day.weekday() < 5
