@@ -333,6 +333,20 @@ def test_a_helper_that_only_reads_has_no_other_tools(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
+def test_a_helper_that_asks_for_a_helper_is_told_that_it_has_none_and_goes_on(tmp_path: Path) -> None:
+    async def asks(app: App, session: Session) -> None:
+        task = steps([helper("more")], [shell("echo alone")], answer="Did it alone.")
+        (*_, told, _) = await turn(session, steps([helper(task)]))
+        assert "Did it alone." in told.text
+        (row,) = app.database.read_now(lambda db: helper_rows.of_parent(db, session.id))
+        assert not app.database.read_now(lambda db: helper_rows.of_parent(db, row.session))
+        child = await app.open_session(row.session)
+        (refused, *_) = [one.text for one in child.log.messages if one.role == "tool"]
+        assert "no tool named delegate_task" in refused and "\n" not in refused
+
+    run(tmp_path, asks)
+
+
 def test_a_helpers_budget_is_its_own_and_its_parents(tmp_path: Path) -> None:
     async def work(app: App, session: Session) -> None:
         await turn(session, steps([helper(steps([shell("true")]), budget_usd=0.5)]))
