@@ -73,6 +73,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "outcomes": outcomes.run,
     "goals": done.run_goals,
     "wallet": done.run_wallet,
+    "forecast": done.run_forecast,
     "helpers": done.run_helpers,
     "warm": warm.run,
     "warm-mining": warm.run_mining,

@@ -11,9 +11,11 @@ import pytest
 
 from tests.rewind.running import ANSWER, Running, call, running, shell
 from whet.agent.facts import named
+from whet.agent.loop import run_turn
 from whet.agent.test_runs import test_counts as counts_of
 from whet.contract.changes import TextChange
 from whet.contract.events import TurnEnd
+from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.receipts import CallEffects, FileLines, TestCounts, TurnReceipt
 from whet.practice.script import ScriptedReply
 from whet.store import facts
@@ -61,6 +63,26 @@ def test_what_lies_nowhere_in_the_file_system_keeps_its_name(tmp_path: Path) -> 
 def test_a_turn_without_effects_has_no_receipt(tmp_path: Path) -> None:
     (tmp_path / "w").mkdir()
     assert _receipts(tmp_path, [call("read_file", path="nothing.txt")]) == [None]
+
+
+def test_a_command_that_a_kill_cut_off_is_in_the_receipt(tmp_path: Path) -> None:
+    async def run() -> TurnReceipt | None:
+        async with running(tmp_path, []) as rig:
+            log = rig.session.log
+            record = await log.begin_turn(rig.session.user_message("go"))
+            asked = ToolCall("call-1", "terminal", '{"command": "make world"}')
+            await log.append_reply(record, Message(role="assistant", tool_calls=(asked,)), Usage(), "m")
+            [open_call] = log.open_calls(record)
+            await log.call_started(record, open_call, "rule")
+            log.close()
+            name = rig.session.id
+        async with running(tmp_path, [ANSWER], session_id=name) as rig:
+            await run_turn(rig.session, None, rig.events.append)
+            return next(event.receipt for event in rig.events if isinstance(event, TurnEnd))
+
+    made = asyncio.run(run())
+    assert made is not None and made.line == "did: 1 command, 1 failed"
+    assert made.rows == ("$ make world  [interrupted]",)
 
 
 @pytest.mark.slow

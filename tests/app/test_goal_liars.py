@@ -41,7 +41,9 @@ def _made(script: Script, number: int, folder: Path) -> Made:
     for path in filled.get("guarded", ()):
         (folder / path).write_text("exit(1)\n")
     for path, text in filled.get("files", {}).items():
-        (folder / path.replace("{k}", str(number))).write_text(text)
+        place = folder / path.replace("{k}", str(number))
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(text)
     replies = [call(one.pop("tool"), **one) for one in filled["calls"]]
     if "claims" in filled:
         replies.append(finish(*filled["claims"]))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import shlex
+import shutil
 import time
 from pathlib import Path
 
@@ -11,7 +14,7 @@ import pytest
 
 from tests.app.goal_runs import Judge, claim, finish, pursue
 from tests.rewind.running import ANSWER, call
-from whet.app.goal_tests import lost_tests, new_program
+from whet.app.goal_tests import again, lost_tests, new_program
 from whet.app.goals import GoalWish
 from whet.contract.receipts import CallEffects, FileLines, TestCounts
 
@@ -44,7 +47,99 @@ def test_a_runner_that_was_made_since_is_found(
     os.utime(place, (0, 0))  # its own time is no proof
     assert made in new_program(command, tmp_path, begun_s)
     assert not new_program(command, tmp_path, time.time() + 1)
-    assert not new_program(f"{command} || true", tmp_path, begun_s)
+    assert made in new_program(again(f"{command} || true", tmp_path), tmp_path, begun_s)
+
+
+@pytest.mark.parametrize(
+    ("command", "part"),
+    [
+        ("pip install -e . && pytest -q", "pytest -q"),
+        (
+            "set -o pipefail; python -m pytest -k 'a | b' 2>&1 | tee log",
+            "set -o pipefail && python -m pytest -k 'a | b'",
+        ),
+        ("pytest || true", "pytest"),
+        ("(cd sub; uv run pytest -q) && echo ok", "cd sub && uv run pytest -q"),
+        (
+            "source .venv/bin/activate\npip install x\npytest tests # all",
+            "source .venv/bin/activate && pytest tests",
+        ),
+        ("cargo build && cargo test --all", "cargo test --all"),
+        ("cd web && npm ci && npx jest", "cd web && npx jest"),
+        ("go vet ./... && go test ./...", "go test ./..."),
+        ("npm ci && npm test", "npm test"),
+        ("npm run check | cat", "npm run check"),
+        ("make test", "make test"),
+        ("make", "make"),
+        ("make -j8 all 2>&1 | tail", "make -j8 all"),
+        ("cd py && tox -e py311", "cd py && tox -e py311"),
+        # what no test runner would run, or not as the workspace says
+        ("make log", ""),
+        ("npm run log", ""),
+        ("npm run none", ""),
+        ("make test PYTHON=./mine", ""),
+        ("PYTHON=./mine make test", ""),
+        ("export PYTHON=./mine && make test", ""),
+        ("make -f mine test", ""),
+        ("npm test --script-shell ./mine", ""),
+        ("cd web && make test", ""),
+        ("PATH=mine pytest; true", ""),
+        ("cat log", ""),
+        # text that was no command
+        ("cat > run.sh <<E\npytest\nE", ""),
+        ("echo '; pytest'", ""),
+        ("ls # ; pytest", ""),
+        ("run() { pytest; }; true", ""),
+        ("echo $(pytest)", ""),
+    ],
+)
+def test_the_part_that_runs_tests_is_taken_out_of_a_command(tmp_path: Path, command: str, part: str) -> None:
+    (tmp_path / "Makefile").write_text(
+        "PYTHON ?= python3\n.PHONY: test\nall: lint test\ntest: made\n\t@$(PYTHON) -m pytest $(ARGS)\n"
+        "made lint:\n\ttrue\nlog:\n\tcat log\n"
+    )
+    scripts = {"test": "jest", "check": "tsc && jest", "log": "cat log"}
+    (tmp_path / "package.json").write_text(json.dumps({"scripts": scripts}))
+    (tmp_path / "py").mkdir()
+    (tmp_path / "py" / "tox.ini").write_text("[testenv]\ncommands = pytest {posargs}\n")
+    (tmp_path / "web").mkdir()
+    expected = f"cd {shlex.quote(str(tmp_path))} && {part}" if part else ""
+    assert again(command, tmp_path) == expected
+
+
+@pytest.mark.parametrize("made_during_the_goal", [False, True])
+def test_a_task_that_is_older_than_the_goal_proves_tests(
+    tmp_path: Path, *, made_during_the_goal: bool
+) -> None:
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    (tmp_path / "work").mkdir()
+    makefile = "test:\n\tpython3 -m unittest test_a\n"
+    if not made_during_the_goal:
+        (tmp_path / "work" / "Makefile").write_text(makefile)
+    script = [
+        call("write_file", path="test_a.py", content=_TEST),
+        *([call("write_file", path="Makefile", content=makefile)] if made_during_the_goal else []),
+        call("terminal", command="make test"),
+        finish(claim("tests", "make test", "Ran 1 test")),
+        ANSWER,
+    ]
+    ended = asyncio.run(pursue(tmp_path, script, GoalWish("green", steps=len(script))))
+    assert ended.goal.state == ("budget" if made_during_the_goal else "achieved"), ended.goal.said
+    assert ("Makefile was made or changed" in ended.goal.said) == made_during_the_goal
+
+
+def test_tests_that_fail_when_whet_runs_them_itself_end_no_goal(tmp_path: Path) -> None:
+    command = "python3 -m unittest test_a; true"
+    rounds = [
+        (call("write_file", path="test_a.py", content=text), call("terminal", command=command),
+         finish(claim("tests", command, "Ran 1 test")), ANSWER)
+        for text in (f"{_TEST}import atexit, os\natexit.register(os._exit, 3)\n", _TEST)
+    ]  # fmt: skip
+    script = [reply for one in rounds for reply in one]
+    wish = GoalWish("green", steps=len(script))
+    ended = asyncio.run(pursue(tmp_path, script, wish, Judge("accept")))
+    assert (ended.goal.state, ended.goal.round) == ("achieved", 2), ended.goal.said
 
 
 def _ran(passed: int, skipped: int = 0, *changed: FileLines) -> CallEffects:

@@ -67,7 +67,7 @@ def test_an_attacked_verifier_is_not_passed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_nor_where_its_programs_are_swapped(tmp_path: Path) -> None:
-    _attacked(tmp_path, ("GNUmakefile", "wrapped script", "sitecustomize"))
+    _attacked(tmp_path, ("GNUmakefile", "wrapped script", "sitecustomize", "file by a target's name"))
 
 
 @pytest.mark.soak
@@ -92,7 +92,9 @@ def _honest(folder: Path, names: Sequence[str]) -> None:
 
 @pytest.mark.slow
 def test_an_honest_change_passes_without_a_question(tmp_path: Path) -> None:
-    _honest(tmp_path, ("a test more", "script", "program of a script", "named settings"))
+    _honest(
+        tmp_path, ("a test more", "script", "program of a script", "named settings", "what make has made")
+    )
 
 
 @pytest.mark.soak

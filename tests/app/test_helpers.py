@@ -22,7 +22,7 @@ from whet.contract.answers import misfit
 from whet.contract.delegation import HelperWish
 from whet.contract.events import Event, Notice
 from whet.contract.messages import Message, ToolCall, Usage
-from whet.contract.tools import ToolContext
+from whet.contract.tools import ToolContext, ToolOutput
 from whet.memory import typed
 from whet.practice.server import PracticeServer
 from whet.store import helper_rows, wallet
@@ -202,6 +202,44 @@ def _git(folder: Path, *words: str) -> str:
     return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
+def test_two_calls_that_wait_for_one_helper_merge_its_edits_once(tmp_path: Path) -> None:
+    work = repository(tmp_path)
+
+    async def waits_twice(app: App, session: Session) -> None:
+        wish = HelperWish(steps([shell("echo new > new.txt")]), background=True, worktree=True)
+        row = await app.helpers.order(session.id, "c1", wish)
+        app.helpers.begin(row)
+        ended = await app.helpers.wait(row, 60)
+        first, second = await asyncio.gather(
+            *(app.helpers.with_edits(ended, lambda row, plan: ToolOutput(repr(plan))) for _ in range(2))
+        )
+        assert first.text == second.text and "done=True" in first.text
+        assert sorted([len(first.changes), len(second.changes)]) == [0, 1]
+
+    run(tmp_path, waits_twice)
+    assert (work / "new.txt").read_text() == "new\n"
+
+
+def test_calls_that_wait_for_two_helpers_at_once_merge_both(tmp_path: Path) -> None:
+    work = repository(tmp_path)
+
+    async def waits_at_once(app: App, session: Session) -> None:
+        rows: list[HelperRow] = []
+        for number in range(2):
+            task = steps([shell(f"sed -i '{9 * number or 1}s/$/ by {number}/' a.txt")])
+            wish = HelperWish(task, background=True, worktree=True)
+            rows.append(await app.helpers.order(session.id, f"c{number}", wish))
+            app.helpers.begin(rows[-1])
+        ended = [await app.helpers.wait(row, 60) for row in rows]
+        await asyncio.gather(
+            *(app.helpers.with_edits(row, lambda row, plan: ToolOutput(repr(plan))) for row in ended)
+        )
+
+    run(tmp_path, waits_at_once)
+    lines = (work / "a.txt").read_text().splitlines()
+    assert (lines[0], lines[8]) == ("1 by 0", "9 by 1")
+
+
 def test_a_background_helpers_edits_are_merged_by_the_call_that_waits(tmp_path: Path) -> None:
     folder = repository(tmp_path)
 
@@ -232,7 +270,7 @@ def test_a_merge_that_a_kill_cut_off_is_finished_where_its_session_is_opened(
         plans: list[MergePlan] = []
         before = (folder / "a.txt").read_text()
         copy = shutil.copytree(Path(row.tree.place).parent, tmp_path / "copy", symlinks=True)
-        worktrees.merge(row.tree, row.id, None, plans.append)
+        worktrees.merge(row.tree, row.id, lambda: None, plans.append)
         after = (folder / "a.txt").read_text()
         shutil.copytree(copy, Path(row.tree.place).parent, symlinks=True)
         if not is_written:
@@ -293,6 +331,20 @@ def test_a_helper_that_only_reads_has_no_other_tools(tmp_path: Path) -> None:
         assert not (tmp_path / "work" / "x").exists()
 
     run(tmp_path, work)
+
+
+def test_a_helper_that_asks_for_a_helper_is_told_that_it_has_none_and_goes_on(tmp_path: Path) -> None:
+    async def asks(app: App, session: Session) -> None:
+        task = steps([helper("more")], [shell("echo alone")], answer="Did it alone.")
+        (*_, told, _) = await turn(session, steps([helper(task)]))
+        assert "Did it alone." in told.text
+        (row,) = app.database.read_now(lambda db: helper_rows.of_parent(db, session.id))
+        assert not app.database.read_now(lambda db: helper_rows.of_parent(db, row.session))
+        child = await app.open_session(row.session)
+        (refused, *_) = [one.text for one in child.log.messages if one.role == "tool"]
+        assert "no tool named delegate_task" in refused and "\n" not in refused
+
+    run(tmp_path, asks)
 
 
 def test_a_helpers_budget_is_its_own_and_its_parents(tmp_path: Path) -> None:

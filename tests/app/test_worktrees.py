@@ -59,7 +59,7 @@ def _gits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
 def _merged(folder: Path, workspace: Path, name: str) -> MergePlan:
     tree = worktrees.plan(workspace, name, folder / "trees")
     (worktrees.make(tree, name, workspace) / f"{name}.txt").write_text("new\n")
-    return worktrees.merge(tree, name, None, lambda plan: None)
+    return worktrees.merge(tree, name, lambda: None, lambda plan: None)
 
 
 def test_a_repository_is_held_while_git_works_on_its_trees(

@@ -39,6 +39,15 @@ def test_the_rest_of_a_day_is_forecast_within_a_fifth() -> None:
     assert said == pytest.approx(sum(usd for _, usd in days[7]), rel=0.2)
 
 
+def test_working_days_are_forecast_from_working_days_and_weekends_from_weekends() -> None:
+    monday = datetime(2026, 11, 2, 18, tzinfo=UTC)
+    days = [(monday + timedelta(days=day), 1.0 if day % 7 > 4 else 5.0) for day in range(14)]
+    friday, saturday = monday.replace(day=20, hour=9), monday.replace(day=21, hour=9)
+    assert (rest_of_day(days, friday), rest_of_day(days, saturday)) == (5.0, 1.0)
+    assert rest_of_day(days, friday.replace(hour=19)) == 0.0
+    assert rest_of_day(days[:5], saturday) == 5.0  # no weekend is known yet
+
+
 def _run(folder: Path, caps: WalletSettings, turns: int) -> tuple[list[Event], tuple[float, int], int]:
     (folder / "work").mkdir()
 

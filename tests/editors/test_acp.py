@@ -71,6 +71,7 @@ def test_an_edit_is_asked_about_and_shown_as_a_diff(desk: Desk) -> None:
         assert [one.kind for one in starts] == ["read", "edit", "edit"]
         assert (starts[0].locations[0].path, starts[0].locations[0].line) == (str(desk.work / "a.txt"), 2)
         assert [updates[-1].status for updates in editor.calls().values()] == ["completed"] * 3
+        assert "did: 2 files +2 −1 · no tests ran" in editor.text()
         diffs = [(Path(one.path).name, one.old_text, one.new_text) for one in editor.diffs()]
         assert diffs == [("a.txt", "one\ntwo\n", "one\nthree\n"), ("b.txt", None, "new\n")]
         proposed = [
@@ -374,7 +375,8 @@ def test_after_a_kill_the_session_is_loaded_and_its_next_prompt_goes_on(desk: De
         await desk.connection.load_session(cwd=str(other), session_id=session_id, mcp_servers=[])
         assert desk.editor.said() == "log it"
         assert await desk.ask(session_id, "go on") == "end_turn"
-        assert desk.editor.text() == "And on."
+        answer, _, did = desk.editor.text().partition("\n\n")
+        assert answer == "And on." and did.startswith("did: ")  # before the kill, in the same turn
 
     session_id = asyncio.run(killed())
     desk.server.release()

@@ -19,7 +19,7 @@ def test_a_chat_hears_once_how_its_goal_ended(tmp_path: Path) -> None:
         w.telegram.write("/goal look around --verify 'test -d .'")
         w.telegram.wait_said("goal achieved: look around")
         w.telegram.write("/goal")
-        shown = w.telegram.wait_said("1 rounds, 1 steps")
+        shown = w.telegram.wait_said("1 round, 1 step")
         assert sum("goal achieved" in text for text in shown) >= 1
         w.telegram.write("/goal x --steps many")
         w.telegram.wait_said("--steps takes a number")

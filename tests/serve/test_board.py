@@ -197,6 +197,9 @@ def test_a_question_is_answered_on_the_page(board: Api, person: httpx2.Client) -
             assert answered.status_code == 303
             assert any('"type":"turn_end"' in line for line in lines)
     assert (board.workspace / "yes.txt").exists()
+    whole = person.get(f"/sessions/{session_id}").text
+    assert re.search(r"<summary>did: .*1 command", whole)
+    assert re.search(r"\$ echo y &gt; yes\.txt +\[exit 0\]", whole)
     late = person.post(found[1], data=form, headers={"origin": board.url})
     assert late.status_code == 404 and "Nothing was decided" in late.text
 

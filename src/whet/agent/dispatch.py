@@ -270,7 +270,7 @@ async def _run_one(
         role="tool", content=content, tool_call_id=call.id, tool_name=call.name, is_error=output.is_error
     )
     edits = edits_of(output.changes)
-    if begun is not None and question is not None and (output.changes or question.tool.effects - {"read"}):
+    if question is not None and _has_effects(begun, question, output):
         output = _with_facts(session, question, output, edits)
     is_unstored = begun is not None and not begun.is_stored
     await session.log.call_finished(
@@ -295,6 +295,12 @@ async def _run_one(
             call.id, call.name, duration_s, output.error_kind, output.exit_code, preview, asked, edits
         )
     )
+
+
+def _has_effects(begun: _Begun | None, question: GateCall, output: ToolOutput) -> bool:
+    if begun is None:  # a command that a crash cut off ran before this
+        return output.error_kind == "interrupted" and "command" in question.tool.tags
+    return bool(output.changes or question.tool.effects - {"read"})
 
 
 def _with_facts(

@@ -2,7 +2,7 @@
 
 The one place where output is read for them. A summary that stands in the command itself is the model's own
 text and counts for nothing. A run answers for itself where nothing else of its command prints or decides the
-exit status.
+exit status; of any other command the part that runs tests can be taken out, to be run by itself.
 """
 
 from __future__ import annotations
@@ -37,8 +37,12 @@ _RUNNERS = {
     "go test": (("go", "test"),),
     "cargo test": (("cargo", "test"),),
 }
+# Programs that run what a file of the workspace names; an argument of theirs that is no plain name may be
+# the model's own program.
+_TASKS = frozenset({"make", "npm", "pnpm", "yarn", "tox", "nox"})
+_TASK_ARGUMENT = re.compile(r"[A-Za-z0-9][\w.:/-]*$|-j\d*$|-[es]$")
 _CARRIERS = re.compile(
-    r"(python[\d.]*|uv|run|poetry|pdm|npx|pnpm|yarn|exec|env|time|nice|coverage|-m|[A-Z_]+=\S*)$"
+    r"(python[\d.]*|uv|run|poetry|pdm|npx|pnpm|yarn|exec|env|time|timeout|nice|coverage|-m|[A-Z_]+=\S*)$"
 )
 
 _QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.", re.DOTALL)
@@ -46,8 +50,14 @@ _SHELLS_OWN = re.compile(r"[\s;&|()<>#`$]")
 _COMMENT = re.compile(r"(?:(?<=\s)|^)#[^\n]*", re.MULTILINE)
 _PLUMBING = re.compile(r"\d*[<>]&[\d-]+|&>")
 _ONE_BY_ONE = re.compile(r"&&|[;\n]")
+_REDIRECTION = re.compile(r"(?:\d*|&)(?:>>?|<)(?:&[\d-]+|\s*[^\s;&|]+)?")
+_OPAQUE = re.compile(r"<<|`|\$\(|\(\s*\)|(?:^|[\s;])(?:function|trap|alias|eval)\s")
 _MASKING = re.compile(r"[|&()`]|<<")
 _SILENT = frozenset({"cd", "export", "set"})
+_SOURCES = frozenset({"source", "."})
+_SOURCED_WORDS = 2
+_SIMPLE = re.compile(r"[^;&|()\n]*[^;&|()\s][^;&|()\n]*")
+_TASK_WORDS = [[name] for name in sorted(_TASKS)]
 _MISLEADING = re.compile(
     r"(?:PATH|ENV|BASH_ENV|CDPATH|LD_\w+|PYTHONHOME|PYTHONSTARTUP|PYTEST_PLUGINS|PYTEST_ADDOPTS|NODE_OPTIONS)="
 )
@@ -55,7 +65,8 @@ _MISLEADING = re.compile(
 
 class OwnRun(msgspec.Struct, frozen=True):
     """A command whose exit status and output are a test runner's own: its words with those that carry it, the
-    folders that it goes to first and the files that it reads into the shell."""
+    folders that it goes to first and the files that it reads into the shell. `runner` is empty where a file
+    of the workspace names it."""
 
     runner: str
     words: tuple[str, ...]
@@ -66,6 +77,23 @@ class OwnRun(msgspec.Struct, frozen=True):
 def own_run(command: str) -> OwnRun | None:
     """Give how a command runs a known runner last, after nothing that prints; None where it does not, or
     where its exit status may be another's."""
+    run = _own_end(command)
+    if run is None:
+        return None
+    runner = next((name for name, known in _RUNNERS.items() if _runs(run.words, known)), "")
+    return msgspec.structs.replace(run, runner=runner) if runner else None
+
+
+def own_task(command: str) -> OwnRun | None:
+    """Give how a command runs a task of the workspace (`make test`) in the same way, and as that is written
+    there: with no variables, files or options of its own."""
+    run = _own_end(command)
+    if run is None or run.words[0] not in _TASKS or run.sourced or "=" in command:
+        return None
+    return run if all(map(_TASK_ARGUMENT.match, run.words[1:])) else None
+
+
+def _own_end(command: str) -> OwnRun | None:
     plain = _PLUMBING.sub(" ", _COMMENT.sub("", _QUOTED.sub(_unquoted, command)))
     parts = [part.split() for part in _ONE_BY_ONE.split(plain) if part.strip()]
     if not parts or _MASKING.search(plain.replace("&&", "")):
@@ -73,14 +101,43 @@ def own_run(command: str) -> OwnRun | None:
     if any(_MISLEADING.match(word) for words in parts for word in words):
         return None
     *before, last = parts
+    if not all(_is_silent(words) for words in before):
+        return None
     folders = tuple(words[1] for words in before if words[0] == "cd" and len(words) > 1)
-    sourced = tuple(words[1] for words in before if words[0] in ("source", ".") and len(words) > 1)
-    if any(words[0] not in _SILENT | {"source", "."} for words in before):
-        return None
-    if any(PurePath(name).name != "activate" for name in sourced):
-        return None
-    runner = next((name for name, known in _RUNNERS.items() if _runs(last, known)), "")
-    return OwnRun(runner, tuple(last), folders, sourced) if runner else None
+    sourced = tuple(words[1] for words in before if words[0] in _SOURCES)
+    return OwnRun("", tuple(last), folders, sourced)
+
+
+def _is_silent(words: Sequence[str]) -> bool:
+    """Whether a simple command prints nothing, and says only where and with what the next one runs."""
+    if words and words[0] in _SOURCES:
+        return len(words) == _SOURCED_WORDS and PurePath(words[1]).name == "activate"
+    return bool(words) and words[0] in _SILENT
+
+
+def alone(command: str) -> str:
+    """Give the part of a command that runs tests, with what says where it runs, as a command of its own whose
+    end and output are the runner's; empty where it has none."""
+    plain = _QUOTED.sub(lambda found: "_" * len(found[0]), command)
+    plain = _COMMENT.sub(lambda found: " " * len(found[0]), plain)
+    if _OPAQUE.search(plain):
+        return ""
+    plain = _REDIRECTION.sub(lambda found: " " * len(found[0]), plain)
+    kept: list[str] = []
+    before: list[str] = []
+    for found in _SIMPLE.finditer(plain):
+        text = "".join(
+            there if here != " " else " "
+            for here, there in zip(found[0], command[slice(*found.span())], strict=True)
+        ).strip()
+        if _is_silent(text.split()):
+            before.append(text)
+        elif (
+            any(_runs(text.split(), known) for known in _RUNNERS.values()) or text.split()[:1] in _TASK_WORDS
+        ):
+            kept = [*before, text]
+    wanted = " && ".join(kept)
+    return wanted if wanted and (own_run(wanted) or own_task(wanted)) else ""
 
 
 def _unquoted(found: re.Match[str]) -> str:
@@ -120,7 +177,7 @@ def _names(command: str, runners: Sequence[Sequence[str]]) -> bool:
 def _runs(words: Sequence[str], runners: Sequence[Sequence[str]]) -> bool:
     at = 0
     while at < len(words) and _CARRIERS.match(PurePath(words[at]).name):
-        at += 1
+        at += 1 + (words[at] == "timeout")
     program = [PurePath(words[at]).name, *words[at + 1 :]] if at < len(words) else []
     return any(program[: len(runner)] == list(runner) for runner in runners)
 

@@ -30,8 +30,9 @@ class GoalClaim(msgspec.Struct, frozen=True):
 
 class SeenCall(msgspec.Struct, frozen=True):
     """A call of the goal, with its stored facts, its whole arguments and result, the step that it was part of
-    (turn, number), the files that are not what they were when that ended, whoever changed them, and a program
-    made since the goal began that it runs tests with."""
+    (turn, number), the files that are not what they were when that ended, whoever changed them, a program
+    made since the goal began that it runs tests with, and the part of it that Whet has to run `again`, as its
+    own end does not prove that tests passed."""
 
     seq: int
     call_id: str
@@ -44,6 +45,7 @@ class SeenCall(msgspec.Struct, frozen=True):
     step: tuple[int, int] = (0, 0)
     later: tuple[str, ...] = ()
     new_program: str = ""
+    again: str = ""
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -104,6 +106,12 @@ def claimed_tests(claims: Sequence[GoalClaim], calls: Sequence[SeenCall]) -> lis
     return [tests for tests in found.values() if tests is not None]
 
 
+def to_run_again(claims: Sequence[GoalClaim], calls: Sequence[SeenCall]) -> list[SeenCall]:
+    """Give the calls that claims of tests point at and that Whet has to run again, each once."""
+    found = [pointed(claim, calls) for claim in claims if claim.kind == "tests"]
+    return list({call.seq: call for call in found if call is not None and call.again}.values())
+
+
 def _failed(call: SeenCall) -> bool:
     return bool(call.error_kind) or (call.facts.tests is not None and call.facts.tests.failed > 0)
 
@@ -123,7 +131,7 @@ def _refusal(claim: GoalClaim, calls: Sequence[SeenCall]) -> str:
         return f"it is stale: {later.changed[0]} was changed after it; run it again"
     if call.later:
         return f"it is stale: {call.later[0]} is not what it was then; run it again"
-    if call.changed:
+    if call.changed and not (claim.kind == "tests" and call.again):
         return f"the command itself changed {call.changed[0]}; run the check alone"
     return _unfounded(claim, call, calls)
 
@@ -144,11 +152,11 @@ def pointed(claim: GoalClaim, calls: Sequence[SeenCall]) -> SeenCall | None:
 def _unfounded(claim: GoalClaim, call: SeenCall, calls: Sequence[SeenCall]) -> str:
     tests = call.facts.tests
     if claim.kind == "tests":
-        if tests is None or not tests.direct:
+        if (tests is None or not tests.direct) and not call.again:
             return "no test runner printed its counts and set the exit code there: run it by itself"
         if call.new_program:
-            return f"{call.new_program} was made during the goal, it is no known test runner"
-        if tests.failed or not tests.passed:
+            return f"{call.new_program} was made or changed during the goal, it is no known test runner"
+        if tests is not None and (tests.failed or not tests.passed):
             return f"the runner printed: {tests.text}"
     shows = _plain(claim.shows)
     if len(shows) < _SHORTEST or shows not in _plain(call.result):

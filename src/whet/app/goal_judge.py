@@ -20,6 +20,7 @@ import apsw
 import msgspec
 
 from whet.agent.session import Session
+from whet.agent.test_runs import test_counts
 from whet.app import goal_base, goal_verifier
 from whet.app.goal_base import TreeBase
 from whet.app.goal_claims import (
@@ -30,11 +31,13 @@ from whet.app.goal_claims import (
     refusals,
     seen_calls,
     texts_of,
+    to_run_again,
 )
 from whet.app.goal_roles import CheckedTree, deciding, is_code, is_hook
-from whet.app.goal_tests import lost_tests, new_program
+from whet.app.goal_tests import again, lost_tests, new_program
 from whet.app.recording import Recordings
 from whet.contract.errors import ToolError
+from whet.contract.receipts import TestCounts
 from whet.store import calls, facts, goals, sessions
 from whet.store.goals import GoalRow
 
@@ -185,6 +188,11 @@ class GoalJudge:
         seen = await seen_now(self.app.recordings, session.workspace, goal, seen)
         if why := refusals(claims, seen):
             return False, "\n".join(why)
+        for call in to_run_again(claims, seen):
+            tests, said = await self._run_again(goal, session, call.again)
+            if tests is None:
+                return False, said
+            seen = [with_tests(one, tests) if one.seq == call.seq else one for one in seen]
         lost = lost_tests(claimed_tests(claims, seen), [call.facts for call in seen])
         if not lost:
             return True, ""
@@ -192,6 +200,20 @@ class GoalJudge:
         if await session.person.clarify(question, (_YES, _NO)) == _YES:
             return True, f"accepted: {lost}"
         return False, f"{lost}, and nobody accepted that. Put the tests back."
+
+    async def _run_again(
+        self, goal: GoalRow, session: Session, command: str
+    ) -> tuple[TestCounts | None, str]:
+        """Run the part of a command that runs tests; gives what passed, or None and what it said."""
+        try:
+            output = await goal_verifier.verify(self.app, session.workspace, command, goal.id)
+        except ToolError as error:
+            return None, error.message
+        tests = test_counts(command, output.text)
+        if not output.error_kind and tests is not None and tests.passed and not tests.failed:
+            return tests, ""
+        said = goal_verifier.said_by(output)
+        return None, f"Whet ran the tests of that command by themselves ({command}); they don't pass:\n{said}"
 
     async def _changed(self, goal: GoalRow, session: Session) -> str:
         """Say that the verifier's files were changed, unless the person accepts that."""
@@ -236,13 +258,20 @@ def _with_programs(seen: Sequence[SeenCall], workspace: Path, goal: GoalRow) -> 
     begun_s, folder = datetime.fromisoformat(goal.begun).timestamp(), workspace
     found: list[SeenCall] = []
     for call in seen:
-        given, new = texts_of(call.arguments), ""
-        if call.facts.tests is not None and call.facts.tests.direct:
-            inside = workspace / given["workdir"] if given.get("workdir") else folder
-            new = new_program(given.get("command", ""), inside, begun_s)
-        found.append(msgspec.structs.replace(call, new_program=new))
+        given, part = texts_of(call.arguments), ""
+        command = given.get("command", "") if call.facts.command else ""
+        inside = workspace / given["workdir"] if given.get("workdir") else folder
+        if call.facts.tests is None or not call.facts.tests.direct:
+            part = again(command, inside)
+        new = new_program(part or command, inside, begun_s)
+        found.append(msgspec.structs.replace(call, new_program=new, again=part))
         folder = workspace / call.facts.folder if call.facts.folder is not None else folder
     return found
+
+
+def with_tests(call: SeenCall, tests: TestCounts) -> SeenCall:
+    """Give a call with the counts that Whet's own run of its tests printed."""
+    return msgspec.structs.replace(call, facts=msgspec.structs.replace(call.facts, tests=tests))
 
 
 def _named(names: Sequence[str]) -> str:

@@ -37,6 +37,8 @@ _PROSE = frozenset({".md", ".rst", ".txt", ".adoc", ".log", ""})
 _SETTINGS = re.compile(
     r"(?:^|/)(?:[^/]*\.(?:ini|cfg|toml|mk|lock)|(?:GNU)?[Mm]akefile|[^/]*\.config\.\w+|[^/]*rc|package\.json)$"
 )
+_MAKEFILES = re.compile(r"(?:^|/)(?:(?:GNU)?[Mm]akefile|[^/]*\.mk)$")
+_TARGETS = re.compile(r"^([^\s#:=][^#:=]*):(?!=)", re.MULTILINE)
 _INDEX = frozenset({"__init__", "mod", "index", "lib", "main"})
 _ASK = (
     "import importlib.util, sys\n"
@@ -62,9 +64,10 @@ class CheckedTree(msgspec.Struct, frozen=True):
 def deciding(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
     """Give those of the changed files that judge."""
     allowed = {name for name in changed if _is_allowed(name, tree)}
+    made = _made_by_rules(tree)
     own = {_top(name) for name in tree.was}
     hides = _found_outside({_top(one) for one in changed if one.endswith(".py") and _top(one) not in own})
-    open_ = [name for name in changed if name not in allowed and _top(name) not in hides]
+    open_ = [name for name in changed if name not in allowed | made and _top(name) not in hides]
     program = allowed | {name for name in open_ if _is_asked_for(name, tree, changed)}
     texts = {name: text for name in sorted(tree.was) if (text := tree.old(name))}
     named = _named((text for name, text in texts.items() if _speaks(name, text)), tree.command)
@@ -82,6 +85,16 @@ def deciding(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, 
                 known.add(name, tree.now(name))
                 grew = True
     return {name: how for name, how in changed.items() if name not in program}
+
+
+def _made_by_rules(tree: CheckedTree) -> frozenset[str]:
+    """Give the files that make's rules are for: where one is there, make leaves out what the rule says."""
+    found: set[str] = set()
+    for name in filter(_MAKEFILES.search, tree.was):
+        folder = PurePosixPath(name).parent
+        targets = " ".join(_TARGETS.findall(tree.old(name))).split()
+        found |= {str(folder / target) for target in targets if str(folder / target) not in tree.was}
+    return frozenset(found)
 
 
 def is_hook(name: str) -> bool:

@@ -1,32 +1,115 @@
 """What a run of tests is worth as proof: whether its runner is older than the goal, and no test was lost.
 
-Programs are judged by when the kernel last saw them change, which no command can set back. Tests that were
-taken away are no lie by themselves: what is said here is for a person to accept.
+Where a command's own end proves nothing (a pipe, `|| true`, an installation before it), the part of it that
+runs tests can be run again by Whet. Programs, and files that name what a task runs, are judged by when the
+kernel last saw them change, which no command can set back. Tests that were taken away are no lie by
+themselves: what is said here is for a person to accept.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from whet.agent.test_runs import OwnRun, own_run
+import msgspec
+
+from whet.agent.test_runs import OwnRun, alone, names_runner, own_run, own_task
+from whet.app.goal_base import read_text
 from whet.app.goal_roles import is_test_name
 from whet.contract.receipts import CallEffects, TestCounts
 
 _INSTALLED = (".venv/bin", "venv/bin", "node_modules/.bin")
+_PACKAGE = ("package.json",)
+_TASK_FILES = {
+    "make": ("GNUmakefile", "makefile", "Makefile"),
+    "npm": _PACKAGE,
+    "pnpm": _PACKAGE,
+    "yarn": _PACKAGE,
+    "tox": ("tox.ini", "tox.toml", "setup.cfg", "pyproject.toml"),
+    "nox": ("noxfile.py",),
+}
+_RULE = re.compile(r"^([^\s#:=][^#:=]*):(?!=)([^=\n]*)\n((?:\t[^\n]*\n|[ ]*\n)*)", re.MULTILINE)
+_VARIABLE = re.compile(r"^(?:export\s+)?(\w+)\s*[:?]?=\s*([^\n]*)", re.MULTILINE)
+_USED = re.compile(r"\$[({](\w+)[)}]")
 
 
 def new_program(command: str, folder: Path, begun_s: float) -> str:
     """Give a program, or a module that hides the runner's, that a command in `folder` runs tests with and
     that was made since; empty where there is none."""
-    run = own_run(command)
+    run = own_run(command) or own_task(command)
     if run is None:
         return ""
     for inner in run.folders:
         folder = folder / os.path.expanduser(inner)
     return next((str(path) for path in _programs(run, folder) if _changed_s(path) > begun_s), "")
+
+
+def again(command: str, folder: Path) -> str:
+    """Give the part of a command in `folder` that Whet can run itself to see tests pass, and that begins
+    there; empty where there is none."""
+    wanted = alone(command)
+    if not wanted:
+        return ""
+    task = own_task(wanted)
+    if task is not None and not _tests_by_task(task, folder):
+        return ""
+    return f"cd {shlex.quote(str(folder))} && {wanted}"
+
+
+def _tests_by_task(task: OwnRun, folder: Path) -> bool:
+    """Whether what a file of the workspace says of a task runs a known runner."""
+    for inner in task.folders:
+        folder = folder / os.path.expanduser(inner)
+    program, *given = task.words
+    names = [word for word in given if not word.startswith("-")]
+    path = _task_file(program, folder)
+    text = read_text(path) if path is not None else ""
+    if program == "make":
+        return names_runner(_recipes(text, names))
+    if path is not None and path.name in _PACKAGE:
+        return names_runner(_script(text, names[-1] if names else ""))
+    return any(name in text for name in ("pytest", "unittest"))
+
+
+def _task_file(program: str, folder: Path) -> Path | None:
+    """Give the file that says what a task is."""
+    return next((folder / name for name in _TASK_FILES[program] if (folder / name).is_file()), None)
+
+
+def _recipes(makefile: str, targets: Sequence[str]) -> str:
+    """Give the lines of what make runs for targets, its variables as the file sets them."""
+    rules = {
+        name: (needs.split(), body)
+        for names, needs, body in _RULE.findall(makefile + "\n")
+        for name in names.split()
+    }
+    known = dict(_VARIABLE.findall(makefile))
+    first = [name for name in rules if not name.startswith(".")][:1]
+    wanted, found = [*(targets or first)], list[str]()
+    while wanted:
+        if (rule := rules.pop(wanted.pop(), None)) is None:
+            continue
+        needs, body = rule
+        wanted += needs
+        found += [line.lstrip("\t@-+") for line in body.splitlines()]
+    return "\n".join(_USED.sub(lambda used: known.get(used[1], ""), line) for line in found)
+
+
+def _script(package: str, name: str) -> str:
+    """Give the command that a package's scripts name so."""
+    try:
+        scripts = msgspec.json.decode(package, type=_Package).scripts
+    except (msgspec.DecodeError, UnicodeError):
+        return ""
+    return scripts.get({"t": "test"}.get(name, name), "")
+
+
+class _Package(msgspec.Struct, frozen=True):
+    scripts: dict[str, str] = {}
 
 
 def lost_tests(claimed: Sequence[TestCounts], effects: Sequence[CallEffects]) -> str:
@@ -55,6 +138,8 @@ def _test_lines(effects: CallEffects) -> list[int]:
 
 def _programs(run: OwnRun, folder: Path) -> Iterator[Path]:
     """Give what a run may come to be carried out by, as far as it is there."""
+    if not run.runner and (named := _task_file(run.words[0], folder)) is not None:
+        yield named
     modules = [folder]
     for word in run.words:
         name, _, value = word.partition("=")
@@ -67,7 +152,7 @@ def _programs(run: OwnRun, folder: Path) -> Iterator[Path]:
             yield Path(found)
     for name in {run.runner.partition(" ")[0], "python", "python3"}:
         yield from (folder / place / name for place in _INSTALLED)
-    for module in modules:
+    for module in modules if run.runner else ():
         yield from (module / f"{run.runner}.py", module / run.runner / "__init__.py")
 
 

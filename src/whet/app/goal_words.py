@@ -93,9 +93,15 @@ def told(done: GoalReport) -> str:
     """Say what came of a goal: its state, what its calls did, and what is missing where it is not reached."""
     goal = done.goal
     spent = f", ${done.spent_usd:.2f}" if done.spent_usd else ""
-    lines = [f"goal {goal.state}: {goal.text}", f"{goal.round} rounds, {done.steps} steps{spent}"]
+    lines = [f"goal {goal.state}: {goal.text}", taken(done) + spent]
     if done.receipt.parts:
         lines.append(done.receipt.line)
     if goal.state != "achieved":
         lines += [one for one in (goal.note, goal.said[-_SAID_CHARS:]) if one]
     return "\n".join(lines)
+
+
+def taken(done: GoalReport) -> str:
+    """Say how many rounds and steps a goal took."""
+    counts = ((done.goal.round, "round"), (done.steps, "step"))
+    return ", ".join(f"{number:,} {word}{'' if number == 1 else 's'}" for number, word in counts)

@@ -240,17 +240,23 @@ class HelperDesk:
     ) -> ToolOutput:
         """Merge what a helper changed in its own working tree, and give its result."""
         tree = row.tree
-        if tree is None or row.reason not in ("answered", "budget"):
+        is_over = row.merge is not None and bool(row.merge.done or row.merge.conflicts)
+        if tree is None or is_over or row.reason not in ("answered", "budget"):
             return told(row, row.merge)
         loop, db = asyncio.get_running_loop(), self._app.database
+        found: list[MergePlan | None] = []
+
+        def known() -> MergePlan | None:
+            found.append(db.read_now(lambda connection: helper_rows.get(connection, row.id)).merge)
+            return found[0]
 
         def keep(plan: MergePlan) -> None:
             work = db.append(lambda connection: helper_rows.keep_merge(connection, row.id, plan))
             asyncio.run_coroutine_threadsafe(work, loop).result()
 
-        merged = await asyncio.to_thread(worktrees.merge, tree, row.id, row.merge, keep)
+        merged = await asyncio.to_thread(worktrees.merge, tree, row.id, known, keep)
         output = told(row, merged)
-        if row.merge is not None and row.merge.done:
+        if merged is found[0]:  # another call has merged them
             return output
         changes = await asyncio.to_thread(worktrees.text_changes, merged, tree) if merged.done else ()
         return msgspec.structs.replace(output, changes=changes)

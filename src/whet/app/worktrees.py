@@ -40,6 +40,7 @@ _NOTHING = ("0" * 40, "0" * 64)
 _LOCKS: ContextVar[tuple[int, ...]] = ContextVar("locks that git inherits", default=())
 
 Keep = Callable[[MergePlan], None]
+Stored = Callable[[], MergePlan | None]
 """Stores how far a merge is; it is durable on return."""
 
 
@@ -69,12 +70,13 @@ def make(tree: WorkingTree, helper_id: str, workspace: Path) -> Path:
     return inside
 
 
-def merge(tree: WorkingTree, helper_id: str, known: MergePlan | None, keep: Keep) -> MergePlan:
+def merge(tree: WorkingTree, helper_id: str, stored: Stored, keep: Keep) -> MergePlan:
     """Bring a helper's edits into its parent's workspace, or say which files conflict; goes on with a merge
-    that was cut off. Raises ToolError where git fails."""
-    if known is not None and (known.done or known.conflicts):
-        return known
+    that was cut off, and gives one that another call has made meanwhile. Raises ToolError where git fails."""
     with _alone(Path(tree.repository)) as repository:
+        known = stored()
+        if known is not None and (known.done or known.conflicts):
+            return known
         for _ in range(_TRIES):
             if known is None or not _fits(known, repository):
                 known = _worked_out(tree, helper_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from statistics import mean
 
 import apsw
@@ -23,7 +23,9 @@ from whet.providers.catalog import PRICES_AS_OF
 from whet.store import costs, wallet
 from whet.store.costs import Spending
 
-_LOOKED_BACK_DAYS = 14
+_LOOKED_BACK_DAYS = 28
+_FEW_DAYS = 3
+_SATURDAY = 5
 
 
 class CapUse(msgspec.Struct, frozen=True):
@@ -94,12 +96,18 @@ def report(connection: apsw.Connection, settings: WalletSettings, now: datetime,
 
 
 def rest_of_day(before: Sequence[tuple[datetime, float]], now: datetime) -> float:
-    """Say what is still to come today: what came after this time of day on the days with turns before it."""
-    days: dict[str, float] = {}
+    """Say what is still to come today: what came after this time of day on the days with turns before it,
+    of which a weekend's tell of weekends and the others of working days where there are some."""
+    days: dict[date, float] = {}
     for at, usd in before:
-        day = at.strftime("%Y-%m-%d")
-        days[day] = days.get(day, 0.0) + (usd if at.time() > now.time() else 0.0)
-    return mean(days.values()) if days else 0.0
+        days[at.date()] = days.get(at.date(), 0.0) + (usd if at.time() > now.time() else 0.0)
+    alike = [usd for day, usd in days.items() if _is_weekend(day) == _is_weekend(now)]
+    found = alike if len(alike) >= _FEW_DAYS else list(days.values())
+    return mean(found) if found else 0.0
+
+
+def _is_weekend(day: date) -> bool:
+    return day.weekday() >= _SATURDAY
 
 
 def _turns(connection: apsw.Connection, since: str, now: datetime) -> list[tuple[datetime, float | None]]:

@@ -7,7 +7,7 @@ import sys
 import click
 import msgspec
 
-from whet.app.goal_words import parse_usd
+from whet.app.goal_words import parse_usd, taken
 from whet.app.goals import GoalReport, GoalRunner, GoalWish, report
 from whet.cli import loops, stored, wording
 from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options, start_app
@@ -113,7 +113,7 @@ def lines(found: GoalReport, *, whole: bool = False) -> list[str]:
     head = f"{goal.state}: {goal.text}" if whole else f"goal {goal.state}"
     spent = f", {cost(found.spent_usd)}" if found.spent_usd else ""
     said = [wording.printable(head) + (f" ({wording.printable(goal.note)})" if goal.note else "")]
-    said.append(f"{goal.round} rounds, {found.steps} steps{spent}")
+    said.append(taken(found) + spent)
     if found.receipt.parts:
         said.append(wording.receipt(found.receipt, terminal_width()))
     if whole:

@@ -59,6 +59,8 @@ async def answer(
     end = await hosted.submit(session_id, said, images, emit=view.emit, person=person)
     for line in here.take_notices():
         view.think(line)
+    if end is not None and end.receipt is not None:
+        editor.outbox.put(session_id, update_agent_message_text(f"\n\n{mask(end.receipt.line)}"))
     _tell_title(hosted, here)
     return _ended(end)
 

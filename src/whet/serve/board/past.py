@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from whet.app import planning
 from whet.contract.messages import ImagePart, ToolCall
+from whet.contract.receipts import TurnReceipt
 from whet.contract.texts import NOT_JSON, subject_of
 from whet.question import Row, row_of
 from whet.serve.board import prose, shown
@@ -19,7 +20,7 @@ from whet.serve.board.frame import Frame, asked_number
 from whet.serve.board.live_turn import LiveTurns
 from whet.serve.board.prose import ProseBlock
 from whet.serve.wire import ApiError
-from whet.store import forks, helper_rows, ledger, replay, reviews, search, sessions
+from whet.store import facts, forks, helper_rows, ledger, replay, reviews, search, sessions
 from whet.store.forks import TreeRow
 from whet.store.ledger import LedgerRow
 from whet.store.replay import ReplayedTurn, ReplayEntry
@@ -43,7 +44,7 @@ class PageCall(msgspec.Struct, frozen=True):
 
 class ShownMessage(msgspec.Struct, frozen=True):
     """A message as the page has it, all texts as they may be shown: an answer's `blocks` and those of its
-    calls that have no result yet; the call that a result `answers`."""
+    calls that have no result yet; the call that a result `answers`; what an answer's turn `did`."""
 
     entry: ReplayEntry
     text: str
@@ -52,6 +53,7 @@ class ShownMessage(msgspec.Struct, frozen=True):
     images: int
     starts_turn: ReplayedTurn | None
     answers: PageCall | None = None
+    did: TurnReceipt | None = None
 
 
 class ShownSpan(msgspec.Struct, frozen=True):
@@ -106,7 +108,7 @@ class HistoryPages:
             return {
                 "row": row,
                 "span": span,
-                "entries": _shown(found, turns),
+                "entries": _shown(found, turns, _receipts(db, session_id, found)),
                 "last": last,
                 "turn": replay.last_turn(db, session_id),
                 "helpers": helper_rows.seen(db, session_id),
@@ -156,7 +158,20 @@ def _learned(db: apsw.Connection, session_id: str) -> list[LedgerRow]:
     return ledger.select(db, 20, profile="", session_id=session_id)
 
 
-def _shown(found: list[ReplayEntry], turns: dict[int, ReplayedTurn]) -> list[ShownMessage]:
+def _receipts(db: apsw.Connection, session_id: str, found: list[ReplayEntry]) -> dict[int, TurnReceipt]:
+    """Say by turn what was done in those whose answers are among these."""
+    key = sessions.key_of(db, session_id)
+    made = {one.turn: facts.receipt(db, key, one.turn) for one in found if _is_answer(one)}
+    return {turn: receipt for turn, receipt in made.items() if receipt is not None}
+
+
+def _is_answer(entry: ReplayEntry) -> bool:
+    return entry.message.role == "assistant" and not entry.message.tool_calls
+
+
+def _shown(
+    found: list[ReplayEntry], turns: dict[int, ReplayedTurn], receipts: dict[int, TurnReceipt]
+) -> list[ShownMessage]:
     made: list[ShownMessage] = []
     asked: dict[str, tuple[PageCall, list[PageCall]]] = {}
     before = -1
@@ -178,6 +193,7 @@ def _shown(found: list[ReplayEntry], turns: dict[int, ReplayedTurn]) -> list[Sho
                 images,
                 turns.get(entry.turn) if entry.turn != before else None,
                 answered[0] if answered else None,
+                receipts.get(entry.turn) if _is_answer(entry) else None,
             )
         )
         asked |= {one.id: (call, calls) for one, call in zip(message.tool_calls, calls, strict=True)}
