@@ -73,9 +73,7 @@ class JailGate:
     async def look(
         self, call: GateCall, action: ActionView, grants: Iterable[PolicyGrant]
     ) -> JailedCall | None:
-        """Say what `call` needs beyond its jail; None where it is no command, or runs in none."""
-        if "command" not in call.tool.tags:
-            return None
+        """Say what `call`, a command, needs beyond its jail; None where it runs in none."""
         confinement = self._confine()
         status = confinement.settled or await asyncio.to_thread(confinement.standing)
         if not status.holds:

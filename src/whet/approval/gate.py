@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # what it reads of facts costs time, and most turns run no co
     from whet.approval.confined import JailedCall, JailGate
     from whet.approval.high_risk import HighRisk
     from whet.approval.sealed import Sealed
+    from whet.store.grants import GrantRow
 
 _MOST_SESSIONS = 5_000  # whose permissions for the session are kept at a time
 
@@ -63,25 +64,6 @@ _ANALYSIS_FAILS = (
 )
 
 
-class StandingGrant(Protocol):
-    """A kept grant; an empty workspace means everywhere."""
-
-    @property
-    def tool(self) -> str:
-        """The tool it is for."""
-        ...
-
-    @property
-    def pattern(self) -> str:
-        """What it covers."""
-        ...
-
-    @property
-    def workspace(self) -> str:
-        """Where it holds."""
-        ...
-
-
 class GrantStore(Protocol):
     """Where a person's "always" is kept. Called from the event loop."""
 
@@ -89,7 +71,7 @@ class GrantStore(Protocol):
         """Keep a grant; it is durable on return. Raises StoreError."""
         ...
 
-    async def all(self) -> Sequence[StandingGrant]:
+    async def all(self) -> Sequence[GrantRow | PolicyGrant]:
         """Give every kept grant. Asked before each call that needs one. Raises StoreError."""
         ...
 

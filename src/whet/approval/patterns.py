@@ -7,6 +7,7 @@ about what is risky.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 
 import msgspec
@@ -33,6 +34,12 @@ class PatternRule(msgspec.Struct, frozen=True):
         if tags_of(self.tool) & {"command", "background"}:
             return not has_wildcard(first)
         return not has_wildcard(first[:3])
+
+    def fits(self, tool: str, texts: Iterable[str]) -> bool:
+        """Whether it is about a call of `tool`, which may be written in each of these ways."""
+        return matches(self.tool, tool) and (
+            self.pattern is None or any(matches(self.pattern, text) for text in texts)
+        )
 
     @property
     def is_exact(self) -> bool:

@@ -79,9 +79,8 @@ class GatePolicy:
         """Whether a piece may run without a question: harmless, or by a rule, or by a grant."""
         if piece.level == "safe":
             return True
-        for rule in self._allow:
-            if matches(rule.tool, tool) and _allows(rule, piece):
-                return True
+        if any(matches(rule.tool, tool) and _allows(rule, piece) for rule in self._allow):
+            return True
         return any(grant.tool == tool and _grants(grant.pattern, piece) for grant in grants)
 
 
@@ -92,12 +91,7 @@ def _rules(kind: str, texts: Iterable[str]) -> tuple[PatternRule, ...]:
 def _first(rules: Iterable[PatternRule], action: ActionView) -> PatternRule | None:
     """Give the first rule that matches the action as a whole or any of its pieces."""
     texts = [action.whole, *(text for piece in action.pieces for text in (piece.text, *piece.also))]
-    for rule in rules:
-        if matches(rule.tool, action.tool) and (
-            rule.pattern is None or any(matches(rule.pattern, text) for text in texts)
-        ):
-            return rule
-    return None
+    return next((rule for rule in rules if rule.fits(action.tool, texts)), None)
 
 
 def _allows(rule: PatternRule, piece: Piece) -> bool:
