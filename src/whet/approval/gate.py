@@ -241,7 +241,12 @@ class PolicyGate:
         if first.verdict == "ask" and not asks:
             first = self._policy.judge(case.action, await self._held(case.call))
         jailed = case.jailed
-        if jailed is None or first.verdict == "deny" or first.by_rule or self.mode == "deny":
+        if jailed is None or first.verdict == "deny" or self.mode == "deny":
+            return first
+        # All of a call runs in one jail: what looks at names alone would open the keys to the rest of it.
+        if first.verdict == "allow" and not case.action.lasts and _opens_keys(case, jailed):
+            return Ruling("ask", "it would open what holds keys to all of the command", lasting=True)
+        if first.by_rule:
             return first
         if first.verdict == "ask":
             lasts = case.action.lasts
@@ -349,6 +354,16 @@ _NOT_ANOTHER_WAY = (
 )
 _WHY = "it changes something, and a rule or the mode has that asked"
 _NOBODY_TOLD = "denied: nobody was there to ask"
+
+
+def _opens_keys(case: _Case, jailed: JailedCall) -> bool:
+    """Whether it would open what holds keys, or a folder above such."""
+    if not jailed.wanted:
+        return False
+    from whet.approval.secrets import holds_secrets, is_secret  # noqa: PLC0415  3 ms with its tables
+
+    paths = [one.target for one in jailed.wanted if one.kind in ("read", "write")]
+    return any(is_secret(path, case.place) or holds_secrets(path, case.place) for path in paths)
 
 
 def _nobody(mode: ApprovalMode, action: ActionView, reasons: Sequence[str]) -> str:
