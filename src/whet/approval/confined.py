@@ -93,7 +93,7 @@ class JailGate:
     def opens(self, call: GateCall, action: ActionView, jailed: JailedCall, *, wanted: bool) -> None:
         """Let the call run with what is open for it, and with what it `wanted` after a yes; nothing of
         another."""
-        openings = (*jailed.held, *(jailed.wanted if wanted else ()))
+        openings = jailed.held + (jailed.wanted if wanted else ())
         self._confine().open_call(call.session_id, call.call.id, openings)
         self._ran[call.session_id, action.whole] = call.call.id
         while len(self._ran) > _MOST_COMMANDS:

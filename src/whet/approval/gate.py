@@ -360,10 +360,11 @@ def _opens_keys(case: _Case, jailed: JailedCall) -> bool:
     """Whether it would open what holds keys, or a folder above such."""
     if not jailed.wanted:
         return False
-    from whet.approval.secrets import holds_secrets, is_secret  # noqa: PLC0415  3 ms with its tables
+    from whet.approval.secrets import opens_secrets  # noqa: PLC0415  3 ms with its tables
 
-    paths = [one.target for one in jailed.wanted if one.kind in ("read", "write")]
-    return any(is_secret(path, case.place) or holds_secrets(path, case.place) for path in paths)
+    return any(
+        opens_secrets(one.target, case.place) for one in jailed.wanted if one.kind in ("read", "write")
+    )
 
 
 def _nobody(mode: ApprovalMode, action: ActionView, reasons: Sequence[str]) -> str:

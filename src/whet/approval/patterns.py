@@ -30,7 +30,7 @@ class PatternRule(msgspec.Struct, frozen=True):
         """Whether the pattern says which program (or file, or host) it is about, not just anything."""
         if not self.pattern:
             return False
-        first = re.split(r"[ ]", self.pattern, maxsplit=1)[0] if " " in self.pattern else self.pattern
+        first = self.pattern.split(" ", 1)[0]
         if tags_of(self.tool) & {"command", "background"}:
             return not has_wildcard(first)
         return not has_wildcard(first[:3])

@@ -28,8 +28,7 @@ class PolicyGrant(msgspec.Struct, frozen=True):
 
 class Ruling(msgspec.Struct, frozen=True):
     """What the policy says. `reason` is for the model after a denial; `lasting`: a grant may cover it;
-    `by_rule`: a rule or a grant says so, not the
-    mode."""
+    `by_rule`: a rule or a grant says so, not the mode."""
 
     verdict: Literal["allow", "ask", "deny"]
     reason: str = ""
@@ -54,7 +53,8 @@ class GatePolicy:
             return Ruling("deny", f"the rule deny: {denied.source} forbids it")
         level = action.level
         if level == "forbidden":
-            return Ruling("deny", f"it is never allowed: {'; '.join(_worst_reasons(action))}")
+            worst = dict.fromkeys(why for p in action.pieces if p.level == "forbidden" for why in p.reasons)
+            return Ruling("deny", f"it is never allowed: {'; '.join(worst)}")
         asked = _first(self._ask, action)
         if asked is not None:
             return self._needs_person(f"the rule ask: {asked.source} wants a person's decision", False, True)
@@ -117,7 +117,3 @@ def _leading_to(piece: Piece, pattern: str) -> tuple[str, ...]:
     if piece.also and "://" in piece.text and "://" not in pattern:
         return piece.also
     return (piece.text, *piece.also[-2:])
-
-
-def _worst_reasons(action: ActionView) -> list[str]:
-    return list(dict.fromkeys(r for p in action.pieces if p.level == "forbidden" for r in p.reasons))

@@ -57,19 +57,22 @@ def holds_secrets(path: str, place: RiskScope) -> bool:
     return path in (f"{home}/.config", f"{home}/.local", f"{home}/.local/share", *system)
 
 
+def opens_secrets(path: str, place: RiskScope) -> bool:
+    """Whether a program that may read this path, or what lies below it, may read secrets."""
+    return (
+        is_secret(path, place)
+        or holds_secrets(path, place)
+        or any(is_secret(entry.path, place) for entry in _entries(path))
+    )
+
+
 def named(word: Word, setting: CommandPlace) -> str:
     """Give what of `word` names secrets, a folder above them, or a pattern for them; "" where nothing
     does."""
     parts = _PARTS.split(word.text)
-    for text in dict.fromkeys((word.text, *parts, *(part.lstrip("-") for part in parts), _unhung(word.text))):
-        if text and _is_named(text, word, setting):
-            return word.plain
-    return ""
-
-
-def _unhung(text: str) -> str:
-    """Give the file that hangs on a short option, as in `-f.env`."""
-    return re.sub(r"^-[a-zA-Z](?=[\w.~/])", "", text)
+    hung = re.sub(r"^-[a-zA-Z](?=[\w.~/])", "", word.text)  # the file of `-f.env`
+    texts = dict.fromkeys((word.text, *parts, *(part.lstrip("-") for part in parts), hung))
+    return word.plain if any(text and _is_named(text, word, setting) for text in texts) else ""
 
 
 def _is_named(text: str, word: Word, setting: CommandPlace) -> bool:
