@@ -183,6 +183,7 @@ def test_a_session_of_another_process_is_listed_loaded_and_gone_on_with(desk: De
         with pytest.raises(RequestError) as error:
             await connection.load_session(cwd=str(other), session_id="nobody", mcp_servers=[])
         assert "no session" in str(error.value)
+        assert error.value.code == -32002  # the protocol's own for what isn't there
 
     session_id = asyncio.run(first())
     desk.run(second(session_id))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -152,6 +154,37 @@ def test_large_files_are_stored_in_parts_and_come_back(tmp_path: Path) -> None:
     assert path.read_bytes() == data
 
 
+def test_large_files_that_differ_in_one_part_are_told_apart(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    root = tmp_path / "work"
+    data = os.urandom(8_000_000)
+    for name in ("one", "two"):
+        (root / name).write_bytes(data + name.encode())
+    first = step(made, "truncate -s 9 one two")
+    take_back(made, first, BACK, {"s"}, force=False)
+    assert [(root / name).read_bytes() == data + name.encode() for name in ("one", "two")] == [True, True]
+
+
+def test_a_file_that_rests_is_not_read_again(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    (tmp_path / "work" / "f").write_text("1")
+    begin_step(made, "s", 1, 1)
+    until_s = time.monotonic() + 60
+    while (known := made.known("f")) is None or known.stamp is None:  # it is too new to be sure of
+        assert time.monotonic() < until_s
+        with made.alone():
+            made.look()
+
+
+def test_while_one_records_nobody_else_can(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    begin_step(made, "s", 1, 1)
+    with next((tmp_path / "home").glob("rewind/*/lock")).open() as other:
+        with made.alone(), pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def test_another_session_at_the_same_time_is_a_conflict(tmp_path: Path) -> None:
     made = workspace(tmp_path)
     root = tmp_path / "work"
@@ -223,6 +256,16 @@ def test_old_records_go_and_what_only_they_held(tmp_path: Path) -> None:
     assert blobs() == 1
     step(made, "echo 1 > g", session="gone")
     assert forget(made.file, ["gone"]) == 1
+
+
+def test_a_full_record_loses_its_oldest_steps_until_there_is_room(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    for number in range(8):
+        step(made, "head -c 100000 /dev/urandom > f", number=number)
+    newest = made.file.read_now(lambda db: database.records(db, "s"))[-1]
+    assert prune(made.file, RecordLimits(total_bytes=600_000), made.clock.unix_ms()) > 0
+    assert made.file.read_now(database.used_bytes) <= 420_000
+    assert made.file.read_now(lambda db: database.records(db, "s"))[-1] == newest
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system takes root")

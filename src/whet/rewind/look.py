@@ -141,9 +141,8 @@ class Looker:
                 f"this workspace has more than {self._most_paths:,} files and folders",
                 hint="start in a smaller folder, or raise rewind.max_files",
             )
-        if len(known) != len(names) or not known.keys() <= set(names):
-            for name in known.keys() - set(names):
-                self._forget(joined(folder, name))
+        for name in known.keys() - set(names):
+            self._forget(joined(folder, name))
 
     def _folder(self, path: str, seen: os.stat_result, old: Known | None, *, is_new: bool) -> None:
         if path in self._skipped:

@@ -1,0 +1,112 @@
+"""What a plan meets that was made a while ago: work half done, files that others changed, folders."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+from tests.rewind.test_destruction import BACK
+from tests.rewind.trees import workspace
+from whet.rewind.contents import Contents
+from whet.rewind.folders import open_root
+from whet.rewind.planning import Change
+from whet.rewind.recorder import Workspace
+from whet.rewind.restoring import Restored, Restorer
+from whet.rewind.states import why_left_out
+from whet.rewind.taking_back import begin_step, changed_since, end_step, plan, take_back
+
+
+def step(made: Workspace, command: str, *, number: int = 1) -> int:
+    """Run a command as a recorded step of session "s"."""
+    record, _ = begin_step(made, "s", 1, number)
+    subprocess.run(["bash", "-c", command], cwd=made.root, check=True)
+    end_step(made, record)
+    return record
+
+
+def carried_out(made: Workspace, changes: list[Change]) -> Restored:
+    """Carry a plan out as whoever comes after a kill does."""
+    with made.alone():
+        made.look()
+        return Restorer(made, 1, {}).restore(changes)
+
+
+def test_what_somebody_changed_after_the_plan_is_left_and_named(tmp_path: Path) -> None:
+    made, root = workspace(tmp_path), tmp_path / "work"
+    for name in ("theirs", "ours", "done"):
+        (root / name).write_text("old")
+    first = step(made, "echo new > theirs; echo new > ours; echo new > done")
+    changes = list(plan(made, first, "s", {"s"}, force=False).changes)
+    (root / "theirs").write_text("a later edit")
+    (root / "done").write_text("old")
+    done = carried_out(made, changes)
+    assert done.failed == {"theirs": "changed while the rewind was under way"}
+    assert [(root / name).read_text() for name in ("theirs", "ours", "done")] == [
+        "a later edit",
+        "old",
+        "old",
+    ]
+    assert done.paths == 1
+
+
+def test_a_file_that_gives_way_to_a_folder_may_be_gone_already(tmp_path: Path) -> None:
+    made, root = workspace(tmp_path), tmp_path / "work"
+    (root / "was-file").write_text("text")
+    (root / "was-folder").mkdir()
+    (root / "was-folder" / "inside").write_text("inside")
+    first = step(made, "rm was-file; mkdir was-file; rm -r was-folder; echo now > was-folder")
+    changes = list(plan(made, first, "s", {"s"}, force=False).changes)
+    (root / "was-file").rmdir()
+    (root / "was-folder").unlink()
+    assert not carried_out(made, changes).failed
+    assert (root / "was-file").read_text() == "text"
+    assert (root / "was-folder" / "inside").read_text() == "inside"
+
+
+def test_a_file_that_somebody_removed_after_the_plan_is_not_made_again(tmp_path: Path) -> None:
+    made, root = workspace(tmp_path), tmp_path / "work"
+    (root / "f").write_text("old")
+    first = step(made, "echo new > f")
+    changes = list(plan(made, first, "s", {"s"}, force=False).changes)
+    (root / "f").unlink()
+    assert carried_out(made, changes).failed == {"f": "changed while the rewind was under way"}
+    assert not (root / "f").exists()
+
+
+def test_only_what_keeps_a_later_edit_is_called_merged(tmp_path: Path) -> None:
+    made, root = workspace(tmp_path), tmp_path / "work"
+    lines = "".join(f"line {n}\n" for n in range(30))
+    (root / "both").write_text(lines)
+    (root / "alone").write_text("old")
+    first = step(made, "sed -i 's/line 3$/LINE 3/' both; echo new > alone")
+    (root / "both").write_text((root / "both").read_text().replace("line 25", "a later edit"))
+    done = take_back(made, first, BACK, {"s"}, force=False)
+    assert {one.path: one.merged for one in done.changes} == {"both": True, "alone": False}
+    assert (root / "both").read_text() == lines.replace("line 25", "a later edit")
+
+
+def test_what_changed_since_a_step_names_files_and_no_folders(tmp_path: Path) -> None:
+    made, root = workspace(tmp_path), tmp_path / "work"
+    step(made, "mkdir d; echo 1 > f; echo 1 > same")
+    (root / "f").write_text("2")
+    (root / "d" / "new").write_text("1")
+    (root / "d").chmod(0o700)
+    (root / "e").mkdir()
+    assert changed_since(made, "s", {(1, 1), (1, 2)}) == {(1, 1): ["d/new", "f"]}
+
+
+def test_a_file_that_became_a_link_before_it_was_read_is_left_out(tmp_path: Path) -> None:
+    made, root = workspace(tmp_path), tmp_path / "work"
+    (root / "f").write_text("1")
+    seen = (root / "f").stat()
+    (root / "f").unlink()
+    (root / "f").symlink_to("/etc/hostname")
+    root_fd = open_root(made.root)
+    try:
+        found = Contents(made.file, root_fd, time.time_ns(), 1_000).read("f", seen, 1_000, None)
+    finally:
+        os.close(root_fd)
+    assert found is not None and found.state.kind == "left_out"
+    assert why_left_out(found.state).startswith("can't be read")
