@@ -194,7 +194,7 @@ git ls-remote --upload-pack='echo x >> {t}; git-upload-pack' .
 GIT_SEQUENCE_EDITOR='sh -c "echo x >> {t}"' git rebase -i HEAD~1
 git difftool -y -x 'sh -c "echo x >> {t}"' HEAD~1
 git bisect start && git bisect bad HEAD && git bisect good HEAD~1; git bisect run sh -c 'echo x >> {t}'
-git interpret-trailers --trailer x <<< a; git -c trailer.x.cmd='echo x >> {t}' interpret-trailers --trailer x=1 <<< a
+git -c trailer.x.cmd='echo x >> {t}' interpret-trailers --trailer x=1 <<< a
 ssh -o ProxyCommand='sh -c "echo x >> {t}"' x true
 awk 'BEGIN{print "x" | "tee -a {t}"}'
 sqlite3 x.db "attach '{d}/n.db' as n; create table n.t(a)"
@@ -338,7 +338,7 @@ node -e "require('http').get('http://127.0.0.1:{p}/').on('error', () => 0)"
 node -e "require('net').connect({p}, '127.0.0.1').on('error', () => 0).on('connect', () => process.exit())"
 python3 -c "import http.client as h; c = h.HTTPConnection('127.0.0.1', {p}, timeout=2); c.request('GET', '/')"
 python3 -c "import asyncio; asyncio.run(asyncio.open_connection('127.0.0.1', {p}))"
-python3 -c "import urllib.request as u; u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:{p}/', timeout=2)"
+python3 -c "import urllib.request as u; u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:{p}/')"
 python3 -c "import xmlrpc.client as x; x.ServerProxy('http://127.0.0.1:{p}').a()"
 python3 -c "import ftplib; ftplib.FTP().connect('127.0.0.1', {p}, 2)"
 timeout 2 bash -c 'cat < /dev/tcp/localhost/{p}'
@@ -365,9 +365,9 @@ python3 -c "import ctypes; ctypes.CDLL(None).syscall(234, {pid}, {pid}, 9)"
 gdb -p {pid} -batch -ex kill
 env kill -KILL {pid}
 timeout -s KILL 1 sh -c 'kill -KILL {pid}'
-python3 -c "import socket; s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM); s.connect('{socket}'); s.send(b'x')"
+python3 -c "import socket; s = socket.socket(socket.AF_UNIX); s.connect('{socket}'); s.send(b'x')"
 ln -s {socket} way; curl -s -m 2 --unix-socket way http://x/
-python3 -c "import os, socket; os.chdir(os.path.dirname('{socket}')); socket.socket(socket.AF_UNIX).connect('s')"
+cd $(dirname {socket}) && python3 -c "import socket; socket.socket(socket.AF_UNIX).connect('s')"
 curl -s -m 2 --abstract-unix-socket {abstract} http://x/
 DOCKER_HOST=unix://{socket} docker ps
 """
