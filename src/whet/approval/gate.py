@@ -177,9 +177,7 @@ class PolicyGate:
             # The answer to an earlier question may have settled this one.
             case = await self._jailed(case, emit)
             ruling = await self._judge(case)
-            if ruling.verdict == "allow":
-                return self._allowed(case)
-            return await self._ask(case, ruling, emit)
+            return self._allowed(case) if ruling.verdict == "allow" else await self._ask(case, ruling, emit)
 
     def _allowed(self, case: _Case) -> Decision:
         """Let a call run that nobody need be asked about; what only reads is opened nothing for."""
@@ -243,7 +241,6 @@ class PolicyGate:
         jailed = case.jailed
         if jailed is None or first.verdict == "deny" or self.mode == "deny":
             return first
-        # All of a call runs in one jail: what looks at names alone would open the keys to the rest of it.
         if first.verdict == "allow" and not case.action.lasts and _opens_keys(case, jailed):
             return Ruling("ask", "it would open what holds keys to all of the command", lasting=True)
         if first.by_rule:
@@ -260,8 +257,7 @@ class PolicyGate:
         """Give the grants that hold for a call: kept ones, and those of its session."""
         kept = await self._store.all()
         held = [PolicyGrant(g.tool, g.pattern) for g in kept if g.workspace in ("", call.workspace)]
-        held.extend(self._session_grants.get(self.root_of(call.session_id), ()))
-        return held
+        return [*held, *self._session_grants.get(self.root_of(call.session_id), ())]
 
     async def _at_service(self, service: ServiceRoute, confirm: ConfirmCase, emit: Emit) -> Decision:
         """Have a human decide there on what will be written, and bind the yes to it."""
@@ -357,7 +353,8 @@ _NOBODY_TOLD = "denied: nobody was there to ask"
 
 
 def _opens_keys(case: _Case, jailed: JailedCall) -> bool:
-    """Whether it would open what holds keys, or a folder above such."""
+    """Whether it would open what holds keys, or a folder above such. All of a call runs in one jail: what looks
+    at names alone would open the keys to the rest of it."""
     if not jailed.wanted:
         return False
     from whet.approval.secrets import opens_secrets  # noqa: PLC0415  3 ms with its tables
