@@ -353,8 +353,8 @@ _NOBODY_TOLD = "denied: nobody was there to ask"
 
 
 def _opens_keys(case: _Case, jailed: JailedCall) -> bool:
-    """Whether it would open what holds keys, or a folder above such. All of a call runs in one jail: what looks
-    at names alone would open the keys to the rest of it."""
+    """Whether it would open what holds keys, or a folder above such. All of a call runs in one jail: what
+    looks at names alone would open the keys to the rest of it."""
     if not jailed.wanted:
         return False
     from whet.approval.secrets import opens_secrets  # noqa: PLC0415  3 ms with its tables
