@@ -137,7 +137,9 @@ def _ordinary(world: World, engines: list[EngineStatus]) -> list[Row]:
                 broken.append(f"{text} ({code}, not {expected[text]})")
         bench.close()
         share = len(asked) / len(lines)
-        missing = sum(code == 127 for code in expected.values())
+        ran = [text for text in lines if text not in asked]
+        missing = [text for text in ran if expected[text] == 127]
+        well = sum(expected[text] == 0 for text in ran)
         rows += [
             Row(
                 f"approval-asked-{_slug(engine)}",
@@ -151,14 +153,14 @@ def _ordinary(world: World, engines: list[EngineStatus]) -> list[Row]:
             ),
             Row(
                 f"approval-work-{_slug(engine)}",
-                f"{len(lines) - len(asked) - missing} of them that ran, network off: another exit code than"
+                f"{len(ran) - len(missing)} of them that ran, network off: another exit code than"
                 f" outside ({engine.line})",
                 "0",
-                f"{len(broken)}",
+                f"{len(broken)} (outside, {well} end with 0)",
                 "none measured",
                 not broken,
                 _COMMAND,
-                details=broken[:40],
+                details=[*broken[:40], *(f"{text}: its program is not on this machine" for text in missing)],
             ),
         ]
     return rows

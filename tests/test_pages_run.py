@@ -1,12 +1,14 @@
 """What the pages tell a reader to type is typed, in a fresh home, with the practice model (a stand-in).
 
-Run are the `console` blocks and the indented lines of every page. A line that needs more than
-a fresh home says so in its comment (`# needs ...`). A line with a placeholder (ID, NAME, a number) may end in
-one error line with its hint; every other line ends well. Servers and what runs long have tests of their own.
+Run are the `console` blocks and the indented lines of every page. A line that needs more than a fresh home says
+so in its comment (`# needs ...`). A line with a placeholder (ID, NAME, a number) may end in one error line with
+its hint, except on the pages in `WHOLE`, where `01JD` is a session; every other line ends well. Servers and what
+runs long have tests of their own.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -14,13 +16,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.running import Tty, flags
 from tests.stories.program import Program
+from whet.practice.ask import PracticeCall
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
     path for path in sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")]) if path.name != "commands.md"
 ]
+WHOLE = {"approval.md", "rewind.md", "sandbox.md"}
 # What goes on until it is stopped, runs for long, or only works at a terminal.
 RUNS_ON = re.compile(
     r"whet(?: chat(?! .*-q)|$| (?:serve|gateway|worker|acp|demo|practice|eval|confirm|mcp|memory edit)\b"
@@ -53,7 +59,7 @@ def typed(page: Path) -> Iterator[tuple[str, str]]:
 ALL = [(page.name, *one) for page in PAGES for one in typed(page)]
 # A line that several pages have is run for the first of them; a first hour goes in one piece.
 FIRST = {line: (name, line, said) for name, line, said in reversed(ALL)}
-COMMANDS = [one for one in ALL if one[0] == "first-hour.md" or FIRST[one[1]] == one]
+COMMANDS = [one for one in ALL if one[0] in ("first-hour.md", *WHOLE) or FIRST[one[1]] == one]
 OF_SESSIONS = re.compile(r"whet (?:rewind|diff|sessions|review|forget|rate|warm|context|cost|goal)\b")
 
 
@@ -77,13 +83,76 @@ def test_what_a_page_tells_to_type_works_in_a_fresh_home(
         (program.work / ".whet" / "hooks.json").write_text(hooks[1])
         (program.work / "check.sh").write_text("true\n")
     wrong: list[tuple[str, str]] = []
-    if page != "first-hour.md" and any(one[0] == page and OF_SESSIONS.match(one[1]) for one in COMMANDS):
+    session = three_turns(program) if page == "rewind.md" else "01JD"
+    if page not in ("first-hour.md", "rewind.md") and any(
+        one[0] == page and OF_SESSIONS.match(one[1]) for one in COMMANDS
+    ):
         program.run("chat", "-q", "create a file hello.txt with hello", "--yes")
     for name, line, comment in COMMANDS:
         if name != page or RUNS_ON.match(line) or "needs" in comment:
             continue
+        line = line.replace("01JD", session)
         done = program.run(*shlex.split(line.replace("[", "").replace("]", ""))[1:])
-        told = done.code == 1 and (done.out or (done.err.startswith("error: ") and "\nhint: " in done.err))
+        is_told = done.out or (done.err.startswith("error: ") and "\nhint: " in done.err)
+        told = page not in WHOLE and done.code == 1 and is_told
         if done.code and not (told and PLACEHOLDER.search(line)):
             wrong.append((line, done.err))
     assert not wrong
+
+
+def three_turns(program: Program) -> str:
+    """Make a session of three turns, the third of two steps; gives its id."""
+    calls = [
+        ScriptedReply(tool_calls=(PracticeCall("terminal", json.dumps({"command": f"echo {word} >> f"})),))
+        for word in ("one", "two", "three", "four")
+    ]
+    end = ScriptedReply("Done.")
+    with PracticeServer(script=[calls[0], end, calls[1], end, calls[2], calls[3], end]) as server:
+        program.server = server
+        for number, more in enumerate(((), ("--continue",), ("--continue",)), 1):
+            assert program.ask(f"Go on, {number}.", *more).code == 0
+    return str(program.sessions()[0]["id"])
+
+
+def test_what_the_sandbox_page_shows_is_what_is_printed(tmp_path: Path) -> None:
+    program = Program(tmp_path, environ={"HOME": str(tmp_path)})
+    if " holds" not in program.run("sandbox", "status").out:
+        pytest.skip("no engine holds here")
+    text = (ROOT / "docs" / "sandbox.md").read_text("utf-8")
+    shown = re.findall(r"^ {4}\$ (whet .*)\n((?: {4}.*\n)+)", text, re.M)
+    assert shown
+    for line, printed in shown:
+        done = program.run(*shlex.split(line)[1:])
+        # How a program words the system's error is its own, and each engine's wall gives another one.
+        ours = [row.strip() for row in printed.splitlines() if row.strip().startswith("[")]
+        assert [row for row in (done.out + done.err).splitlines() if row.startswith("[")] == ours
+
+
+# What each command of the page says when it has worked, typed in this order.
+IN_A_CHAT = {
+    "/diff": "+four",
+    "/diff 3": "+four",
+    "/rewind": "3.2",
+    "/rewind 3 dry-run": "would restore",
+    "/rewind 3": "restored 1 path",
+    "/rewind 3.2 files": "restored 1 path",
+    "/rewind undo": "restored 1 path",
+    "/undo": "its files were not restored; /rewind 2 files does that",
+}
+
+
+@pytest.mark.slow
+def test_what_the_rewind_page_tells_to_type_in_a_chat_works(tmp_path: Path) -> None:
+    told = set(re.findall(r"`(/\w[^`]*)`", (ROOT / "docs" / "rewind.md").read_text("utf-8")))
+    assert told == set(IN_A_CHAT)
+    program = Program(tmp_path, environ={"HOME": str(tmp_path)})
+    three_turns(program)
+    environ = {**program.environ, "WHET_HOME": str(program.home)}
+    with (
+        PracticeServer() as server,
+        Tty(["chat", "--continue", *flags(server)], program.work, environ=environ) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        for command, said in IN_A_CHAT.items():
+            tty.type(f"{command}\r")
+            tty.wait_for(said)

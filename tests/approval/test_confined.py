@@ -131,6 +131,21 @@ def test_an_opening_for_good_is_kept_for_the_workspace(tmp_path: Path) -> None:
     assert jails.policy(bench.workspace, "s1", "c1").may_write(tmp_path / "other/g")
 
 
+@pytest.mark.parametrize("settings", [{"mode": "auto"}, {"allow": ("terminal(python3 *)",)}])
+@pytest.mark.parametrize("looks", ["ls", "stat", "find", "wc -c", "realpath"])
+@pytest.mark.parametrize("place", ["~/.ssh", "~/.aws/credentials", "~/.config", "~/project"])
+def test_a_look_at_names_opens_no_keys_to_the_rest_of_the_command(
+    tmp_path: Path, looks: str, place: str, settings: dict[str, object]
+) -> None:
+    for name in (".ssh/id_rsa", ".aws/credentials", ".config/x", "project/.env"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("k")
+    bench, _ = confined(tmp_path, "no", **settings)
+    assert bench.sh(f"{looks} {place}; python3 x.py").verdict == "deny"
+    assert bench.person.asked[0].opening.startswith(f"read {place}")
+    assert bench.sh(f"{looks} ~/other; python3 x.py").verdict == "allow"
+
+
 def test_no_reading_gives_a_command_all_rights(tmp_path: Path) -> None:
     bench, jails = confined(tmp_path, mode="auto")
     assert bench.sh("docker build .").verdict == "deny"

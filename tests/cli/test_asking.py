@@ -160,3 +160,19 @@ def test_a_long_question_is_folded_and_shown_whole_on_demand(folder: Path) -> No
         tty.wait_for("All done.")
         assert "Their words: it is long" in results(server)[0]
     assert not (folder / "long.txt").exists()
+
+
+@pytest.mark.slow
+def test_what_the_screen_has_no_room_for_is_shown_by_the_key_that_is_named(folder: Path) -> None:
+    words = [f"word{number:03}" for number in range(250)]
+    script = [call("write_file", path="words.txt", content=f"{' '.join(words)}\n"), ScriptedReply("Done.")]
+    with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], folder, columns=60) as tty:
+        tty.wait_for("Ctrl-D")
+        tty.type("go\r")
+        assert "word100" not in tty.wait_for("lines (v shows all) ...")
+        tty.wait_for("[N]o")
+        tty.type("v")
+        shown = tty.wait_for("word249")
+        assert all(word in shown for word in words)
+        tty.type("n")
+        tty.wait_for("Done.")

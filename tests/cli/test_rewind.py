@@ -58,6 +58,19 @@ def test_what_the_person_changed_is_listed_and_kept(work: Path) -> None:
     assert (work / "f").read_text() == "one\n"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("typed", "left"), [("\r", "mine\n"), ("y\r", "one\n")])
+def test_what_the_person_changed_is_asked_about_at_a_terminal(work: Path, typed: str, left: str) -> None:
+    with PracticeServer(script=[shell("echo two > f"), ScriptedReply("Done.")]) as server:
+        assert run(["chat", "-q", "go", "--yes", *flags(server)], work)[0] == 0
+    (work / "f").write_text("mine\n")
+    with Tty(["rewind", ":1", "--files"], work) as tty:
+        assert "f (" in tty.wait_for("lose what others made of them?")
+        tty.type(typed)
+        assert tty.wait_for_end() == 0
+    assert (work / "f").read_text() == left
+
+
 def test_points_that_are_not_there_are_refused_in_a_line(work: Path) -> None:
     assert run(["rewind", "x:1"], work)[2].startswith("error: there are no sessions yet")
     with PracticeServer(script=[ScriptedReply("Hello.")]) as server:

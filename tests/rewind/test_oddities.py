@@ -36,6 +36,32 @@ _CHANGES = {
         "rm a b self slash; ln -sfn /etc dangling; mkdir slash; echo x > slash/y",
     ),
     "a folder that becomes a link": ("mkdir d; echo x > d/f", "mv d e; ln -s e d"),
+    "folders that change places": (
+        "mkdir a b; echo 1 > a/x; echo 2 > b/x; echo 3 > b/y",
+        "mv a t; mv b a; mv t b",
+    ),
+    "a file in place of a folder, and one the other way": (
+        "mkdir d e; echo a > d/x; echo b > f",
+        "rm -rf d; echo n > d; rm f; mkdir f; echo q > f/d; rmdir e; mv d e",
+    ),
+    "files of two names": ("echo a > f; ln f g; ln f h", "echo b > f; rm h; rm g; echo x > g; ln -f g f"),
+    "a folder that nobody may write": ("mkdir d; echo a > d/f; chmod 555 d", "chmod 755 d; rm -rf d"),
+    "names that begin alike": (
+        "mkdir d; echo 1 > d/x; echo 2 > d.x; echo 3 > 'd x'; echo 4 > d-",
+        "rm -rf d d.x; mkdir d.x; echo y > d.x/q",
+    ),
+    "one folder in another, 100 deep": (
+        "p=d; for i in $(seq 100); do p=$p/d; done; mkdir -p $p; echo a > $p/f",
+        "rm -rf d",
+    ),
+    "letters in two forms": (
+        "printf a > $'e\\u0301'; printf b > $'\\u00e9'",
+        "mv $'e\\u0301' x; mv $'\\u00e9' $'e\\u0301'; mv x $'\\u00e9'",
+    ),
+    "a repository within": (
+        f"mkdir r; cd r; {_GIT} init -q; echo a > a; {_GIT} add .; {_GIT} commit -qm a",
+        f"cd r; echo b > a; {_GIT} commit -qam b; {_GIT} gc -q; rm -rf .git/refs",
+    ),
 }
 
 

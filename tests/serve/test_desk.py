@@ -183,6 +183,29 @@ def test_a_session_begins_with_a_plan_and_nothing_is_begun_where_there_is_none(
     assert person.get("/sessions").text.count('href="/sessions/') == listed.count('href="/sessions/')
 
 
+def test_a_turn_is_taken_back_with_a_press_and_brought_again(board: Api, person: httpx2.Client) -> None:
+    made = board.workspace / "taken-back.txt"
+    call = PracticeCall("write_file", json.dumps({"path": made.name, "content": "made\n"}))
+    board.say(ScriptedReply("One."), ScriptedReply(tool_calls=(call,)), ScriptedReply("Two."))
+    page = begin(person, "say one")
+    ended(person, page)
+    say(person, page, "make a file")
+    asked = eventually(lambda: text if made.name in (text := _asked(person.get(page).text)) else "")
+    action, form = _form(asked, page)
+    person.post(action, data={**form, "answer": "once"})
+    ended(person, page, 2)
+    assert made.read_text() == "made\n"
+    form = {"csrf": csrf(person, page)}
+    gone = person.post(f"{page}/rewind", data={**form, "turn": "2"})
+    assert gone.status_code == 200 and "restored 1 path: taken-back.txt" in gone.text
+    assert not made.exists() and "· undone" in gone.text and 'value="0">Take that back' in gone.text
+    again = person.post(f"{page}/rewind", data={**form, "turn": "0"})
+    assert again.status_code == 200 and made.read_text() == "made\n" and "· undone" not in again.text
+    refused = person.post(f"{page}/rewind", data={**form, "turn": "9"})
+    assert refused.status_code == 409 and "there is no point 9" in refused.text
+    assert person.post("/sessions/none/rewind", data=form).status_code == 404
+
+
 def test_a_plan_is_seen_changed_and_carried_out(board: Api, person: httpx2.Client) -> None:
     def wrote(*items: tuple[str, str]) -> ScriptedReply:
         listed = [

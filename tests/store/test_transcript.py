@@ -342,12 +342,12 @@ def test_undo_drops_the_last_turn_and_gives_its_text(db, clock):
     async def main():
         log = await talk(db, clock, "s1", "one", "two")
         kept = log.messages[0]
-        assert await log.undo_last_turn() == "two"
+        assert await log.undo_last_turn() == (2, "two")
         assert texts(log) == [("user", "one"), ("assistant", "ok")] and log.messages[0] is kept
         turn = await log.begin_turn(user("three"))
         await log.end_turn(turn, "answered", "")
-        assert await log.undo_last_turn() == "three"
-        assert await log.undo_last_turn() == "one"
+        assert await log.undo_last_turn() == (3, "three")
+        assert await log.undo_last_turn() == (1, "one")
         assert await log.undo_last_turn() is None
         assert log.messages == (await Transcript.open(db, "s1", clock)).messages == []
 

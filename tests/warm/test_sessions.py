@@ -199,7 +199,7 @@ def test_the_examples_are_nobodys_words(
         assert "Past example" not in shown and "shelf count of week 31" in shown
         counted = await session.context.status()
         assert counted.used_tokens > 1_000
-        assert await session.log.undo_last_turn() == ASK
+        assert await session.log.undo_last_turn() == (1, ASK)
         assert session.log.messages == []
         # A review sends the same prefix; a helper begins cold.
         kinds: tuple[tuple[SessionKind, bool], ...] = (("review", True), ("child", False))

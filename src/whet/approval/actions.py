@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from whet.approval.paths import WRITING, absolute, within, zone_of
+from whet.approval.paths import WRITING, absolute, real, within, zone_of
 from whet.approval.risk import Analyse, Lasting, Level, Piece, RiskScope, worst
 from whet.approval.scopes import exactly
 from whet.contract.protocols import GateCall
@@ -121,8 +121,8 @@ def _process(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
 
 def _file_piece(path: str, place: RiskScope, writes: bool) -> Piece:
     full = absolute(os.path.expanduser(path), place.workspace) or path
-    real = _real(full)
-    names = _names(full, place) + (() if real == full else _names(real, place))
+    leads = real(full) or full
+    names = _names(full, place) + (() if leads == full else _names(leads, place))
     if writes:
         level, reason = WRITING[zone_of(full, place.workspace, place)]
         level = "normal" if level == "safe" else level
@@ -132,7 +132,7 @@ def _file_piece(path: str, place: RiskScope, writes: bool) -> Piece:
 
         secret = any(
             is_secret(way, place) or (way != place.workspace and holds_secrets(way, place))
-            for way in (full, real)
+            for way in (full, leads)
         )
         level, reason = ("dangerous", "reads a file that usually holds secrets") if secret else ("safe", "")
     # A grant or an allow rule must hold for where the path leads, so that name comes first.
@@ -146,13 +146,6 @@ def _names(full: str, place: RiskScope) -> tuple[str, str]:
     """Give the two ways to write a path: from the workspace, and absolute."""
     inside = within(full, place.workspace) and full != place.workspace
     return (full[len(place.workspace.rstrip("/")) + 1 :] if inside else full), full
-
-
-def _real(full: str) -> str:
-    try:
-        return os.path.realpath(full)
-    except (OSError, ValueError):
-        return full
 
 
 def _files(call: GateCall, place: RiskScope, paths: list[str], writes: bool) -> ActionView:

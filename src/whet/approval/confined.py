@@ -73,9 +73,7 @@ class JailGate:
     async def look(
         self, call: GateCall, action: ActionView, grants: Iterable[PolicyGrant]
     ) -> JailedCall | None:
-        """Say what `call` needs beyond its jail; None where it is no command, or runs in none."""
-        if "command" not in call.tool.tags:
-            return None
+        """Say what `call`, a command, needs beyond its jail; None where it runs in none."""
         confinement = self._confine()
         status = confinement.settled or await asyncio.to_thread(confinement.standing)
         if not status.holds:
@@ -95,7 +93,7 @@ class JailGate:
     def opens(self, call: GateCall, action: ActionView, jailed: JailedCall, *, wanted: bool) -> None:
         """Let the call run with what is open for it, and with what it `wanted` after a yes; nothing of
         another."""
-        openings = (*jailed.held, *(jailed.wanted if wanted else ()))
+        openings = jailed.held + (jailed.wanted if wanted else ())
         self._confine().open_call(call.session_id, call.call.id, openings)
         self._ran[call.session_id, action.whole] = call.call.id
         while len(self._ran) > _MOST_COMMANDS:

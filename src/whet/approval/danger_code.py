@@ -34,11 +34,7 @@ def database_text(text: str) -> Finding | None:
 
 
 def database(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    for word in words:
-        finding = database_text(word.text)
-        if finding is not None:
-            yield finding
-            return
+    yield from filter(None, (database_text(word.text) for word in words))
 
 
 _CODE = re.compile(

@@ -109,8 +109,7 @@ def _destroys(words: Sequence[Word]) -> bool:
 def _dd(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     for word in words:
         if word.text.startswith("of="):
-            target = Word(word.text[3:], word.plain[3:], word.dynamic, prefix=word.prefix[3:])
-            yield writes_to(target, setting)
+            yield writes_to(word.after(3), setting)
 
 
 def wipes_disk(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
@@ -156,7 +155,7 @@ def _last_written(words: Sequence[Word], setting: CommandPlace) -> Iterator[Find
         if word.text in ("-t", "--target-directory") and at + 1 < len(words):
             targets = [words[at + 1]]
         elif word.text.startswith("--target-directory="):
-            targets = [Word(word.text[19:], word.plain[19:], word.dynamic, prefix=word.prefix[19:])]
+            targets = [word.after(19)]
     for word in targets:
         yield writes_to(word, setting)
 

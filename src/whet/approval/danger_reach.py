@@ -46,10 +46,7 @@ def writes_by_option(name: str, words: Sequence[Word], setting: CommandPlace) ->
     for word, following in zip(words, [*words[1:], literal("")], strict=False):
         found = re.match(rf"{short}(?=[/~.])|--(?:{_WRITING_OPTIONS})=", word.text)
         if found is not None:
-            end = found.end()
-            yield writes_to(
-                Word(word.text[end:], word.plain, word.dynamic, prefix=word.prefix[end:]), setting
-            )
+            yield writes_to(word.after(found.end()), setting)
         elif re.fullmatch(f"{short}|--(?:{_WRITING_OPTIONS})", word.text) and (
             following.text[:1] not in "-" if letters else following.text[:1] in tuple("/~.$")
         ):
@@ -86,20 +83,13 @@ def _verbs(name: str, known: ProgramFacts, words: Sequence[Word]) -> Iterator[Fi
     said = {parts[0], " ".join(parts[:2]), *(word.text for word in words if word.text.startswith("-"))}
     if said & set(known.verbs or ()) or (known.alone and not parts[0]):
         yield "dangerous", f"{name} {' '.join(parts[:2])}: {known.why}".replace(" :", ":")
-    if known.spared is not None and not _fits(re.compile(known.spared), verb):
+    if known.spared is not None and not re.match(rf"(?:{known.spared})(?: |\Z)", verb):
         yield "dangerous", f"{name} {' '.join(parts[:2])}: {known.why}"
 
 
 def verb_of(name: str, words: Sequence[Word]) -> str:
     """Give the operands joined by spaces: for tools of the form `tool noun verb`."""
     return " ".join(word.text for word in operands(words, program(name).values))
-
-
-def _fits(allowed: re.Pattern[str], verb: str) -> bool:
-    found = allowed.match(verb)
-    return found is not None and (
-        found.end() == len(verb) or verb[found.end()] == " " or found.end() == 0 == len(verb)
-    )
 
 
 def _docker(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:

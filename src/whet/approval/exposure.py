@@ -105,13 +105,11 @@ class Exposure:
             for path in downloads(name, rest):
                 self._download(path, folders)
         elif name in ("tee", "cp", "mv", "tar", "unzip") and (
-            self._fetches or self._has_download(rest, folders)
+            self._fetches
+            or any(absolute(word.text, folder) in self.downloads for word in rest for folder in folders)
         ):
             for word in operands(rest):
                 self._download(word.text, folders)
-
-    def _has_download(self, words: Sequence[Word], folders: Sequence[str]) -> bool:
-        return any(absolute(word.text, folder) in self.downloads for word in words for folder in folders)
 
     def reaches(self, name: str, words: Sequence[Word]) -> Iterator[Finding]:
         """Judge the addresses in a command that may connect."""

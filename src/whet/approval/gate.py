@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # what it reads of facts costs time, and most turns run no co
     from whet.approval.confined import JailedCall, JailGate
     from whet.approval.high_risk import HighRisk
     from whet.approval.sealed import Sealed
+    from whet.store.grants import GrantRow
 
 _MOST_SESSIONS = 5_000  # whose permissions for the session are kept at a time
 
@@ -63,25 +64,6 @@ _ANALYSIS_FAILS = (
 )
 
 
-class StandingGrant(Protocol):
-    """A kept grant; an empty workspace means everywhere."""
-
-    @property
-    def tool(self) -> str:
-        """The tool it is for."""
-        ...
-
-    @property
-    def pattern(self) -> str:
-        """What it covers."""
-        ...
-
-    @property
-    def workspace(self) -> str:
-        """Where it holds."""
-        ...
-
-
 class GrantStore(Protocol):
     """Where a person's "always" is kept. Called from the event loop."""
 
@@ -89,7 +71,7 @@ class GrantStore(Protocol):
         """Keep a grant; it is durable on return. Raises StoreError."""
         ...
 
-    async def all(self) -> Sequence[StandingGrant]:
+    async def all(self) -> Sequence[GrantRow | PolicyGrant]:
         """Give every kept grant. Asked before each call that needs one. Raises StoreError."""
         ...
 
@@ -195,9 +177,7 @@ class PolicyGate:
             # The answer to an earlier question may have settled this one.
             case = await self._jailed(case, emit)
             ruling = await self._judge(case)
-            if ruling.verdict == "allow":
-                return self._allowed(case)
-            return await self._ask(case, ruling, emit)
+            return self._allowed(case) if ruling.verdict == "allow" else await self._ask(case, ruling, emit)
 
     def _allowed(self, case: _Case) -> Decision:
         """Let a call run that nobody need be asked about; what only reads is opened nothing for."""
@@ -259,7 +239,11 @@ class PolicyGate:
         if first.verdict == "ask" and not asks:
             first = self._policy.judge(case.action, await self._held(case.call))
         jailed = case.jailed
-        if jailed is None or first.verdict == "deny" or first.by_rule or self.mode == "deny":
+        if jailed is None or first.verdict == "deny" or self.mode == "deny":
+            return first
+        if first.verdict == "allow" and not case.action.lasts and _opens_keys(case, jailed):
+            return Ruling("ask", "it would open what holds keys to all of the command", lasting=True)
+        if first.by_rule:
             return first
         if first.verdict == "ask":
             lasts = case.action.lasts
@@ -273,8 +257,7 @@ class PolicyGate:
         """Give the grants that hold for a call: kept ones, and those of its session."""
         kept = await self._store.all()
         held = [PolicyGrant(g.tool, g.pattern) for g in kept if g.workspace in ("", call.workspace)]
-        held.extend(self._session_grants.get(self.root_of(call.session_id), ()))
-        return held
+        return [*held, *self._session_grants.get(self.root_of(call.session_id), ())]
 
     async def _at_service(self, service: ServiceRoute, confirm: ConfirmCase, emit: Emit) -> Decision:
         """Have a human decide there on what will be written, and bind the yes to it."""
@@ -367,6 +350,18 @@ _NOT_ANOTHER_WAY = (
 )
 _WHY = "it changes something, and a rule or the mode has that asked"
 _NOBODY_TOLD = "denied: nobody was there to ask"
+
+
+def _opens_keys(case: _Case, jailed: JailedCall) -> bool:
+    """Whether it would open what holds keys, or a folder above such. All of a call runs in one jail: what
+    looks at names alone would open the keys to the rest of it."""
+    if not jailed.wanted:
+        return False
+    from whet.approval.secrets import opens_secrets  # noqa: PLC0415  3 ms with its tables
+
+    return any(
+        opens_secrets(one.target, case.place) for one in jailed.wanted if one.kind in ("read", "write")
+    )
 
 
 def _nobody(mode: ApprovalMode, action: ActionView, reasons: Sequence[str]) -> str:

@@ -76,13 +76,7 @@ class HighRisk:
         return ""
 
     def _by_rules(self, action: ActionView, texts: Sequence[str]) -> str:
-        for row in self._rules:
-            pattern = row.rule.pattern
-            if matches(row.rule.tool, action.tool) and (
-                pattern is None or any(matches(pattern, text) for text in texts)
-            ):
-                return row.name
-        return ""
+        return next((row.name for row in self._rules if row.rule.fits(action.tool, texts)), "")
 
     def _by_default(self, action: ActionView, piece: Piece) -> str:
         if (

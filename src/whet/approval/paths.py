@@ -76,13 +76,18 @@ def zone_of(path: str, cwd: str | None, place: RiskScope) -> Zone:
     first = _zone(full, place)
     if first not in ("workspace", "temp"):
         return first
-    try:
-        # Of the path as it is written: `..` after a link is the link's target's parent.
-        real = os.path.realpath(os.path.join(cwd or "/", path))
-    except (OSError, ValueError):
-        return "unknown"
-    second = first if real == full else _zone(real, place)
+    # Of the path as it is written: `..` after a link is the link's target's parent.
+    leads = real(os.path.join(cwd or "/", path))
+    second = _zone(leads, place) if leads else "unknown"
     return first if second in ("workspace", "temp") else second
+
+
+def real(path: str) -> str:
+    """Give where an absolute path leads, links followed; "" where no file can have such a name."""
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return ""
 
 
 def is_vital(path: str, place: RiskScope) -> bool:

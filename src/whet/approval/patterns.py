@@ -7,6 +7,7 @@ about what is risky.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 
 import msgspec
@@ -29,10 +30,16 @@ class PatternRule(msgspec.Struct, frozen=True):
         """Whether the pattern says which program (or file, or host) it is about, not just anything."""
         if not self.pattern:
             return False
-        first = re.split(r"[ ]", self.pattern, maxsplit=1)[0] if " " in self.pattern else self.pattern
+        first = self.pattern.split(" ", 1)[0]
         if tags_of(self.tool) & {"command", "background"}:
             return not has_wildcard(first)
         return not has_wildcard(first[:3])
+
+    def fits(self, tool: str, texts: Iterable[str]) -> bool:
+        """Whether it is about a call of `tool`, which may be written in each of these ways."""
+        return matches(self.tool, tool) and (
+            self.pattern is None or any(matches(self.pattern, text) for text in texts)
+        )
 
     @property
     def is_exact(self) -> bool:

@@ -28,8 +28,7 @@ class PolicyGrant(msgspec.Struct, frozen=True):
 
 class Ruling(msgspec.Struct, frozen=True):
     """What the policy says. `reason` is for the model after a denial; `lasting`: a grant may cover it;
-    `by_rule`: a rule or a grant says so, not the
-    mode."""
+    `by_rule`: a rule or a grant says so, not the mode."""
 
     verdict: Literal["allow", "ask", "deny"]
     reason: str = ""
@@ -54,7 +53,8 @@ class GatePolicy:
             return Ruling("deny", f"the rule deny: {denied.source} forbids it")
         level = action.level
         if level == "forbidden":
-            return Ruling("deny", f"it is never allowed: {'; '.join(_worst_reasons(action))}")
+            worst = dict.fromkeys(why for p in action.pieces if p.level == "forbidden" for why in p.reasons)
+            return Ruling("deny", f"it is never allowed: {'; '.join(worst)}")
         asked = _first(self._ask, action)
         if asked is not None:
             return self._needs_person(f"the rule ask: {asked.source} wants a person's decision", False, True)
@@ -79,9 +79,8 @@ class GatePolicy:
         """Whether a piece may run without a question: harmless, or by a rule, or by a grant."""
         if piece.level == "safe":
             return True
-        for rule in self._allow:
-            if matches(rule.tool, tool) and _allows(rule, piece):
-                return True
+        if any(matches(rule.tool, tool) and _allows(rule, piece) for rule in self._allow):
+            return True
         return any(grant.tool == tool and _grants(grant.pattern, piece) for grant in grants)
 
 
@@ -92,12 +91,7 @@ def _rules(kind: str, texts: Iterable[str]) -> tuple[PatternRule, ...]:
 def _first(rules: Iterable[PatternRule], action: ActionView) -> PatternRule | None:
     """Give the first rule that matches the action as a whole or any of its pieces."""
     texts = [action.whole, *(text for piece in action.pieces for text in (piece.text, *piece.also))]
-    for rule in rules:
-        if matches(rule.tool, action.tool) and (
-            rule.pattern is None or any(matches(rule.pattern, text) for text in texts)
-        ):
-            return rule
-    return None
+    return next((rule for rule in rules if rule.fits(action.tool, texts)), None)
 
 
 def _allows(rule: PatternRule, piece: Piece) -> bool:
@@ -123,7 +117,3 @@ def _leading_to(piece: Piece, pattern: str) -> tuple[str, ...]:
     if piece.also and "://" in piece.text and "://" not in pattern:
         return piece.also
     return (piece.text, *piece.also[-2:])
-
-
-def _worst_reasons(action: ActionView) -> list[str]:
-    return list(dict.fromkeys(r for p in action.pieces if p.level == "forbidden" for r in p.reasons))

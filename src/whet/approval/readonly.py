@@ -19,7 +19,7 @@ from whet.approval.shell_words import Word, in_line, name_of
 def only_reads(words: Sequence[Word]) -> bool:
     """Whether a simple command (program first) is certain to change nothing and to contact nobody."""
     first = words[0]
-    if first.dynamic or first.glob or ("/" in first.text and not _standard(first.text)):
+    if first.dynamic or first.glob or ("/" in first.text and not standard(first.text)):
         return False
     name = name_of(first)
     known = program(name)
@@ -51,8 +51,9 @@ def fits(reading: Reading | None, words: Sequence[Word]) -> bool:
     return words[0].text in reading.verbs
 
 
-def _standard(path: str) -> bool:
-    return re.fullmatch(r"(/usr(/local)?)?/s?bin/[^/]+", path) is not None
+def standard(path: str) -> bool:
+    """Whether a program is named by one of the folders that programs are installed in."""
+    return re.fullmatch(r"(/usr(/local)?|/opt/homebrew)?/s?bin/[^/]+", path) is not None
 
 
 def before_dashes(words: Sequence[Word]) -> Sequence[Word]:

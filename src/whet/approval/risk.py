@@ -19,11 +19,8 @@ _RANK: dict[Level, int] = {"safe": 0, "normal": 1, "dangerous": 2, "forbidden": 
 
 def worst(levels: Iterable[Level]) -> Level:
     """Give the highest of `levels`; safe where there is none."""
-    highest: Level = "safe"
-    for level in levels:
-        if _RANK[level] > _RANK[highest]:
-            highest = level
-    return highest
+    ranked: tuple[Level, ...] = ("safe", *levels)
+    return max(ranked, key=rank)
 
 
 def rank(level: Level) -> int:
@@ -89,8 +86,6 @@ class ShellRisk(msgspec.Struct, frozen=True):
     level: Level
     reasons: tuple[str, ...]
     commands: tuple[Piece, ...]
-    reads: bool = False
-    writes: bool = False
     network: bool = False
     downloads: frozenset[str] = frozenset()
     needs: tuple[Opening, ...] = ()

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from whet.approval.facts import SecretFacts, secret_facts
-from whet.approval.paths import absolute, within
+from whet.approval.paths import absolute, real, within
 from whet.approval.risk import CommandPlace, RiskScope
 
 if TYPE_CHECKING:  # importing it takes the shell's parser along
@@ -57,19 +57,22 @@ def holds_secrets(path: str, place: RiskScope) -> bool:
     return path in (f"{home}/.config", f"{home}/.local", f"{home}/.local/share", *system)
 
 
+def opens_secrets(path: str, place: RiskScope) -> bool:
+    """Whether a program that may read this path, or what lies below it, may read secrets."""
+    return (
+        is_secret(path, place)
+        or holds_secrets(path, place)
+        or any(is_secret(entry.path, place) for entry in _entries(path))
+    )
+
+
 def named(word: Word, setting: CommandPlace) -> str:
     """Give what of `word` names secrets, a folder above them, or a pattern for them; "" where nothing
     does."""
     parts = _PARTS.split(word.text)
-    for text in dict.fromkeys((word.text, *parts, *(part.lstrip("-") for part in parts), _unhung(word.text))):
-        if text and _is_named(text, word, setting):
-            return word.plain
-    return ""
-
-
-def _unhung(text: str) -> str:
-    """Give the file that hangs on a short option, as in `-f.env`."""
-    return re.sub(r"^-[a-zA-Z](?=[\w.~/])", "", text)
+    hung = re.sub(r"^-[a-zA-Z](?=[\w.~/])", "", word.text)  # the file of `-f.env`
+    texts = dict.fromkeys((word.text, *parts, *(part.lstrip("-") for part in parts), hung))
+    return word.plain if any(text and _is_named(text, word, setting) for text in texts) else ""
 
 
 def _is_named(text: str, word: Word, setting: CommandPlace) -> bool:
@@ -83,7 +86,7 @@ def _is_named(text: str, word: Word, setting: CommandPlace) -> bool:
     full = absolute(text, setting.cwd)
     if full is None:
         return False
-    if is_secret(full, place) or _leads_to_secret(full, place):
+    if is_secret(full, place) or is_secret(real(full), place):
         return True
     if any(mark in text for mark in "*?["):
         return word.glob and _matches_secret(full, place)
@@ -119,18 +122,11 @@ def _asks_for_secrets(pattern: str) -> bool:
     return any(fnmatch.fnmatchcase(sample, name) for sample in facts.samples)
 
 
-def _leads_to_secret(full: str, place: RiskScope) -> bool:
-    try:
-        return is_secret(os.path.realpath(full), place)
-    except (OSError, ValueError):
-        return False
-
-
 def _matches_secret(full: str, place: RiskScope) -> bool:
     """Whether a pattern in the path's last part matches such a file that is there."""
     folder, pattern = os.path.split(full)
     return any(
-        is_secret(entry.path, place) or (entry.is_symlink() and _leads_to_secret(entry.path, place))
+        is_secret(entry.path, place) or (entry.is_symlink() and is_secret(real(entry.path), place))
         for entry in _entries(folder)
         if fnmatch.fnmatchcase(entry.name, pattern)
         and (not entry.name.startswith(".") or pattern.startswith((".", "[")))

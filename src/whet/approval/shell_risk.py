@@ -20,7 +20,7 @@ from whet.approval.danger_reach import handed_outside, reach, writes_by_option
 from whet.approval.exposure import Exposure
 from whet.approval.facts import ProgramWords, program
 from whet.approval.openings import Needs
-from whet.approval.readonly import only_reads
+from whet.approval.readonly import only_reads, standard
 from whet.approval.risk import CommandPlace, Finding, Level, Piece, RiskScope, ShellRisk, rank, worst
 from whet.approval.scopes import exactly
 from whet.approval.shell_grants import grant_for
@@ -54,16 +54,13 @@ _SECRET_VARIABLE = re.compile(
 def analyse(command: str, cwd: str, place: RiskScope, stdin: str = "") -> ShellRisk:
     """Judge the text that a shell would run in `cwd`, `stdin` being its input. Never raises for bad text."""
     if len(command) > _MAX_LENGTH or len(stdin) > 10 * _MAX_LENGTH:
-        return _whole(command, "dangerous", "it is too long to be looked through")
+        long = ("it is too long to be looked through",)
+        return ShellRisk("dangerous", long, (Piece(command, "", "dangerous", long),))
     judge = _Judge(place)
     if _HIDDEN.search(command.replace("\t", " ")):
         judge.whole("dangerous", "it holds characters that can't be seen")
     judge.text(command, (cwd,), stdin, 0)
     return judge.result(command)
-
-
-def _whole(command: str, level: Level, reason: str) -> ShellRisk:
-    return ShellRisk(level, (reason,), (Piece(command, "", level, (reason,)),))
 
 
 class _Judge:
@@ -75,7 +72,6 @@ class _Judge:
         self.wholes: list[Finding] = []
         self.exposure: Exposure = Exposure(place)
         self.needs: Needs = Needs(place)
-        self.writes = False
         self.everyday = True
 
     def whole(self, level: Level, reason: str) -> None:
@@ -100,8 +96,6 @@ class _Judge:
             level,
             reasons,
             tuple(pieces),
-            True,
-            self.writes or level != "safe",
             self.exposure.network,
             frozenset(self.exposure.downloads - self.place.downloads),
             self.needs.found,
@@ -147,7 +141,6 @@ class _Judge:
                 level, reason = max(found, key=lambda finding: rank(finding[0]))
                 text = f"{redirect.operator} {target.shown}"
                 if level != "safe":
-                    self.writes = True
                     self.pieces.append(Piece(text, ">", level, (reason,) if reason else (), exactly(text)))
 
     def places(self, folders: Folders) -> list[CommandPlace]:
@@ -305,8 +298,7 @@ class _Judge:
             level = "safe" if only_reads(words) and not at_random else "normal"
         reasons = tuple(dict.fromkeys(reason for _, reason in found if reason))
         name = name_of(words[0])
-        self.writes = self.writes or "writes" in program(name).kinds
-        named = name if words[0].text == name or _standard(words[0].text) else words[0].text
+        named = name if words[0].text == name or standard(words[0].text) else words[0].text
         self.pieces.append(Piece(text, named, level, reasons, grant_for(named, words[1:], text, level)))
 
 
@@ -317,13 +309,9 @@ def _cut(reason: str) -> str:
 def normal_text(words: Sequence[Word]) -> str:
     """Write a command in the form that rules match: no quotes that need not be, standard folders left out."""
     program = words[0].plain
-    if _standard(program):
+    if standard(program):
         program = program.rsplit("/", 1)[-1]
     return " ".join((literal(program).shown, *(word.shown for word in words[1:])))
-
-
-def _standard(path: str) -> bool:
-    return re.fullmatch(r"(/usr(/local)?)?/s?bin/[^/]+|/opt/homebrew/bin/[^/]+", path) is not None
 
 
 def _program_doubt(program: Word) -> str:

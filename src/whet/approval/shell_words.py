@@ -60,6 +60,10 @@ class Word:
             return not self.prefix or self.loose or self.prefix.startswith("-")
         return self.glob and self.text[:1] in "*?[-+"
 
+    def after(self, count: int) -> Word:
+        """Give the word without its first characters, which are an option's."""
+        return replace(self, text=self.text[count:], plain=self.plain[count:], prefix=self.prefix[count:])
+
     @property
     def shown(self) -> str:
         """How the word is written in a normalised command."""

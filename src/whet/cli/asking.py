@@ -33,7 +33,8 @@ _GRANTS = {"session": "for this session", "always": "from now on"}
 
 
 class TerminalQuestion:
-    """A question on the screen and its coming answer; `keys` names the keys of which one answers.
+    """A question on the screen and its coming answer; `keys` names the keys of which one answers. `more` says
+    how the rows come to be seen that the screen has no room for.
 
     Each line has a prefix. Every row of what would run gets its bar, and the rows of a long reason are set in
     below its dash, so that none can pass for a line of ours.
@@ -45,8 +46,10 @@ class TerminalQuestion:
         *,
         keys: str = "",
         accepts: Callable[[str], bool] = bool,
+        more: str = "",
     ) -> None:
         self.keys = keys
+        self._more = more
         self.accepts = accepts
         self.wary = False
         self.answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
@@ -68,7 +71,7 @@ class TerminalQuestion:
             hidden = len(rows) - height + 1
             rows = [
                 *rows[: height // 2],
-                ("", f"  ... {hidden} lines ..."),
+                ("", f"  ... {hidden} lines{self._more} ..."),
                 *rows[hidden + height // 2 :],
             ]
         return [[row] for row in rows]
@@ -159,7 +162,10 @@ class TerminalPerson:
             style = _ROW_STYLES.get(row.kind, "") if has_colour() else ""
             lines.append((prefix, wording.exact(row.text), style))
         return TerminalQuestion(
-            lines, keys=deciding.keys(self._terminal.width() - 1), accepts=deciding.accepts
+            lines,
+            keys=deciding.keys(self._terminal.width() - 1),
+            accepts=deciding.accepts,
+            more=" (v shows all)",
         )
 
     def _said(self, deciding: Deciding, answer: Answer) -> Answer | Reply:

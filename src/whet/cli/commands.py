@@ -226,24 +226,23 @@ async def _refine(chat: ChatControl, rest: str) -> None:
 
 
 async def _undo(chat: ChatControl, rest: str) -> None:
-    turn = chat.session.log.live.last_turn
-    text = await _take_back(chat)
+    turn, text = await _take_back(chat)
     chat.say(wording.clip(f"taken back: {typed(text)}", chat.width()), "dim")
     chat.say(await files_line(chat, turn), "dim")
 
 
 async def _retry(chat: ChatControl, rest: str) -> None:
-    text = await _take_back(chat)
+    _, text = await _take_back(chat)
     session_id, now = chat.session.id, iso(chat.app.clock.now())
     await chat.app.database.write(lambda db: outcomes.signal(db, session_id, "retry", now))
     chat.send(text)
 
 
-async def _take_back(chat: ChatControl) -> str:
-    text = await chat.session.log.undo_last_turn()
-    if text is None:
+async def _take_back(chat: ChatControl) -> tuple[int, str]:
+    undone = await chat.session.log.undo_last_turn()
+    if undone is None:
         raise NotFound("nothing has been said in this session yet")
-    return text
+    return undone
 
 
 async def _title(chat: ChatControl, rest: str) -> None:

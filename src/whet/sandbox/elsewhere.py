@@ -7,6 +7,7 @@ stands for when it is ended.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -270,5 +271,7 @@ def container_program(image: str) -> tuple[str, str]:
 
 
 def _last(said: bytes) -> str:
-    lines = said.decode("utf-8", "replace").strip().splitlines()
-    return lines[-1] if lines else "it ended without a word"
+    """Give the last line of a complaint; that docker has a help page is none."""
+    lines = [line for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+    told = [line for line in lines if not re.search(r"'docker .*--help'", line)]
+    return (told or ["it ended without a word"])[-1].strip()

@@ -260,22 +260,22 @@ class Transcript:
         index.index_soon(self.writer.db)
         return ended[1]
 
-    async def undo_last_turn(self) -> str | None:
-        """Take the last turn out of the live list and give what the user had said; None without a turn.
+    async def undo_last_turn(self) -> tuple[int, str] | None:
+        """Take the last turn out of the live list; gives its number and what the user had said, or None.
 
         Its rows stay, marked undone, and so do its sums. Raises StoreBusy while a turn runs.
         """
         await self.drain()
         now = iso(self._clock.now())
 
-        def work(connection: apsw.Connection) -> str | None:
+        def work(connection: apsw.Connection) -> tuple[int, str] | None:
             self.writer.refuse_if_held(connection)
             return turns.undo_last(connection, self.live.key, now)
 
-        text = await self.writer.commit(work, lambda _: None)
-        if text is not None:
+        undone = await self.writer.commit(work, lambda _: None)
+        if undone is not None:
             await self.writer.reload()
-        return text
+        return undone
 
     def close(self) -> None:
         """Forget the session: a turn that was left open can be resumed at once, in this process too."""

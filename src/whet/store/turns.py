@@ -88,8 +88,9 @@ def outcome(connection: apsw.Connection, key: int, number: int) -> tuple[str, st
     return reason, error, said.text if said and said.role == "assistant" else ""
 
 
-def undo_last(connection: apsw.Connection, key: int, now: str) -> str | None:
-    """Mark the last turn undone, with the compactions made since it began; gives the user's text."""
+def undo_last(connection: apsw.Connection, key: int, now: str) -> tuple[int, str] | None:
+    """Mark the last turn undone, with the compactions made since it began; gives its number and the user's
+    text."""
     last = connection.execute(
         "SELECT number FROM turns WHERE session = ? AND undone = '' ORDER BY number DESC LIMIT 1", (key,)
     ).fetchone()
@@ -110,7 +111,7 @@ def undo_last(connection: apsw.Connection, key: int, now: str) -> str | None:
         " ORDER BY id LIMIT 1",
         (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, last[0], rows.USER),
     ).fetchone()
-    return rows.unpack(*said).text if said else ""
+    return last[0], rows.unpack(*said).text if said else ""
 
 
 def has_moved_on(connection: apsw.Connection, key: int, known: tuple[int, int, int]) -> bool:

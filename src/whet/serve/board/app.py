@@ -97,6 +97,7 @@ class Dashboard:
         does = {
             "/sessions/{id}/stop": self._desk.stop,
             "/sessions/{id}/fork": self._desk.fork,
+            "/sessions/{id}/rewind": self._desk.rewind,
             "/sessions/{id}/plan": self._desk.plan,
             "/learning/{id}/undo": learning.undo,
             "/learning/{id}/accept": learning.accept,

@@ -18,11 +18,13 @@ from starlette.responses import RedirectResponse, Response
 
 from whet.app import planning
 from whet.app.received import MOST_IMAGE_BYTES, image_type, save_received
+from whet.app.rewinding import Outcome, Point, Rewinding
 from whet.app.slash import parse
 from whet.clock import iso
-from whet.contract.errors import BadInput, ConfigError, NotFound, WhetError
+from whet.contract.errors import BadInput, ConfigError, NotFound, StoreError, WhetError
 from whet.contract.events import Event, ReasoningDelta, TextDelta, ToolProgress
 from whet.contract.messages import ImagePart
+from whet.rewind.states import shown as path_shown
 from whet.serve.board import shown
 from whet.serve.board.frame import Frame, asked_number
 from whet.serve.board.live_turn import LiveTurn, LiveTurns
@@ -145,6 +147,21 @@ class ChatDesk:
         except NotFound as error:
             return await self._refused(request, visit, ApiError(400, error.message))
         return _gone_to(request, new_id)
+
+    async def rewind(self, request: Request, visit: Visit) -> Response:
+        """Go back to before a turn, files and conversation (turn 0: take the last time back); the page says
+        what became of which file."""
+        session_id, frame = request.path_params["id"], self._frame
+        row, turn = await self._row(session_id), asked_number(request.state.form.get("turn", ""))
+        if row.kind != "chat":
+            return await self._refused(request, visit, ApiError(400, f"A {row.kind} takes no messages."))
+        session = await frame.turns.hosted.session(session_id)
+        rewinding = Rewinding(frame.app.recordings, session.log, frame.app.workspace)
+        try:
+            found = await rewinding.rewind(Point(turn) if turn else None, "both", force=False)
+        except (NotFound, StoreError) as error:
+            return await self._refused(request, visit, ApiError(409, error.message))
+        return await self._past.session(request, visit, told=_outcome(found))
 
     async def stop(self, request: Request, visit: Visit) -> Response:
         """Stop the turn that runs; what it has done stays, and is stored."""
@@ -330,6 +347,17 @@ def _text_of(text: str) -> str:
     if len(text) > _MOST_CHARS:
         raise ApiError(413, f"A message may have {_MOST_CHARS:,} characters; attach it as a file.")
     return text if text.strip() else ""
+
+
+def _outcome(found: Outcome) -> str:
+    """Say what a rewind did with which file."""
+    files = found.files
+    done = [one.path for one in files.changes if one.path not in files.failed]
+    named = [(f"restored {len(done)} path{'' if len(done) == 1 else 's'}", done)] if done else []
+    named += [(f"left as it is ({one.why})", [one.path]) for one in files.conflicts]
+    named += [(f"failed ({why})", [path]) for path, why in files.failed.items()]
+    lines = [f"{what}: {', '.join(map(path_shown, paths[:20]))}" for what, paths in named]
+    return "\n".join(lines or ["no file was to be restored"])
 
 
 def _is_script(request: Request) -> bool:

@@ -94,9 +94,11 @@ class HistoryPages:
             running=set(self._frame.turns.running),
         )
 
-    async def session(self, request: Request, visit: Visit, *, problem: ApiError | None = None) -> Response:
+    async def session(
+        self, request: Request, visit: Visit, *, problem: ApiError | None = None, told: str = ""
+    ) -> Response:
         """Show a session: its newest messages, or those from one on; `at` shows it up to a message, for
-        replay. With `problem`, what was asked for on the page was not done."""
+        replay. With `problem`, what was asked for on the page was not done; `told` says what a rewind did."""
         session_id, asked = request.path_params["id"], request.query_params
 
         def read(db: apsw.Connection) -> dict[str, Any]:
@@ -140,6 +142,7 @@ class HistoryPages:
             questions=frame.questions(session_id),
             problem=shown.text(problem.message) if problem else failed,
             most=_MOST_ENTRIES,
+            told=shown.text(told),
             **found,
         )
 
