@@ -51,8 +51,9 @@ class ChatControl(Protocol):
         """Show text of ours."""
         ...
 
-    def recall(self, text: str, most: int) -> None:
-        """Show the last `most` lines of an answer of before, as answers are shown."""
+    @property
+    def recall(self) -> Callable[[str, int], None]:
+        """Show the last lines, so many, of an answer of before, as answers are shown."""
         ...
 
     def width(self) -> int:

@@ -137,6 +137,15 @@ class Surface:
     width: Callable[[], int]
 
 
+def recall(surface: Surface, painter: Painter, text: str, most: int) -> None:
+    """Write the last `most` lines of an answer of before into the scroll-back."""
+    blocks, width = Blocks(), surface.width()
+    whole = "".join(painter.block(one, width) for one in [*blocks.feed(text), *blocks.finish()])
+    rows = whole.strip("\n").split("\n")
+    shown = rows if len(rows) <= most else ["…", *rows[-most:]]
+    surface.write("".join(f"{row}\n" for row in shown if whole))
+
+
 @dataclass(slots=True)
 class TerminalTurnView:
     """The consumer of one chat's events, turn after turn."""
@@ -222,14 +231,6 @@ class TerminalTurnView:
         self._after_call = False
         rows = [row for line in text.split("\n") for row in self._rows(line)]
         self.surface.write(self.painter.line("\n".join(rows), style) + "\n")
-
-    def recall(self, text: str, most: int) -> None:
-        """Write the end of an answer of before into the scroll-back."""
-        blocks, width = Blocks(), self.surface.width()
-        whole = "".join(self.painter.block(one, width) for one in [*blocks.feed(text), *blocks.finish()])
-        rows = whole.strip("\n").split("\n")
-        shown = rows if len(rows) <= most else ["…", *rows[-most:]]
-        self.surface.write("".join(f"{row}\n" for row in shown if whole))
 
     def lines(self, width: int, height: int) -> list[list[Fragment]]:
         """Give the live area's lines, each at most `width` columns, about `height` of them."""

@@ -27,7 +27,7 @@ from whet.cli.gestures import Gestures
 from whet.cli.greeting import greet, say_where_we_are
 from whet.cli.launch import ChatOptions, forget_empty, load_settings, open_session, start_app, workspace_of
 from whet.cli.learning_commands import run_skill
-from whet.cli.live import Marks, Surface, TerminalTurnView
+from whet.cli.live import Marks, Surface, TerminalTurnView, recall
 from whet.cli.prompting import InputCompleter
 from whet.cli.render import Painter
 from whet.cli.screen import LineScreen, PromptSignal, Screen, Typed
@@ -144,6 +144,7 @@ class TerminalChat:
         ui = app.settings.ui
         self._painter = Painter(markdown=ui.markdown)
         surface = Surface(lambda text: screen.write(desk.marks.fit(text)), screen.refresh, screen.width)
+        self.recall: Callable[[str, int], None] = partial(recall, surface, self._painter)
         self._view = TerminalTurnView(surface, self._painter, desk.marks, show_reasoning=ui.show_reasoning)
         self._view.plan = lambda: app.todo_lists.get(self.session.id)
         self._board = StatusBoard(app, plain=desk.marks.plain)
@@ -178,10 +179,6 @@ class TerminalChat:
     def say(self, text: str, style: str = "") -> None:
         """Show text of ours."""
         self._view.say(text, style)
-
-    def recall(self, text: str, most: int) -> None:
-        """Show the last `most` lines of an answer of before, as answers are shown."""
-        self._view.recall(text, most)
 
     def width(self) -> int:
         """The columns of the terminal."""

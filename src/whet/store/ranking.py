@@ -207,7 +207,7 @@ class Ranking:
             one.places.update([copies.first[id_] for id_ in one.places & copies.first.keys()])
         found: list[FoundRow] = []
         for ids in self._in_parts(own):
-            scores = {id_: max(self._score(id_, lists), together.get(id_, 0.0)) for id_ in ids}
+            scores = {id_: max(_score(id_, lists), together.get(id_, 0.0)) for id_ in ids}
             found += self._best_rows(scores, 2 * limit, copies)
             if len(found) >= 2 * limit:
                 break
@@ -243,20 +243,6 @@ class Ranking:
     def _rank_of(self, row: FoundRow) -> tuple[bool, float, int, int]:
         return row.id not in self._last_ones, row.score, row.at_ms, row.id
 
-    def _score(self, id_: int, lists: Sequence[Postings]) -> float:
-        score, has_all = 0.0, len(lists) > 1
-        for one in lists:
-            places = one.places
-            is_here = id_ in places
-            has_all &= is_here
-            part = (
-                is_here
-                + _NEXT * ((id_ + 1 in places) + (id_ - 1 in places))
-                + _AFTER_NEXT * ((id_ + 2 in places) + (id_ - 2 in places))
-            )
-            score += one.weight * 2 * part / (part + 1)
-        return score * _HAS_ALL if has_all else score
-
     def _weighed(self, row: FoundRow) -> FoundRow:
         """Give the row with its score for length and time."""
         score = row.score
@@ -281,9 +267,9 @@ class Ranking:
             for one, needed in wanted:
                 if needed <= tokens:
                     one.places.add(id_)
-        return [
-            self._weighed(row._replace(score=self._score(row.id, lists))) for row in found[:count]
-        ] + found[count:]
+        return [self._weighed(row._replace(score=_score(row.id, lists))) for row in found[:count]] + found[
+            count:
+        ]
 
     def _words(self, text: str) -> list[str]:
         if is_team(self._connection):
@@ -328,6 +314,21 @@ class Ranking:
             (json.dumps(list(scores)), *self._values),
         )
         return [FoundRow(*row[:7], score=scores[row[0]]) for row in found]
+
+
+def _score(id_: int, lists: Sequence[Postings]) -> float:
+    score, has_all = 0.0, len(lists) > 1
+    for one in lists:
+        places = one.places
+        is_here = id_ in places
+        has_all &= is_here
+        part = (
+            is_here
+            + _NEXT * ((id_ + 1 in places) + (id_ - 1 in places))
+            + _AFTER_NEXT * ((id_ + 2 in places) + (id_ - 2 in places))
+        )
+        score += one.weight * 2 * part / (part + 1)
+    return score * _HAS_ALL if has_all else score
 
 
 def _reader_for(connection: apsw.Connection, first: int, last: int, marks: Sequence[str]) -> PostingReader:
