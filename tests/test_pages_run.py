@@ -1,9 +1,9 @@
 """What the pages tell a reader to type is typed, in a fresh home, with the practice model (a stand-in).
 
-Run are the `console` blocks and the indented lines of every page. A line that needs more than a fresh home says
-so in its comment (`# needs ...`). A line with a placeholder (ID, NAME, a number) may end in one error line with
-its hint, except on the pages in `WHOLE`, where `01JD` is a session; every other line ends well. Servers and what
-runs long have tests of their own.
+Run are the `console` blocks and the indented lines of every page. A line that needs more than a fresh home
+says so in its comment (`# needs ...`). A line with a placeholder (ID, NAME, a number) may end in one error
+line with its hint, except on the pages in `WHOLE`, where `01JD` is a session; every other line ends well.
+Servers and what runs long have tests of their own.
 """
 
 from __future__ import annotations
