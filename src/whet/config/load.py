@@ -18,7 +18,6 @@ from whet.config.schema import Settings
 from whet.contract.errors import ConfigError
 
 if TYPE_CHECKING:
-    from whet.config.plain_file import PlainSection
     from whet.config.yaml_file import SectionNode
 
 FLAGS = {"approval.mode": "--approvals", "tools.disabled": "--disable-tool"}
@@ -128,10 +127,10 @@ def parse_file(home: Home, text: str) -> tuple[SectionNode, ...]:
 def check_file(home: Home, text: str) -> dict[str, SettingOrigin]:
     """Read the text of a config.yaml and give its settings by key. Raises ConfigError."""
     found: dict[str, SettingOrigin] = {}
-    for section in _read_sections(home, text):
+    for section in parse_file(home, text):
         if section.name not in sections():
-            raise _unknown(section.name, list(sections()), f"{home.config.name} line {section.line}")
-        for entry in section.fields:
+            raise _unknown(section.name, list(sections()), f"{home.config.name} line {section.key.line + 1}")
+        for entry in section.entries:
             where = f"{home.config.name} line {entry.line}"
             key = f"{section.name}.{entry.name}"
             if key not in fields():
@@ -139,21 +138,6 @@ def check_file(home: Home, text: str) -> dict[str, SettingOrigin]:
             if entry.value is not None:
                 found[key] = SettingOrigin(_convert(fields()[key], entry.value, where), where)
     return found
-
-
-def _read_sections(home: Home, text: str) -> list[PlainSection]:
-    from whet.config.plain_file import PlainField, PlainSection, read_plain  # noqa: PLC0415 - as above
-
-    if (plain := read_plain(text)) is not None:
-        return plain
-    return [
-        PlainSection(
-            node.name,
-            node.key.line + 1,
-            [PlainField(entry.name, entry.line, entry.value) for entry in node.entries],
-        )
-        for node in parse_file(home, text)
-    ]
 
 
 def _from_file(home: Home) -> Mapping[str, SettingOrigin]:

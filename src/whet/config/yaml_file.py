@@ -3,7 +3,7 @@
 Two levels of plain mappings, nothing of YAML's types: a value is its text or a list of texts, and
 `config/fields.py` gives it meaning. Tables (mcp.servers) may hold mappings of their own and become JSON text.
 Anchors, tags and deep nesting have no use in a settings file and are refused before anything is
-expanded. Imported only where `plain_file.py` does not read the file: yaml costs 35 ms of CPU.
+expanded. Imported only where a config.yaml exists: yaml costs 35 ms of CPU.
 """
 
 from __future__ import annotations
