@@ -136,17 +136,18 @@ def run_forecast(runs: int, full: bool) -> list[Row]:
         try:
             for number in range(_HISTORY_DAYS + _JUDGED_DAYS):
                 day, done = _FIRST_DAY + timedelta(days=number), _turns_of(number)
-                said: dict[float, float] = {}
+                said, spent = dict[float, float](), 0.0
                 for hour in (*_FORECAST_AT, 23.99):
                     now = day + timedelta(hours=hour)
                     some = [one for one in done if one[0] < now]
                     done = [one for one in done if one not in some]
                     database.write_now(lambda db, some=some: _keep(db, some))
                     found = database.read_now(lambda db, now=now: cost.report(db, WalletSettings(), now, 7))
-                    said[hour] = found.forecast_usd
+                    assert found.forecast_usd is not None and found.today_usd is not None  # all are priced
+                    said[hour], spent = found.forecast_usd, found.today_usd
                 if number >= _HISTORY_DAYS and day.weekday() < 5:
                     for hour, errors in missed.items():
-                        errors.append(said[hour] / found.today_usd - 1)
+                        errors.append(said[hour] / spent - 1)
         finally:
             database.close()
     every = [error for errors in missed.values() for error in errors]

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -195,9 +196,15 @@ def run(runs: int, full: bool) -> list[Row]:
 def _median(found: list[Came]) -> Came:
     """Give the worst of what was lost or doubled, and the medians of the rest."""
 
-    def middle(name: str) -> float:
-        return statistics.median(getattr(one, name) for one in found)
+    def middle(of: Callable[[Came], float]) -> float:
+        return statistics.median(map(of, found))
 
-    worst = {name: max(getattr(one, name) for one in found) for name in ("lost", "again", "twice", "gap_s")}
-    rest = {name: middle(name) for name in ("took_s", "own_cpu_ms", "server_cpu_ms")}
-    return Came(**worst, **rest)
+    return Came(
+        lost=max(one.lost for one in found),
+        again=max(one.again for one in found),
+        twice=max(one.twice for one in found),
+        gap_s=max(one.gap_s for one in found),
+        took_s=middle(lambda one: one.took_s),
+        own_cpu_ms=middle(lambda one: one.own_cpu_ms),
+        server_cpu_ms=middle(lambda one: one.server_cpu_ms),
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,7 +136,7 @@ def test_an_opening_for_good_is_kept_for_the_workspace(tmp_path: Path) -> None:
 @pytest.mark.parametrize("looks", ["ls", "stat", "find", "wc -c", "realpath"])
 @pytest.mark.parametrize("place", ["~/.ssh", "~/.aws/credentials", "~/.config", "~/project"])
 def test_a_look_at_names_opens_no_keys_to_the_rest_of_the_command(
-    tmp_path: Path, looks: str, place: str, settings: dict[str, object]
+    tmp_path: Path, looks: str, place: str, settings: dict[str, Any]
 ) -> None:
     for name in (".ssh/id_rsa", ".aws/credentials", ".config/x", "project/.env"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any
 
 from tests.providers.server import Script, running, sse
@@ -16,7 +15,7 @@ def test_a_call_over_a_kept_connection_makes_no_task() -> None:
     async def test() -> None:
         made: list[str] = []
 
-        def noted(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **more: Any) -> Any:
+        def noted(loop: asyncio.AbstractEventLoop, work: Any, **more: Any) -> Any:
             made.append(repr(work))
             return asyncio.Task(work, loop=loop, **more)
 

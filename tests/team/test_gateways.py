@@ -10,7 +10,7 @@ import pytest
 
 from tests.gateway.kills.oracle import Tally
 from tests.gateway.kills.platforms import PLATFORMS
-from tests.gateway.kills.rounds import MOMENTS, Rounds
+from tests.gateway.kills.rounds import MOMENTS, Moment, Rounds
 from tests.team.processes import LEASE_S
 from tests.team.test_soak import rounds_of_kills
 
@@ -22,7 +22,7 @@ def everything_is_killed(url: str, folder: Path, rounds: int, sessions: int, *, 
 
     def survive(name: str, first: int) -> Tally:
         people = PLATFORMS[name]([*range(first, first + 4)])
-        moments = [MOMENTS[at % len(MOMENTS)] for at in range(rounds)]
+        moments: list[Moment] = [MOMENTS[at % len(MOMENTS)] for at in range(rounds)]
         return Rounds(folder / name, people, "queue", each).run(moments)
 
     with ThreadPoolExecutor(2) as pool:
