@@ -60,5 +60,5 @@ async def _decide(chat: ChatControl, word: str, *numbers: str) -> None:
 
 def inbox_command() -> SlashCommand[ChatControl]:
     """Give the command."""
-    text = "See what waits for you and what was refused; accept or reject it."
+    text = "See what waits or was refused; accept or reject it."
     return SlashCommand("inbox", text, _inbox, "[accept|reject NUMBER]", anytime=True, remote=True)
