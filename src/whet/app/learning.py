@@ -7,6 +7,7 @@ gate, nor how files are written.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
@@ -15,11 +16,15 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from whet.agent.session import Session, TurnObserver
 from whet.clock import Clock
 from whet.config.paths import Home
 from whet.config.schema import Settings
+from whet.contract.messages import Message
 from whet.contract.origin import Origin
 from whet.contract.tools import Tool, ToolContext
+from whet.memory import notes
+from whet.memory.notes import NoteEntry
 from whet.memory.reader import MemoryReader, PromptItem, PromptPart
 from whet.store import starts
 from whet.store.database import StateDatabase
@@ -164,3 +169,30 @@ class Outcomes:
 
 def _stored(items: Sequence[PromptItem]) -> list[ContextItem]:
     return [ContextItem(item.kind, item.id, item.hash, item.label) for item in items]
+
+
+class RecollectionObserver(TurnObserver):
+    """Puts what `reader` remembers of a message's subject beside it, `most` notes at a time."""
+
+    def __init__(self, reader: MemoryReader, most: int) -> None:
+        self._reader = reader
+        self._most = most
+
+    async def before(self, session: Session, message: Message) -> Message:
+        """Add the notes that did not come along before."""
+        if not any("notes" in tags_of(name) for name in session.tools):
+            return message
+        there = await asyncio.to_thread(self._entries)
+        if not there:
+            return message
+        from whet.app.recollection import beside  # noqa: PLC0415 - only where something is learned
+
+        said = "\n".join(one.note for one in session.log.messages)
+        found = await asyncio.to_thread(
+            beside, self._reader, session.id, there, message.text, said, self._most
+        )
+        return msgspec.structs.replace(message, note=f"{message.note}\n{found}".strip()) if found else message
+
+    def _entries(self) -> list[NoteEntry]:
+        """Give the notes of both files as they are now."""
+        return [one for path in notes.FILES.values() for one in notes.entries(self._reader.text(path))]

@@ -13,8 +13,8 @@ import msgspec
 
 from whet.agent.session import Inbox, Session, TurnLimits, TurnObserver, shell_folder
 from whet.app.contexts import EngineObserver
+from whet.app.learning import RecollectionObserver
 from whet.app.models import SwitchableLink
-from whet.app.recollection import RecollectionObserver
 from whet.app.recording import RecordingObserver
 from whet.app.session_parts import SessionExtras, SessionStart, StoredPrefix
 from whet.app.warmth import OFF, SessionOpening, WarmLabelObserver, WarmStartObserver

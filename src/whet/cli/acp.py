@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from whet.cli import loops
 from whet.cli.commands import builtin_commands
 from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options
+from whet.cli.main import run_on_loop
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 
@@ -39,4 +39,4 @@ def acp(home: Home, /, **given: Any) -> None:
     # It needs the extra, and pydantic costs a quarter of a second.
     from whet.editors.serve import serve  # noqa: PLC0415
 
-    loops.run(serve(home, lambda: load_settings(options, None), list(builtin_commands())))
+    run_on_loop(serve(home, lambda: load_settings(options, None), list(builtin_commands())))

@@ -18,10 +18,11 @@ from typing import Any
 import click
 
 from whet import log
-from whet.cli import loops, output
+from whet.cli import output
 from whet.cli.confirm_files import audit, db_option, policy, prune, token
 from whet.cli.confirm_install import install
 from whet.cli.confirm_people import away, people
+from whet.cli.main import run_on_loop
 from whet.cli.output import Column, emit, emit_json, emit_rows, json_option, styled
 from whet.cli.wording import cut, exact, printable
 from whet.config.paths import Home
@@ -162,7 +163,7 @@ def serve(home: Home, **options: Any) -> None:
                 click.echo(line, err=line.startswith("WARNING"))
             sys.stdout.flush()
 
-        loops.run(run(service, where, settings, ready))
+        run_on_loop(run(service, where, settings, ready))
     except* WhetError as group:
         raise group.exceptions[0] from None
     finally:
@@ -243,7 +244,7 @@ def deny(request_id: str, url: str, as_json: bool, **given: str) -> None:
 def watch(url: str, as_json: bool) -> None:
     """Follow what is asked and decided, live; --json prints one event a line. Ends with Ctrl-C."""
     try:
-        loops.run(_watch(url, as_json))
+        run_on_loop(_watch(url, as_json))
     except Failed as error:
         raise explained(error) from error
 
@@ -272,7 +273,7 @@ def mcp(url: str) -> None:
     """An MCP server on stdin and stdout whose tools can request and wait, and nothing else."""
     from whet.confirm.mcp import serve  # noqa: PLC0415 only this command needs it
 
-    loops.run(serve(url))
+    run_on_loop(serve(url))
 
 
 def _decide(request_id: str, verdict: str, given: dict[str, str], shown: tuple[str, bool]) -> None:

@@ -14,9 +14,10 @@ import msgspec
 
 from whet.app.build import App
 from whet.app.discover import is_needed
-from whet.cli import loops, stored
+from whet.cli import stored
 from whet.cli.context_report import OUTCOMES, report
 from whet.cli.launch import ChatOptions, load_settings, start_app
+from whet.cli.main import run_on_loop
 from whet.cli.output import Column, emit, emit_json, json_option, table, terminal_width
 from whet.cli.wording import aside, printable
 from whet.config.load import load
@@ -144,4 +145,4 @@ def _with_app(
         finally:
             await app.aclose()
 
-    return loops.run(run())
+    return run_on_loop(run())

@@ -17,7 +17,8 @@ import click
 import msgspec
 
 from whet.app.goal_words import parse_usd
-from whet.cli import loops, output, stored
+from whet.cli import output, stored
+from whet.cli.main import run_on_loop
 from whet.cli.output import Column, emit_json, emit_rows, json_option, styled
 from whet.cli.wording import clip, printable
 from whet.clock import Clock, SystemClock, iso
@@ -171,7 +172,7 @@ def show(home: Home, name: str, limit: int, as_json: bool) -> None:
 def run(ctx: click.Context, name: str, as_json: bool) -> None:
     """Run a schedule now and print its answer; its next time stays."""
     home: Home = ctx.obj
-    finished = loops.run(_run_now(home, name))
+    finished = run_on_loop(_run_now(home, name))
     came = finished.run
     if as_json:
         emit_json({"run": came})

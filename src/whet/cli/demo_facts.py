@@ -15,8 +15,8 @@ import msgspec
 
 from whet.agent.loop import run_turn
 from whet.app.build import App
-from whet.cli import loops
 from whet.cli.demo_world import DemoWorld, SeenRequest
+from whet.cli.main import run_on_loop
 from whet.cli.stored import opened
 from whet.config.load import load
 from whet.config.paths import Home
@@ -109,7 +109,7 @@ def overhead(world: DemoWorld) -> Overhead:
     The practice server is another process and nothing is drawn. One short turn comes before, so that
     imports and the first connection are not counted. It has a home of its own.
     """
-    return loops.run(_overhead(world))
+    return run_on_loop(_overhead(world))
 
 
 async def _overhead(world: DemoWorld) -> Overhead:

@@ -10,8 +10,9 @@ import time
 
 import msgspec
 
-from whet.cli import loops, stored
+from whet.cli import stored
 from whet.cli.demo_play import DemoRun
+from whet.cli.main import run_on_loop
 from whet.cli.warm import interval
 from whet.clock import SystemClock
 from whet.config.load import load
@@ -53,7 +54,7 @@ def _live(play: DemoRun, depot: Depot, settings: Settings) -> None:
         f"{_SESSIONS} sessions of three turns; half of the sessions need records. This takes a few seconds."
     )
     began_s = time.monotonic()
-    loops.run(live(depot, settings, _SESSIONS))
+    run_on_loop(live(depot, settings, _SESSIONS))
     total = stored.read(play.world.home, sessions.stats)
     play.measured |= {
         "sessions": total.sessions,
@@ -93,7 +94,7 @@ def _compare(play: DemoRun, depot: Depot, settings: Settings) -> None:
     play.check("cold_errs", failed[0] > 0, str(failed[0]))
     play.check("warm_errs_less", failed[1] < failed[0], f"{failed[1]} against {failed[0]}")
     stage.say(f"One task proves little. {_PAIRS} more, each cold, warm, and with a placebo of the same size:")
-    trials = loops.run(_trials(play, depot, settings))
+    trials = run_on_loop(_trials(play, depot, settings))
     rows: list[tuple[str, str]] = []
     for arm in ("cold", "warm", "placebo"):
         own = [trial for trial in trials if trial.arm == arm]

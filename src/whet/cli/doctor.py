@@ -10,8 +10,9 @@ import sys
 
 import click
 
-from whet.cli import checks, loops
+from whet.cli import checks
 from whet.cli.checks import DoctorFinding
+from whet.cli.main import run_on_loop
 from whet.cli.output import emit_json, json_option, styled, terminal_width, wrapped
 from whet.cli.wording import printable
 from whet.clock import SystemClock
@@ -51,7 +52,7 @@ def examine(home: Home, *, online: bool, full: bool = False) -> list[DoctorFindi
         report.append(checks.check_provider(home, loaded.settings, os.environ))
         if online and report[-1].state == "ok":
             work = checks.check_online(home, loaded.settings, os.environ, SystemClock())
-            report.append(loops.run(work))
+            report.append(run_on_loop(work))
         report += checks.check_servers(home, loaded.settings)
     report += [*checks.check_database(home, full=full), *checks.check_confirmations(home)]
     report += [*checks.check_commands(), *checks.check_terminal(), *checks.check_folders(home)]

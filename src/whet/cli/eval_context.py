@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from whet.app.discover import by_keys, is_needed, nothing_set
-from whet.cli import loops
+from whet.cli.main import run_on_loop
 from whet.cli.output import Column, ProgressLine, emit_json, json_option, table, wrapped
 from whet.cli.stored import opened
 from whet.cli.wording import count, printable
@@ -92,7 +92,7 @@ def _results(
         if is_needed(settings):
             raise nothing_set(by_keys(secrets))
         replay = ReplaySetup(_for_replay(settings, window), secrets, home, _progress())
-        return loops.run(_all(replay, story, wanted, judged))
+        return run_on_loop(_all(replay, story, wanted, judged))
     with PracticeServer() as server:
         model = msgspec.structs.replace(
             settings.model,
@@ -110,7 +110,7 @@ def _results(
             _progress(),
             lambda: measured_tokens([request.body for request in server.requests]),
         )
-        return loops.run(_all(replay, story, wanted, 0))
+        return run_on_loop(_all(replay, story, wanted, 0))
 
 
 async def _all(replay: ReplaySetup, story: Story, wanted: tuple[str, ...], judged: int) -> list[EngineResult]:

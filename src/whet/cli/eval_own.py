@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from whet.cli import loops
 from whet.cli.launch import ChatOptions, load_settings
+from whet.cli.main import run_on_loop
 from whet.cli.output import Column, ProgressLine, emit_json, table
 from whet.cli.wording import clip, printable
 from whet.clock import SystemClock
@@ -53,7 +53,7 @@ def run(home: Home, options: OwnOptions) -> None:
     bench = OwnTaskSetup(
         tasks, options.tasks.absolute().parent, folder, settings, load_secrets(home, os.environ)
     )
-    uplifts = loops.run(_all(bench, options))
+    uplifts = run_on_loop(_all(bench, options))
     outcomes = [one for one in bench.outcomes() if one.arm in options.arms]
     outcomes.sort(key=lambda one: (ARMS.index(one.arm), one.repeat))
     arms = own_report.results(outcomes)

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from whet.cli import loops
 from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options
+from whet.cli.main import run_on_loop
 from whet.cli.output import Column, ProgressLine, cost, emit_json, json_option, table, wrapped
 from whet.cli.stored import opened
 from whet.cli.warm import interval
@@ -63,7 +63,7 @@ def warm(home: Home, name: str, file: Path, repeats: int, as_json: bool, **given
     progress = ProgressLine("running", SystemClock())
     with tempfile.TemporaryDirectory(prefix="whet-eval-") as folder:
         bench = WarmTrialSetup(Path(folder), settings, secrets, templates)
-        trials = loops.run(run_all(bench, tasks, file.parent, repeats, progress.update))
+        trials = run_on_loop(run_all(bench, tasks, file.parent, repeats, progress.update))
     progress.finish()
     found = report(trials)
     emit_json(_row(name, found, trials)) if as_json else _say(name, found)

@@ -14,9 +14,10 @@ import msgspec
 
 from whet import log
 from whet.app.slash import SlashCommand
-from whet.cli import loops, stored
+from whet.cli import stored
 from whet.cli.commands import builtin_commands
 from whet.cli.gateway_outbox import outbox
+from whet.cli.main import run_on_loop
 from whet.cli.output import Column, emit, emit_json, json_option, table
 from whet.cli.serve import served_beside
 from whet.cli.wording import printable
@@ -68,7 +69,7 @@ def run(home: Home, workspace: Path | None, web: bool, web_port: int) -> None:
         click.echo(printable(line))
 
     beside = served_beside(home, web_port, say) if web else None
-    code = loops.run(serve(setup, ChatCommands(shared), say, beside))
+    code = run_on_loop(serve(setup, ChatCommands(shared), say, beside))
     click.get_current_context().exit(code)
 
 

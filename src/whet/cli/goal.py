@@ -9,8 +9,9 @@ import msgspec
 
 from whet.app.goal_words import parse_usd, taken
 from whet.app.goals import GoalReport, GoalRunner, GoalWish, report
-from whet.cli import loops, stored, wording
+from whet.cli import stored, wording
 from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options, start_app
+from whet.cli.main import run_on_loop
 from whet.cli.output import Column, age, cost, emit, emit_json, emit_rows, fit, json_option, terminal_width
 from whet.cli.person import LinePerson
 from whet.clock import SystemClock, iso
@@ -143,7 +144,7 @@ def _pursue(options: ChatOptions, what: GoalWish | GoalRow, *, as_json: bool) ->
             await app.aclose()
 
     try:
-        done = loops.run(run())
+        done = run_on_loop(run())
     except KeyboardInterrupt:
         raise click.Abort from None
     emit_json(msgspec.to_builtins(done)) if as_json else click.echo("\n".join(lines(done)))

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from whet.cli import loops, stored
+from whet.cli import stored
+from whet.cli.main import run_on_loop
 from whet.cli.output import Column, age, table, wrapped
 from whet.cli.wording import cut, printable
 from whet.clock import SystemClock
@@ -47,7 +48,7 @@ def with_desk(home: Home, work: Callable[[LearningService], Awaitable[T]]) -> T:
             async with memories.joined(memories.homes_plugins(home, settings), desk):
                 return await work(desk)
 
-        return loops.run(run())
+        return run_on_loop(run())
 
 
 def changes_table(rows: Sequence[LedgerRow]) -> str:

@@ -17,7 +17,10 @@ from whet import __version__
 
 TYPE_CHECKING = False  # type checkers take it as true; `--version` does without `typing`
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from collections.abc import Coroutine
+    from typing import Any, NoReturn, TypeVar
+
+    T = TypeVar("T")
 
 # Name: (module:attribute, what it does). One line per command.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -95,6 +98,49 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     sys.exit(code)
+
+
+def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` to its end and give its result, as asyncio.run does.
+
+    The first Ctrl-C cancels it from the loop, and KeyboardInterrupt is raised once it has ended; the second
+    raises at once. asyncio.run itself cancels inside the signal's handler, so in the middle of any callback:
+    one that has just seen a future open then finds it cancelled, and fails with a stack.
+    """
+    import asyncio
+    import threading
+
+    interrupted = False
+
+    async def under_signals() -> T:
+        before = signal.getsignal(signal.SIGINT)
+        if before is signal.SIG_IGN or threading.current_thread() is not threading.main_thread():
+            return await work
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            nonlocal interrupted
+            del number, frame
+            if interrupted:
+                raise KeyboardInterrupt
+            interrupted = True
+            loop.call_soon_threadsafe(task.cancel)
+
+        signal.signal(signal.SIGINT, interrupt)
+        try:
+            return await work
+        finally:
+            if signal.getsignal(signal.SIGINT) is interrupt:
+                signal.signal(signal.SIGINT, before)
+
+    try:
+        return asyncio.run(under_signals())
+    except asyncio.CancelledError:
+        if interrupted:
+            raise KeyboardInterrupt from None
+        raise
 
 
 def _run(arguments: list[str]) -> int:

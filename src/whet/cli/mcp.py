@@ -15,7 +15,7 @@ from typing import Any
 import click
 import msgspec
 
-from whet.cli import loops
+from whet.cli.main import run_on_loop
 from whet.cli.mcp_browser import add_browser
 from whet.cli.mcp_report import reach_all, show
 from whet.cli.output import Column, age, emit_json, json_option, table, wrapped
@@ -187,7 +187,7 @@ def add(home: Home, name: str, command: tuple[str, ...], no_test: bool, as_json:
     replaced = put_part(home, _KEY, name, part)
     if before is None or before.url != server.url:
         forget_kept(home, name)
-    reports = [] if no_test else loops.run(reach_all(home, {name: server}))
+    reports = [] if no_test else run_on_loop(reach_all(home, {name: server}))
     if as_json:
         test = reports[0] if reports else None
         return emit_json({"name": name, "replaced": replaced, "path": str(home.config), "test": test})
@@ -269,7 +269,7 @@ def test(home: Home, names: tuple[str, ...], as_json: bool) -> None:
     servers = {name: _one(home, name) for name in names} or {
         name: server for name, server in _servers(home).items() if server.enabled
     }
-    reports = loops.run(reach_all(home, servers))
+    reports = run_on_loop(reach_all(home, servers))
     if as_json:
         emit_json({"ok": all(report.ok for report in reports), "servers": reports})
     elif not reports:
@@ -348,7 +348,7 @@ def login(
             webbrowser.open(address)
 
     work = oauth.log_in(server.url, client, show, SystemClock().unix_ms, rest["wait_s"], earlier)
-    tokens = loops.run(work)
+    tokens = run_on_loop(work)
     if tokens is not None:
         keeping.write_tokens(home, name, tokens)
     if rest["as_json"]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from whet.cli import loops
+from whet.cli.main import run_on_loop
 from whet.cli.mcp_report import reach_all, show
 from whet.cli.output import emit_json, json_option, wrapped
 from whet.config.edit import put_part
@@ -47,7 +47,7 @@ def add_browser(
     part = server_part(command, chosen or _fetched(folder), hosts)
     server = msgspec.convert(part, McpServerSettings)
     replaced = put_part(home, "mcp.servers", name, part)
-    reports = [] if no_test else loops.run(reach_all(home, {name: server}))
+    reports = [] if no_test else run_on_loop(reach_all(home, {name: server}))
     if as_json:
         test = reports[0] if reports else None
         return emit_json({"name": name, "replaced": replaced, "path": str(home.config), "test": test})

@@ -11,8 +11,8 @@ from whet.app.hosted import SessionHost
 from whet.app.mcp_server import OwnMcpServer
 from whet.app.people import Switchboard
 from whet.app.upkeep import kept_small
-from whet.cli import loops
 from whet.cli.launch import ChatOptions, load_settings, start_app
+from whet.cli.main import run_on_loop
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.rpc import serve_stdio
@@ -22,7 +22,7 @@ def run(home: Home, flags: Mapping[str, object], *, asks: bool) -> None:
     """Serve until stdin ends; running turns are then cancelled, durably. Raises WhetError."""
     options = ChatOptions(home, flags)
     settings = load_settings(options, None)
-    loops.run(_serve(options, settings, asks=asks))
+    run_on_loop(_serve(options, settings, asks=asks))
 
 
 async def _serve(options: ChatOptions, settings: Settings, *, asks: bool) -> None:

@@ -11,7 +11,7 @@ import click
 
 from whet.app.discover import by_keys, is_needed, nothing_set
 from whet.app.plugged import borrowed_provider
-from whet.cli import loops
+from whet.cli.main import run_on_loop
 from whet.cli.output import emit, emit_json, json_option
 from whet.cli.wording import printable
 from whet.config.edit import set_value
@@ -77,7 +77,7 @@ def price(info: ModelInfo) -> str:
 def list_(home: Home, as_json: bool) -> None:
     """Ask the server which models it serves."""
     with _connected(home, _load(home)) as provider:
-        names = loops.run(_ask(provider))
+        names = run_on_loop(_ask(provider))
         info = provider.info
     current = info.model
     if as_json:
@@ -152,7 +152,7 @@ def login(home: Home, provider: str) -> None:
         if sys.stdout.isatty():
             webbrowser.open(address)
 
-    name = loops.run(log_in(home, show))
+    name = run_on_loop(log_in(home, show))
     loaded = _load(home)
     if not (loaded.settings.model.provider or loaded.settings.model.base_url):
         set_value(home, "model.provider", provider)

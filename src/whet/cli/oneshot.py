@@ -21,9 +21,10 @@ import msgspec
 from whet.agent.loop import run_turn
 from whet.agent.session import Session, receipt_of
 from whet.app.build import App
-from whet.cli import attach, loops, wording
+from whet.cli import attach, wording
 from whet.cli.deciding import coloured, diff_lines, has_colour
 from whet.cli.launch import ChatOptions, Output, load_settings, open_session, start_app, workspace_of
+from whet.cli.main import run_on_loop
 from whet.cli.person import LinePerson
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError
@@ -55,7 +56,7 @@ def run(options: ChatOptions) -> int:
     settings = load_settings(options, _ask if there else None)
     question = _question(options, workspace_of(settings))
     images = [attach.load_image(path) for path in options.images]
-    return loops.run(_run(options, settings, question, images))
+    return run_on_loop(_run(options, settings, question, images))
 
 
 def _question(options: ChatOptions, workspace: Path) -> str:

@@ -19,7 +19,7 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.app.slash import Commands, parse, unescaped
-from whet.cli import attach, jobs, loops
+from whet.cli import attach, jobs
 from whet.cli.board import StatusBoard
 from whet.cli.commands import ChatControl, add_plugin_commands, builtin_commands
 from whet.cli.dropped import dropped_images
@@ -28,6 +28,7 @@ from whet.cli.greeting import greet, say_where_we_are
 from whet.cli.launch import ChatOptions, forget_empty, load_settings, open_session, start_app, workspace_of
 from whet.cli.learning_commands import run_skill
 from whet.cli.live import Marks, Surface, TerminalTurnView, recall
+from whet.cli.main import run_on_loop
 from whet.cli.prompting import InputCompleter
 from whet.cli.render import Painter
 from whet.cli.screen import LineScreen, PromptSignal, Screen, Typed
@@ -46,7 +47,7 @@ from whet.store.sessions import title_of
 
 def run(options: ChatOptions) -> int:
     """Chat until the person quits; give the exit code."""
-    return loops.run(_run(options, load_settings(options, input)))
+    return run_on_loop(_run(options, load_settings(options, input)))
 
 
 async def _run(options: ChatOptions, settings: Settings) -> int:

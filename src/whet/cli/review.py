@@ -17,7 +17,8 @@ import msgspec
 
 from whet.app.review_worker import open_reviews
 from whet.app.reviews import ReviewRunner
-from whet.cli import loops, output, stored
+from whet.cli import output, stored
+from whet.cli.main import run_on_loop
 from whet.cli.output import Column, emit_json, json_option
 from whet.cli.transcript import render
 from whet.cli.wording import count, printable, review_line
@@ -67,7 +68,7 @@ def run(home: Home, name: str, focus: str, kinds: tuple[Kind, ...], as_json: boo
             click.echo("reviewing; Ctrl-C leaves the rest to the next worker", err=True)
         return queued.job_id, await found.run(queued.job_id)
 
-    job_id, finished = loops.run(_with_reviews(home, work))
+    job_id, finished = run_on_loop(_with_reviews(home, work))
     if finished is None:
         raise NotFound("another process reviews this conversation now", hint="whet review list")
     if as_json:
@@ -187,7 +188,7 @@ def _decide(
     async def work(found: ReviewRunner) -> list[LedgerRow]:
         return [await decide(found, id_) for id_ in ids]
 
-    rows = loops.run(_with_reviews(home, work))
+    rows = run_on_loop(_with_reviews(home, work))
     if as_json:
         return emit_json({"changes": rows})
     for row in rows:

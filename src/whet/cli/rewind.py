@@ -12,7 +12,8 @@ import click
 
 from whet.app.recording import Recordings
 from whet.app.rewinding import Outcome, Rewinding, parse_target
-from whet.cli import loops, rewind_report, stored
+from whet.cli import rewind_report, stored
+from whet.cli.main import run_on_loop
 from whet.cli.output import emit_json, json_option, print_long, styled
 from whet.cli.sessions import complete_session
 from whet.cli.wording import exact
@@ -137,7 +138,7 @@ def _with(home: Home, name: str, work: Callable[[Rewinding], Awaitable[T]]) -> T
             return await work(Rewinding(recordings, log, Path(session.workspace)))
 
     try:
-        return loops.run(run())
+        return run_on_loop(run())
     finally:
         pool.close()
         recordings.close()

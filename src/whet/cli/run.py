@@ -8,8 +8,9 @@ import click
 import msgspec
 
 from whet.app import task_runs
-from whet.cli import loops, wording
+from whet.cli import wording
 from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options, start_app, workspace_of
+from whet.cli.main import run_on_loop
 from whet.cli.output import Column, emit_json, emit_rows, json_option
 from whet.config.paths import Home
 from whet.contract.protocols import NobodyPresent
@@ -49,7 +50,7 @@ def run(home: Home, file: Path, jobs: int | None, again: bool, as_json: bool, **
             await app.aclose()
 
     try:
-        done = loops.run(work())
+        done = run_on_loop(work())
     except KeyboardInterrupt:
         raise click.Abort from None
     _show(done, as_json=as_json)

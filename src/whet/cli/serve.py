@@ -13,7 +13,7 @@ import apsw
 import click
 
 from whet import log
-from whet.cli import loops, stored
+from whet.cli import stored
 from whet.cli.launch import (
     ChatOptions,
     approvals_option,
@@ -22,6 +22,7 @@ from whet.cli.launch import (
     model_options,
     workspace_of,
 )
+from whet.cli.main import run_on_loop
 from whet.cli.output import Column, age, emit, emit_rows, json_option
 from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
@@ -169,7 +170,7 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
             await app.aclose()
 
     try:
-        loops.run(go())
+        run_on_loop(go())
     except* WhetError as group:
         raise group.exceptions[0] from None
 

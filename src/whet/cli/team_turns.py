@@ -16,8 +16,8 @@ import msgspec
 from whet.app.build import App
 from whet.app.hosted import SessionHost
 from whet.app.people import Switchboard
-from whet.cli import loops
 from whet.cli.launch import workspace_of
+from whet.cli.main import run_on_loop
 from whet.cli.output import emit_json
 from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
@@ -91,7 +91,7 @@ def run_turns(home: Home, wanted: WorkerOptions) -> None:
             await app.reviews.leave()
             await app.aclose()
 
-    loops.run(go())
+    run_on_loop(go())
 
 
 @asynccontextmanager

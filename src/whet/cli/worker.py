@@ -16,7 +16,7 @@ import click
 
 from whet.app.review_worker import open_reviews
 from whet.app.reviews import ReviewRunner
-from whet.cli import loops
+from whet.cli.main import run_on_loop
 from whet.cli.output import emit_json
 from whet.cli.wording import printable, review_line
 from whet.clock import SystemClock
@@ -91,7 +91,7 @@ def worker(home: Home, drain: bool, patience_s: float, as_json: bool, **turns: A
         if not as_json:
             click.echo(run_line(finished))
 
-    loops.run(_run(home, (tell, tell_run), patience_s if drain else None))
+    run_on_loop(_run(home, (tell, tell_run), patience_s if drain else None))
     if as_json:
         emit_json({"reviews": done, "runs": [{"name": one.schedule.name, "run": one.run} for one in runs]})
 

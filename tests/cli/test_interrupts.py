@@ -8,7 +8,7 @@ from collections.abc import Generator
 
 import pytest
 
-from whet.cli import loops
+from whet.cli.main import run_on_loop
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def test_ctrl_c_in_the_middle_of_a_callback_lets_it_finish() -> None:
         await asyncio.get_running_loop().create_future()
 
     with pytest.raises(KeyboardInterrupt):
-        loops.run(work())
+        run_on_loop(work())
     assert settled == ["whole"]
     assert not faults
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -57,7 +57,7 @@ def test_ctrl_c_ends_what_waits_with_its_cleaning_done() -> None:
             cleaned.append("done")
 
     with pytest.raises(KeyboardInterrupt):
-        loops.run(work())
+        run_on_loop(work())
     assert cleaned == ["done"]
 
 
@@ -71,7 +71,7 @@ def test_a_second_ctrl_c_waits_for_nothing() -> None:
             raise AssertionError("the second signal was not heard")
 
     with pytest.raises(KeyboardInterrupt):
-        loops.run(work())
+        run_on_loop(work())
 
 
 def test_a_command_that_ignores_ctrl_c_goes_on_ignoring_it() -> None:
@@ -82,7 +82,7 @@ def test_a_command_that_ignores_ctrl_c_goes_on_ignoring_it() -> None:
         await asyncio.sleep(0)
         return "done"
 
-    assert loops.run(work()) == "done"
+    assert run_on_loop(work()) == "done"
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
@@ -91,4 +91,4 @@ def test_what_was_cancelled_by_itself_stays_a_cancel() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        loops.run(work())
+        run_on_loop(work())
