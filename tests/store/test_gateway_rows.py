@@ -47,7 +47,7 @@ def test_an_update_is_received_once_and_crossed_off_with_its_turn(db):
     assert on(db, chats.open_chats, ["telegram"]) == [(chat, False)] and on(db, chats.open_chats, []) == []
     assert not on(db, chats.finish_begun, chat)
     on(db, chats.mark, one, "begun")
-    assert on(db, chats.open_chats, ["telegram"]) == [(chat, True)]
+    assert on(db, chats.open_chats, ["telegram"]) == [(chat, True)] and on(db, chats.is_begun, chat)
     assert not on(db, chats.is_waiting, one) and on(db, chats.is_waiting, two)
     assert not on(db, chats.replace_waiting, chat, "r1", "{}"), "a turn has it"
     assert on(db, chats.replace_waiting, chat, "r2", '{"ref": "r2", "text": "new"}')
@@ -56,7 +56,7 @@ def test_an_update_is_received_once_and_crossed_off_with_its_turn(db):
     assert [row.id for row in on(db, chats.waiting, chat)] == [three]
     assert on(db, chats.finish_begun, chat)
     assert on(db, chats.drop_waiting, chat, three) == 0 and on(db, chats.drop_waiting, chat, three + 1) == 1
-    assert on(db, chats.open_chats, ["telegram"]) == []
+    assert on(db, chats.open_chats, ["telegram"]) == [] and not on(db, chats.is_begun, chat)
 
 
 def test_a_later_message_never_overtakes_one_that_waits(db):

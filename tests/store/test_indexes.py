@@ -27,6 +27,7 @@ _CALL = (
 
 WORKS: dict[str, Callable[[apsw.Connection], object]] = {
     "waiting": lambda db: chats.waiting(db, 1),
+    "is_begun": lambda db: chats.is_begun(db, 1),
     "open_chats": lambda db: chats.open_chats(db, ["board"]),
     "replace_waiting": lambda db: chats.replace_waiting(db, 1, "m1", "{}"),
     "finish_begun": lambda db: chats.finish_begun(db, 1),

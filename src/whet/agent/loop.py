@@ -19,7 +19,6 @@ from whet.contract.errors import (
     ConfigError,
     ContextOverflow,
     ModelRefused,
-    NotFound,
     ProviderError,
     StoreError,
     WhetError,
@@ -104,7 +103,7 @@ async def _begin(session: Session, incoming: InboxEntry | None) -> TurnRecord:
             return unfinished
         await session.log.end_turn(unfinished, "answered", "", session.at_end(unfinished, "answered"))
     if incoming is None:
-        raise NotFound("there is no unfinished turn to resume", hint="say what to do next")
+        raise session.log.nothing_to_resume()
     message = incoming.message
     for observer in session.observers:
         message = await observer.before(session, message)

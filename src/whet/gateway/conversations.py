@@ -111,6 +111,7 @@ class Conversation:
         self.record: ConversationRows
         self._commands = commands
         self._resume = resume
+        self._failed = False
         self._taken: set[int] = set()
         self._held: set[int] = set()
         self._turn: asyncio.Task[None] | None = None
@@ -124,6 +125,9 @@ class Conversation:
     async def work(self) -> None:
         """Take what waits until nothing does and no turn runs."""
         self.record = await ConversationRows.load(self.parts, self.chat_id)
+        if self._failed:  # what was begun is gone on with, before anything else gets into its turn
+            self._resume = self.parts.database.read_now(lambda db: chats.is_begun(db, self.chat_id))
+            self._failed = False
         if self._resume:
             self._resume = False
             self.begin_with(None)
@@ -183,6 +187,7 @@ class Conversation:
             done, self._turn = self._turn, None
             self._taken.clear()
             if not done.cancelled():  # by /stop, before it had begun
+                self._failed = done.exception() is not None
                 done.result()
 
     async def _take(self, row: InRow, *, holds: bool) -> Literal["taken", "held", "again"]:

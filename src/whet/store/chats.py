@@ -157,6 +157,12 @@ def open_chats(connection: apsw.Connection, channels: Collection[str]) -> list[t
     return [(chat_id, bool(begun)) for chat_id, begun, channel in found if channel in channels]
 
 
+def is_begun(connection: apsw.Connection, chat_id: int) -> bool:
+    """Whether a turn of a conversation was begun and has not ended."""
+    sql = f"SELECT 1 FROM gateway_inbox WHERE chat = ? AND {_IN_OPEN} AND state = 'begun' LIMIT 1"
+    return connection.execute(sql, (chat_id,)).fetchone() is not None
+
+
 def mark(connection: apsw.Connection, row_id: int, state: InState) -> None:
     """Set an update's state."""
     connection.execute("UPDATE gateway_inbox SET state = ? WHERE id = ?", (state, row_id))
