@@ -232,7 +232,7 @@ def test_one_session_has_one_turn_at_a_time(db, clock):
         with pytest.raises(StoreBusy, match=f"in use by process {os.getpid()}"):
             await other.begin_turn(user("y"))
         assert await other.unfinished_turn() is None
-        assert isinstance(other.nothing_to_resume(), StoreBusy)
+        assert isinstance(other.live.nothing_to_resume(), StoreBusy)
         with pytest.raises(StoreBusy):
             await other.undo_last_turn()
         await log.append_reply(turn, answer("a"), USAGE, "m")

@@ -103,7 +103,7 @@ async def _begin(session: Session, incoming: InboxEntry | None) -> TurnRecord:
             return unfinished
         await session.log.end_turn(unfinished, "answered", "", session.at_end(unfinished, "answered"))
     if incoming is None:
-        raise session.log.nothing_to_resume()
+        raise session.log.live.nothing_to_resume()
     message = incoming.message
     for observer in session.observers:
         message = await observer.before(session, message)

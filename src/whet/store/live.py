@@ -15,7 +15,7 @@ import apsw
 import msgspec
 
 from whet.clock import Clock
-from whet.contract.errors import StoreBusy
+from whet.contract.errors import NotFound, StoreBusy, WhetError
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.sqlite.lane import Rows, RowStatement
 from whet.store import claims, rows, sessions, turns
@@ -92,6 +92,12 @@ class LiveState(msgspec.Struct):
     def version(self) -> tuple[int, int, int]:
         """What tells whether the stored session has moved on: epoch, last turn, next number."""
         return self.epoch, self.last_turn, self.next_seq
+
+    def nothing_to_resume(self) -> WhetError:
+        """Give the error of a resume for which `Transcript.unfinished_turn` had nothing."""
+        if self.open_turn:
+            return StoreBusy("another process works on this turn", hint="wait for its end")
+        return NotFound("there is no unfinished turn to resume", hint="say what to do next")
 
     def last_words(self) -> str:
         """Give what the person said last; nothing where they have not said anything yet."""

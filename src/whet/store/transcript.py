@@ -11,7 +11,7 @@ import apsw
 import msgspec
 
 from whet.clock import Clock, iso
-from whet.contract.errors import NotFound, StoreBusy, WhetError
+from whet.contract.errors import StoreBusy
 from whet.contract.events import EndReason
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
@@ -148,12 +148,6 @@ class Transcript:
             messages=found.messages,
             tool_calls=found.tool_calls,
         )
-
-    def nothing_to_resume(self) -> WhetError:
-        """Give the error of a resume for which `unfinished_turn` had nothing."""
-        if self.live.open_turn:
-            return StoreBusy("another process works on this turn", hint="wait for its end")
-        return NotFound("there is no unfinished turn to resume", hint="say what to do next")
 
     async def append_user(self, turn: TurnRecord, message: Message, also: AtEnd = nothing) -> None:
         """Store text that was typed during the turn, in one transaction with what `also` does."""
