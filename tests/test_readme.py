@@ -161,7 +161,8 @@ def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
 
 def test_every_distribution_that_a_page_or_a_hint_installs_is_ours() -> None:
     places = [*PAGES, *(ROOT / "src").rglob("*.py"), *(ROOT / "examples").rglob("*.*")]
-    wrong = re.compile(r"(?:pip|tool|pipx) install (?:-\S+ )*['\"]?whet(?:\[|['\"]|$)|[\"']whet\[")
+    install = r"(?:pip|tool|pipx) install (?:-\S+ )*['\"]?whet(?:\[|['\"]|$)|[\"']whet\["
+    wrong = re.compile(install + r"|dependencies = \[[^]]*[\"']whet[\"'\s<>=~!]")
     assert not [
         (path.name, found[0]) for path in places for found in [wrong.search(path.read_text("utf-8"))] if found
     ]
