@@ -73,7 +73,7 @@ WRITES: dict[str, tuple[PracticeCall, tuple[str, ...]]] = {
     "a file emptied": (_call("write_file", path="empty.txt", content=""), ("-full",)),
     "text in the place of a binary": (
         _call("write_file", path="picture.bin", content="just text\n"),
-        ("+just text", "picture.bin  (+1 −0, replaces 8 bytes that are no text)"),
+        ("+just text", "picture.bin  (+1 −0, replaces 8 bytes of binary data)"),
     ),
     "many lines": (_call("write_file", path="many.txt", content=_MANY), ("+row 0", "+row 1499")),
     "a very long line": (_call("write_file", path="long.txt", content=_LONG + "\n"), (f"+{_LONG}",)),

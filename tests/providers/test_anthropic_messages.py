@@ -115,6 +115,7 @@ THINKING_STREAM = sse(
     '"cache_read_input_tokens":70,"output_tokens":1,"service_tier":"standard"}}}',
     '{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}',
     '{"type":"ping"}',
+    '{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":""}}',
     '{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Hmm “é"}}',
     '{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"”."}}',
     '{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"c2ln=="}}',
@@ -134,7 +135,7 @@ THINKING_STREAM = sse(
     '{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},'
     '"usage":{"output_tokens":33,"output_tokens_details":{"thinking_tokens":12}}}',
     '{"type":"message_stop"}',
-    names=["message_start"] + ["e"] * 18,
+    names=["message_start"] + ["e"] * 19,
 )
 
 

@@ -31,7 +31,7 @@ def change_of(place: ConfinedPath, before: bytes | None, after: str | None) -> T
             None,
             after,
             hashed,
-            f"replaces {size(len(before or b''))} that are no text",
+            f"replaces {size(len(before or b''))} of binary data",
         )
     return TextChange(place.shown, str(place.path), None if before is None else decoded[0], after, hashed)
 

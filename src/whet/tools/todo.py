@@ -6,6 +6,7 @@ the transcript and nothing else. Lists are kept per session and bounded. It does
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Literal
@@ -96,7 +97,7 @@ def _merged(old: list[TodoItem], given: Iterable[TodoItem]) -> list[TodoItem]:
 
 def _free_id(taken: Iterable[str]) -> str:
     names = set(taken)
-    return next(str(n) for n in range(1, len(names) + 2) if str(n) not in names)
+    return next(str(n) for n in itertools.count(1) if str(n) not in names)
 
 
 def _one_line(text: str) -> str:

@@ -1,0 +1,76 @@
+"""What a person is shown of a write before it happens, for tools that are not ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tools.running import context
+from whet.contract.changes import TextChange, hash_of
+from whet.tools.paths import resolve
+from whet.tools.preview import change_of, proposed
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "greeting.txt"
+    path.write_text("hello hello\n", "utf-8")
+    return path
+
+
+def test_a_whole_content_is_shown_beside_what_is_there(file: Path) -> None:
+    (change,) = proposed(context(file.parent), {"path": "greeting.txt", "content": "bye\n"})
+    assert (change.old, change.new, change.note) == ("hello hello\n", "bye\n", "")
+    assert change.before == hash_of(file.read_bytes()) and change.place == str(file)
+
+
+@pytest.mark.parametrize(("more", "text"), [({}, "bye hello\n"), ({"replace_all": True}, "bye bye\n")])
+def test_a_replacement_is_shown_as_it_will_read(file: Path, more: dict[str, object], text: str) -> None:
+    arguments = {"path": "greeting.txt", "old_string": "hello", "new_string": "bye", **more}
+    (change,) = proposed(context(file.parent), arguments)
+    assert (change.old, change.new) == ("hello hello\n", text)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"old_string": "absent", "new_string": "bye"},
+        {"old_string": "", "new_string": "bye"},
+        {"old_string": "hello"},
+        {"new_string": "bye"},
+        {"old_string": 7, "new_string": "bye"},
+    ],
+)
+def test_what_can_not_be_foreseen_is_said(file: Path, arguments: dict[str, object]) -> None:
+    (change,) = proposed(context(file.parent), {"path": "greeting.txt", **arguments})
+    assert (change.old, change.new) == ("hello hello\n", "hello hello\n")
+    assert change.note == "what it writes is not said"
+
+
+def test_a_new_file_has_no_old_text(tmp_path: Path) -> None:
+    (change,) = proposed(context(tmp_path), {"path": "new.txt", "content": "one\n"})
+    assert (change.old, change.new, change.before) == (None, "one\n", "")
+    (change,) = proposed(context(tmp_path), {"path": "new.txt", "old_string": "a", "new_string": "b"})
+    assert (change.old, change.new) == (None, None)
+
+
+def test_a_diff_is_shown_as_its_result(file: Path) -> None:
+    diff = "--- a/greeting.txt\n+++ b/greeting.txt\n@@ -1 +1 @@\n-hello hello\n+bye\n"
+    (change,) = proposed(context(file.parent), {"diff": diff})
+    assert (change.old, change.new) == ("hello hello\n", "bye\n")
+
+
+def test_a_path_outside_is_named_whole(tmp_path: Path) -> None:
+    workspace = tmp_path / "work"
+    workspace.mkdir()
+    (change,) = proposed(context(workspace), {"path": "../out.txt", "content": "x"})
+    assert change.note == "outside the workspace" and change.new == "x"
+    assert proposed(context(workspace), {"path": ""}) == proposed(context(workspace), {}) == ()
+
+
+def test_what_is_no_text_is_told_by_its_size(tmp_path: Path) -> None:
+    place = resolve("picture.bin", tmp_path, ())
+    change = change_of(place, b"\x00\xff" * 600, "text\n")
+    assert isinstance(change, TextChange) and change.old is None and change.new == "text\n"
+    assert change.note == "replaces 1.2 KB of binary data"
