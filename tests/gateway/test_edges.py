@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,14 @@ def test_an_answer_of_emoji_arrives_on_telegram(tmp_path: Path) -> None:
     with world(tmp_path, [ScriptedReply(text="\U0001f600" * 5000)]) as w:
         w.telegram.write("smile")
         w.telegram.wait(lambda: sum(t.count("\U0001f600") for t in w.telegram.said()) == 5000, "all of them")
+
+
+def test_a_message_that_is_too_long_is_cut_and_says_so(tmp_path: Path) -> None:
+    with world(tmp_path, [ScriptedReply(text="Read.")]) as w:
+        w.telegram.write("x" * 100_001)
+        w.telegram.wait_said("Read.")
+        asked = json.loads(w.model.requests[0].body)["messages"][-1]["content"]
+        assert asked.count("x") == 100_000 and "[1 more characters were left out]" in asked
 
 
 def test_what_a_group_says_to_itself_is_no_flood(tmp_path: Path) -> None:

@@ -49,7 +49,8 @@ def _around(connection: apsw.Connection, asking: str, session_id: str, seq: int)
 
 
 def _hit_line(hit: Hit) -> str:
-    return f"{hit.session_id} seq {hit.seq} {hit.when[:16]} {hit.role} «{hit.title}»: {hit.snippet}"
+    title = f" «{hit.title}»" if hit.title else ""
+    return f"{hit.session_id} seq {hit.seq} {hit.when[:16]} {hit.role}{title}: {hit.snippet}"
 
 
 def _line(number: int, message: Message) -> str:

@@ -1,0 +1,32 @@
+"""session_search: what a session finds in other ones, and what it reads around a hit."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.store.support import talk
+from tests.support import FixedClock
+from tests.tools.running import call, context
+from whet.store.database import StateDatabase
+from whet.tools.declared import session_tools
+
+
+def test_a_past_session_is_found_and_read(tmp_path: Path, clock: FixedClock) -> None:
+    database = StateDatabase.open(tmp_path / "state.db", clock)
+    (search,) = session_tools(database)
+
+    async def story() -> None:
+        for name, words in (("s1", "hello"), ("s2", "the staging host is heron"), ("s3", "heron again")):
+            await talk(database, clock, name, words)
+        ctx = context(tmp_path, session_id="s1")
+        found = (await call(search, ctx, query="staging heron")).text
+        assert found.startswith("s2 seq 1 2026-11-21T09:00 user: the «staging» host is heron")
+        assert "s2" not in (await call(search, ctx, query="heron", session_id="s3")).text
+        assert len((await call(search, ctx, query="heron", limit=0)).text.splitlines()) == 1
+        assert "the staging host" in (await call(search, ctx, session_id="s2", seq=1)).text
+        assert (await call(search, ctx, query="zeppelin")).text.startswith("Nothing found for 'zeppelin'.")
+        assert (await call(search, ctx, query=" ")).error_kind == "bad_input"
+
+    asyncio.run(story())
+    database.close()
