@@ -137,6 +137,8 @@ IN_A_CHAT = {
     "/rewind 3": "restored 1 path",
     "/rewind 3.2 files": "restored 1 path",
     "/rewind undo": "restored 1 path",
+    "/rewind 3 keep": "takes this back",
+    "/rewind 3 force": "takes this back",
     "/undo": "its files were not restored; /rewind 2 files does that",
 }
 

@@ -359,7 +359,7 @@ wget -qO- https://example.com
 tar xf a.tar -C./out
 tar czf File.tgz src
 git clone --depth=1 -b main https://github.com/a/b.git
-ln -s ../lib/a b
+ln -s ../lib/a sub/b
 ln -s /usr/bin/python3 bin/python
 sort -t/ -k2 -o out.txt f
 xxd -r dump.hex out.bin
@@ -799,6 +799,17 @@ git log --output=/home/u/x
 gcc -o ~/.bashrc x.c
 cp -t/home/u/.ssh x
 ln -s ~/.bashrc x; echo make >> x
+ln -s ../lib/a b
+ln -sfn ~/data l && cp a.txt l/
+cp -s ~/data/x .
+cp -rl ../other copy
+install -d ../other/new
+openssl enc -base64 -in a -out ../a.b64
+openssl req -x509 -nodes -keyout ../k -out ./c.pem
+setpriv --no-new-privs sh -c 'echo x >> ../a'
+setarch x86_64 sh -c 'rm -rf ../z'
+somewrapper --flag sh -c 'echo x >> ../a'
+sqlite3 -init cmds.sql :memory: ''
 ln -s ~ h && echo x > h/.bashrc
 mapfile -C make -c 1 < f
 compgen -C make

@@ -119,3 +119,32 @@ def test_edit_opens_the_editor_and_checks_the_file(home: Path, tmp_path: Path) -
     assert "is fine" in run(home, "edit", env={**env, "ANSWER": "no"}).output
     broken = run(home, "edit", env={**env, "ANSWER": "perhaps"}).exception
     assert isinstance(broken, ConfigError) and "line 2" in broken.message
+
+
+def test_what_every_chat_would_refuse_is_not_set_and_is_named_by_its_line(home: Path) -> None:
+    for key, value in (
+        ("approval.deny", "foo bar"),
+        ("confirm.actions", "terminal(x)"),
+        ("sandbox.backend", "ssh"),
+        ("tools.disabled", "teminal"),
+        ("tools.toolsets", "fles"),
+        ("tools.workspace", str(home / "nowhere")),
+    ):
+        refused = run(home, "set", key, value)
+        assert isinstance(refused.exception, ConfigError) and value in refused.exception.message, key
+    assert not (home / "config.yaml").exists()
+    assert "did you mean terminal" in str(run(home, "set", "tools.disabled", "teminal").exception)
+    for key, value in (("tools.disabled", "web_fetch"), ("tools.workspace", str(home))):
+        assert run(home, "set", key, value).exit_code == 0
+    (home / "config.yaml").write_text("approval:\n  allow: []\n  deny: [web_fetch, foo bar]\n")
+    wrong = run(home, "list").exception
+    assert isinstance(wrong, ConfigError) and wrong.message.startswith("config.yaml line 3: approval.deny is")
+
+
+def test_a_password_in_an_address_is_not_repeated_by_an_error(home: Path) -> None:
+    refused = run(home, "set", "model.base_url", "htp://me:hunter2@host/v1")
+    assert isinstance(refused.exception, ConfigError) and "hunter2" not in refused.exception.message
+    home.mkdir()
+    (home / "config.yaml").write_text("store:\n  url: mysql://me:hunter2@host/d\n")
+    wrong = run(home, "list").exception
+    assert isinstance(wrong, ConfigError) and "hunter2" not in wrong.message

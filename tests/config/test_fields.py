@@ -56,3 +56,40 @@ def test_the_nearest_name() -> None:
     assert nearest("sesions", ["sessions", "config"]) == "sessions"
     assert nearest("max_retrys", list(fields())) == "model.max_retries"
     assert nearest("qqqq", list(fields())) == ""
+
+
+@pytest.mark.parametrize(
+    ("key", "fits", "does_not"),
+    [
+        ("approval.deny", ("terminal(rm *)", "web_fetch", "mcp__x__*", ""), ("foo bar", "foo(", "x()", "(")),
+        ("approval.allow", ("terminal(git commit *),write_file(a, b)",), ("terminal(a),two words",)),
+        (
+            "confirm.actions",
+            ("terminal(make x) = publish_package", "x=none"),
+            ("terminal(x)", "x = Y", "= y"),
+        ),
+        ("sandbox.backend", ("local", "container debian:12", "ssh h", "ssh h ~/f"), ("", "ssh", "ssh -o h")),
+        ("sandbox.hosts", ("a.b,*.c.d,code-hosts,10.0.0.1,[::1]",), ("https://x", "a b", "a/b", "*")),
+        (
+            "model.base_url",
+            ("", "http://h/v1", "https://[::1]:8/v1"),
+            ("foo", "ftp://h", "http://[::1", "http://"),
+        ),
+        ("judge.base_url", ("http://h",), ("h:1",)),
+        ("model.api_key_env", ("", "A", "A, B_2"), ("A B", "A-B", "${A}")),
+        ("confirm.url", ("", "http://h:6000", "unix:/run/x"), ("h:6000", "unix:x")),
+        ("store.url", ("", "postgresql://u@h/d", "postgres://h/d"), ("sqlite:x", "h/d")),
+        ("traces.url", ("http://h:4318/v1/traces",), ("h:4318",)),
+        ("ui.status_line", ("mode,model", ""), ("mode,foo",)),
+        ("model.timeout_s", ("0.5", "1e12"), ("0", "nan", "inf", "1e13", "1e308")),
+        ("agent.max_steps", ("1",), ("0", "9" * 400)),
+    ],
+)
+def test_what_would_be_refused_later_is_refused_when_it_is_read(
+    key: str, fits: tuple[str, ...], does_not: tuple[str, ...]
+) -> None:
+    for text in fits:
+        read_text(fields()[key], text)
+    for text in does_not:
+        with pytest.raises(ValueError, match="allowed: "):
+            read_text(fields()[key], text)

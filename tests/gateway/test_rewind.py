@@ -30,3 +30,26 @@ def test_a_turn_is_shown_and_taken_back_in_a_chat(tmp_path: Path) -> None:
         assert (w.work / "kept.txt").read_text() == "whole\n"
         w.telegram.write("/rewind undo")
         w.telegram.wait(lambda: (w.work / "kept.txt").read_text() == "spoiled\n", "the rewind taken back")
+
+
+def test_a_chat_is_asked_about_files_that_somebody_changed_since(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"  # what lies in Whet's home is not recorded
+    outside.mkdir()
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "work").symlink_to(outside)
+    calls = (PracticeCall("terminal", '{"command": "echo spoiled > kept.txt"}'),)
+    with world(tmp_path, [ScriptedReply(tool_calls=calls), ScriptedReply("Done.")]) as w:
+        file = w.work / "kept.txt"
+        file.write_text("whole\n")
+        w.telegram.write("go")
+        w.telegram.wait_said("Done.")
+        file.write_text("mine\n")
+        w.telegram.write("/rewind 1 files")
+        asked = "".join(w.telegram.wait_said("so nothing was done"))
+        assert "left as it is: kept.txt (changed since by someone else)" in asked
+        assert "/rewind 1 files force sets them back" in asked and file.read_text() == "mine\n"
+        w.telegram.write("/rewind 1 files keep")
+        w.telegram.wait_said("takes this back")
+        assert file.read_text() == "mine\n"
+        w.telegram.write("/rewind 1 files force")
+        w.telegram.wait(lambda: file.read_text() == "whole\n", "the file set back")

@@ -168,6 +168,75 @@ def test_a_new_repository_is_protected_from_its_next_command_on(jail: Jail) -> N
     assert not (workspace / ".git/hooks/post-commit").exists()
 
 
+EVIL = (
+    "git config core.fsmonitor evil; echo evil > .vscode/tasks.json; echo evil > .git/hooks/pre-commit; true"
+)
+
+
+def _replaced_by_a_person(workspace: Path) -> None:
+    """What a person's own git, editor and clean-up do beside a session: other files under the same names."""
+    subprocess.run(["git", "config", "user.name", "me"], cwd=workspace, check=True)
+    for name in (".vscode", ".git/hooks"):
+        (workspace / name).rename(workspace / f"{name}.old")
+        (workspace / name).mkdir()
+    (workspace / ".vscode" / "tasks.json").write_text("{}")
+
+
+def _is_evil(workspace: Path) -> list[str]:
+    files = (".git/config", ".vscode/tasks.json", ".git/hooks/pre-commit")
+    return [one for one in files if (workspace / one).exists() and "evil" in (workspace / one).read_text()]
+
+
+def test_protected_names_hold_where_a_person_has_put_other_files_in_their_place(jail: Jail) -> None:
+    workspace = jail.policy.workspace
+    subprocess.run(["git", "init", "-q", workspace], check=True)
+    (workspace / ".vscode").mkdir()
+    run(jail, "true")
+    _replaced_by_a_person(workspace)
+    run(jail, EVIL)
+    assert _is_evil(workspace) == []
+    assert "name = me" in (workspace / ".git" / "config").read_text()
+
+
+def test_they_hold_beside_a_command_that_runs_meanwhile(jail: Jail) -> None:
+    workspace = jail.policy.workspace
+    subprocess.run(["git", "init", "-q", workspace], check=True)
+    (workspace / ".vscode").mkdir()
+    inside = jail.environment(command_environment(os.environ))
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        until = "until [ -e go ]; do sleep 0.02; done; "
+        before = jail.spawn(
+            JailedCommand(["bash", "-c", until + EVIL], inside, workspace), (null, null, null)
+        )
+        _replaced_by_a_person(workspace)
+        run(jail, EVIL)  # no new launcher, which would end the other: what was made is taken back
+        assert _is_evil(workspace) == []
+        (workspace / "go").touch()
+        before.wait(30)
+        assert _is_evil(workspace) == []
+        run(jail, EVIL)
+        assert _is_evil(workspace) == []
+    finally:
+        os.close(null)
+
+
+def test_what_is_hidden_in_the_workspace_stays_so_where_it_is_replaced(jail: Jail, tmp_path: Path) -> None:
+    key = jail.policy.workspace / "keys"
+    key.write_text("KEY-1")
+    policy = msgspec.structs.replace(jail.policy, absent=(*jail.policy.absent, key))
+    scratch = Scratch()
+    other = Jail(JailPlan(jail.plan.engine, policy, scratch, Path.home()))
+    try:
+        assert "KEY" not in run(other, "cat keys")[1]
+        (jail.policy.workspace / "new").write_text("KEY-2")
+        (jail.policy.workspace / "new").rename(key)
+        assert "KEY" not in run(other, "cat keys")[1]
+    finally:
+        other.close()
+        scratch.close()
+
+
 def test_an_opening_is_another_policy(jail: Jail, tmp_path: Path) -> None:
     outside = tmp_path / "more"
     outside.mkdir()

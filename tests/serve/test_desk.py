@@ -206,6 +206,32 @@ def test_a_turn_is_taken_back_with_a_press_and_brought_again(board: Api, person:
     assert person.post("/sessions/none/rewind", data=form).status_code == 404
 
 
+def test_a_rewind_asks_what_becomes_of_files_that_the_person_changed_since(
+    board: Api, person: httpx2.Client
+) -> None:
+    made = board.workspace / "edited-since.txt"
+    call = PracticeCall("write_file", json.dumps({"path": made.name, "content": "made\n"}))
+    board.say(ScriptedReply(tool_calls=(call,)), ScriptedReply("Written."))
+    page = begin(person, "make that file")
+    asked = eventually(lambda: text if made.name in (text := _asked(person.get(page).text)) else "")
+    action, form = _form(asked, page)
+    person.post(action, data={**form, "answer": "once"})
+    ended(person, page)
+    made.write_text("mine\n")
+    form = {"csrf": csrf(person, page), "turn": "1"}
+    shown = person.post(f"{page}/rewind", data=form).text
+    assert "left as it is (changed since by someone else): edited-since.txt" in shown
+    assert "Nothing was done yet" in shown and "· undone" not in shown and made.read_text() == "mine\n"
+    assert 'name="own_edits" value="replace"' in shown and "Take that back" not in shown
+    kept = person.post(f"{page}/rewind", data={**form, "own_edits": "keep"}).text
+    assert "· undone" in kept and made.read_text() == "mine\n"
+    person.post(f"{page}/rewind", data={**form, "turn": "0"})
+    gone = person.post(f"{page}/rewind", data={**form, "own_edits": "replace"}).text
+    assert "restored 1 path: edited-since.txt" in gone and not made.exists()
+    person.post(f"{page}/rewind", data={**form, "turn": "0"})
+    assert made.read_text() == "mine\n"
+
+
 def test_a_plan_is_seen_changed_and_carried_out(board: Api, person: httpx2.Client) -> None:
     def wrote(*items: tuple[str, str]) -> ScriptedReply:
         listed = [

@@ -21,6 +21,7 @@ from whet.contract.errors import NotFound
 from whet.rewind import database
 from whet.rewind.database import Record
 from whet.rewind.differences import FileDiff, differences
+from whet.rewind.planning import Conflict
 from whet.rewind.recorder import Unrecorded, Workspace
 from whet.rewind.taking_back import TakenBack, finish, plan, take_back
 from whet.sqlite.database import Work
@@ -60,6 +61,11 @@ class Outcome(msgspec.Struct, frozen=True):
     conversation: bool
     said: str
     finished: bool = False
+
+    @property
+    def in_the_way(self) -> list[Conflict]:
+        """What somebody else changed and could be set back all the same: the person's to decide."""
+        return [one for one in self.files.conflicts if one.can_force]
 
 
 def parse_point(text: str) -> Point | None:

@@ -6,6 +6,7 @@ No finding means that the rule has nothing against it, not that the command is h
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 
@@ -148,9 +149,9 @@ def _written(valued: str, which: slice) -> Rule:
 
 
 def _last_written(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    """cp, install, ln: the last operand, or what -t names."""
+    """cp, install, ln: the last operand, or what -t names; every folder that install -d makes."""
     found = operands(words, "mgoS")
-    targets = found[-1:] if len(found) > 1 else []
+    targets = found if any(w.text in ("-d", "--directory") for w in words) else found[1:][-1:]
     for at, word in enumerate(words):
         if word.text in ("-t", "--target-directory") and at + 1 < len(words):
             targets = [words[at + 1]]
@@ -207,13 +208,21 @@ def _awk(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
 
 
 def _ln(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    """A link to a start-up file is a way to write it that can't be seen before the link is there."""
+    """A link to what lies outside is a way to write it that can't be seen before the link is there."""
     yield from _last_written(words, setting)
     found = operands(words, "tS")
+    cwd = setting.cwd
+    if has_option(words, "s", "symbolic") and found[1:] and cwd and (to := absolute(found[-1].text, cwd)):
+        cwd = to if os.path.isdir(to) else os.path.dirname(to)  # where what the link says is read
     for word in found[:-1] or found:
-        zone = "unknown" if word.dynamic else zone_of(word.text, setting.cwd, setting.place)
-        if zone in ("startup", "hooks", "whet", "root", "disk"):
+        zone = "unknown" if word.dynamic else zone_of(word.text, cwd, setting.place)
+        if zone in ("startup", "hooks", "whet", "root", "disk", "outside"):
             yield "dangerous", f"makes a link to {word.plain}, through which it can be changed"
+
+
+def _cp(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+    is_linking = has_option(words, "sl", "symbolic-link", "link")
+    yield from (_ln if is_linking else _last_written)(words, setting)
 
 
 def _fd(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
@@ -229,7 +238,8 @@ FILE_RULES: dict[str, Rule] = by_name(
         "find gfind": _find,
         "dd": _dd,
         "chmod chown chgrp setfacl": _mode,
-        "cp install": _last_written,
+        "cp": _cp,
+        "install": _last_written,
         "ln": _ln,
         "patch": _written("pdFBDiorVYz", slice(0, 1)),
         "uniq xxd": _written("fswclgo", slice(1, 2)),

@@ -44,10 +44,10 @@ def writes_by_option(name: str, words: Sequence[Word], setting: CommandPlace) ->
     letters = program(name).output
     short = rf"-[a-zA-Z]*?[{letters}]" if letters else "-o"
     for word, following in zip(words, [*words[1:], literal("")], strict=False):
-        found = re.match(rf"{short}(?=[/~.])|--(?:{_WRITING_OPTIONS})=", word.text)
+        found = re.match(rf"{short}(?=[/~.])|--?(?:{_WRITING_OPTIONS})=", word.text)
         if found is not None:
             yield writes_to(word.after(found.end()), setting)
-        elif re.fullmatch(f"{short}|--(?:{_WRITING_OPTIONS})", word.text) and (
+        elif re.fullmatch(f"{short}|--?(?:{_WRITING_OPTIONS})", word.text) and (
             following.text[:1] not in "-" if letters else following.text[:1] in tuple("/~.$")
         ):
             yield writes_to(following, setting)
@@ -65,7 +65,7 @@ def handed_outside(name: str, words: Sequence[Word], setting: CommandPlace) -> I
 
 
 _LEAVES_FILES = Kinds("reads shows-files names-only pattern-then-files shell run-verbs subscripts makes-text")
-_WRITING_OPTIONS = "output|output-document|output-dir|directory-prefix|target-directory|directory"
+_WRITING_OPTIONS = "out|keyout|output|output-document|output-dir|directory-prefix|target-directory|directory"
 
 
 def _asks_version(words: Sequence[Word]) -> bool:

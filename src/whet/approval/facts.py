@@ -158,7 +158,7 @@ class SecretFacts(_Strict, frozen=True):
 
 def program(name: str) -> ProgramFacts:
     """Give what is known of a program; nothing of one that is in no table."""
-    return _programs().get(name, _UNKNOWN)
+    return _programs().get(name, UNKNOWN)
 
 
 def git_verb(name: str) -> GitVerb:
@@ -190,7 +190,7 @@ def _git_verbs() -> Mapping[str, GitVerb]:
     return by_name(read_table(_text("git"), GitVerb))
 
 
-_UNKNOWN = ProgramFacts()
+UNKNOWN = ProgramFacts()
 _UNKNOWN_VERB = GitVerb()
 
 

@@ -17,13 +17,13 @@ from whet.approval.facts import high_risk, program
 from whet.approval.patterns import PatternRule, matches, parse_rule
 from whet.approval.risk import Piece
 from whet.contract.errors import ConfigError
+from whet.contract.forms import ACTION_RULE
 from whet.contract.tools import tags_of
 
 # What may stand before the program that really runs.
 _LAUNCHER = re.compile(
     r"(?:npx|bunx|uvx|pnpm dlx|yarn dlx|pipx run|uv run|poetry run|python3? -m) (?:-\S+ )*"
 )
-_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 
 # Statements that reach a database through its command line, in any case.
 _STATEMENTS: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -97,11 +97,10 @@ class HighRisk:
 
 
 def _parse(text: str) -> ActionRule:
-    rule, equals, name = text.rpartition("=")
-    name = name.strip()
-    if not equals or not _NAME.fullmatch(name):
+    found = ACTION_RULE.fullmatch(text)
+    if found is None:
         raise ConfigError(
             f"confirm.actions: {text!r} is no rule",
             hint="write tool(pattern) = action, e.g. terminal(make release *) = publish_package",
         )
-    return ActionRule(parse_rule(rule, "confirm.actions"), name)
+    return ActionRule(parse_rule(text.rpartition("=")[0], "confirm.actions"), found["action"])

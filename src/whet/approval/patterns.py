@@ -13,9 +13,8 @@ from functools import cache
 import msgspec
 
 from whet.contract.errors import ConfigError
+from whet.contract.forms import RULE
 from whet.contract.tools import tags_of
-
-_RULE = r"\s*([\w*?.:/-]+)\s*(?:\((.*)\))?\s*"
 
 
 class PatternRule(msgspec.Struct, frozen=True):
@@ -49,13 +48,13 @@ class PatternRule(msgspec.Struct, frozen=True):
 
 def parse_rule(text: str, origin: str) -> PatternRule:
     """Read a rule; `origin` is the setting that holds it. Raises ConfigError that names both."""
-    found = re.fullmatch(_RULE, text, re.DOTALL)
-    if found is None or (found[2] is not None and not found[2].strip()):
+    found = RULE.fullmatch(text)
+    if found is None:
         raise ConfigError(
             f"{origin}: {text!r} is no rule",
             hint="write tool or tool(pattern), e.g. terminal(git commit *), write_file(docs/*), web_fetch",
         )
-    return PatternRule(found[1], None if found[2] is None else found[2].strip(), text)
+    return PatternRule(found[1], found[2] and found[2].strip(), text)
 
 
 def has_wildcard(pattern: str) -> bool:

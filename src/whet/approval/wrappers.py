@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from whet.approval.facts import ProgramOptions, ProgramWords, Wrapping, by_name, program
+from whet.approval.facts import UNKNOWN, ProgramOptions, ProgramWords, Wrapping, by_name, program
 from whet.approval.readonly import has_any
 from whet.approval.shell_words import Word, literal, name_of, unknown
 
@@ -49,6 +49,9 @@ def unwrap(words: Sequence[Word]) -> WrappedCommand | None:
         return handler(words)
     if known.wraps is not None:
         return _prefix(words, known.wraps)
+    if known == UNKNOWN:  # one that may run what it is given: `perhaps sh -c TEXT`
+        at = next((at for at, word in enumerate(words) if at and is_shell(word)), len(words))
+        return WrappedCommand(maybe=[list(words[at:])]) if words[at + 1 :] else None
     if "run-verbs" not in known.kinds:
         return None
     if len(words) > 2 and words[1].text in _RUN_VERBS:
@@ -57,6 +60,11 @@ def unwrap(words: Sequence[Word]) -> WrappedCommand | None:
         at = next((at for at, word in enumerate(words) if word.text in _RUN_VERBS), len(words))
         return WrappedCommand(maybe=[list(words[at + 1 :])] if words[at + 1 :] else [])
     return None
+
+
+def is_shell(word: Word) -> bool:
+    """Whether a word names a shell that no variable or pattern can change."""
+    return not word.dynamic and "shell" in program(name_of(word)).kinds
 
 
 _RUN_VERBS = frozenset(("run", "exec", "x", "--"))

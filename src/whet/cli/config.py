@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import click
 
@@ -15,11 +16,12 @@ from whet.cli.output import Column, emit, emit_json, emit_rows, json_option, sty
 from whet.cli.wording import printable
 from whet.config import secrets
 from whet.config.edit import set_value, unset_value
-from whet.config.fields import Value, fields, helps, show
+from whet.config.fields import Value, fields, helps, nearest, show, split_list
 from whet.config.load import LoadedSettings, known, load
 from whet.config.paths import Home
 from whet.config.redact import secrets_masked
 from whet.contract.errors import ConfigError
+from whet.contract.tools import declared
 
 
 @click.group(help="Read and change settings; say where a value comes from.")
@@ -97,6 +99,7 @@ def set_(home: Home, key: str, value: str | None, as_json: bool) -> None:
         return _say({"key": key, "path": place}, f"{key} is stored in {place}", as_json)
     if value is None:
         raise click.UsageError("Missing argument 'VALUE'.", click.get_current_context())
+    _refuse(home, key, value)
     change = set_value(home, key, value)
     after = show(_safe(key, change.after)) if change.after is not None else ""
     before = (
@@ -118,6 +121,28 @@ def set_(home: Home, key: str, value: str | None, as_json: bool) -> None:
                 f"note: model.model is still {named}; whet config unset model.model takes the default",
                 err=True,
             )
+
+
+def _refuse(home: Home, key: str, value: str) -> None:
+    """Raise ConfigError for a value of the right form that every chat would refuse: a folder that is none, a
+    tool that there is not. A plugin's and a server's tools are known to a chat alone."""
+    if key == "tools.workspace" and value and not Path(value).expanduser().is_dir():
+        raise ConfigError(f"tools.workspace can't be {value!r}: it is not a folder")
+    if key not in ("tools.toolsets", "tools.disabled"):
+        return
+    settings = load(home, environ=os.environ).settings
+    if settings.plugins.enabled or settings.mcp.servers:
+        return
+    from whet.tools import declared as _  # noqa: F401, PLC0415 - declares every tool, for this setting alone
+    from whet.tools.registry import TOOLSETS  # noqa: PLC0415 - as above
+
+    there = list(TOOLSETS) if key == "tools.toolsets" else declared()
+    if unknown := [name for name in split_list(value) if name not in there]:
+        close = nearest(unknown[0], there)
+        raise ConfigError(
+            f"{key} can't name {unknown[0]!r}" + (f", did you mean {close}?" if close else ""),
+            hint=f"known: {', '.join(there)}",
+        )
 
 
 def _secret_value(name: str, value: str | None) -> str:

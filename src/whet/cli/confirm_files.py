@@ -35,7 +35,7 @@ from whet.confirm.records import ROLES
 from whet.confirm.recovery import start_time
 from whet.confirm.timeline import Timeline
 from whet.contract.errors import ConfigError, NotFound
-from whet.postgres.driver import SCHEMES
+from whet.contract.forms import DATABASE_SCHEMES
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class DatabasePlace(click.ParamType[Path | str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:
         """Read the text."""
-        return value if isinstance(value, Path) or value.startswith(SCHEMES) else Path(value)
+        return value if isinstance(value, Path) or value.startswith(DATABASE_SCHEMES) else Path(value)
 
 
 db_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(

@@ -11,6 +11,7 @@ from typing import TypeVar
 import click
 
 from whet.app.recording import Recordings
+from whet.app.rewind_answers import diff_answer, points_answer, rewind_answer
 from whet.app.rewinding import Outcome, Rewinding, parse_target
 from whet.cli import rewind_report, stored
 from whet.cli.main import run_on_loop
@@ -22,7 +23,6 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import NotFound
 from whet.lanes import ToolPool
-from whet.rewind.differences import FileDiff
 from whet.store.rewinds import Parts
 from whet.store.transcript import Transcript
 
@@ -65,15 +65,15 @@ def rewind(home: Home, target: str, parts: Parts, **flags: bool) -> None:
         is_forced = force
         if not force and not as_json and sys.stdin.isatty():
             plan = await found.preview(point, parts, force=False)
-            is_forced = rewind_report.can_force(plan) and _ask(plan)
+            is_forced = bool(plan.in_the_way) and _ask(plan)
         return await found.rewind(point, parts, force=is_forced)
 
     done = _with(home, name, work)
     if as_json:
-        emit_json(rewind_report.as_object(done, is_plan=dry_run))
+        emit_json(rewind_answer(done, is_plan=dry_run))
     else:
         click.echo("\n".join(rewind_report.outcome(done, is_plan=dry_run)))
-        if rewind_report.can_force(done) and not force:
+        if done.in_the_way and not force:
             click.echo("--force sets those back, too")
     if done.files.failed:
         raise click.exceptions.Exit(1)
@@ -98,7 +98,7 @@ def diff(home: Home, target: str, stat: bool, as_json: bool) -> None:
         raise click.UsageError("whet diff takes a turn, not a step")
     found = _with(home, name, lambda one: one.diff(point.turn if point else 0))
     if as_json:
-        return emit_json({"files": [_as_object(one) for one in found]})
+        return emit_json(diff_answer(found))
     if not found:
         return click.echo("No file was changed.")
     lines = [] if stat else [_coloured(line) for one in found for line in one.lines]
@@ -110,7 +110,7 @@ def _list(home: Home, name: str, *, as_json: bool) -> None:
         finished = await found.recover()
         steps, left_out = await found.steps(), await found.left_out()
         if as_json:
-            emit_json({"finished": finished, "steps": steps, "left_out": left_out})
+            emit_json(points_answer(finished, steps, left_out))
         return finished, rewind_report.points(steps) + [
             f"  not recorded: {rewind_report.named(one.path)} ({one.why})" for one in left_out
         ]
@@ -158,14 +158,3 @@ def _coloured(line: str) -> str:
     if line.startswith("-"):
         return styled(text, "red")
     return styled(text, "bold") if line.startswith("@@") else text
-
-
-def _as_object(one: FileDiff) -> dict[str, object]:
-    return {
-        "path": one.path,
-        "what": one.what,
-        "added": one.added,
-        "removed": one.removed,
-        "note": one.note,
-        "diff": "\n".join(one.lines),
-    }

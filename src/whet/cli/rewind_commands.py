@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from whet.store.rewinds import Parts
 
 _PARTS: dict[str, Parts] = {"files": "files", "conversation": "conversation", "both": "both"}
-_USAGE = "/rewind TURN[.STEP] [files|conversation|both] [force] [dry-run], or /rewind undo"
+_USAGE = "/rewind TURN[.STEP] [files|conversation|both] [keep|force] [dry-run], or /rewind undo"
 _SHOWN_LINES = 200
 
 
@@ -63,14 +63,20 @@ async def _rewind(chat: ChatControl, rest: str) -> None:
         chat.say(_USAGE, "dim")
         return
     point, parts, flags = _asked(words)
-    is_plan, force = "dry-run" in flags, "force" in flags
-    act = rewinding.preview if is_plan else rewinding.rewind
-    found = await act(point, parts, force=force)
-    for line in rewind_report.outcome(found, is_plan=is_plan):
+    force, is_only_plan = "force" in flags, "dry-run" in flags
+    found = await rewinding.preview(point, parts, force=force)
+    is_asking = not flags and bool(found.in_the_way)
+    if not (is_only_plan or is_asking):
+        found = await rewinding.rewind(point, parts, force=force)
+    for line in rewind_report.outcome(found, is_plan=is_only_plan or is_asking):
         chat.say(line)
-    if not force and rewind_report.can_force(found):
-        chat.say(f"to set those back, too: /rewind {' '.join([*words, 'force'])}", "dim")
-    elif not is_plan:
+    if is_asking:
+        again = f"/rewind {' '.join(words)}"
+        chat.say(
+            "files were changed since by somebody else, so nothing was done:"
+            f" {again} keep leaves those as they are, {again} force sets them back, too"
+        )
+    elif not is_only_plan:
         chat.say("/rewind undo takes this back", "dim")
 
 
@@ -114,7 +120,7 @@ def _asked(words: list[str]) -> tuple[Point | None, Parts, set[str]]:
     for word in words[1:]:
         if word in _PARTS:
             parts = _PARTS[word]
-        elif word in ("force", "dry-run"):
+        elif word in ("keep", "force", "dry-run"):
             flags.add(word)
         else:
             raise ConfigError(f"{word!r} is not understood", hint=_USAGE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from whet.app.rewinding import Outcome, StepChanges
 from whet.cli.wording import exact, printable
@@ -49,30 +48,6 @@ def outcome(found: Outcome, *, is_plan: bool) -> list[str]:
     if found.said:
         lines.append(f"you had said: {printable(found.said)}")
     return lines
-
-
-def can_force(found: Outcome) -> bool:
-    """Whether there are conflicts that the person can decide on."""
-    return any(one.can_force for one in found.files.conflicts)
-
-
-def as_object(found: Outcome, *, is_plan: bool) -> dict[str, Any]:
-    """Give an outcome as JSON has it."""
-    files = found.files
-    return {
-        "dry_run": is_plan,
-        "restored": [
-            {"path": shown(one.path), "merged": one.merged, "exists": one.then is not None}
-            for one in files.changes
-            if one.path not in files.failed
-        ],
-        "conflicts": [
-            {"path": shown(one.path), "why": one.why, "can_force": one.can_force} for one in files.conflicts
-        ],
-        "failed": [{"path": shown(path), "why": why} for path, why in files.failed.items()],
-        "conversation": found.conversation,
-        "said": found.said,
-    }
 
 
 def summary(found: Sequence[FileDiff]) -> list[str]:

@@ -20,6 +20,7 @@ from whet.config.fields import Field, Value, read_text, show
 from whet.config.load import SettingOrigin, check_file, known, parse_file
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
+from whet.contract.forms import nameless
 
 if TYPE_CHECKING:
     from whet.config.yaml_file import SectionNode, Span, YamlEntry
@@ -49,7 +50,9 @@ def set_value(home: Home, key: str, text: str) -> SettingChange:
     try:
         value = read_text(field, text)
     except ValueError as error:
-        raise ConfigError(f"{key} can't be {text!r}; {error}", hint=f"whet config why {key}") from error
+        raise ConfigError(
+            f"{key} can't be {nameless(text)!r}; {error}", hint=f"whet config why {key}"
+        ) from error
     return _apply(home, field, value)
 
 

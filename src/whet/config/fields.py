@@ -11,7 +11,6 @@ import ast
 import contextlib
 import difflib
 import inspect
-import math
 from collections.abc import Sequence
 from functools import cache
 from types import UnionType
@@ -20,10 +19,13 @@ from typing import Any, Literal, Union, get_args, get_origin
 import msgspec
 
 from whet.config import schema
+from whet.contract.forms import FORMS
 
 Kind = Literal["text", "whole number", "number", "yes or no", "choice", "list", "table"]
 Value = str | int | float | bool | tuple[str, ...]
 """What a setting holds; a table is the text of a JSON object here, whatever it was written in."""
+_LARGEST = 10**12
+"""The largest number: 30,000 years of seconds. What is larger fits neither a clock nor a database."""
 _YES = {
     "true": True,
     "yes": True,
@@ -37,13 +39,15 @@ _YES = {
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One setting: `key` is section.name; numbers are at least `minimum`."""
+    """One setting: `key` is section.name; numbers are at least `minimum`, texts and a list's items have a
+    `form`, or are of the `choices`."""
 
     key: str
     kind: Kind
     default: Value
     choices: tuple[str, ...] = ()
     minimum: float = 0
+    form: str = ""
 
     @property
     def variable(self) -> str:
@@ -66,11 +70,20 @@ class Field(msgspec.Struct, frozen=True):
                 )
                 return f"a {self.kind}, {bound}"
             case "list":
-                return "a list such as [a, b]"
+                items = ", ".join(self.choices) or (self.form and FORMS[self.form].allowed)
+                return f"a list of: {items}" if items else "a list such as [a, b]"
+            case "text" if self.form:
+                return FORMS[self.form].allowed
             case "table":
                 return "a table of named entries"
             case "text":
                 return "text"
+
+    def takes(self, item: str) -> bool:
+        """Whether a text may stand here, or in the list."""
+        if self.choices:
+            return item in self.choices
+        return not self.form or bool(FORMS[self.form].fits(item))
 
 
 @cache
@@ -91,18 +104,19 @@ def fields() -> dict[str, Field]:
 
 
 def _field(key: str, kind: Any, default: Any) -> Field:
-    minimum = 0.0
+    minimum, form = 0.0, ""
     if hasattr(kind, "__metadata__"):
         meta: msgspec.Meta = kind.__metadata__[0]
         minimum = float(meta.ge) if meta.ge is not None else float(meta.gt or 0) or 1e-9
+        form = str((meta.extra or {}).get("form", ""))
         kind = kind.__origin__
     simple: dict[Any, Kind] = {str: "text", int: "whole number", float: "number", bool: "yes or no"}
     if kind in simple:
-        return Field(key, simple[kind], default, (), minimum)
+        return Field(key, simple[kind], default, (), minimum, form)
     if get_origin(kind) is dict:
         return Field(key, "table", "{}")
     if get_origin(kind) is tuple:
-        return Field(key, "list", default)
+        return Field(key, "list", default, _choices(get_args(kind)[0]), form=form)
     return Field(key, "choice", default, _choices(kind))
 
 
@@ -116,23 +130,18 @@ def read_text(field: Field, text: str) -> Value:
     """Read one value; a list is comma-separated, or a JSON array where its items have commas of their own.
     Raises ValueError with what is allowed."""
     match field.kind:
-        case "text":
+        case "text" | "choice" if field.takes(text) or not (text or field.default):
             return text
-        case "list":
-            return split_list(text)
+        case "list" if all(map(field.takes, items := split_list(text))):
+            return items
         case "table":
             return read_table(field, text)
-        case "choice":
-            if text in field.choices:
-                return text
-        case "yes or no":
-            if text.strip().lower() in _YES:
-                return _YES[text.strip().lower()]
-        case "whole number" | "number":
-            number = _number(field.kind, text)
-            if number is not None and number >= field.minimum:
-                return number
-    raise ValueError(f"allowed: {field.allowed}")
+        case "yes or no" if (answer := _YES.get(text.strip().lower())) is not None:
+            return answer
+        case "whole number" | "number" if (number := _number(field, text)) is not None:
+            return number
+        case _:
+            raise ValueError(f"allowed: {field.allowed}")
 
 
 def read_table(field: Field, text: str) -> str:
@@ -156,12 +165,12 @@ def read_table(field: Field, text: str) -> str:
     return msgspec.json.encode(given).decode()
 
 
-def _number(kind: Kind, text: str) -> float | int | None:
+def _number(field: Field, text: str) -> float | int | None:
     try:
-        number = int(text) if kind == "whole number" else float(text)
+        number = int(text) if field.kind == "whole number" else float(text)
     except ValueError:
         return None
-    return number if math.isfinite(number) else None
+    return number if field.minimum <= number <= _LARGEST else None
 
 
 def split_list(text: str) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from whet.config.key_hosts import Named, settle
 from whet.config.paths import Home, read_small
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError
+from whet.contract.forms import nameless
 
 if TYPE_CHECKING:
     from whet.config.yaml_file import SectionNode
@@ -170,7 +171,7 @@ def known(key: str) -> Field:
 
 def _convert(spec: Field, value: str | tuple[str, ...], where: str) -> Value:
     in_file = where.startswith("config.yaml")
-    if isinstance(value, tuple) and spec.kind == "list":
+    if isinstance(value, tuple) and spec.kind == "list" and all(map(spec.takes, value)):
         return value
     if isinstance(value, tuple) or (in_file and spec.kind == "list"):
         raise _wrong(spec, value, where)
@@ -184,7 +185,7 @@ def _convert(spec: Field, value: str | tuple[str, ...], where: str) -> Value:
 
 
 def _wrong(spec: Field, value: str | tuple[str, ...], where: str) -> ConfigError:
-    shown = f"[{', '.join(value)}]" if isinstance(value, tuple) else value
+    shown = nameless(f"[{', '.join(value)}]" if isinstance(value, tuple) else value)
     shown = shown if len(shown) <= 60 else shown[:60] + "..."
     return ConfigError(
         f"{where}: {spec.key} is {shown!r}; allowed: {spec.allowed}", hint=f"whet config why {spec.key}"

@@ -15,6 +15,10 @@ ApprovalMode = Literal["ask", "auto", "deny"]
 StatusPart = Literal["mode", "model", "branch", "folder", "context", "cost", "sandbox", "jobs", "plan"]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
+# A form is one of contract/forms.py; an empty text needs none where that is the default.
+Rules = Annotated[tuple[str, ...], msgspec.Meta(extra={"form": "rule"})]
+Address = Annotated[str, msgspec.Meta(extra={"form": "address"})]
+Variables = Annotated[str, msgspec.Meta(extra={"form": "variables"})]
 
 
 class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,11 +29,11 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     practice) or any name together with base_url. Empty: found at first run."""
     model: str = ""
     """The model's name as the server knows it. Empty: the provider's default."""
-    base_url: str = ""
+    base_url: Address = ""
     """The API's root, e.g. http://localhost:11434/v1. Empty: the provider's own."""
     format: WireFormat | Literal["auto"] = "auto"
     """The wire format; auto takes the provider's."""
-    api_key_env: str = ""
+    api_key_env: Variables = ""
     """The variable that holds the key, or several, comma-separated, as a pool. Empty: the provider's own."""
     window_tokens: int = 0
     """The context window. 0: from the catalog, else 128,000."""
@@ -52,9 +56,9 @@ class FallbackSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     provider: str = ""
     model: str = ""
-    base_url: str = ""
+    base_url: Address = ""
     format: WireFormat | Literal["auto"] = "auto"
-    api_key_env: str = ""
+    api_key_env: Variables = ""
 
 
 class JudgeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,9 +66,9 @@ class JudgeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     provider: str = ""
     model: str = ""
-    base_url: str = ""
+    base_url: Address = ""
     format: WireFormat | Literal["auto"] = "auto"
-    api_key_env: str = ""
+    api_key_env: Variables = ""
 
 
 class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -116,9 +120,9 @@ class SearchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     provider: Literal["", "searxng", "brave", "tavily", "exa", "google"] = ""
     """searxng: an instance of your own or one that lets you, no key; the others with a key in .env."""
-    base_url: str = ""
+    base_url: Address = ""
     """Where it is: needed for searxng; empty: the engine's own address."""
-    api_key_env: str = ""
+    api_key_env: Variables = ""
     """The variable that holds its key. Empty: BRAVE_API_KEY, TAVILY_API_KEY, EXA_API_KEY or
     GOOGLE_SEARCH_API_KEY."""
     google_cx: str = ""
@@ -133,9 +137,9 @@ class ApprovalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode: ApprovalMode = "ask"
     """ask: a person decides on anything that changes something; auto: only on what is dangerous; deny:
     whatever would be asked is denied."""
-    allow: tuple[str, ...] = ()
-    ask: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
+    allow: Rules = ()
+    ask: Rules = ()
+    deny: Rules = ()
 
 
 class SandboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -144,14 +148,14 @@ class SandboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode: Literal["auto", "strict", "off"] = "auto"
     """auto: commands are confined where the system can; strict: none runs where it can't; off: they have all
     your rights, and only the gate's reading holds."""
-    backend: str = "local"
+    backend: Annotated[str, msgspec.Meta(extra={"form": "backend"})] = "local"
     """Where commands of the shell run: local; "container IMAGE", by docker or podman; "ssh HOST" or "ssh HOST
     FOLDER", where the workspace is brought over before each command and back after it."""
     write: tuple[str, ...] = ()
     """Files and folders outside the workspace that commands may write, e.g. ~/.cargo."""
     read: tuple[str, ...] = ()
     """Files and folders that they may read besides the system, toolchains and the workspace."""
-    hosts: tuple[str, ...] = ()
+    hosts: Annotated[tuple[str, ...], msgspec.Meta(extra={"form": "host"})] = ()
     """Hosts that they may reach, through Whet's proxy: names, *.example.com, or a preset: code-hosts,
     package-indexes (those that your pip and npm are set to). Empty: no network."""
     memory_mb: Annotated[int, msgspec.Meta(ge=0)] = 16_384
@@ -165,14 +169,14 @@ class SandboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ConfirmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The confirmation service that decides on high-risk actions, and which actions those are."""
 
-    url: str = ""
+    url: Annotated[str, msgspec.Meta(extra={"form": "service"})] = ""
     """The service's address, e.g. http://127.0.0.1:6000 (`whet confirm serve`). Empty: none is asked."""
-    token_env: str = "CONFIRMATION_TOKEN"
+    token_env: Variables = "CONFIRMATION_TOKEN"
     """The variable that holds the agent's submit token; without it, the one that the first start of
     `whet confirm serve` left in this home."""
     timeout_s: Count = 300
     """How long a human has to decide; no decision by then is a denial."""
-    actions: tuple[str, ...] = ()
+    actions: Annotated[tuple[str, ...], msgspec.Meta(extra={"form": "action"})] = ()
     """Rules such as `terminal(make release *) = publish_package`; `... = none` exempts. They come before
     the defaults."""
     default_actions: bool = True
@@ -242,11 +246,11 @@ class ReviewSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Another model for reviews. It gets a digest: there is no cache to share. Empty: the conversation's."""
     provider: str = ""
     """Its provider; empty: the conversation's."""
-    base_url: str = ""
+    base_url: Address = ""
     """Its API's root; empty: the provider's own."""
     format: WireFormat | Literal["auto"] = "auto"
     """Its wire format."""
-    api_key_env: str = ""
+    api_key_env: Variables = ""
     """The variable that holds its key; empty: the provider's own."""
     digest_tokens: Count = 24_000
     """The most tokens of the digest that another model gets."""
@@ -270,7 +274,7 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     private: bool = False
     """Whether new sessions are private: never searched, exported in bulk or learned from."""
-    url: str = ""
+    url: Annotated[str, msgspec.Meta(extra={"form": "database"})] = ""
     """Empty: the home's own file. postgresql://...: a team's database, which several workers share."""
     lease_s: float = 20.0
     """How long a worker of a team may be silent before another takes over its turns."""
@@ -279,7 +283,7 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class TracesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where turns are told of as OpenTelemetry traces."""
 
-    url: str = ""
+    url: Address = ""
     """http://collector:4318/v1/traces: names, times and token counts go there, no content. Empty: nowhere."""
 
 
@@ -342,7 +346,7 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     search_above_tokens: Annotated[int, msgspec.Meta(ge=0)] = 3_000
     """Where the servers' tools take up more of a prompt than this, they are found by words instead of all
     being sent."""
-    client_metadata_url: str = ""
+    client_metadata_url: Address = ""
     """The https address of a document that describes this client to authorization servers, if you host one;
     those that take such need no registration then."""
 

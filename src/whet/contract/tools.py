@@ -64,6 +64,11 @@ def declare(name: str, *tags: Tag) -> frozenset[str]:
     return given
 
 
+def declared() -> list[str]:
+    """Give the names of the tools that this process declared."""
+    return list(_TAGS)
+
+
 def tags_of(name: str) -> frozenset[str]:
     """Give the tags of a tool that this process declared; none of another program's, or one that is gone."""
     return _TAGS.get(name, frozenset())

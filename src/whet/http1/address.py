@@ -9,13 +9,13 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from urllib.parse import SplitResult, quote, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote
 
 import msgspec
 
+from whet.contract.forms import PORTS, parts_of
 from whet.http1.failure import HttpFailed
 
-PORTS = {"http": 80, "https": 443}
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE = re.compile(r"(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?")
 _TARGET = re.compile(r"[\x21-\x7e]+")
@@ -37,16 +37,6 @@ class Address(msgspec.Struct, frozen=True):
     def is_secure(self) -> bool:
         """Whether it is spoken to through TLS."""
         return self.scheme == "https"
-
-
-def parts_of(url: str) -> SplitResult | None:
-    """Split a URL; None where it is no http(s) URL."""
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in PORTS and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets without an address, a port that is none
-        return None
-    return parts if usable else None
 
 
 def address_of(url: str) -> Address:

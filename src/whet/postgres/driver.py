@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 from whet.contract.errors import ConfigError
 
-SCHEMES = ("postgresql://", "postgres://")
 PASSWORD = re.compile(r"(://[^:/@\s]*):[^@\s]*@")
 
 

@@ -15,8 +15,8 @@ from urllib.parse import unquote
 from whet import log
 from whet.config.secrets import proxy_for
 from whet.contract.errors import ConfigError, Unavailable
+from whet.contract.forms import nameless, parts_of
 from whet.contract.protocols import ModelInfo
-from whet.http1.address import parts_of
 from whet.http1.client import Answer, HttpClient, Limits, Request
 from whet.http1.failure import HttpFailed
 
@@ -33,7 +33,7 @@ class Http:
         parts = parts_of(self.base_url)
         if parts is None:
             raise ConfigError(
-                f"model.base_url {_nameless(base_url)!r} is no http(s) URL",
+                f"model.base_url {nameless(base_url)!r} is no http(s) URL",
                 hint="for example http://localhost:11434/v1",
             )
         if parts.password:
@@ -108,12 +108,6 @@ class Http:
         if error.stage == "connect":
             return f"can't connect to {self.where}", "is the server running? check model.base_url"
         return f"the connection to {self.where} broke ({error})", "trying again usually helps"
-
-
-def _nameless(url: str) -> str:
-    """Give a URL, usable or not, without the name and password in it."""
-    head, mark, rest = url.partition("://")
-    return head + mark + rest.rpartition("@")[2]
 
 
 def _proxy_named(scheme: str, host: str) -> str:

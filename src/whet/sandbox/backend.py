@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from whet.contract.errors import ConfigError
+from whet.contract.forms import BACKEND, FORMS
 from whet.sandbox.policy import SandboxPolicy
 
 BackendKind = Literal["local", "container", "ssh"]
@@ -40,20 +41,13 @@ class CommandBackend(msgspec.Struct, frozen=True):
 
 def read_backend(text: str) -> CommandBackend:
     """Read "local", "container IMAGE" or "ssh HOST [FOLDER]". Raises ConfigError."""
-    words = text.split()
-    match words:
-        case ["local"]:
-            return CommandBackend()
-        case ["container", image] if not image.startswith("-"):
-            return CommandBackend("container", image)
-        case ["ssh", host] if not host.startswith("-"):
-            return CommandBackend("ssh", host)
-        case ["ssh", host, folder] if not host.startswith("-") and not folder.startswith("-"):
-            return CommandBackend("ssh", host, folder)
-        case _:
-            raise ConfigError(
-                f"sandbox.backend can't be {text!r}", hint="local, container IMAGE, or ssh HOST [FOLDER]"
-            )
+    found = BACKEND.fullmatch(text)
+    if found is None:
+        raise ConfigError(f"sandbox.backend can't be {text!r}", hint=FORMS["backend"].allowed)
+    image, host, folder = found.groups(default="")
+    if image:
+        return CommandBackend("container", image)
+    return CommandBackend("ssh", host, folder) if host else CommandBackend()
 
 
 def portable(environment: Mapping[str, str]) -> dict[str, str]:

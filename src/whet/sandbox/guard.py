@@ -1,5 +1,6 @@
-"""Takes back what a command made of protected names that no mount could hold: those that were not there, and,
-where an engine has no mounts of its own, all of them.
+"""Takes back what a command made of protected names that no mount holds: those that were not there; those
+that a program outside has replaced by another file, as `git config` does (the kernel then takes the mount
+away); and, where an engine has no mounts of its own, all of them.
 
 Looked at when a command ends. What it made is moved aside, never deleted; what it changed is put back as it
 was. A person may have changed the same meanwhile, which nothing tells apart: theirs is kept aside, too, and
@@ -54,34 +55,42 @@ class Held(msgspec.Struct, frozen=True):
 
 Shape = Mapping[str, Held] | None
 """What a protected name holds, by paths below it ("" is itself); None: it is not there."""
+Identity = tuple[int, int] | None
+"""Which file a path names, None for none: another one in its place is another file."""
+
+
+class Before(msgspec.Struct, frozen=True):
+    """How protected names were before a command, and which files mounts hold."""
+
+    shapes: Mapping[Path, Shape]
+    mounts: Mapping[Path, Identity]
 
 
 class Guard:
-    """Looks after one policy's protected names. `aside` takes what was made; `mounted` says whether those
-    that are there are held by mounts already."""
+    """Looks after one policy's protected names. `aside` takes what was made."""
 
-    def __init__(self, policy: SandboxPolicy, aside: Path, *, mounted: bool) -> None:
+    def __init__(self, policy: SandboxPolicy, aside: Path) -> None:
         self._names = policy.protected_paths()
         self._aside = aside
-        self._mounted = mounted
         self._known: dict[Path, tuple[tuple[int, ...], Held]] = {}
 
-    def record(self) -> dict[Path, Shape]:
-        """Note how the names are before a command."""
+    def record(self, mounts: Mapping[Path, Identity]) -> Before:
+        """Note how the names are before a command; `mounts` are the files that mounts were made on."""
         found: dict[Path, Shape] = {}
         for path in self._names:
             if _leads_elsewhere(path.parent):
                 found[path.parent] = self._shape(path.parent)  # a second working tree's file, or a link
-            if not os.path.lexists(path):
-                found[path] = None
-            elif not self._mounted:
-                found[path] = self._shape(path)
-        return found
+            found[path] = self._shape(path) if os.path.lexists(path) else None
+        held = {path: file for path, file in mounts.items() if file and identity(path) == file}
+        return Before(found, held)
 
-    def restore(self, before: Mapping[Path, Shape]) -> list[Path]:
+    def restore(self, was: Before) -> list[Path]:
         """Put the names back as they were; gives those that a command had changed."""
         changed: list[Path] = []
+        before = was.shapes
         for path, shape in before.items():
+            if path in was.mounts and identity(path) == was.mounts[path]:
+                continue
             if path.parent not in before and _leads_elsewhere(path.parent):
                 # A link or a file in its place would lead git to another folder's configuration.
                 if os.path.lexists(path.parent) and shape is None:
@@ -147,6 +156,15 @@ class Guard:
         except OSError:
             with contextlib.suppress(OSError):
                 shutil.rmtree(path) if _is_plain_folder(path) else path.unlink()
+
+
+def identity(path: Path) -> Identity:
+    """Say which file a path names; a link is itself."""
+    try:
+        state = path.lstat()
+    except OSError:
+        return None
+    return state.st_dev, state.st_ino
 
 
 def _leads_elsewhere(path: Path) -> bool:

@@ -26,7 +26,7 @@ from typing import BinaryIO
 import msgspec
 
 from whet.contract.errors import ToolError
-from whet.sandbox.guard import Guard
+from whet.sandbox.guard import Guard, Identity, identity
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.proxy import Proxy
 from whet.sandbox.seatbelt import SANDBOX_EXEC, seatbelt_profile
@@ -126,8 +126,8 @@ class Jail:
         self._control: socket.socket | None = None
         self._launcher: subprocess.Popen[bytes] | None = None
         self._commands: weakref.WeakSet[JailedProcess] = weakref.WeakSet()
-        self._guard = Guard(plan.policy, plan.aside, mounted=plan.engine.own_network)
-        self._held: frozenset[Path] = frozenset()
+        self._guard = Guard(plan.policy, plan.aside)
+        self._held: dict[Path, Identity] = {}
         self._proxy: Proxy | None = None
 
     @property
@@ -180,7 +180,7 @@ class Jail:
             if self._launcher is None or self._launcher.poll() is not None or self._has_news():
                 self._shut()
                 self._open()
-            before = self._guard.record()
+            before = self._guard.record(self._held if self.plan.engine.own_network else {})
             try:
                 started = self._request(command, given)
             except (BrokenPipeError, ConnectionResetError):
@@ -282,12 +282,15 @@ class Jail:
         self._control = ours
 
     def _has_news(self) -> bool:
-        """Whether a protected name has come to be since the mounts were made, and nothing runs that a new
-        launcher would end."""
-        return not self._there() <= self._held and not self.is_busy
+        """Whether a protected or hidden name has come to be since the mounts were made, or names another file
+        since, from which the kernel took the mount away; and nothing runs that a new launcher would end."""
+        return not self._there().items() <= self._held.items() and not self.is_busy
 
-    def _there(self) -> frozenset[Path]:
-        return frozenset(path for path in self.policy.protected_paths() if os.path.lexists(path))
+    def _there(self) -> dict[Path, Identity]:
+        granted = (self.policy.workspace, *self.policy.write, *self.policy.read)
+        hidden = (one for one in self.policy.hidden() if any(one.is_relative_to(place) for place in granted))
+        names = (*self.policy.protected_paths(), *hidden)
+        return {path: file for path in names if (file := identity(path)) is not None}
 
     def _shut(self) -> None:
         if self._control is not None:

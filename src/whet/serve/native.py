@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 import apsw
@@ -14,6 +15,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from whet.agent.session import Session
 from whet.app.build import App
 from whet.app.recording import forget_deleted
 from whet.contract.messages import ImagePart, Message, to_dict
@@ -93,7 +95,7 @@ class Native:
 
     async def sessions(self, request: Request, caller: ApiCaller) -> Response:
         """List sessions, the last active first."""
-        limit = _whole(request, "limit", 50, _MOST_LISTED)
+        limit = whole_number(request, "limit", 50, _MOST_LISTED)
         before, query = request.query_params.get("before", ""), request.query_params.get("q", "")[:200]
 
         def read(db: apsw.Connection) -> list[SessionRow]:
@@ -124,20 +126,17 @@ class Native:
 
     async def delete(self, request: Request, caller: ApiCaller) -> Response:
         """Delete a session and all that was said in it; 409 while a turn runs."""
-        row = self._session(request, caller)
-        if self._turns.is_taken(row.id):
-            raise ApiError(409, "a turn is running in this session; cancel it first", code="session_busy")
-        async with self._turns.hosted.using(row.id) as session:
+        async with self.between_turns(request, caller) as (app, session):
             session.log.close()  # a turn that was cancelled at its very beginning may still hold the session
-            gone = await self._app.database.write(lambda db: sessions.delete(db, row.id))
-            await self._app.pool.run(forget_deleted, self._app.home, self._app.database, self._app.clock)
-        return JsonAnswer({"deleted": row.id, "sessions": gone})
+            gone = await app.database.write(lambda db: sessions.delete(db, session.id))
+            await app.pool.run(forget_deleted, app.home, app.database, app.clock)
+        return JsonAnswer({"deleted": session.id, "sessions": gone})
 
     async def messages(self, request: Request, caller: ApiCaller) -> Response:
         """Give the messages after a number, as OpenAI chat dicts with `seq`; secrets masked."""
         row = self._session(request, caller)
-        after = _whole(request, "after", 0, _TOP)
-        limit = _whole(request, "limit", 100, _MOST_MESSAGES)
+        after = whole_number(request, "after", 0, _TOP)
+        limit = whole_number(request, "limit", 100, _MOST_MESSAGES)
         found = await self._app.database.read(lambda db: search.span(db, row.id, after + 1, _TOP, limit))
         return JsonAnswer(
             {"session_id": row.id, "messages": [_shown(seq, message) for seq, message in found]}
@@ -217,12 +216,19 @@ class Native:
 
         return Stream(source)
 
-    async def opened(self, request: Request, caller: ApiCaller) -> tuple[App, str]:
-        """Give the program and the id of the session that a call is about, opened."""
+    async def opened(self, request: Request, caller: ApiCaller) -> tuple[App, Session]:
+        """Give the program and the session that a call is about, opened; its turn may run."""
         row = self._session(request, caller)
-        if self._turns.hosted.opened(row.id) is None:
-            await self._turns.hosted.session(row.id)
-        return self._app, row.id
+        return self._app, self._turns.hosted.opened(row.id) or await self._turns.hosted.session(row.id)
+
+    @asynccontextmanager
+    async def between_turns(self, request: Request, caller: ApiCaller) -> AsyncGenerator[tuple[App, Session]]:
+        """Give the same, with no turn of the session meanwhile. Raises ApiError (409) while one runs."""
+        row = self._session(request, caller)
+        if self._turns.is_taken(row.id):
+            raise ApiError(409, "a turn is running in this session; cancel it first", code="session_busy")
+        async with self._turns.hosted.using(row.id) as session:
+            yield self._app, session
 
     def _session(self, request: Request, caller: ApiCaller) -> SessionRow:
         return self._talks.visible(caller, request.path_params["id"])
@@ -261,7 +267,8 @@ def _image(address: str, number: int) -> ImagePart:
     return content.utterance("user", [part], f"images[{number}]").images[0]
 
 
-def _whole(request: Request, name: str, default: int, most: int) -> int:
+def whole_number(request: Request, name: str, default: int, most: int) -> int:
+    """Give a number of a request's query, at most `most`. Raises ApiError (400)."""
     text = request.query_params.get(name, "")
     if not text:
         return default

@@ -48,23 +48,23 @@ class PlanCalls:
 
     async def show(self, request: Request, caller: ApiCaller) -> Response:
         """Show the plan."""
-        app, session_id = await self._api.opened(request, caller)
-        return JsonAnswer(_built(await planning.state_of(app, session_id)))
+        app, session = await self._api.opened(request, caller)
+        return JsonAnswer(_built(await planning.state_of(app, session.id)))
 
     async def change(self, request: Request, caller: ApiCaller, wanted: PlanInput) -> Response:
         """Change the plan."""
-        app, session_id = await self._api.opened(request, caller)
+        app, session = await self._api.opened(request, caller)
         if wanted.planning is not None:
-            await planning.set_planning(app, session_id, wanted.planning)
+            await planning.set_planning(app, session.id, wanted.planning)
         if wanted.steps is not None:
-            planning.set_steps(app, session_id, wanted.steps)
-        said = await planning.approve(app, session_id) if wanted.approve else ""
-        return JsonAnswer(_built(await planning.state_of(app, session_id)) | ({"text": said} if said else {}))
+            planning.set_steps(app, session.id, wanted.steps)
+        said = await planning.approve(app, session.id) if wanted.approve else ""
+        return JsonAnswer(_built(await planning.state_of(app, session.id)) | ({"text": said} if said else {}))
 
     async def helpers(self, request: Request, caller: ApiCaller) -> Response:
         """List the helpers."""
-        app, session_id = await self._api.opened(request, caller)
-        return JsonAnswer(HelperList(await app.database.read(lambda db: helper_rows.seen(db, session_id))))
+        app, session = await self._api.opened(request, caller)
+        return JsonAnswer(HelperList(await app.database.read(lambda db: helper_rows.seen(db, session.id))))
 
 
 def _built(state: planning.PlanState) -> dict[str, object]:

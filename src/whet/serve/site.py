@@ -29,6 +29,7 @@ from whet.serve.lessons import LessonCalls
 from whet.serve.native import Native
 from whet.serve.plans import PlanCalls
 from whet.serve.questions import Questions
+from whet.serve.rewinds import RewindCalls
 from whet.serve.routes import described, mcp_call, open_calls, openai_calls, route_of, session_calls
 from whet.serve.talks import SessionTurns
 from whet.serve.turns import Turns
@@ -64,6 +65,7 @@ class Site:
             *openai_calls(Compat(app, self.door, self.talks, TurnResponder(pace.beat_s, pace.head_wait_s))),
             *session_calls(native := Native(app, self.door, self.talks, self.turns)),
             *PlanCalls(native).operations(),
+            *RewindCalls(native).operations(),
             *Goals(app).operations(),
             *LessonCalls(app).operations(),
             mcp_call(Hosts(hosted, pace.beat_s)),

@@ -14,7 +14,8 @@ import apsw
 from whet.clock import Clock, iso
 from whet.config.paths import Home, read_small
 from whet.contract.errors import ConfigError, StoreBusy, StoreError
-from whet.postgres.driver import SCHEMES, needs_driver
+from whet.contract.forms import DATABASE_SCHEMES
+from whet.postgres.driver import needs_driver
 from whet.sqlite.database import DatabaseFile, Layout, Work
 from whet.sqlite.faults import as_store_error
 from whet.sqlite.lane import RowStatement
@@ -118,7 +119,7 @@ def team_url(home: Home) -> tuple[str, float]:
     from whet.config.load import load  # noqa: PLC0415 - brings YAML, 8 ms
 
     settings = load(home, environ=os.environ).settings.store
-    if settings.url and not settings.url.startswith(SCHEMES):
+    if settings.url and not settings.url.startswith(DATABASE_SCHEMES):
         raise ConfigError(
             "store.url is not the address of a PostgreSQL database",
             hint="write postgresql://user@host/database",

@@ -150,18 +150,25 @@ class ChatDesk:
 
     async def rewind(self, request: Request, visit: Visit) -> Response:
         """Go back to before a turn, files and conversation (turn 0: take the last time back); the page says
-        what became of which file."""
-        session_id, frame = request.path_params["id"], self._frame
-        row, turn = await self._row(session_id), asked_number(request.state.form.get("turn", ""))
+        what became of which file, or asks first about those that somebody else changed since."""
+        session_id, frame, form = request.path_params["id"], self._frame, request.state.form
+        row, turn = await self._row(session_id), asked_number(form.get("turn", ""))
         if row.kind != "chat":
             return await self._refused(request, visit, ApiError(400, f"A {row.kind} takes no messages."))
-        session = await frame.turns.hosted.session(session_id)
-        rewinding = Rewinding(frame.app.recordings, session.log, frame.app.workspace)
+        if frame.turns.is_taken(session_id):
+            return await self._refused(request, visit, ApiError(409, "A turn is running; stop it first."))
+        point, own_edits = Point(turn) if turn else None, form.get("own_edits", "")
         try:
-            found = await rewinding.rewind(Point(turn) if turn else None, "both", force=False)
+            async with frame.turns.hosted.using(session_id) as session:
+                rewinding = Rewinding(frame.app.recordings, session.log, frame.app.workspace)
+                if not own_edits and (plan := await rewinding.preview(point, "both", force=False)).in_the_way:
+                    return await self._past.session(
+                        request, visit, told=_outcome(plan, is_plan=True), asks=turn
+                    )
+                found = await rewinding.rewind(point, "both", force=own_edits == "replace")
         except (NotFound, StoreError) as error:
             return await self._refused(request, visit, ApiError(409, error.message))
-        return await self._past.session(request, visit, told=_outcome(found))
+        return await self._past.session(request, visit, told=_outcome(found, is_plan=False))
 
     async def stop(self, request: Request, visit: Visit) -> Response:
         """Stop the turn that runs; what it has done stays, and is stored."""
@@ -349,11 +356,12 @@ def _text_of(text: str) -> str:
     return text if text.strip() else ""
 
 
-def _outcome(found: Outcome) -> str:
-    """Say what a rewind did with which file."""
+def _outcome(found: Outcome, *, is_plan: bool) -> str:
+    """Say what a rewind did with which file, or would do."""
     files = found.files
     done = [one.path for one in files.changes if one.path not in files.failed]
-    named = [(f"restored {len(done)} path{'' if len(done) == 1 else 's'}", done)] if done else []
+    did = "would restore" if is_plan else "restored"
+    named = [(f"{did} {len(done)} path{'' if len(done) == 1 else 's'}", done)] if done else []
     named += [(f"left as it is ({one.why})", [one.path]) for one in files.conflicts]
     named += [(f"failed ({why})", [path]) for path, why in files.failed.items()]
     lines = [f"{what}: {', '.join(map(path_shown, paths[:20]))}" for what, paths in named]

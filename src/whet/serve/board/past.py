@@ -95,10 +95,17 @@ class HistoryPages:
         )
 
     async def session(
-        self, request: Request, visit: Visit, *, problem: ApiError | None = None, told: str = ""
+        self,
+        request: Request,
+        visit: Visit,
+        *,
+        problem: ApiError | None = None,
+        told: str = "",
+        asks: int | None = None,
     ) -> Response:
         """Show a session: its newest messages, or those from one on; `at` shows it up to a message, for
-        replay. With `problem`, what was asked for on the page was not done; `told` says what a rewind did."""
+        replay. With `problem`, what was asked for on the page was not done; `told` says what a rewind did,
+        or would do where it asks first: `asks` is the turn that it goes back to."""
         session_id, asked = request.path_params["id"], request.query_params
 
         def read(db: apsw.Connection) -> dict[str, Any]:
@@ -143,6 +150,7 @@ class HistoryPages:
             problem=shown.text(problem.message) if problem else failed,
             most=_MOST_ENTRIES,
             told=shown.text(told),
+            asks=asks,
             **found,
         )
 

@@ -1,0 +1,67 @@
+"""How a setting's text must look where its type does not say it. Whoever reads settings refuses what does not
+fit, and what uses them reads them by the same expressions: so nothing is taken that would fail later."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+RULE = re.compile(r"\s*(?P<tool>[\w*?.:/-]+)\s*(?:\((?P<pattern>.*\S.*)\))?\s*", re.DOTALL)
+"""`tool` or `tool(pattern)`."""
+ACTION_RULE = re.compile(rf"(?s:{RULE.pattern})=\s*(?P<action>[a-z][a-z0-9_.-]{{0,63}})\s*", re.DOTALL)
+"""A rule, and the name of the action that it stands for."""
+BACKEND = re.compile(
+    r"\s*(?:local|container\s+(?P<image>[^-\s]\S*)|ssh\s+(?P<host>[^-\s]\S*)(?:\s+(?P<folder>[^-\s]\S*))?)\s*"
+)
+"""Where commands run."""
+_HOST = re.compile(r"(?:\*\.)?[\w.-]*\w|\[?[0-9a-fA-F:.]+\]?")
+_VARIABLES = re.compile(r"\s*\w+\s*(?:,\s*\w+\s*)*")
+PORTS = {"http": 80, "https": 443}
+DATABASE_SCHEMES = ("postgresql://", "postgres://")
+
+
+class SettingForm(msgspec.Struct, frozen=True):
+    """What fits, and how a person reads what may stand there."""
+
+    allowed: str
+    fits: Callable[[str], object]
+
+
+def parts_of(url: str) -> SplitResult | None:
+    """Split a URL; None where it is no http(s) URL."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in PORTS and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets without an address, a port that is none
+        return None
+    return parts if usable else None
+
+
+def nameless(url: str) -> str:
+    """Give a URL, usable or not, without the name and password in it."""
+    head, mark, rest = url.partition("://")
+    return head + mark + rest.rpartition("@")[2] if mark else url
+
+
+def _is_service(text: str) -> bool:
+    return text.startswith("unix:/") or parts_of(text) is not None
+
+
+FORMS = {
+    "rule": SettingForm("tool or tool(pattern), such as terminal(git commit *)", RULE.fullmatch),
+    "action": SettingForm(
+        "tool(pattern) = action, such as terminal(make release *) = publish_package", ACTION_RULE.fullmatch
+    ),
+    "backend": SettingForm("local, container IMAGE, or ssh HOST [FOLDER]", BACKEND.fullmatch),
+    "host": SettingForm("a host's name such as api.example.com, *.example.com, or a preset", _HOST.fullmatch),
+    "variables": SettingForm("names of variables, comma-separated", _VARIABLES.fullmatch),
+    "address": SettingForm("an http(s) URL such as http://localhost:11434/v1", parts_of),
+    "service": SettingForm("an http(s) URL such as http://127.0.0.1:6000, or unix:/PATH", _is_service),
+    "database": SettingForm(
+        "postgresql://user@host/database", lambda text: text.startswith(DATABASE_SCHEMES)
+    ),
+}
+"""By the name that stands in the schema."""

@@ -1,0 +1,128 @@
+"""What a session's steps did to the files, and the way back, over the API: what `whet rewind` and `whet diff`
+say and do."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from whet.app.rewind_answers import (
+    DiffAnswer,
+    RewindAnswer,
+    RewindPoints,
+    diff_answer,
+    points_answer,
+    rewind_answer,
+)
+from whet.app.rewinding import Outcome, Point, Rewinding, parse_point
+from whet.log import mask
+from whet.rewind.states import shown
+from whet.serve.door import ApiCaller
+from whet.serve.native import Native, whole_number
+from whet.serve.wire import ApiError, JsonAnswer
+from whet.store.rewinds import Parts
+from whet.web.operations import Operation, RequestParameter
+
+_MOST_NAMED = 20
+_LAST_TURN = 999_999_999
+
+
+class RewindInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where to go back to: `to` is TURN, TURN.STEP (before it), or `undo` for the last rewind.
+
+    `own_edits` is about files that somebody else changed since, where both changes can't be kept: `ask` does
+    nothing and says which they are (409 `own_edits`), `keep` leaves them as they are, `replace` sets them
+    back, too, which is the owner's to say. `dry_run` only says what would be done.
+    """
+
+    to: str
+    parts: Parts = "both"
+    own_edits: Literal["ask", "keep", "replace"] = "ask"
+    dry_run: bool = False
+
+
+class RewindCalls:
+    """The calls on what steps changed and the way back."""
+
+    def __init__(self, api: Native) -> None:
+        self._api = api
+
+    def operations(self) -> tuple[Operation, ...]:
+        """Give the calls."""
+        rewind, turn = "/api/sessions/{id}/rewind", RequestParameter("turn", int)
+        return (
+            Operation("GET", rewind, self.points, "List the points to go back to", gives={200: RewindPoints}),
+            Operation(
+                "POST",
+                rewind,
+                self.rewind,
+                "Go back to before a turn or step, or take that back",
+                takes=RewindInput,
+                gives={200: RewindAnswer},
+            ),
+            Operation(
+                "GET",
+                "/api/sessions/{id}/diff",
+                self.diff,
+                "Show what a turn changed in the files; without one, what the session did",
+                gives={200: DiffAnswer},
+                parameters=(turn,),
+            ),
+        )
+
+    async def points(self, request: Request, caller: ApiCaller) -> Response:
+        """List the points; a rewind that was cut off is finished first."""
+        async with self._api.between_turns(request, caller) as (app, session):
+            found = Rewinding(app.recordings, session.log, app.workspace)
+            finished = await found.recover()
+            return JsonAnswer(points_answer(finished, await found.steps(), await found.left_out()))
+
+    async def diff(self, request: Request, caller: ApiCaller) -> Response:
+        """Show what changed, secrets masked."""
+        turn = whole_number(request, "turn", 0, _LAST_TURN)
+        app, session = await self._api.opened(request, caller)
+        found = await Rewinding(app.recordings, session.log, app.workspace).diff(turn)
+        return JsonAnswer(diff_answer(found, mask))
+
+    async def rewind(self, request: Request, caller: ApiCaller, wanted: RewindInput) -> Response:
+        """Go back; 409 while a turn runs, and where somebody's edits are in the way and nothing is said of
+        them."""
+        point = _point(wanted.to)
+        is_forced = wanted.own_edits == "replace"
+        if is_forced and not caller.is_owner:
+            raise ApiError(
+                403, "files that somebody else changed are the owner's to replace", code="wrong_role"
+            )
+        async with self._api.between_turns(request, caller) as (app, session):
+            found = Rewinding(app.recordings, session.log, app.workspace)
+            if wanted.dry_run:
+                plan = await found.preview(point, wanted.parts, force=is_forced)
+                return JsonAnswer(rewind_answer(plan, mask, is_plan=True))
+            if wanted.own_edits == "ask":
+                _ask(await found.preview(point, wanted.parts, force=False))
+            done = await found.rewind(point, wanted.parts, force=is_forced)
+            return JsonAnswer(rewind_answer(done, mask, is_plan=False))
+
+
+def _point(to: str) -> Point | None:
+    point = parse_point(to)
+    if point is None and to != "undo":
+        raise ApiError(400, "to must be TURN, TURN.STEP or undo", param="to", code="invalid_value")
+    return point
+
+
+def _ask(plan: Outcome) -> None:
+    """Raise ApiError (409) where the plan leaves out what the person could have set back."""
+    changed = [shown(one.path) for one in plan.in_the_way]
+    if changed:
+        more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
+        raise ApiError(
+            409,
+            f"changed since by somebody else: {', '.join(changed[:_MOST_NAMED])}{more}; nothing was done:"
+            " say own_edits keep or replace (dry_run shows the plan)",
+            param="own_edits",
+            code="own_edits",
+        )
