@@ -94,7 +94,7 @@ def test_images_are_told_by_their_bytes(tmp_path: Path) -> None:
 
 def test_images_named_in_the_text_are_found(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
-    found = attach.mentioned_images("see @a.png and @missing.png, not b@a.png", tmp_path)
+    found = attach.mentioned_images("see @a.png? And @missing.png, not b@a.png or @a.png.old", tmp_path)
     assert found == ([tmp_path / "a.png"], ["missing.png"])
     (tmp_path / "~nobody-of-this-name.png").write_bytes(PNG)
     assert attach.mentioned_images("and @~nobody-of-this-name.png", tmp_path)[0][0].name[0] == "~"

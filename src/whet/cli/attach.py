@@ -20,7 +20,7 @@ IMAGE_CAP_BYTES = 20_000_000
 _CHUNK_BYTES = 1 << 20
 IMAGE_NAME = r"\.(?:png|jpe?g|gif|webp)"
 _IMAGE_MENTION = re.compile(
-    rf"(?:^|\s)@(?:\"([^\"\n]+{IMAGE_NAME})\"|(\S+{IMAGE_NAME}))(?=\s|$)", re.IGNORECASE
+    rf"(?:^|\s)@(?:\"([^\"\n]+{IMAGE_NAME})\"|(\S+{IMAGE_NAME}))(?=[.,;:?!)\]'\"]*(?:\s|$))", re.IGNORECASE
 )
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
