@@ -295,7 +295,7 @@ class TerminalTurnView:
         width = self.surface.width()
         mark, style = (self.marks.ok, "green") if event.ok else (self.marks.failed, "red")
         about = call.subject if call else self._subjects.pop(event.call_id, "")
-        about = about or wording.subject(event.arguments)
+        about = about.removeprefix(f"{event.name} ") or wording.subject(event.arguments)
         line = wording.call_line(event.name, about, width, mark=mark, tail=wording.outcome(event))
         text = self.painter.line(mark, style) + line[len(mark) :] + "\n"
         is_own = event.name == wording.OWN_COMMAND
