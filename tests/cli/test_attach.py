@@ -94,9 +94,9 @@ def test_images_are_told_by_their_bytes(tmp_path: Path) -> None:
 
 def test_images_named_in_the_text_are_found(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
-    found = attach.mentioned_images("see @a.png and @missing.png, not b@a.png", tmp_path)
-    assert found == [tmp_path / "a.png"]
+    found = attach.mentioned_images("see @a.png? And @missing.png, not b@a.png or @a.png.old", tmp_path)
+    assert found == ([tmp_path / "a.png"], ["missing.png"])
     (tmp_path / "~nobody-of-this-name.png").write_bytes(PNG)
-    assert attach.mentioned_images("and @~nobody-of-this-name.png", tmp_path)[0].name[0] == "~"
+    assert attach.mentioned_images("and @~nobody-of-this-name.png", tmp_path)[0][0].name[0] == "~"
     with pytest.raises(NotFound):
         attach.load_image(Path("~nobody-of-this-name/a.png"))

@@ -237,6 +237,7 @@ def test_dropped_images_become_mentions(folder: Path) -> None:
     spaced.touch()
     assert dropped_images(f"{plain}") == f"@{plain} "
     assert dropped_images(str(spaced).replace(" ", "\\ ")) == f'@"{spaced}" '
+    assert dropped_images(f"{spaced}\n") == f'@"{spaced}" '
     assert dropped_images(f"'{spaced}' {plain}") == f'@"{spaced}" @{plain} '
     assert dropped_images(f"file://{str(spaced).replace(' ', '%20')}") == f'@"{spaced}" '
     for text in (f"see {plain}", str(folder / "none.png"), "a.png", "it's a.png"):

@@ -158,8 +158,7 @@ class Session(msgspec.Struct, frozen=True):
 
     def user_message(self, text: str, images: Sequence[ImagePart] = ()) -> Message:
         """Make a person's message with the note that belongs to it."""
-        content: str | tuple[Part, ...] = (TextPart(text), *images) if images else text
-        return Message(role="user", content=content, note=self.note())
+        return Message(role="user", content=_content(text, images), note=self.note())
 
     def at_end(self, turn: TurnRecord, reason: EndReason) -> AtEnd:
         """Give what all observers do in the transaction that ends a turn, in their order."""
@@ -170,9 +169,13 @@ class Session(msgspec.Struct, frozen=True):
 
         return work
 
-    def steer(self, text: str) -> None:
-        """Queue text typed during a turn; it is stored and read before the next step."""
-        self.inbox.put(Message(role="user", content=text))
+    def steer(self, text: str, images: Sequence[ImagePart] = ()) -> None:
+        """Queue what a person says during a turn; it is stored and read before the next step."""
+        self.inbox.put(Message(role="user", content=_content(text, images)))
+
+
+def _content(text: str, images: Sequence[ImagePart]) -> str | tuple[Part, ...]:
+    return (TextPart(text), *images) if images else text
 
 
 def shell_folder(log: Transcript) -> str:

@@ -18,6 +18,7 @@ import msgspec
 
 from whet.app.slash import SlashCommand
 from whet.contract.errors import ConfigError
+from whet.contract.texts import unclosing
 from whet.memory import frontmatter
 
 _MOST_BYTES = 100_000
@@ -42,7 +43,7 @@ class PromptCommand(msgspec.Struct, frozen=True):
 
     def message(self, rest: str) -> str:
         """Give the message that `/name rest` stands for. Raises ConfigError."""
-        body = _filled(_parts(self.path)[1], rest).replace("</command", "<\\/command")
+        body = unclosing("command", _filled(_parts(self.path)[1], rest))
         return f"/{self.name} {rest}".rstrip() + f'\n\n<command name="{self.name}">\n{body}\n</command>'
 
     def as_slash(self) -> SlashCommand[Any]:

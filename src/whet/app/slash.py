@@ -57,8 +57,9 @@ class Commands(Generic[C]):
         """Give the command of that name or alias. Raises NotFound, with the nearest name."""
         if owner := self._names.get(name):
             return self._commands[owner]
-        near = difflib.get_close_matches(name, self._names, 1, 0.5)
-        hint = f"did you mean /{near[0]}?" if near else "/help lists the commands"
+        near = [one for one in self._names if one.startswith(name)][:3]
+        near = near or difflib.get_close_matches(name, self._names, 1, 0.5)
+        hint = f"did you mean {', '.join(f'/{one}' for one in near)}?" if near else "/help lists the commands"
         raise NotFound(f"there is no command /{name}", hint=hint)
 
     def is_anytime(self, name: str) -> bool:
@@ -78,8 +79,13 @@ def parse(text: str) -> tuple[str, str] | None:
     """Split `/name rest`; None for text that is a message (so are `//...` and `/path/like/this`)."""
     if not text.startswith("/") or text.startswith("//"):
         return None
-    name, _, rest = text[1:].partition(" ")
-    return None if "/" in name or "\n" in name else (name.lower(), rest.strip())
+    name = text[1:].partition(" ")[0]
+    return None if "/" in name or "\n" in name else (name.lower(), argument_of(text))
+
+
+def argument_of(text: str) -> str:
+    """Give what follows the name in the text of a command."""
+    return text.partition(" ")[2].strip()
 
 
 def unescaped(text: str) -> str:

@@ -348,7 +348,7 @@ _SAID_NO = "The person said no, and nothing was run."
 _NOT_ANOTHER_WAY = (
     " Don't try to reach the same in another way; ask them what they want instead, or go on without it."
 )
-_WHY = "it changes something, and a rule or the mode has that asked"
+_WHY = "this mode, or a rule of yours, asks before anything that changes something"
 _NOBODY_TOLD = "denied: nobody was there to ask"
 
 

@@ -120,7 +120,7 @@ class PickQuestion(TerminalQuestion):
         first = max(0, min(self._at - most // 2, len(found) - most))
         for at in range(first, min(first + most, len(found))):
             here = at == self._at
-            line = wording.clip(self._choices[found[at]][0], width - 2)
+            line = wording.cut(wording.printable(self._choices[found[at]][0]), width - 2)
             rows.append([("class:sign" if here else "", f"{'>' if here else ' '} {line}")])
             if here:
                 rows += [[("class:dim", f"    {text}")] for text in preview if text.strip()]

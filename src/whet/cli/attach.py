@@ -20,7 +20,7 @@ IMAGE_CAP_BYTES = 20_000_000
 _CHUNK_BYTES = 1 << 20
 IMAGE_NAME = r"\.(?:png|jpe?g|gif|webp)"
 _IMAGE_MENTION = re.compile(
-    rf"(?:^|\s)@(?:\"([^\"\n]+{IMAGE_NAME})\"|(\S+{IMAGE_NAME}))(?=\s|$)", re.IGNORECASE
+    rf"(?:^|\s)@(?:\"([^\"\n]+{IMAGE_NAME})\"|(\S+{IMAGE_NAME}))(?=[.,;:?!)\]'\"]*(?:\s|$))", re.IGNORECASE
 )
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -55,10 +55,13 @@ def with_piped(question: str, piped: str) -> str:
     return f"{capped(question)}\n\n{fenced(piped, 'Standard input')}" if question else capped(piped)
 
 
-def mentioned_images(text: str, folder: Path) -> list[Path]:
-    """Give the image files that `text` names as @path or @"path", relative to `folder`."""
-    names = (quoted or bare for quoted, bare in _IMAGE_MENTION.findall(text))
-    return [path for name in names if (path := folder / os.path.expanduser(name)).is_file()]
+def mentioned_images(text: str, folder: Path) -> tuple[list[Path], list[str]]:
+    """Give the image files that `text` names as @path or @"path", relative to `folder`, and the names for
+    which there is none."""
+    names = [quoted or bare for quoted, bare in _IMAGE_MENTION.findall(text)]
+    paths = {name: folder / os.path.expanduser(name) for name in names}
+    found = {name: path for name, path in paths.items() if path.is_file()}
+    return list(found.values()), [name for name in paths if name not in found]
 
 
 def load_image(path: Path) -> ImagePart:

@@ -104,6 +104,10 @@ class ChatControl(Protocol):
         """Put text into the input line again."""
         ...
 
+    def put_in(self, text: str) -> None:
+        """Type text for the person, where the cursor stands."""
+        ...
+
 
 async def _warm(chat: ChatControl, rest: str) -> None:
     if rest:
@@ -341,7 +345,7 @@ _JOBS = SlashCommand(
     jobs,
     "[ID|stop ID]",
     anytime=True,
-    aliases=("helpers",),
+    aliases=("helpers", "tasks"),
 )
 _PLAN = SlashCommand(
     "plan", "Have it only read and plan; show, change, approve.", _plan, "[TEXT|steps|go|off]", remote=True
@@ -363,11 +367,21 @@ def builtin_commands() -> list[SlashCommand[ChatControl]]:
         SlashCommand("model", "Show or switch the model.", _model, "[name|default]", remote=True),
         SlashCommand("tools", "List the tools of this session.", _tools, anytime=True, remote=True),
         SlashCommand(
-            "usage", "Show what this session has spent.", _usage, anytime=True, aliases=("cost",), remote=True
+            "usage",
+            "Show what this session has spent.",
+            _usage,
+            anytime=True,
+            aliases=("cost", "status"),
+            remote=True,
         ),
         SlashCommand("context", "Show how full the window is, and the engine.", _context, remote=True),
         SlashCommand(
-            "compress", "Make the context smaller, keeping what you name.", _compress, "[focus]", remote=True
+            "compress",
+            "Make the context smaller, keeping what you name.",
+            _compress,
+            "[focus]",
+            aliases=("compact",),
+            remote=True,
         ),
         *rating_commands(),
         SlashCommand(
@@ -380,7 +394,15 @@ def builtin_commands() -> list[SlashCommand[ChatControl]]:
         *goal_commands(),
         _PLAN,
         *fork_commands(),
-        SlashCommand("title", "Show or set the title.", _title, "[text]", anytime=True, remote=True),
+        SlashCommand(
+            "title",
+            "Show or set the title.",
+            _title,
+            "[text]",
+            aliases=("rename",),
+            anytime=True,
+            remote=True,
+        ),
         SlashCommand(
             "private", "Keep this session out of search and learning.", _private, "[on|off]", remote=True
         ),
@@ -391,7 +413,7 @@ def builtin_commands() -> list[SlashCommand[ChatControl]]:
             _approvals,
             "[ask|plan|auto|deny]",
             anytime=True,
-            aliases=("mode",),
+            aliases=("mode", "permissions"),
         ),
         SlashCommand("calls", "List this session's calls, or show one whole.", calls, "[N]", anytime=True),
         _JOBS,

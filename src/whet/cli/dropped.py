@@ -18,8 +18,9 @@ def dropped_images(text: str) -> str:
     addresses) as mentions that send them along; any other text as it is."""
     if len(text) > _DROPPED_CHARS or not re.search(IMAGE_NAME, text, re.IGNORECASE):
         return text
-    try:
-        words = shlex.split(text)
+    whole = text.strip()
+    try:  # a path that was copied from a file manager has its blanks as they are
+        words = [whole] if os.path.isfile(os.path.expanduser(whole)) else shlex.split(text)
     except ValueError:
         return text
     paths = [Path(unquote(word[7:]) if word.startswith("file://") else word).expanduser() for word in words]

@@ -34,6 +34,10 @@ class FileFinder:
         self._reading = threading.Thread(target=self._read, args=(folder,), daemon=True)
         self._reading.start()
 
+    def has_read(self, folder: Path) -> bool:
+        """Whether the files of this folder are known, if not of late."""
+        return folder == self._folder
+
     def wait(self) -> None:
         """Wait until the list was read."""
         if self._reading is not None:

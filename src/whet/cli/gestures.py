@@ -5,6 +5,9 @@ Each is a few lines on what the chat offers; which key it is, the screen knows.
 
 from __future__ import annotations
 
+import asyncio
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whet.agent.loop import run_turn
@@ -32,6 +35,8 @@ class Gestures:
         self._chat = chat
         self._escaped_s = float("-inf")
         self._unfolded = 0
+        self._images: tempfile.TemporaryDirectory[str] | None = None
+        self._pasted = 0
 
     async def take(self, signal: PromptSignal) -> None:
         """Do what a key stands for; nothing runs, or the key may be used while something does."""
@@ -43,6 +48,8 @@ class Gestures:
         elif signal is PromptSignal.BACKGROUND:
             if not jobs.put_aside(chat.app):
                 chat.say("no command runs that could go into the background", "dim")
+        elif signal is PromptSignal.IMAGE:
+            await self._paste_image()
         elif signal is PromptSignal.PLAN:
             await self._decide_plan()
         elif signal is PromptSignal.RESTED and chat.session.inbox:
@@ -63,6 +70,22 @@ class Gestures:
         name = mode.next_mode(mode.mode_of(chat.app.gate, chat.session))
         await mode.set_mode(chat.app, chat.session, name)
         chat.say(f"mode {name}: {mode.ABOUT[name]}", "dim")
+
+    async def _paste_image(self) -> None:
+        """Name the clipboard's image in the input, so that it is sent along. Raises WhetError."""
+        from whet.cli import clipboard  # noqa: PLC0415 - few messages have images
+
+        data = await asyncio.to_thread(clipboard.image)
+        self._images = self._images or tempfile.TemporaryDirectory(prefix="whet-")
+        self._pasted += 1
+        path = Path(self._images.name, f"clipboard-{self._pasted}.png")
+        path.write_bytes(data)
+        self._chat.put_in(f"@{path} ")
+
+    def close(self) -> None:
+        """Remove the files of pasted images; what was sent of them is stored."""
+        if self._images is not None:
+            self._images.cleanup()
 
     async def escape(self, now_s: float) -> None:
         """Open the rewind at the second Esc in a row, where nothing runs."""

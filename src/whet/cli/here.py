@@ -12,6 +12,8 @@ import msgspec
 
 from whet.agent.session import Session
 from whet.cli.attach import capped
+from whet.cli.pasted import marked
+from whet.cli.wording import OWN_COMMAND
 from whet.contract.errors import ToolError, WhetError
 from whet.contract.events import Emit, ToolFinished, ToolProgress, ToolStarted
 from whet.contract.tools import Tool, ToolContext, ToolOutput
@@ -42,12 +44,13 @@ async def run_here(session: Session, command: str, emit: Emit) -> str:
 
     context = ToolContext(session.id, "", _CALL, session.workspace, show, nobody)
     arguments = {"command": command, "timeout_s": _LIMIT_S}
-    emit(ToolStarted(_CALL, "!", msgspec.json.encode(arguments).decode()))
+    emit(ToolStarted(_CALL, OWN_COMMAND, msgspec.json.encode(arguments).decode()))
     began_s = session.clock.monotonic_s()
     try:
         output = await tool.run(context, arguments)
     except ToolError as error:
         output = ToolOutput(error.message, error_kind=error.kind)
     took_s = session.clock.monotonic_s() - began_s
-    emit(ToolFinished(_CALL, "!", took_s, output.error_kind, output.exit_code, output.text[-400:]))
-    return f"{RAN}\n<pasted>$ {command}\n{capped(output.text, _SHOWN_CHARS)}</pasted>"
+    emit(ToolFinished(_CALL, OWN_COMMAND, took_s, output.error_kind, output.exit_code, output.text[-400:]))
+    told = marked(f"$ {command}\n{capped(output.text, _SHOWN_CHARS)}")
+    return f"{RAN}\n{told}"

@@ -10,7 +10,13 @@ import time
 from collections.abc import Callable
 
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.filters import Condition, has_completions, is_searching, vi_insert_mode
+from prompt_toolkit.filters import (
+    Condition,
+    emacs_insert_mode,
+    has_completions,
+    is_searching,
+    vi_insert_mode,
+)
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.search import accept_search, stop_search
@@ -42,6 +48,11 @@ def _take_found(event: KeyPressEvent) -> None:
     """Take what the search has found into the input, to be typed on at its end."""
     accept_search()
     event.current_buffer.cursor_position = len(event.current_buffer.text)
+
+
+def _close_menu(event: KeyPressEvent) -> None:
+    """Close the list of completions; what was taken from it stays."""
+    event.current_buffer.complete_state = None
 
 
 def _edit(event: KeyPressEvent) -> None:
@@ -104,12 +115,16 @@ class InputKeys:
         def _(event: KeyPressEvent) -> None:
             self._one_key(event)
 
-        @keys.add("escape", filter=asked)
+        @keys.add("escape", filter=asked & ~one_key)
+        @keys.add("escape", filter=one_key, eager=True)
         def _(event: KeyPressEvent) -> None:
             if self.question:
                 self.question.give(None)
 
-        keys.add("escape", filter=~asked & ~has_completions & ~is_searching & ~vi_insert_mode)(self._escape)
+        # In vi's insert mode Esc ends that mode; with nothing typed beside a turn there is none to end.
+        stops = ~vi_insert_mode | (empty & Condition(lambda: bool(self.live(1, 1))))
+        keys.add("escape", filter=~asked & ~has_completions & ~is_searching & stops)(self._escape)
+        keys.add("escape", filter=~asked & has_completions)(_close_menu)
         self._add_signals(keys, asked)
         return keys
 
@@ -124,6 +139,7 @@ class InputKeys:
             keys.add(key, filter=~asked & ~has_completions, eager=True)(tell(signal))
         keys.add("c-b", filter=running & ~asked, eager=True)(tell(PromptSignal.BACKGROUND))
         keys.add("c-g", filter=~asked & ~is_searching)(_edit)
+        keys.add("c-v", filter=~asked & (emacs_insert_mode | vi_insert_mode))(tell(PromptSignal.IMAGE))
 
         @keys.add("up", filter=picking, eager=True)
         @keys.add("down", filter=picking, eager=True)
@@ -152,11 +168,11 @@ class InputKeys:
             buffer.append_to_history()
         buffer.reset()
         self.last_key_s = 0.0  # what was sent is said; only unfinished typing makes a question wary
-        text = self.pastes.expand(shown, mark=not self.question and not shown.lstrip().startswith("/"))
+        text, marked = self.pastes.expand(shown)
         if self.question:
             self.question.give(text)
         else:
-            self.inputs.put_nowait(Typed(shown.strip(), text.strip()))
+            self.inputs.put_nowait(Typed(shown.strip(), text.strip(), marked.strip()))
 
     def note_typing(self, _: object) -> None:
         """Remember when a person last typed, so that a question does not take a word for its answer."""

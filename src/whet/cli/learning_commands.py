@@ -12,8 +12,10 @@ from whet.app.slash import SlashCommand
 from whet.cli import wording
 from whet.cli.here import RAN
 from whet.cli.inbox_command import inbox_command
+from whet.cli.main import COMMANDS
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
+from whet.contract.texts import unclosing
 from whet.memory import shelf
 
 if TYPE_CHECKING:
@@ -57,13 +59,17 @@ async def run_skill(chat: ChatControl, name: str, rest: str) -> None:
         return
     desk = chat.desk
     if desk.library.find(name) is None:
+        if name in COMMANDS:
+            raise NotFound(
+                f"there is no command /{name}", hint=f"`whet {name}` does that, in another terminal"
+            )
         chat.commands.get(name)  # there is none: this says which name is near
     origin = Origin("user", session_id=chat.session.id, platform=chat.app.source)
     load = await desk.shelf.view(name, "", origin, how="slash")
     if not load.ok:
         raise NotFound(load.text)
     wish = rest or f"Follow the skill {name} for what we are working on."
-    chat.send(f'{wish}\n\n<skill name="{name}">\n{load.text}\n</skill>')
+    chat.send(f'{wish}\n\n<skill name="{name}">\n{unclosing("skill", load.text)}\n</skill>')
 
 
 def typed(text: str) -> str:

@@ -35,8 +35,8 @@ from whet.contract.events import (
 from whet.contract.tools import tags_of
 from whet.tools.todo import TodoItem
 
-_TAIL_CHARS = 4_000
-_OUTPUT_LINES = 3
+_TAIL_CHARS, _OUTPUT_CHARS = 4_000, 20_000
+_OUTPUT_LINES, _OWN_LINES = 3, 200
 _DIFF_ROWS = 16
 _PLAN_ROWS, _WHOLE_PLAN_ROWS = 6, 20
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -79,11 +79,23 @@ class _Running:
     subject: str
     began_s: float
     output: str = ""
+    is_cut: bool = False
 
-    def rows(self, marks: Marks, width: int) -> list[str]:
-        """Give the last lines that it printed."""
-        lines = [line for line in self.output.splitlines() if line.strip()]
-        return [f"  {marks.output} {wording.clip(text, width - 4)}" for text in lines[-_OUTPUT_LINES:]]
+    def take(self, text: str) -> None:
+        """Keep the end of what it prints."""
+        self.output += text
+        if len(self.output) > _OUTPUT_CHARS:
+            self.output, self.is_cut = self.output[-_OUTPUT_CHARS:], True
+
+    def rows(self, marks: Marks, width: int, *, whole: bool = False) -> list[str]:
+        """Give the last lines that it printed; `whole`: as many as are kept."""
+        # What a carriage return goes back over, a progress bar's past, is not seen on a terminal either.
+        output, most = (self.output, _OWN_LINES) if whole else (self.output[-_TAIL_CHARS:], _OUTPUT_LINES)
+        lines = [line.rstrip("\r").rpartition("\r")[2] for line in output.split("\n")]
+        lines = [line for one in lines if (line := wording.printable(one).expandtabs(4)).strip()]
+        if whole and (len(lines) > most or self.is_cut):
+            lines = ["…", *lines[1 - most :]]
+        return [f"  {marks.output} {wording.cut(text, width - 4)}" for text in lines[-most:]]
 
     def live(self, marks: Marks, width: int, now_s: float) -> list[list[Fragment]]:
         """Give the call as it runs: what it is, for how long, its last lines."""
@@ -273,7 +285,7 @@ class TerminalTurnView:
 
     def _progress(self, event: ToolProgress) -> None:
         if call := self._running.get(event.call_id):
-            call.output = (call.output + wording.printable(event.text[-_TAIL_CHARS:]))[-_TAIL_CHARS:]
+            call.take(event.text)
 
     def _finished(self, event: ToolFinished) -> None:
         call = self._running.pop(event.call_id, None)
@@ -283,13 +295,15 @@ class TerminalTurnView:
         width = self.surface.width()
         mark, style = (self.marks.ok, "green") if event.ok else (self.marks.failed, "red")
         about = call.subject if call else self._subjects.pop(event.call_id, "")
-        about = about or wording.subject(event.arguments)
+        about = about.removeprefix(f"{event.name} ") or wording.subject(event.arguments)
         line = wording.call_line(event.name, about, width, mark=mark, tail=wording.outcome(event))
         text = self.painter.line(mark, style) + line[len(mark) :] + "\n"
-        if reason := wording.failure(event):
+        is_own = event.name == wording.OWN_COMMAND
+        if (reason := wording.failure(event)) and not (is_own and call):
             text += self.painter.line("  " + wording.clip(reason, width - 2), "dim red") + "\n"
         elif call is not None:
-            text += "".join(self.painter.line(row, "dim") + "\n" for row in call.rows(self.marks, width))
+            rows = call.rows(self.marks, width, whole=is_own)
+            text += "".join(self.painter.line(row, "dim") + "\n" for row in rows)
         if event.ok and "tasks" in tags_of(event.name):
             text += self._plan(width)
         text += self._edits(event, width)

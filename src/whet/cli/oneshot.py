@@ -54,8 +54,12 @@ def run(options: ChatOptions) -> int:
     signal's number when one ended it."""
     there = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
     settings = load_settings(options, _ask if there else None)
-    question = _question(options, workspace_of(settings))
-    images = [attach.load_image(path) for path in options.images]
+    folder = workspace_of(settings)
+    named, missing = attach.mentioned_images(options.question or "", folder)
+    for name in missing:
+        _say(f"there is no image {name}; only its name is sent")
+    question = _question(options, folder)
+    images = [attach.load_image(path) for path in (*options.images, *named)]
     return run_on_loop(_run(options, settings, question, images))
 
 

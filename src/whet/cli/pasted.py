@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from whet.contract.texts import unclosing
+
 PASTE_LINES = 8
 PASTE_CHARS = 1_000
 _PASTED_WORDS = 4
@@ -35,19 +37,22 @@ class Pastes:
         self._texts[name] = text
         return name
 
-    def expand(self, line: str, *, mark: bool = False) -> str:
-        """Put the held texts in place of their placeholders, and forget them; with `mark`, in tags: what was
-        pasted is not the person's own word, and nothing is learned from it as if it were."""
+    def expand(self, line: str) -> tuple[str, str]:
+        """Put the held texts in place of their placeholders, and forget them: as they are, and in tags, since
+        what was pasted is not the person's own word, and nothing is learned from it as if it were."""
         held, self._texts = self._texts, {}
-        if mark:
-            held |= {text: text for text in self._short}
+        held |= {text: text for text in self._short}
         self._short = []
         if not held:
-            return line
-        pattern = "|".join(re.escape(name) for name in sorted(held, key=len, reverse=True))
-        return re.sub(
-            pattern, lambda match: f"<pasted>{held[match[0]]}</pasted>" if mark else held[match[0]], line
-        )
+            return line, line
+        pattern = re.compile("|".join(re.escape(name) for name in sorted(held, key=len, reverse=True)))
+        plain = pattern.sub(lambda match: held[match[0]], line)
+        return plain, pattern.sub(lambda match: marked(held[match[0]]), line)
+
+
+def marked(text: str) -> str:
+    """Give a text as one that is nobody's own words here."""
+    return f"<pasted>{unclosing('pasted', text)}</pasted>"
 
 
 def folded(text: str) -> str:

@@ -34,7 +34,7 @@ async def pick_session(chat: ChatControl) -> str | None:
     found = await chat.app.database.read(read)
     now = chat.app.clock.now()
     choices = [
-        (f"{age(row.last_active, now):>8}  {wording.printable(row.title) or '(no title)'}  {row.id}", preview)
+        (f"{age(row.last_active, now):>8}  {row.title or '(no title)'}", f"{row.id} · {preview}")
         for row, preview in found
     ]
     if not choices:

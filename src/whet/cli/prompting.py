@@ -5,10 +5,11 @@ It knows prompt_toolkit's small interfaces, and nothing about turns or sessions.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from pathlib import Path
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -52,6 +53,16 @@ class InputCompleter(Completer):
                 for path in self.finder.find(match[1], _FOUND):
                     if path not in shown:
                         yield Completion(path, start_position=-len(match[1]))
+
+    async def get_completions_async(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> AsyncGenerator[Completion, None]:
+        """Yield the same, the first time when the list of files has been read."""
+        if _AT_WORD.search(document.text_before_cursor) and not self.finder.has_read(self._folder()):
+            self.finder.look(self._folder())
+            await asyncio.to_thread(self.finder.wait)
+        for one in self.get_completions(document, complete_event):
+            yield one
 
     def _paths(self, typed: str) -> Iterable[Completion]:
         parent, _, prefix = typed.rpartition("/")

@@ -18,7 +18,7 @@ from pathlib import Path
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
-from whet.app.slash import Commands, parse, unescaped
+from whet.app.slash import Commands, argument_of, parse, unescaped
 from whet.cli import attach, jobs
 from whet.cli.board import StatusBoard
 from whet.cli.commands import ChatControl, add_plugin_commands, builtin_commands
@@ -29,6 +29,7 @@ from whet.cli.launch import ChatOptions, forget_empty, load_settings, open_sessi
 from whet.cli.learning_commands import run_skill
 from whet.cli.live import Marks, Surface, TerminalTurnView, recall
 from whet.cli.main import run_on_loop
+from whet.cli.output import size
 from whet.cli.prompting import InputCompleter
 from whet.cli.render import Painter
 from whet.cli.screen import LineScreen, PromptSignal, Screen, Typed
@@ -37,7 +38,7 @@ from whet.cli.wording import printable, review_line
 from whet.config.schema import Settings
 from whet.contract.errors import WhetError
 from whet.contract.events import Event, ReviewFinished, ToolFinished
-from whet.contract.messages import Message
+from whet.contract.messages import ImagePart, Message
 from whet.log import mask
 from whet.memory.desk import LearningService
 from whet.store import news
@@ -168,12 +169,13 @@ class TerminalChat:
             self.app.reviews.start()
             self.app.schedules.start()
             if picks:
-                await self._typed(Typed("/resume", "/resume"))
+                await self._typed(Typed("/resume", "/resume", "/resume"))
             while not self._desk.leaving:
                 await self._take(await self._screen.read())
         finally:
             loop.remove_signal_handler(signal.SIGTERM)
             await self._stop_turn()
+            self._gestures.close()
             await self._screen.aclose()
         return self._desk.code
 
@@ -199,6 +201,10 @@ class TerminalChat:
     def put_back(self, text: str) -> None:
         """Put text into the input line again."""
         self._screen.put_back(text)
+
+    def put_in(self, text: str) -> None:
+        """Type text for the person, where the cursor stands."""
+        self._screen.put_in(text)
 
     def put_out(self, text: str) -> None:
         """Write to the terminal as it is."""
@@ -248,11 +254,20 @@ class TerminalChat:
         self._desk.turn = asyncio.create_task(self._guarded(work))
 
     def _message(self, text: str) -> Message:
-        paths = [*self._images, *attach.mentioned_images(dropped_images(text), self.app.workspace)]
-        images = [attach.load_image(path) for path in paths]
-        self._images = []
+        images = self._pictures(text)
         told, self._gestures.pending = [text, *self._gestures.pending], []
         return self.session.user_message(attach.capped("\n\n".join(told)), images)
+
+    def _pictures(self, text: str) -> list[ImagePart]:
+        """Load the images that a message names, and say which ones are sent. Raises WhetError."""
+        found, missing = attach.mentioned_images(dropped_images(text), self.app.workspace)
+        paths, self._images = [*self._images, *found], []
+        images = [attach.load_image(path) for path in paths]
+        for path in paths:
+            self.say(f"  sent with it: {path.name}, {size(path.stat().st_size)}", "dim")
+        for name in missing:
+            self.say(f"  there is no image {name}; only its name is sent", "yellow")
+        return images
 
     async def _take(self, done: Typed | PromptSignal) -> None:
         self._news.tell(at_rest=True)
@@ -279,10 +294,9 @@ class TerminalChat:
     async def _typed(self, typed: Typed) -> None:
         running = self._desk.turn is not None
         command = parse(typed.shown)
-        signed = not command and typed.shown[:1] in ("!", "#") and "\n" not in typed.shown
-        if running and (
-            not self.commands.is_anytime(command[0]) if command else signed and typed.shown[0] == "!"
-        ):
+        sign = "" if command else typed.shown[:1]
+        signed = sign == "!" or (sign == "#" and "\n" not in typed.shown)  # more lines are Markdown
+        if running and (not self.commands.is_anytime(command[0]) if command else sign == "!"):
             self._waiting.append(typed)
             self._view.queued.append(typed.shown)
             self._screen.refresh()
@@ -290,17 +304,17 @@ class TerminalChat:
         if command:
             self._echo(typed.shown)
             if command[0] in self.commands:
-                await self.commands.get(command[0]).run(self, command[1])
+                await self.commands.get(command[0]).run(self, argument_of(typed.text))
             else:
-                await run_skill(self, *command)
+                await run_skill(self, command[0], argument_of(typed.marked))
             return
         if signed:
             self._echo(typed.shown)
-            await self._gestures.sign(typed.shown[0], typed.shown[1:].strip())
+            await self._gestures.sign(sign, typed.text[1:].strip())
             return
-        text = unescaped(typed.text)
+        text = unescaped(typed.marked)
         if running:
-            self.session.steer(text := attach.capped(text))
+            self.session.steer(text := attach.capped(text), self._pictures(text))
             self._view.queued.append(text)
             self._screen.refresh()
             return

@@ -30,16 +30,19 @@ class PromptSignal(Enum):
     MODE = auto()
     UNFOLD = auto()
     BACKGROUND = auto()
+    IMAGE = auto()
     PLAN = auto()
     RESTED = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A sent line: `shown` as it stood in the input, `text` with pasted parts put in."""
+    """A sent line: `shown` as it stood in the input, `text` with pasted parts put in, `marked` with these in
+    tags."""
 
     shown: str
     text: str
+    marked: str
 
 
 LiveLines = Callable[[int, int], list[list[Fragment]]]
@@ -82,6 +85,10 @@ class Screen(Protocol):
 
     def put_back(self, text: str) -> None:
         """Put text into the input line again."""
+        ...
+
+    def put_in(self, text: str) -> None:
+        """Type text for the person, where the cursor stands."""
         ...
 
     def wake(self, signal: PromptSignal) -> None:
@@ -142,12 +149,16 @@ class LineScreen:
                 lines.append(text[:-1])
                 continue
             whole = "\n".join([*lines, text]).strip()
-            return Typed(whole, whole)
+            return Typed(whole, whole, whole)
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
         """Show the list; to pick, its command is called with a name."""
         self.write("".join(f"  {line}\n" for line, _ in choices))
         return None
+
+    def put_in(self, text: str) -> None:
+        """Say what can be typed: nothing can be put into this terminal's input."""
+        self.write(f"{text}\n")
 
     def put_back(self, text: str) -> None:
         """Say what was not sent: nothing can be put into this terminal's input."""

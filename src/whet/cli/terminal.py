@@ -144,6 +144,10 @@ class Terminal:
         buffer.text = f"{text}\n{buffer.text}" if buffer.text else text
         buffer.cursor_position = len(buffer.text)
 
+    def put_in(self, text: str) -> None:
+        """Type text for the person, where the cursor stands."""
+        self._prompt.default_buffer.insert_text(text)
+
     def wake(self, signal: PromptSignal) -> None:
         """Have `read` give `signal` now, as if the person had done it."""
         self._hands.inputs.put_nowait(signal)

@@ -37,6 +37,8 @@ _TELLING = re.compile(r"error|fail|fatal|exception|not found|no such|denied|cann
 _STATUS = re.compile(r"\[exit -?\d+[^\]]*\]")
 _EXCEPTION = re.compile(r"[\w.]+(?:Error|Exception|Warning)\b.*\S")
 _ABOUT_COLUMNS = 120
+OWN_COMMAND = "!"
+"""What stands for the tool where the person runs a command themselves."""
 
 
 def printable(text: str) -> str:

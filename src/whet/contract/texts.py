@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -35,6 +36,11 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, list | tuple):
         return [map_texts(item, change) for item in value]  # pyright: ignore[reportUnknownVariableType] JSON of any shape
     return value
+
+
+def unclosing(tag: str, text: str) -> str:
+    """Give `text` so that it can't end the tag that it is put in."""
+    return re.sub(rf"</(?={tag}\b)", r"<\\/", text, flags=re.IGNORECASE)
 
 
 def encodable(text: str) -> str:

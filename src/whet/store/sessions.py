@@ -324,7 +324,8 @@ def resolve(connection: apsw.Connection, name: str) -> str:
 
 def title_of(text: str) -> str:
     """Make a session's title from its first message: the first line, masked, at most 60 characters."""
-    first = next((row for row in text.splitlines() if row.strip()), "")[:4_000]
+    rows = (row.replace("<pasted>", "").replace("</pasted>", "") for row in text.splitlines())
+    first = next((row for row in rows if row.strip()), "")[:4_000]
     line = mask(encodable(" ".join(first.split())))
     return line if len(line) <= 60 else line[:59].rstrip() + "…"
 
