@@ -25,7 +25,7 @@ def entry(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> str:
     body = "; ".join(_grouped(rest, [*named, *_named(failed)]))
     if not failed:
         return body
-    wrong = "; ".join(f"{ticked(one.source.call)} → {_quoted([one])}" for one in failed)
+    wrong = "; ".join(_failing(one) for one in failed)
     return f"{SAID_PITFALL}{wrong}. Then: {body}"
 
 
@@ -42,7 +42,7 @@ def steps(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> list[str]:
         proof = _quoted([o for o in done if o.source is one.source]) if command == one.source.call else ""
         lines.append(f"{number}. {ticked(command)}" + (f" → {proof}" if proof else ""))
     lines += [f"- {text}" for text in _grouped(other, named)]
-    lines += [f"- Fails: {ticked(one.source.call)} → {_quoted([one])}" for one in failed]
+    lines += [f"- Fails: {_failing(one)}" for one in failed]
     return lines
 
 
@@ -66,6 +66,10 @@ def ticked(command: str) -> str:
     flat = " ".join(command.split())
     fence = "``" if "`" in flat else "`"
     return f"{fence}{flat}{fence}"
+
+
+def _failing(one: Pointed) -> str:
+    return ticked(one.source.call) + (f" → {_quoted([one])}" if one.unit else " fails")
 
 
 def _named(failed: Sequence[Pointed]) -> list[str]:
@@ -135,13 +139,15 @@ def filled(form: str, command: str) -> str:
 
 
 def _varied(command: str, commands: Sequence[str]) -> str:
-    """Mark the one word in which the same command differs elsewhere in the same run."""
+    """Mark the last word of a command that ran with another one in its place: another number of one kind, or
+    each the subject of another command, too. `make clean` and `make site` are two steps."""
     words = command.split()
     for other in commands:
         theirs = other.split()
-        if len(theirs) != len(words) or len(words) < 2 or theirs[0] != words[0]:
+        if len(words) < 2 or theirs[:-1] != words[:-1] or other == command:
             continue
-        apart = [at for at, (a, b) in enumerate(zip(words, theirs, strict=True)) if a != b]
-        if len(apart) == 1 and apart[0] == len(words) - 1:
-            return " ".join([*words[: apart[0]], "<ITEM>", *words[apart[0] + 1 :]])
+        pair = (words[-1], theirs[-1])
+        rest = {word for each in commands if each.split()[:-1] != words[:-1] for word in each.split()[1:]}
+        if units.shape(pair[0]) == units.shape(pair[1]) or rest.issuperset(pair):
+            return " ".join([*words[:-1], "<ITEM>"])
     return command

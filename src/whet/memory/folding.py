@@ -33,9 +33,14 @@ def fold(text: str) -> str:
     return " ".join(text.split()).lower()
 
 
+def unmarked(text: str) -> str:
+    """Give text without its combining marks, which stand inside the words of many scripts."""
+    return text if text.isascii() else "".join(one for one in text if unicodedata.category(one)[0] != "M")
+
+
 def content_words(text: str) -> list[str]:
     """Give how the words that carry content begin, in order, each once: endings are another form's."""
-    folded = fold(text)
+    folded = unmarked(fold(text))
     stems = dict.fromkeys(_begin(word) for word in _WORD.findall(folded) if word not in _NO_CONTENT)
     for run in _PACKED.findall(folded):
         stems.pop(_begin(run), None)

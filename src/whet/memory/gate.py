@@ -31,7 +31,6 @@ _LEAST_CHARS = 6
 _CARRIED_WORDS = 3
 _WORDS = re.compile(r"[^\W_]+(?:[-'’.][^\W_]+)*")
 _LATER = {"user": "The person took that back later in the session"}
-_IN_QUOTES = re.compile(r"[\"“«]([^\"“”«»\n]+)[\"”»]")
 _NUMBERED = re.compile(r"(?m)^\s*\d{1,2}[.)]\s")
 _TWO_WORDS = re.compile(r"[^\W\d_]+(?:[/-][^\W\d_]+)+")
 _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{3,}")
@@ -208,11 +207,14 @@ def _usable(one: Pointed, transcript: QuotableTranscript) -> Pointed:
 def _without_prose(
     one: Pointed, claim: Claim, transcript: QuotableTranscript, *, is_pitfall: bool
 ) -> Pointed:
-    """Leave out what a command that worked said in words where the claim is about the command."""
-    if one.tier != "observed" or not one.source.is_command or one.source.failed:
+    """Leave out what a command said in words where the claim is about the command, and where it failed, the
+    words that nobody tried."""
+    if one.tier != "observed" or not one.source.is_command:
         return one
+    if one.source.failed:
+        return one if _is_witnessed(one, transcript) else msgspec.structs.replace(one, unit="")
     about_call = is_pitfall or claim.kind == "skill" or _names_call(claim.text, one.source.call)
-    said = units.is_prose(one.unit) or not _is_witnessed(one, one.unit, transcript)
+    said = units.is_prose(one.unit) or not _is_witnessed(one, transcript)
     return msgspec.structs.replace(one, unit="") if about_call and said else one
 
 
@@ -241,9 +243,11 @@ def _named_calls(text: str, pointed: Sequence[Pointed], transcript: QuotableTran
 def _with_remedy(pointed: list[Pointed], transcript: QuotableTranscript) -> list[Pointed]:
     """Add what then worked to what failed. Raises Refused where nothing did."""
     failed = [one for one in pointed if one.source.failed]
-    if not failed or len(failed) < len(pointed):
+    if not failed:
         return pointed
     last = failed[-1].source
+    if any(one.source.seq > last.seq for one in pointed):
+        return pointed
     mine = set(last.call.split())
     later = [one for one in transcript.results() if one.seq > last.seq and one.ran_well]
     nearest = max(later, key=lambda one: len(mine & set(one.call.split())), default=None)
@@ -279,23 +283,23 @@ def _named_by_errors(pointed: Sequence[Pointed], transcript: QuotableTranscript)
 
 
 def _unwitnessed(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> str:
-    """Say which words of a file or a program nobody typed a value of and nobody tried; empty for none. Of an
-    error they are what it quotes. Beside a statement that stands by itself, what a command says in prose is
-    shown as its output."""
+    """Say which words of a file or a program nobody typed a value of and nobody tried; empty for none. Beside
+    a statement that stands by itself, what a command says in prose is shown as its output."""
     for one in pointed:
-        if one.tier == "observed" and one.unit:
-            said = " ".join(_IN_QUOTES.findall(one.unit)) if one.source.failed else one.unit
-            if not _is_witnessed(one, said, transcript):
-                place = one.source.call[:60] or "a result"
-                return f"only the text of {place} says it, and nobody said or tried it"
+        if one.tier == "observed" and one.unit and not _is_witnessed(one, transcript):
+            place = one.source.call[:60] or "a result"
+            return f"only the text of {place} says it, and nobody said or tried it"
     return ""
 
 
-def _is_witnessed(one: Pointed, said: str, transcript: QuotableTranscript) -> bool:
-    """Whether nothing is said in words, or a value of it was typed by the person, asked for, tried since."""
-    if not any(map(units.speaks, said.splitlines())) or _answers(one, transcript):
+def _is_witnessed(one: Pointed, transcript: QuotableTranscript) -> bool:
+    """Whether nothing is said in words, or a value of it was typed by the person, asked for, tried since. What
+    an error says was tried, too, where a call that worked has a word of it that the failed one had not."""
+    if not any(map(units.speaks, one.unit.splitlines())) or _answers(one, transcript):
         return True
-    telling = {value for value in units.values(said) if len(value) >= 4}
+    telling = {value for value in units.values(one.unit) if len(value) >= 4}
+    if one.source.failed:
+        telling |= set(content_words(one.unit)) - set(content_words(one.source.call))
     others = [s for s in transcript.sources if s.tier == "user" or (s.ran_well and s.seq > one.source.seq)]
     return any(
         value in (fold(s.call) if s.tier == "observed" else s.folded) for value in telling for s in others
@@ -317,28 +321,29 @@ def carried_over(ran: SourceText, transcript: QuotableTranscript) -> str:
     if any(map(units.is_talk, ran.call.splitlines())):
         return "its command holds sentences of the assistant's own"
     before = [s for s in transcript.sources if s.seq < ran.seq]
-    trusted = " ".join(_worded(s.folded) for s in before if s.tier in ("user", "observed"))
+    trusted = _worded(s.folded for s in before if s.tier in ("user", "observed"))
     runs = [run for run in _runs(ran.call) if run not in trusted]
-    for source in before if runs else ():
-        there = _worded(source.folded) if source.tier == "untrusted" else ""
-        if taken := next((run for run in runs if run in there), ""):
-            return f"the command repeats what untrusted text said: {taken[:60]}"
-    return ""
+    there = _worded(s.folded for s in before if s.tier == "untrusted") if runs else ""
+    taken = next((run.strip() for run in runs if run in there), "")
+    return f"the command repeats what untrusted text said: {taken[:60]}" if taken else ""
 
 
-def _worded(folded: str) -> str:
-    """Give a text's words with nothing between them but spaces, and behind them its values."""
-    return " ".join([*_WORDS.findall(folded), *units.values(folded)])
+def _worded(texts: Iterable[str]) -> str:
+    """Give texts' words with nothing between them but spaces, and behind them their values."""
+    words = ([*_WORDS.findall(text), *units.values(text)] for text in texts)
+    return f" {' '.join(word for each in words for word in each)} "
 
 
 def _runs(text: str) -> Iterable[str]:
-    """Give what of a text would hardly be written twice by chance: runs of words, and long values."""
+    """Give what of a text would hardly be written twice by chance: runs of words, values and their parts."""
     words = _WORDS.findall(fold(text))
     for at in range(len(words) - _CARRIED_WORDS + 1):
         run = " ".join(words[at : at + _CARRIED_WORDS])
         if len(run) >= 14 or (not run.isascii() and len(run) >= 8):
             yield run
-    yield from (value for value in units.values(text) if len(value) >= 7)
+    for value in units.values(text):
+        yield value if len(value) >= 7 else f" {value} "
+        yield from (f" {part} " for part in re.split(r"[=:/@]", value) if len(part) >= 4 and part != value)
 
 
 def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed]) -> None:

@@ -99,7 +99,7 @@ class QuotableTranscript:
             return None
         if source.tier == "user" and source.role == "user":
             unit = units.sentence_at(source.text, *span)
-            if typed.is_spoken_by_others(source.text, *span):
+            if typed.is_spoken_by_others(source.text, *span, unit.text):
                 return Pointed(quote, source, unit.text, "untrusted", "you report what others said")
             return Pointed(quote, source, unit.text, "user")
         if source.role != "tool":

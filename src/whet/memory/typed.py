@@ -9,6 +9,7 @@ words are looked at.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 _TAGGED = re.compile(r"<([a-z_][\w-]*)\b[^<>\n]*>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _FENCED = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
@@ -21,6 +22,11 @@ _MAIL = re.compile(
 # Two lines with the time of day at their head: a talk or a log that was copied, to the end of its paragraph.
 _STAMP = r"[ \t]*(?:[^\n:：]{0,40}[^\w\n.])?(?:[01]?\d|2[0-3]):[0-5]\d(?!\w)[^\n]*"
 _STAMPED = re.compile(rf"(?m)^{_STAMP}(?:\n[^\n]*){{0,8}}?\n{_STAMP}$(?:\n(?!\n)[^\n]*)*")
+# What a program wrote, to the end of its paragraph: a difference, a prompt with a command, JSON, two rows of a table.
+_NOTATION = re.compile(
+    r"(?m)^[ \t]*(?:@@ |\+\+\+ |--- \S|diff --|\$ |[{\[]+\s*[\"{\[]"
+    r"|[^\n;\t]*[;\t](?=\S)[^\n]*\n[^\n;\t]*[;\t](?=\S))[^\n]*(?:\n(?!\n)[^\n]*)*"
+)
 _BELOW_COLON = re.compile(r"(?m)[:：][ \t]*\n")
 # "The customer wrote this: All of it goes to ...": a long opening, then a sentence of its own.
 _AFTER_COLON = re.compile(
@@ -47,15 +53,21 @@ def split(text: str) -> tuple[str, str]:
             cut = found.start() if pattern is _MAIL else found.end()
             foreign.append(own[cut:])
             own = own[:cut]
-    own = _QUOTED.sub(take, _STAMPED.sub(take, own))
+    for pattern in (_STAMPED, _NOTATION, _QUOTED):
+        own = pattern.sub(take, own)
     return own.strip(), "\n\n".join(part for part in foreign if part.strip()).strip()
 
 
-def is_spoken_by_others(text: str, start: int, end: int) -> bool:
-    """Whether a stretch stands wholly inside quotation marks: somebody's words that the person reports."""
+def is_spoken_by_others(text: str, start: int, end: int, whole: str) -> bool:
+    """Whether a stretch stands wholly inside quotation marks, or the `whole` statement is mostly what stands
+    in some: somebody's words that the person reports."""
+    return any(
+        match.start() <= start and end <= match.end() for match in _said_by_others(text)
+    ) or 2 * sum(len(match[0]) for match in _said_by_others(whole)) >= len(whole)
+
+
+def _said_by_others(text: str) -> Iterator[re.Match[str]]:
     for match in _SPOKEN.finditer(text):
         inside = match[1] or match[2] or match[3]
-        many = len(inside.split()) >= _WORDS_SPOKEN or (not inside.isascii() and len(inside) >= 8)
-        if many and match.start() <= start and end <= match.end():
-            return True
-    return False
+        if len(inside.split()) >= _WORDS_SPOKEN or (not inside.isascii() and len(inside) >= 8):
+            yield match

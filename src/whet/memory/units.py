@@ -7,9 +7,11 @@ knows nothing of who said what.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
+
+from whet.memory.folding import unmarked
 
 _CJK = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 # A stop ends a sentence where a new one surely begins: after a word of three letters, before no small letter.
@@ -28,6 +30,7 @@ _COMMENT = re.compile(r"\s*(?:#+(?![#\[{])|//+|--|/\*+|\*+|;+|%+|<!--|\"\"\"|'''
 _TRAILING = re.compile(r"\s(?:#|//|--|/\*|<!--)\s+([^\W\d_].*)$")
 _PACKED = re.compile(f"[{_CJK}，、]{{6,}}")
 _TICKED = re.compile(r"`[^`\n]+`")
+_PIECES = re.compile(r"[-_]+|(?<=[a-zß-öø-ÿ])(?=[A-ZÀ-ÖØ-Þ])")
 _LONGEST_RUN = 5
 _CELLS = re.compile(r"[|;\t\"“”<>]|,(?!\d)|\s{2,}|[:=](?=\s)|(?<=\w)=|(?<=[^\W\d_]):(?=[^\W\d_])")
 _RUN = re.compile("111|11.1|1.11")
@@ -81,23 +84,20 @@ def prose_at(text: str, start: int, end: int) -> Unit:
 def is_prose(line: str) -> bool:
     """Whether a line speaks to its reader: a comment, or a run of plain words. Values, tables, settings and
     what programs print of their work are none."""
+    line = unmarked(line)
     if _COMMENT.match(line) or _PACKED.search(line):
         return True
     if found := _TRAILING.search(line):
         return len(found[1].split()) >= _LONGEST_RUN - 1
-    words = _TICKED.sub(" ", line).split()
-    run = longest = plain = 0
-    for word in words:
-        # A Korean word says what two others do.
-        run = run + (2 if _DENSE.match(word) else 1) if _PLAIN.match(word) else 0
-        plain += bool(run)
-        longest = max(longest, run)
-    return longest >= _LONGEST_RUN or (len(words) >= 3 and plain / len(words) > _PLAIN_SHARE)
+    words = _untick(line).split()
+    plain = sum(map(bool, map(_PLAIN.match, words)))
+    return _run(words) >= _LONGEST_RUN or (len(words) >= 3 and plain / len(words) > _PLAIN_SHARE)
 
 
 def speaks(line: str) -> bool:
     """Whether a line, or a value, a cell or a name in it, says something in words, whatever shape it has."""
-    for cell in _CELLS.split(_TICKED.sub(" ", line)):
+    line = unmarked(line)
+    for cell in _CELLS.split(_untick(line)):
         words = cell.split()
         plain = [bool(_NAME.match(word)) for word in words]
         is_told = any(not name and not _AMOUNT.match(word) for word, name in zip(words, plain, strict=True))
@@ -105,8 +105,22 @@ def speaks(line: str) -> bool:
             is_told and sum(plain) >= 0.6 * max(len(words), 3)
         ):
             return True
-    pieces = (re.split(r"[-_]+", word) for word in re.split(r"[\s/]+", line))
-    return is_prose(line) or any(sum(map(str.isalpha, each)) >= 4 for each in pieces)
+    pieces = map(_PIECES.split, re.split(r"[\s/]+", line))
+    return is_prose(line) or any(sum(map(str.isalpha, each)) >= _LONGEST_RUN for each in pieces)
+
+
+def _untick(line: str) -> str:
+    """Give a line without what is ticked as code; a sentence between ticks is none."""
+    return _TICKED.sub(lambda m: m[0].strip("`") if _run(m[0].strip("`").split()) >= _LONGEST_RUN else " ", line)
+
+
+def _run(words: Sequence[str]) -> int:
+    """Give the longest run of plain words; a Korean one says what two others do."""
+    longest = run = 0
+    for word in words:
+        run = run + (2 if _DENSE.match(word) else 1) if _PLAIN.match(word) else 0
+        longest = max(longest, run)
+    return longest
 
 
 def is_talk(line: str) -> bool:
@@ -120,7 +134,7 @@ def is_talk(line: str) -> bool:
 def is_question(text: str) -> bool:
     """Whether a statement asks, by its mark or by the particle that stands for one."""
     bare = text.strip().rstrip("\"'”»」』) ")
-    return re.search(r"[?？؟¿]", bare) is not None or bare.rstrip("。.").endswith(
+    return re.search(r"[?？؟¿՞፧]|[α-ω];\Z", bare) is not None or bare.rstrip("。.").endswith(
         ("吗", "呢", "ますか", "ですか", "까")
     )
 
