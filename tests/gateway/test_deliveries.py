@@ -22,7 +22,7 @@ from whet.contract.channels import (
     Verb,
 )
 from whet.gateway import outbox
-from whet.gateway.deliveries import Deliveries
+from whet.gateway.deliveries import Deliveries, silence_s
 from whet.store import chats
 from whet.store.database import StateDatabase
 from whet.vendors.http import VendorAnswer, refused
@@ -66,9 +66,14 @@ class Board:
 
 
 def sent(
-    folder: Path, failures: list[SendFailed], idempotent_s: float = 0.0, later_s: float = 0.0
+    folder: Path,
+    failures: list[SendFailed],
+    idempotent_s: float = 0.0,
+    later_s: float = 0.0,
+    told: list[Outgoing] | None = None,
 ) -> tuple[list[str], str]:
-    """Send one message past these failures; gives the name of each try and what became of it."""
+    """Send one message past these failures; gives the name of each try and what became of it. `told` takes
+    all that was sent."""
     clock = FixedClock()
     clock.advance(later_s)
     board = Board(clock, idempotent_s, failures)
@@ -102,6 +107,8 @@ def sent(
         return board.keys, asyncio.run(main())
     finally:
         database.close()
+        if told is not None:
+            told += board.said
 
 
 def lost(**more: object) -> SendFailed:
@@ -138,9 +145,34 @@ def test_a_limit_or_a_network_that_is_down_costs_no_message(tmp_path: Path) -> N
     assert state == "sent" and len(keys) == 81
 
 
-def test_a_message_that_is_refused_for_good_is_given_up(tmp_path: Path) -> None:
-    keys, state = sent(tmp_path, [SendFailed("no such chat", is_final=True, status=400)])
+def test_who_wants_patience_without_saying_how_much_costs_no_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("whet.gateway.deliveries._LONGEST_SILENCE_S", 0.0)
+    keys, state = sent(tmp_path, [SendFailed("slowly", status=429)] * 20)
+    assert state == "sent" and len(keys) == 21
+
+
+def test_a_platform_that_is_away_for_days_is_waited_for() -> None:
+    assert [silence_s(times) for times in (1, 2, 3, 7, 5_000)] == [1.0, 2.0, 4.0, 60.0, 60.0]
+
+
+def test_whoever_asks_for_a_year_of_patience_is_asked_again_in_an_hour() -> None:
+    assert refused("Board", VendorAnswer(429, b"", 3.0e7), "").retry_after_s == 3600.0
+
+
+def test_a_message_that_is_refused_for_good_is_given_up_and_its_person_told(tmp_path: Path) -> None:
+    told: list[Outgoing] = []
+    keys, state = sent(tmp_path, [SendFailed("too odd", is_final=True, status=400)], told=told)
     assert state == "failed" and len(keys) == 1
+    assert [one.text for one in told] == ["hello", outbox.NOTICE]
+
+
+def test_nobody_is_told_of_a_notice_that_is_refused(tmp_path: Path) -> None:
+    told: list[Outgoing] = []
+    gone = SendFailed("the bot was blocked", is_final=True, status=403)
+    sent(tmp_path, [gone] * 9, told=told)
+    assert len(told) == 2
 
 
 def test_a_token_that_is_not_taken_any_more_costs_no_message(tmp_path: Path) -> None:

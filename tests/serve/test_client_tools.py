@@ -88,6 +88,48 @@ def test_two_calls_of_one_step_are_handed_over_together(api: Api, client: openai
     assert [call.id in text for call, text in zip(message.tool_calls, results, strict=True)] == [True, True]
 
 
+def test_a_program_that_wants_one_call_at_a_time_gets_one_and_the_model_is_asked_once(
+    api: Api, client: openai.OpenAI
+) -> None:
+    both = tuple(PracticeCall("get_weather", json.dumps({"city": c}), c) for c in ("Rome", "Oslo"))
+    api.say(ScriptedReply("", tool_calls=both), ScriptedReply("Done."))
+    said: list[Any] = [{"role": "user", "content": "both?"}]
+    cities: list[str] = []
+    before, asked = count(api), api.model.count
+    for _ in both:
+        message = (
+            client.chat.completions.create(
+                model="whet", messages=said, tools=[WEATHER], parallel_tool_calls=False
+            )
+            .choices[0]
+            .message
+        )
+        assert message.tool_calls and len(message.tool_calls) == 1
+        cities.append(json.loads(message.tool_calls[0].function.arguments)["city"])  # type: ignore[union-attr]
+        said.append(message.model_dump(exclude_none=True, include={"role", "tool_calls"}))
+        said.append({"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": cities[-1]})
+    done = client.chat.completions.create(
+        model="whet", messages=said, tools=[WEATHER], parallel_tool_calls=False
+    )
+    assert done.choices[0].message.content == "Done." and sorted(cities) == ["Oslo", "Rome"]
+    assert count(api) == before + 1 and api.model.count == asked + 2
+    results = [one["content"] for one in sent(api) if one["role"] == "tool"]
+    assert ["Rome" in results[0], "Oslo" in results[1]] == [True, True]
+
+
+def test_claudes_client_may_switch_parallel_calls_off(api: Api, claude: anthropic.Anthropic) -> None:
+    both = tuple(PracticeCall("get_weather", json.dumps({"city": c}), c) for c in ("Rome", "Oslo"))
+    api.say(ScriptedReply("", tool_calls=both))
+    answer = claude.with_options(base_url=api.url, api_key=api.token).messages.create(
+        model="whet",
+        max_tokens=9,
+        messages=[{"role": "user", "content": "both?"}],
+        tools=[{"name": "get_weather", "input_schema": SCHEMA}],
+        tool_choice={"type": "auto", "disable_parallel_tool_use": True},
+    )
+    assert [block.type for block in answer.content] == ["tool_use"]
+
+
 @pytest.mark.parametrize("is_followed", [False, True])
 def test_responses_hand_calls_over_as_items(api: Api, client: openai.OpenAI, is_followed: bool) -> None:
     api.say(ASKED, ScriptedReply("Sunny."))

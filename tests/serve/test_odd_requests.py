@@ -111,6 +111,12 @@ def test_a_response_in_json_that_is_asked_for_again_is_one_response(api: Api) ->
     [
         ("/v1/chat/completions", {"tool_choice": "required"}, "tool_choice"),
         ("/v1/chat/completions", {"tools": [tool()], "tool_choice": {"type": "web_search"}}, "tool_choice"),
+        ("/v1/chat/completions", {"tools": [tool(name="a" * 65)]}, "tools[0].name"),
+        (
+            "/v1/chat/completions",
+            {"tools": [tool()], "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}},
+            "tool_choice",
+        ),
         ("/v1/messages", {"tool_choice": {"type": "any"}}, None),
         ("/v1/messages", {"tool_choice": {"type": "sometimes"}}, None),
     ],
@@ -123,6 +129,25 @@ def test_a_choice_among_tools_that_are_none_is_refused(
     assert answer.status_code == 400, answer.text
     error = answer.json()["error"]
     assert error.get("param") == param and "tool" in error["message"] and api.model.count == 0
+
+
+def test_the_tools_that_a_client_allows_are_told_to_the_model(api: Api) -> None:
+    allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "look"}}]}
+    choice = {"type": "allowed_tools", "allowed_tools": allowed}
+    api.say(ScriptedReply("ok"))
+    with api.http() as http:
+        asked = chat(tools=[tool(name="look"), tool(name="write")], tool_choice=choice)
+        assert http.post("/v1/chat/completions", json=asked).status_code == 200
+    body = api.model.requests[-1].body.decode()
+    assert "call no other than look. Call at least one" in body
+
+
+def test_paths_of_both_protocols_refuse_in_their_clients_shape(api: Api) -> None:
+    with api.http() as http:
+        for path in ("/v1/models/claude-9", "/v1/files"):
+            assert "type" not in http.get(path).json()
+            told = http.get(path, headers={"anthropic-version": "2023-06-01"}).json()
+            assert told["type"] == "error" and told["error"]["type"] == "not_found_error"
 
 
 def test_a_compressed_body_is_told_as_that_and_a_body_in_chunks_is_read(api: Api) -> None:

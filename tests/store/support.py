@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.team.cluster import NO_SERVER
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
 from whet.store import jobs
@@ -21,6 +22,12 @@ from whet.store.transcript import OpenCall, Transcript, TurnRecord
 ROOT = Path(__file__).parents[2]
 ONLY_SQLITE = pytest.mark.parametrize("db", ["sqlite"], indirect=True)
 """For what is of the home's own file: its pages, triggers, claims of processes."""
+ONLY_POSTGRES = pytest.mark.parametrize(
+    "db",
+    [pytest.param("postgres", marks=pytest.mark.skipif(bool(NO_SERVER), reason=NO_SERVER))],
+    indirect=True,
+)
+"""For what is of a team's database."""
 USAGE = Usage(
     prompt_tokens=10, completion_tokens=5, total_tokens=15, input_tokens=10, output_tokens=5, cost_usd=0.5
 )

@@ -17,6 +17,10 @@ def on(db, work, *args, **more):
     return db.write_now(lambda c: work(c, *args, **more))
 
 
+def listed(db, limit, **more):
+    return on(db, sessions.list_sessions, limit, token="ann", **more)
+
+
 def test_a_clients_conversation_is_a_session(db, clock):
     async def main():
         log = await talk(db, clock, "s1", "one", "two")
@@ -33,12 +37,12 @@ def test_a_clients_conversation_is_a_session(db, clock):
         )
         assert on(db, api.session_of, "ann", "k") == "s1"
         assert on(db, api.session_of, "ann", "") == "" == on(db, api.session_of, "bob", "k")
-        begun = on(db, api.begun_with, "ann", 9)
+        begun = listed(db, 9)
         assert [row.id for row in begun] == ["s2", "s1"]
-        assert [row.id for row in on(db, api.begun_with, "ann", 1)] == ["s2"]
-        assert [row.id for row in on(db, api.begun_with, "ann", 9, before=begun[0].last_active)] == ["s1"]
+        assert [row.id for row in listed(db, 1)] == ["s2"]
+        assert [row.id for row in listed(db, 9, before=begun[0].last_active)] == ["s1"]
         on(db, api.set_aside, "s2")
-        assert [row.id for row in on(db, api.begun_with, "ann", 9)] == ["s1"]
+        assert [row.id for row in listed(db, 9)] == ["s1"]
         on(db, api.keep_response, "r0", "s3")
         on(db, api.keep_response, "r2", "s1")
         assert on(db, api.response_of, "r2") == ("s1", True) and on(db, api.response_of, "x") is None
@@ -60,10 +64,12 @@ def test_a_tokens_sessions_are_searched_before_the_list_is_cut(db, clock):
             on(db, api.adopt, f"s{number:02}", "bob" if number == 2 else "ann")
 
         def found(limit, **more):
-            return [row.id for row in on(db, api.begun_with, "ann", limit, **more)]
+            return [row.id for row in listed(db, limit, **more)]
 
         assert found(3, query="tea") == ["s01"] == found(3, query="S01") and found(3, query="ea_") == []
         assert found(2, query="build") == ["s29", "s28"]
+        on(db, sessions.set_archived, "s29", "2026-11-24T00:00:00Z")
+        assert found(2) == ["s28", "s27"] and found(9, query="s29") == []  # as the owner's list
 
     asyncio.run(main())
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.store.support import ONLY_SQLITE, talk
+from tests.store.support import ONLY_POSTGRES, ONLY_SQLITE, talk
 from whet.contract.errors import NotFound
 from whet.store import grants, sessions, titles
 from whet.store.sessions import NewSession
@@ -156,6 +156,30 @@ def test_ten_thousand_sessions_are_listed_at_once(db, query, monkeypatch):
     assert len(rows) == (50 if query in ("", "s") else 1)
     assert len(steps) < 1_000  # of ten each: less than one for every session
     assert [row.last_active for row in rows] == sorted((row.last_active for row in rows), reverse=True)
+
+
+@ONLY_POSTGRES
+@pytest.mark.parametrize("query", ["z", "zq", "zqx", "s00007"])
+def test_a_team_reads_no_title_that_the_index_does_not_name(db, query):
+    def fill(connection):
+        sessions.create(connection, NewSession(id="seed", title="Tea and words"), "2026-01-01T00:00:00.000Z")
+        columns = "title, conversation_id, parent_session_id, kind, source, provider, model, workspace"
+        columns += ", private, started, last_active, system_text, tools_text, indexed_seq"
+        connection.execute(
+            f"INSERT INTO sessions (id, {columns})"
+            f" SELECT 's' || lpad(i::text, 5, '0'), {columns} FROM sessions, generate_series(1, 10000) AS i"
+        )
+        connection.execute("UPDATE sessions SET title = 'Zqx' WHERE id = 's00007'")
+        connection.execute("ANALYZE sessions")
+
+    def plan(connection):
+        sql, values = titles.candidates(connection, query)
+        return [row[0] for row in connection.execute(f"EXPLAIN SELECT id FROM sessions WHERE {sql}", values)]
+
+    db.write_now(fill)
+    assert ids(db.read_now(lambda c: sessions.list_sessions(c, query=query))) == ["s00007"]
+    lines = "\n".join(db.read_now(plan))
+    assert "sessions_by_title" in lines and "Seq Scan" not in lines
 
 
 def test_grants_are_kept_once(db):

@@ -261,7 +261,7 @@ class LogExport:
                     failures += 1
                     if failures in (1, 10):
                         _logger.warning("the log does not reach %s, trying again: %s", self._address, error)
-                    await asyncio.sleep(min(0.5 * 2**failures, _MOST_WAIT_S))
+                    await asyncio.sleep(min(0.5 * 2 ** min(failures, 10), _MOST_WAIT_S))
                 finally:
                     self._service.hub.forget(future)
         finally:

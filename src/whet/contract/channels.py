@@ -14,13 +14,15 @@ import msgspec
 
 Verb = Literal["message", "press", "edit"]
 Style = Literal["good", "bad", "plain"]
+_LONGEST_WAIT_S = 3600.0
 
 
 class SendFailed(Exception):
     """A call did not do what it was for. People see the reason.
 
     `is_final`: trying again can't help. `maybe_sent`: it may have been done all the same. `is_barred`: the
-    platform does not take our token (any more). `status`: HTTP's, 0 where there was none.
+    platform does not take our token (any more). `status`: HTTP's, 0 where there was none. `retry_after_s`:
+    how long the platform asks to be left alone, at most an hour: it is asked again then.
     """
 
     def __init__(
@@ -36,7 +38,7 @@ class SendFailed(Exception):
         super().__init__(reason)
         self.reason = reason
         self.is_final = is_final
-        self.retry_after_s = retry_after_s
+        self.retry_after_s = None if retry_after_s is None else min(retry_after_s, _LONGEST_WAIT_S)
         self.maybe_sent = maybe_sent
         self.is_barred = is_barred
         self.status = status

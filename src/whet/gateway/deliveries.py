@@ -2,7 +2,7 @@
 
 A message is marked as being sent before the platform hears of it. Where nobody can say whether it got
 through (a crash, an answer that never came), it is kept as unknown and not sent again, unless the platform
-drops a repetition: the conversation is told that it may be missing, and can have it shown.
+drops a repetition. The conversation is told of that, and of what was given up, and can have it shown.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ _GIVEN_UP_MS = 86_400_000
 _SWEEP_S = 5.0
 _AT_ONCE = 16
 _BARRED_S = 60.0
+_TOO_MANY = 429
 
 
 class Deliveries:
@@ -245,24 +246,30 @@ class Deliveries:
             log.error("channel %s: nothing can be sent: %s", name, error.reason)
             return max(error.retry_after_s or 0.0, _BARRED_S)
         if error.retry_after_s is not None:
-            return min(error.retry_after_s, 3600.0)
-        if error.status or error.maybe_sent:
+            return error.retry_after_s
+        if error.maybe_sent or error.status not in (0, _TOO_MANY):
             return None
         pause_s = self._paused_until_s.get(name, 0.0) - self._clock.monotonic_s()
         if pause_s > 0:  # others failed at the same time, and that is one failure
             return pause_s
         times = self._silent[name] = self._silent.get(name, 0) + 1
-        return min(2.0 ** (times - 1), _LONGEST_SILENCE_S)
+        return silence_s(times)
 
     async def _end(self, row: OutRow, state: chats.OutState, error: str) -> None:
         def work(connection: apsw.Connection) -> None:
             chats.end_sending(connection, row.id, state, error=error)
-            if state == "unknown":
+            message = _read(row)
+            if not outbox.is_notice(message):
                 outbox.tell(connection, row.chat, self._clock.unix_ms())
-            if _read(row).edits == DRAFT:
+            if message.edits == DRAFT:
                 chats.set_draft(connection, row.chat, "")
 
         await self._database.append(work)
+
+
+def silence_s(times: int) -> float:
+    """How long to wait for a platform that was out of reach this many times in a row."""
+    return min(2.0 ** min(times - 1, 10), _LONGEST_SILENCE_S)  # a day of it is more than a float holds
 
 
 def _first_out(connection: apsw.Connection, chat_id: int) -> tuple[ChatRecord, OutRow | None]:

@@ -34,8 +34,8 @@ def tell(connection: apsw.Connection, chat_id: int, now_ms: int) -> None:
 
 
 def show(connection: apsw.Connection, chat_id: int, now_ms: int) -> int:
-    """Send again what may be missing in a conversation, in its order; gives how many messages."""
-    return resend(connection, chats.out_in(connection, ("unknown",), chat_id), now_ms)
+    """Send again what may be missing in a conversation or was given up, in its order; gives how many."""
+    return resend(connection, chats.out_in(connection, ("unknown", "failed"), chat_id), now_ms)
 
 
 def resend(connection: apsw.Connection, rows: Sequence[OutRow], now_ms: int) -> int:

@@ -6,6 +6,8 @@ most 100 KB; the connection stops reading while more than enough of the body wai
 
 from __future__ import annotations
 
+from math import isfinite
+
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from whet.http1.failure import HttpFailed
@@ -141,3 +143,17 @@ class ResponseReader:
 def _plain(error: Exception) -> str:
     text = str(error).partition("\n")[0]
     return text[:100] if text.isprintable() else type(error).__name__
+
+
+def retry_after_s(value: str, now_s: float) -> float | None:
+    """Read a Retry-After header, seconds or a date, as seconds from now; None for what is neither."""
+    try:
+        seconds = float(value)
+    except ValueError:
+        from email.utils import parsedate_to_datetime  # noqa: PLC0415 - 5 ms of CPU; few servers send a date
+
+        try:
+            seconds = max(parsedate_to_datetime(value).timestamp() - now_s, 0.0)
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return seconds if isfinite(seconds) and seconds >= 0 else None

@@ -171,6 +171,16 @@ CREATE TABLE team_processes (id TEXT COLLATE "C" PRIMARY KEY, lease_until TIMEST
 ALTER INDEX message_words_by_word SET (gin_pending_list_limit = 256);
 """
 
+# Runs of one and two characters, too: else whoever types the first letter of a title reads all of them.
+_SHORT_TITLES = """
+DROP INDEX sessions_by_title;
+DROP FUNCTION title_runs(text);
+CREATE FUNCTION title_runs(title text, shortest int) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
+$$ SELECT coalesce(array_agg(DISTINCT substr(lower(title), at, size)), '{}')
+   FROM generate_series(shortest, 3) AS size, generate_series(1, length(lower(title)) - size + 1) AS at $$;
+CREATE INDEX sessions_by_title ON sessions USING gin (title_runs(title, 1));
+"""
+
 TEAM_STEPS: dict[str, str] = {
     "team_fence": _FENCE,
     "team_search": _SEARCH,
@@ -178,6 +188,7 @@ TEAM_STEPS: dict[str, str] = {
     "team_streams": _STREAMS,
     "team_titles": _TITLES,
     "team_processes": _PROCESSES,
+    "team_short_titles": _SHORT_TITLES,
 }
 
 

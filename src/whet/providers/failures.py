@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import msgspec
@@ -27,6 +26,7 @@ from whet.contract.errors import (
     WireError,
 )
 from whet.contract.protocols import ModelInfo
+from whet.http1.response import retry_after_s
 from whet.log import mask
 
 _EXCERPT_CHARS = 500
@@ -267,9 +267,7 @@ def waiting_time_s(headers: Mapping[str, str], now_s: float | None = None) -> fl
     if milliseconds is not None:
         return max(milliseconds / 1000, 0.0)
     after = headers.get("retry-after")
-    if after:
-        return _number(after) if _number(after) is not None else _until_s(after, now)
-    return _reset_s(headers, now)
+    return retry_after_s(after, now) if after else _reset_s(headers, now)
 
 
 def _reset_s(headers: Mapping[str, str], now: float) -> float | None:
@@ -284,13 +282,6 @@ def _reset_s(headers: Mapping[str, str], now: float) -> float | None:
     ]
     known = [wait for wait in waits if wait is not None]
     return max(known) if known else None
-
-
-def _until_s(date: str, now: float) -> float | None:
-    try:
-        return max(parsedate_to_datetime(date).timestamp() - now, 0.0)
-    except (ValueError, TypeError):
-        return None
 
 
 def _wait_in(message: str) -> float | None:

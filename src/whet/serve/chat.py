@@ -55,6 +55,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
     tools: list[Any] | None = None
     functions: list[Any] | None = None
     tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
     response_format: dict[str, Any] | None = None
     modalities: list[str] | None = None
     stop: Any = None
@@ -142,19 +143,40 @@ def choice_of(choice: object, tools: Sequence[ToolSpec]) -> str:
     """Say to the model what a client wants of its calls; empty where it may choose. Raises ApiError for what
     is no choice among `tools`."""
     named = cast("dict[str, Any]", choice) if isinstance(choice, dict) else {"type": choice}
-    inner: Any = named.get("function") or named
-    name: object = cast("dict[str, Any]", inner).get("name") if isinstance(inner, dict) else None
-    if isinstance(name, str):
-        if all(spec.name != name for spec in tools):
-            raise ApiError(400, f"there is no tool {name[:80]!r} in tools", param="tool_choice")
+    if (name := _name_in(named, tools)) is not None:
         return f"Call the tool {name} before you answer; answer with that call."
+    if named.get("type") == "allowed_tools":
+        return _allowed(named.get("allowed_tools") or named, tools)
     if named.get("type") in ("required", "any"):
         if not tools:
             raise ApiError(400, "there is nothing in tools to be called", param="tool_choice")
         return _ANY_CALL
-    if named.get("type") not in (None, "auto", "none", "allowed_tools"):
+    if named.get("type") not in (None, "auto", "none"):
         raise ApiError(400, "tool_choice is none, auto, required or a tool", param="tool_choice")
     return ""
+
+
+def _name_in(choice: object, tools: Sequence[ToolSpec]) -> str | None:
+    """Give the tool that a choice names, None where it names none. Raises ApiError for an unknown one."""
+    named = cast("dict[str, Any]", choice) if isinstance(choice, dict) else {}
+    inner: Any = named.get("function") or named
+    name: object = cast("dict[str, Any]", inner).get("name") if isinstance(inner, dict) else None
+    if not isinstance(name, str):
+        return None
+    if all(spec.name != name for spec in tools):
+        raise ApiError(400, f"there is no tool {name[:80]!r} in tools", param="tool_choice")
+    return name
+
+
+def _allowed(choice: object, tools: Sequence[ToolSpec]) -> str:
+    inner = cast("dict[str, Any]", choice) if isinstance(choice, dict) else {}
+    wanted: Any = inner.get("tools")
+    found = [_name_in(one, tools) for one in wanted] if isinstance(wanted, list) else []
+    names = ", ".join(name for name in found if name)
+    if not names:
+        raise ApiError(400, "allowed_tools names no tools", param="tool_choice")
+    only = f"Of the tools of this program call no other than {names}."
+    return f"{only} {_ANY_CALL}" if inner.get("mode") == "required" else only
 
 
 def refuse_set(request: object, *names: str) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, cast
 
 import msgspec
@@ -24,7 +25,7 @@ from whet.serve.wire import ApiError
 
 TOOLSET = "client"
 _MOST_TOOLS = 256
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CALL_ID = re.compile(r"call_([0-9A-Za-z]{16})_[0-9a-f]{12}")
 
 
@@ -46,7 +47,9 @@ class HandedOver(msgspec.Struct, frozen=True):
 def spec_of(name: object, description: object, parameters: object, where: str) -> ToolSpec:
     """Read one tool of a program. Raises ApiError that names the place."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ApiError(400, "a tool needs a name of letters, digits, _ and -", param=f"{where}.name")
+        raise ApiError(
+            400, "a tool needs a name of at most 64 letters, digits, _ and -", param=f"{where}.name"
+        )
     if parameters is None:
         parameters = {"type": "object", "properties": {}}
     if not isinstance(parameters, dict):
@@ -87,16 +90,21 @@ class ClientTools:
     def __init__(self) -> None:
         self.asked: Callable[[str], None] = lambda session_id: None
         self._offers: dict[str, dict[str, ToolSpec]] = {}
+        self._in_turn: dict[str, asyncio.Lock] = {}
         self._waiting: dict[str, dict[str, tuple[ToolCall, asyncio.Future[ToolOutput]]]] = {}
         self._early: dict[str, ToolOutput] = {}
 
-    def offer(self, session_id: str, specs: Sequence[ToolSpec]) -> None:
-        """Say which tools the program has that the session's turn is run for."""
+    def offer(self, session_id: str, specs: Sequence[ToolSpec], *, one_by_one: bool = False) -> None:
+        """Say which tools the program has that the session's turn is run for. `one_by_one`: of the calls of a
+        step each is handed over after the result of the one before."""
         self._offers[session_id] = {spec.name: spec for spec in specs}
+        if one_by_one:
+            self._in_turn.setdefault(session_id, asyncio.Lock())
 
     def withdraw(self, session_id: str) -> None:
         """Forget what was offered to a session."""
         self._offers.pop(session_id, None)
+        self._in_turn.pop(session_id, None)
         for call_id in [call_id for call_id in self._early if session_in(call_id) == session_id]:
             del self._early[call_id]
 
@@ -150,20 +158,25 @@ class ClientTools:
                 return early
             if name not in self._offers.get(context.session_id, {}):
                 raise ToolError(f"{name} belongs to a program that is not there now; nothing was run")
-            future: asyncio.Future[ToolOutput] = asyncio.get_running_loop().create_future()
             call = ToolCall(call_id, name, msgspec.json.encode(arguments).decode())
-            here = self._waiting.setdefault(context.session_id, {})
-            here[call_id] = (call, future)
-            self.asked(context.session_id)
-            try:
-                with context.paused():
-                    return await future
-            finally:
-                here.pop(call_id, None)
-                if not here:
-                    self._waiting.pop(context.session_id, None)
+            with context.paused():
+                async with self._in_turn.get(context.session_id) or nullcontext():
+                    return await self._result(context.session_id, call)
 
         return run
+
+    async def _result(self, session_id: str, call: ToolCall) -> ToolOutput:
+        """Have a call handed over and wait for its result."""
+        future: asyncio.Future[ToolOutput] = asyncio.get_running_loop().create_future()
+        here = self._waiting.setdefault(session_id, {})
+        here[call.id] = (call, future)
+        self.asked(session_id)
+        try:
+            return await future
+        finally:
+            here.pop(call.id, None)
+            if not here:
+                self._waiting.pop(session_id, None)
 
 
 def _output(result: CallResult) -> ToolOutput:

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from whet.app.build import App
 from whet.contract.events import TextDelta, TurnEnd
+from whet.contract.tools import ToolSpec
 from whet.serve import chat, content, history, messages, responses
 from whet.serve.answering import SESSION_HEADER, ResponseCodec, TurnResponder
 from whet.serve.chat import ChatCodec, ChatRequest
@@ -136,7 +137,7 @@ class Compat:
         self._known(asked.model)
         wish = _wish(request, caller, chat.read_said(asked), asked.user)
         tools = chat.read_tools(asked)
-        wish = msgspec.structs.replace(wish, tools=tools, once=chat.choice_of(asked.tool_choice, tools))
+        wish = _with_tools(wish, tools, asked.tool_choice, parallel=asked.parallel_tool_calls)
         form = AnswerRules(chat.read_form(asked), chat.read_stops(asked))
         wants_usage = bool(asked.stream_options and asked.stream_options.include_usage)
         codec = ChatCodec(self._app.clock.new_id(), asked.model, wants_usage=wants_usage)
@@ -147,7 +148,7 @@ class Compat:
         self._known(asked.model)
         wish = _wish(request, caller, responses.read_said(asked), asked.user, private=asked.store is False)
         tools = responses.read_tools(asked)
-        wish = msgspec.structs.replace(wish, tools=tools, once=chat.choice_of(asked.tool_choice, tools))
+        wish = _with_tools(wish, tools, asked.tool_choice, parallel=asked.parallel_tool_calls)
         if asked.previous_response_id:
             wish = await self._following(wish, asked.previous_response_id)
         response_id = f"resp_{self._app.clock.new_id()}"
@@ -165,7 +166,7 @@ class Compat:
         """Answer a message."""
         wish = _wish(request, caller, messages.read_said(asked), None)
         tools = messages.read_tools(asked)
-        wish = msgspec.structs.replace(wish, tools=tools, once=chat.choice_of(asked.tool_choice, tools))
+        wish = _with_tools(wish, tools, asked.tool_choice, parallel=asked.parallel_tool_calls)
         codec = MessagesCodec(self._app.clock.new_id(), asked)
         form = AnswerRules(messages.read_form(asked), messages.read_stops(asked))
         return await self._answer(request, wish, codec, form, is_stream=bool(asked.stream))
@@ -253,6 +254,13 @@ def _wish(
     if len(key) > _MOST_KEY:
         raise ApiError(400, "the conversation's name is too long", param="user")
     return SessionChoice(caller, said, session_id, "" if session_id else key, private)
+
+
+def _with_tools(
+    wish: SessionChoice, tools: tuple[ToolSpec, ...], choice: object, *, parallel: bool | None
+) -> SessionChoice:
+    once = chat.choice_of(choice, tools)
+    return msgspec.structs.replace(wish, tools=tools, once=once, one_by_one=parallel is False)
 
 
 def _model(name: str) -> dict[str, object]:

@@ -43,6 +43,11 @@ class MessagesRequest(msgspec.Struct, frozen=True):
     mcp_servers: list[Any] | None = None
     container: Any = None
 
+    @property
+    def parallel_tool_calls(self) -> bool:
+        """Whether a step may call several tools."""
+        return not (self.tool_choice or {}).get("disable_parallel_tool_use")
+
 
 def read_said(request: MessagesRequest) -> tuple[Utterance, ...]:
     """Give the messages of a request, its system prompt first. Raises ApiError."""

@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
-import apsw
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
@@ -26,7 +25,7 @@ from whet.serve.questions import Given, PendingQuestion
 from whet.serve.talks import SessionTurns
 from whet.serve.turns import TurnInput, Turns
 from whet.serve.wire import ApiError, JsonAnswer, Stream
-from whet.store import api, search, sessions
+from whet.store import search, sessions
 from whet.store.sessions import SessionRow
 
 _MOST_LISTED = 200
@@ -98,12 +97,10 @@ class Native:
         limit = whole_number(request, "limit", 50, _MOST_LISTED)
         before, query = request.query_params.get("before", ""), request.query_params.get("q", "")[:200]
 
-        def read(db: apsw.Connection) -> list[SessionRow]:
-            if caller.is_owner:
-                return sessions.list_sessions(db, limit, before=before, query=query)
-            return api.begun_with(db, caller.name, limit, before=before, query=query)
-
-        rows = await self._app.database.read(read)
+        token = "" if caller.is_owner else caller.name
+        rows = await self._app.database.read(
+            lambda db: sessions.list_sessions(db, limit, before=before, query=query, token=token)
+        )
         return JsonAnswer({"sessions": [self._facts(row) for row in rows]})
 
     async def create(self, request: Request, caller: ApiCaller, wanted: SessionInput) -> Response:

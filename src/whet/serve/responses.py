@@ -50,6 +50,7 @@ class ResponsesRequest(msgspec.Struct, frozen=True):
     user: str | None = None
     tools: list[Any] | None = None
     tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
     text: TextOptions | None = None
     background: bool | None = None
     conversation: Any = None
@@ -292,7 +293,7 @@ class ResponsesCodec:
             "max_output_tokens": None,
             "model": request.model,
             "output": list(self._items),
-            "parallel_tool_calls": True,
+            "parallel_tool_calls": request.parallel_tool_calls is not False,
             "previous_response_id": request.previous_response_id,
             "reasoning": {"effort": None, "summary": None},
             "store": request.store is not False,

@@ -33,7 +33,15 @@ from whet.serve.rewinds import RewindCalls
 from whet.serve.routes import described, mcp_call, open_calls, openai_calls, route_of, session_calls
 from whet.serve.talks import SessionTurns
 from whet.serve.turns import Turns
-from whet.serve.wire import ApiError, ErrorAnswer, JsonAnswer, as_api_error, error_object, refusal
+from whet.serve.wire import (
+    ApiError,
+    ErrorAnswer,
+    JsonAnswer,
+    as_api_error,
+    error_object,
+    refusal,
+    speaks_messages,
+)
 from whet.web.guard import SiteAddress, SiteGuard
 from whet.web.operations import Operation
 
@@ -84,7 +92,9 @@ class Site:
             made = _as_told(request, error)
             is_api = request.url.path.startswith(_API)
             return (
-                refusal(made, request.url.path) if say is None or is_api else say(made.status, made.message)
+                refusal(made, to_messages=speaks_messages(request.scope))
+                if say is None or is_api
+                else say(made.status, made.message)
             )
 
         handlers: dict[Any, Any] = {WhetError: failed, HTTPException: failed, Exception: failed}

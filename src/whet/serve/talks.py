@@ -46,6 +46,7 @@ class SessionChoice(msgspec.Struct, frozen=True):
     private: bool = False
     tools: tuple[ToolSpec, ...] = ()
     once: str = ""  # instructions for this turn alone
+    one_by_one: bool = False  # calls of its tools
 
     @property
     def results(self) -> tuple[CallResult, ...]:
@@ -183,7 +184,7 @@ class SessionTurns:
     ) -> TurnEnd:
         """Go on with a turn that waits for results: what the request says besides is said to it."""
         news = content.news_of(wish.said, (), is_begun=True)
-        self._tools.offer(held.session_id, wish.tools)
+        self._tools.offer(held.session_id, wish.tools, one_by_one=wish.one_by_one)
         if news.text.strip() or news.images:
             said = TurnInput(news.text, news.images, "steer", is_plain=True, is_here=True)
             await self._turns.run(held.session_id, said, lambda event: None)
@@ -200,7 +201,7 @@ class SessionTurns:
         """Have the program's tools there for a turn; one that is in memory without them is opened anew."""
         if not wish.tools:
             return
-        self._tools.offer(session_id, wish.tools)
+        self._tools.offer(session_id, wish.tools, one_by_one=wish.one_by_one)
         session = self._turns.hosted.opened(session_id)
         if session is not None and any(
             (tool := session.tools.get(spec.name)) is None or tool.toolset != "client" for spec in wish.tools

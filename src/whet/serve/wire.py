@@ -95,8 +95,14 @@ class JsonAnswer(Response):
         super().__init__(encode(value), status, {"cache-control": "no-store", **(headers or {})})
 
 
-def refusal(error: ApiError, path: str = "") -> Response:
-    """Give the answer to a request that failed, in the shape that the clients of `path` know."""
+def speaks_messages(scope: Scope) -> bool:
+    """Whether a request comes from a client of Anthropic's protocol: some paths belong to both."""
+    names = {name for name, _ in scope["headers"]}
+    return scope["path"].startswith("/v1/messages") or b"anthropic-version" in names
+
+
+def refusal(error: ApiError, *, to_messages: bool = False) -> Response:
+    """Give the answer to a request that failed, in the shape that its client knows."""
     # The official SDKs repeat 409, 429 and 5xx by themselves: a turn that ran must not run twice for that.
     headers = {"x-should-retry": "true" if error.again else "false"}
     if error.status == 401:
@@ -105,8 +111,7 @@ def refusal(error: ApiError, path: str = "") -> Response:
         headers["connection"] = "close"
     if error.again:
         headers["retry-after"] = "1"
-    is_messages = path.startswith("/v1/messages")
-    body = messages_error(error) if is_messages else ErrorAnswer(error_object(error))
+    body = messages_error(error) if to_messages else ErrorAnswer(error_object(error))
     return JsonAnswer(body, error.status, headers)
 
 
@@ -232,6 +237,6 @@ class Stream(Response):
         except WhetError as error:
             if is_begun:
                 raise  # a source that has begun says its errors in the stream
-            await refusal(as_api_error(error), scope["path"])(scope, receive, send)
+            await refusal(as_api_error(error), to_messages=speaks_messages(scope))(scope, receive, send)
             return
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -8,8 +8,7 @@ from __future__ import annotations
 import apsw
 import msgspec
 
-from whet.store import rows, sessions, titles
-from whet.store.sessions import SessionRow
+from whet.store import rows, sessions
 
 
 class SessionOwner(msgspec.Struct, frozen=True):
@@ -92,21 +91,6 @@ def set_instructions(connection: apsw.Connection, session_id: str, digest: str) 
     """Note which of the client's instructions the model has been given."""
     key = sessions.key_of(connection, session_id)
     connection.execute("UPDATE api_sessions SET instructions = ? WHERE session = ?", (digest, key))
-
-
-def begun_with(
-    connection: apsw.Connection, token: str, limit: int, *, before: str = "", query: str = ""
-) -> list[SessionRow]:
-    """Give the sessions that a token began, the last active first; `before`: a `last_active` to start at;
-    `query`: a part of the title or the beginning of the id."""
-    matches, parts = titles.matches(query, "s")
-    found = connection.execute(
-        "SELECT s.id FROM api_sessions a JOIN sessions s ON s.key = a.session"
-        f" WHERE a.token = ? AND s.kind = 'chat' AND (? = '' OR s.last_active < ?) AND {matches}"
-        " ORDER BY s.last_active DESC, s.key DESC LIMIT ?",
-        (token, before, before, *parts, limit),
-    ).fetchall()
-    return [sessions.get(connection, row[0]) for row in found]
 
 
 def said_by_user(connection: apsw.Connection, session_id: str) -> list[str]:

@@ -232,7 +232,7 @@ def freeze_prefix(connection: apsw.Connection, session_id: str, prompt: str, too
 class SessionFilter(TypedDict, total=False):
     """Which sessions to list; what is left out or empty does not restrict, but `kinds` is ("chat",) unless
     given. `query` is a part of the title or the beginning of the id. `archived`: those that were put aside;
-    they are left out otherwise."""
+    they are left out otherwise. `token`: what an API client with this name began."""
 
     kinds: Sequence[SessionKind]
     source: str
@@ -240,6 +240,7 @@ class SessionFilter(TypedDict, total=False):
     parent_session_id: str
     query: str
     archived: bool
+    token: str
 
 
 def list_sessions(
@@ -290,6 +291,9 @@ def _conditions(filters: SessionFilter) -> tuple[list[str], list[Any]]:
         if value := filters.get(column):
             where.append(f"{column} = ?")
             values.append(value)
+    if token := filters.get("token"):
+        where.append("EXISTS (SELECT 1 FROM api_sessions WHERE session = key AND token = ?)")
+        values.append(token)
     return where, values
 
 

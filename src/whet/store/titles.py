@@ -1,7 +1,7 @@
 """Sessions by a part of their title or the beginning of their id.
 
 A part is looked up in an index of all runs of three characters; what it finds is compared with the title
-afterwards. A shorter one is the beginning of such runs (a team's database reads every title for it). What
+afterwards. A shorter one is the beginning of such runs; a team's database has runs of one and two, too. What
 stands in many titles is met among the newest sessions.
 """
 
@@ -28,19 +28,20 @@ def matches(text: str, table: str = "") -> tuple[str, list[Any]]:
 def candidates(connection: apsw.Connection, text: str) -> tuple[str, list[Any]] | None:
     """Give a condition that the index answers and that holds for every session that `matches`, with its
     values; None where the text is too short for the index."""
-    begins = "SELECT key FROM sessions WHERE id >= ? AND id < ?"
     ids = [text.lower(), text.lower() + _LAST]
-    if len(text) < _RUN:
-        # The index folds letters; where one becomes several, or another one, its run can't be named.
-        if is_team(connection) or ids[0].casefold() != ids[0]:
-            return None
-        found = "SELECT doc FROM session_titles_runs WHERE term >= ? AND term < ?"
-        return f"key IN ({found} UNION ALL {begins})", ids * 2
     if is_team(connection):
-        return f"(title_runs(title) @> title_runs(?) OR key IN ({begins}))", [text, *ids]
-    runs = {text[at : at + _RUN].replace('"', '""') for at in range(len(text) - _RUN + 1)}
-    found = "SELECT rowid FROM session_titles WHERE session_titles MATCH ?"
-    return f"key IN ({found} UNION ALL {begins})", [" AND ".join(f'"{run}"' for run in sorted(runs)), *ids]
+        shortest = min(len(text), _RUN)
+        found = f"SELECT key FROM sessions WHERE title_runs(title, 1) @> title_runs(?, {shortest})"
+        values = [text]
+    elif len(text) >= _RUN:
+        runs = {text[at : at + _RUN].replace('"', '""') for at in range(len(text) - _RUN + 1)}
+        found = "SELECT rowid FROM session_titles WHERE session_titles MATCH ?"
+        values = [" AND ".join(f'"{run}"' for run in sorted(runs))]
+    elif ids[0].casefold() == ids[0]:
+        found, values = "SELECT doc FROM session_titles_runs WHERE term >= ? AND term < ?", ids
+    else:  # the index folds letters; where one becomes several, or another one, its run can't be named
+        return None
+    return f"key IN ({found} UNION ALL SELECT key FROM sessions WHERE id >= ? AND id < ?)", [*values, *ids]
 
 
 def escaped(text: str) -> str:

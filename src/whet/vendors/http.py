@@ -6,6 +6,7 @@ Tokens are part of addresses and headers; no error text here quotes either.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ from whet.contract.channels import SendFailed
 from whet.contract.errors import ConfigError
 from whet.http1.client import Answer, HttpClient, Limits, Request
 from whet.http1.failure import HttpFailed
+from whet.http1.response import retry_after_s as waiting_time_s
 from whet.log import mask
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ class VendorHttp:
             connect_s=min(timeout_s, 10.0),
         )
         async with self._answered(request) as answer:
-            after_s = _seconds(answer.headers.get("retry-after"))
+            after_s = waiting_time_s(answer.headers.get("retry-after", ""), time.time())
             return VendorAnswer(answer.status, await answer.read(_MOST_BYTES), after_s)
 
     async def download(self, url: str, most_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
@@ -161,14 +163,6 @@ def read(body: bytes | str, shape: type[T]) -> T | None:
         return msgspec.json.decode(body, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-
-
-def _seconds(value: str | None) -> float | None:
-    try:
-        number = float(value or "")
-    except ValueError:
-        return None
-    return number if 0 <= number < 1e6 else None
 
 
 def _why(error: HttpFailed) -> str:

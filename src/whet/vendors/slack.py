@@ -21,7 +21,8 @@ _RETRY_S = 5.0
 _PAGE, _MOST_PAGES = 200, 500  # the newest come first: a part of them would leave a gap
 # Of the first two Slack says that "some aspect of the operation" may have "succeeded before the error".
 _MAYBE_DONE = frozenset(("fatal_error", "internal_error"))
-_TRANSIENT = _MAYBE_DONE | {"ratelimited", "rate_limited", "service_unavailable", "request_timeout"}
+_LIMITED = frozenset(("ratelimited", "rate_limited"))
+_TRANSIENT = _MAYBE_DONE | _LIMITED | {"service_unavailable", "request_timeout"}
 _BARRED = frozenset(
     (
         "invalid_auth",
@@ -206,6 +207,6 @@ def _checked(answer: VendorAnswer) -> SlackAnswer:
             retry_after_s=answer.retry_after_s,
             maybe_sent=not said.error or said.error in _MAYBE_DONE,
             is_barred=said.error in _BARRED,
-            status=200,
+            status=429 if said.error in _LIMITED else 200,
         )
     raise refused("Slack", answer, said.error)

@@ -35,7 +35,7 @@ class Breaker:
         self._failures += 1
         self.reason: str = reason
         if retry_after_s is not None:
-            self.open_until_s = max(self.open_until_s, now_s + min(retry_after_s, 3600.0))
+            self.open_until_s = max(self.open_until_s, now_s + retry_after_s)
         if self._failures >= _THRESHOLD:
             self.open_until_s: float = max(self.open_until_s, now_s + self._pause_s)
             self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
@@ -48,4 +48,4 @@ class Breaker:
 
 def retry_delay_s(attempts: int, spread: float) -> float:
     """How long to wait after this many failures: 1, 2, 4 ... 60 s, less up to a quarter by `spread`."""
-    return min(2.0 ** max(attempts - 1, 0), 60.0) * (1 - 0.25 * spread)
+    return min(2.0 ** min(max(attempts - 1, 0), 10), 60.0) * (1 - 0.25 * spread)
