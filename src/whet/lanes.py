@@ -12,9 +12,10 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Generic, ParamSpec, TypeVar
+
+import msgspec
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,8 +41,7 @@ class ToolPool:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-@dataclass(frozen=True, slots=True)
-class LaneOutcome(Generic[T]):
+class LaneOutcome(msgspec.Struct, Generic[T], frozen=True):
     """What foreign code came to: `value`, or the `error` that it raised."""
 
     value: T | None = None

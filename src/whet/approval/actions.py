@@ -18,7 +18,7 @@ from whet.approval.paths import WRITING, absolute, real, within, zone_of
 from whet.approval.risk import Analyse, Lasting, Level, Piece, RiskScope, worst
 from whet.approval.scopes import exactly
 from whet.contract.protocols import GateCall
-from whet.contract.tools import Tag
+from whet.contract.tools import Tag, Tool
 from whet.log import mask
 from whet.sandbox.policy import Opening
 from whet.visible import WHOLE, visible
@@ -49,6 +49,11 @@ class ActionView(msgspec.Struct, frozen=True):
     def level(self) -> Level:
         """The risk of the whole."""
         return worst(piece.level for piece in self.pieces)
+
+
+def is_placed(tool: Tool) -> bool:
+    """Whether what a call of `tool` does depends on where it runs; else its declared effects say it all."""
+    return not tool.tags.isdisjoint(_BY_TAG)
 
 
 def describe(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:

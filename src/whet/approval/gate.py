@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from whet.approval.actions import ActionView, describe
+from whet.approval.actions import ActionView, describe, is_placed
 from whet.approval.plans import Plans
 from whet.approval.policy import GatePolicy, PolicyGrant, Ruling
 from whet.approval.risk import Analyse, RiskScope, ShellRisk
@@ -116,6 +116,7 @@ class PolicyGate:
         self._person = person
         self._store = grants
         self._whet_home = os.path.realpath(whet_home)
+        self._user_home = os.path.expanduser("~")
         self._analyse = analyse or _analyse_shell
         self._session_grants: OrderedDict[str, list[PolicyGrant]] = OrderedDict()
         self._downloads: OrderedDict[str, frozenset[str]] = OrderedDict()
@@ -215,9 +216,10 @@ class PolicyGate:
             await self.service.confirmer.report(confirm, output, emit)
 
     def _case(self, call: GateCall) -> _Case:
+        matters = self.sealed is not None or is_placed(call.tool)
         place = RiskScope(
-            os.path.realpath(call.workspace),
-            os.path.expanduser("~"),
+            os.path.realpath(call.workspace) if matters else call.workspace,
+            self._user_home,
             self._whet_home,
             own_ports=self.own_ports,
             downloads=self._downloads.get(self.root_of(call.session_id), frozenset()),

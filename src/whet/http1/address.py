@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from urllib.parse import SplitResult, quote, unquote
 
 import msgspec
@@ -74,16 +75,21 @@ def basic(parts: SplitResult) -> str:
 
 def head_of(method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
     """Write a request's head. Raises HttpFailed for a name or value that no header may have."""
+    head = _checked(method, target, tuple(headers.items()))
+    if body is None and method not in ("POST", "PUT", "PATCH"):
+        return head + b"\r\n"
+    return b"%bcontent-length: %d\r\n\r\n" % (head, len(body or b""))
+
+
+@lru_cache(maxsize=64)  # a session sends the same headers again and again, and checking them takes longer
+def _checked(method: str, target: str, headers: tuple[tuple[str, str], ...]) -> bytes:
     if not (_NAME.fullmatch(method) and _TARGET.fullmatch(target)):
         raise HttpFailed("request", "a method or path that can't be sent")
-    lines = [f"{method} {target} HTTP/1.1"]
-    for name, value in headers.items():
+    lines = [f"{method} {target} HTTP/1.1\r\n"]
+    for name, value in headers:
         if not _NAME.fullmatch(name):
             raise HttpFailed("request", "a header's name can't be sent")
         if not _VALUE.fullmatch(value):
             raise HttpFailed("request", f"the header {name.lower()} has characters that can't be sent")
-        lines.append(f"{name}: {value}")
-    if body is not None or method in ("POST", "PUT", "PATCH"):
-        lines.append(f"content-length: {len(body or b'')}")
-    lines.append("\r\n")
-    return "\r\n".join(lines).encode("ascii")
+        lines.append(f"{name}: {value}\r\n")
+    return "".join(lines).encode("ascii")

@@ -277,7 +277,7 @@ class ChatDecoder:
             chunk = _CHUNK.decode(data)
         except (msgspec.DecodeError, UnicodeError) as error:
             raise failed(self._info, data) from error
-        if bytes(chunk.error) not in (b"", b"null"):
+        if chunk.error is not ABSENT and bytes(chunk.error) != b"null":
             raise failed(self._info, data)
         if chunk.usage is not None:
             self._usage = chunk.usage
@@ -301,7 +301,11 @@ class ChatDecoder:
         reasoning = delta.reasoning_content or delta.reasoning
         if reasoning or delta.reasoning_details:
             self._reason(delta, reasoning, deltas)
-        if delta.content:
+        if isinstance(delta.content, str):
+            if delta.content:
+                self._text.append(delta.content)
+                deltas.append(TextDelta(delta.content))
+        elif delta.content:
             self._say(delta.content, deltas)
         if delta.refusal:
             self._refusal.append(delta.refusal)
@@ -318,11 +322,7 @@ class ChatDecoder:
             self._reasoning.append(text)
             deltas.append(ReasoningDelta(text))
 
-    def _say(self, content: str | list[_Piece], deltas: list[TextDelta | ReasoningDelta]) -> None:
-        if isinstance(content, str):
-            self._text.append(content)
-            deltas.append(TextDelta(content))
-            return
+    def _say(self, content: list[_Piece], deltas: list[TextDelta | ReasoningDelta]) -> None:
         for piece in content:
             if piece.text:
                 self._text.append(piece.text)

@@ -70,25 +70,28 @@ class SseParser:
 
     def _lines(self, lines: list[bytes]) -> list[SseEvent]:
         events: list[SseEvent] = []
+        data = self._data
+        if self._at_start and lines:
+            lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
+            self._at_start = False
         for line in lines:
-            if self._at_start:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-                self._at_start = False
-            if not line:
-                if self._data:
-                    events.append((self._name, b"\n".join(self._data)))
-                    self._data = []
-                    self.has_events: bool = True
+            if line.startswith(b"data: "):
+                data.append(line[6:])
+            elif not line:
+                if data:
+                    events.append((self._name, b"\n".join(data)))
+                    data.clear()
                 self._name = b""
                 self.last_id: str = self._id
             elif line.startswith(b"data:"):
-                self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+                data.append(line[5:])
             elif line.startswith(b"event:"):
                 self._name = line[6:].strip()
             elif line == b"data":
-                self._data.append(b"")
+                data.append(b"")
             else:
                 self._aside(line)
+        self.has_events: bool = self.has_events or bool(events)
         return events
 
     def _aside(self, line: bytes) -> None:

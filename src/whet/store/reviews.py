@@ -78,8 +78,11 @@ def turn_facts(connection: apsw.Connection, key: int, turn: int) -> ReviewedTurn
     said: list[str] = []
     arguments: dict[int, str] = {}
     context_tokens, opening = 0, end
-    for id_, number, role in connection.execute(
-        "SELECT id, turn, role FROM messages WHERE id > ? AND id < ? ORDER BY id DESC", (first, end)
+    # A result may be large, and nothing is asked of it here.
+    for id_, number, role, content, extra in connection.execute(
+        f"SELECT id, turn, role, CASE WHEN role <> {rows.TOOL} THEN content END, extra"
+        " FROM messages WHERE id > ? AND id < ? ORDER BY id DESC",
+        (first, end),
     ):
         if number > turn:
             continue
@@ -88,7 +91,7 @@ def turn_facts(connection: apsw.Connection, key: int, turn: int) -> ReviewedTurn
         opening = id_
         if role == rows.TOOL:
             continue
-        message, usage = rows.unpack_with_usage(role, *_text(connection, id_))
+        message, usage = rows.unpack_with_usage(role, content, extra)
         context_tokens = context_tokens or (usage.total_tokens if usage else 0)
         said += [message.text] if role == rows.USER else []
         seq = id_ & (rows.SEQ_LIMIT - 1)
@@ -240,9 +243,3 @@ def list_reviews(
 
 # A price that is not known stays NULL; a review that has not begun has cost nothing.
 _USAGE = ", ".join(map("CASE WHEN c.key IS NULL THEN 0 ELSE c.{} END".format, rows.USAGE_COLUMNS))
-
-
-def _text(connection: apsw.Connection, id_: int) -> tuple[str, str | None]:
-    row = connection.execute("SELECT content, extra FROM messages WHERE id = ?", (id_,)).fetchone()
-    assert row is not None  # its id was read in the same transaction
-    return row

@@ -75,6 +75,10 @@ CALL = RowStatement(
     hint=MESSAGE.hint,
 )
 CALL_STARTED = RowStatement("UPDATE tool_calls SET started = ?, decided_by = ? WHERE session = ? AND seq = ?")
+CALL_DONE = RowStatement(
+    "UPDATE tool_calls SET started = ?, decided_by = ?, finished = ?, duration_s = ?, error_kind = ?,"
+    " exit_code = ?, facts = ? WHERE session = ? AND seq = ?"
+)
 CALL_FINISHED = RowStatement(
     "UPDATE tool_calls SET finished = ?, duration_s = ?, error_kind = ?, exit_code = ?, facts = ?"
     " WHERE session = ? AND seq = ?"
