@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from benchmarks.lessons.world import create
+from click.testing import CliRunner
 
+from tests.team.cluster import Cluster
+from whet.cli.store import store
 from whet.clock import SystemClock
+from whet.config.paths import Home
 from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.origin import Origin
 from whet.memory import notes
@@ -19,9 +27,11 @@ from whet.memory.desk import LearningService
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
 from whet.store import ledger
+from whet.store.database import StateDatabase
 from whet.store.ledger import LedgerRow
 from whet.store.team import TeamDatabase
 
+ROOT = Path(__file__).parents[2]
 HAND = Origin("user")
 SKILL = "---\nname: deploy\ndescription: How we deploy.\n---\nRun make ship.\n"
 MAIN, SCRIPT = "skills/deploy/SKILL.md", "skills/deploy/scripts/ship.sh"
@@ -35,7 +45,7 @@ def db(url: str) -> Iterator[TeamDatabase]:
     database.close()
 
 
-def home(db: TeamDatabase, folder: Path, profile: str = "") -> LearningService:
+def home(db: StateDatabase, folder: Path, profile: str = "") -> LearningService:
     settings = (MemorySettings(), ReviewSettings())
     return LearningService(MemoryReader(db, SystemClock(), folder, settings, profile=profile))
 
@@ -193,3 +203,92 @@ def test_a_home_that_lost_what_it_saw_takes_nothing_away(db: TeamDatabase, tmp_p
     assert "boat" in (begins(b), (tmp_path / "b" / MAIN).read_text())[1]
     assert "boat" in (begins(a), (tmp_path / "a" / MAIN).read_text())[1]
     assert said(a) == ["One.", "Two."]
+
+
+def test_a_home_that_moves_to_a_team_and_back_keeps_its_edits(url: str, tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    folder.mkdir()
+
+    def copy(way: str) -> None:
+        done = CliRunner().invoke(store, ["copy", way, url], obj=Home(folder))
+        assert done.exit_code == 0, done.output
+
+    for person in ("", "ada"):
+        place = folder / "people" / person if person else folder
+        with closing(StateDatabase.open(Home(folder).database, SystemClock())) as own:
+            desk = home(own, place, person)
+            remember(desk, "One.")
+            remember(desk, "Two.")
+            assert change(desk, create("deploy", "How we deploy.", "Run make ship.")).ok
+        write(place, NOTES, "- One.\n- Two, by hand.\n")
+    copy("--to")
+    for person in ("", "ada"):
+        place = folder / "people" / person if person else folder
+        with closing(TeamDatabase.open_url(url)) as team:
+            desk, other = home(team, place, person), home(team, tmp_path / f"other{person}", person)
+            assert said(desk) == ["One.", "Two, by hand."], "an edit from before the copy is one"
+            remember(other, "Three.")
+            assert change(other, SkillRequest("patch", "deploy", old_string="ship", new_string="boat")).ok
+            begins(desk)
+            remember(other, "Four.")
+        write(place, MAIN, (place / MAIN).read_text().replace("Run", "Always run"))
+    Home(folder).database.unlink()
+    copy("--from")
+    for person in ("", "ada"):
+        place = folder / "people" / person if person else folder
+        with closing(StateDatabase.open(Home(folder).database, SystemClock())) as own:
+            desk = home(own, place, person)
+            assert said(desk) == ["One.", "Two, by hand.", "Three.", "Four."]
+            asyncio.run(desk.shelf.view("deploy", "", HAND))
+            assert "Always run make boat." in (place / MAIN).read_text()
+            made = [(row.action, row.after) for row in rows(desk) if row.kind == "memory"]
+            assert len(made) == len({*made}) == 5
+
+
+def killed_at(url: str, folder: Path, at: int) -> int:
+    """Let a home learn until it is killed at that step; gives how many steps there were where it lived."""
+    command = [sys.executable, "-m", "tests.team.lessons_driver", url, str(folder), str(at)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr[-2_000:]
+    return int(done.stdout or 0)
+
+
+def killed_everywhere(cluster: Cluster, folder: Path, every: int) -> int:
+    """Kill a home at its steps, go on in another one, and see that both are in step and nothing came back."""
+    at, count = 1, 0
+    while True:
+        url = cluster.database()
+        steps = killed_at(url, folder / f"a{at}", at)
+        database = TeamDatabase.open_url(url)
+        a, b = home(database, folder / f"a{at}"), home(database, folder / f"b{at}")
+        for gone in {"One.", "Uno."} & {*said(b)}:
+            assert change(b, MemoryRequest("remove", old_text=gone)).ok
+        remember(b, "From b.")
+        begins(a)
+        begins(b)
+        kept = sorted({*said(a)} - {"One.", "Uno."})
+        assert said(a) == said(b) and kept in (["From b."], ["By hand.", "From b."]), at
+        assert "One." not in said(a) or a.reader.text(NOTES).count("One.") == 1
+        made = [(row.kind, row.action, row.before, row.after) for row in rows(a)]
+        assert len(made) == len({*made}), (at, made)
+        for path in (NOTES, MAIN):
+            there = [(folder / f"{place}{at}" / path) for place in "ab"]
+            assert len({one.read_bytes() if one.exists() else None for one in there}) == 1, (at, path)
+        assert not a.reader.seen.waiting() and not b.reader.seen.waiting()
+        database.close()
+        cluster.drop(url)
+        count += 1
+        if steps:
+            assert kept == ["By hand.", "From b."] and "boat" in (folder / f"b{at}" / MAIN).read_text()
+            return count
+        at += every
+
+
+@pytest.mark.slow
+def test_a_home_that_is_killed_between_a_row_and_its_file_goes_on(cluster: Cluster, tmp_path: Path) -> None:
+    assert killed_everywhere(cluster, tmp_path, 7) > 5
+
+
+@pytest.mark.soak
+def test_a_home_that_is_killed_anywhere_goes_on(cluster: Cluster, tmp_path: Path) -> None:
+    assert killed_everywhere(cluster, tmp_path, 1) > 40

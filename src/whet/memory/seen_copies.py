@@ -10,8 +10,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import apsw
 import msgspec
 
+from whet.config.paths import Home
 from whet.contract.errors import WhetError
 from whet.contract.texts import NOT_JSON
 from whet.memory import disk, notes
@@ -51,7 +53,8 @@ class SeenCopies(SeenFiles):
         seen = self._read(path).get(path)
         if not seen:
             return FileState(path, wanted, there if there and self._is_older(path, there) else "")
-        return FileState(path, wanted, next((one.hash for one in seen if one.hash == there), seen[0].hash))
+        written = next((one.hash for one in seen if one.hash == there != wanted), seen[0].hash)
+        return FileState(path, wanted, written)
 
     def base(self, state: FileState) -> bytes:
         seen = self._read(state.path).get(state.path, ())
@@ -127,3 +130,19 @@ def _folders(folder: Path) -> Iterable[Path]:
         return [one for one in folder.iterdir() if one.is_dir()]
     except OSError:
         return ()
+
+
+def hand_over(own: StateDatabase, team: StateDatabase, home: Home, *, to_team: bool) -> None:
+    """Have a home's files be known after a copy where they were known before it: what its own store saw of
+    them beside them, or the other way round. Once is as good as twice."""
+
+    def seen(connection: apsw.Connection) -> list[tuple[str, str, str]]:
+        found = connection.execute("SELECT profile, path, written FROM learned_files")
+        return [(profile, path, written) for profile, path, written in found.fetchall()]
+
+    for profile, path, written in own.read_now(seen):
+        copies = SeenCopies(team, profile, home.people / profile if profile else home.root)
+        if to_team and written:
+            copies.saw(path, own.read_now(lambda db, key=written: learned.text(db, key)))
+        elif not to_team and (state := copies.state(path)).written:
+            own.write_now(lambda db, state=state, of=profile: learned.saw(db, of, state.path, state.written))
