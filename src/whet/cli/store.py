@@ -27,7 +27,7 @@ def copy(home: Home, to_url: str | None, from_url: str | None, as_json: bool) ->
 
     The other side has to be empty at the first time, and nobody may work on either meanwhile.
     """
-    from whet.memory.seen_copies import hand_over  # noqa: PLC0415 - only one command copies
+    from whet.memory.known_copies import hand_over  # noqa: PLC0415 - only one command copies
     from whet.team.copy import CopiedTable  # noqa: PLC0415 - as above
     from whet.team.copy import copy as copy_store  # noqa: PLC0415 - as above
 

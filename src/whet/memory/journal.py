@@ -20,7 +20,7 @@ from whet.contract.origin import Origin
 from whet.memory import disk, merging, notes
 from whet.memory.disk import Moved, UnreadableFile
 from whet.memory.folders import BadFolder, files_of
-from whet.memory.reader import SeenFiles
+from whet.memory.reader import KnownFiles
 from whet.memory.requests import Target
 from whet.store import learned, ledger
 from whet.store.database import StateDatabase
@@ -41,7 +41,7 @@ class Journal:
         database: StateDatabase,
         clock: Clock,
         folder: Path,
-        profile: tuple[str, SeenFiles],
+        profile: tuple[str, KnownFiles],
         troubles: dict[str, str],
     ) -> None:
         """`profile`: its name, and what its files were last seen to hold. `troubles` takes what can't be read

@@ -66,7 +66,7 @@ class NotesState(msgspec.Struct, frozen=True):
     trouble: str = ""
 
 
-class SeenFiles:
+class KnownFiles:
     """What one profile's files held when they were last looked at, by which an edit by hand is told; kept
     where the ledger is."""
 
@@ -120,11 +120,11 @@ class MemoryReader:
         self.review: ReviewSettings = settings[1]
         self.library: Library = Library(folder / "skills")
         self.troubles: dict[str, str] = {}
-        self.seen: SeenFiles = SeenFiles(database, profile)
+        self.seen: KnownFiles = KnownFiles(database, profile)
         if database.is_team:
-            from whet.memory.seen_copies import SeenCopies  # noqa: PLC0415 - a home's own store does without
+            from whet.memory.known_copies import KnownCopies  # noqa: PLC0415 - a home's own store does without
 
-            self.seen = SeenCopies(database, profile, folder)
+            self.seen = KnownCopies(database, profile, folder)
 
     @cached_property
     def journal(self) -> Journal:

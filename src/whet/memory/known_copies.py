@@ -19,7 +19,7 @@ from whet.contract.texts import NOT_JSON
 from whet.memory import disk, notes
 from whet.memory.folders import NAME
 from whet.memory.library import LARGEST_MAIN_BYTES
-from whet.memory.reader import SeenFiles
+from whet.memory.reader import KnownFiles
 from whet.store import learned, ledger
 from whet.store.database import StateDatabase
 from whet.store.learned import FileState
@@ -36,7 +36,7 @@ class _Seen(NamedTuple):
     text: str = ""
 
 
-class SeenCopies(SeenFiles):
+class KnownCopies(KnownFiles):
     """One profile's files in a home of a team, below `folder`.
 
     A file that is not in the list was never there, unless it is an older version of a skill's that the ledger
@@ -141,7 +141,7 @@ def hand_over(own: StateDatabase, team: StateDatabase, home: Home, *, to_team: b
         return [(profile, path, written) for profile, path, written in found.fetchall()]
 
     for profile, path, written in own.read_now(seen):
-        copies = SeenCopies(team, profile, home.people / profile if profile else home.root)
+        copies = KnownCopies(team, profile, home.people / profile if profile else home.root)
         if to_team and written:
             copies.saw(path, own.read_now(lambda db, key=written: learned.text(db, key)))
         elif not to_team and (state := copies.state(path)).written:
