@@ -27,7 +27,8 @@ def copy(home: Home, to_url: str | None, from_url: str | None, as_json: bool) ->
 
     The other side has to be empty at the first time, and nobody may work on either meanwhile.
     """
-    from whet.team.copy import CopiedTable  # noqa: PLC0415 - only one command copies
+    from whet.memory.known_copies import hand_over  # noqa: PLC0415 - only one command copies
+    from whet.team.copy import CopiedTable  # noqa: PLC0415 - as above
     from whet.team.copy import copy as copy_store  # noqa: PLC0415 - as above
 
     url = to_url or from_url or ""
@@ -45,6 +46,7 @@ def copy(home: Home, to_url: str | None, from_url: str | None, as_json: bool) ->
     ):
         source, target = (own, team) if to_url else (team, own)
         done: list[CopiedTable] = copy_store(source, target, tell)
+        hand_over(own, team, home, to_team=bool(to_url))
     rows = sum(table.rows for table in done)
     where = "the team's database" if to_url else str(home.database)
     text = f"copied {rows:,} rows in {len(done)} tables to {where}; counts and hashes are the same"

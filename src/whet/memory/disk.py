@@ -102,6 +102,20 @@ def swap(path: Path, expected: str, content: bytes | None) -> None:
         ) from error
 
 
+def replace(path: Path, content: bytes) -> None:
+    """Put `content` in the place of a file that is ours alone; durable on return. Raises StoreUnwritable."""
+    fresh = path.with_name(f"{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _fill(fresh, content)
+        fresh.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise StoreUnwritable(
+            f"can't write {path}: {error.strerror}", hint="check the folder's owner and free space"
+        ) from error
+
+
 def restore_aside(path: Path) -> None:
     """Clear up after a crash in the middle of `swap`: what was set aside goes back if its place is free."""
     path.with_name(f".{path.name}.new").unlink(missing_ok=True)

@@ -19,7 +19,8 @@ from whet.contract.errors import StoreError
 from whet.contract.origin import Origin
 from whet.memory import disk, merging, notes
 from whet.memory.disk import Moved, UnreadableFile
-from whet.memory.folders import files_of
+from whet.memory.folders import BadFolder, files_of
+from whet.memory.reader import KnownFiles
 from whet.memory.requests import Target
 from whet.store import learned, ledger
 from whet.store.database import StateDatabase
@@ -29,19 +30,26 @@ from whet.store.ledger import FileChange, NewRow, digest
 _MOST_ROWS = 10
 _TRIES = 5
 _HAND = Origin(write_origin="user", execution_context="edited by hand")
+_OVER = "it replaces what came in between (change {})"
 
 
 class Journal:
     """One profile's files below `folder`. Synchronous; call it off the event loop's thread."""
 
     def __init__(
-        self, database: StateDatabase, clock: Clock, folder: Path, profile: str, troubles: dict[str, str]
+        self,
+        database: StateDatabase,
+        clock: Clock,
+        folder: Path,
+        profile: tuple[str, KnownFiles],
+        troubles: dict[str, str],
     ) -> None:
-        """`troubles` takes what can't be read or written, by path; what is well is taken out of it."""
+        """`profile`: its name, and what its files were last seen to hold. `troubles` takes what can't be read
+        or written, by path; what is well is taken out of it."""
         self._database = database
         self._clock = clock
         self._folder = folder
-        self._profile = profile
+        self._profile, self._seen = profile
         self._troubles = troubles
 
     def settle(self, waiting: Sequence[str], skills: Sequence[str]) -> None:
@@ -52,9 +60,8 @@ class Journal:
         with disk.locked(self._folder / "memories"):
             for path in dict.fromkeys([*notes.FILES.values(), *waiting]):
                 self._settle_file(path)
-            for name in skills:
-                for path in self._skill_paths(name):
-                    self._settle_file(path)
+            for path in (path for name in skills for path in self._skill_paths(name)):
+                self._settle_file(path)
 
     def _settle_file(self, path: str) -> None:
         for _ in range(_TRIES):
@@ -78,59 +85,64 @@ class Journal:
         disk.restore_aside(place)
         there = disk.read(place)
         seen = "" if there is None else digest(there)
-        state = self._state(path)
+        state = self._seen.state(path, seen)
         if seen == state.wanted:
             if state.written != seen:
-                self._database.write_now(lambda db: learned.saw(db, self._profile, path, seen))
+                self._seen.saw(path, there)
             return True
         if seen == state.written:
-            wanted = state.wanted
-            content = self._database.read_now(lambda db: learned.text(db, wanted)) if wanted else None
+            content = self._wanted(state)
+            self._seen.will_hold(path, content)
             disk.swap(place, seen, content)
             if content is None:
                 disk.drop_empty(place.parent, self._folder / "skills")
-            self._database.write_now(lambda db: learned.saw(db, self._profile, path, wanted))
+            self._seen.saw(path, content)
             return False
         if there is not None and path in notes.FILES.values():
             disk.as_text(there, place)
-        self._database.write_now(lambda db: self._enter(db, state, there))
+        base = self._seen.base(state)
+        if self._database.write_now(lambda db: self._enter(db, state, there, base)):
+            self._seen.saw(path, there)
         return False
 
-    def _state(self, path: str) -> FileState:
-        return self._database.read_now(lambda db: learned.state(db, self._profile, path))
+    def _wanted(self, state: FileState) -> bytes | None:
+        if not state.wanted:
+            return None
+        return self._database.read_now(lambda db: learned.text(db, state.wanted))
 
-    def _enter(self, connection: apsw.Connection, seen: FileState, there: bytes | None) -> None:
-        """Enter an edit by hand. Nothing is done where another process was faster."""
-        if learned.state(connection, self._profile, seen.path) != seen:
-            return
+    def _enter(self, connection: apsw.Connection, seen: FileState, there: bytes | None, base: bytes) -> bool:
+        """Enter an edit by hand; False where another process was faster and nothing was done."""
+        if learned.state(connection, self._profile, seen.path).wanted != seen.wanted:
+            return False
         key = learned.keep_text(connection, there) if there is not None else ""
         target = _target_of(seen.path)
         if target is not None:
-            wanted = self._enter_notes(connection, seen, target, there)
+            wanted = self._enter_notes(connection, seen, target, (notes.decoded(base), there))
         else:
             wanted = key
             self._enter_skill(connection, seen, key)
         learned.want(connection, self._profile, seen.path, wanted)
-        learned.saw(connection, self._profile, seen.path, key)
+        return True
 
     def _enter_notes(
-        self, connection: apsw.Connection, seen: FileState, target: Target, there: bytes | None
+        self, connection: apsw.Connection, seen: FileState, target: Target, edit: tuple[str, bytes | None]
     ) -> str:
-        before = notes.decoded(learned.text(connection, seen.written))
+        before, there = edit
         after = notes.decoded(there or b"")
-        rows = merging.changes(before, after)
+        ours = notes.decoded(learned.text(connection, seen.wanted))
+        others = merging.changes(before, ours) if seen.wanted != seen.written else []
+        # What is among the others' was entered before a crash, or said twice.
+        rows = [row for row in merging.changes(before, after) if row not in others]
         if len(rows) > _MOST_ROWS or (there is None and rows):
             self._insert(connection, NewRow("memory", target, "hand_edit", "active", _HAND, before, after))
         else:
             for row in rows:
                 new = NewRow("memory", target, row.action, "active", _HAND, row.before, row.after)
                 self._insert(connection, new)
-        if seen.wanted == seen.written:
-            return digest(there) if there is not None else ""
-        ours = notes.decoded(learned.text(connection, seen.wanted))
-        merged, lost = merging.carry(after, target, merging.changes(before, ours))
+        merged, lost = merging.carry(after, target, others)
         for change in lost:
-            self._overtaken(connection, target, change.after)
+            if not self._overtaken(connection, target, change.after):
+                merged = notes.put(merged, target, change.after)
         if merged == after:
             return digest(there) if there is not None else ""
         return learned.keep_text(connection, merged.encode())
@@ -141,16 +153,20 @@ class Journal:
         name = seen.path.split("/")[1]
         change = FileChange(seen.path, seen.wanted, key)
         before, after = (learned.text(connection, k).decode("utf-8", "replace") for k in (seen.wanted, key))
-        self._insert(
-            connection, NewRow("skill", name, "hand_edit", "active", _HAND, before, after, changes=(change,))
-        )
+        new = NewRow("skill", name, "hand_edit", "active", _HAND, before, after, changes=(change,))
+        if seen.wanted != seen.written:
+            rows = ledger.select(connection, 1, profile=self._profile, kind="skill", item=name)
+            new = msgspec.structs.replace(new, reason="; ".join(_OVER.format(row.id) for row in rows))
+        self._insert(connection, new)
 
-    def _overtaken(self, connection: apsw.Connection, target: Target, after: str) -> None:
+    def _overtaken(self, connection: apsw.Connection, target: Target, after: str) -> bool:
+        """Let a hand's version of an entry stand alone; False where the other one may be a hand's too."""
         for row in ledger.select(connection, profile=self._profile, kind="memory", item=target):
-            if row.after == after and row.state == "active":
+            if row.after == after and row.state == "active" and row.origin != _HAND:
                 reason = "the entry was changed by hand at the same time; the hand's version stands"
                 ledger.set_state(connection, row.id, "undone", reason=reason)
-                return
+                return True
+        return False
 
     def _insert(self, connection: apsw.Connection, new: NewRow) -> None:
         full = msgspec.structs.replace(
@@ -162,8 +178,13 @@ class Journal:
         known = self._database.read_now(lambda db: learned.states(db, self._profile, f"skills/{name}/"))
         found = dict.fromkeys(state.path for state in known)
         root = self._folder / "skills" / name
-        if root.is_dir() and not root.is_symlink():
-            found |= dict.fromkeys(f"skills/{name}/{path}" for path in files_of(root))
+        try:
+            files = files_of(root) if root.is_dir() and not root.is_symlink() else []
+        except BadFolder as error:
+            self._troubles[f"skills/{name}"] = f"{error.message}; {error.hint}"
+            return []
+        self._troubles.pop(f"skills/{name}", None)
+        found |= dict.fromkeys(f"skills/{name}/{path}" for path in files)
         return list(found)
 
 

@@ -26,6 +26,7 @@ from whet.memory.notes import NoteEntry
 from whet.memory.requests import Target
 from whet.store import learned
 from whet.store.database import StateDatabase
+from whet.store.learned import FileState
 from whet.store.ledger import digest
 from whet.store.starts import ItemKind
 
@@ -65,6 +66,40 @@ class NotesState(msgspec.Struct, frozen=True):
     trouble: str = ""
 
 
+class KnownFiles:
+    """What one profile's files held when they were last looked at, by which an edit by hand is told; kept
+    where the ledger is."""
+
+    def __init__(self, database: StateDatabase, profile: str) -> None:
+        self._database = database
+        self._profile = profile
+
+    def state(self, path: str, there: str | None = None) -> FileState:
+        """Give what a file should hold and what was last seen; `there` is the hash of what it holds now."""
+        return self._database.read_now(lambda db: learned.state(db, self._profile, path))
+
+    def base(self, state: FileState) -> bytes:
+        """Give the text of notes that was last seen."""
+        return self._database.read_now(lambda db: learned.text(db, state.written))
+
+    def waiting(self) -> list[str]:
+        """Give the files that don't hold yet what they should."""
+        found = self._database.read_now(lambda db: learned.unapplied(db, self._profile))
+        return [state.path for state in found]
+
+    def changed_skills(self) -> list[str]:
+        """Give the skills whose edits by hand others wait for; here they are noticed when they are used."""
+        return []
+
+    def will_hold(self, path: str, content: bytes | None) -> None:
+        """Note what is about to be put there, None for no file."""
+
+    def saw(self, path: str, content: bytes | None) -> None:
+        """Note what a file holds, None where there is none."""
+        key = digest(content) if content is not None else ""
+        self._database.write_now(lambda db: learned.saw(db, self._profile, path, key))
+
+
 class MemoryReader:
     """Reads one profile's notes and skills. Its async methods may be called from any task; the others
     touch files and belong on a thread. `troubles` names the files that can't be read or written."""
@@ -85,13 +120,18 @@ class MemoryReader:
         self.review: ReviewSettings = settings[1]
         self.library: Library = Library(folder / "skills")
         self.troubles: dict[str, str] = {}
+        self.seen: KnownFiles = KnownFiles(database, profile)
+        if database.is_team:
+            from whet.memory.known_copies import KnownCopies  # noqa: PLC0415 - a home's own store does without
+
+            self.seen = KnownCopies(database, profile, folder)
 
     @cached_property
     def journal(self) -> Journal:
         """What enters edits by hand and writes files; made when something changed, which is seldom."""
         from whet.memory.journal import Journal  # noqa: PLC0415 - a session's start rarely needs it
 
-        return Journal(self.database, self.clock, self.folder, self.profile, self.troubles)
+        return Journal(self.database, self.clock, self.folder, (self.profile, self.seen), self.troubles)
 
     async def prompt_part(
         self, offered: Collection[str] | None, without: Collection[PromptItem] = ()
@@ -114,9 +154,9 @@ class MemoryReader:
         What can't be read or written is named in `troubles` and left as it is. Raises StoreError for the
         database only.
         """
-        waits = self.database.read_now(lambda db: learned.unapplied(db, self.profile))
+        waits = self.seen.waiting()
         if waits or skills or self._notes_changed():
-            self.journal.settle([state.path for state in waits], skills)
+            self.journal.settle(waits, skills)
 
     def text(self, path: str) -> str:
         """Give what a notes file should hold, from the ledger."""
@@ -131,7 +171,7 @@ class MemoryReader:
         return self.limits.memory_chars if target == "memory" else self.limits.user_chars
 
     def _prompt_part(self, offered: Collection[str] | None, without: Collection[PromptItem]) -> PromptPart:
-        self.bring_into_step()
+        self.bring_into_step(self.seen.changed_skills())
         texts: dict[Target, str] = {target: self.text(path) for target, path in notes.FILES.items()}
         uses = self.database.read_now(lambda db: learned.use_counts(db, self.profile))
         said = notes_part(texts, without)
@@ -148,14 +188,14 @@ class MemoryReader:
     def _notes_changed(self) -> bool:
         """Whether a notes file is not what was last seen; cheap, for the start of every session."""
         for path in notes.FILES.values():
-            state = self.database.read_now(lambda db, path=path: learned.state(db, self.profile, path))
             try:
                 there = disk.read(self.folder / path)
             except UnreadableFile as error:
                 self.troubles[path] = f"{error.message}; {error.hint}"
                 continue
             self.troubles.pop(path, None)
-            if (digest(there) if there is not None else "") != state.written:
+            key = digest(there) if there is not None else ""
+            if key != self.seen.state(path, key).written:
                 return True
         return False
 

@@ -1,7 +1,8 @@
 """Copies a whole store from a home's own file to a team's database, or back: table by table, in the order of
 the keys, so that it can be broken off and gone on with; afterwards every table is counted and hashed.
 
-What is of one process (claims) or made from the rest is not copied: the search index is made anew.
+What is of one process (claims), of one home (what its files were seen to hold) or made from the rest is not
+copied: the search index is made anew.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from whet.store.database import StateDatabase, is_team
 _BATCH = 500
 _BATCH_BYTES = 8_000_000
 _LEFT_OUT = {"claims", "migrations", "messages_words"}
+_OF_ONE_HOME = {("learned_files", "written")}
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -117,9 +119,10 @@ def _next(
 ) -> list[tuple[Any, ...]]:
     """Give the next rows by key, up to a number and a size."""
     keys = ", ".join(table.key)
+    columns = ", ".join("''" if (table.name, one) in _OF_ONE_HOME else one for one in table.columns)
     where = f" WHERE ({keys}) > ({', '.join('?' * len(table.key))})" if after is not None else ""
     found = connection.execute(
-        f"SELECT {', '.join(table.columns)} FROM {table.name}{where} ORDER BY {keys} LIMIT ?",
+        f"SELECT {columns} FROM {table.name}{where} ORDER BY {keys} LIMIT ?",
         (*(after or ()), limit),
     )
     rows: list[tuple[Any, ...]] = []

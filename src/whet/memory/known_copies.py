@@ -1,0 +1,148 @@
+"""What a team's home saw of the files of learning: each home has copies of its own, and keeps what it saw
+beside them, so that it goes with them where they go.
+
+What the files should hold is rows of the team's database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+import msgspec
+
+from whet.config.paths import Home
+from whet.contract.errors import WhetError
+from whet.contract.texts import NOT_JSON
+from whet.memory import disk, notes
+from whet.memory.folders import NAME
+from whet.memory.library import LARGEST_MAIN_BYTES
+from whet.memory.reader import KnownFiles
+from whet.store import learned, ledger
+from whet.store.database import StateDatabase
+from whet.store.learned import FileState
+from whet.store.ledger import digest
+
+_LARGEST_BYTES = 8_000_000
+_FILE = ".seen.json"
+
+
+class _Seen(NamedTuple):
+    """A text that was seen: its hash, and of notes the text itself."""
+
+    hash: str
+    text: str = ""
+
+
+class KnownCopies(KnownFiles):
+    """One profile's files in a home of a team, below `folder`.
+
+    A file that is not in the list was never there, unless it is an older version of a skill's that the ledger
+    knows. Of one that was being written two texts are listed, so that neither counts as an edit by hand after
+    a crash. A folder that went with its list is filled again.
+    """
+
+    def __init__(self, database: StateDatabase, profile: str, folder: Path) -> None:
+        super().__init__(database, profile)
+        self._folder = folder
+
+    def state(self, path: str, there: str | None = None) -> FileState:
+        wanted = super().state(path).wanted
+        seen = self._read(path).get(path)
+        if not seen:
+            return FileState(path, wanted, there if there and self._is_older(path, there) else "")
+        written = next((one.hash for one in seen if one.hash == there != wanted), seen[0].hash)
+        return FileState(path, wanted, written)
+
+    def base(self, state: FileState) -> bytes:
+        seen = self._read(state.path).get(state.path, ())
+        return next((one.text.encode() for one in seen if one.hash == state.written), b"")
+
+    def waiting(self) -> list[str]:
+        states = self._database.read_now(lambda db: learned.states(db, self._profile))
+        seen = {path: texts for top in ("memories/", "skills/") for path, texts in self._read(top).items()}
+        wanted = dict.fromkeys(seen, "") | {state.path: state.wanted for state in states}
+        return [
+            path for path, key in wanted.items() if [key] != [one.hash for one in seen.get(path, [_Seen("")])]
+        ]
+
+    def changed_skills(self) -> list[str]:
+        seen, folder = self._read("skills/"), self._folder / "skills"
+        names = {path.split("/")[1] for path in seen} | {one.name for one in _folders(folder)}
+        return sorted(name for name in names if self._is_changed(folder / name, seen))
+
+    def will_hold(self, path: str, content: bytes | None) -> None:
+        before = self._read(path).get(path) or [_Seen("")]
+        self._write(path, [before[0], _seen(path, content)])
+
+    def saw(self, path: str, content: bytes | None) -> None:
+        self._write(path, [] if content is None else [_seen(path, content)])
+
+    def _is_older(self, path: str, key: str) -> bool:
+        top, _, name = path.partition("/")
+        if top != "skills":
+            return False
+        rows = self._database.read_now(
+            lambda db: ledger.select(db, profile=self._profile, kind="skill", item=name.partition("/")[0])
+        )
+        return any(one.path == path and key in (one.before, one.after) for row in rows for one in row.changes)
+
+    def _is_changed(self, folder: Path, seen: dict[str, list[_Seen]]) -> bool:
+        if not NAME.fullmatch(folder.name) or folder.is_symlink():
+            return False
+        try:
+            there = disk.read(folder / "SKILL.md", LARGEST_MAIN_BYTES)
+        except WhetError:
+            return False  # the library says why
+        key = digest(there) if there is not None else ""
+        known = seen.get(f"skills/{folder.name}/SKILL.md", [_Seen("")])
+        return key not in {one.hash for one in known}
+
+    def _read(self, path: str) -> dict[str, list[_Seen]]:
+        """Give the list that a file belongs to; one that can't be read is an empty one."""
+        try:
+            raw = disk.read(self._list_of(path), _LARGEST_BYTES)
+            return msgspec.json.decode(raw or b"{}", type=dict[str, list[_Seen]])
+        except (WhetError, *NOT_JSON, msgspec.ValidationError):
+            return {}
+
+    def _write(self, path: str, seen: Sequence[_Seen]) -> None:
+        found = self._read(path)
+        found[path] = [*seen]
+        if not seen:
+            del found[path]
+        disk.replace(self._list_of(path), msgspec.json.encode(found))
+
+    def _list_of(self, path: str) -> Path:
+        return self._folder / path.split("/")[0] / _FILE
+
+
+def _seen(path: str, content: bytes | None) -> _Seen:
+    if content is None:
+        return _Seen("")
+    return _Seen(digest(content), notes.decoded(content) if path in notes.FILES.values() else "")
+
+
+def _folders(folder: Path) -> Iterable[Path]:
+    try:
+        return [one for one in folder.iterdir() if one.is_dir()]
+    except OSError:
+        return ()
+
+
+def hand_over(own: StateDatabase, team: StateDatabase, home: Home, *, to_team: bool) -> None:
+    """Have a home's files be known after a copy where they were known before it: what its own store saw of
+    them beside them, or the other way round. Once is as good as twice."""
+
+    def seen(connection: apsw.Connection) -> list[tuple[str, str, str]]:
+        found = connection.execute("SELECT profile, path, written FROM learned_files")
+        return [(profile, path, written) for profile, path, written in found.fetchall()]
+
+    for profile, path, written in own.read_now(seen):
+        copies = KnownCopies(team, profile, home.people / profile if profile else home.root)
+        if to_team and written:
+            copies.saw(path, own.read_now(lambda db, key=written: learned.text(db, key)))
+        elif not to_team and (state := copies.state(path)).written:
+            own.write_now(lambda db, state=state, of=profile: learned.saw(db, of, state.path, state.written))

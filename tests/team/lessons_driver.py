@@ -1,0 +1,62 @@
+"""A worker's home that learns and is edited by hand, killed at one of its durable steps: database writes and
+file moves. Run as: python -m tests.team.lessons_driver URL FOLDER AT; it prints how many steps there were."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+from benchmarks.lessons.world import create
+
+from tests.crash.learning_driver import EVENTS, Killer
+from tests.team.test_lessons import MAIN, NOTES, begins, change, home, remember, write
+from whet.memory.requests import MemoryRequest
+from whet.store.team import TeamDatabase
+
+
+class KillingDatabase(TeamDatabase):
+    """Dies before, inside or after a write."""
+
+    killer: Killer
+
+    def write_now(self, work: Callable[[apsw.Connection], Any]) -> Any:
+        def killing(connection: apsw.Connection) -> Any:
+            result = work(connection)
+            self.killer.step()
+            return result
+
+        self.killer.step()
+        result = super().write_now(killing)
+        self.killer.step()
+        return result
+
+
+def learn(url: str, folder: Path, killer: Killer) -> None:
+    database = KillingDatabase.open_url(url)
+    assert isinstance(database, KillingDatabase)
+    database.killer = killer
+    desk = home(database, folder)
+    begins(desk)
+    killer.armed = True
+    remember(desk, "One.")
+    change(desk, create("deploy", "How we deploy.", "Run make ship."))
+    write(folder, NOTES, (folder / NOTES).read_text() + "- By hand.\n")
+    begins(desk)
+    change(desk, MemoryRequest("replace", content="Uno.", old_text="One."))
+    write(folder, MAIN, (folder / MAIN).read_text().replace("ship", "boat"))
+    begins(desk)
+    killer.armed = False
+    database.close()
+
+
+if __name__ == "__main__":
+    killer = Killer(int(sys.argv[3]))
+    folder = sys.argv[2]
+    sys.addaudithook(
+        lambda event, args: killer.step() if event in EVENTS and folder in str(args[0]) else None
+    )
+    learn(sys.argv[1], Path(folder), killer)
+    print(killer.count)
