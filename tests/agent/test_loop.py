@@ -396,7 +396,7 @@ class Nosy(TurnObserver):
         self.seen.append(f"{self.name} before {message.note}")
         return msgspec.structs.replace(message, note=f"{message.note}{self.name}")
 
-    def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
+    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
         self.seen.append(f"{self.name} {reason} {session.last_answer}")
         return lambda connection: [Queued(self.name, ("memory",))]
 

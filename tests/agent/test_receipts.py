@@ -14,7 +14,7 @@ from whet.agent.facts import named
 from whet.agent.loop import run_turn
 from whet.agent.test_runs import test_counts as counts_of
 from whet.contract.changes import TextChange
-from whet.contract.events import TurnEnd
+from whet.contract.events import Event, TextDelta, TurnEnd
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.receipts import CallEffects, FileLines, TestCounts, TurnReceipt
 from whet.practice.script import ScriptedReply
@@ -99,6 +99,58 @@ def test_tests_are_stale_once_a_file_changed_after_them_in_a_later_turn_too(tmp_
     assert (first.state, second.state, third.state) == ("fresh", "stale", "stale")
     assert first.tests == TestCounts("unittest", 1, direct=True)
     assert "stale" in third.line
+
+
+class _Neighbour(list[Event]):
+    """Writes a file when the turn's last step begins to answer: a process that runs on, a helper, a person."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.file = file
+
+    def append(self, event: Event, /) -> None:
+        super().append(event)
+        if isinstance(event, TextDelta):
+            self.file.write_text("z = 1\n")
+
+
+@pytest.mark.parametrize(("name", "state"), [("z.py", "stale"), (".cache/z", "fresh")])
+def test_tests_are_stale_where_no_call_changed_a_file_after_them(
+    tmp_path: Path, name: str, state: str
+) -> None:
+    async def run() -> tuple[TurnReceipt | None, TurnReceipt | None]:
+        script = "import unittest\nclass T(unittest.TestCase):\n    def test_it(self): pass\n"
+        replies = [
+            call("write_file", path="test_it.py", content=script),
+            shell("python3 -m unittest test_it"),
+            ANSWER,
+        ]
+        async with running(tmp_path, replies) as rig:
+            (tmp_path / "work" / ".cache").mkdir()
+            rig.events = _Neighbour(tmp_path / "work" / name)
+            shown = await _receipt(rig)
+            key = rig.session.log.live.key
+            return shown, rig.app.database.read_now(lambda db: facts.receipt(db, key, 1))
+
+    shown, stored = asyncio.run(run())
+    assert shown is not None and shown == stored
+    assert (shown.state, shown.later) == (state, ("z.py",) if state == "stale" else ())
+    assert ("stale: files changed" in shown.line) == (state == "stale")
+    assert ("z.py  [changed after the tests, by no call of this turn]" in shown.rows) == (state == "stale")
+
+
+@pytest.mark.slow
+def test_a_command_that_runs_tests_and_changes_files_leaves_it_unclear(tmp_path: Path) -> None:
+    script = "import unittest\nclass T(unittest.TestCase):\n    def test_it(self): pass\n"
+    run = "python3 -m unittest test_it"
+    first, second = _receipts(
+        tmp_path,
+        [call("write_file", path="test_it.py", content=script), shell(f"{run}; echo more > notes.txt")],
+        [shell(run)],
+    )
+    assert first is not None and second is not None
+    assert (first.state, second.state) == ("mixed", "fresh")
+    assert "unclear: the command that ran the tests changed files, too" in first.line
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def die() -> None:
 class OneJob(TurnObserver):
     """Queues a job at each turn's end."""
 
-    def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
+    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
         job = NewJob("review", json.dumps({"turn": turn.id, "reason": reason}))
         return lambda connection: [Queued(jobs.enqueue(connection, job, SystemClock()), ("memory",))]
 

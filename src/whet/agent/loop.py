@@ -101,7 +101,7 @@ async def _begin(session: Session, incoming: InboxEntry | None) -> TurnRecord:
             if incoming is not None:
                 session.inbox.put(incoming.message, incoming.receipt)
             return unfinished
-        await session.log.end_turn(unfinished, "answered", "", session.at_end(unfinished, "answered"))
+        await session.log.end_turn(unfinished, "answered", "", await session.at_end(unfinished, "answered"))
     if incoming is None:
         raise session.log.live.nothing_to_resume()
     message = incoming.message
@@ -146,4 +146,4 @@ async def _finish(
     await session.log.drain()  # a reply whose cancelled write is still under way has open calls too
     await close_open_calls(session, turn, reason)
     turn.error = error.message if error else ""
-    return await session.log.end_turn(turn, reason, turn.error, session.at_end(turn, reason))
+    return await session.log.end_turn(turn, reason, turn.error, await session.at_end(turn, reason))

@@ -100,7 +100,7 @@ class TurnObserver:
         """Give the message that begins a turn as it is to be stored: the same one, or one with more in it."""
         return message
 
-    def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
+    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
         """Give what the transaction that ends the turn does besides; it can store rows and queue jobs."""
         return nothing
 
@@ -160,9 +160,9 @@ class Session(msgspec.Struct, frozen=True):
         """Make a person's message with the note that belongs to it."""
         return Message(role="user", content=_content(text, images), note=self.note())
 
-    def at_end(self, turn: TurnRecord, reason: EndReason) -> AtEnd:
+    async def at_end(self, turn: TurnRecord, reason: EndReason) -> AtEnd:
         """Give what all observers do in the transaction that ends a turn, in their order."""
-        works = [observer.at_end(self, turn, reason) for observer in self.observers]
+        works = [await observer.at_end(self, turn, reason) for observer in self.observers]
 
         def work(connection: apsw.Connection) -> Sequence[Queued]:
             return [job for one in works for job in one(connection)]

@@ -50,7 +50,7 @@ class HelperObserver(TurnObserver):
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
+    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
         """Store what the helper came to, unless it is to go on."""
         said = next((one.text for one in reversed(session.log.messages) if one.role == "assistant"), "")
         now, error = iso(self._clock.now()), turn.error

@@ -68,7 +68,7 @@ class ReceiptObserver(TurnObserver):
     def __init__(self) -> None:
         self.by_session: dict[str, Receipt] = {}
 
-    def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
+    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
         """Give what the receipt of the session's turn says."""
         return self.by_session.get(session.id, NO_RECEIPT).ended(turn, reason, session.last_answer)
 

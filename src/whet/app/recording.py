@@ -7,9 +7,12 @@ person reads that it can't be taken back.
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import apsw
 import msgspec
 
 from whet.agent.session import CallRound, Session, TurnObserver
@@ -17,13 +20,15 @@ from whet.clock import Clock
 from whet.config.paths import Home
 from whet.config.schema import RewindSettings
 from whet.contract.errors import WhetError
-from whet.contract.events import Emit, Notice
+from whet.contract.events import Emit, EndReason, Notice
 from whet.contract.messages import Message
 from whet.contract.receipts import FileLines
 from whet.contract.tools import Tool
 from whet.lanes import ToolPool
 from whet.store import rewinds, sessions
 from whet.store.database import StateDatabase
+from whet.store.jobs import AtEnd, Queued, nothing
+from whet.store.transcript import TurnRecord
 
 if TYPE_CHECKING:
     from whet.rewind.recorder import Workspace
@@ -38,6 +43,9 @@ _SET_BACK = (
 _SILENT_S = 2.0
 _MB = 1_000_000
 _MOST_OPEN = 16
+_MOST_NAMED = 50
+
+_log = logging.getLogger("whet.recording")
 
 
 def may_change_files(tool: Tool) -> bool:
@@ -74,10 +82,10 @@ class Recordings:
         return found
 
     async def changed_since(
-        self, folder: Path, session_id: str, steps: set[tuple[int, int]]
+        self, folder: Path, session_id: str, steps: set[tuple[int, int]], *, short: bool = False
     ) -> dict[tuple[int, int], list[str]]:
         """Give the files that are not now what they were when steps (turn, number) ended; nothing where steps
-        are not recorded. Raises WhetError."""
+        are not recorded. `short` trusts what the kernel told since the last look. Raises WhetError."""
         if not steps or not self.settings.record:
             return {}
         from whet.rewind.look import WorkspaceTooLarge  # noqa: PLC0415 - as above
@@ -87,7 +95,7 @@ class Recordings:
         if not workspace.exists:
             return {}
         try:
-            return await self.pool.run(changed_since, workspace, session_id, steps)
+            return await self.pool.run(changed_since, workspace, session_id, steps, short=short)
         except WorkspaceTooLarge:
             return {}
 
@@ -181,6 +189,33 @@ class RecordingObserver(TurnObserver):
                 await self._keep(session, token, [FileLines(*one) for one in changed])
         except (WhetError, OSError) as error:
             self._tell(emit, f"what this step changed could not be recorded: {_said(error)}")
+
+    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
+        """Keep with the last test run which files something else than a call has changed since: a process
+        that runs on, a helper, a person."""
+        if not turn.tool_calls or self._given_up:
+            return nothing
+        from whet.store import facts  # noqa: PLC0415 - only after a turn with calls
+
+        db, key = session.log.writer.db, session.log.live.key
+        row = db.read_now(lambda connection: facts.last_tests(connection, key, turn.number))
+        if row is None:
+            return nothing
+        step = (row.turn, row.step)
+        looking = self._recordings.changed_since(session.workspace, session.id, {step}, short=True)
+        try:
+            later = (await asyncio.wait_for(looking, _SILENT_S)).get(step, [])
+        except (WhetError, OSError, TimeoutError) as error:
+            _log.warning("whether files changed after the last test run is not known: %s", error)
+            return nothing
+        if tuple(later[:_MOST_NAMED]) == row.facts.later:
+            return nothing
+
+        def keep(connection: apsw.Connection) -> Sequence[Queued]:
+            facts.keep_later(connection, key, row, later[:_MOST_NAMED])
+            return ()
+
+        return keep
 
     async def _keep(self, session: Session, step: _Begun, changed: list[FileLines]) -> None:
         """Keep with the step's last command which files changed, those left out that an edit of it names."""

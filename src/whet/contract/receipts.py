@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+ReceiptState = Literal["fresh", "stale", "mixed", "never", "none"]
 _SHOWN_CHARS = 40
 
 
@@ -46,7 +47,8 @@ class TestCounts(msgspec.Struct, frozen=True):
 
 class CallEffects(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a call did: `edits` are its own changes, `touched` what the step's commands made of other files,
-    `command` what it ran, `sent` what it sent out. `folder` is where the next command begins, below the
+    `command` what it ran, `sent` what it sent out, `later` the files that something else than a call changed
+    after its tests, until its turn ended. `folder` is where the next command begins, below the
     workspace; None where the call did not change that."""
 
     edits: tuple[FileLines, ...] = ()
@@ -54,6 +56,7 @@ class CallEffects(msgspec.Struct, frozen=True, omit_defaults=True):
     command: str = ""
     tests: TestCounts | None = None
     sent: str = ""
+    later: tuple[str, ...] = ()
     folder: str | None = None
 
 
@@ -81,13 +84,15 @@ class SentOut(msgspec.Struct, frozen=True):
 
 class TurnReceipt(msgspec.Struct, frozen=True):
     """What a turn with effects did. `state` says how its tests stand to its edits: fresh (nothing changed
-    since they ran), stale (files changed after the last run), never (files changed and none ran), none."""
+    since they ran), stale (files changed after the last run), mixed (the command that ran them changed files,
+    too), never (files changed and none ran), none. `later` names files that no call of the turn changed."""
 
     files: tuple[FileLines, ...] = ()
     commands: tuple[CommandRun, ...] = ()
     sent: tuple[SentOut, ...] = ()
     tests: TestCounts | None = None
-    state: Literal["fresh", "stale", "never", "none"] = "none"
+    state: ReceiptState = "none"
+    later: tuple[str, ...] = ()
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -108,6 +113,8 @@ class TurnReceipt(msgspec.Struct, frozen=True):
             found.append(f"sent {len(self.sent) - failed}" + (f", {failed} failed" if failed else ""))
         if self.state == "stale":
             found.append("stale: files changed after the last test run")
+        elif self.state == "mixed":
+            found.append("unclear: the command that ran the tests changed files, too")
         elif self.state == "never":
             found.append("no tests ran")
         return tuple(found)
@@ -125,6 +132,7 @@ class TurnReceipt(msgspec.Struct, frozen=True):
             end = run.how or ("runs on" if run.exit_code is None else f"exit {run.exit_code}")
             found.append(f"$ {run.command}  [{end}]" + (f"  {run.tests.text}" if run.tests else ""))
         found += [f"{one.tool}: {one.about}  [{'sent' if one.ok else 'failed'}]" for one in self.sent]
+        found += [f"{path}  [changed after the tests, by no call of this turn]" for path in self.later]
         return tuple(found)
 
 

@@ -57,7 +57,7 @@ class ReviewObserver(TurnObserver):
         self._clock = clock
         self._runtime = runtime
 
-    def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
+    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
         """Give what counts and queues."""
         kinds = kinds_for(session.tools)
         if self._settings.writes == "off" or not kinds:

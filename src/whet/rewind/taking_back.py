@@ -84,12 +84,12 @@ def changed_by(workspace: Workspace, record: int) -> list[tuple[str, int, int]]:
 
 
 def changed_since(
-    workspace: Workspace, session: str, steps: Collection[tuple[int, int]]
+    workspace: Workspace, session: str, steps: Collection[tuple[int, int]], *, short: bool = False
 ) -> dict[tuple[int, int], list[str]]:
     """Give the files that are not now what they were when steps (turn, number) of a session ended, whoever
-    changed them; nothing for a step without a record."""
+    changed them; nothing for a step without a record. `short` as for a look."""
     with workspace.alone():
-        now = workspace.look()
+        now = workspace.look(short=short)
 
     def work(connection: apsw.Connection) -> dict[tuple[int, int], list[str]]:
         found: dict[tuple[int, int], list[str]] = {}

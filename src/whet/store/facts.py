@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Sequence
 
 import apsw
 import msgspec
 
-from whet.contract.receipts import CallEffects, CommandRun, FileLines, SentOut, TestCounts, TurnReceipt
+from whet.contract.receipts import (
+    CallEffects,
+    CommandRun,
+    FileLines,
+    ReceiptState,
+    SentOut,
+    TestCounts,
+    TurnReceipt,
+)
 
 
 class FactRow(msgspec.Struct, frozen=True):
@@ -100,6 +107,23 @@ def keep_touched(
         )
 
 
+def last_tests(connection: apsw.Connection, key: int, turn: int) -> FactRow | None:
+    """Give the call of a turn that ran tests last; None where a call has changed files since."""
+    last = None
+    for row in of_turn(connection, key, turn):
+        if row.facts.tests is not None:
+            last = row
+        elif row.facts.edits or row.facts.touched:
+            last = None
+    return last
+
+
+def keep_later(connection: apsw.Connection, key: int, row: FactRow, later: Sequence[str]) -> None:
+    """Keep with a call that ran tests which files something else than a call has changed since."""
+    facts = msgspec.json.encode(msgspec.structs.replace(row.facts, later=tuple(later))).decode()
+    connection.execute("UPDATE tool_calls SET facts = ? WHERE session = ? AND seq = ?", (facts, key, row.seq))
+
+
 def receipt(connection: apsw.Connection, key: int, turn: int) -> TurnReceipt | None:
     """Sum up what a turn did; None where it had no effect."""
     found = of_turn(connection, key, turn)
@@ -117,7 +141,8 @@ def summed(found: Iterable[FactRow]) -> TurnReceipt:
     commands: list[CommandRun] = []
     sent: list[SentOut] = []
     tests: TestCounts | None = None
-    state: Literal["fresh", "stale", "never", "none"] = "none"
+    state: ReceiptState = "none"
+    later: tuple[str, ...] = ()
     for row in found:
         facts = row.facts
         for one in (*facts.edits, *facts.touched):
@@ -129,10 +154,11 @@ def summed(found: Iterable[FactRow]) -> TurnReceipt:
             how = "" if row.error_kind in ("", "exit") else row.error_kind
             commands.append(CommandRun(facts.command, row.exit_code, how, facts.tests))
         if facts.tests is not None:
-            tests, state = facts.tests, "fresh"
+            tests, later = facts.tests, facts.later
+            state = "stale" if later else "mixed" if facts.touched and not tests.direct else "fresh"
         if facts.sent:
             sent.append(SentOut(row.name, facts.sent, not row.error_kind))
-    return TurnReceipt(tuple(files.values()), tuple(commands), tuple(sent), tests, state)
+    return TurnReceipt(tuple(files.values()), tuple(commands), tuple(sent), tests, state, later)
 
 
 def _tested_before(connection: apsw.Connection, key: int, turn: int) -> bool:
