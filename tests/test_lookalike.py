@@ -64,7 +64,12 @@ def test_marking_twice_is_marking_once_and_takes_nothing_away(text):
 
 
 def test_a_long_hostile_text_is_read_in_one_pass():
-    for hostile in ("с " * 50_000 + "a", "с привет аb " * 10_000, "a\u0301" * 50_000, (" " * 99 + "\n") * 1_000):
+    for hostile in (
+        "с " * 50_000 + "a",
+        "с привет аb " * 10_000,
+        "a\u0301" * 50_000,
+        (" " * 99 + "\n") * 1_000,
+    ):
         assert spelled(hostile) != hostile
 
 
