@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 from whet.log import mask
+from whet.lookalike import code, marked, odd_places
 
 MOST_CHARS = 2_000
 WHOLE = 1 << 40  # the limit of what must not be cut
 _PLAIN = re.compile(r"[ -~\n]*")
+_SEEN_AS_NOTHING = re.compile(r"VARIATION SELECTOR|FILLER|GRAPHEME JOINER|PATTERN BLANK|VOWEL INHERENT")
+_EMOJI_FORM = re.compile(r"(?<=[\u2190-\u2bff\U0001f000-\U0001faff])\ufe0f")  # asks for a colourful form
 
 
 def visible(text: str, limit: int = MOST_CHARS, *, masks: bool = True) -> str:
@@ -24,26 +28,37 @@ def visible(text: str, limit: int = MOST_CHARS, *, masks: bool = True) -> str:
     cut = len(text) - limit
     if cut > 0:
         text = text[:limit]
-    plain = _PLAIN.fullmatch(text) is not None
-    shown = text if plain else "".join(c if c == "\n" or not _hides(c) else _code(c) for c in text)
+    shown = spelled(text)
     return f"{shown}\n[... {cut:,} more characters not shown]" if cut > 0 else shown
 
 
-def latin(text: str) -> str:
-    """Give the text with other scripts' letters that look like Latin ones as those, for finding phrases."""
-    return text if text.isascii() else unicodedata.normalize("NFKC", text).translate(_LOOK_ALIKE)
+def spelled(text: str) -> str:
+    """Write characters that can't be seen, turn text around or look like others as their code, or with it."""
+    if _PLAIN.fullmatch(text) is None:
+        text = _EMOJI_FORM.sub("", text)
+        text = "".join(c if c == "\n" or not _hides(c) else _spelling(c) for c in text)
+    return marked(text)
 
 
-_LOOK_ALIKE = str.maketrans("аеорсухіјѕԁɡһΑΒΕΗΙΚΜΝΟΡΤΧοανι", "aeopcyxijsdghABEHIKMNOPTXoavi")
+def oddities(text: str) -> list[str]:
+    """Name each character of a text that `spelled` writes as its code or with it, once."""
+    if text.isascii() and text.isprintable():
+        return []
+    hidden = {c for c in _EMOJI_FORM.sub("", text) if c not in "\n\t" and _hides(c)}
+    found = hidden | {text[at] for at in odd_places(text)}
+    return [f"U+{ord(c):04X} {unicodedata.name(c, 'a control character')}" for c in sorted(found)]
 
 
+@lru_cache(maxsize=4096)
 def _hides(character: str) -> bool:
     if " " <= character <= "~":
         return False
     category = unicodedata.category(character)
+    if category in ("Mn", "Lo", "So") and _SEEN_AS_NOTHING.search(unicodedata.name(character, "")):
+        return True
     return category in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") or (category == "Zs" and character != " ")
 
 
-def _code(character: str) -> str:
+def _spelling(character: str) -> str:
     names = {"\t": "\\t", "\r": "\\r", "\x1b": "\\e", "\0": "\\0"}
-    return names.get(character) or f"<U+{ord(character):04X}>"
+    return names.get(character) or code(character)

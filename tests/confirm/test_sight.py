@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import html
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +13,10 @@ import httpx2
 import pytest
 
 from tests.confirm.running import Running
+from whet.cli.confirm import _described
 from whet.cli.confirm_risk import read_risk
 from whet.confirm import sight
+from whet.confirm.notify.plain import body
 from whet.confirm.notify.telling import notice_of
 
 KEY = "sk-proj-abcdefghijklmnop1234"
@@ -125,3 +129,26 @@ def test_the_risk_line_is_whets_own_reading(tmp_path: Path, details: dict, level
 
 def test_without_a_command_nothing_is_said_of_its_risk() -> None:
     assert read_risk({"amount": 5, "to": "DE00"}) is None
+
+
+def test_what_looks_like_something_else_is_marked_wherever_a_person_decides(tmp_path: Path) -> None:
+    details = {"command": "rm /srv/shор" + " " * 300 + "; сору x", "note": "a\u202eb\u3164c"}
+    with Running(tmp_path) as server:
+        request_id = ask(server, details, accepts_edits=True, description="Clеan up")
+        path, blanks = "/srv/shо<U+043E>р<U+0440><300 blanks>;", "a<U+202E>b<U+3164>c"
+        names = ["U+0435 CYRILLIC SMALL LETTER IE", "U+202E RIGHT-TO-LEFT OVERRIDE", "U+3164 HANGUL FILLER"]
+        alice = server.client("approve", "alice")
+        record = alice.get(f"/confirm/{request_id}").json()
+        assert record["details"] == details and set(names) < set(record["unclear"])
+        plain = body(notice_of(server.stored(request_id), [], link=""))
+        for text in (plain, "\n".join(_described(record))):
+            assert path in text and blanks in text and names[0] in text
+        with page_of(server) as browser:
+            page = html.unescape(browser.get(f"/r/{request_id}").text)
+            assert path in page and blanks in page and names[0] in page
+            # What is offered to be changed is exact: unchanged, it is the same request.
+            offered = re.search(r"<textarea[^>]*>(.*?)</textarea>", page, re.DOTALL)
+            assert offered is not None and json.loads(offered[1]) == details
+        plain_id = ask(server, {"command": "Запусти deploy на сервере"})
+        assert "unclear" not in alice.get(f"/confirm/{plain_id}").json()
+        assert "Look closely" not in body(notice_of(server.stored(plain_id), [], link=""))

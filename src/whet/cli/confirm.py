@@ -24,11 +24,12 @@ from whet.cli.confirm_install import install
 from whet.cli.confirm_people import away, people
 from whet.cli.main import run_on_loop
 from whet.cli.output import Column, emit, emit_json, emit_rows, json_option, styled
-from whet.cli.wording import cut, exact, printable
+from whet.cli.wording import cut
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.confirm.client import BlockingClient, ConfirmClient, Failed
 from whet.contract.errors import ConfigError, NotFound, WhetError
+from whet.visible import spelled
 
 _url = click.option(
     "--url", default="", metavar="URL", help="The service; else WHET_CONFIRM_URL or port 6000."
@@ -191,8 +192,8 @@ def list_(status: str, limit: int, url: str, as_json: bool) -> None:
     now_s = time.time()
     shape: list[Column[dict[str, Any]]] = [
         Column("id", lambda one: one["id"]),
-        Column("action", lambda one: printable(one["action"]), grows=True),
-        Column("from", lambda one: printable(one["requester"]), rank=3),
+        Column("action", lambda one: _on_one_line(one["action"]), grows=True),
+        Column("from", lambda one: _on_one_line(one["requester"]), rank=3),
         Column("status", lambda one: _when(one, now_s), rank=1),
         Column("what", _line, grows=True, rank=2),
     ]
@@ -288,7 +289,7 @@ def _decide(request_id: str, verdict: str, given: dict[str, str], shown: tuple[s
         return emit_json(answer)
     if answer["status"] == "pending":
         return click.echo(f"Counted. {answer.get('message', '')}")
-    click.echo(f"{answer['status'].capitalize()}: {printable(answer['action'])} ({answer['id']})")
+    click.echo(f"{answer['status'].capitalize()}: {_on_one_line(answer['action'])} ({answer['id']})")
 
 
 def explained(error: Failed) -> WhetError:
@@ -336,8 +337,8 @@ def _event_line(event: dict[str, Any]) -> str:
     width = output.terminal_width()
     head, whose = f"{stamp}  {event['kind']:<10}", f"{event['request_id']:<22}  {event['principal']}"
     if width < _NARROW:
-        return "\n".join(cut(printable(line), width) for line in (f"{head} {what}", f"  {whose}"))
-    return cut(printable(f"{head} {whose}  {what}"), width)
+        return "\n".join(cut(_on_one_line(line), width) for line in (f"{head} {what}", f"  {whose}"))
+    return cut(_on_one_line(f"{head} {whose}  {what}"), width)
 
 
 def _when(one: dict[str, Any], now_s: float) -> str:
@@ -348,7 +349,7 @@ def _when(one: dict[str, Any], now_s: float) -> str:
 
 
 def _line(one: dict[str, Any]) -> str:
-    return printable(" ".join(one["description"].split()))
+    return _on_one_line(" ".join(one["description"].split()))
 
 
 def _moment(at_s: float, now_s: float) -> str:
@@ -359,12 +360,20 @@ def _moment(at_s: float, now_s: float) -> str:
     return f"{at.strftime(shape)} ({ago})"
 
 
+def _on_one_line(text: str) -> str:
+    return spelled(text.replace("\n", "⏎"))
+
+
+def _indented(text: str) -> list[str]:
+    return [f"  {line}" for line in spelled(text).split("\n")]
+
+
 def _described(record: dict[str, Any]) -> list[str]:
     lines = [
-        styled(exact(record["action"]), "bold") + ("  HIGH RISK" if record.get("high_risk") else ""),
+        styled(spelled(record["action"]), "bold") + ("  HIGH RISK" if record.get("high_risk") else ""),
         f"status       {record['status']}"
         + (f" by {record['resolved_by']}" if record["resolved_by"] else f"  ({_when(record, time.time())})"),
-        f"asked by     {exact(record['requester'])} (token: {record['principal']})",
+        f"asked by     {spelled(record['requester'])} (token: {record['principal']})",
         f"asked        {_moment(record['created_at'], time.time())}",
         f"digest       {record['digest']}",
     ]
@@ -373,10 +382,11 @@ def _described(record: dict[str, Any]) -> list[str]:
     if record.get("quorum"):
         lines.append(f"it takes     {record['quorum']}")
     if record.get("reason"):
-        lines.append(f"reason       {exact(record['reason'])}")
+        lines.append(f"reason       {spelled(record['reason'])}")
+    if record.get("unclear"):
+        lines.append(f"look closely characters that hide or look like others: {', '.join(record['unclear'])}")
     lines.append("description, written by the agent:")
-    lines += [f"  {exact(line)}" for line in record["description"].splitlines()]
+    lines += _indented(record["description"])
     lines.append("details, exactly as they would run:")
-    details = json.dumps(record["details"], indent=2, ensure_ascii=False)
-    lines += [f"  {exact(line)}" for line in details.splitlines()]
+    lines += _indented(json.dumps(record["details"], indent=2, ensure_ascii=False))
     return lines

@@ -1,18 +1,23 @@
 """Webhooks to the address that a submission named, signed as Standard Webhooks says, tried for a day.
 
 The row is written with the decision, so none is forgotten. The id stays the same over retries, the timestamp
-is new; whoever still does not answer with 2xx after 24 hours is a dead letter, kept and listed.
+is new; whoever still does not answer with 2xx after 24 hours is a dead letter, kept and listed. A slow
+receiver delays nobody else: each has few at once, and nobody takes more than half of what is free.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import hmac
 import logging
 import os
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import apsw
 import msgspec
@@ -32,11 +37,23 @@ _GIVE_UP_S = 24 * 3600.0
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 5.0, 3600.0
 _TIMEOUT_S = 15.0
 _WHOLE_S = 60.0
-_AT_ONCE = 16
+_AT_ONCE, _EACH_RECEIVER = 128, 2
+_PAGE, _MOST_PAGES = 200, 20
+_MOST_IDLE = 16
 _IDLE_S = 3.0  # servers hang up after five
 _MOST_BYTES = 100_000
 _LOOK_S = 0.5
 _logger = logging.getLogger("whet.confirm.callbacks")
+
+
+_WAITING = (
+    "SELECT c.run_after, c.id, c.url, r.principal FROM callbacks c"
+    " LEFT JOIN requests r ON r.id = c.request_id"
+    " WHERE c.status = 'waiting' AND c.run_after <= ? AND (c.run_after, c.id) > (?, ?)"
+    f" ORDER BY c.run_after, c.id LIMIT {_PAGE}"
+)
+_ONE = "SELECT id, message_id, request_id, url, body, created_at, attempts FROM callbacks WHERE id = ?"
+_START = (-1.0, 0)
 
 
 class DueCallback(msgspec.Struct, frozen=True):
@@ -70,40 +87,101 @@ def signatures(secret: str, key: SigningKey, message_id: str, timestamp: int, bo
     return f"v1,{mac} v1a,{base64.b64encode(key.sign(signed)).decode()}"
 
 
+def receiver_of(url: str) -> str:
+    """Give the host and port that a webhook goes to."""
+    return urlsplit(url).netloc.rpartition("@")[2].lower()
+
+
+class _Slots:
+    """Which webhooks are under way, for whose requests and to whom."""
+
+    def __init__(self) -> None:
+        self._busy: dict[int, tuple[str, str]] = {}
+        self._receivers: Counter[str] = Counter()
+        self._principals: Counter[str] = Counter()
+        self._freed = asyncio.Event()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more may begin."""
+        return len(self._busy) >= _AT_ONCE
+
+    def take(self, number: int, of: tuple[str, str]) -> bool:
+        """Take a slot for a webhook of a receiver and a principal; False while it waits or is under way."""
+        receiver, principal = of
+        free = _AT_ONCE - len(self._busy)
+        if number in self._busy or self._receivers[receiver] >= _EACH_RECEIVER:
+            return False
+        if self._principals[principal] >= free:
+            return False
+        self._busy[number] = of
+        self._receivers[receiver] += 1
+        self._principals[principal] += 1
+        return True
+
+    def free(self, number: int) -> None:
+        """Give a slot back."""
+        for counter, name in zip((self._receivers, self._principals), self._busy.pop(number), strict=True):
+            counter[name] -= 1
+            if not counter[name]:
+                del counter[name]
+        self._freed.set()
+
+    async def pause(self, left_over: bool) -> None:
+        """Wait for the next look; where something waits for a slot, at most until one is given back."""
+        self._freed.clear()
+        if not left_over:
+            await asyncio.sleep(in_step(_LOOK_S))
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._freed.wait(), _LOOK_S)
+
+
 class Callbacks:
-    """Sends what is due, many at once, each host in its own time."""
+    """Sends what is due, many at once, each receiver in its own time."""
 
     def __init__(self, service: ConfirmService, secret: str, *, allow_private: bool) -> None:
         self._service = service
         self._secret = secret
         self._allow_private = allow_private
-        self._busy: set[int] = set()
+        self._slots = _Slots()
+        self._place: tuple[float, int] = _START
 
     async def run(self) -> None:
         """Send until cancelled."""
-        limits = Limits(_TIMEOUT_S, silence_s=_TIMEOUT_S, idle_s=_IDLE_S, most_idle=_AT_ONCE)
+        limits = Limits(_TIMEOUT_S, silence_s=_TIMEOUT_S, idle_s=_IDLE_S, most_idle=_MOST_IDLE)
         client = HttpClient(limits, uses_proxy=False)
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
-                    for item in self._due():
-                        self._busy.add(item.id)
-                        group.create_task(self._send(client, item))
-                    await asyncio.sleep(in_step(_LOOK_S))
+                    left_over = self._begin(lambda item: group.create_task(self._send(client, item)))
+                    await self._slots.pause(left_over)
         finally:
             await client.aclose()
 
-    def _due(self) -> list[DueCallback]:
-        room = _AT_ONCE - len(self._busy)
-        if room <= 0:
-            return []
-        sql = (
-            "SELECT id, message_id, request_id, url, body, created_at, attempts FROM callbacks"
-            " WHERE status = 'waiting' AND run_after <= ? ORDER BY run_after LIMIT ?"
-        )
-        now_s = self._service.timeline.now_s()
-        rows = self._service.database.read_now(lambda db: db.execute(sql, (now_s, _AT_ONCE)).fetchall())
-        return [item for row in rows if (item := DueCallback(*row)).id not in self._busy][:room]
+    def _begin(self, send: Callable[[DueCallback], object]) -> bool:
+        """Send what is due and has room; say whether something that is due has to wait for others to end.
+
+        A long queue is looked through over several looks, so that no receiver's many hide another's.
+        """
+        now_s, left_over = self._service.timeline.now_s(), False
+        for _ in range(_MOST_PAGES):
+            bound = (now_s, *self._place)
+            rows = self._service.database.read_now(
+                lambda db, bound=bound: db.execute(_WAITING, bound).fetchall()
+            )
+            for run_after, number, url, principal in rows:
+                if self._slots.is_full:
+                    return True
+                self._place = (run_after, number)
+                taken = self._slots.take(number, (receiver_of(url), principal or ""))
+                left_over = left_over or not taken
+                if taken and (row := self._service.database.read_one(_ONE, (number,))):
+                    send(DueCallback(*row))  # type: ignore[arg-type]
+            if len(rows) < _PAGE:
+                self._place = _START
+                return left_over
+        return True
 
     async def _send(self, client: HttpClient, item: DueCallback) -> None:
         try:
@@ -114,7 +192,7 @@ class Callbacks:
         except WhetError as error:
             _logger.warning("webhook %d: %s", item.id, error.message)
         finally:
-            self._busy.discard(item.id)
+            self._slots.free(item.id)
 
     async def _post(self, client: HttpClient, item: DueCallback) -> tuple[str, bool]:
         """Send one; gives what went wrong ("" for nothing) and whether trying again is pointless."""

@@ -8,10 +8,12 @@ from collections.abc import Iterable
 from typing import cast
 
 from whet.config.secrets import is_secret_name
+from whet.confirm.records import ConfirmRequest
 from whet.log import MASK, mask
-from whet.visible import visible
+from whet.visible import oddities, visible
 
 MOST_SHOWN, MOST_TEXT = 200_000, 20_000
+_MOST_NAMED = 5
 
 
 def fit(text: str, limit: int) -> tuple[str, bool]:
@@ -84,6 +86,32 @@ def _redacted_names(value: object, patterns: tuple[str, ...]) -> list[str]:
     if isinstance(value, list):
         return [name for inner in cast("list[object]", value) for name in _redacted_names(inner, patterns)]
     return []
+
+
+def unclear(request: ConfirmRequest) -> list[str]:
+    """Name the characters of a request that can't be seen or look like others; [] for none."""
+    texts = (
+        request.action,
+        request.description,
+        request.requester,
+        request.session_key,
+        request.details_json,
+    )
+    return sorted({one for text in texts for one in oddities(text[:MOST_SHOWN])})
+
+
+def look_closely(request: ConfirmRequest) -> str:
+    """Warn of what `unclear` names; "" where there is none."""
+    found = unclear(request)
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    named = ", ".join(found[:_MOST_NAMED])
+    return f"Look closely: it holds characters that hide or look like others: {named}{more}" if found else ""
+
+
+def editable(details: object) -> str:
+    """Write details as JSON to be changed: exact, with everything escaped where a character of it is odd."""
+    text = pretty(details)
+    return json.dumps(details, indent=2) if oddities(text) else text
 
 
 def pretty(details: object) -> str:

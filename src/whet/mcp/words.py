@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from whet.visible import latin
+from whet.lookalike import latin
 
 HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"

@@ -21,6 +21,18 @@ from whet.web.cycle import Cycle
 from whet.web.line import WebConnection
 
 HEAD_LIMIT_BYTES = 64 * 1024
+# Who asks, from where, and what: a second one would be read by one program and not by the next.
+_ONCE = frozenset(
+    (
+        b"host",
+        b"authorization",
+        b"origin",
+        b"sec-fetch-site",
+        b"content-type",
+        b"content-length",
+        b"idempotency-key",
+    )
+)
 _JSON = "content-type: application/json\r\nconnection: close\r\n"
 
 
@@ -223,10 +235,13 @@ def _peer_of(transport: Any) -> int | None:
 
 
 def _doubt(url: bytes, version: str, headers: list[tuple[bytes, bytes]]) -> str:
-    """Say why a head can be read in two ways; "" for one way: two hosts, a target elsewhere, no version."""
+    """Say why a head can be read in two ways; "" for one way: two hosts or tokens, a target elsewhere, no
+    version."""
+    named = [name for name, _ in headers if name in _ONCE]
+    if len(named) != len(set(named)):
+        twice = next(name for name in named if named.count(name) > 1)
+        return f"two {twice.decode().title()} headers"
     hosts = [value for name, value in headers if name == b"host"]
-    if len(hosts) > 1:
-        return "two Host headers"
     if version not in ("1.1", "1.0"):
         return "HTTP/1.1 or HTTP/1.0 is spoken here"
     if url[:1] not in (b"/", b"*") and b"://" in url:

@@ -16,6 +16,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from whet.confirm.quorum import describe
 from whet.confirm.records import ApprovalPlan, AuditEvent, ConfirmRequest, Status
+from whet.confirm.shown import unclear
 from whet.confirm.standing import Delegation
 from whet.confirm.submit import DEFAULT_TIMEOUT_S
 from whet.confirm.whitelist import AllowedEntry
@@ -282,6 +283,8 @@ class RequestRecord(_Summary, frozen=True, kw_only=True):
     executed_at: float | UnsetType = UNSET
     execution: str | UnsetType = UNSET
     execution_note: str | UnsetType = UNSET
+    unclear: list[str] | UnsetType = UNSET
+    """Characters of it that can't be seen or look like others, each by name."""
 
 
 class RequestList(msgspec.Struct, frozen=True):
@@ -433,6 +436,7 @@ def record(request: ConfirmRequest) -> RequestRecord:
         executed_at=UNSET if request.executed_at is None else request.executed_at,
         execution=request.execution if was_executed else UNSET,
         execution_note=request.execution_note if was_executed else UNSET,
+        unclear=unclear(request) or UNSET,
     )
 
 

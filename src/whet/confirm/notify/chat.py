@@ -114,7 +114,8 @@ def card_of(notice: RequestNotice, *, has_buttons: bool = True) -> MessageCard:
     """Write a notice as a card; its link stands in the text where no button opens it."""
     said = (f"{notice.requester}: {notice.description}", notice.details)
     is_dangerous = notice.risk.startswith("Dangerous")
-    lines = (notice.risk, notice.progress, notice.outcome, f"Token: {notice.principal or 'none (open mode)'}")
+    token = f"Token: {notice.principal or 'none (open mode)'}"
+    lines = (notice.risk, notice.warning, notice.progress, notice.outcome, token)
     address = ""
     if notice.link and not (notice.has_public_link and has_buttons):
         address = f"Page{'' if notice.has_public_link else ' (on that machine)'}: {notice.link}"

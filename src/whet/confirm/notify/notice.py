@@ -38,6 +38,7 @@ class RequestNotice(msgspec.Struct, frozen=True):
     may_approve: bool = True
     is_hidden: bool = False
     risk: str = ""
+    warning: str = ""
 
     @property
     def is_open(self) -> bool:

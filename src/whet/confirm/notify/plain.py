@@ -19,6 +19,8 @@ def body(notice: RequestNotice) -> str:
     ]
     if notice.is_open:
         lines.append(f"Decide before: {notice.deadline}. Silence is a denial.")
+    if notice.warning:
+        lines.append(f"{notice.warning}.")
     if notice.is_open and notice.is_hidden:
         lines.append(HIDDEN)
     if notice.progress:

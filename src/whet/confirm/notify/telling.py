@@ -12,7 +12,7 @@ from whet.confirm.notify.notice import RequestNotice, State
 from whet.confirm.quorum import describe
 from whet.confirm.records import ConfirmRequest, Vote
 from whet.confirm.risk import RiskReading
-from whet.confirm.shown import fit, hidden, one_line, pretty, redact
+from whet.confirm.shown import fit, hidden, look_closely, one_line, pretty, redact
 
 ACTION_LIMIT, REQUESTER_LIMIT, DESCRIPTION_LIMIT, DETAILS_LIMIT, REASON_LIMIT = 150, 80, 700, 1_500, 300
 RISK_LIMIT = 300
@@ -63,6 +63,7 @@ def notice_of(
         may_approve=not (was_cut or is_hidden or needs_page),
         is_hidden=is_hidden,
         risk=one_line(reading.line, RISK_LIMIT)[0] if reading else "",
+        warning=look_closely(request) if state == "pending" else "",
     )
 
 

@@ -14,7 +14,7 @@ from whet.confirm.policy import ConfirmPolicy
 from whet.confirm.quorum import counts_for, describe
 from whet.confirm.records import BY_TIMEOUT, AuditEvent, Caller, ConfirmRequest, Vote
 from whet.confirm.risk import RiskReading
-from whet.confirm.shown import MOST_TEXT, hidden, one_line
+from whet.confirm.shown import MOST_TEXT, editable, hidden, look_closely, one_line
 from whet.confirm.web.arguments import ArgumentDiffLine, Sight, changes, document, rows
 from whet.visible import visible
 
@@ -114,6 +114,8 @@ def detail(
         description=sight.of(request.description, MOST_TEXT),
         rows=rows(details, sight),
         json_text=document(details, sight),
+        edit_text="" if unseen else editable(details),
+        warning=look_closely(request),
         unseen=unseen,
         reading=reading,
         digest=request.digest,

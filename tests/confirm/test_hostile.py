@@ -1,0 +1,423 @@
+"""Attacks on the API and the page as they come over the wire: none of them decides anything or is misread."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.confirm.process import Served
+from tests.confirm.running import SUBMIT, Hands, Running
+from tests.confirm.test_sight import form, page_of
+
+ABSENT = object()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with Running(tmp_path_factory.mktemp("hostile"), rate=100_000, private_callbacks=True) as running:
+        running.agent = running.client("submit", "agent")
+        running.people = {name: running.client("approve", name) for name in ("alice", "bob")}
+        yield running
+
+
+def ask(server: Running, **more: object) -> dict[str, Any]:
+    return server.agent.post("/confirm", json=SUBMIT | more).json()
+
+
+def tokens(server: Running) -> tuple[str, str]:
+    return server.agent.headers["authorization"], server.people["alice"].headers["authorization"]
+
+
+_SHORT = {
+    "CALL": "POST /confirm/ID/approve HTTP/1.1\nHost: 127.0.0.1\n",
+    "WHO": "Authorization: ALICE",
+    "BODY": "Content-Length: 2\n\n{}",
+}
+
+# Heads that could be read in two ways, each sent with a right approve token. What is in capitals is put in.
+HEADS = {
+    "two tokens, the agent's first": "CALLAuthorization: AGENT\nWHO\nBODY",
+    "two tokens, the person's first": "CALLWHO\nAuthorization: AGENT\nBODY",
+    "a foreign origin before ours": "CALLOrigin: http://evil.example\nOrigin: http://127.0.0.1\nWHO\nBODY",
+    "a foreign site before ours": "CALLSec-Fetch-Site: cross-site\nSec-Fetch-Site: same-origin\nWHO\nBODY",
+    "two lengths": "CALLWHO\nContent-Length: 2\nContent-Length: 5\n\n{}",
+    "a list of lengths": "CALLWHO\nContent-Length: 2, 2\n\n{}",
+    "a signed length": "CALLWHO\nContent-Length: +2\n\n{}",
+    "a negative length": "CALLWHO\nContent-Length: -2\n\n{}",
+    "a length in sixteens": "CALLWHO\nContent-Length: 0x2\n\n{}",
+    "a length beyond counting": "CALLWHO\nContent-Length: 99999999999999999999999999\n\n{}",
+    "a length beside chunks": "CALLWHO\nContent-Length: 2\nTransfer-Encoding: chunked\n\n2\n{}\n0\n\n",
+    "a coding that only ends like chunked": "CALLWHO\nTransfer-Encoding: xchunked\n\n2\n{}\n0\n\n",
+    "chunked is not the last coding": "CALLWHO\nTransfer-Encoding: chunked, identity\n\n2\n{}\n0\n\n",
+    "a chunk of negative size": "CALLWHO\nTransfer-Encoding: chunked\n\n-2\n{}\n0\n\n",
+    "a chunk's size with a prefix": "CALLWHO\nTransfer-Encoding: chunked\n\n0x2\n{}\n0\n\n",
+    "a chunk's size beyond counting": "CALLWHO\nTransfer-Encoding: chunked\n\nfffffffffffffffff\n{}\n0\n\n",
+    "a chunk longer than it says": "CALLWHO\nTransfer-Encoding: chunked\n\n1\n{}\n0\n\n",
+    "a blank before the colon": "CALLAuthorization : ALICE\nBODY",
+    "a header without a name": "CALL: x\nWHO\nBODY",
+    "a NUL in a header": "CALLX-A: a\0b\nWHO\nBODY",
+    "a method in small letters": "post /confirm/ID/approve HTTP/1.1\nHost: 127.0.0.1\nWHO\nBODY",
+    "a tab for a blank": "POST\t/confirm/ID/approve\tHTTP/1.1\nHost: 127.0.0.1\nWHO\nBODY",
+    "a version that is none": "POST /confirm/ID/approve HTTP/1.10\nHost: 127.0.0.1\nWHO\nBODY",
+    "HTTP/2 without having asked": "PRI * HTTP/2.0\n\nSM\n\n",
+    "a user in the host": "POST /confirm/ID/approve HTTP/1.1\nHost: 127.0.0.1@evil.example\nWHO\n"
+    "Connection: close\nBODY",
+    "no host at all, and another in the address": "POST http://evil.example/confirm/ID/approve HTTP/1.1\n"
+    "WHO\nBODY",
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_head_that_two_programs_read_differently_decides_nothing(server: Running, name: str) -> None:
+    made = ask(server)
+    agent, alice = tokens(server)
+    text = HEADS[name]
+    for short, whole in _SHORT.items():
+        text = text.replace(short, whole)
+    text = text.replace("ID", made["id"]).replace("AGENT", agent).replace("ALICE", alice)
+    answer = server.raw(text.replace("\n", "\r\n").encode("latin-1"), wait_s=20)
+    assert server.stored(made["id"]).is_pending, answer
+    assert answer.count(b"HTTP/1.1 ") == 1 and re.match(rb"HTTP/1\.1 4\d\d ", answer), answer
+
+
+# Ways of naming the call or the caller that a proxy, a framework or a browser would understand.
+CALLS: dict[str, tuple[str, str, dict[str, str]]] = {
+    "GET": ("GET", "/confirm/ID/approve", {}),
+    "HEAD": ("HEAD", "/confirm/ID/approve", {}),
+    "PUT": ("PUT", "/confirm/ID/approve", {}),
+    "another method named in a header": ("GET", "/confirm/ID/approve", {"X-HTTP-Method-Override": "POST"}),
+    "another method named in the query": ("GET", "/confirm/ID/approve?_method=POST", {}),
+    "a slash at the end": ("POST", "/confirm/ID/approve/", {}),
+    "two slashes": ("POST", "//confirm/ID/approve", {}),
+    "dots": ("POST", "/x/../confirm/ID/approve", {}),
+    "encoded dots": ("POST", "/x/%2e%2e/confirm/ID/approve", {}),
+    "an encoded verb": ("POST", "/confirm/ID/%61pprove", {}),
+    "a verb in capitals": ("POST", "/confirm/ID/APPROVE", {}),
+    "a path's parameter": ("POST", "/confirm/ID;x=1/approve", {}),
+    "a NUL": ("POST", "/confirm/ID%00/approve", {}),
+    "an encoded id": ("POST", "/confirm/%49D/approve", {}),
+    "a backslash": ("POST", "/confirm\\ID\\approve", {}),
+    "an address for the proxy behind": ("POST", "/health", {"X-Original-URL": "/confirm/ID/approve"}),
+    "an address to be rewritten": ("POST", "/health", {"X-Rewrite-URL": "/confirm/ID/approve"}),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_named_differently_is_no_approval(server: Running, name: str) -> None:
+    made = ask(server)
+    method, path, headers = CALLS[name]
+    fill = {key: value.replace("ID", made["id"]) for key, value in headers.items()}
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    try:
+        sent = {"Authorization": tokens(server)[1], **fill}
+        connection.request(method, path.replace("ID", made["id"]), b"{}", sent)
+        assert connection.getresponse().status in (400, 404, 405)
+    finally:
+        connection.close()
+    assert server.stored(made["id"]).is_pending
+
+
+def test_who_calls_is_the_token_in_its_header_and_nothing_else(server: Running) -> None:
+    made = ask(server)
+    _, alice = tokens(server)
+    secret = alice.removeprefix("Bearer ")
+    path = f"/confirm/{made['id']}/approve"
+    odd: list[tuple[str, dict[str, str]]] = [
+        (f"{path}?access_token={secret}", {}),
+        (path, {"cookie": f"token={secret}; session={secret}"}),
+        (
+            path,
+            {"x-forwarded-user": "alice", "x-remote-user": "alice", "forwarded": "for=127.0.0.1;by=alice"},
+        ),
+        (path, {"proxy-authorization": alice}),
+        (path, {"authorization": f"Basic {secret}"}),
+        (path, {"authorization": secret}),
+        (path, {"authorization": f"Bearer {secret[:-1]}"}),
+        (path, {"authorization": f"Bearer {secret}x"}),
+        (path, {"authorization": f"Bearer {secret.upper()}"}),
+        (path, {"authorization": f"Bearer {secret}, {secret}"}),
+        (path, {"authorization": f"Bearer\t{secret}"}),
+        (path, {"authorization": "Bearer"}),
+    ]
+    with Running(server.places.folder.parent / "own") as fresh:  # failed logins slow its callers down
+        own = fresh.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
+        plain, person = fresh.client(), fresh.token("approve", "alice")
+        for where, headers in odd:
+            sent = {name: value.replace(secret, person) for name, value in headers.items()}
+            answer = plain.post(where.replace(made["id"], own).replace(secret, person), headers=sent, json={})
+            assert answer.status_code in (401, 429), (where, headers)
+        assert fresh.stored(own).is_pending
+    assert server.stored(made["id"]).is_pending
+
+
+BODIES = [
+    b'{"digest": []}',
+    b'{"digest": {}}',
+    b'{"digest": 0}',
+    b'{"digest": false}',
+    b'{"digest": "DIGEST\\u0000"}',
+    b'{"digest": "0", "digest": "DIGEST"}',
+    b'{"digest": "0", "\\u0064igest": "DIGEST"}',
+    b'{"digest": "DIGEST",}',
+    b'\xef\xbb\xbf{"digest": "DIGEST"}',
+    '{"digest": "DIGEST"}'.encode("utf-16"),
+    b'{"digest": "DIGEST"} {}',
+    b'{"digest": "DIGEST"} // x',
+    b"{'digest': 'DIGEST'}",
+    b'{"digest": NaN}',
+    b'{"code": 1e999}',
+    b'["DIGEST"]',
+    b'"DIGEST"',
+    b"true",
+    b"null",
+    b'{"digest": "\\ud800"}',
+    b"{" * 5_000,
+    b"[" * 100_000,
+    b'{"a":' * 70 + b"1" + b"}" * 70,
+    b'{"reason": ' + b"9" * 5_000 + b"}",
+    b"digest=DIGEST&verdict=approve",
+    b'{"digest": "DIGEST"',
+    b"\x00",
+    b"\xff\xfe",
+]
+
+
+@pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))
+def test_a_body_with_two_meanings_or_none_approves_nothing(server: Running, body: bytes) -> None:
+    made = ask(server)
+    sent = body.replace(b"DIGEST", made["digest"].encode())
+    answer = server.people["alice"].post(f"/confirm/{made['id']}/approve", content=sent)
+    assert answer.status_code == 400 and "error" in answer.json()
+    assert server.stored(made["id"]).is_pending
+
+
+DETAILS = [
+    '{"a": 1, "a": 2}',
+    '{"a": {"b": 1, "b": 2}}',
+    '{"a": 1, "\\u0061": 2}',
+    '{"a": NaN}',
+    '{"a": -Infinity}',
+    '{"a": 1e999}',
+    '{"a": "\\ud800"}',
+    '{"\\udfff": 1}',
+    '{"a": 0x10}',
+    '{"a": 01}',
+    '{"a": +1}',
+    '{"a": .5}',
+    '{"a": ' + "9" * 5_000 + "}",
+    '{"a": ' + "[" * 100 + "]" * 100 + "}",
+]
+
+
+@pytest.mark.parametrize("details", DETAILS, ids=range(len(DETAILS)))
+def test_details_with_two_meanings_are_not_asked_for(server: Running, details: str) -> None:
+    before = server.rows("SELECT count(*) FROM requests")
+    body = f'{{"action": "deploy", "description": "d", "details": {details}}}'
+    assert server.agent.post("/confirm", content=body.encode()).status_code == 400
+    assert server.rows("SELECT count(*) FROM requests") == before
+
+
+def test_numbers_that_are_one_number_have_one_digest_and_others_have_not(server: Running) -> None:
+    def text(number: str) -> str:
+        body = f'{{"action": "pay", "description": "d", "details": {{"n": {number}}}}}'
+        made = server.agent.post("/confirm", content=body.encode()).json()
+        return server.stored(made["id"]).details_json
+
+    assert text("-0.0") == text("0.0") == text("0") == text("0e5") == '{"n":0}'
+    assert text("1e2") == text("100.0") == text("100") == '{"n":100}'
+    assert text("9007199254740993") == '{"n":9007199254740993}' != text("9007199254740992")
+    assert text("1e21") == '{"n":1e+21}'
+
+
+def test_roles_do_not_reach_into_each_other(server: Running) -> None:
+    made = ask(server, accepts_edits=True)
+    path = f"/confirm/{made['id']}"
+    audit, other = server.client("audit", "auditor"), server.client("submit", "other")
+    calls = [
+        ("POST", f"{path}/{verb}") for verb in ("approve", "deny", "amend", "consume", "report", "cancel")
+    ]
+    calls += [
+        ("POST", "/whitelist"),
+        ("DELETE", "/whitelist/1"),
+        ("POST", "/decisions"),
+        ("POST", "/callbacks/1/retry"),
+    ]
+    bodies = {
+        "consume": {"digest": made["digest"]},
+        "report": {"result": "executed"},
+        "amend": {"details": {}},
+    }
+    for who in (audit, other):
+        for method, where in calls:
+            sent = bodies.get(where.rpartition("/")[2], {})
+            answer = who.request(method, where, json=sent)
+            assert answer.status_code in (400, 403, 404), (where, answer.text)
+    for who, where in (
+        (other, path),
+        (other, f"{path}/grant"),
+        (server.agent, "/audit"),
+        (other, "/whitelist"),
+    ):
+        assert who.get(where).status_code in (403, 404), where
+    assert server.people["alice"].post(f"{path}/consume", json={"digest": made["digest"]}).status_code in (
+        403,
+        404,
+    )
+    assert server.stored(made["id"]).is_pending and server.stored(made["id"]).digest == made["digest"]
+
+
+def test_a_key_used_again_neither_changes_what_was_asked_nor_reaches_anothers(server: Running) -> None:
+    key = {"idempotency-key": "k-1"}
+    first = server.agent.post("/confirm", json=SUBMIT, headers=key).json()
+    for change in ({"details": {"version": "1.4.3"}}, {"description": "other"}, {"timeout_seconds": 31}):
+        assert server.agent.post("/confirm", json=SUBMIT | change, headers=key).status_code == 422
+    assert server.agent.post("/confirm", json=SUBMIT, headers=key).json()["id"] == first["id"]
+    stranger = server.client("submit", "stranger").post("/confirm", json=SUBMIT, headers=key).json()
+    assert stranger["id"] != first["id"]
+    server.people["alice"].post(first["approve_url"])
+    used = server.agent.post(f"/confirm/{first['id']}/consume", json={"digest": first["digest"]}, headers=key)
+    again = server.agent.post(
+        f"/confirm/{first['id']}/consume", json={"digest": first["digest"]}, headers=key
+    )
+    assert used.status_code == again.status_code == 200
+    other = {"idempotency-key": "k-2"}
+    late = server.agent.post(
+        f"/confirm/{first['id']}/consume", json={"digest": first["digest"]}, headers=other
+    )
+    assert late.status_code == 409
+
+
+@pytest.mark.slow
+def test_of_four_that_race_one_wins_and_nothing_runs_that_was_not_approved(server: Running) -> None:
+    for _ in range(40):
+        made = ask(server)
+        path, gate, found = f"/confirm/{made['id']}", threading.Barrier(5), {}
+
+        def go(
+            name: str, who: Any, where: str, body: dict[str, str], gate: Any = gate, found: Any = found
+        ) -> None:
+            gate.wait(20)
+            found[name] = who.post(where, json=body).status_code
+
+        alice, bob, use = server.people["alice"], server.people["bob"], {"digest": made["digest"]}
+        racers = [
+            ("approve", alice, f"{path}/approve", {}), ("deny", bob, f"{path}/deny", {}),
+            ("cancel", server.agent, f"{path}/cancel", {}), ("consume", server.agent, f"{path}/consume", use),
+            ("use again", server.agent, f"{path}/consume", use),
+        ]  # fmt: skip
+        threads = [threading.Thread(target=go, args=racer, daemon=True) for racer in racers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        ends = [found[name] for name in ("approve", "deny", "cancel")]
+        assert sorted(ends) == [200, 409, 409], found
+        uses = [found["consume"], found["use again"]]
+        assert uses.count(200) <= (found["approve"] == 200) and set(uses) <= {200, 409}, found
+
+
+def test_nothing_is_decided_changed_or_used_once_its_time_is_over(tmp_path: Path) -> None:
+    hands = Hands()
+    with Running(tmp_path, hands=hands, upkeep=False) as server:
+        agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
+        made = agent.post("/confirm", json=SUBMIT | {"accepts_edits": True, "timeout_seconds": 30}).json()
+        path = f"/confirm/{made['id']}"
+        hands.pass_by(30.001)
+        for wall_s in (0.0, -3_600.0, -86_400.0 * 400):  # and the clock set back revives nothing
+            hands.wall_s += wall_s
+            for who, verb, body in (
+                (alice, "approve", {}), (alice, "deny", {}), (alice, "amend", {"details": {"a": 1}}),
+                (agent, "cancel", {}), (agent, "consume", {"digest": made["digest"]}),
+            ):  # fmt: skip
+                assert who.post(f"{path}/{verb}", json=body).status_code == 409, verb
+        assert agent.get(path).json()["status"] == "expired"
+
+
+def test_no_field_writes_into_the_page_and_nothing_frames_or_keeps_it(tmp_path: Path) -> None:
+    bad = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}${7*7}</textarea></pre>"
+    with Running(tmp_path) as server, page_of(server) as alice:
+        agent = server.client("submit", "agent")
+        body = {
+            "action": bad, "description": bad, "requester": bad, "session_key": bad, "accepts_edits": True,
+            "details": {bad: bad, "list": [bad], "before": bad, "after": f"{bad}x", "patch": f"\n+{bad}"},
+        }  # fmt: skip
+        made = agent.post("/confirm", json=body).json()
+        server.client("approve", "bob").post(f"/confirm/{made['id']}/deny", json={"reason": bad})
+        other = agent.post("/confirm", json=body).json()
+        for path in (
+            "/",
+            f"/r/{made['id']}",
+            f"/r/{other['id']}",
+            "/history",
+            "/log",
+            "/login?next=" + bad,
+            f"/{bad}",
+        ):
+            answer = alice.get(path)
+            assert "<script>alert" not in answer.text and "<img src=x" not in answer.text, path
+            head = answer.headers
+            assert "frame-ancestors 'none'" in head["content-security-policy"], path
+            assert "no-store" in head.get("cache-control", ""), path
+            assert head["x-content-type-options"] == "nosniff", path
+
+
+def test_a_form_that_this_person_did_not_fill_in_decides_nothing(tmp_path: Path) -> None:
+    with Running(tmp_path) as server, page_of(server) as alice, page_of(server, "bob") as bob:
+        made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
+        path = f"/r/{made['id']}"
+        own, others = form(alice.get(path).text), form(bob.get(path).text)
+        right = {**own, "verdict": "approve"}
+        foreign = {"origin": "http://evil.example"}
+        tries: list[tuple[dict[str, Any], dict[str, str]]] = [
+            ({**right, "csrf": others["csrf"]}, {}), ({**right, "csrf": ""}, {}), (right, foreign),
+            (right, {"origin": "null"}), (right, {"sec-fetch-site": "cross-site"}),
+            ({**right, "digest": "0" * 64}, {}), ({**right, "verdict": "Approve"}, {}),
+            ({**right, "verdict": ["deny", "approve"]}, {}), ({**right, "verdict": "approve\0"}, {}),
+            (right, {"content-type": "text/plain"}),
+        ]  # fmt: skip
+        for fields, headers in tries:
+            answer = alice.post(f"{path}/decide", data=fields, headers=headers)
+            assert answer.status_code >= 400, (fields, headers)
+        assert alice.get(f"{path}/decide", params=right).status_code in (404, 405)
+        del alice.headers["origin"]
+        assert alice.post(f"{path}/decide", data=right).status_code == 403
+        assert server.stored(made["id"]).is_pending
+
+
+def test_odd_numbers_in_the_query_are_read_as_the_contract_says(server: Running) -> None:
+    made = ask(server)
+    alice = server.people["alice"]
+    for wait in ("nan", "-inf", "-1", "1e-9", "0x5", "²", "१", ""):
+        assert alice.get(f"/confirm/{made['id']}", params={"wait": wait}).status_code == 200
+    for query in (
+        "limit=1e9",
+        "limit=-5",
+        "limit=²",
+        "before=²",
+        "before=-1",
+        "limit=9" * 3,
+        "before=" + "9" * 400,
+    ):
+        assert alice.get(f"/confirm?{query}").status_code == 200, query
+    assert json.loads(alice.get("/confirm?status=pending&status=approved").text)["count"] >= 0
+
+
+@pytest.mark.slow
+def test_a_log_of_writes_that_was_taken_away_is_missed_at_the_next_start(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    with served:
+        made = served.call("POST", "/confirm", SUBMIT, role="submit")[1]
+        assert served.call("POST", f"/confirm/{made['id']}/deny", {}, role="approve")[0] == 200
+        served.kill()  # what it wrote is still beside the database
+    assert (served.home / "confirmations.db-wal").stat().st_size > 0
+    (served.home / "confirmations.db-wal").unlink()
+    (served.home / "confirmations.db-shm").unlink(missing_ok=True)
+    with pytest.raises(AssertionError, match="the database is older than it was"), served:
+        pass
