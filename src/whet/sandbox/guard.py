@@ -17,7 +17,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -55,15 +55,13 @@ class Held(msgspec.Struct, frozen=True):
 
 Shape = Mapping[str, Held] | None
 """What a protected name holds, by paths below it ("" is itself); None: it is not there."""
-Identity = tuple[int, int] | None
-"""Which file a path names, None for none: another one in its place is another file."""
 
 
 class Before(msgspec.Struct, frozen=True):
-    """How protected names were before a command, and which files mounts hold."""
+    """How protected names were before a command, and which of them mounts held."""
 
     shapes: Mapping[Path, Shape]
-    mounts: Mapping[Path, Identity]
+    mounted: Collection[Path]
 
 
 class Guard:
@@ -74,22 +72,22 @@ class Guard:
         self._aside = aside
         self._known: dict[Path, tuple[tuple[int, ...], Held]] = {}
 
-    def record(self, mounts: Mapping[Path, Identity]) -> Before:
-        """Note how the names are before a command; `mounts` are the files that mounts were made on."""
+    def record(self, mounts: Collection[Path]) -> Before:
+        """Note how the names are before a command; `mounts` are the places that something is mounted on."""
         found: dict[Path, Shape] = {}
         for path in self._names:
             if _leads_elsewhere(path.parent):
                 found[path.parent] = self._shape(path.parent)  # a second working tree's file, or a link
             found[path] = self._shape(path) if os.path.lexists(path) else None
-        held = {path: file for path, file in mounts.items() if file and identity(path) == file}
-        return Before(found, held)
+        return Before(found, [path for path in found if path in mounts])
 
-    def restore(self, was: Before) -> list[Path]:
-        """Put the names back as they were; gives those that a command had changed."""
+    def restore(self, was: Before, mounts: Collection[Path]) -> list[Path]:
+        """Put the names back as they were, but those that a mount has held all the time; gives those that a
+        command had changed."""
         changed: list[Path] = []
         before = was.shapes
         for path, shape in before.items():
-            if path in was.mounts and identity(path) == was.mounts[path]:
+            if path in was.mounted and path in mounts:
                 continue
             if path.parent not in before and _leads_elsewhere(path.parent):
                 # A link or a file in its place would lead git to another folder's configuration.
@@ -156,15 +154,6 @@ class Guard:
         except OSError:
             with contextlib.suppress(OSError):
                 shutil.rmtree(path) if _is_plain_folder(path) else path.unlink()
-
-
-def identity(path: Path) -> Identity:
-    """Say which file a path names; a link is itself."""
-    try:
-        state = path.lstat()
-    except OSError:
-        return None
-    return state.st_dev, state.st_ino
 
 
 def _leads_elsewhere(path: Path) -> bool:

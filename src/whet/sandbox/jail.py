@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import os
 import re
 import select
@@ -26,7 +25,7 @@ from typing import BinaryIO
 import msgspec
 
 from whet.contract.errors import ToolError
-from whet.sandbox.guard import Guard, Identity, identity
+from whet.sandbox.guard import Guard
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.proxy import Proxy
 from whet.sandbox.seatbelt import SANDBOX_EXEC, seatbelt_profile
@@ -127,7 +126,9 @@ class Jail:
         self._launcher: subprocess.Popen[bytes] | None = None
         self._commands: weakref.WeakSet[JailedProcess] = weakref.WeakSet()
         self._guard = Guard(plan.policy, plan.aside)
-        self._held: dict[Path, Identity] = {}
+        self._held: frozenset[Path] = frozenset()
+        self._mounted: frozenset[Path] = frozenset()
+        self._inside: int = 0
         self._proxy: Proxy | None = None
 
     @property
@@ -180,7 +181,7 @@ class Jail:
             if self._launcher is None or self._launcher.poll() is not None or self._has_news():
                 self._shut()
                 self._open()
-            before = self._guard.record(self._held if self.plan.engine.own_network else {})
+            before = self._guard.record(self._mounts())
             try:
                 started = self._request(command, given)
             except (BrokenPipeError, ConnectionResetError):
@@ -188,7 +189,7 @@ class Jail:
                 self._open()
                 started = self._request(command, given)
             started.aside = self.plan.aside
-            started.ended = functools.partial(self._guard.restore, before)
+            started.ended = lambda: self._guard.restore(before, self._mounts())
             self._commands.add(started)
             return started
 
@@ -263,9 +264,12 @@ class Jail:
             self._launcher = _start(self.plan.command(), script.fileno(), theirs.fileno())
         try:
             ours.sendall(struct.pack("!I", len(setup)) + setup)
-            said, handles, _, _ = socket.recv_fds(ours, 1024, 1)
+            said, handles, _, _ = socket.recv_fds(ours, 1024, 2)
             if handles:
-                self._proxy = Proxy(socket.socket(fileno=handles[0]), self.policy.hosts)
+                self._inside = _pid_of(handles[0])
+                os.close(handles[0])
+            if handles[1:]:
+                self._proxy = Proxy(socket.socket(fileno=handles[1]), self.policy.hosts)
         except TimeoutError as error:
             said = b"!" + str(error).encode()
         except OSError:
@@ -280,17 +284,31 @@ class Jail:
             )
         ours.settimeout(None)
         self._control = ours
+        self._mounted = self._held & self._mounts()
 
     def _has_news(self) -> bool:
-        """Whether a protected or hidden name has come to be since the mounts were made, or names another file
-        since, from which the kernel took the mount away; and nothing runs that a new launcher would end."""
-        return not self._there().items() <= self._held.items() and not self.is_busy
+        """Whether a protected or hidden name has come to be since the mounts were made, or a mount is gone:
+        the kernel takes it away where a program outside puts another file in its place. Not while something
+        runs that a new launcher would end."""
+        is_old = self._there() <= self._held and self._mounted <= self._mounts()
+        return not is_old and not self.is_busy
 
-    def _there(self) -> dict[Path, Identity]:
+    def _there(self) -> frozenset[Path]:
         granted = (self.policy.workspace, *self.policy.write, *self.policy.read)
         hidden = (one for one in self.policy.hidden() if any(one.is_relative_to(place) for place in granted))
         names = (*self.policy.protected_paths(), *hidden)
-        return {path: file for path in names if (file := identity(path)) is not None}
+        return frozenset(path for path in names if os.path.lexists(path))
+
+    def _mounts(self) -> frozenset[Path]:
+        """Give the places inside that something is mounted on; none for an engine without mounts."""
+        if not self.plan.engine.own_network:
+            return frozenset()
+        try:
+            with open(f"/proc/{self._inside}/mountinfo", "rb") as file:
+                lines = file.read().splitlines()
+        except OSError:
+            return frozenset()
+        return frozenset(Path(os.fsdecode(_unescaped(line.split(b" ", 5)[4]))) for line in lines)
 
     def _shut(self) -> None:
         if self._control is not None:
@@ -368,6 +386,11 @@ def _answered(ours: socket.socket, command: JailedCommand) -> JailedProcess:
         raise BrokenPipeError(errno.EPIPE, "the launcher is gone")
     number = int(said[1:] or b"5")
     raise OSError(number, os.strerror(number), str(command.argv[0]))
+
+
+def _unescaped(path: bytes) -> bytes:
+    """Give a path as /proc writes it: blanks and backslashes are octal there."""
+    return re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), path)
 
 
 def _pid_of(pidfd: int) -> int:

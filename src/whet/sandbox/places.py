@@ -202,7 +202,7 @@ def _repository(root: Path) -> tuple[list[Path], list[Path], list[str]]:
     return [], [], []
 
 
-_GIT_RUNS = ("hooks", "config", "config.worktree")
+_GIT_RUNS = ("hooks", "config", "config.worktree", "commondir")
 
 
 def _linked(git: Path) -> list[Path]:

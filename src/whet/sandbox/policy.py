@@ -22,6 +22,7 @@ PROTECTED = (
     ".git/hooks",
     ".git/config",
     ".git/config.worktree",
+    ".git/commondir",
     ".vscode",
     ".idea",
     ".zed",
