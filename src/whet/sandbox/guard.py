@@ -22,7 +22,8 @@ from pathlib import Path
 
 import msgspec
 
-from whet.sandbox.policy import SandboxPolicy
+from whet.sandbox.gitlinks import Entered
+from whet.sandbox.policy import GIT_RUNS, SandboxPolicy
 
 _MOST_FILES, _MOST_BYTES = 300, 1_000_000
 _SECTION = re.compile(r"^\s*\[\s*([A-Za-z0-9.-]+)(?:\s+\"[^\"]*\")?\s*\]\s*$")
@@ -41,6 +42,7 @@ _PLAIN_CONFIG = {
     "branch": {"remote", "merge", "rebase"},
     "user": {"name", "email"},
     "extensions": {"objectformat", "refstorage"},
+    "submodule": {"active", "url"},
 }
 
 
@@ -69,6 +71,8 @@ class Guard:
 
     def __init__(self, policy: SandboxPolicy, aside: Path) -> None:
         self._names = policy.protected_paths()
+        self._trees = (policy.workspace, *(one.parent for one in policy.write if one.name == ".git"))
+        self._entered = Entered()
         self._aside = aside
         self._known: dict[Path, tuple[tuple[int, ...], Held]] = {}
 
@@ -78,6 +82,7 @@ class Guard:
         for path in self._names:
             if _leads_elsewhere(path.parent):
                 found[path.parent] = self._shape(path.parent)  # a second working tree's file, or a link
+        for path in (*self._names, *self._below()):
             found[path] = self._shape(path) if os.path.lexists(path) else None
         return Before(found, [path for path in found if path in mounts])
 
@@ -89,7 +94,8 @@ class Guard:
         for path, shape in before.items():
             if path in was.mounted and path in mounts:
                 continue
-            if path.parent not in before and _leads_elsewhere(path.parent):
+            is_own = path in self._names and path.parent not in before
+            if is_own and _leads_elsewhere(path.parent):
                 # A link or a file in its place would lead git to another folder's configuration.
                 if os.path.lexists(path.parent) and shape is None:
                     changed.append(path.parent)
@@ -102,7 +108,14 @@ class Guard:
                     if now[name] != shape.get(name) and os.path.lexists(path / name):
                         self._move(path / name)
                 _put(path, {name: held for name, held in shape.items() if now.get(name) != held})
+        for path in self._below():
+            changed += self._take(path) if path not in before else ()
         return list(dict.fromkeys(changed))
+
+    def _below(self) -> list[Path]:
+        """Give the names of the repositories that git enters from the workspace's, as they are now."""
+        found = (git for tree in self._trees for git in self._entered.repositories(tree))
+        return [git / name for git in dict.fromkeys(found) for name in GIT_RUNS]
 
     def _take(self, path: Path) -> list[Path]:
         """Move aside what was made under a name, but what a fresh repository has by itself."""
@@ -178,7 +191,9 @@ def _is_plain_config(path: Path) -> bool:
         if (match := _SECTION.match(line)) is not None:
             section = match.group(1).lower()
         elif not _is_plain_line(line, section):
-            return False
+            is_tree = section == "core" and re.match(r"\s*worktree\s*=", line)  # as every submodule's says
+            if not is_tree or "modules" not in path.parts:
+                return False
     return True
 
 

@@ -18,11 +18,10 @@ from whet.contract.errors import BadInput, ToolDenied
 OpeningKind = Literal["write", "read", "reach", "run"]
 ANY_HOST = "*"
 UNCONFINED = "unconfined"
+GIT_RUNS = ("hooks", "config", "config.worktree", "commondir")
+"""Names in a repository by which its git runs programs, or reads another configuration."""
 PROTECTED = (
-    ".git/hooks",
-    ".git/config",
-    ".git/config.worktree",
-    ".git/commondir",
+    *(f".git/{name}" for name in GIT_RUNS),
     ".vscode",
     ".idea",
     ".zed",
