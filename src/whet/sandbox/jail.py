@@ -126,6 +126,8 @@ class Jail:
         self._launcher: subprocess.Popen[bytes] | None = None
         self._commands: weakref.WeakSet[JailedProcess] = weakref.WeakSet()
         self._guard = Guard(plan.policy, plan.aside)
+        names = (*plan.policy.protected_paths(), *plan.policy.hidden_inside())
+        self._marks = {path: _mark(path) for path in names}
         self._held: frozenset[Path] = frozenset()
         self._mounted: frozenset[Path] = frozenset()
         self._inside: int = 0
@@ -167,9 +169,7 @@ class Jail:
         if self.plan.engine.name == "seatbelt":
             return
         with self._lock:
-            if self._launcher is None or self._launcher.poll() is not None or self._has_news():
-                self._shut()
-                self._open()
+            self._renewed()
 
     def spawn(self, command: JailedCommand, handles: Handles, more: int = -1) -> Started:
         """Run a command; the descriptors stay the caller's. It gets `more`, too, and its number there as a
@@ -178,10 +178,8 @@ class Jail:
         if self.plan.engine.name == "seatbelt":
             return _under_sandbox_exec(self.plan, command, given)
         with self._lock:
-            if self._launcher is None or self._launcher.poll() is not None or self._has_news():
-                self._shut()
-                self._open()
-            before = self._guard.record(self._mounts())
+            mounts = self._renewed()
+            before = self._guard.record(mounts)
             try:
                 started = self._request(command, given)
             except (BrokenPipeError, ConnectionResetError):
@@ -286,29 +284,34 @@ class Jail:
         self._control = ours
         self._mounted = self._held & self._mounts()
 
-    def _has_news(self) -> bool:
+    def _renewed(self) -> frozenset[Path]:
+        """Start the launcher where none runs, and anew where there is news; gives what is mounted."""
+        mounts = self._mounts()
+        if self._launcher is None or self._launcher.poll() is not None or self._has_news(mounts):
+            self._shut()
+            self._open()
+            mounts = self._mounted
+        return mounts
+
+    def _has_news(self, mounts: frozenset[Path]) -> bool:
         """Whether a protected or hidden name has come to be since the mounts were made, or a mount is gone:
         the kernel takes it away where a program outside puts another file in its place. Not while something
         runs that a new launcher would end."""
-        is_old = self._there() <= self._held and self._mounted <= self._mounts()
-        return not is_old and not self.is_busy
+        return not (self._there() <= self._held and self._mounted <= mounts) and not self.is_busy
 
     def _there(self) -> frozenset[Path]:
-        granted = (self.policy.workspace, *self.policy.write, *self.policy.read)
-        hidden = (one for one in self.policy.hidden() if any(one.is_relative_to(place) for place in granted))
-        names = (*self.policy.protected_paths(), *hidden)
-        return frozenset(path for path in names if os.path.lexists(path))
+        return frozenset(path for path in self._marks if os.path.lexists(path))
 
     def _mounts(self) -> frozenset[Path]:
-        """Give the places inside that something is mounted on; none for an engine without mounts."""
+        """Give the names that something is mounted on inside; none for an engine without mounts."""
         if not self.plan.engine.own_network:
             return frozenset()
         try:
             with open(f"/proc/{self._inside}/mountinfo", "rb") as file:
-                lines = file.read().splitlines()
+                lines = file.read()
         except OSError:
             return frozenset()
-        return frozenset(Path(os.fsdecode(_unescaped(line.split(b" ", 5)[4]))) for line in lines)
+        return frozenset(path for path, mark in self._marks.items() if mark in lines)
 
     def _shut(self) -> None:
         if self._control is not None:
@@ -388,9 +391,10 @@ def _answered(ours: socket.socket, command: JailedCommand) -> JailedProcess:
     raise OSError(number, os.strerror(number), str(command.argv[0]))
 
 
-def _unescaped(path: bytes) -> bytes:
-    """Give a path as /proc writes it: blanks and backslashes are octal there."""
-    return re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), path)
+def _mark(path: Path) -> bytes:
+    """Give a path as it stands in /proc's list of mounts."""
+    octal = re.sub(rb"[ \t\n\\#]", lambda found: b"\\%03o" % found[0][0], os.fsencode(path))
+    return b" " + octal + b" "
 
 
 def _pid_of(pidfd: int) -> int:

@@ -131,6 +131,11 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         granted = (self.workspace, *self.write, *self.read)
         return tuple(one for one in named if not _is_within(one, named, granted))
 
+    def hidden_inside(self) -> list[Path]:
+        """Give what of that lies in a folder that is granted."""
+        granted = (self.workspace, *self.write, *self.read)
+        return [one for one in self.hidden() if any(_below(one, place) for place in granted)]
+
     def _nearest(self, path: Path, granted: Iterable[Path]) -> bool:
         """Whether the closest folder above `path` that the policy names is one that it grants."""
         grant = max((len(one.parts) for one in granted if _below(path, one)), default=0)
