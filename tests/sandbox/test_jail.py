@@ -237,6 +237,51 @@ def test_what_is_hidden_in_the_workspace_stays_so_where_it_is_replaced(jail: Jai
         scratch.close()
 
 
+_SUB = "git init -q sub; git -C sub commit -q --allow-empty -m x; "
+_BELOW = (
+    _SUB + "git -C sub config core.fsmonitor '{run}'; git add sub",
+    _SUB + "git add sub; : > later",
+    "git submodule add -q $PWD sm; printf '[core]\\n\\tfsmonitor = {run}\\n' >> .git/modules/sm/config",
+    "mkdir evil; cp -r .git/objects .git/refs evil; echo ../evil > .git/commondir;"
+    " printf '[core]\\n\\trepositoryformatversion = 0\\n\\tfsmonitor = {run}\\n' > evil/config",
+)
+
+
+@pytest.mark.parametrize("text", _BELOW, ids=["embedded", "two steps", "submodule", "commondir"])
+def test_a_persons_git_runs_nothing_of_repositories_that_it_enters(
+    jail: Jail, tmp_path: Path, text: str
+) -> None:
+    workspace, escaped = jail.policy.workspace, tmp_path / "escaped"
+    who = "git config --global user.name a; git config --global user.email b; "
+    who += "git config --global protocol.file.allow always; "
+    subprocess.run(["git", "init", "-q", workspace], check=True)
+    (workspace / "a").write_text("a\n")
+    who += "git add a; git commit -qm a; "
+    evil = f"touch {escaped} #"
+    run(jail, who + text.replace("{run}", evil))
+    if (workspace / "later").exists():
+        run(jail, f"git -C sub config core.fsmonitor '{evil}'")
+    for command in ("status", "diff", "add -A", "status"):
+        subprocess.run(["git", *command.split()], cwd=workspace, check=False, capture_output=True)
+    assert not escaped.exists()
+
+
+def test_a_submodule_works_and_keeps_what_its_owner_set(jail: Jail) -> None:
+    workspace = jail.policy.workspace
+    who = ["-c", "user.name=a", "-c", "user.email=b", "-c", "protocol.file.allow=always"]
+    for words in (["init", "-q", "."], ["commit", "-q", "--allow-empty", "-m", "x"]):
+        subprocess.run(["git", *who, *words], cwd=workspace, check=True)
+    add = ["submodule", "add", "-q", str(workspace), "sm"]
+    subprocess.run(["git", *who, *add], cwd=workspace, check=True)
+    subprocess.run(["git", "config", "core.editor", "mine"], cwd=workspace / "sm", check=True)
+    code, said = run(
+        jail, "cd sm && echo b > b && git add b && git -c user.name=a -c user.email=b commit -qm b"
+    )
+    assert code == 0, said
+    config = (workspace / ".git" / "modules" / "sm" / "config").read_text()
+    assert "editor = mine" in config and "worktree = " in config
+
+
 def test_an_opening_is_another_policy(jail: Jail, tmp_path: Path) -> None:
     outside = tmp_path / "more"
     outside.mkdir()

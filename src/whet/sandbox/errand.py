@@ -77,7 +77,7 @@ class _Around:
         policy = SandboxPolicy(workspace, Path(os.devnull), protected=tuple(errand.protected))
         self._guard = None if errand.sync else Guard(policy, Path(errand.aside))
         # The container's mounts are older than this command: whether they still hold can't be seen from here.
-        self._before = self._guard.record({}) if self._guard else None
+        self._before = self._guard.record(()) if self._guard else None
         self._tree: SyncedTree | None = None
         if (sync := errand.sync) is not None:
             self._tree = SyncedTree(
@@ -101,7 +101,7 @@ class _Around:
             _say(f"[and {len(lines) - _MOST_LINES} more]")
 
     def restore(self) -> list[Path]:
-        return self._guard.restore(self._before) if self._guard and self._before else []
+        return self._guard.restore(self._before, ()) if self._guard and self._before else []
 
 
 def _say(line: str) -> None:

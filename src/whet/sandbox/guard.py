@@ -17,12 +17,13 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
-from whet.sandbox.policy import SandboxPolicy
+from whet.sandbox.gitlinks import Entered
+from whet.sandbox.policy import GIT_RUNS, SandboxPolicy
 
 _MOST_FILES, _MOST_BYTES = 300, 1_000_000
 _SECTION = re.compile(r"^\s*\[\s*([A-Za-z0-9.-]+)(?:\s+\"[^\"]*\")?\s*\]\s*$")
@@ -41,6 +42,7 @@ _PLAIN_CONFIG = {
     "branch": {"remote", "merge", "rebase"},
     "user": {"name", "email"},
     "extensions": {"objectformat", "refstorage"},
+    "submodule": {"active", "url"},
 }
 
 
@@ -55,15 +57,13 @@ class Held(msgspec.Struct, frozen=True):
 
 Shape = Mapping[str, Held] | None
 """What a protected name holds, by paths below it ("" is itself); None: it is not there."""
-Identity = tuple[int, int] | None
-"""Which file a path names, None for none: another one in its place is another file."""
 
 
 class Before(msgspec.Struct, frozen=True):
-    """How protected names were before a command, and which files mounts hold."""
+    """How protected names were before a command, and which of them mounts held."""
 
     shapes: Mapping[Path, Shape]
-    mounts: Mapping[Path, Identity]
+    mounted: Collection[Path]
 
 
 class Guard:
@@ -71,27 +71,31 @@ class Guard:
 
     def __init__(self, policy: SandboxPolicy, aside: Path) -> None:
         self._names = policy.protected_paths()
+        self._trees = (policy.workspace, *(one.parent for one in policy.write if one.name == ".git"))
+        self._entered = Entered()
         self._aside = aside
         self._known: dict[Path, tuple[tuple[int, ...], Held]] = {}
 
-    def record(self, mounts: Mapping[Path, Identity]) -> Before:
-        """Note how the names are before a command; `mounts` are the files that mounts were made on."""
+    def record(self, mounts: Collection[Path]) -> Before:
+        """Note how the names are before a command; `mounts` are the places that something is mounted on."""
         found: dict[Path, Shape] = {}
         for path in self._names:
             if _leads_elsewhere(path.parent):
                 found[path.parent] = self._shape(path.parent)  # a second working tree's file, or a link
+        for path in (*self._names, *self._below()):
             found[path] = self._shape(path) if os.path.lexists(path) else None
-        held = {path: file for path, file in mounts.items() if file and identity(path) == file}
-        return Before(found, held)
+        return Before(found, [path for path in found if path in mounts])
 
-    def restore(self, was: Before) -> list[Path]:
-        """Put the names back as they were; gives those that a command had changed."""
+    def restore(self, was: Before, mounts: Collection[Path]) -> list[Path]:
+        """Put the names back as they were, but those that a mount has held all the time; gives those that a
+        command had changed."""
         changed: list[Path] = []
         before = was.shapes
         for path, shape in before.items():
-            if path in was.mounts and identity(path) == was.mounts[path]:
+            if path in was.mounted and path in mounts:
                 continue
-            if path.parent not in before and _leads_elsewhere(path.parent):
+            is_own = path in self._names and path.parent not in before
+            if is_own and _leads_elsewhere(path.parent):
                 # A link or a file in its place would lead git to another folder's configuration.
                 if os.path.lexists(path.parent) and shape is None:
                     changed.append(path.parent)
@@ -104,7 +108,14 @@ class Guard:
                     if now[name] != shape.get(name) and os.path.lexists(path / name):
                         self._move(path / name)
                 _put(path, {name: held for name, held in shape.items() if now.get(name) != held})
+        for path in self._below():
+            changed += self._take(path) if path not in before else ()
         return list(dict.fromkeys(changed))
+
+    def _below(self) -> list[Path]:
+        """Give the names of the repositories that git enters from the workspace's, as they are now."""
+        found = (git for tree in self._trees for git in self._entered.repositories(tree))
+        return [git / name for git in dict.fromkeys(found) for name in GIT_RUNS]
 
     def _take(self, path: Path) -> list[Path]:
         """Move aside what was made under a name, but what a fresh repository has by itself."""
@@ -158,15 +169,6 @@ class Guard:
                 shutil.rmtree(path) if _is_plain_folder(path) else path.unlink()
 
 
-def identity(path: Path) -> Identity:
-    """Say which file a path names; a link is itself."""
-    try:
-        state = path.lstat()
-    except OSError:
-        return None
-    return state.st_dev, state.st_ino
-
-
 def _leads_elsewhere(path: Path) -> bool:
     """Whether a link or a file stands where a repository would."""
     return path.name == ".git" and os.path.lexists(path) and not _is_plain_folder(path)
@@ -189,7 +191,9 @@ def _is_plain_config(path: Path) -> bool:
         if (match := _SECTION.match(line)) is not None:
             section = match.group(1).lower()
         elif not _is_plain_line(line, section):
-            return False
+            is_tree = section == "core" and re.match(r"\s*worktree\s*=", line)  # as every submodule's says
+            if not is_tree or "modules" not in path.parts:
+                return False
     return True
 
 

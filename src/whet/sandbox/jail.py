@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import os
 import re
 import select
@@ -26,7 +25,7 @@ from typing import BinaryIO
 import msgspec
 
 from whet.contract.errors import ToolError
-from whet.sandbox.guard import Guard, Identity, identity
+from whet.sandbox.guard import Guard
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.proxy import Proxy
 from whet.sandbox.seatbelt import SANDBOX_EXEC, seatbelt_profile
@@ -127,7 +126,11 @@ class Jail:
         self._launcher: subprocess.Popen[bytes] | None = None
         self._commands: weakref.WeakSet[JailedProcess] = weakref.WeakSet()
         self._guard = Guard(plan.policy, plan.aside)
-        self._held: dict[Path, Identity] = {}
+        names = (*plan.policy.protected_paths(), *plan.policy.hidden_inside())
+        self._marks = {path: _mark(path) for path in names}
+        self._held: frozenset[Path] = frozenset()
+        self._mounted: frozenset[Path] = frozenset()
+        self._inside: int = 0
         self._proxy: Proxy | None = None
 
     @property
@@ -166,9 +169,7 @@ class Jail:
         if self.plan.engine.name == "seatbelt":
             return
         with self._lock:
-            if self._launcher is None or self._launcher.poll() is not None or self._has_news():
-                self._shut()
-                self._open()
+            self._renewed()
 
     def spawn(self, command: JailedCommand, handles: Handles, more: int = -1) -> Started:
         """Run a command; the descriptors stay the caller's. It gets `more`, too, and its number there as a
@@ -177,10 +178,8 @@ class Jail:
         if self.plan.engine.name == "seatbelt":
             return _under_sandbox_exec(self.plan, command, given)
         with self._lock:
-            if self._launcher is None or self._launcher.poll() is not None or self._has_news():
-                self._shut()
-                self._open()
-            before = self._guard.record(self._held if self.plan.engine.own_network else {})
+            mounts = self._renewed()
+            before = self._guard.record(mounts)
             try:
                 started = self._request(command, given)
             except (BrokenPipeError, ConnectionResetError):
@@ -188,7 +187,7 @@ class Jail:
                 self._open()
                 started = self._request(command, given)
             started.aside = self.plan.aside
-            started.ended = functools.partial(self._guard.restore, before)
+            started.ended = lambda: self._guard.restore(before, self._mounts())
             self._commands.add(started)
             return started
 
@@ -263,9 +262,12 @@ class Jail:
             self._launcher = _start(self.plan.command(), script.fileno(), theirs.fileno())
         try:
             ours.sendall(struct.pack("!I", len(setup)) + setup)
-            said, handles, _, _ = socket.recv_fds(ours, 1024, 1)
+            said, handles, _, _ = socket.recv_fds(ours, 1024, 2)
             if handles:
-                self._proxy = Proxy(socket.socket(fileno=handles[0]), self.policy.hosts)
+                self._inside = _pid_of(handles[0])
+                os.close(handles[0])
+            if handles[1:]:
+                self._proxy = Proxy(socket.socket(fileno=handles[1]), self.policy.hosts)
         except TimeoutError as error:
             said = b"!" + str(error).encode()
         except OSError:
@@ -280,17 +282,36 @@ class Jail:
             )
         ours.settimeout(None)
         self._control = ours
+        self._mounted = self._held & self._mounts()
 
-    def _has_news(self) -> bool:
-        """Whether a protected or hidden name has come to be since the mounts were made, or names another file
-        since, from which the kernel took the mount away; and nothing runs that a new launcher would end."""
-        return not self._there().items() <= self._held.items() and not self.is_busy
+    def _renewed(self) -> frozenset[Path]:
+        """Start the launcher where none runs, and anew where there is news; gives what is mounted."""
+        mounts = self._mounts()
+        if self._launcher is None or self._launcher.poll() is not None or self._has_news(mounts):
+            self._shut()
+            self._open()
+            mounts = self._mounted
+        return mounts
 
-    def _there(self) -> dict[Path, Identity]:
-        granted = (self.policy.workspace, *self.policy.write, *self.policy.read)
-        hidden = (one for one in self.policy.hidden() if any(one.is_relative_to(place) for place in granted))
-        names = (*self.policy.protected_paths(), *hidden)
-        return {path: file for path in names if (file := identity(path)) is not None}
+    def _has_news(self, mounts: frozenset[Path]) -> bool:
+        """Whether a protected or hidden name has come to be since the mounts were made, or a mount is gone:
+        the kernel takes it away where a program outside puts another file in its place. Not while something
+        runs that a new launcher would end."""
+        return not (self._there() <= self._held and self._mounted <= mounts) and not self.is_busy
+
+    def _there(self) -> frozenset[Path]:
+        return frozenset(path for path in self._marks if os.path.lexists(path))
+
+    def _mounts(self) -> frozenset[Path]:
+        """Give the names that something is mounted on inside; none for an engine without mounts."""
+        if not self.plan.engine.own_network:
+            return frozenset()
+        try:
+            with open(f"/proc/{self._inside}/mountinfo", "rb") as file:
+                lines = file.read()
+        except OSError:
+            return frozenset()
+        return frozenset(path for path, mark in self._marks.items() if mark in lines)
 
     def _shut(self) -> None:
         if self._control is not None:
@@ -368,6 +389,12 @@ def _answered(ours: socket.socket, command: JailedCommand) -> JailedProcess:
         raise BrokenPipeError(errno.EPIPE, "the launcher is gone")
     number = int(said[1:] or b"5")
     raise OSError(number, os.strerror(number), str(command.argv[0]))
+
+
+def _mark(path: Path) -> bytes:
+    """Give a path as it stands in /proc's list of mounts."""
+    octal = re.sub(rb"[ \t\n\\#]", lambda found: b"\\%03o" % found[0][0], os.fsencode(path))
+    return b" " + octal + b" "
 
 
 def _pid_of(pidfd: int) -> int:

@@ -403,12 +403,15 @@ def main() -> None:
     except OSError as error:
         control.sendall(b"!" + str(error).encode())
         return
+    # By it Whet sees, from outside, which mounts still hold.
+    handles = [os.pidfd_open(os.getpid())]
     if setup.get("proxy"):
         # It belongs to this network for good; Whet takes its connections from outside.
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            socket.send_fds(control, [b"+"], [listener.fileno()])
+            socket.send_fds(control, [b"+"], [*handles, listener.fileno()])
     else:
-        control.sendall(b"+")
+        socket.send_fds(control, [b"+"], handles)
+    os.close(handles[0])
     try:
         serve(control)
     finally:

@@ -102,13 +102,11 @@ def _emptied(policy: SandboxPolicy, scratch: Scratch) -> dict[Path, Path]:
 
 def _hidden(policy: SandboxPolicy, private: dict[Path, Path], scratch: Scratch) -> list[tuple[str, str]]:
     """Give the mounts that take away what is hidden in a granted folder."""
-    granted = (policy.workspace, *policy.write, *policy.read)
     empty = scratch.nothing / "-"
     empty.mkdir(parents=True, exist_ok=True)
     found: list[tuple[str, str]] = []
-    for path in sorted(policy.hidden(), key=lambda one: len(one.parts)):
-        is_inside = any(path.is_relative_to(one) for one in granted)
-        if not is_inside or path in private or path.is_symlink() or not path.exists():
+    for path in sorted(policy.hidden_inside(), key=lambda one: len(one.parts)):
+        if path in private or path.is_symlink() or not path.exists():
             continue
         within = _innermost(path, private)
         place = private[within] / path.relative_to(within) if within is not None else path

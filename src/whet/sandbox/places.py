@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from whet.sandbox.policy import PROTECTED, SandboxLimits, SandboxPolicy
+from whet.sandbox.policy import GIT_RUNS, PROTECTED, SandboxLimits, SandboxPolicy
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/snap")
 _SYSTEM_PARTS = ("/var/lib/dpkg", "/var/lib/rpm", "/var/cache/fontconfig", "/var/cache/man", "/var/lib/texmf")
@@ -194,15 +194,12 @@ def _repository(root: Path) -> tuple[list[Path], list[Path], list[str]]:
         git = folder / ".git"
         if git.is_file():
             places = _linked(git)
-            return places, [folder], [str(one / name) for one in places for name in _GIT_RUNS] + [str(git)]
+            return places, [folder], [str(one / name) for one in places for name in GIT_RUNS] + [str(git)]
         if git.is_dir():
             if folder == root:
                 break
-            return [git], [folder], [str(git / name) for name in _GIT_RUNS]
+            return [git], [folder], [str(git / name) for name in GIT_RUNS]
     return [], [], []
-
-
-_GIT_RUNS = ("hooks", "config", "config.worktree")
 
 
 def _linked(git: Path) -> list[Path]:

@@ -18,10 +18,10 @@ from whet.contract.errors import BadInput, ToolDenied
 OpeningKind = Literal["write", "read", "reach", "run"]
 ANY_HOST = "*"
 UNCONFINED = "unconfined"
+GIT_RUNS = ("hooks", "config", "config.worktree", "commondir")
+"""Names in a repository by which its git runs programs, or reads another configuration."""
 PROTECTED = (
-    ".git/hooks",
-    ".git/config",
-    ".git/config.worktree",
+    *(f".git/{name}" for name in GIT_RUNS),
     ".vscode",
     ".idea",
     ".zed",
@@ -130,6 +130,11 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         named = dict.fromkeys((*self.absent, self.home, *self.sealed))
         granted = (self.workspace, *self.write, *self.read)
         return tuple(one for one in named if not _is_within(one, named, granted))
+
+    def hidden_inside(self) -> list[Path]:
+        """Give what of that lies in a folder that is granted."""
+        granted = (self.workspace, *self.write, *self.read)
+        return [one for one in self.hidden() if any(_below(one, place) for place in granted)]
 
     def _nearest(self, path: Path, granted: Iterable[Path]) -> bool:
         """Whether the closest folder above `path` that the policy names is one that it grants."""
