@@ -219,7 +219,7 @@ def test_a_command_gets_the_text_that_was_pasted_and_not_what_stands_for_it(fold
         tty.type("\r")
         tty.wait_for("x" * 90)
         tty.type("!cat <<E\x1b[200~" + "\nrow" * 12 + "\nE\n\x1b[201~\r")
-        tty.wait_for("pasted 14 lines")
+        tty.wait_for("pasted 15 lines")
         tty.wait_for("● !")
         for _ in range(12):  # the person's own command is shown whole, not its last three lines
             tty.wait_for("│ row")
