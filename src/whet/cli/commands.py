@@ -140,7 +140,7 @@ async def _help(chat: ChatControl, rest: str) -> None:
         "\nAlt-Enter or a trailing \\ starts a new line, @ finds a file, //x sends /x, !x runs x here,\n"
         "# x remembers x. Esc stops a turn, Esc Esc goes back to an earlier message, Shift-Tab changes\n"
         "the mode, Ctrl-O shows a call whole, Ctrl-B puts a command into the background, Ctrl-G opens\n"
-        "your editor. Typed text reaches a running turn before its next step.",
+        "your editor, Ctrl-V pastes an image. Typed text reaches a running turn before its next step.",
         "dim",
     )
 
