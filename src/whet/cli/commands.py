@@ -22,7 +22,6 @@ from whet.cli.jobs import jobs
 from whet.cli.learning_commands import learning_commands, typed
 from whet.cli.rating import rating_commands
 from whet.cli.rewind_commands import files_line, rewind_commands
-from whet.cli.transcripts import as_html, as_jsonl, as_markdown
 from whet.cli.unfolding import calls
 from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound, WhetError
@@ -31,7 +30,6 @@ from whet.log import mask
 from whet.memory.desk import LearningService
 from whet.store import compactions, forks, outcomes, sessions, warm
 
-_WRITERS = {".jsonl": as_jsonl, ".json": as_jsonl, ".html": as_html, ".htm": as_html}
 _LISTED = 12
 _WIDE = 70  # columns from which on /help has room for what may follow a name
 
@@ -270,11 +268,15 @@ def _switch(text: str, otherwise: bool) -> bool:
 
 
 async def _export(chat: ChatControl, rest: str) -> None:
-    path = chat.app.workspace / os.path.expanduser(rest or f"{chat.session.id}.md")
-    log = chat.session.log
-    write = _WRITERS.get(path.suffix, as_markdown)
+    from whet.cli.session_page import FORMATS  # noqa: PLC0415 - few chats are exported
+
+    session_id = chat.session.id
+    path = chat.app.workspace / os.path.expanduser(rest or f"{session_id}.md")
+    kind = {".json": "jsonl", ".htm": "html"}.get(path.suffix, path.suffix[1:])
+    write = FORMATS.get(kind, FORMATS["md"])
+    text = await chat.app.database.read(lambda db: "".join(write(db, session_id)))
     try:
-        path.write_text(write(log.session, log.messages), "utf-8")
+        path.write_text(text, "utf-8")
     except OSError as error:
         raise NotFound(f"can't write {path}: {error.strerror}", hint="/export FILE names another") from error
     chat.say(f"written to {path}", "dim")

@@ -46,8 +46,9 @@ class Gestures:
         elif signal is PromptSignal.UNFOLD:
             await self._unfold()
         elif signal is PromptSignal.BACKGROUND:
-            if not jobs.put_aside(chat.app):
-                chat.say("no command runs that could go into the background", "dim")
+            moved = jobs.put_aside(chat.app)
+            said = "it runs on in the background; /jobs shows it" if moved else "no command is running"
+            chat.say(said, "dim")
         elif signal is PromptSignal.IMAGE:
             await self._paste_image()
         elif signal is PromptSignal.PLAN:
