@@ -341,6 +341,14 @@ def _plugin_run(name: str) -> Callable[[ChatControl, str], Coroutine[Any, Any, N
     return run
 
 
+_COMPRESS = SlashCommand(
+    "compress",
+    "Make the context smaller, keeping what you name.",
+    _compress,
+    "[focus]",
+    aliases=("compact",),
+    remote=True,
+)
 _JOBS = SlashCommand(
     "jobs",
     "See and stop background processes and helpers.",
@@ -363,9 +371,7 @@ def builtin_commands() -> list[SlashCommand[ChatControl]]:
             "warm", "Show how this session was started, or start one warm.", _warm, "[name|auto]", remote=True
         ),
         SlashCommand("resume", "Go on with a cut-off turn, or open a session.", _resume, "[id]"),
-        SlashCommand(
-            "sessions", "List sessions, or find one by its title.", _sessions, "[text]", anytime=True
-        ),
+        SlashCommand("sessions", "List sessions, or find one by title.", _sessions, "[text]", anytime=True),
         SlashCommand("model", "Show or switch the model.", _model, "[name|default]", remote=True),
         SlashCommand("tools", "List the tools of this session.", _tools, anytime=True, remote=True),
         SlashCommand(
@@ -377,14 +383,7 @@ def builtin_commands() -> list[SlashCommand[ChatControl]]:
             remote=True,
         ),
         SlashCommand("context", "Show how full the window is, and the engine.", _context, remote=True),
-        SlashCommand(
-            "compress",
-            "Make the context smaller, keeping what you name.",
-            _compress,
-            "[focus]",
-            aliases=("compact",),
-            remote=True,
-        ),
+        _COMPRESS,
         *rating_commands(),
         SlashCommand(
             "refine", "Review this conversation for what is worth keeping.", _refine, "[focus]", remote=True
