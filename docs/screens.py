@@ -127,7 +127,7 @@ SCENES = (
         (
             CHAT,
             ("=read docs/testing.md", REST),
-            ("/fork", "a session of its own"),
+            ("/fork", "this is a copy now"),
             ("/tree", "to narrow"),
             ("=<Escape>", "›"),
             AWAY,

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
+import os
 from pathlib import Path
 
 import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
@@ -15,7 +20,7 @@ from whet.cli.dropped import dropped_images
 from whet.cli.finding import FileFinder, rank
 from whet.cli.pasted import folded
 from whet.cli.plan import plan_rows
-from whet.cli.prompting import PasteParser
+from whet.cli.prompting import InputCompleter, PasteParser
 from whet.cli.render import Painter
 from whet.cli.status import StatusFacts, branch_of, status_line
 from whet.cli.wording import columns
@@ -182,6 +187,109 @@ def test_no_colour_leaves_none(folder: Path) -> None:
         tty.wait_for("Ctrl-D")
         tty.type("\x04")
         assert tty.wait_for_end() == 0
+
+
+@pytest.mark.slow
+def test_esc_at_a_question_is_a_no(folder: Path) -> None:
+    script = [ScriptedReply("", tool_calls=(WRITE,)), ScriptedReply("Then not.")]
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", *flags(server)], folder) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("write it\r")
+        tty.wait_for("nce")
+        tty.type("\x1b")
+        tty.wait_for("you said no")
+        tty.wait_for("Then not.")
+        tty.type("\x04")
+        assert tty.wait_for_end() == 0
+    assert not (folder / "a.txt").exists()
+
+
+@pytest.mark.slow
+def test_a_command_gets_the_text_that_was_pasted_and_not_what_stands_for_it(folder: Path) -> None:
+    with (
+        PracticeServer(script=[ScriptedReply("I see.")]) as server,
+        Tty(["chat", *flags(server)], folder, columns=100) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("/title \x1b[200~" + "x" * 1_200 + "\x1b[201~")
+        tty.wait_for("pasted 1,200 characters")
+        tty.type("\r")
+        tty.wait_for("x" * 90)
+        tty.type("!cat <<E\x1b[200~" + "\nrow" * 12 + "\nE\n\x1b[201~\r")
+        tty.wait_for("pasted 15 lines")
+        tty.wait_for("● !")
+        for _ in range(12):  # the person's own command is shown whole, not its last three lines
+            tty.wait_for("│ row")
+        tty.type("so?\r")
+        tty.wait_for("I see.")
+        tty.type("\x04")
+        assert tty.wait_for_end() == 0
+    assert "cat <<E\nrow\nrow" in said(server)[-1]
+
+
+@pytest.mark.slow
+def test_the_clipboards_image_goes_along(folder: Path, tmp_path: Path) -> None:
+    pixels = b"\x89PNG\r\n\x1a\n" + bytes(40)
+    (folder / "clip.png").write_bytes(pixels)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "xclip").write_text(f"#!/bin/sh\nexec cat {folder}/clip.png\n")
+    (programs / "xclip").chmod(0o755)
+    environ = {"DISPLAY": ":7", "WAYLAND_DISPLAY": "", "PATH": f"{programs}:{os.environ['PATH']}"}
+    with (
+        PracticeServer(script=[ScriptedReply("A dot."), ScriptedReply("No.")]) as server,
+        Tty(["chat", *flags(server)], folder, columns=120, environ=environ) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("what is this ")
+        tty.type("\x16")
+        tty.wait_for("clipboard-1.png")
+        tty.type("\r")
+        tty.wait_for("sent with it: clipboard-1.png, 48 B")
+        tty.wait_for("A dot.")
+        (folder / "clip.png").write_text("no image")
+        tty.type("\x16")
+        tty.wait_for("no image on the clipboard")
+        tty.type("and @none.png?\r")
+        tty.wait_for("there is no image none.png")
+        tty.wait_for("No.")
+        tty.type("\x04")
+        assert tty.wait_for_end() == 0
+    first = json.loads(server.requests[0].body)["messages"][-1]["content"]
+    kept = next(part["image_url"]["url"] for part in first if part["type"] == "image_url")
+    assert base64.b64decode(kept.partition(",")[2]) == pixels
+    assert not Path(first[0]["text"].partition("@")[2].split()[0]).exists()
+
+
+@pytest.mark.slow
+def test_in_vi_keys_one_esc_stops_a_turn_while_nothing_is_typed(folder: Path) -> None:
+    script = [ScriptedReply("", tool_calls=(terminal("echo up; sleep 60"),))]
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", "--yes", *flags(server)], folder, environ={"WHET_UI_KEYS": "vi"}) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("go\r")
+        tty.wait_for("│ up")
+        tty.type("\x1b")
+        tty.wait_for("sleep 60  stopped")
+        tty.type("\x04")
+        assert tty.wait_for_end() == 0
+
+
+def test_the_first_at_waits_for_the_list_of_files(folder: Path) -> None:
+    (folder / "src").mkdir()
+    (folder / "src" / "reply.py").touch()
+    completer = InputCompleter(lambda: [], lambda: folder)
+
+    async def found() -> list[str]:
+        asked = completer.get_completions_async(Document("see @rpl"), CompleteEvent())
+        return [one.text async for one in asked]
+
+    assert asyncio.run(found()) == ["src/reply.py"]
 
 
 FACTS = StatusFacts(

@@ -75,7 +75,7 @@ STORY: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("<@a> Tab", (r"› @a\.txt ?",)),
     ("C-u", ("›",)),
     ("</title Night shift> Enter", ("^Night shift",)),
-    ("</fork> Enter", ("a session of its own from here",)),
+    ("</fork> Enter", ("this is a copy now",)),
     ("<go on> Enter", (r"In the fork\.",)),
     ("</copy> Enter", ("copied 12 characters",)),
     ("</sessions> Enter", (r"Night shift \(from turn",)),

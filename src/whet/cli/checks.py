@@ -246,15 +246,16 @@ def check_provider(home: Home, settings: Settings, environ: Mapping[str, str]) -
     """Look whether a model is set and its key is there; asks no server."""
     if is_needed(settings):
         fix = "whet (asks and offers what it finds), or whet config set model.provider NAME"
-        return DoctorFinding("model", "warning", "no model is set; only the demo works", fix)
+        return DoctorFinding(
+            "model", "warning", "no model is set yet; the demo and the practice model work", fix
+        )
     try:
         with borrowed_provider(home, settings, load_secrets(home, environ)) as provider:
             info = provider.info
     except WhetError as error:
         return DoctorFinding("model", "failed", error.message, error.hint)
-    return DoctorFinding(
-        "model", "ok", f"{info.model or '(default)'} from {info.provider}, key found or not needed"
-    )
+    said = f"{info.model or '(default)'} from {info.provider}; whet doctor --online asks its server"
+    return DoctorFinding("model", "ok", said)
 
 
 async def check_online(

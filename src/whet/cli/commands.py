@@ -22,7 +22,6 @@ from whet.cli.jobs import jobs
 from whet.cli.learning_commands import learning_commands, typed
 from whet.cli.rating import rating_commands
 from whet.cli.rewind_commands import files_line, rewind_commands
-from whet.cli.transcripts import as_html, as_jsonl, as_markdown
 from whet.cli.unfolding import calls
 from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound, WhetError
@@ -31,7 +30,6 @@ from whet.log import mask
 from whet.memory.desk import LearningService
 from whet.store import compactions, forks, outcomes, sessions, warm
 
-_WRITERS = {".jsonl": as_jsonl, ".json": as_jsonl, ".html": as_html, ".htm": as_html}
 _LISTED = 12
 _WIDE = 70  # columns from which on /help has room for what may follow a name
 
@@ -140,7 +138,7 @@ async def _help(chat: ChatControl, rest: str) -> None:
         "\nAlt-Enter or a trailing \\ starts a new line, @ finds a file, //x sends /x, !x runs x here,\n"
         "# x remembers x. Esc stops a turn, Esc Esc goes back to an earlier message, Shift-Tab changes\n"
         "the mode, Ctrl-O shows a call whole, Ctrl-B puts a command into the background, Ctrl-G opens\n"
-        "your editor. Typed text reaches a running turn before its next step.",
+        "your editor, Ctrl-V pastes an image. Typed text reaches a running turn before its next step.",
         "dim",
     )
 
@@ -270,11 +268,15 @@ def _switch(text: str, otherwise: bool) -> bool:
 
 
 async def _export(chat: ChatControl, rest: str) -> None:
-    path = chat.app.workspace / os.path.expanduser(rest or f"{chat.session.id}.md")
-    log = chat.session.log
-    write = _WRITERS.get(path.suffix, as_markdown)
+    from whet.cli.session_page import FORMATS  # noqa: PLC0415 - few chats are exported
+
+    session_id = chat.session.id
+    path = chat.app.workspace / os.path.expanduser(rest or f"{session_id}.md")
+    kind = {".json": "jsonl", ".htm": "html"}.get(path.suffix, path.suffix[1:])
+    write = FORMATS.get(kind, FORMATS["md"])
+    text = await chat.app.database.read(lambda db: "".join(write(db, session_id)))
     try:
-        path.write_text(write(log.session, log.messages), "utf-8")
+        path.write_text(text, "utf-8")
     except OSError as error:
         raise NotFound(f"can't write {path}: {error.strerror}", hint="/export FILE names another") from error
     chat.say(f"written to {path}", "dim")
@@ -339,6 +341,14 @@ def _plugin_run(name: str) -> Callable[[ChatControl, str], Coroutine[Any, Any, N
     return run
 
 
+_COMPRESS = SlashCommand(
+    "compress",
+    "Make the context smaller, keeping what you name.",
+    _compress,
+    "[focus]",
+    aliases=("compact",),
+    remote=True,
+)
 _JOBS = SlashCommand(
     "jobs",
     "See and stop background processes and helpers.",
@@ -361,9 +371,7 @@ def builtin_commands() -> list[SlashCommand[ChatControl]]:
             "warm", "Show how this session was started, or start one warm.", _warm, "[name|auto]", remote=True
         ),
         SlashCommand("resume", "Go on with a cut-off turn, or open a session.", _resume, "[id]"),
-        SlashCommand(
-            "sessions", "List sessions, or find one by its title.", _sessions, "[text]", anytime=True
-        ),
+        SlashCommand("sessions", "List sessions, or find one by title.", _sessions, "[text]", anytime=True),
         SlashCommand("model", "Show or switch the model.", _model, "[name|default]", remote=True),
         SlashCommand("tools", "List the tools of this session.", _tools, anytime=True, remote=True),
         SlashCommand(
@@ -375,14 +383,7 @@ def builtin_commands() -> list[SlashCommand[ChatControl]]:
             remote=True,
         ),
         SlashCommand("context", "Show how full the window is, and the engine.", _context, remote=True),
-        SlashCommand(
-            "compress",
-            "Make the context smaller, keeping what you name.",
-            _compress,
-            "[focus]",
-            aliases=("compact",),
-            remote=True,
-        ),
+        _COMPRESS,
         *rating_commands(),
         SlashCommand(
             "refine", "Review this conversation for what is worth keeping.", _refine, "[focus]", remote=True

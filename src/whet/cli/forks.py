@@ -36,14 +36,14 @@ async def _fork(chat: ChatControl, rest: str) -> None:
     now = iso(chat.app.clock.now())
     row = await chat.app.database.write(lambda db: forks.fork(db, old, int(rest or 0), new_id, now))
     await chat.switch_to(await chat.app.open_session(row.id, leaving=chat.session))
-    chat.say("a session of its own from here; the other one is kept: /tree shows both", "dim")
+    chat.say("this is a copy now; the original is kept, and /tree shows both", "dim")
 
 
 async def _tree(chat: ChatControl, rest: str) -> None:
     here = chat.session.id
     found = await chat.app.database.read(lambda db: forks.family(db, here))
     if len(found) == 1:
-        chat.say("nothing goes on from this session, nor this one from another; /fork makes one", "dim")
+        chat.say("this session has no forks; /fork makes one", "dim")
         return
     now = chat.app.clock.now()
     choices = [(tree_line(one, here, now, with_id=False), _place(one)) for one in found]

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING
 from whet.agent.loop import run_turn
 from whet.agent.session import InboxEntry
 from whet.app import planning
-from whet.cli import jobs, mode, picking, unfolding
+from whet.cli import attach, jobs, mode, picking, unfolding
+from whet.cli.dropped import dropped_images
 from whet.cli.here import run_here, shell_of
+from whet.cli.output import size
 from whet.cli.screen import PromptSignal
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import Emit
+from whet.contract.messages import ImagePart
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest
 
@@ -28,14 +31,16 @@ _TWICE_S = 0.8
 
 
 class Gestures:
-    """The gestures of one chat. `pending` is what the model is told with the next message."""
+    """The gestures of one chat. `pending` is what the model is told with the next message, `images` what it
+    is shown."""
 
     def __init__(self, chat: ChatControl) -> None:
         self.pending: list[str] = []
+        self.images: list[Path] = []
         self._chat = chat
         self._escaped_s = float("-inf")
         self._unfolded = 0
-        self._images: tempfile.TemporaryDirectory[str] | None = None
+        self._pictures: tempfile.TemporaryDirectory[str] | None = None
         self._pasted = 0
 
     async def take(self, signal: PromptSignal) -> None:
@@ -46,8 +51,9 @@ class Gestures:
         elif signal is PromptSignal.UNFOLD:
             await self._unfold()
         elif signal is PromptSignal.BACKGROUND:
-            if not jobs.put_aside(chat.app):
-                chat.say("no command runs that could go into the background", "dim")
+            moved = jobs.put_aside(chat.app)
+            said = "it runs on in the background; /jobs shows it" if moved else "no command is running"
+            chat.say(said, "dim")
         elif signal is PromptSignal.IMAGE:
             await self._paste_image()
         elif signal is PromptSignal.PLAN:
@@ -71,21 +77,32 @@ class Gestures:
         await mode.set_mode(chat.app, chat.session, name)
         chat.say(f"mode {name}: {mode.ABOUT[name]}", "dim")
 
+    def images_of(self, text: str) -> list[ImagePart]:
+        """Load the images that go with a message, and say which ones do. Raises WhetError."""
+        found, missing = attach.mentioned_images(dropped_images(text), self._chat.app.workspace)
+        paths, self.images = [*self.images, *found], []
+        loaded = [attach.load_image(path) for path in paths]
+        for path in paths:
+            self._chat.say(f"  sent with it: {path.name}, {size(path.stat().st_size)}", "dim")
+        for name in missing:
+            self._chat.say(f"  there is no image {name}; only its name is sent", "yellow")
+        return loaded
+
     async def _paste_image(self) -> None:
         """Name the clipboard's image in the input, so that it is sent along. Raises WhetError."""
         from whet.cli import clipboard  # noqa: PLC0415 - few messages have images
 
         data = await asyncio.to_thread(clipboard.image)
-        self._images = self._images or tempfile.TemporaryDirectory(prefix="whet-")
+        self._pictures = self._pictures or tempfile.TemporaryDirectory(prefix="whet-")
         self._pasted += 1
-        path = Path(self._images.name, f"clipboard-{self._pasted}.png")
+        path = Path(self._pictures.name, f"clipboard-{self._pasted}.png")
         path.write_bytes(data)
         self._chat.put_in(f"@{path} ")
 
     def close(self) -> None:
         """Remove the files of pasted images; what was sent of them is stored."""
-        if self._images is not None:
-            self._images.cleanup()
+        if self._pictures is not None:
+            self._pictures.cleanup()
 
     async def escape(self, now_s: float) -> None:
         """Open the rewind at the second Esc in a row, where nothing runs."""

@@ -313,9 +313,8 @@ class TerminalTurnView:
     def _plan(self, width: int) -> str:
         """Give the list whole where it is a new one, else how far it is."""
         items = self.plan()
-        contents, before = tuple(item.content for item in items), self._planned
-        self._planned = contents
-        if contents != before:
+        before, self._planned = self._planned, tuple(item.content for item in items)
+        if self._planned != before:
             rows = plan_rows(items, width - 2, _WHOLE_PLAN_ROWS, plain=self.marks.plain)
             return "".join(f"  {row}\n" for row in rows)
         done, whole = counted(items)

@@ -55,7 +55,8 @@ def run(options: ChatOptions) -> int:
     there = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
     settings = load_settings(options, _ask if there else None)
     folder = workspace_of(settings)
-    named, missing = attach.mentioned_images(options.question or "", folder)
+    asked = options.question or ""
+    named, missing = attach.mentioned_images(asked, folder) if "@" in asked else ((), ())
     for name in missing:
         _say(f"there is no image {name}; only its name is sent")
     question = _question(options, folder)

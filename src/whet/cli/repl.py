@@ -22,14 +22,12 @@ from whet.app.slash import Commands, argument_of, parse, unescaped
 from whet.cli import attach, jobs
 from whet.cli.board import StatusBoard
 from whet.cli.commands import ChatControl, add_plugin_commands, builtin_commands
-from whet.cli.dropped import dropped_images
 from whet.cli.gestures import Gestures
 from whet.cli.greeting import greet, say_where_we_are
 from whet.cli.launch import ChatOptions, forget_empty, load_settings, open_session, start_app, workspace_of
 from whet.cli.learning_commands import run_skill
 from whet.cli.live import Marks, Surface, TerminalTurnView, recall
 from whet.cli.main import run_on_loop
-from whet.cli.output import size
 from whet.cli.prompting import InputCompleter
 from whet.cli.render import Painter
 from whet.cli.screen import LineScreen, PromptSignal, Screen, Typed
@@ -38,7 +36,7 @@ from whet.cli.wording import printable, review_line
 from whet.config.schema import Settings
 from whet.contract.errors import WhetError
 from whet.contract.events import Event, ReviewFinished, ToolFinished
-from whet.contract.messages import ImagePart, Message
+from whet.contract.messages import Message
 from whet.log import mask
 from whet.memory.desk import LearningService
 from whet.store import news
@@ -151,7 +149,6 @@ class TerminalChat:
         self._view.plan = lambda: app.todo_lists.get(self.session.id)
         self._board = StatusBoard(app, plain=desk.marks.plain)
         self._gestures = Gestures(self)
-        self._images: list[Path] = []
         self._news = _ReviewNews(desk, screen, self.say, app.database)
         self._waiting: list[Typed] = []
         app.reviews.listeners.append(self._news.add)
@@ -159,7 +156,7 @@ class TerminalChat:
 
     async def run(self, images: Sequence[Path] = (), *, picks: bool = False) -> int:
         """Take what the person does until they leave."""
-        self._images = list(images)
+        self._gestures.images = list(images)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._terminate)
         await self._screen.start(self._view.lines, lambda width: self._board.line(self.session, width))
@@ -254,20 +251,9 @@ class TerminalChat:
         self._desk.turn = asyncio.create_task(self._guarded(work))
 
     def _message(self, text: str) -> Message:
-        images = self._pictures(text)
+        images = self._gestures.images_of(text)
         told, self._gestures.pending = [text, *self._gestures.pending], []
         return self.session.user_message(attach.capped("\n\n".join(told)), images)
-
-    def _pictures(self, text: str) -> list[ImagePart]:
-        """Load the images that a message names, and say which ones are sent. Raises WhetError."""
-        found, missing = attach.mentioned_images(dropped_images(text), self.app.workspace)
-        paths, self._images = [*self._images, *found], []
-        images = [attach.load_image(path) for path in paths]
-        for path in paths:
-            self.say(f"  sent with it: {path.name}, {size(path.stat().st_size)}", "dim")
-        for name in missing:
-            self.say(f"  there is no image {name}; only its name is sent", "yellow")
-        return images
 
     async def _take(self, done: Typed | PromptSignal) -> None:
         self._news.tell(at_rest=True)
@@ -314,7 +300,7 @@ class TerminalChat:
             return
         text = unescaped(typed.marked)
         if running:
-            self.session.steer(text := attach.capped(text), self._pictures(text))
+            self.session.steer(text := attach.capped(text), self._gestures.images_of(text))
             self._view.queued.append(text)
             self._screen.refresh()
             return
@@ -359,10 +345,8 @@ class TerminalChat:
         self._leftovers(cancelled)
 
     def _leftovers(self, cancelled: bool) -> None:
-        """Send what was typed too late for the turn and run the commands that waited for its end.
-
-        After a cancel both are put back into the input.
-        """
+        """Send what was typed too late for the turn, run the commands that waited for its end; after a cancel
+        put both back into the input."""
         left = [message.text for message in self.session.inbox.take_back()]
         self._view.queued.clear()
         if cancelled:

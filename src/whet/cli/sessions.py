@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,7 +31,6 @@ from whet.store import forks
 from whet.store import search as index
 from whet.store import sessions as store
 from whet.store.database import StateDatabase, has_store
-from whet.store.export import as_jsonl, as_markdown
 from whet.store.forks import TreeRow
 from whet.store.index import count_unindexed
 from whet.store.purge import erase
@@ -41,10 +40,6 @@ from whet.store.sessions import SessionFilter, SessionRow
 
 T = TypeVar("T")
 _EVERYTHING = 1 << 30
-_FORMATS: dict[str, Callable[[apsw.Connection, str], Iterable[str]]] = {
-    "md": as_markdown,
-    "jsonl": lambda db, session_id: (line + "\n" for line in as_jsonl(db, session_id)),
-}
 _NONE_YET = "No sessions yet. Begin one: whet"
 
 
@@ -190,7 +185,7 @@ def _marked(snippet: str) -> str:
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(list(_FORMATS)),
+    type=click.Choice(["md", "html", "jsonl"]),
     default="md",
     show_default=True,
     help="Of the file.",
@@ -200,14 +195,16 @@ def _marked(snippet: str) -> str:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on what was written to FILE.")
 @click.pass_obj
 def export(home: Home, names: tuple[str, ...], everything: bool, **given: Any) -> None:
-    """Write sessions as Markdown or JSON lines, secrets masked."""
+    """Write sessions as Markdown, a page or JSON lines, secrets masked."""
     if bool(names) == everything:
         raise click.UsageError("name the sessions, or --all")
     if given["as_json"] and given["target"] == "-":
         raise click.UsageError("--json needs -o FILE")
     # So that mask knows the values in .env too.
     load_secrets(home, os.environ)
-    write = _FORMATS[given["kind"]]
+    from whet.cli.session_page import FORMATS  # noqa: PLC0415 - of the session commands only this writes
+
+    write = FORMATS[given["kind"]]
 
     def work(db: apsw.Connection) -> list[str]:
         ids = _public(db) if everything else [store.resolve(db, name) for name in names]

@@ -141,7 +141,7 @@ def _as_told(request: Request, error: Exception) -> ApiError:
         return ApiError(500, "something went wrong here; the log knows more", code="internal_error")
     if error.status_code == 405:
         return ApiError(405, f"{request.method} is not answered here", code="method_not_allowed")
-    return ApiError(error.status_code, "there is nothing here", code="not_found")
+    return ApiError(error.status_code, "there is nothing at this address", code="not_found")
 
 
 def _as_error(status: int, reason: str) -> object:

@@ -1,0 +1,56 @@
+"""A session as one HTML page: Markdown as elements, what anybody wrote as text."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+from tests.cli.running import flags, run
+from whet.practice.ask import PracticeCall
+from whet.practice.script import ScriptedReply
+from whet.practice.server import PracticeServer
+
+ANSWER = """## Done
+
+**Halves** go up <b>now</b>:
+
+- `one`
+- two
+
+```py
+x = 1 < 2
+```
+
+| a | b |
+|---|---|
+| 1 | 2 |
+"""
+PIXELS = b"\x89PNG\r\n\x1a\n" + bytes(20)
+
+
+def test_a_page_shows_the_answer_the_calls_and_the_image(tmp_path: Path) -> None:
+    (tmp_path / "dot.png").write_bytes(PIXELS)
+    (tmp_path / ".whet" / "commands").mkdir(parents=True)
+    (tmp_path / ".whet" / "commands" / "look.md").write_text("Look at it: <script>alert(1)</script>")
+    missing = PracticeCall("read_file", '{"path": "none.txt"}')
+    script = [ScriptedReply("", tool_calls=(missing,)), ScriptedReply(ANSWER), ScriptedReply("Seen.")]
+    with PracticeServer(script=script) as server:
+        for asked in ("what is in @dot.png?", "/look"):
+            code, _, said = run(["chat", "-q", asked, "--title", asked[:4], *flags(server)], tmp_path)
+            assert code == 0, said
+    pages: list[str] = []
+    for title in ("what", "/loo"):
+        code, page, said = run(["sessions", "export", title, "--format", "html"], tmp_path)
+        assert code == 0, said
+        pages.append(page)
+    first, second = pages
+    assert "<h3>Done</h3>" in first
+    assert "<strong>Halves</strong> go up &lt;b&gt;now&lt;/b&gt;:" in first
+    assert "<ul><li><code>one</code></li><li>two</li></ul>" in first
+    assert '<pre class="code">x = 1 &lt; 2</pre>' in first
+    assert "<tr><td>1</td><td>2</td></tr>" in first
+    assert "✗ <b>read_file</b> none.txt" in first
+    assert f"data:image/png;base64,{base64.b64encode(PIXELS).decode()}" in first
+    assert '<div class="user"><p>/look</p>' in second
+    assert "<script" not in second
+    assert "http" not in first + second
