@@ -354,9 +354,8 @@ def _runs(text: str) -> Iterable[str]:
             yield run
     for value in units.values(text):
         yield value if len(value) >= 7 else f" {value} "
-        key, _, given = value.rpartition("=")
-        told = given if len(given) > 1 else key
-        yield from (f" {part} " for part in re.split(r"[:/@]", told) if len(part) >= 4 and part != value)
+        parts = re.split(r"[=:/@]", value)
+        yield from (f" {part} " for part in parts if len(part) >= 4 and not part.isalpha() and part != value)
 
 
 def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed]) -> None:
