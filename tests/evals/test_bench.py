@@ -69,7 +69,10 @@ def test_locomo_is_read_with_its_quirks(tmp_path: Path) -> None:
     locomo(tmp_path)
     first, second = load("locomo", tmp_path).cases
     assert (first.is_tuned, second.is_tuned) == (True, False)
-    assert [(one.evidence, one.kind) for one in first.questions] == [(("D1:2",), "4"), (("D1:4",), "1")]
+    assert [(one.evidence, one.kind) for one in first.questions] == [
+        ((frozenset(["D1:2"]),), "4"),
+        ((frozenset(["D1:4"]),), "1"),
+    ]
     (session,) = first.sessions
     assert session.messages[3].text == "Bob: The tent was warm. a photo of a red tent"
     assert session.messages[1].at_ms - session.messages[0].at_ms == 1_000
@@ -88,9 +91,52 @@ def test_the_search_finds_a_stem_that_plain_bm25_does_not(tmp_path: Path, clock:
 def test_longmemeval_is_read_by_its_answers(tmp_path: Path, clock: FixedClock) -> None:
     longmemeval(tmp_path)
     data = load("longmemeval", tmp_path)
-    assert data.cases[0].questions[0].evidence == ("1:0",)
+    assert data.cases[0].questions[0].evidence == (frozenset(["1:0"]),)
     card = bench.run(data, 1, clock, "1", lambda *_: None)
     assert card.arms[0].recall.estimate == 1.0
+
+
+def trajectories(folder: Path) -> None:
+    states = [
+        {
+            "url": "http://shop/a",
+            "action": "click 4",
+            "thought": None,
+            "accessibility_tree": "button Red-Tent",
+        },
+        {"url": "http://shop/b", "action": None, "accessibility_tree": "status: shipped, 14 May"},
+    ]
+    rows = [{"id": f"t{n}", "goal": f"Order {n}", "states": states if n == 1 else states[:1]} for n in (1, 2)]
+    (folder / "trajectories.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    asked = [
+        ("q1", "What does the order's status say?", "shipped; 14 may"),
+        ("q2", "Which one?", "B"),
+        ("q3", "What is sold?", "a red tent"),
+        ("q4", "What is the button for?", "Red tent"),
+    ]
+    questions = [{"id": i, "question": q, "question_type": "static", "answer": a} for i, q, a in asked]
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
+    (folder / "haystacks").mkdir()
+    stack = {id_: ["t1", "t2"] for id_, _, _ in asked}
+    (folder / "haystacks" / "lme_v2_small.json").write_text(json.dumps(stack))
+
+
+def test_the_second_longmemeval_is_read_by_the_words_of_its_answers(
+    tmp_path: Path, clock: FixedClock
+) -> None:
+    trajectories(tmp_path)
+    data = load("longmemeval-v2", tmp_path)
+    [case] = data.cases
+    assert [session.messages[0].text for session in case.sessions] == ["Order 1", "Order 2"]
+    assert [one.evidence for one in case.questions] == [
+        (frozenset(["0:2"]), frozenset(["0:2"])),
+        (frozenset(["0:1", "1:1"]),),
+    ], "a letter and words that stand nowhere are left out"
+    card = bench.run(data, 2, clock, "1", lambda *_: None)
+    assert card.arms[0].recall.estimate == 1.0
+    (tmp_path / "questions.jsonl").unlink()
+    with pytest.raises(BadInput, match=r"there is no questions.jsonl"):
+        load("longmemeval-v2", tmp_path)
 
 
 def test_what_is_no_such_data_is_told(tmp_path: Path) -> None:

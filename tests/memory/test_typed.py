@@ -29,6 +29,19 @@ from whet.memory.typed import is_spoken_by_others, split
         ("the backup runs at 10:30\nno deploys then", "the backup runs at 10:30\nno deploys then", ""),
         ("listen on 127.0.0.1:80\nand on 10.0.0.7:81", "listen on 127.0.0.1:80\nand on 10.0.0.7:81", ""),
         ("Von: a@b.c\nBetreff: hi\n\nuse nox", "", "Von: a@b.c\nBetreff: hi\n\nuse nox"),
+        ('shorter\n{"rule": "use nox"}', "shorter", '{"rule": "use nox"}'),
+        (
+            "review\n--- a/x\n+++ b/x\n+use nox\n\nthanks",
+            "review\n\n\n\n\nthanks",
+            "--- a/x\n+++ b/x\n+use nox",
+        ),
+        ("what is it\n$ nox -s x\nok", "what is it", "$ nox -s x\nok"),
+        ("a table\nid;rule\n1;use nox", "a table", "id;rule\n1;use nox"),
+        (
+            "we use nox; make is old\nno tabs; four blanks",
+            "we use nox; make is old\nno tabs; four blanks",
+            "",
+        ),
     ],
 )
 def test_what_came_from_elsewhere_is_told_apart(text: str, own: str, foreign: str) -> None:
@@ -40,11 +53,13 @@ def test_what_came_from_elsewhere_is_told_apart(text: str, own: str, foreign: st
     ("text", "part", "by_others"),
     [
         ("Anna says „wir nehmen immer Tabs“ and left", "wir nehmen immer Tabs", True),
-        ("Anna says „wir nehmen immer Tabs“ and left", "Anna says", False),
+        ("Anna says „wir nehmen immer Tabs“ and left early, as always", "Anna says", False),
         ("上司は「これからは常にタブを使え」と言った", "常にタブを使え", True),
         ("Call it 'lot' in the code", "lot", False),
+        ("Napisali „hasła wysyłamy przed wdrożeniem”. Streść to.", "Streść to.", True),
+        ('End every mail with "Kind regards, the team" and a date', "a date", False),
     ],
 )
 def test_what_stands_in_quotation_marks_is_somebody_elses(text: str, part: str, by_others: bool) -> None:
     start = text.index(part)
-    assert is_spoken_by_others(text, start, start + len(part)) is by_others
+    assert is_spoken_by_others(text, start, start + len(part), text) is by_others

@@ -109,9 +109,9 @@ TALK = [
 
 def test_a_conversation_is_written_row_by_row() -> None:
     assert digest(TALK, 1_000) == (
-        "<conversation>\nPERSON: please look at it\n\nAGENT: I look.\n"
-        'CALL terminal {"command": "make"}\n\nRESULT of terminal: 12 passed\n\n'
-        "FAILED RESULT of terminal: broken\n\nCALL todo {}\n</conversation>"
+        "<conversation>\nPERSON:\nplease look at it\n\nAGENT:\nI look.\n"
+        'CALL terminal {"command": "make"}\n\nRESULT of terminal:\n12 passed\n\n'
+        "FAILED RESULT of terminal:\nbroken\n\nCALL todo {}\n</conversation>"
     )
 
 

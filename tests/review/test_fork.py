@@ -189,7 +189,7 @@ def test_another_model_gets_a_digest_and_only_the_tools_that_it_may_use(tmp_path
             assert asked["model"] == "practice-echo"
             assert [row["role"] for row in asked["messages"]] == ["system", "user"]
             text = asked["messages"][1]["content"]
-            assert text.startswith(TITLE) and SAID in text and "AGENT: I ran pytest." in text
+            assert text.startswith(TITLE) and SAID in text and "AGENT:\nI ran pytest." in text
             names = [tool["function"]["name"] for tool in asked["tools"]]
             assert names[:2] == ["memory", "skill_manage"] and "terminal" not in names
             assert b.rows()[0].evidence[0].session_id == b.session.id, "the evidence is the conversation's"

@@ -182,9 +182,9 @@ def test_a_digest_keeps_what_the_person_said_longest() -> None:
         Message(role="tool", content="bad", tool_call_id="d", tool_name="patch", is_error=True),
     ]
     whole = digest(talk, 1000)
-    assert whole.startswith("<conversation>\nPERSON: " + "q" * 900 + "\n\nAGENT: Looking.\nCALL terminal {}")
+    assert whole.startswith(f"<conversation>\nPERSON:\n{'q' * 900}\n\nAGENT:\nLooking.\nCALL terminal {{}}")
     assert whole.endswith(
-        "RESULT of terminal: " + "r" * 900 + "\n\nFAILED RESULT of patch: bad\n</conversation>"
+        "RESULT of terminal:\n" + "r" * 900 + "\n\nFAILED RESULT of patch:\nbad\n</conversation>"
     )
     shorter = digest(talk, 450)
     assert "q" * 900 in shorter and "400 of 900 characters cut" in shorter

@@ -18,7 +18,8 @@ import msgspec
 
 from whet.clock import Clock, iso
 from whet.contract.messages import Message
-from whet.evals.bench_data import BenchCase, BenchData, BenchQuestion
+from whet.evals.bench_cases import BenchCase, BenchQuestion
+from whet.evals.bench_data import BenchData
 from whet.evals.bench_plain import PlainBm25
 from whet.stats import Interval, mcnemar, typical_mean
 from whet.store import bulk
@@ -116,7 +117,7 @@ def _answers(case: BenchCase, hits: int, clock: Clock) -> Iterator[_Answer]:
 
 
 def _share(refs: Sequence[str], question: BenchQuestion) -> float:
-    return sum(ref in refs for ref in question.evidence) / len(question.evidence)
+    return sum(not any_of.isdisjoint(refs) for any_of in question.evidence) / len(question.evidence)
 
 
 @contextmanager

@@ -10,12 +10,14 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 from whet.contract.errors import BadInput
 from whet.contract.texts import NOT_JSON
+from whet.evals.bench_cases import BenchCase, BenchMessage, BenchQuestion, BenchSession
+from whet.evals.bench_trajectories import read_trajectories
 
 _EVIDENCE = re.compile(r"D(\d+):(\d+)")
 _LOCOMO_TIMES = ("%I:%M %p on %d %B, %Y",)
@@ -23,39 +25,7 @@ _LONGMEMEVAL_TIMES = ("%Y/%m/%d (%a) %H:%M", "%Y/%m/%d %H:%M")
 _STEP_MS = 1_000
 
 Said = TypeVar("Said")
-
-
-class BenchMessage(msgspec.Struct, frozen=True):
-    """Something said; `ref` is what the benchmark calls it."""
-
-    ref: str
-    text: str
-    at_ms: int
-
-
-class BenchSession(msgspec.Struct, frozen=True):
-    """One conversation."""
-
-    id: str
-    messages: tuple[BenchMessage, ...]
-
-
-class BenchQuestion(msgspec.Struct, frozen=True):
-    """A question, the refs of the messages that answer it, its kind, and when it is asked."""
-
-    text: str
-    evidence: tuple[str, ...]
-    kind: str
-    now_ms: int
-
-
-class BenchCase(msgspec.Struct, frozen=True):
-    """One store's worth of sessions, with its questions; `is_tuned` where settings were chosen on it."""
-
-    id: str
-    sessions: tuple[BenchSession, ...]
-    questions: tuple[BenchQuestion, ...]
-    is_tuned: bool = False
+Reader: TypeAlias = Callable[[dict[str, bytes]], list[BenchCase]]
 
 
 class BenchData(msgspec.Struct, frozen=True):
@@ -69,19 +39,23 @@ class BenchData(msgspec.Struct, frozen=True):
 
 def load(name: str, folder: Path) -> BenchData:
     """Read a benchmark's files. Raises BadInput."""
-    pattern, read = LOADERS[name]
-    paths = sorted(path for path in folder.glob(pattern) if path.is_file())
-    if not paths:
-        raise BadInput(f"there is no {pattern} in {folder}", hint="--data names the folder with the data")
-    digest, cases = hashlib.sha256(), list[BenchCase]()
-    for path in paths:
-        content = path.read_bytes()
+    patterns, read = LOADERS[name]
+    paths: list[Path] = []
+    for pattern in patterns:
+        found = sorted(path for path in folder.glob(pattern) if path.is_file())
+        if not found:
+            raise BadInput(f"there is no {pattern} in {folder}", hint="--data names the folder with the data")
+        paths += found
+    contents = {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+    digest = hashlib.sha256()
+    for content in contents.values():
         digest.update(content)
-        try:
-            cases += read(content)
-        except (*NOT_JSON, LookupError, ValueError) as error:
-            raise BadInput(f"{path} is not data of {name}: {error}", hint="see docs/evaluate.md") from error
-    return BenchData(name, digest.hexdigest(), tuple(path.name for path in paths), tuple(cases))
+    try:
+        cases = read(contents)
+    except (*NOT_JSON, LookupError, ValueError) as error:
+        names = ", ".join(map(str, paths))
+        raise BadInput(f"{names} is not data of {name}: {error}", hint="see docs/evaluate.md") from error
+    return BenchData(name, digest.hexdigest(), tuple(contents), tuple(cases))
 
 
 class _LocomoSaid(msgspec.Struct):
@@ -119,7 +93,7 @@ def _locomo(content: bytes) -> list[BenchCase]:
             BenchQuestion(one.question, evidence, str(one.category), now_ms + 86_400_000)
             for one in case.qa
             if one.category != _ADVERSARIAL
-            and (evidence := tuple(ref for ref in _locomo_refs(one.evidence) if ref in refs))
+            and (evidence := tuple(frozenset([ref]) for ref in _locomo_refs(one.evidence) if ref in refs))
         ]
         found.append(BenchCase(case.sample_id, sessions, tuple(asked), is_tuned=number % 2 == 0))
     return found
@@ -166,13 +140,13 @@ def _longmemeval(content: bytes) -> list[BenchCase]:
     """One question a case; its evidence are the messages marked as having the answer."""
     found: list[BenchCase] = []
     for number, case in enumerate(msgspec.json.decode(content, type=list[_LongCase])):
-        sessions, evidence = list[BenchSession](), list[str]()
+        sessions, evidence = list[BenchSession](), list[frozenset[str]]()
         for place, (date, said) in enumerate(zip(case.haystack_dates, case.haystack_sessions, strict=True)):
             messages: list[BenchMessage] = []
             for at_ms, one in _timed(_time_ms(date, _LONGMEMEVAL_TIMES), said):
                 messages.append(BenchMessage(f"{place}:{len(messages)}", one.content, at_ms))
                 if one.has_answer:
-                    evidence.append(messages[-1].ref)
+                    evidence.append(frozenset([messages[-1].ref]))
             sessions.append(BenchSession(f"{place}-{case.haystack_session_ids[place]}", tuple(messages)))
         if evidence:
             now_ms = _time_ms(case.question_date, _LONGMEMEVAL_TIMES)
@@ -195,8 +169,17 @@ def _time_ms(text: str, formats: Iterable[str]) -> int:
     raise ValueError(f"{text!r} is not a time")
 
 
-LOADERS: dict[str, tuple[str, Callable[[bytes], list[BenchCase]]]] = {
-    "locomo": ("locomo10*.json", _locomo),
-    "longmemeval": ("longmemeval_*.json", _longmemeval),
+def _each(read: Callable[[bytes], list[BenchCase]]) -> Reader:
+    """Give the reader of a benchmark whose every file stands for itself."""
+    return lambda contents: [case for content in contents.values() for case in read(content)]
+
+
+LOADERS: dict[str, tuple[tuple[str, ...], Reader]] = {
+    "locomo": (("locomo10*.json",), _each(_locomo)),
+    "longmemeval": (("longmemeval_*.json",), _each(_longmemeval)),
+    "longmemeval-v2": (
+        ("questions.jsonl", "trajectories.jsonl", "haystacks/lme_v2_*.json"),
+        read_trajectories,
+    ),
 }
-"""Which files of a folder each benchmark has, and what reads one."""
+"""Which files of a folder each benchmark has, and what reads them."""

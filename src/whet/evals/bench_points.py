@@ -1,9 +1,9 @@
 """SkillLearnBench's trajectories on the gate of learning: are true key points taken, and swapped ones not?
 
-A trajectory is a list of steps with the evidence for each: an excerpt of what was run and printed. It
-becomes a session; each step is handed in as a lesson on a quote of its own evidence, and again with the
-words of a step of another task. Of the second kind nothing may come into force that its session has not.
-No model is asked.
+A trajectory is a list of steps with the evidence for each: an excerpt of what was run and printed. It becomes
+a session, which begins with the task's instruction where the folder has it; each step is handed in as a
+lesson on a quote of its own evidence, and again with the words of a step of another task. Of the second kind nothing
+may come into force that its session has not. No model is asked.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from whet.memory.transcript import QuotableTranscript
 from whet.tools.declared import tags_of  # its import says what each tool's results are worth
 
 FILES = "**/traj-extracted-oracle.json"
+_ASKED = "**/tasks/*/*/instruction.md"
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.){12,})"')
 _QUOTE_CHARS_MAX = 200
 _TOOL = "terminal"
@@ -94,7 +95,8 @@ def run(folder: Path) -> PointsCard:
     by_task: dict[str, list[KeyPoint]] = {}
     for point in points:
         by_task.setdefault(point.task, []).append(point)
-    sessions = {task: _session(task, own) for task, own in by_task.items()}
+    asked = {path.parent.name: path.read_text("utf-8") for path in folder.glob(_ASKED)}
+    sessions = {task: _session(asked.get(task, task), own) for task, own in by_task.items()}
     refusals: dict[str, None] = {}
     counts = {"in force": 0, "waits": 0, "refused": 0}
     swapped = wrong = 0
@@ -123,9 +125,9 @@ def run(folder: Path) -> PointsCard:
     )
 
 
-def _session(task: str, points: Sequence[KeyPoint]) -> QuotableTranscript:
+def _session(asked: str, points: Sequence[KeyPoint]) -> QuotableTranscript:
     assert "local" in tags_of(_TOOL)
-    stored = [StoredText(1, 1, Message("user", f"Do the task {task}."))]
+    stored = [StoredText(1, 1, Message("user", asked))]
     for number, point in enumerate(points, 1):
         call = ToolCall(f"c{number}", _TOOL, f'{{"command": "step-{number}"}}')
         asked = Message("assistant", "", tool_calls=(call,))

@@ -95,20 +95,14 @@ class NoteChanges:
         return self._judge(claim, origin)
 
     def _insert(self, new: NewRow, target: Target, base: str, text: str) -> LedgerRow:
-        path = notes.FILES[target]
-
-        def work(connection: apsw.Connection) -> LedgerRow:
-            if made := ledger.by_call(connection, new.origin.session_id, new.origin.tool_call_id):
-                return made
+        def work(connection: apsw.Connection) -> None:
             if merging.note_text(connection, self._profile, target, new.origin.task_id) != base:
                 raise _Stale
-            row = ledger.insert(connection, new, iso(self._reader.clock.now()))
-            if row.state == "active":
+            if new.state == "active":
                 key = learned.keep_text(connection, text.encode()) if text else ""
-                learned.want(connection, self._profile, path, key)
-            return row
+                learned.want(connection, self._profile, notes.FILES[target], key)
 
-        return self._database.write_now(work)
+        return _inserted(self._reader, new, work)
 
 
 class SkillChanges:
@@ -183,21 +177,15 @@ class SkillChanges:
         return self._judge(claim, origin)
 
     def _insert(self, new: NewRow, base: skill_changes.Files, made: SkillPlan) -> LedgerRow:
-        def work(connection: apsw.Connection) -> LedgerRow:
-            if row := ledger.by_call(connection, new.origin.session_id, new.origin.tool_call_id):
-                return row
+        def work(connection: apsw.Connection) -> None:
             hashes = merging.skill_hashes(connection, self._profile, new.item, new.origin.task_id)
             if hashes != {path: digest(content) for path, content in base.items()}:
                 raise _Stale
             for content in made.files.values():
                 if content is not None:
                     learned.keep_text(connection, content)
-            row = ledger.insert(connection, new, iso(self._reader.clock.now()))
-            if row.state == "active":
-                enforce_skill(connection, row)
-            return row
 
-        return self._database.write_now(work)
+        return _inserted(self._reader, new, work)
 
     def _check_name(self, request: SkillRequest) -> None:
         info = self._reader.library.find(request.name)
@@ -213,6 +201,21 @@ class SkillChanges:
             raise Refused(f"The skill {request.name} is pinned", hint="The person wants it to stay as it is.")
         if mark.owner == "person" and origin.write_origin == "foreground" and not request.confirmed:
             raise NeedsYes(f"May I {request.action} your own skill '{request.name}'?")
+
+
+def _inserted(reader: MemoryReader, new: NewRow, prepare: Callable[[apsw.Connection], None]) -> LedgerRow:
+    """Enter a row after `prepare`, in one transaction; one that the same call made before is given as is."""
+
+    def work(connection: apsw.Connection) -> LedgerRow:
+        if made := ledger.by_call(connection, new.origin.session_id, new.origin.tool_call_id):
+            return made
+        prepare(connection)
+        row = ledger.insert(connection, new, iso(reader.clock.now()))
+        if row.kind == "skill" and row.state == "active":
+            enforce_skill(connection, row)
+        return row
+
+    return reader.database.write_now(work)
 
 
 def _written(request: MemoryRequest, verdict: GateVerdict, existing: Sequence[str]) -> MemoryRequest:

@@ -1,6 +1,7 @@
 """Reads SKILL.md: YAML front matter between two `---` lines, then Markdown.
 
-Plain `key: value` lines are read here; anything richer goes to YAML, without anchors, tags or depth, since
+Plain `key: value` lines are read here, with colons in the value, which YAML forbids and many write; anything
+richer goes to YAML, without anchors, tags or depth, since
 skills come from strangers. Unknown fields are left alone: nothing here writes a file.
 """
 
@@ -43,7 +44,7 @@ def fields(text: str) -> dict[str, Any]:
         if not line.strip():
             continue
         plain = _PLAIN.match(line.rstrip())
-        if plain is None or plain[1] in found or ": " in plain[2] or " #" in plain[2]:
+        if plain is None or plain[1] in found or " #" in plain[2]:
             return _parse(text)
         found[plain[1]] = plain[2].strip()
     return found
@@ -80,8 +81,6 @@ def _parse(text: str) -> dict[str, Any]:
         _refuse_bombs(yaml.parse(text, Loader=loader))
         values: Any = yaml.load(text, Loader=loader)
     except _yaml.YAMLError as error:
-        if plain := _untidy(text):
-            return plain
         mark: Any = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 2}" if mark else ""
         problem = str(getattr(error, "problem", None) or error).splitlines()[0]
@@ -93,18 +92,6 @@ def _parse(text: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise BadSkill("the front matter must hold fields such as `name: ...`")
     return {str(key): value for key, value in cast("dict[Any, Any]", values).items()}
-
-
-def _untidy(text: str) -> dict[str, Any]:
-    """Read what many write though YAML forbids it: `description: How to deploy: the site`. Nothing where a
-    line is anything but a key and its text."""
-    found: dict[str, Any] = {}
-    for line in filter(str.strip, text.split("\n")):
-        key, colon, value = line.partition(": ")
-        if not colon or not key.replace("-", "").replace("_", "").isalnum() or value.strip()[:1] in "|>&*![{":
-            return {}
-        found[key] = value.strip()
-    return found
 
 
 def _refuse_bombs(events: Iterable[Any]) -> None:

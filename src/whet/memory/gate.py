@@ -15,7 +15,7 @@ import msgspec
 from whet.log import mask
 from whet.memory import entries, notes, units
 from whet.memory.folding import content_words, fold
-from whet.memory.provenance import outside
+from whet.memory.provenance import fetches_by_name, outside, reaches_out
 from whet.memory.requests import Claim, GateVerdict, Refused
 from whet.memory.scan import scan
 from whet.memory.sources import SourceText
@@ -66,17 +66,22 @@ def judge_stored(
     *,
     foreground: bool,
 ) -> GateVerdict:
-    """Give the verdict on a claim, judged by what is stored of the first of these sessions that holds all of
-    its quotes. Raises Refused, NotFound."""
-    chosen = session_ids[0]
+    """Give the verdict on a claim, judged by what is stored of that one of these sessions that holds most of
+    its quotes; what another one holds is left out. Raises Refused, NotFound."""
+    best: tuple[tuple[str, ...], QuotableTranscript] | None = None
     for session_id in session_ids:
         if database.read_now(lambda db, one=session_id: sessions.get(db, one)).private:
             raise Refused("This session is private: nothing is learned from it", hint="Go on without saving.")
         transcript = database.read_now(lambda db, one=session_id: load(db, one, trusted_tools))
-        if len(session_ids) == 1 or (claim.quotes and all(map(transcript.point, claim.quotes))):
-            return judge(claim, transcript, foreground=foreground)
-    transcript = database.read_now(lambda db: load(db, chosen, trusted_tools))
-    return judge(claim, transcript, foreground=foreground)
+        there = tuple(quote for quote in claim.quotes if transcript.point(quote) is not None)
+        if best is None or len(there) > len(best[0]):
+            best = there, transcript
+        if there == claim.quotes:
+            break
+    assert best is not None  # a lesson is about some session
+    if best[0] and len(session_ids) > 1:
+        claim = msgspec.structs.replace(claim, quotes=best[0])
+    return judge(claim, best[1], foreground=foreground)
 
 
 def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> GateVerdict:
@@ -86,7 +91,8 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
     pointed = _pointed(claim, transcript, foreground=foreground)
     if claim.kind == "skill":
         pointed += _named_calls(claim.text, pointed, transcript)
-    usable = _with_remedy([_usable(one, transcript) for one in pointed], transcript)
+    pointed += filter(None, map(transcript.replied, pointed))
+    usable = _with_remedy([_usable(one, claim, transcript) for one in pointed], transcript)
     is_pitfall = any(one.source.failed for one in usable)
     pointed = [_without_prose(one, claim, transcript, is_pitfall=is_pitfall) for one in usable]
     pointed += _named_by_errors(pointed, transcript)
@@ -184,9 +190,10 @@ def _means_something(quote: str, one: Pointed) -> bool:
     return len(folded.replace(" ", "")) >= _LEAST_CHARS
 
 
-def _usable(one: Pointed, transcript: QuotableTranscript) -> Pointed:
+def _usable(one: Pointed, claim: Claim, transcript: QuotableTranscript) -> Pointed:
     """Give what is pointed at; raise Refused for a question, what was taken back, what is too long. A command
-    taken over from untrusted text is untrusted."""
+    taken over from untrusted text is untrusted; one that fetches what the project itself names may be a step
+    or have failed, without what it printed."""
     if one.tier == "user" and one.source.role == "user" and units.is_question(one.unit):
         raise Refused(
             f"That is a question, not a rule or a fact: {_short(one.unit)}", hint="Quote what was decided."
@@ -199,7 +206,11 @@ def _usable(one: Pointed, transcript: QuotableTranscript) -> Pointed:
             f"What this quote stands in is too long to be kept whole: {_short(one.quote)}",
             hint="Point at a shorter line.",
         )
-    if one.tier == "observed" and (why := carried_over(one.source, transcript)):
+    ran = one.source
+    is_step = ran.is_command and (claim.kind == "skill" or ran.failed) and reaches_out(ran.call)
+    if one.tier == "untrusted" and is_step and not fetches_by_name(ran.call):
+        one = msgspec.structs.replace(one, tier="observed", unit="", why="")
+    if one.tier == "observed" and (why := carried_over(ran, transcript)):
         return msgspec.structs.replace(one, tier="untrusted", why=why)
     return one
 
@@ -277,7 +288,7 @@ def _named_by_errors(pointed: Sequence[Pointed], transcript: QuotableTranscript)
         for form in units.forms(failed.unit):
             for one in transcript.results():
                 is_later = one.ran_well and one.seq > failed.source.seq and one.call not in there
-                if is_later and entries.filled(form, one.call):
+                if is_later and (form == one.call or entries.filled(form, one.call)):
                     found[one.call] = Pointed(one.call, one, "", "observed")
     return list(found.values())
 
@@ -293,8 +304,8 @@ def _unwitnessed(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> 
 
 
 def _is_witnessed(one: Pointed, transcript: QuotableTranscript) -> bool:
-    """Whether nothing is said in words, or a value of it was typed by the person, asked for, tried since. What
-    an error says was tried, too, where a call that worked has a word of it that the failed one had not."""
+    """Whether nothing is said in words, or a value of it was typed by the person, asked for, tried since.
+    What an error says was tried, too, where a call that worked has a word of it that the failed one lacks."""
     if not any(map(units.speaks, one.unit.splitlines())) or _answers(one, transcript):
         return True
     telling = {value for value in units.values(one.unit) if len(value) >= 4}
@@ -343,7 +354,8 @@ def _runs(text: str) -> Iterable[str]:
             yield run
     for value in units.values(text):
         yield value if len(value) >= 7 else f" {value} "
-        yield from (f" {part} " for part in re.split(r"[=:/@]", value) if len(part) >= 4 and part != value)
+        parts = re.split(r"[=:/@]", value)
+        yield from (f" {part} " for part in parts if len(part) >= 4 and not part.isalpha() and part != value)
 
 
 def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed]) -> None:

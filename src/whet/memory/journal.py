@@ -71,10 +71,7 @@ class Journal:
                     return
             except Moved:
                 continue
-            except UnreadableFile as error:
-                self._troubles[path] = f"{error.message}; {error.hint}"
-                return
-            except StoreError as error:
+            except (UnreadableFile, StoreError) as error:
                 self._troubles[path] = f"{error.message}; {error.hint}"
                 return
         self._troubles[path] = f"{self._folder / path} keeps changing; what was learned waits in the ledger"

@@ -104,13 +104,6 @@ def skill_hashes(connection: apsw.Connection, profile: str, name: str, task_id: 
     return {path: key for path, key in found.items() if key}
 
 
-def is_staged(connection: apsw.Connection, task_id: str, name: str) -> bool:
-    """Whether a review has staged changes of a skill."""
-    return any(
-        row.item == name for row in ledger.of_task(connection, task_id, ("staged",)) if row.kind == "skill"
-    )
-
-
 def skill_files(connection: apsw.Connection, profile: str, name: str, task_id: str = "") -> Files:
     """Give a skill's files as the writer sees them, with their bytes."""
     hashes = skill_hashes(connection, profile, name, task_id)

@@ -59,6 +59,16 @@ def reaches_out(command: str) -> bool:
     return not hosts and any(word.strip("\"'").rpartition("/")[2] in _CLIENTS for word in words)
 
 
+def fetches_by_name(command: str) -> bool:
+    """Whether a command fetches what it names itself, and not only what the project's own files name: an
+    installer or a pull that is given options and files at most is none."""
+    for part in filter(reaches_out, _SPLIT.split(command)):
+        verb = _FETCHES.search(part)
+        if verb is None or not all(re.search(r"^-|[./]", word) for word in part[verb.end() :].split()):
+            return True
+    return bool(outside(command))
+
+
 def outside(text: str) -> str:
     """Give the first address in a text that is no place of this machine; empty where there is none."""
     hosts = (match[1] or match[2] for match in _URL.finditer(text))

@@ -19,7 +19,7 @@ from whet.memory.library import Library, SkillInfo
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import Refused, WriteOutcome
 from whet.memory.skill_changes import Files
-from whet.store import learned
+from whet.store import learned, ledger
 from whet.store.learned import Use
 from whet.store.ledger import LedgerRow, digest
 
@@ -108,9 +108,9 @@ class SkillShelf:
         """Give a skill's files with what this review has staged of it; None where that is nothing."""
 
         def work(connection: apsw.Connection) -> Files | None:
-            if not merging.is_staged(connection, task_id, name):
-                return None
-            return merging.skill_files(connection, self._profile, name, task_id)
+            staged = ledger.of_task(connection, task_id, ("staged",))
+            is_staged = any((row.kind, row.item) == ("skill", name) for row in staged)
+            return merging.skill_files(connection, self._profile, name, task_id) if is_staged else None
 
         return self._database.read_now(work) if task_id else None
 

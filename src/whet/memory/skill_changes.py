@@ -241,14 +241,9 @@ def _check_main(files: Files, made: SkillPlan, name: str) -> None:
 def _nearest(text: str, wanted: str) -> str:
     lines, size = text.splitlines(), max(1, len(wanted.splitlines()))
     spans = ["\n".join(lines[i : i + size]) for i in range(max(1, len(lines) - size + 1))][:2_000]
-    matcher = difflib.SequenceMatcher(b=wanted, autojunk=False)
-    best, score = "", 0.3
-    for span in spans:
-        matcher.set_seq1(span)
-        if matcher.real_quick_ratio() > score and matcher.quick_ratio() > score and matcher.ratio() > score:
-            best, score = span, matcher.ratio()
+    near = difflib.get_close_matches(wanted, spans, 1, 0.3)
     return (
-        f"The nearest text there is:\n{best[:1_500]}"
-        if best
+        f"The nearest text there is:\n{near[0][:1_500]}"
+        if near
         else "Nothing like it is there; skill_view shows it."
     )

@@ -69,6 +69,16 @@ class QuotableTranscript:
         failed = [one for one in self.results() if one.failed and one.tier == "observed"]
         return [form for one in failed for form in units.forms(one.text)]
 
+    def replied(self, pointed: Pointed) -> Pointed | None:
+        """Give what the person said next in a few words of the same subject: "to Tomas, not to Ines"."""
+        mine = pointed.source
+        said = (s for s in self.sources if s.seq > mine.seq and s.tier == "user" and s.role == "user")
+        reply = next(said, None) if mine.role == "user" and pointed.tier == "user" else None
+        if reply is None or not _is_short(reply.folded) or units.is_question(reply.text):
+            return None
+        shared = set(content_words(pointed.unit)) & set(content_words(reply.text))
+        return Pointed(reply.text, reply, reply.text, "user") if shared else None
+
     def taken_back(self, pointed: Pointed) -> str:
         """Give what was said or seen later about the same subject, empty where nothing was."""
         source, unit = pointed.source, pointed.unit
@@ -158,10 +168,14 @@ def _rank(pointed: Pointed) -> tuple[int, bool]:
     return _RANK.index(pointed.tier), not pointed.source.failed
 
 
+def _is_short(folded: str) -> bool:
+    return len(folded.split()) <= _SHORT_REPLY and len(folded) <= 8 * _SHORT_REPLY
+
+
 def _replies_no(reply: SourceText, unit: str) -> bool:
     """Whether the message right after a statement is short and says no to it, or gives another value."""
     folded = reply.folded.strip(" .!,")
-    if len(folded.split()) > _SHORT_REPLY or len(folded) > 8 * _SHORT_REPLY:
+    if not _is_short(folded):
         return False
     if len(folded.split()) <= 4 and _NO.match(folded):
         return True

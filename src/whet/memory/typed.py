@@ -22,7 +22,7 @@ _MAIL = re.compile(
 # Two lines with the time of day at their head: a talk or a log that was copied, to the end of its paragraph.
 _STAMP = r"[ \t]*(?:[^\n:：]{0,40}[^\w\n.])?(?:[01]?\d|2[0-3]):[0-5]\d(?!\w)[^\n]*"
 _STAMPED = re.compile(rf"(?m)^{_STAMP}(?:\n[^\n]*){{0,8}}?\n{_STAMP}$(?:\n(?!\n)[^\n]*)*")
-# What a program wrote, to the end of its paragraph: a difference, a prompt with a command, JSON, two rows of a table.
+# What a program wrote, to its paragraph's end: a difference, a prompt with a command, JSON, rows of a table.
 _NOTATION = re.compile(
     r"(?m)^[ \t]*(?:@@ |\+\+\+ |--- \S|diff --|\$ |[{\[]+\s*[\"{\[]"
     r"|[^\n;\t]*[;\t](?=\S)[^\n]*\n[^\n;\t]*[;\t](?=\S))[^\n]*(?:\n(?!\n)[^\n]*)*"
@@ -61,9 +61,9 @@ def split(text: str) -> tuple[str, str]:
 def is_spoken_by_others(text: str, start: int, end: int, whole: str) -> bool:
     """Whether a stretch stands wholly inside quotation marks, or the `whole` statement is mostly what stands
     in some: somebody's words that the person reports."""
-    return any(
-        match.start() <= start and end <= match.end() for match in _said_by_others(text)
-    ) or 2 * sum(len(match[0]) for match in _said_by_others(whole)) >= len(whole)
+    return any(match.start() <= start and end <= match.end() for match in _said_by_others(text)) or 2 * sum(
+        len(match[0]) for match in _said_by_others(whole)
+    ) >= len(whole)
 
 
 def _said_by_others(text: str) -> Iterator[re.Match[str]]:

@@ -111,7 +111,9 @@ def speaks(line: str) -> bool:
 
 def _untick(line: str) -> str:
     """Give a line without what is ticked as code; a sentence between ticks is none."""
-    return _TICKED.sub(lambda m: m[0].strip("`") if _run(m[0].strip("`").split()) >= _LONGEST_RUN else " ", line)
+    return _TICKED.sub(
+        lambda m: m[0].strip("`") if _run(m[0].strip("`").split()) >= _LONGEST_RUN else " ", line
+    )
 
 
 def _run(words: Sequence[str]) -> int:
@@ -134,7 +136,7 @@ def is_talk(line: str) -> bool:
 def is_question(text: str) -> bool:
     """Whether a statement asks, by its mark or by the particle that stands for one."""
     bare = text.strip().rstrip("\"'”»」』) ")
-    return re.search(r"[?？؟¿՞፧]|[α-ω];\Z", bare) is not None or bare.rstrip("。.").endswith(
+    return re.search(r"[?？؟¿՞፧]|[\u0370-\u03ff].*;\Z", bare) is not None or bare.rstrip("。.").endswith(
         ("吗", "呢", "ますか", "ですか", "까")
     )
 
@@ -181,14 +183,14 @@ def sentences(text: str) -> list[str]:
 
 
 def forms(text: str) -> list[str]:
-    """Give the commands with placeholders that a text names: "run `prep ITEM` first"."""
-    return [form for form in _QUOTED_COMMAND.findall(text) if PLACEHOLDER.search(form)]
+    """Give the commands that a text names in quotes, most with placeholders: "run `prep ITEM` first"."""
+    return _QUOTED_COMMAND.findall(text)
 
 
 def values(text: str) -> frozenset[str]:
     """Give what of a text is right or wrong to the letter: words with digits or signs, and what is ticked."""
     found = re.findall(
-        r"`([^`\n]+)`|(?<![\w.])([^\s`\"'“”(),;!?]*[\d/_=@][^\s`\"'“”(),;!?]*|--?[a-z][\w-]+|\w+[.-]\w[\w.-]*)",
+        r"`([^`\n]+)`|(?<![\w.])([^\s`\"'“”(),;!?]*[\d/_=@][^\s`\"'“”(),;!?]*|--?[a-z][\w-]*|\w+[.-]\w[\w.-]*)",
         text.lower(),
     )
     return frozenset((ticked or bare).rstrip(".:") for ticked, bare in found)

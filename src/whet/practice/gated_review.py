@@ -29,7 +29,6 @@ from whet.practice.review import heard_before, made_since, review_at
 from whet.practice.script import ScriptedReply
 
 _HASH = re.compile(r"hash (?:is now )?([0-9a-f]{8,64})")
-_RESULT = re.compile(r"(?m)^RESULT of \w+: ")
 _LISTED = re.compile(r"(?m)^(?:\d+\.|-) .*$")
 _SKILL_KEYS = frozenset({"flag", "before"})
 
@@ -107,7 +106,7 @@ def _shown_before(ask: PracticeRequest) -> Iterator[Lesson]:
     at = review_at(ask)
     text = ask.heard[at].text.partition("<conversation>")[2] if at is not None else ""
     before = ""
-    for line, command in done_lines(_RESULT.sub("", text)):
+    for line, command in done_lines(text):
         for claim in command.statements():
             if claim.key not in PRIVATE_KEYS:
                 yield Lesson(claim, (before, line) if claim.key == "before" else (line,))

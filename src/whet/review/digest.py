@@ -15,7 +15,8 @@ _CAPS = (4_000, 2_000, 1_000, 500, 240, 120)
 
 
 def digest(messages: Sequence[Message], budget_tokens: int) -> str:
-    """Write `messages` as a text of at most `budget_tokens`: long parts are cut first, then the middle."""
+    """Write `messages` as a text of at most `budget_tokens`: long parts are cut first, then the middle. Who
+    says something stands on a line of its own, so that every other line can be quoted as it is."""
     budget = budget_tokens * _CHARS_PER_TOKEN
     text = ""
     for cap in _CAPS:
@@ -28,10 +29,10 @@ def digest(messages: Sequence[Message], budget_tokens: int) -> str:
 def _row(message: Message, cap: int) -> str:
     text = message.text
     if message.role == "user":
-        return f"PERSON: {clip(text, 4 * cap)}"
+        return f"PERSON:\n{clip(text, 4 * cap)}"
     if message.role == "tool":
         kind = "FAILED RESULT" if message.is_error else "RESULT"
-        return f"{kind} of {message.tool_name}: {clip(text, cap)}"
+        return f"{kind} of {message.tool_name}:\n{clip(text, cap)}"
     calls = [f"CALL {call.name} {clip(call.arguments, cap)}" for call in message.tool_calls]
-    said = [f"AGENT: {clip(text, cap)}"] if text else []
+    said = [f"AGENT:\n{clip(text, cap)}"] if text else []
     return "\n".join([*said, *calls])

@@ -158,14 +158,15 @@ def count_open(connection: apsw.Connection) -> int:
 
 
 def unreviewed(connection: apsw.Connection, session: SessionRow, limit: int) -> list[str]:
-    """Give the ids of one-shots like `session` (its folder, source and person) that ended before it and have
-    had no review, the newest first, back to the last one that had."""
+    """Give the ids of one-shots like `session` (its folder, source and person) that ended before it, the
+    newest first, back to the last review but one: what one review overlooks, the next may find."""
     rows = connection.execute(
         "SELECT s.id, s.key FROM sessions s JOIN sessions mine ON mine.id = ?"
         " WHERE s.workspace = mine.workspace AND s.source = mine.source AND s.profile = mine.profile"
         " AND s.kind = 'chat' AND s.private = 0 AND s.key < mine.key"
-        " AND s.key > (SELECT coalesce(max(r.session), 0) FROM reviews r JOIN sessions o ON o.key = r.session"
-        "  WHERE o.workspace = mine.workspace AND o.source = mine.source AND r.session < mine.key)"
+        " AND s.key > coalesce((SELECT DISTINCT r.session FROM reviews r JOIN sessions o ON o.key = r.session"
+        "  WHERE o.workspace = mine.workspace AND o.source = mine.source AND r.session < mine.key"
+        "  ORDER BY r.session DESC LIMIT 1 OFFSET 1), 0)"
         " ORDER BY s.key DESC LIMIT ?",
         (session.id, limit),
     ).fetchall()

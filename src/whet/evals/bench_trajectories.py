@@ -1,0 +1,91 @@
+"""LongMemEval V2: what an agent did on pages, as sessions, and questions about it.
+
+Its data names no evidence. A piece of an answer counts as found where a hit has its words, as the benchmark's
+own scorer compares them; questions whose answer stands nowhere so (a letter, a sentence, a refused premise)
+are left out. Pictures are not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from whet.evals.bench_cases import BenchCase, BenchMessage, BenchQuestion, BenchSession
+
+_DAY_MS = 86_400_000
+_STEP_MS = 1_000
+_LEAST_CHARS = 3
+Row = TypeVar("Row")
+
+
+class _State(msgspec.Struct):
+    url: str = ""
+    action: str | None = None
+    thought: str | None = None
+    accessibility_tree: str = ""
+
+
+class _Trajectory(msgspec.Struct):
+    id: str
+    states: list[_State]
+    goal: str | list[str] = ""
+    outcome: str | None = None
+
+
+class _Asked(msgspec.Struct):
+    id: str
+    question: str
+    question_type: str
+    answer: str
+
+
+def read_trajectories(contents: dict[str, bytes]) -> list[BenchCase]:
+    """Give a case for each haystack: its trajectories, and the questions that are asked of just these."""
+    asked = {one.id: one for one in _lines(contents.pop("questions.jsonl"), _Asked)}
+    sessions = {one.id: one for one in _lines(contents.pop("trajectories.jsonl"), _Trajectory)}
+    found: list[BenchCase] = []
+    for content in contents.values():
+        haystacks = msgspec.json.decode(content, type=dict[str, list[str]])
+        by_stack: dict[tuple[str, ...], list[_Asked]] = {}
+        for id_, stack in haystacks.items():
+            by_stack.setdefault(tuple(stack), []).append(asked[id_])
+        for stack, questions in by_stack.items():
+            read = tuple(_session(sessions[id_], place) for place, id_ in enumerate(stack))
+            found.append(BenchCase(f"{len(found)}", read, tuple(_questions(questions, read))))
+    return found
+
+
+def _lines(content: bytes, kind: type[Row]) -> list[Row]:
+    return [msgspec.json.decode(line, type=kind) for line in content.splitlines() if line.strip()]
+
+
+def _session(one: _Trajectory, place: int) -> BenchSession:
+    goal = one.goal if isinstance(one.goal, str) else " ".join(one.goal)
+    texts = [f"{goal} {one.outcome or ''}".strip()]
+    for state in one.states:
+        parts = (state.url, state.thought, state.action, state.accessibility_tree)
+        texts.append("\n".join(filter(None, parts)))
+    said = (
+        BenchMessage(f"{place}:{number}", text, (place + 1) * _DAY_MS + number * _STEP_MS)
+        for number, text in enumerate(texts)
+    )
+    return BenchSession(f"{place}-{one.id}", tuple(said))
+
+
+def _questions(asked: Sequence[_Asked], sessions: Sequence[BenchSession]) -> Iterator[BenchQuestion]:
+    there = [(message.ref, _plain(message.text)) for session in sessions for message in session.messages]
+    now_ms = (len(sessions) + 2) * _DAY_MS
+    for one in asked:
+        pieces = [piece for part in re.split(r"[,;]", one.answer) if (piece := _plain(part).strip())]
+        evidence = tuple(frozenset(ref for ref, text in there if f" {piece} " in text) for piece in pieces)
+        if evidence and all(evidence) and all(len(piece) >= _LEAST_CHARS for piece in pieces):
+            yield BenchQuestion(one.question, evidence, one.question_type, now_ms)
+
+
+def _plain(text: str) -> str:
+    """Give a text's words in small letters between single blanks, without signs."""
+    bare = re.sub(r"[^\w\s]", "", re.sub("[-_]", " ", text.lower()))
+    return f" {' '.join(bare.split())} "
