@@ -61,9 +61,11 @@ class TakenNames(msgspec.Struct):
     commands: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     engines: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     others: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    plugins: set[str] = msgspec.field(default_factory=set[str])
 
     def add(self, plugin: str, registered: Registered) -> None:
         """Note what a plugin has from now on."""
+        self.plugins.add(plugin)
         self.tools.update((tool.name, plugin) for tool in registered.tools)
         self.commands.update((command.name, plugin) for command in registered.commands)
         self.engines.update((engine.name, plugin) for engine in registered.engines)
@@ -117,6 +119,24 @@ class PluginContext:
     def plugin_id(self) -> str:
         """The plugin's name."""
         return self.name
+
+    @property
+    def profile_name(self) -> str:
+        """The name of the home's profile; there is one."""
+        return "default"
+
+    def has_plugin(self, plugin_id: str) -> bool:
+        """Whether another plugin is loaded by now: they are, in the order of `plugins.enabled`."""
+        return plugin_id in self._taken.plugins
+
+    def has_capability(self, capability: str) -> bool:
+        """Whether a right of Hermes' list is granted: tools may be replaced, as the gate asks about them."""
+        return capability == "tools.override"
+
+    def on_unload(self, callback: Callable[[], object]) -> None:
+        """Have `callback` called when the program ends, the last one first."""
+        self._insist(callable(callback), "on_unload", "what on_unload got can't be called")
+        self.registered.unloads.append(callback)
 
     @property
     def llm(self) -> PluginModel:
