@@ -74,7 +74,8 @@ def test_what_somebody_wrote_who_was_put_out_since_begins_no_turn(tmp_path: Path
             telegram.wait_said("For Ann.")
         with closing(StateDatabase.open(home / "state.db", SystemClock())) as database:
             assert database.read_now(lambda db: chats.open_chats(db, ["telegram"])) == []
-        assert model.count == 1
+            told = database.read_now(lambda db: chats.out_in(db, ("queued", "sending", "sent", "failed"), 1))
+        assert model.count == 1 and told == []  # the first chat is Ben's
 
 
 def test_a_long_action_is_asked_about_on_discord(tmp_path: Path) -> None:
