@@ -53,7 +53,8 @@ def refused(call: Any) -> str:
     except TypeError:
         raise  # it did not come to a request
     except Exception as error:  # noqa: BLE001 - which one is what is asked
-        return f"{getattr(error, 'status_code', '')} {error!r} {error}"
+        code = getattr(error, "code", "")
+        return f"{getattr(error, 'status_code', '')} {code} {error!r} {error}"
     return "nothing was refused"
 
 

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from starlette.responses import JSONResponse
 
@@ -19,6 +20,7 @@ from tests.gateway.running import TELEGRAM, GatewayProcess, running, served
 from tests.gateway.test_channels import DISCORD, SLACK, answered_and_stopped, on
 from tests.gateway.test_telegram import BEN, STALLED, world
 from whet.clock import SystemClock
+from whet.contract.channels import ChatPlace, Incoming
 from whet.gateway.outbox import NOTICE
 from whet.gateway.router import Router
 from whet.practice.script import Fault, ScriptedReply
@@ -45,6 +47,36 @@ def test_an_answer_of_markup_is_whole_on_slack(tmp_path: Path) -> None:
         )
         for n in range(200):
             assert f"&lt;li&gt;number {n} &amp; more&lt;/li&gt;" in shown, n
+
+
+def test_more_text_than_anybody_reads_is_cut_and_the_model_told(tmp_path: Path) -> None:
+    slack = SlackChat()
+    with on(slack, SLACK, tmp_path, [ScriptedReply(text="Long.")]) as one:
+        slack.write("begin " + "word " * 30_000)
+        slack.wait_said("Long.")
+        body = one.model.requests[-1].body
+        assert b"more characters were left out]" in body and len(body) < 200_000
+
+
+def test_what_somebody_wrote_who_was_put_out_since_begins_no_turn(tmp_path: Path) -> None:
+    """Ben writes while nothing runs; before the next start he stands in the file no more."""
+    with TelegramChat() as telegram, PracticeServer(script=[ScriptedReply(text="For Ann.")]) as model:
+        home, with_ben = tmp_path / "home", TELEGRAM + BEN
+        one = GatewayProcess(home, with_ben.format(url=telegram.url), model)
+        with closing(StateDatabase.open(home / "state.db", SystemClock())) as database:
+            body = msgspec.json.encode(
+                Incoming(ChatPlace("telegram", "8", "", "8"), "u1", "message", text="hi")
+            )
+            place = ChatPlace("telegram", "8", "", "8")
+            database.write_now(lambda db: chats.receive(db, place, "u1", body.decode(), 1))
+        (home / "gateway.toml").write_text(TELEGRAM.format(url=telegram.url))
+        with served(one):
+            telegram.write("ann here")
+            telegram.wait_said("For Ann.")
+        with closing(StateDatabase.open(home / "state.db", SystemClock())) as database:
+            assert database.read_now(lambda db: chats.open_chats(db, ["telegram"])) == []
+            told = database.read_now(lambda db: chats.out_in(db, ("queued", "sending", "sent", "failed"), 1))
+        assert model.count == 1 and told == []  # the first chat is Ben's
 
 
 def test_a_long_action_is_asked_about_on_discord(tmp_path: Path) -> None:

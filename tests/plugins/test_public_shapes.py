@@ -372,6 +372,41 @@ def test_what_plugins_call_of_the_host_works(home: Path) -> None:
         assert [tool.name for tool in loaded.tools] == ["late"] and loaded.cli_commands[0].name == "tidy"
 
 
+NEWEST = """
+    import json
+    from agent.memory_provider import INDICATOR_GLYPH, MemoryProvider, RecallStatus, is_trivial_prompt
+
+    def register(ctx):
+        said = {"plain": ctx.has_plugin("plain"), "other": ctx.has_plugin("other"), "profile": ctx.profile_name,
+                "override": ctx.has_capability("tools.override"), "mcp": ctx.has_capability("mcp.call"),
+                "trivial": [is_trivial_prompt(text) for text in ("", "Thanks!", "/new", "k8s is down", None)],
+                "glyph": RecallStatus("m", 2).glyph == INDICATOR_GLYPH, "state": hasattr(ctx, "state")}
+        ends = []
+        ctx.on_unload(lambda: ends.append("first") or (ctx.home / "ends.json").write_text(json.dumps(ends)))
+        ctx.on_unload(lambda: 1 / 0)
+        ctx.on_unload(lambda: ends.append("last"))
+        (ctx.home / "newest.json").write_text(json.dumps(said))
+"""
+
+
+def test_what_the_newest_plugins_ask_their_host_is_answered(home: Path) -> None:
+    write(home, "plain", PLAIN)
+    write(home, "newest", NEWEST)
+    with loading(home, "plain", "newest") as loaded:
+        assert loaded.problems == [] and not (home / "ends.json").exists()
+    assert json.loads((home / "newest.json").read_text()) == {
+        "plain": True,
+        "other": False,
+        "profile": "default",
+        "override": True,
+        "mcp": False,
+        "trivial": [True, True, True, False, True],
+        "glyph": True,
+        "state": False,
+    }
+    assert json.loads((home / "ends.json").read_text()) == ["last", "first"]
+
+
 def test_a_plugin_may_replace_a_built_in_tool_where_it_says_so(home: Path) -> None:
     code = """
         def register(ctx):

@@ -21,6 +21,8 @@ from whet.sandbox.jail import Jail
 from whet.sandbox.places import Wishes
 from whet.sandbox.policy import Opening, SandboxLimits, read_opening
 
+_PACKAGES = ("package.json", "pyproject.toml")
+
 
 def confine(
     home: Home, settings: SandboxSettings, environment: Mapping[str, str] | None = None
@@ -52,16 +54,36 @@ def server_jail(confinement: Confinement, workspace: Path, server: McpServerSett
 
 
 def _named(server: McpServerSettings) -> list[Opening]:
-    """Give what a server's command line names: a folder, or the folder of a program or script of its own."""
+    """Give what a server's command line names: a folder, or all that a program or script of its own is
+    installed with. A home that is more than that is never opened as a whole."""
     person = Path(os.path.expanduser("~")).resolve()
     found: list[Opening] = []
     for text in (server.command, *server.args, server.cwd):
         path = Path(os.path.expanduser(text.rpartition("=")[2]))
         if not path.is_absolute() or not path.exists():
             continue
-        place = path.resolve()
-        folder = place if place.is_dir() else place.parent
-        holds_home = person.is_relative_to(folder)
-        if not (holds_home and place == folder):
-            found.append(Opening("read", str(place if holds_home else folder)))
-    return found
+        # What a link stands in, besides what it leads to: a program is looked up by the name that was given.
+        named = path.parent.resolve() / path.name
+        for place in dict.fromkeys((named, path.resolve())):
+            roots = [place] if place.is_dir() else [place.parent, *installed_with(place)]
+            opened = [one for one in roots if not person.is_relative_to(one)]
+            found += [
+                Opening("read", str(one)) for one in opened or [place] if not person.is_relative_to(one)
+            ]
+    return list(dict.fromkeys(found))
+
+
+def installed_with(program: Path) -> list[Path]:
+    """Give the folders that a program needs besides its own: the modules that it lies among, its package or
+    project, its Python environment and that one's interpreter."""
+    found: list[Path] = []
+    for folder in program.parents:
+        if folder.name == "node_modules" or (folder / "pyvenv.cfg").is_file():
+            found.append(folder)
+    package = next(
+        (one for one in program.parents if any((one / name).is_file() for name in _PACKAGES)), None
+    )
+    if package is not None and not any(package.is_relative_to(one) for one in found):
+        found.append(package)
+    interpreters = [(one / "bin" / "python").resolve() for one in found if (one / "pyvenv.cfg").is_file()]
+    return found + [one.parents[1] for one in interpreters if one.is_file()]

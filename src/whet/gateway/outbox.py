@@ -27,7 +27,7 @@ def is_notice(message: Outgoing) -> bool:
 
 def tell(connection: apsw.Connection, chat_id: int, now_ms: int) -> None:
     """Tell a conversation that something may be missing, once for all that may be by then."""
-    waiting = chats.out_in(connection, ("queued",), chat_id)
+    waiting = chats.out_in(connection, ("queued", "sending"), chat_id)
     if not any(is_notice(msgspec.json.decode(row.body, type=Outgoing)) for row in waiting):
         notice = Outgoing(NOTICE, (MessageButton("Show", SHOW),))
         chats.post(connection, chat_id, [msgspec.json.encode(notice).decode()], now_ms)

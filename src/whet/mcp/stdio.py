@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -169,9 +170,11 @@ class StdioTransport:
             )
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            hint = f"whet mcp test {self._name}"
+            if jail is not None and os.path.exists(launch.command):
+                hint = f"in the sandbox it is not whole: mcp.servers.{self._name}.openings: [read FOLDER]"
             raise ServerFailed(
-                f"the MCP server {self._name} can't be started: {launch.command}: {reason}",
-                hint=f"whet mcp test {self._name}",
+                f"the MCP server {self._name} can't be started: {launch.command}: {reason}", hint=hint
             ) from error
 
     async def send(

@@ -21,10 +21,10 @@ from whet.contract.context_engine import ContextEngine
 from whet.contract.errors import PluginError
 from whet.contract.protocols import Provider
 from whet.plugins import hermes, hooks, shims
+from whet.plugins.asked import HostAnswers
 from whet.plugins.calls import blamed, fields_of, fitting
 from whet.plugins.manifest import Manifest
 from whet.plugins.memories import tool_schemas
-from whet.plugins.model_ask import PluginModel, no_model
 from whet.plugins.parts import (
     Hook,
     MemoryProvider,
@@ -61,9 +61,11 @@ class TakenNames(msgspec.Struct):
     commands: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     engines: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     others: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    plugins: set[str] = msgspec.field(default_factory=set[str])
 
     def add(self, plugin: str, registered: Registered) -> None:
         """Note what a plugin has from now on."""
+        self.plugins.add(plugin)
         self.tools.update((tool.name, plugin) for tool in registered.tools)
         self.commands.update((command.name, plugin) for command in registered.commands)
         self.engines.update((engine.name, plugin) for engine in registered.engines)
@@ -87,7 +89,7 @@ def _memory_handler(answer: Callable[..., object], tool: str) -> Callable[..., o
     return handle
 
 
-class PluginContext:
+class PluginContext(HostAnswers):
     """Takes one plugin's registrations. `offered` are the capabilities that exist here."""
 
     def __init__(
@@ -99,9 +101,8 @@ class PluginContext:
         offered: frozenset[str],
         names: hermes.Names | None = None,
     ) -> None:
+        super().__init__(manifest.name, names, taken.plugins)
         self.manifest = manifest
-        self._names = names
-        self.name: str = manifest.name
         self.folder = folder
         self.home = home
         self.registered: Registered = Registered()
@@ -113,50 +114,10 @@ class PluginContext:
             raise AttributeError(f"this host has no {name}")
         return object.__getattribute__(self, name)
 
-    @property
-    def plugin_id(self) -> str:
-        """The plugin's name."""
-        return self.name
-
-    @property
-    def llm(self) -> PluginModel:
-        """The person's model, for requests of the plugin's own."""
-        return PluginModel(self.name, self._ask)
-
-    def _ask(self, *, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
-        ask = self._names.ask_model if self._names else None
-        if ask is None:
-            return no_model(self.name)()
-        return ask(
-            hermes.ModelRequest(
-                "plugin",
-                messages,
-                max_tokens=options.get("max_tokens"),
-                temperature=options.get("temperature"),
-                timeout_s=options.get("timeout"),
-            )
-        )
-
-    def get_config(self, key: str, default: Any = None) -> Any:
-        """Give `plugins.entries.NAME.settings.KEY`."""
-        return shims.entry_setting(self.name, key, default)
-
-    def dispatch_tool(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
-        """Run a tool of the session that is served, through the gate; gives its text, or JSON with an error.
-        For synchronous code: it waits."""
-        del kwargs
-        access, session_id = self._names.session if self._names else None, hermes.served_session()
-        if access is None or not session_id:
-            return shims.tool_error("no session is served here")
-        return access.dispatch(session_id, tool_name, dict(args))
-
-    def inject_message(self, content: str, role: str = "user", *, session_key: str | None = None) -> bool:
-        """Put text into a session as if it was typed; the turn under way reads it, or the next one.
-        True where there is such a session."""
-        access = self._names.session if self._names else None
-        session_id = session_key or hermes.served_session()
-        text = content if role == "user" else f"[{role}] {content}"
-        return access is not None and access.inject(session_id, text)
+    def on_unload(self, callback: Callable[[], object]) -> None:
+        """Have `callback` called when the program ends, the last one first."""
+        self._insist(callable(callback), "on_unload", "what on_unload got can't be called")
+        self.registered.unloads.append(callback)
 
     def register_cli_command(
         self,

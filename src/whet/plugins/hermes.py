@@ -23,7 +23,7 @@ import msgspec
 from whet.contract.context_engine import ContextEngine
 from whet.lanes import attempt
 from whet.plugins import printing, shims
-from whet.plugins.memories import EmptyMemory
+from whet.plugins.memories import EmptyMemory, RecallStatus, is_trivial_prompt
 from whet.plugins.parts import Hook
 
 PACKAGES = ("agent", "hermes_cli", "gateway", "hermes_constants", "tools")
@@ -251,7 +251,13 @@ _MODULES: dict[str, dict[str, object]] = {
     "agent.context_engine": {"ContextEngine": ContextEngine},
     "agent.auxiliary_client": {"call_llm": call_llm},
     "hermes_cli": {},
-    "agent.memory_provider": {"MemoryProvider": EmptyMemory},
+    "agent.memory_provider": {
+        "MemoryProvider": EmptyMemory,
+        "RecallStatus": RecallStatus,
+        "INDICATOR_GLYPH": RecallStatus("", 0).glyph,
+        "PRE_COMPRESS_CHECKPOINT_API_VERSION": 2,
+        "is_trivial_prompt": is_trivial_prompt,
+    },
     "hermes_cli.config": {"get_hermes_home": get_hermes_home, **shims.CONFIG},
     "hermes_cli.plugins": {"get_plugin_manager": get_plugin_manager},
     "gateway": {},

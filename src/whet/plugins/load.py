@@ -112,6 +112,7 @@ class LoadedPlugins:
         self.names: hermes.Names | None = None
         self._shown = 0
         self._on_close: list[Callable[[], None]] = []
+        self._unloads = [(one.found.name, unload) for one in running for unload in one.registered.unloads]
         self.memories: Memories = Memories(self.memory_providers.values(), problems)
         self.hooks: Hooks = Hooks([hook for part in parts for hook in part.hooks], problems)
 
@@ -154,6 +155,10 @@ class LoadedPlugins:
 
     def close(self) -> None:
         """Shut the registered engines down, take module names and variables back. Twice does nothing."""
+        unloads, self._unloads = self._unloads, []
+        for plugin, unload in reversed(unloads):
+            with contextlib.suppress(PluginError), blamed(plugin, "on_unload"):
+                unload()
         for engine in self.engines.values():
             shutdown = getattr(engine.prototype, "shutdown", None)
             if self._on_close and callable(shutdown):

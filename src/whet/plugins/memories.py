@@ -9,8 +9,11 @@ turn never waits for one longer than a few seconds.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from whet.contract.errors import PluginError
 from whet.plugins.calls import blamed, call, fields_of, fitting, within
@@ -21,6 +24,24 @@ _ASK_LIMIT_S = 3.0
 _TELL_LIMIT_S = 10.0
 _START_LIMIT_S = 20.0
 _MOST_CHARS = 4_000
+_WORD = re.compile(r"[^\W_]+")
+_TRIVIAL = frozenset(
+    ("yes", "no", "ok", "okay", "thanks", "thank you", "hi", "hello", "go on", "continue", "done")
+)
+
+
+class RecallStatus(msgspec.Struct, frozen=True):
+    """What a provider says of its last `prefetch`: whose memories these were, and how many."""
+
+    provider_label: str
+    count: int
+    glyph: str = "\N{BRAIN}"
+
+
+def is_trivial_prompt(text: str | None) -> bool:
+    """Whether nothing need be remembered for a message: it is empty, a command, a greeting, a yes or a no."""
+    said = (text or "").strip()
+    return not said or said.startswith("/") or " ".join(_WORD.findall(said.casefold())) in _TRIVIAL
 
 
 class EmptyMemoryCore:

@@ -131,6 +131,7 @@ class Registered(msgspec.Struct):
     notifiers: list[PluginNotifier] = msgspec.field(default_factory=list[PluginNotifier])
     overrides: list[str] = msgspec.field(default_factory=list[str])
     cli_commands: list[PluginCliCommand] = msgspec.field(default_factory=list[PluginCliCommand])
+    unloads: list[Callable[[], object]] = msgspec.field(default_factory=list[Callable[[], object]])
     problems: list[Problem] = msgspec.field(default_factory=list[Problem])
 
     def names(self) -> dict[str, list[str]]:

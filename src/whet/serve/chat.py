@@ -170,8 +170,9 @@ def _name_in(choice: object, tools: Sequence[ToolSpec]) -> str | None:
 
 def _allowed(choice: object, tools: Sequence[ToolSpec]) -> str:
     inner = cast("dict[str, Any]", choice) if isinstance(choice, dict) else {}
-    wanted: Any = inner.get("tools")
-    found = [_name_in(one, tools) for one in wanted] if isinstance(wanted, list) else []
+    listed = inner.get("tools")
+    wanted = cast("list[Any]", listed) if isinstance(listed, list) else []
+    found = [_name_in(one, tools) for one in wanted]
     names = ", ".join(name for name in found if name)
     if not names:
         raise ApiError(400, "allowed_tools names no tools", param="tool_choice")

@@ -22,6 +22,7 @@ from whet.web.line import line_of
 
 T = TypeVar("T")
 BODY_LIMIT_BYTES = 32 * 1024 * 1024
+_TOO_LONG = "context_length_exceeded"
 _DRAIN_LIMIT_BYTES = 64 * 1024 * 1024
 encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
@@ -63,7 +64,12 @@ def error_object(error: ApiError) -> ErrorObject:
     kind = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}.get(
         error.status, kind
     )
-    return ErrorObject(mask(error.message), kind, error.param or None, error.code or None)
+    return ErrorObject(_worded(error), kind, error.param or None, error.code or None)
+
+
+def _worded(error: ApiError) -> str:
+    # By these words Anthropic's clients, and LangChain's before either vendor, know what the code says.
+    return mask(f"prompt is too long: {error.message}" if error.code == _TOO_LONG else error.message)
 
 
 _MESSAGES_KINDS = {
@@ -80,10 +86,9 @@ _MESSAGES_KINDS = {
 def messages_error(error: ApiError) -> dict[str, object]:
     """Give the error as Anthropic's clients expect it."""
     kind = _MESSAGES_KINDS.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
-    where = f"{error.param}: " if error.param and error.status == 400 else ""
-    # By these words Anthropic's clients know that a conversation has grown too long.
-    where = "prompt is too long: " if error.code == "context_length_exceeded" else where
-    return {"type": "error", "error": {"type": kind, "message": f"{where}{mask(error.message)}"}}
+    is_named = error.param and error.status == 400 and error.code != _TOO_LONG
+    where = f"{error.param}: " if is_named else ""
+    return {"type": "error", "error": {"type": kind, "message": f"{where}{_worded(error)}"}}
 
 
 class JsonAnswer(Response):

@@ -1,0 +1,294 @@
+"""The outbox's promises one by one, against a platform in this process that refuses what it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import apsw
+import msgspec
+import pytest
+
+from tests.gateway.test_deliveries import HERE, Board, lost
+from tests.support import FixedClock
+from whet.contract.channels import ChatPlace, Outgoing, SendFailed
+from whet.gateway import outbox
+from whet.gateway.deliveries import DRAFT, Deliveries
+from whet.store import chats
+from whet.store.chats import OutRow, OutState
+from whet.store.database import StateDatabase
+
+AWAY = SendFailed("stumbled", status=503)
+LIMITED = SendFailed("slowly", status=429, retry_after_s=30.0)
+
+
+class Notes(Board):
+    """A board whose messages can be changed, but for those that are gone; `holds` keeps its sends waiting."""
+
+    def __init__(self, clock: FixedClock, idempotent_s: float = 0.0) -> None:
+        self.failing: list[SendFailed] = []
+        super().__init__(clock, idempotent_s, self.failing)
+        self.gone: set[str] = set()
+        self.edits: list[tuple[str, str]] = []
+        self.edit_failures: list[SendFailed] = []
+        self.holds: asyncio.Event | None = None
+        self.is_held = False
+
+    async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
+        if self.holds is not None and place.chat == HERE.chat:
+            self.is_held = True
+            await self.holds.wait()
+        return await super().send(place, message, key)
+
+    async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
+        if self.edit_failures:
+            raise self.edit_failures.pop(0)
+        if ref in self.gone:
+            raise SendFailed("no such message", is_final=True, status=404)
+        self.edits.append((ref, message.text))
+
+
+class Post:
+    """An outbox with its board and its clock."""
+
+    def __init__(self, database: StateDatabase, clock: FixedClock, board: Notes) -> None:
+        self.database = database
+        self.clock = clock
+        self.board = board
+        self.settled: list[int] = []
+        self.deliveries = Deliveries(database, clock, {"board": board}, self._settle)
+
+    async def put(self, *messages: Outgoing, place: ChatPlace = HERE) -> int:
+        """Queue messages in a chat and give its number."""
+
+        def work(connection: apsw.Connection) -> int:
+            chat = chats.chat_at(connection, place)
+            bodies = [msgspec.json.encode(one).decode() for one in messages]
+            chats.post(connection, chat.id, bodies, self.clock.unix_ms())
+            return chat.id
+
+        return await self.database.append(work)
+
+    async def go(self, chat: int) -> None:
+        """Send what can be sent now."""
+        self.deliveries.wake(chat)
+        async with asyncio.timeout(20):
+            await self.deliveries.idle(chat)
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        """Let things happen until this holds."""
+        async with asyncio.timeout(20):
+            while not done():
+                await asyncio.sleep(0)
+
+    def rows(self, *states: OutState) -> list[OutRow]:
+        """Give the rows in these states."""
+        return self.database.read_now(lambda db: chats.out_in(db, states))
+
+    def texts(self, *states: OutState) -> list[str]:
+        """Give what rows in these states say."""
+        return [msgspec.json.decode(row.body)["text"] for row in self.rows(*states)]
+
+    async def _settle(self, chat: int) -> None:
+        self.settled.append(chat)
+
+
+@asynccontextmanager
+async def posting(folder: Path, idempotent_s: float = 0.0) -> AsyncIterator[Post]:
+    clock = FixedClock()
+    database = StateDatabase.open(folder / "state.db", clock)
+    post = Post(database, clock, Notes(clock, idempotent_s))
+    try:
+        yield post
+        await post.deliveries.drain(0)
+    finally:
+        database.close()
+
+
+def test_what_was_on_its_way_at_a_crash_is_told_once_and_changes_and_notices_go_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            notice = Outgoing(outbox.NOTICE, (outbox.MessageButton("Show", outbox.SHOW),))
+            await post.put(Outgoing("one"), Outgoing("two"), Outgoing("three", edits="r9"), notice)
+            for number in (1, 2, 3, 4):
+                await post.database.append(lambda db, n=number: chats.begin_sending(db, n, 0))
+            await post.deliveries.recover()
+            assert post.texts("unknown") == ["one", "two"]
+            assert post.texts("queued") == ["three", outbox.NOTICE]  # and no second notice
+
+    asyncio.run(main())
+
+
+def test_a_crash_is_told_where_nobody_was_told_yet(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            await post.put(Outgoing("one"))
+            await post.database.append(lambda db: chats.begin_sending(db, 1, 0))
+            await post.deliveries.recover()
+            assert post.texts("unknown") == ["one"] and post.texts("queued") == [outbox.NOTICE]
+
+    asyncio.run(main())
+
+
+def test_a_change_and_a_notice_that_may_have_arrived_are_sent_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            post.board.edit_failures.append(lost())
+            chat = await post.put(Outgoing("better", edits="r9"))
+            await post.go(chat)
+            assert post.board.edits == [("r9", "better")] and post.texts("sent") == ["better"]
+            post.board.failing += [lost(), lost()]
+            await post.go(await post.put(Outgoing("one")))
+            assert [one.text for one in post.board.said] == ["one", outbox.NOTICE, outbox.NOTICE]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_message_is_given_up_after_twelve_tries_or_a_day_and_its_person_told(
+    tmp_path: Path, late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("whet.gateway.deliveries._LONGEST_WAIT_S", 0.0)
+
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            post.board.failing += [AWAY] * (1 if late else 12)
+            chat = await post.put(Outgoing("one"))
+            post.clock.advance(86_401 if late else 0)
+            await post.go(chat)
+            assert post.texts("failed") == ["one"]
+            assert [one.text for one in post.board.said] == ["one"] * (1 if late else 12) + [outbox.NOTICE]
+            assert await post.database.append(lambda db: outbox.show(db, chat, 0)) == 1
+            await post.go(chat)
+            assert post.board.said[-1].text == "one" and post.rows("failed") == []
+
+    asyncio.run(main())
+
+
+def test_a_platform_that_wants_patience_gets_it_from_every_conversation(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            post.board.failing.append(LIMITED)
+            first = await post.put(Outgoing("one"))
+            second = await post.put(Outgoing("two"), place=ChatPlace("board", "2", "", "8"))
+            post.deliveries.wake(first)
+            await post.until(lambda: bool(post.board.said) and not post.rows("sending"))
+            post.deliveries.wake(second)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert [one.text for one in post.board.said] == ["one"]
+            assert post.texts("queued") == ["one", "two"]
+
+    asyncio.run(main())
+
+
+def test_a_conversation_does_not_wait_for_another_ones_message(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            post.board.holds = asyncio.Event()
+            post.deliveries.wake(await post.put(Outgoing("slow")))
+            await post.until(lambda: bool(post.rows("sending")))
+            await post.go(await post.put(Outgoing("quick"), place=ChatPlace("board", "2", "", "8")))
+            assert [one.text for one in post.board.said] == ["quick"]
+
+    asyncio.run(main())
+
+
+def test_nothing_overtakes_a_message_that_waits_to_be_tried_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            chat = await post.put(Outgoing("one"), Outgoing("two"))
+            await post.database.append(lambda db: chats.begin_sending(db, 1, 0))
+            assert post.database.read_now(lambda db: chats.next_out(db, "board", chat)) is None
+            assert post.database.read_now(lambda db: chats.due(db, "board")) == []
+            await post.database.append(lambda db: chats.end_sending(db, 1, "queued", again_ms=9))
+            due = post.database.read_now(lambda db: chats.due(db, "board"))
+            assert [row.id for row in due] == [1]
+
+    asyncio.run(main())
+
+
+def test_a_draft_that_is_gone_is_no_end_of_its_answer(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            post.board.gone.add("r1")
+            chat = await post.put(Outgoing("answer", edits=DRAFT))
+            await post.database.append(lambda db: chats.set_draft(db, chat, "r1"))
+            post.board.failing.append(SendFailed("stumbled", status=503, retry_after_s=0.0))
+            await post.go(chat)
+            assert post.settled[0] == chat and [one.text for one in post.board.said] == ["answer", "answer"]
+            assert all(not one.edits for one in post.board.said)
+            assert post.database.read_now(lambda db: chats.chat(db, chat)).draft == ""
+
+    asyncio.run(main())
+
+
+def test_what_another_process_puts_into_the_outbox_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("whet.gateway.deliveries._SWEEP_S", 0.0)
+
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            serving = asyncio.create_task(post.deliveries.serve())
+            await post.put(Outgoing("from elsewhere"))
+            await post.until(lambda: bool(post.rows("sent")))
+            serving.cancel()
+            with suppress(asyncio.CancelledError):
+                await serving
+
+    asyncio.run(main())
+
+
+def test_messages_that_are_resent_are_new_ones_and_notices_are_not(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            notice = Outgoing(outbox.NOTICE, (outbox.MessageButton("Show", outbox.SHOW),))
+            await post.put(Outgoing("one", edits="r1", since_ms=5), notice)
+            for number in (1, 2):
+                await post.database.append(lambda db, n=number: chats.end_sending(db, n, "unknown"))
+            rows = post.rows("unknown")
+            await post.database.append(lambda db: outbox.resend(db, rows, 7))
+            (queued,) = post.rows("queued")
+            assert msgspec.json.decode(queued.body, type=Outgoing) == Outgoing("one")
+
+    asyncio.run(main())
+
+
+def test_an_update_that_is_brought_again_changes_nothing(tmp_path: Path) -> None:
+    database = StateDatabase.open(tmp_path / "state.db", FixedClock())
+    row = database.write_now(lambda db: chats.receive(db, HERE, "u1", '{"text":"one"}', 1))
+    assert row is not None
+    database.write_now(lambda db: chats.mark(db, row, "done"))
+    assert database.write_now(lambda db: chats.receive(db, HERE, "u1", '{"text":"late"}', 2)) is None
+    assert database.read_now(lambda db: chats.waiting(db, 1)) == []
+    database.close()
+
+
+def test_what_may_be_missing_is_kept_however_old_it_is(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            await post.put(Outgoing("one"), Outgoing("two"), Outgoing("three"))
+            for number, state in ((1, "unknown"), (2, "failed"), (3, "sent")):
+                await post.database.append(lambda db, n=number, s=state: chats.end_sending(db, n, s))
+            await post.database.append(lambda db: chats.prune(db, post.clock.unix_ms() + 1))
+            assert post.texts("unknown", "failed", "sent") == ["one", "two"]
+
+    asyncio.run(main())
+
+
+def test_a_crash_while_a_lost_draft_is_said_anew_does_not_say_it_twice(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            post.board.gone.add("r1")
+            post.board.holds = asyncio.Event()
+            post.deliveries.wake(await post.put(Outgoing("answer", edits="r1")))
+            await post.until(lambda: post.board.is_held)
+            await (
+                post.deliveries.recover()
+            )  # as the next process would: a change is repeated, a message is not
+            assert post.texts("unknown") == ["answer"]
+
+    asyncio.run(main())
