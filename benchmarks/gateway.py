@@ -144,7 +144,7 @@ def run(runs: int, full: bool) -> list[Row]:
                 f" {_IN_A_ROW} messages in a row each; a conversation that pauses a second is let go and read"
                 " again. Measured from a settled state: all people had written once and"
                 f" {_WARM_UP:,} messages more were answered, so that the allocator is warm. Bounded caches"
-                " (SQLite's pages, at most 12 MB) count. Both ends at rest. CPU of the gateway, HTTP"
+                " (SQLite's pages, at most 6 MB) count. Both ends at rest. CPU of the gateway, HTTP"
                 f" and the store included: {growth.cpu_ms:.1f} ms a message.",
                 *([] if full else ["The goal's row is made by --full."]),
             ],

@@ -11,11 +11,15 @@ import json
 import logging
 import re
 from collections.abc import Iterable
-from logging.handlers import RotatingFileHandler
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from logging.handlers import RotatingFileHandler
 
 MASK = "[REDACTED]"
-_SHAPES = re.compile(
+_SHAPES = (
     r"sk-(?:ant-|proj-|or-)?[A-Za-z0-9_-]{16,}"
     r"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}"
     r"|xox[abeprs]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}|A(?:KIA|SIA)[0-9A-Z]{16}"
@@ -53,7 +57,12 @@ def mask(text: str) -> str:
     for value in sorted(_protected, key=len, reverse=True):
         if value in text:
             text = text.replace(value, MASK)
-    return _SHAPES.sub(MASK, text)
+    return _shapes().sub(MASK, text)
+
+
+@cache  # compiled at the first text: it takes a hundredth of a start
+def _shapes() -> re.Pattern[str]:
+    return re.compile(_SHAPES)
 
 
 class _JsonLines(logging.Formatter):
@@ -67,6 +76,31 @@ class _JsonLines(logging.Formatter):
         if record.exc_info:
             row["stack"] = self.formatException(record.exc_info)
         return mask(json.dumps(row, ensure_ascii=False))
+
+
+class _LogFile(logging.Handler):
+    """A file that is opened at its first record: most runs write none, and what rolls it over takes a
+    hundredth of a start to import."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._file: RotatingFileHandler | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._file is None:
+            from logging.handlers import RotatingFileHandler  # noqa: PLC0415 - see above
+
+            self._file = RotatingFileHandler(
+                self._path, maxBytes=5_000_000, backupCount=2, encoding="utf-8", delay=True
+            )
+            self._file.setFormatter(_JsonLines())
+        self._file.emit(record)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        super().close()
 
 
 def start(folder: Path, *, level: int = logging.INFO) -> None:
@@ -83,11 +117,7 @@ def start(folder: Path, *, level: int = logging.INFO) -> None:
     try:
         for made in (folder.parent, folder):  # `parents` would make the home for all to read
             made.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handler = RotatingFileHandler(
-            folder / "whet.log", maxBytes=5_000_000, backupCount=2, encoding="utf-8", delay=True
-        )
     except OSError:
         logger.addHandler(logging.NullHandler())
         return
-    handler.setFormatter(_JsonLines())
-    logger.addHandler(handler)
+    logger.addHandler(_LogFile(folder / "whet.log"))

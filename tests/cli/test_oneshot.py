@@ -251,7 +251,8 @@ def test_at_a_terminal_the_answer_streams_and_a_person_is_asked(folder: Path) ->
 def test_the_one_shot_imports_no_terminal_library() -> None:
     probe = (
         "import sys, whet.cli.chat\n"
-        "heavy = {'rich', 'prompt_toolkit', 'yaml', 'uvicorn', 'starlette', 'whet.review.correction'}\n"
+        "heavy = {'rich', 'prompt_toolkit', 'yaml', 'uvicorn', 'starlette', 'whet.review.correction',"
+        " 'logging.handlers'}\n"
         "print(*(heavy & set(sys.modules)))"
     )
     found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=20)

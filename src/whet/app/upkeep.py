@@ -14,14 +14,14 @@ from contextlib import asynccontextmanager
 import apsw
 
 _EVERY_S = 30.0
-_STORE_CACHE_BYTES = 12_000_000
+_STORE_CACHE_BYTES = 6_000_000
 
 
 @asynccontextmanager
 async def kept_small() -> AsyncGenerator[None]:
     """Keep the process small while this lasts.
 
-    The page caches of all SQLite connections together stay below 12 MB. Every 30 s the collector runs, for a
+    The page caches of all SQLite connections together stay below 6 MB. Every 30 s the collector runs, for a
     command line's thresholds leave cycles for hours, and free memory is given back.
     """
     before_bytes = apsw.soft_heap_limit(_STORE_CACHE_BYTES)

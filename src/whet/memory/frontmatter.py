@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from whet.contract.errors import WhetError
 
-_PLAIN = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):[ \t]+([^\s\"'\[\]{}>|*&!%@`#,?:-][^\n]*|-?\d[\w.]*)$")
+_PLAIN = r"([A-Za-z][A-Za-z0-9_-]*):[ \t]+([^\s\"'\[\]{}>|*&!%@`#,?:-][^\n]*|-?\d[\w.]*)$"
 _LARGEST_CHARS = 8_000
 _DEEPEST_YAML = 7
 NAME_CHARS = 64
@@ -43,7 +43,7 @@ def fields(text: str) -> dict[str, Any]:
     for line in text.split("\n"):
         if not line.strip():
             continue
-        plain = _PLAIN.match(line.rstrip())
+        plain = re.match(_PLAIN, line.rstrip())
         if plain is None or plain[1] in found or " #" in plain[2]:
             return _parse(text)
         found[plain[1]] = plain[2].strip()
