@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 import apsw
 
-from whet.store.postings import PostingReader, tokens_of
+from whet.store.postings import PostingReader, Postings, tokens_of
 from whet.store.query import Term
 
 _PIECE = re.compile(r'"([^"]*)"( \*)?|(\bAND\b)|(\bOR\b)|([()])')
@@ -23,6 +23,9 @@ _WORD_BYTES_MAX = 1_000
 _BYTES_MAX = 600_000
 _NEVER = "'\ue00f'"
 _COUNTED_MAX = 20_000
+_FOUND = (
+    "FROM message_words WHERE words @@ CAST(? AS tsquery) AND id BETWEEN ? AND ? ORDER BY id DESC LIMIT ?"
+)
 _lock = threading.Lock()
 
 
@@ -96,12 +99,35 @@ class TeamPostingReader(PostingReader):
         """Give the newest ids."""
         return self.newest(match, limit)
 
+    def of_each(self, terms: Sequence[Term], limit: int) -> list[Postings]:
+        """Give the postings of several terms, up to `limit` of each, in one statement."""
+        matches = [self._prefixed(term) if term.prefix else term.match for term in terms]
+        found = self._of_each([" AND ".join((*self.marks, match)) for match in matches], limit)
+        return [
+            self._found(term, match, ids, limit)
+            for term, match, ids in zip(terms, matches, found, strict=True)
+        ]
+
+    def _of_each(self, expressions: Sequence[str], limit: int) -> list[list[int]]:
+        part = f"(SELECT CAST(? AS bigint), id {_FOUND})"
+        values = [
+            (place, as_tsquery(one), self.first, self.last, limit) for place, one in enumerate(expressions)
+        ]
+        ids: list[list[int]] = [[] for _ in expressions]
+        for place, id_ in self._connection.execute(
+            " UNION ALL ".join([part] * len(values)), [value for each in values for value in each]
+        ):
+            ids[place].append(id_)
+        return ids
+
+    def _meeting(self, term: Term, limit: int) -> list[int]:
+        return self.newest(term.match, limit)
+
+    def _read(self, term: Term, match: str, limit: int) -> list[int]:
+        return self.newest(match, limit)
+
     def _ids(self, expression: str, first: int, last: int, limit: int) -> list[int]:
-        found = self._connection.execute(
-            "SELECT id FROM message_words WHERE words @@ CAST(? AS tsquery) AND id BETWEEN ? AND ?"
-            " ORDER BY id DESC LIMIT ?",
-            (as_tsquery(expression), first, last, limit),
-        )
+        found = self._connection.execute(f"SELECT id {_FOUND}", (as_tsquery(expression), first, last, limit))
         return [row[0] for row in found]
 
     def _prefixed(self, term: Term) -> str:
@@ -109,11 +135,14 @@ class TeamPostingReader(PostingReader):
         forms = [f'"{stem}" *' for stem in stems]
         return f"({' OR '.join(forms)})"
 
-    def _indexed(self) -> int:
+    def _extent(self, first: int, last: int) -> tuple[int, int, int]:
         row = self._connection.execute(
-            "SELECT CASE WHEN reltuples > ?1 THEN CAST(reltuples AS bigint)"
-            " ELSE (SELECT count(*) FROM message_words) END"
-            " FROM pg_class WHERE relname = 'message_words'",
-            (_COUNTED_MAX,),
+            "SELECT (SELECT min(id) FROM messages WHERE id BETWEEN ?1 AND ?2),"
+            " (SELECT max(id) FROM messages WHERE id BETWEEN ?1 AND ?2),"
+            " CASE WHEN reltuples > ?3 THEN CAST(reltuples AS bigint)"
+            " ELSE (SELECT count(*) FROM message_words) END,"
+            " set_config('plan_cache_mode', 'force_custom_plan', true)"
+            " FROM pg_class WHERE oid = CAST('message_words' AS regclass)",
+            (first, last, _COUNTED_MAX),
         ).fetchone()
-        return max(row[0], 1) if row else 1
+        return (row[0] or 0, row[1] or 0, max(row[2], 1)) if row else (0, 0, 1)
