@@ -133,8 +133,10 @@ class PostingReader:
         if not is_whole:
             covered = (self.last - ids[-1] + 1) / (self.last - self.first + 1)
             count = min(float(self.messages), max(count, count / covered))
-        weight = math.log(1 + (max(self.messages, count) - count + 0.5) / (count + 0.5))
-        return Postings(term, match, ids, is_whole, count, weight, set(ids))
+        return Postings(term, match, ids, is_whole, count, self._weight(count), set(ids))
+
+    def _weight(self, count: float) -> float:
+        return math.log(1 + (max(self.messages, count) - count + 0.5) / (count + 0.5))
 
     def _ids(self, expression: str, first: int, last: int, limit: int) -> list[int]:
         found = self._connection.execute(
