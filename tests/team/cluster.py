@@ -43,10 +43,10 @@ class Cluster:
         head, _, _ = self.url.rpartition("/")
         return f"{head}/{name}"
 
-    def database(self, *, empty: bool = False) -> str:
-        """Make a database and give its address; `empty`: without Whet's schema."""
+    def database(self, *, empty: bool = False, how: str = "template0 LOCALE 'C.UTF-8'") -> str:
+        """Make a database and give its address; `empty`: without Whet's schema, made so."""
         name = f"whet_{os.getpid()}_{next(_numbers)}"
-        template = "template0 LOCALE 'C.UTF-8'" if empty else self._template
+        template = how if empty else self._template
         return self._create(name, f"{template} STRATEGY FILE_COPY")
 
     def _create(self, name: str, how: str) -> str:

@@ -5,10 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
+import re
+import shutil
+import subprocess
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
+from tempfile import NamedTemporaryFile
+from urllib.parse import urlsplit
 
 import apsw
 import psycopg
@@ -17,6 +23,7 @@ from click.testing import CliRunner
 
 from tests.store.support import new_log, user
 from tests.support import FixedClock, quiet_port
+from tests.team.cluster import Cluster
 from whet.cli.team import team
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -29,6 +36,8 @@ from whet.store.database import StateDatabase
 from whet.store.migrations import STEPS
 from whet.store.team import TeamDatabase, init
 from whet.store.transcript import Transcript
+
+_PATH = f"{os.environ['PATH']}:/usr/sbin"
 
 
 @pytest.fixture
@@ -89,6 +98,86 @@ def test_a_full_disk_and_a_replica_are_named():
     replica = as_store_error(psycopg.errors.ReadOnlySqlTransaction("no"), "postgresql://db/whet")
     assert isinstance(replica, StoreUnwritable) and "replica" in replica.message
     assert shown("postgresql://ann:pw@db/whet?password=x") == "postgresql://ann@db/whet"
+
+
+@pytest.mark.parametrize("theirs", ["sessions (id int)", "migrations (id int, migration text)"])
+def test_a_database_of_another_program_is_left_as_it_is(cluster: Cluster, theirs: str) -> None:
+    there = cluster.database(empty=True)
+    with closing(connect(there, timeout_s=10)) as admin:
+        admin.execute(f"CREATE TABLE {theirs}".encode())
+        with pytest.raises(StoreError, match=f"tables of another program's .{theirs.split()[0]}.$"):
+            init(there)
+        names = admin.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        assert [f"{name} " for (name,) in names] == [theirs.partition("(")[0]]
+    if theirs.startswith("migrations"):
+        assert "another program" in refused(there, StoreError).message
+    cluster.drop(there)
+
+
+def test_a_database_without_utf8_and_an_old_server_are_refused(cluster: Cluster) -> None:
+    there = cluster.database(empty=True, how="template0 ENCODING 'LATIN1' LOCALE 'C'")
+    with pytest.raises(StoreError, match="encoding is LATIN1, not UTF8") as caught:
+        init(there)
+    assert "--encoding UTF8" in caught.value.hint
+    cluster.drop(there)
+    with pytest.raises(StoreError, match="the server is PostgreSQL 14; Whet needs 15 or newer"):
+        schema.refuse_old(140_012)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ann:hun@ter2@127.0.0.1/whet",
+        "postgresql://ann:hun/ter2@127.0.0.1/whet",
+        "postgresql://ann:hun ter2@127.0.0.1/whet",
+        "postgresql://ann:hun?ter2@127.0.0.1/whet",
+        "postgresql://a n@n/:hun#ter2@127.0.0.1/whet",
+        "postgresql://ann:hun%zzter2@127.0.0.1/whet",
+        "postgresql://127.0.0.1/whet?password=hun%zz",
+        "postgresql://127.0.0.1/whet?foo=bar",
+    ],
+)
+def test_an_address_that_can_not_be_read_shows_no_part_of_its_password(url: str) -> None:
+    found = refused(url, StoreError, patience_s=0)
+    assert "is no address that can be read" in found.message and "%40 for @" in found.hint
+    assert not re.search("hun|ter2", found.message + found.hint)
+
+
+@contextmanager
+def pooled(url: str, *more: str) -> Iterator[str]:
+    """Give the address of a pooler before the database, which shares connections out by transaction."""
+    program, port, server = shutil.which("pgbouncer", path=_PATH), quiet_port(), urlsplit(url)
+    lines = [
+        "[databases]",
+        f"* = host={server.hostname} port={server.port} user={server.username}",
+        "[pgbouncer]",
+        *("listen_addr = 127.0.0.1", f"listen_port = {port}", "unix_socket_dir ="),
+        *("auth_type = any", "pool_mode = transaction", *more),
+    ]
+    other = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
+    with NamedTemporaryFile("w", suffix=".ini") as settings:
+        settings.write("\n".join(lines) + "\n")
+        settings.flush()
+        Path(settings.name).chmod(0o644)
+        command = [str(program), settings.name]
+        with subprocess.Popen(command, cwd="/", stderr=subprocess.PIPE, text=True, **other) as pooler:
+            try:
+                assert pooler.stderr is not None
+                while "process up" not in pooler.stderr.readline():
+                    pass
+                yield f"postgresql://whet@127.0.0.1:{port}{server.path}"
+            finally:
+                pooler.terminate()
+
+
+@pytest.mark.skipif(shutil.which("pgbouncer", path=_PATH) is None, reason="pgbouncer is not installed")
+@pytest.mark.parametrize("more", [(), ("ignore_startup_parameters = options",)])
+def test_a_pooler_is_refused_before_anybodys_lock_is_held(url: str, more: tuple[str, ...]) -> None:
+    with pooled(url, *more) as there:
+        for use in (init, TeamDatabase.open_url):
+            with pytest.raises(StoreError, match="is a connection pooler") as caught:
+                use(there)
+            assert "name the server itself" in caught.value.hint
 
 
 @pytest.mark.parametrize("hours", [-1, 1])

@@ -8,12 +8,25 @@ from contextlib import contextmanager
 
 from whet.contract.errors import ConfigError
 
-PASSWORD = re.compile(r"(://[^:/@\s]*):[^@\s]*@")
+SCHEMES = ("postgresql://", "postgres://")
+_PASSWORD = re.compile(r"(://[^:]*):(.*)@", re.DOTALL)
+_UNWRITTEN = re.compile(r"[@/?#\s]")
 
 
 def shown(url: str) -> str:
-    """Give the address without its password."""
-    return PASSWORD.sub(r"\1@", url.partition("?")[0])
+    """Give the address without its password, whatever characters that has."""
+    return _PASSWORD.sub(r"\1@", url).partition("?")[0]
+
+
+def has_password(url: str) -> bool:
+    """Whether a password stands in the address."""
+    return "password=" in url or _PASSWORD.search(url) is not None
+
+
+def is_ambiguous(url: str) -> bool:
+    """Whether the driver takes a part of the password for something else, and would show it."""
+    found = _PASSWORD.search(url)
+    return found is not None and _UNWRITTEN.search(found[2]) is not None
 
 
 @contextmanager

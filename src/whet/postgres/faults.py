@@ -8,10 +8,14 @@ import psycopg
 from psycopg import errors
 
 from whet.contract.errors import StoreBusy, StoreError, StoreFull, StoreUnwritable
-from whet.postgres.driver import PASSWORD, shown
+from whet.postgres.driver import has_password, is_ambiguous, shown
 
 FENCED = "WF001"
 # Where connecting fails, the server's words are all there is.
+_HOW_TO_WRITE = (
+    "write postgresql://user@host/database, and in a name or password %40 for @, %2F for /, %20 for a space"
+)
+_POOLER = re.compile(r"unsupported startup parameter")
 _NO_ROOM = re.compile(r"too many (?:clients|connections)|remaining connection slots")
 
 
@@ -41,6 +45,11 @@ def as_store_error(error: psycopg.Error, url: str) -> StoreError:
     where = shown(url)
     if error.sqlstate == FENCED:
         return fenced()
+    if _POOLER.search(str(error)):
+        return pooled(url)
+    if not error.sqlstate and (is_ambiguous(url) or isinstance(error, psycopg.ProgrammingError)):
+        why = "" if has_password(url) else f": {_first_line(error)}"
+        return StoreError(f"{where} is no address that can be read{why}", hint=_HOW_TO_WRITE)
     known = _by_class(error, where)
     if known is not None:
         return known
@@ -58,6 +67,14 @@ def fenced() -> StoreBusy:
     """Give what a worker is told that has lost its session."""
     return StoreBusy(
         "another worker has taken over this session", hint="open the session again to see what it did"
+    )
+
+
+def pooled(url: str) -> StoreError:
+    """Give what is said of an address behind which a pooler shares connections out."""
+    return StoreError(
+        f"{shown(url)} is a connection pooler, which does not pass on a connection's settings",
+        hint="name the server itself in store.url: Whet keeps its own few connections",
     )
 
 
@@ -90,4 +107,4 @@ def _by_class(error: psycopg.Error, where: str) -> StoreError | None:
 def _first_line(error: BaseException) -> str:
     text = str(error).strip()
     line = text.rpartition("FATAL:")[2] if "FATAL:" in text else text
-    return PASSWORD.sub(r"\1@", line.strip().partition("\n")[0])[:200]
+    return line.strip().partition("\n")[0][:200]

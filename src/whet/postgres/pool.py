@@ -11,7 +11,7 @@ import psycopg
 
 from whet.contract.errors import StoreError
 from whet.postgres.connection import PostgresConnection, connect
-from whet.postgres.faults import as_store_error, is_lost
+from whet.postgres.faults import as_store_error, is_lost, pooled
 
 T = TypeVar("T")
 _IDLE_S = 5
@@ -45,6 +45,7 @@ class ConnectionPool:
         connection: PostgresConnection | None = None
         try:
             connection = self.connected()
+            _refuse_pooler(connection.raw, self.url)
             check(connection.raw)
         except (psycopg.Error, StoreError) as error:
             if connection is not None:
@@ -106,6 +107,14 @@ class ConnectionPool:
                 self._idle.append(reader)
                 return
         reader.raw.close()
+
+
+def _refuse_pooler(raw: psycopg.Connection, url: str) -> None:
+    """Raise StoreError where the settings of a connection don't reach the server: then it is not ours alone,
+    and a stopped process would hold its locks for ever."""
+    row = raw.execute("SELECT current_setting('idle_in_transaction_session_timeout')").fetchone()
+    if row is None or row[0] != f"{_IDLE_S}s":
+        raise pooled(url)
 
 
 def _read_with(reader: PostgresConnection, work: Callable[[PostgresConnection], T]) -> T:

@@ -10,11 +10,14 @@ import re
 from collections.abc import Mapping
 
 import psycopg
+from psycopg import errors
 
 from whet.contract.errors import SchemaTooNew, StoreError
 from whet.postgres.statements import translated
 
 SCHEMA_LOCK = 0x57484554
+_OLDEST = 150_000
+_CREATE = "createdb --template template0 --locale C.UTF-8 --encoding UTF8 whet"
 _COMMENT = re.compile(r"--[^\n]*")
 _SKIPPED = re.compile(
     r"\s*(CREATE VIRTUAL TABLE|DROP TRIGGER|DROP TABLE messages_fts|\w+ (INTO|TABLE|VIEW) session_titles)"
@@ -211,7 +214,19 @@ def steps(common: Mapping[str, str]) -> dict[str, str]:
 
 
 def init(connection: psycopg.Connection, common: Mapping[str, str]) -> list[str]:
-    """Apply the steps that are missing, all or none; give their names. Raises SchemaTooNew."""
+    """Apply the steps that are missing, all or none; give their names. Raises StoreError for a server or a
+    database that can't hold them, SchemaTooNew."""
+    refuse_old(connection.info.server_version)
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise StoreError(f"the database's encoding is {encoding}, not UTF8", hint=f"make one: {_CREATE}")
+    try:
+        return _init(connection, common)
+    except errors.DuplicateTable as error:
+        raise _foreign(str(error)) from error
+
+
+def _init(connection: psycopg.Connection, common: Mapping[str, str]) -> list[str]:
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock($1)", (SCHEMA_LOCK,))
         connection.execute(_WORDS.encode())
@@ -233,11 +248,30 @@ def applied(connection: psycopg.Connection) -> list[str]:
     there = connection.execute("SELECT to_regclass('migrations')").fetchone()
     if there is None or there[0] is None:
         return []
-    return [row[0] for row in connection.execute("SELECT name FROM migrations").fetchall()]
+    try:
+        return [row[0] for row in connection.execute("SELECT name, applied FROM migrations").fetchall()]
+    except errors.UndefinedColumn as error:
+        raise _foreign('relation "migrations"') from error
+
+
+def refuse_old(version: int) -> None:
+    """Raise StoreError for a server that is too old; `version` is as the server counts it."""
+    if version < _OLDEST:
+        hint = "upgrade the server, or name another one"
+        raise StoreError(f"the server is PostgreSQL {version // 10_000}; Whet needs 15 or newer", hint=hint)
+
+
+def _foreign(said: str) -> StoreError:
+    found = re.search('"[^"]+"', said)
+    what = found[0].strip('"') if found is not None else "some"
+    return StoreError(
+        f"the database has tables of another program's ({what})", hint=f"give Whet one of its own: {_CREATE}"
+    )
 
 
 def check(connection: psycopg.Connection, common: Mapping[str, str]) -> None:
     """Raise StoreError where the database is not set up or lacks steps, SchemaTooNew where it has more."""
+    refuse_old(connection.info.server_version)
     wanted, known = {*common, *TEAM_STEPS}, set(applied(connection))
     if not known:
         raise StoreError("the team's database has no tables of Whet's", hint="set it up: whet team init URL")

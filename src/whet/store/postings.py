@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import apsw
 import msgspec
@@ -44,19 +45,17 @@ class PostingReader:
 
     def __init__(self, connection: apsw.Connection, first: int, last: int, marks: Sequence[str]) -> None:
         self._connection = connection
-        row = connection.execute(
-            "SELECT (SELECT min(id) FROM messages WHERE id BETWEEN ?1 AND ?2),"
-            " (SELECT max(id) FROM messages WHERE id BETWEEN ?1 AND ?2)",
-            (first, last),
-        ).fetchone()
-        self.first, self.last = (row[0] or 0, row[1] or 0) if row else (0, 0)
         self.marks: list[str] = list(marks)
-        self.messages: int = self._indexed()
+        self._scope = " AND ".join(marks)
+        self.first, self.last, self.messages = self._extent(first, last)
         if self.first >> rows.SEQ_BITS == self.last >> rows.SEQ_BITS:
             self.messages = min(self.messages, self.last - self.first + 1)
         self._spent_s = 0.0
-        narrow = self._ids(" AND ".join(self.marks), self.first, self.last, _NARROW) if marks else []
-        self._is_narrow = bool(marks) and len(narrow) < _NARROW
+
+    @cached_property
+    def _is_narrow(self) -> bool:
+        """Whether the marks stand in few messages."""
+        return bool(self._scope) and len(self._ids(self._scope, self.first, self.last, _NARROW)) < _NARROW
 
     @property
     def has_time(self) -> bool:
@@ -93,10 +92,11 @@ class PostingReader:
         """Give a term's postings, up to `limit` of them."""
         match = self._prefixed(term) if term.prefix else term.match
         ids = self._meeting(term, limit) if term.instead else self._read(term, match, limit)
-        if not ids and term.instead and (self._is_narrow or self.messages < _SMALL):
-            match = term.instead
-            ids = self.newest(match, limit)
-        return self._postings(term, match, ids, limit)
+        return self._found(term, match, ids, limit)
+
+    def of_each(self, terms: Sequence[Term], limit: int) -> list[Postings]:
+        """Give the postings of several terms, up to `limit` of each."""
+        return [self.of(term, limit) for term in terms]
 
     def more(self, postings: Postings, limit: int) -> Postings:
         """Give the same term's postings with another limit."""
@@ -120,14 +120,23 @@ class PostingReader:
             return self.newest(match, limit)
         return self.sliced(match, limit)
 
+    def _found(self, term: Term, match: str, ids: list[int], limit: int) -> Postings:
+        """Give what was read; of an identifier that stands nowhere, where its words do."""
+        if not ids and term.instead and (self.messages < _SMALL or self._is_narrow):
+            match = term.instead
+            ids = self.newest(match, limit)
+        return self._postings(term, match, ids, limit)
+
     def _postings(self, term: Term, match: str, ids: list[int], limit: int) -> Postings:
         is_whole = len(ids) < limit
         count = float(len(ids))
         if not is_whole:
             covered = (self.last - ids[-1] + 1) / (self.last - self.first + 1)
             count = min(float(self.messages), max(count, count / covered))
-        weight = math.log(1 + (max(self.messages, count) - count + 0.5) / (count + 0.5))
-        return Postings(term, match, ids, is_whole, count, weight, set(ids))
+        return Postings(term, match, ids, is_whole, count, self._weight(count), set(ids))
+
+    def _weight(self, count: float) -> float:
+        return math.log(1 + (max(self.messages, count) - count + 0.5) / (count + 0.5))
 
     def _ids(self, expression: str, first: int, last: int, limit: int) -> list[int]:
         found = self._connection.execute(
@@ -150,6 +159,15 @@ class PostingReader:
             if form is not None and form not in forms:
                 forms.append(form)
         return f"({' OR '.join(_quote(form) for form in forms)})"
+
+    def _extent(self, first: int, last: int) -> tuple[int, int, int]:
+        """Give the ids between which there are messages, and how many are in the index at all."""
+        row = self._connection.execute(
+            "SELECT (SELECT min(id) FROM messages WHERE id BETWEEN ?1 AND ?2),"
+            " (SELECT max(id) FROM messages WHERE id BETWEEN ?1 AND ?2)",
+            (first, last),
+        ).fetchone()
+        return (row[0] or 0, row[1] or 0, self._indexed()) if row else (0, 0, 1)
 
     def _indexed(self) -> int:
         """Give how many messages are in the index: the first number of its record of averages.

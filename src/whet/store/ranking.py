@@ -150,7 +150,7 @@ class Ranking:
 
     def _lists(self, terms: Sequence[Term]) -> list[Postings]:
         """Read where each term stands: a little of all, then more of the rarer ones."""
-        lists = [self._reader.of(term, _FIRST_READ) for term in terms]
+        lists = self._reader.of_each(terms, _FIRST_READ)
         left = _READ_ALL
         for one in sorted((one for one in lists if not one.is_whole), key=lambda one: one.count):
             limit = min(_READ_MAX, left)

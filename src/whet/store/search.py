@@ -6,6 +6,7 @@ undone turns are found only when their session is asked for by id.
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Unpack
 
@@ -81,8 +82,7 @@ def search(
     if not terms and span is None:
         return []
     found = Ranking(connection, scope, span).best(terms, limit)
-    wanted = words.pieces(rest)
-    return [_hit(connection, row, wanted) for row in found]
+    return _hits(connection, found, words.pieces(rest))
 
 
 def around(
@@ -135,17 +135,25 @@ def call_of(connection: apsw.Connection, session_id: str, seq: int) -> tuple[int
     return asked[0][0], asked[0][1].tool_calls[position]
 
 
-def _hit(connection: apsw.Connection, found: FoundRow, wanted: list[str]) -> Hit:
-    id_ = found.id
-    row = connection.execute("SELECT role, content, extra FROM messages WHERE id = ?", (id_,)).fetchone()
+def _hits(connection: apsw.Connection, found: list[FoundRow], wanted: list[str]) -> list[Hit]:
+    stored = connection.execute(
+        "SELECT m.id, m.role, m.content, m.extra FROM json_each(?) j"
+        " CROSS JOIN messages m ON m.id = CAST(j.value AS bigint)",
+        (json.dumps([row.id for row in found]),),
+    )
+    texts = {id_: index.plain_text(*values) for id_, *values in stored}
+    return [_hit(row, texts.get(row.id, ""), wanted) for row in found]
+
+
+def _hit(found: FoundRow, text: str, wanted: list[str]) -> Hit:
     return Hit(
         session_id=found.session_id,
-        seq=id_ & (rows.SEQ_LIMIT - 1),
+        seq=found.id & (rows.SEQ_LIMIT - 1),
         role=rows.ROLES[found.role],
         turn=found.turn,
         when=iso(datetime.fromtimestamp(found.at_ms / 1000, UTC)),
         title=found.title,
-        snippet=_snippet(index.plain_text(*row), wanted) if row else "",
+        snippet=_snippet(text, wanted) if text else "",
         score=round(found.score, 4),
     )
 

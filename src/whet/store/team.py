@@ -6,11 +6,8 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any, TypeVar
 
-import psycopg
-
 from whet.postgres import schema
-from whet.postgres.connection import PostgresConnection, connect
-from whet.postgres.faults import as_store_error
+from whet.postgres.connection import PostgresConnection
 from whet.postgres.lane import TeamLane
 from whet.postgres.pool import ConnectionPool
 from whet.sqlite.database import Work
@@ -95,8 +92,7 @@ class TeamDatabase(StateDatabase):
 
 def init(url: str) -> list[str]:
     """Set up the database, or bring it up to date; give the names of the steps applied. Raises StoreError."""
-    try:
-        with closing(connect(url, timeout_s=10)) as raw:
-            return schema.init(raw, STEPS)
-    except psycopg.Error as error:
-        raise as_store_error(error, url) from error
+    made: list[str] = []
+    with closing(ConnectionPool(url, "")) as pool:
+        pool.checked(lambda raw: made.extend(schema.init(raw, STEPS)))
+    return made
