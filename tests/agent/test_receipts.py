@@ -102,7 +102,7 @@ def test_tests_are_stale_once_a_file_changed_after_them_in_a_later_turn_too(tmp_
 
 
 class _Neighbour(list[Event]):
-    """Writes a file when the turn's last step begins to answer: a process that runs on, a helper, a person."""
+    """Writes a file while the turn's last step answers, as a process that runs on or a person does."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()

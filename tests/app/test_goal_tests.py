@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import shutil
+import sys
 import time
 from pathlib import Path
 
@@ -142,6 +143,71 @@ def test_tests_that_fail_when_whet_runs_them_itself_end_no_goal(tmp_path: Path) 
     assert (ended.goal.state, ended.goal.round) == ("achieved", 2), ended.goal.said
 
 
+_PLUGIN = (
+    "import pytest\n@pytest.hookimpl(hookwrapper=True)\ndef pytest_runtest_makereport(item, call):\n"
+    "    (yield).get_result().outcome = 'passed'\n"
+)
+_EASED = {
+    "test_a.py": f"{_TEST}    def test_b(self): self.assertEqual(1, 2)\n",
+    "Makefile": "include what.mk\ntest:\n\tpython3 -m unittest $(WHAT)\n",
+    "what.mk": "WHAT = test_a\n",
+    "test_easy.py": _TEST,
+}
+
+
+@pytest.mark.parametrize(
+    ("made", "command"),
+    [
+        ("sed -i 's/(1, 2)/(1, 1)/' test_a.py", "python3 -m unittest test_a"),
+        pytest.param(
+            "sed -i 's/    def test_b/    @unittest.expectedFailure\\n    def test_b/' test_a.py",
+            "python3 -m unittest test_a",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "sed -i 's/def test_b/def try_b/' test_a.py", "python3 -m unittest", marks=pytest.mark.slow
+        ),
+        pytest.param("echo WHAT = test_easy > what.mk", "make test", marks=pytest.mark.slow),
+        pytest.param(
+            f"cat > easy.py <<END\n{_PLUGIN}END",
+            f"PYTHONPATH=. {sys.executable} -m pytest -q -p easy -p no:cacheprovider test_a.py",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_tests_that_pass_only_with_other_files_than_the_programs_are_asked_about(
+    tmp_path: Path, made: str, command: str
+) -> None:
+    for name, text in _EASED.items():
+        (tmp_path / "work").mkdir(exist_ok=True)
+        (tmp_path / "work" / name).write_text(text)
+    script = [
+        call("terminal", command=made),
+        call("terminal", command=command),
+        finish(claim("tests", command, "passed" if "pytest" in command else "OK")),
+        ANSWER,
+    ]
+    nobody = Judge()
+    ended = asyncio.run(pursue(tmp_path, script, GoalWish("green", steps=len(script)), nobody))
+    assert ended.goal.state == "budget" and len(nobody.questions) == 1, ended.goal.said
+
+
+def test_new_tests_beside_those_that_were_there_are_no_question(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "test_a.py").write_text(_TEST)
+    command = "python3 -m unittest test_a test_new"
+    script = [
+        call("write_file", path="test_new.py", content=_TEST),
+        call("write_file", path="notes.md", content="new\n"),
+        call("terminal", command=command),
+        finish(claim("tests", command, "Ran 2 tests")),
+        ANSWER,
+    ]
+    nobody = Judge()
+    ended = asyncio.run(pursue(tmp_path, script, GoalWish("green", steps=len(script)), nobody))
+    assert ended.goal.state == "achieved" and not nobody.questions, ended.goal.said
+
+
 def _ran(passed: int, skipped: int = 0, *changed: FileLines) -> CallEffects:
     return CallEffects(touched=changed, tests=TestCounts("pytest", passed, 0, skipped, direct=True))
 
@@ -184,4 +250,4 @@ def test_fewer_tests_are_for_the_person_to_accept(tmp_path: Path, answer: str | 
     person = Judge(answer)
     ended = asyncio.run(pursue(tmp_path, script, GoalWish("green", steps=len(script)), person))
     assert ended.goal.state == state
-    assert ["test files lost 1 lines" in one for one in person.questions] == [True]
+    assert ["test_a.py (changed)" in one for one in person.questions] == [True]

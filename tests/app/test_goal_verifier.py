@@ -37,6 +37,7 @@ async def _pursued(
         try:
             for name, case in cases.items():
                 app.workspace = folder / name.replace(" ", "-").replace("'", "")
+                (folder / "check-elsewhere.sh").write_text("python -m pytest -q\n")
                 for path, text in case.files.items():
                     (app.workspace / path).parent.mkdir(parents=True, exist_ok=True)
                     (app.workspace / path).write_text(text)

@@ -41,6 +41,10 @@ _RUNNERS = {
 # the model's own program.
 _TASKS = frozenset({"make", "npm", "pnpm", "yarn", "tox", "nox"})
 _TASK_ARGUMENT = re.compile(r"[A-Za-z0-9][\w.:/-]*$|-j\d*$|-[es]$")
+_MENTIONS = re.compile(
+    "|".join(r"\b" + r"\W{1,6}".join(words) + r"\b" for known in _RUNNERS.values() for words in known)
+    + r"|--test\b"
+)
 _CARRIERS = re.compile(
     r"(python[\d.]*|uv|run|poetry|pdm|npx|pnpm|yarn|exec|env|time|timeout|nice|coverage|-m|[A-Z_]+=\S*)$"
 )
@@ -164,6 +168,11 @@ def test_counts(command: str, output: str) -> TestCounts | None:
     return None
 
 
+def mentions_runner(text: str) -> bool:
+    """Whether a program's source speaks of a known runner, as one that starts it does."""
+    return _MENTIONS.search(text) is not None
+
+
 def names_runner(command: str) -> bool:
     """Whether a command runs one of the known runners itself."""
     return any(_names(command, runners) for runners in _RUNNERS.values())
@@ -203,7 +212,7 @@ def _unittest(text: str) -> _Found:
     failed = named.get("failures", 0) + named.get("errors", 0)
     if found[2] == "FAILED":
         failed = max(failed, 1)
-    skipped = named.get("skipped", 0)
+    skipped = named.get("skipped", 0) + named.get("expected failures", 0)
     return found[0], (max(int(found[1]) - failed - skipped, 0), failed, skipped), "tests"
 
 

@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Collection, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 import msgspec
@@ -105,15 +105,20 @@ def other_programs(base: TreeBase, path_variable: str) -> list[str]:
     return sorted(changed + [p for p in now if p not in base.programs and Path(p).name in known])
 
 
-def as_it_was(base: TreeBase, place: Path, workspace: Path, target: Path, program: Collection[str]) -> None:
-    """Make a workspace at `target`: what it was, with the files of `program` as they are now.
+def as_it_was(
+    base: TreeBase, place: Path, trees: tuple[Path, Path], program: Collection[str], judging: Collection[str]
+) -> None:
+    """Make the second of two trees of the first: what it was, with the files of `program` as they are now.
+    Of installed packages the folders without a file that judges are linked, and nothing else.
 
     Raises ToolError where something that changed was not kept.
     """
+    workspace, target = trees
     linked = {".git"}
+    touched = {str(above) for name in judging for above in PurePosixPath(name).parents}
     for name, signature in base.files.items():
         if name not in program and not _restore(name, signature, (place / "files", workspace, target)):
-            linked.add(_installed_folder(name, workspace))
+            linked.add(_link_point(name, installed_folder(name, workspace), touched))
     for name in program:
         if _is_there(workspace / name):
             _copy(workspace / name, target / name)
@@ -121,6 +126,12 @@ def as_it_was(base: TreeBase, place: Path, workspace: Path, target: Path, progra
         if name and _is_there(workspace / name) and not _is_there(target / name):
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             (target / name).symlink_to(workspace / name)
+
+
+def _link_point(name: str, folder: str, touched: Collection[str]) -> str:
+    """Give the highest of what an installed file lies in, or itself, that holds nothing of `touched`."""
+    above = [str(one) for one in PurePosixPath(name).parents if str(one).startswith(folder)]
+    return next((one for one in reversed(above) if one not in touched), name)
 
 
 def _restore(name: str, signature: str, where: tuple[Path, Path, Path]) -> bool:
@@ -133,7 +144,7 @@ def _restore(name: str, signature: str, where: tuple[Path, Path, Path]) -> bool:
         (target / name).symlink_to(signature.removeprefix("link "))
     elif signature != _signature(workspace / name, is_installed=signature.startswith("stat ")):
         raise ToolError(f"{name} can't be put back as it was: it was not kept")
-    elif _installed_folder(name, workspace):
+    elif installed_folder(name, workspace):
         return False
     else:
         _copy(workspace / name, target / name)
@@ -180,10 +191,10 @@ def _walk(workspace: Path) -> Iterator[tuple[str, bool]]:
 
 
 def _is_installed(inside: str, root: Path) -> bool:
-    return bool(inside) and bool(_installed_folder(inside.rstrip("/"), root))
+    return bool(inside) and bool(installed_folder(inside.rstrip("/"), root))
 
 
-def _installed_folder(name: str, root: Path) -> str:
+def installed_folder(name: str, root: Path) -> str:
     """Give the folder of installed packages that a path lies in; empty where it lies in none."""
     parts = name.split("/")
     for at, part in enumerate(parts):

@@ -6,12 +6,13 @@ edit, and its result must hold the words that are claimed, which the model must 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
-from whet.contract.receipts import CallEffects, TestCounts
+from whet.contract.receipts import CallEffects
 from whet.store.calls import StoredCall, UserWords
 from whet.store.facts import FactRow
 
@@ -31,8 +32,8 @@ class GoalClaim(msgspec.Struct, frozen=True):
 class SeenCall(msgspec.Struct, frozen=True):
     """A call of the goal, with its stored facts, its whole arguments and result, the step that it was part of
     (turn, number), the files that are not what they were when that ended, whoever changed them, a program
-    made since the goal began that it runs tests with, and the part of it that Whet has to run `again`, as its
-    own end does not prove that tests passed."""
+    made since the goal began that it runs tests with, and the part of it that runs tests, `alone`, as Whet
+    can run it."""
 
     seq: int
     call_id: str
@@ -45,7 +46,13 @@ class SeenCall(msgspec.Struct, frozen=True):
     step: tuple[int, int] = (0, 0)
     later: tuple[str, ...] = ()
     new_program: str = ""
-    again: str = ""
+    alone: str = ""
+
+    @property
+    def again(self) -> str:
+        """What Whet has to run itself, as the call's own end does not prove that tests passed."""
+        tests = self.facts.tests
+        return self.alone if tests is None or not tests.direct else ""
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -100,16 +107,14 @@ def refusals(claims: Sequence[GoalClaim], calls: Sequence[SeenCall]) -> list[str
     return found
 
 
-def claimed_tests(claims: Sequence[GoalClaim], calls: Sequence[SeenCall]) -> list[TestCounts]:
-    """Give the runs of tests that claims point at, each once."""
-    found = {call.seq: call.facts.tests for claim in claims if (call := pointed(claim, calls)) is not None}
-    return [tests for tests in found.values() if tests is not None]
-
-
-def to_run_again(claims: Sequence[GoalClaim], calls: Sequence[SeenCall]) -> list[SeenCall]:
-    """Give the calls that claims of tests point at and that Whet has to run again, each once."""
-    found = [pointed(claim, calls) for claim in claims if claim.kind == "tests"]
-    return list({call.seq: call for call in found if call is not None and call.again}.values())
+def tested(claims: Sequence[GoalClaim], calls: Sequence[SeenCall]) -> list[SeenCall]:
+    """Give the calls that ran tests and that claims point at, each once."""
+    found: dict[int, SeenCall] = {}
+    for claim in claims:
+        call = pointed(claim, calls)
+        if call is not None and (claim.kind == "tests" or call.facts.tests is not None):
+            found[call.seq] = call
+    return list(found.values())
 
 
 def _failed(call: SeenCall) -> bool:
@@ -159,7 +164,7 @@ def _unfounded(claim: GoalClaim, call: SeenCall, calls: Sequence[SeenCall]) -> s
         if tests is not None and (tests.failed or not tests.passed):
             return f"the runner printed: {tests.text}"
     shows = _plain(claim.shows)
-    if len(shows) < _SHORTEST or shows not in _plain(call.result):
+    if len(shows) < _SHORTEST or not _stands_in(shows, _plain(call.result)):
         return "its result does not say that; copy the words that it printed"
     if shows in _plain(texts_of(call.arguments).get("command", "")):
         return "these words stand in the command itself: an echo shows nothing"
@@ -186,6 +191,13 @@ def texts_of(arguments: str) -> dict[str, str]:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}
     return {key: value.strip() for key, value in found.items() if isinstance(value, str)}
+
+
+def _stands_in(words: str, text: str) -> bool:
+    """Whether words stand in a text, none of them cut at the front and no number cut at all."""
+    before = r"(?<!\w)(?<!\d[.,])" if words[0].isalnum() else ""
+    after = r"(?!\d|[.,]\d)" if words[-1].isdigit() else ""
+    return re.search(before + re.escape(words) + after, text) is not None
 
 
 def _plain(text: str) -> str:

@@ -26,14 +26,13 @@ from whet.app.goal_base import TreeBase
 from whet.app.goal_claims import (
     GoalClaim,
     SeenCall,
-    claimed_tests,
     compared,
     refusals,
     seen_calls,
+    tested,
     texts_of,
-    to_run_again,
 )
-from whet.app.goal_roles import CheckedTree, deciding, is_code, is_hook
+from whet.app.goal_roles import CheckedTree, deciding, easing, is_code, is_hook
 from whet.app.goal_tests import again, lost_tests, new_program
 from whet.app.recording import Recordings
 from whet.contract.errors import ToolError
@@ -50,6 +49,8 @@ _NOT_FINISHED = "You ended your turn without calling finish."
 _NAMED_FILES = 5
 _SAID_CHARS = 2_000
 
+Parted = tuple[Mapping[str, str], frozenset[str]]
+"""The changed files that judge, with how they changed, and the program's."""
 Verdict = tuple[bool, str]
 """Whether a goal is proven, and what was said of it."""
 
@@ -61,11 +62,10 @@ class GoalJudge:
     app: App
 
     async def begin(self, goal: GoalRow, workspace: Path, may_change: Sequence[str]) -> None:
-        """Keep what the workspace is, where a verifier will judge it."""
-        if goal.verify:
-            await asyncio.to_thread(
-                goal_base.keep, workspace, self._place(goal), _search_path(), tuple(may_change)
-            )
+        """Keep what the workspace is: the checks that are there now will judge its end."""
+        await asyncio.to_thread(
+            goal_base.keep, workspace, self._place(goal), _search_path(), tuple(may_change)
+        )
 
     def forget(self, goal: GoalRow) -> None:
         """Remove what was kept of a goal that has ended."""
@@ -105,30 +105,30 @@ class GoalJudge:
             return True, said
         why = ""
         if not programs and not any(is_hook(name) for name in judging):
-            why = await self._as_it_was(goal, workspace, base, program)
+            why = await self._as_it_was(goal, workspace, base, (judging, program))
             if not why:
                 return True, said
         found = {**judging, **dict.fromkeys(programs, "changed")}
         return await self._accepted(goal, session, found or {"what changed while it ran": "changed"}, why)
 
-    def _parted(
-        self, goal: GoalRow, workspace: Path, base: TreeBase
-    ) -> tuple[Mapping[str, str], frozenset[str]]:
-        """Give the changed files that judge, and the other changed ones."""
+    def _parted(self, goal: GoalRow, workspace: Path, base: TreeBase, *, is_claimed: bool = False) -> Parted:
+        """Give the changed files that judge, and the other changed ones; of a claim those that make tests
+        pass which were there."""
         place = self._place(goal)
+        changed = goal_base.differences(base, workspace)
         tree = CheckedTree(
             frozenset(base.files),
             lambda name: goal_base.text_of(place, name),
             lambda name: goal_base.read_text(workspace / name),
-            goal.verify,
+            "" if is_claimed else goal.verify,  # the model chose that command, no person
             goal.text,
             base.may_change,
+            frozenset(name for name in changed if goal_base.installed_folder(name, workspace)),
         )
-        changed = goal_base.differences(base, workspace)
         # The verifier's own files have a question of their own, and what was accepted there holds.
         accepted = {name for name in changed if name in goal.guarded}
         links = {name for name in changed if (workspace / name).is_symlink()}
-        found = deciding(tree, changed).keys() | links
+        found = (easing if is_claimed else deciding)(tree, changed).keys() | links
         judging = {name: how for name, how in changed.items() if name in found and name not in accepted}
         return judging, frozenset(changed.keys() - judging.keys())
 
@@ -144,15 +144,14 @@ class GoalJudge:
         made = self.app.processes.made
         return made is not None and any(process.is_alive() for process in made.listed())
 
-    async def _as_it_was(
-        self, goal: GoalRow, workspace: Path, base: TreeBase, program: frozenset[str]
-    ) -> str:
+    async def _as_it_was(self, goal: GoalRow, workspace: Path, base: TreeBase, parted: Parted) -> str:
         """Run the verifier with all but the program as it was; empty where it passes, else what it said."""
         folder = Path(tempfile.mkdtemp(prefix="whet-goal-")).resolve()
         copy = folder / workspace.name
         try:
             place = self._place(goal)
-            await asyncio.to_thread(goal_base.as_it_was, base, place, workspace, copy, program)
+            judging, program = parted
+            await asyncio.to_thread(goal_base.as_it_was, base, place, (workspace, copy), program, judging)
             output = await goal_verifier.verify(self.app, workspace, goal.verify, goal.id, copy)
             if goal_verifier.is_pass(goal.verify, output, self._scripts(goal, base)):
                 return ""
@@ -167,7 +166,7 @@ class GoalJudge:
     ) -> Verdict:
         named = _named([f"{name} ({how})" for name, how in judging.items()])
         question = (
-            f"The goal's verifier passes only with files changed that decide over it: {named}. Accept them?"
+            f"`{goal.verify}` passes only with files changed that decide over it: {named}. Accept them?"
         )
         if await session.person.clarify(question, (_YES, _NO)) == _YES:
             return True, f"passed, with changes that were accepted: {named}"
@@ -188,18 +187,39 @@ class GoalJudge:
         seen = await seen_now(self.app.recordings, session.workspace, goal, seen)
         if why := refusals(claims, seen):
             return False, "\n".join(why)
-        for call in to_run_again(claims, seen):
-            tests, said = await self._run_again(goal, session, call.again)
-            if tests is None:
-                return False, said
-            seen = [with_tests(one, tests) if one.seq == call.seq else one for one in seen]
-        lost = lost_tests(claimed_tests(claims, seen), [call.facts for call in seen])
+        for call in tested(claims, seen):
+            if call.again:
+                tests, said = await self._run_again(goal, session, call.again)
+                if tests is None:
+                    return False, said
+                seen = [with_tests(one, tests) if one.seq == call.seq else one for one in seen]
+        return await self._not_eased(goal, session, tested(claims, seen), seen)
+
+    async def _not_eased(
+        self, goal: GoalRow, session: Session, ran: Sequence[SeenCall], seen: Sequence[SeenCall]
+    ) -> Verdict:
+        """Say whether tests that passed are no fewer, and no easier, than they were."""
+        for command in dict.fromkeys(call.alone for call in ran if call.alone):
+            held, said = await self._held(msgspec.structs.replace(goal, verify=command), session)
+            if said:
+                return held, said
+        counts = [call.facts.tests for call in ran if call.facts.tests is not None]
+        lost = lost_tests(counts, [call.facts for call in seen])
         if not lost:
             return True, ""
         question = f"The goal's tests are fewer than they were: {lost}. Accept that?"
         if await session.person.clarify(question, (_YES, _NO)) == _YES:
             return True, f"accepted: {lost}"
         return False, f"{lost}, and nobody accepted that. Put the tests back."
+
+    async def _held(self, goal: GoalRow, session: Session) -> Verdict:
+        """Say whether tests that passed do so with all that decides over them as it was, new ones beside."""
+        base = await asyncio.to_thread(goal_base.kept, self._place(goal))
+        if base is None:
+            return True, ""  # begun by an older version
+        parted = await asyncio.to_thread(self._parted, goal, session.workspace, base, is_claimed=True)
+        why = await self._as_it_was(goal, session.workspace, base, parted) if parted[0] else ""
+        return await self._accepted(goal, session, parted[0], why) if why else (True, "")
 
     async def _run_again(
         self, goal: GoalRow, session: Session, command: str
@@ -258,13 +278,12 @@ def _with_programs(seen: Sequence[SeenCall], workspace: Path, goal: GoalRow) -> 
     begun_s, folder = datetime.fromisoformat(goal.begun).timestamp(), workspace
     found: list[SeenCall] = []
     for call in seen:
-        given, part = texts_of(call.arguments), ""
+        given = texts_of(call.arguments)
         command = given.get("command", "") if call.facts.command else ""
         inside = workspace / given["workdir"] if given.get("workdir") else folder
-        if call.facts.tests is None or not call.facts.tests.direct:
-            part = again(command, inside)
+        part = again(command, inside)
         new = new_program(part or command, inside, begun_s)
-        found.append(msgspec.structs.replace(call, new_program=new, again=part))
+        found.append(msgspec.structs.replace(call, new_program=new, alone=part))
         folder = workspace / call.facts.folder if call.facts.folder is not None else folder
     return found
 

@@ -7,6 +7,7 @@ runner's settings, a hook of the interpreter, a test) judges, and so does what a
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from whet.agent.test_runs import mentions_runner
 from whet.app.goal_base import Difference
 
 _SUFFIXES = (
@@ -29,10 +31,15 @@ _TESTS = re.compile(
 )
 _HOOKS = re.compile(r"(?:^|/)(?:sitecustomize|usercustomize)(?:\.\w+)+$|\.(?:pth|egg-link)$|(?:^|/)\.git/")
 _FRAMEWORKS = re.compile(r"^\s*(?:import|from)\s+(?:unittest|pytest|doctest|nose2?)\b", re.MULTILINE)
+_DEFINES = re.compile(r"^\s*(?:async )?def test", re.MULTILINE)
 _IMPORTS = re.compile(r"\bfrom\s+([\w.]+)\s+import\s+(\([^)]*\)|[\w .,*]*)|\bimport\s+([\w.][\w., ]*)")
 _WORDS = re.compile(r"[^\W\d]\w*")
 _PATHS = re.compile(r"[\w./~+@-]+")
-_INCLUDES = re.compile(r"^\s*(?:-?include|sinclude|source|\.)\s.*$", re.MULTILINE)
+_INCLUDES = re.compile(
+    r"(?:^|[;&|({]|\b(?:then|do|else)\b)[ \t]*(?:-?include|sinclude|source|\.)[ \t]([^\n;&|)}]*)",
+    re.MULTILINE,
+)
+_OPTIONAL = re.compile(r"\b(?:ImportError|ModuleNotFoundError|Exception|suppress|except\s*:)")
 _PROSE = frozenset({".md", ".rst", ".txt", ".adoc", ".log", ""})
 _SETTINGS = re.compile(
     r"(?:^|/)(?:[^/]*\.(?:ini|cfg|toml|mk|lock)|(?:GNU)?[Mm]akefile|[^/]*\.config\.\w+|[^/]*rc|package\.json)$"
@@ -50,8 +57,8 @@ _ASK = (
 
 
 class CheckedTree(msgspec.Struct, frozen=True):
-    """What roles are read from: the paths that there were, what each held, what each holds now, the command
-    and the goal's text."""
+    """What roles are read from: the paths that there were, what each held, what each holds now, the command,
+    the goal's text, what the person lets change and what is part of installed packages."""
 
     was: frozenset[str]
     old: Callable[[str], str]
@@ -59,6 +66,7 @@ class CheckedTree(msgspec.Struct, frozen=True):
     command: str
     goal: str
     may_change: tuple[str, ...] = ()
+    installed: frozenset[str] = frozenset()
 
 
 def deciding(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
@@ -85,6 +93,18 @@ def deciding(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, 
                 known.add(name, tree.now(name))
                 grew = True
     return {name: how for name, how in changed.items() if name not in program}
+
+
+def easing(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
+    """Give those of the changed files that judge and may have made tests pass that were there before: none
+    where no test was, and no new test."""
+    if not any(_is_test(name, tree.old(name)) for name in tree.was):
+        return {}
+    return {
+        name: how
+        for name, how in deciding(tree, changed).items()
+        if how != "new" or not _is_first_test(name, tree)
+    }
 
 
 def _made_by_rules(tree: CheckedTree) -> frozenset[str]:
@@ -117,6 +137,7 @@ class _Mentions:
 
     def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
         self._imported: set[str] = set()
+        self._needed: set[str] = set()
         self._words: dict[str, set[str]] = {}
         for name, text in texts:
             self.add(name, text)
@@ -124,20 +145,44 @@ class _Mentions:
     def add(self, name: str, text: str) -> None:
         """Take in a file's text."""
         suffix = PurePosixPath(name).suffix
-        for base, names, plain in _IMPORTS.findall(text):
-            self._imported |= set(_WORDS.findall(f"{base} {names} {plain}"))
+        found = {word for parts in _IMPORTS.findall(text) for word in _WORDS.findall(" ".join(parts))}
+        self._imported |= found
+        self._needed |= found - optional_imports(text) if suffix == ".py" else found
         if suffix in _CODE and suffix != ".py":
             self._words.setdefault(_family(suffix), set()).update(_WORDS.findall(text))
 
-    def has(self, name: str) -> bool:
-        """Whether one of them refers to a file as to a module."""
+    def has(self, name: str, *, is_new: bool = False) -> bool:
+        """Whether one of them refers to a file as to a module; to a new one so that it can't do without."""
         path = PurePosixPath(name)
         stem = path.parent.name if path.stem in _INDEX and path.parent.name else path.stem
         if path.suffix == ".py":
-            return stem in self._imported or any(part in self._imported for part in path.parts[:-1])
+            imported = self._needed if is_new else self._imported
+            return stem in imported or any(part in imported for part in path.parts[:-1])
         if path.suffix == ".go":
             return True  # a package's files name each other's contents, not the files
         return stem in self._words.get(_family(path.suffix), ()) or stem in self._imported
+
+
+def optional_imports(text: str) -> set[str]:
+    """Give the words of those of a Python text's imports that it goes on without, and of no other."""
+    if not _OPTIONAL.search(text):
+        return set()
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return set()
+    free, needed = set[str](), set[str]()
+    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while waiting:
+        node, is_caught = waiting.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            words = set(_WORDS.findall(ast.unparse(node)))
+            (free if is_caught else needed).update(words)
+        guarded = node.body if isinstance(node, ast.Try | ast.With | ast.AsyncWith) else []
+        catches = bool(guarded) and (not isinstance(node, ast.Try) or bool(node.handlers))
+        for child in ast.iter_child_nodes(node):
+            waiting.append((child, is_caught or (catches and child in guarded)))
+    return free - needed
 
 
 def _family(suffix: str) -> str:
@@ -151,7 +196,7 @@ def _is_program(
 ) -> bool:
     tree, known, named = given
     suffix = PurePosixPath(name).suffix
-    if suffix in _CODE and known.has(name):
+    if suffix in _CODE and known.has(name, is_new=changed[name] == "new"):
         return True
     if name not in named:
         return False
@@ -161,7 +206,9 @@ def _is_program(
 
 
 def _refers(text: str, name: str, there: frozenset[str]) -> bool:
-    """Whether a file hands over to another one of the workspace."""
+    """Whether a file hands over to another one of the workspace, or to a test runner."""
+    if mentions_runner(text):
+        return True
     known = _Mentions([(name, text)])
     paths = set(_PATHS.findall(text))
     return any(
@@ -176,12 +223,19 @@ def _imports(known: _Mentions, other: str) -> bool:
 
 
 def _is_first_test(name: str, tree: CheckedTree) -> bool:
-    return PurePosixPath(name).name != "conftest.py" and not is_hook(name) and _is_test(name, tree.now(name))
+    if PurePosixPath(name).name in ("conftest.py", "__init__.py") or is_hook(name):
+        return False
+    text = tree.now(name)
+    return is_test_name(name) or (_tests_itself(name, text) and _DEFINES.search(text) is not None)
 
 
 def _judges(name: str, tree: CheckedTree) -> bool:
     text = tree.old(name) if name in tree.was else tree.now(name)
-    if is_hook(name) or any(part.startswith(".") for part in PurePosixPath(name).parts):
+    if (
+        name in tree.installed
+        or is_hook(name)
+        or any(part.startswith(".") for part in PurePosixPath(name).parts)
+    ):
         return True
     if PurePosixPath(name).name == "conftest.py":
         return True
@@ -221,10 +275,15 @@ def _is_asked_for(name: str, tree: CheckedTree, changed: Mapping[str, Difference
 
 def _named(texts: Iterable[str], command: str) -> frozenset[str]:
     """Give the paths that texts name, but for those that they take over as part of themselves."""
-    found: set[str] = set()
+    found, taken_over = set[str](), set[str]()
     for text in (*texts, command):
-        found |= {one.removeprefix("./") for one in _PATHS.findall(_INCLUDES.sub("", text))}
-    return frozenset(found)
+        found |= _paths(_INCLUDES.sub("", text))
+        taken_over |= _paths("\n".join(_INCLUDES.findall(text)))
+    return frozenset(found - taken_over)
+
+
+def _paths(text: str) -> set[str]:
+    return {one.removeprefix("./") for one in _PATHS.findall(text)}
 
 
 def _speaks(name: str, text: str) -> bool:

@@ -32,18 +32,22 @@ _MOVING = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?\s*(?:ms|s|seconds?)\b")
 
 
 def guarded_files(verify: str, workspace: Path, more: Sequence[str] = ()) -> dict[str, str]:
-    """Give the hashes of the files that a verifier names, all of a folder's, and of `more`, by path."""
+    """Give the hashes of the files that a verifier names, all of a folder's in the workspace, and of `more`,
+    by path: below the workspace, or whole where it lies elsewhere."""
     try:
         words = shlex.split(verify, comments=True)
     except ValueError:
         words = verify.split()
     named = [part for word in words for part in re.split(r"[;&|<>()=]|::", word) if part]
     found: dict[str, str] = {}
+    root = workspace.resolve()
     for word in (*named, *more):
-        place = (workspace / os.path.expanduser(word)).resolve()
-        if place.is_relative_to(workspace.resolve()) and place != workspace.resolve():
+        place = (root / os.path.expanduser(word)).resolve()
+        if not place.is_relative_to(root) and place.is_file():
+            found[str(place)] = _hash(place)
+        elif place != root and place.is_relative_to(root):
             for path in _files(place):
-                found[os.path.relpath(path, workspace.resolve())] = _hash(path)
+                found[os.path.relpath(path, root)] = _hash(path)
     return dict(sorted(found.items())[:_MOST_FILES])
 
 
@@ -122,6 +126,7 @@ def _files(place: Path) -> list[Path]:
 
 def _hash(path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return ""
