@@ -93,10 +93,8 @@ class ServiceRoute(msgspec.Struct, frozen=True):
 
 
 class PolicyGate:
-    """Decides by rules, grants and mode, and asks `person` about the rest; one for all sessions.
-
-    With a `service`, that alone decides on what is high-risk; only a denial by rule comes before it.
-    """
+    """Decides by rules, grants and mode, and asks `person` about the rest; one for all sessions. With a
+    `service`, that alone decides on what is high-risk; only a denial by rule comes before it."""
 
     def __init__(
         self,

@@ -52,10 +52,9 @@ class Transcript:
     @classmethod
     async def create(cls, db: StateDatabase, new: NewSession, clock: Clock) -> Transcript:
         """Store a new session and open it."""
-        now = iso(clock.now())
 
         def work(connection: apsw.Connection) -> LiveState:
-            sessions.create(connection, new, now)
+            sessions.create(connection, new, iso(clock.now()))
             return load(connection, new.id)
 
         return cls(db, clock, await db.append(work))
