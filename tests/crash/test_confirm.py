@@ -150,6 +150,7 @@ def test_two_processes_never_both_decide(tmp_path):
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(7_200)  # beside other work there are four races a second
 def test_two_processes_never_both_decide_in_ten_thousand_races(tmp_path):
     run_races(tmp_path, 10_000)
 
