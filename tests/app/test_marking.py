@@ -102,7 +102,8 @@ def test_a_cap_that_is_used_up_leaves_the_judge_unasked(tmp_path: Path) -> None:
 
 
 def test_code_and_list_marks_are_no_part_of_a_sentence() -> None:
-    text = "# Done\n1. Ran `make test`. It passed!\n~~~\nx = 1. Yes.\n~~~\n* V 2.5 is out. “So it is.” Is that fine?"
+    code = "~~~\nx = 1. Yes.\n~~~\n"
+    text = f"# Done\n1. Ran `make test`. It passed!\n{code}* V 2.5 is out. “So it is.” Is that fine?"
     assert sentences(text) == [
         "Ran `make test`.",
         "It passed!",
