@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from whet.agent.dispatch import close_open_calls, dispatch
 from whet.agent.interruption import Pause, TurnClock, or_undone, shielded, then_late
 from whet.agent.model_call import ask_model, keep_reply
-from whet.agent.session import InboxEntry, Session, receipt_of
+from whet.agent.session import InboxEntry, Session, with_receipt
 from whet.contract.errors import (
     BudgetReached,
     ConfigError,
@@ -78,11 +78,11 @@ async def run_turn(
         duration_s=session.clock.monotonic_s() - started_s - clock.paused_s,
         error=error.message if error else "",
         hint=error.hint if error else "",
-        receipt=receipt_of(session, turn.number) if turn.tool_calls else None,
         is_overflow=isinstance(error, ContextOverflow),
     )
     for observer in session.observers:
         await observer.ended(session, end)
+    end = with_receipt(session, turn, end)
     for job in queued:
         emit(ReviewQueued(job.job_id, job.kinds))
     emit(end)

@@ -113,7 +113,7 @@ class TurnObserver:
         """See that the calls have ended, also where they were cancelled. Not called after a crash."""
 
     async def ended(self, session: Session, end: TurnEnd) -> None:
-        """See a turn's end; it is stored by now, and not shown yet."""
+        """See a turn's end, without its receipt; it is stored by now, and not shown yet."""
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -197,3 +197,10 @@ def receipt_of(session: Session, turn: int) -> TurnReceipt | None:
 
     key = session.log.live.key
     return session.log.writer.db.read_now(lambda connection: facts.receipt(connection, key, turn))
+
+
+def with_receipt(session: Session, turn: TurnRecord, end: TurnEnd) -> TurnEnd:
+    """Give a turn's end with what its calls did, as it is stored once all observers have seen the end."""
+    if not turn.tool_calls:
+        return end
+    return msgspec.structs.replace(end, receipt=receipt_of(session, turn.number))

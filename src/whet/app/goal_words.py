@@ -102,6 +102,9 @@ def told(done: GoalReport) -> str:
 
 
 def taken(done: GoalReport) -> str:
-    """Say how many rounds and steps a goal took."""
+    """Say how many rounds and steps a goal took, and how its verifier ended."""
     counts = ((done.goal.round, "round"), (done.steps, "step"))
-    return ", ".join(f"{number:,} {word}{'' if number == 1 else 's'}" for number, word in counts)
+    said = [f"{number:,} {word}{'' if number == 1 else 's'}" for number, word in counts]
+    if done.goal.verify:
+        said.append(f"`{done.goal.verify}` {'passed' if done.goal.state == 'achieved' else 'has not passed'}")
+    return ", ".join(said)

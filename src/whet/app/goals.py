@@ -220,7 +220,10 @@ class GoalRunner:
         stored = await self._stored(goal)
         if stored.state not in goals.OPEN:
             GoalJudge(self.app).forget(stored)
-        self.emit(Notice(f"goal: {stored.state}" + (f" ({stored.note})" if stored.note else "")))
+        told = (
+            stored.state if stored.state != "running" else f"not reached after round {stored.round}, going on"
+        )
+        self.emit(Notice(f"goal: {told}" + (f" ({stored.note})" if stored.note else "")))
         return stored
 
     async def _end(self, goal: GoalRow, state: GoalState, note: str) -> GoalRow:
@@ -240,4 +243,6 @@ def report(connection: apsw.Connection, goal: GoalRow) -> GoalReport:
     key = sessions.key_of(connection, goal.session)
     usd, tokens = wallet.spent(connection, ("goal", goal.id))
     done = facts.summed(facts.of_session(connection, key, since_turn=goal.first_turn))
+    if goal.verify and goal.state == "achieved":
+        done = msgspec.structs.replace(done, state="none")  # the verifier ran after all of it
     return GoalReport(goal, done, goals.steps_taken(connection, key, goal.first_turn), usd, tokens)

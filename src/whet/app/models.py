@@ -178,6 +178,12 @@ class Models:
         self._answering: dict[str, str] = {}
         self.wallet: Wallet | None = None
 
+    def judge(self) -> Provider:
+        """Connect the model that marks answers: the one set for judging, else the answering one. Whoever asks
+        closes it. Raises ConfigError."""
+        wanted = self._settings.judge
+        return self._dialer.connect_alone(beside(self.settings, wanted) if wanted.model else self.settings)
+
     @property
     def settings(self) -> ModelSettings:
         """What the answering model is reached with."""

@@ -23,7 +23,7 @@ from whet.context.host import EngineHost
 from whet.context.nested import with_nested
 from whet.context.prompt import volatile_note
 from whet.contract.origin import Origin
-from whet.contract.protocols import Gate
+from whet.contract.protocols import Gate, ModelLink
 from whet.contract.tools import Tool, ToolSpec
 from whet.review.triggers import ReviewObserver
 from whet.store import sessions
@@ -41,6 +41,19 @@ def _plan_note(app: App, session_id: str) -> str:
     from whet.app.planning import NOTE  # noqa: PLC0415 - few sessions plan
 
     return NOTE
+
+
+def _marking(app: App) -> TurnObserver:
+    from whet.app.marking import MarkingObserver, MarkingParts  # noqa: PLC0415 - only where it was asked for
+
+    def capped(link: ModelLink, session_id: str) -> ModelLink:
+        if app.models.wallet is None:
+            return link
+        from whet.app.wallet import WalletLink  # noqa: PLC0415 - imported with the wallet
+
+        return WalletLink(link, app.models.wallet, session_id, "judge")
+
+    return MarkingObserver(MarkingParts(app.database, app.clock, app.gate, app.models.judge, capped))
 
 
 class SessionBuilder:
@@ -198,6 +211,8 @@ class SessionBuilder:
         found.append(WarmLabelObserver(app.warmth, session.tool_calls))
         if app.settings.rewind.record:
             found.append(RecordingObserver(app.recordings))
+        if app.settings.judge.answers:
+            found.insert(0, _marking(app))
         if app.tracing is not None:
             found.append(app.tracing)
         return found

@@ -22,7 +22,7 @@ from whet.cli.jobs import jobs
 from whet.cli.learning_commands import learning_commands, typed
 from whet.cli.rating import rating_commands
 from whet.cli.rewind_commands import files_line, rewind_commands
-from whet.cli.unfolding import calls
+from whet.cli.unfolding import calls, receipt
 from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.contract.events import Event
@@ -417,6 +417,7 @@ def builtin_commands() -> list[SlashCommand[ChatControl]]:
             aliases=("mode", "permissions"),
         ),
         SlashCommand("calls", "List this session's calls, or show one whole.", calls, "[N]", anytime=True),
+        SlashCommand("receipt", "Show what a turn's calls did, whole.", receipt, "[TURN]", remote=True),
         _JOBS,
         SlashCommand("copy", "Copy the last answer to the clipboard.", _copy, anytime=True),
         SlashCommand("quit", "End the chat.", _quit, anytime=True, aliases=("exit", "q")),

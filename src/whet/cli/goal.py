@@ -17,7 +17,7 @@ from whet.cli.person import LinePerson
 from whet.clock import SystemClock, iso
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
-from whet.contract.events import Event, TextDelta, ToolFinished
+from whet.contract.events import Event, TextDelta, ToolFinished, TurnEnd
 from whet.contract.protocols import NobodyPresent
 from whet.log import mask
 from whet.store import goals
@@ -159,6 +159,8 @@ def _silent(event: Event) -> None:
 def _show(event: Event) -> None:
     if isinstance(event, TextDelta):
         click.echo(wording.printable(event.text), nl=False)
+    elif isinstance(event, TurnEnd):
+        click.echo(nl=bool(event.text))
     elif isinstance(event, ToolFinished):
         mark = "+" if event.ok else "x"
         about = wording.subject(event.arguments)

@@ -70,7 +70,6 @@ async def _show(chat: ChatControl) -> None:
     done = await chat.app.database.read(lambda db: report(db, found))
     for line in lines(done, whole=True):
         chat.say(line)
-    chat.say(USAGE, "dim")
 
 
 async def _stop(chat: ChatControl) -> None:

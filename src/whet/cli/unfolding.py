@@ -11,6 +11,7 @@ from whet.cli import wording
 from whet.contract.errors import NotFound
 from whet.contract.messages import Message, ToolCall
 from whet.contract.texts import NOT_JSON
+from whet.store import facts
 from whet.store.export import messages
 
 if TYPE_CHECKING:
@@ -69,6 +70,19 @@ async def calls(chat: ChatControl, rest: str) -> None:
     for number, call in list(enumerate(found, 1))[-_LISTED:]:
         chat.say(f"{number:>4}  {call.line(chat.width() - 6)}", "")
     chat.say("/calls N shows one whole, Ctrl-O the last one" if found else "no call was made yet")
+
+
+async def receipt(chat: ChatControl, rest: str) -> None:
+    """Show what the last turn's calls did, or a turn's, each file and command. Raises NotFound."""
+    live = chat.session.log.live
+    turn = int(rest) if rest.isdecimal() else live.last_turn
+    made = await chat.app.database.read(lambda db: facts.receipt(db, live.key, turn))
+    if made is None:
+        raise NotFound(f"turn {turn} changed, ran and sent nothing", hint="/receipt TURN shows another one")
+    chat.say(
+        "\n".join((wording.receipt(made, chat.width()), *(f"  {wording.exact(row)}" for row in made.rows))),
+        "",
+    )
 
 
 def _arguments(text: str) -> list[tuple[str, str]]:

@@ -69,6 +69,8 @@ class JudgeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     base_url: Address = ""
     format: WireFormat | Literal["auto"] = "auto"
     api_key_env: Variables = ""
+    answers: bool = False
+    """It also marks the sentences of an answer that the turn's receipt does not bear out: a call a turn."""
 
 
 class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -48,8 +48,9 @@ class TestCounts(msgspec.Struct, frozen=True):
 class CallEffects(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a call did: `edits` are its own changes, `touched` what the step's commands made of other files,
     `command` what it ran, `sent` what it sent out, `later` the files that something else than a call changed
-    after its tests, until its turn ended. `folder` is where the next command begins, below the
-    workspace; None where the call did not change that."""
+    after its tests, until its turn ended, `marked` the sentences of the answer that the receipt does not bear
+    out, `unmarked` why that is not known. `folder` is where the next command begins, below the workspace;
+    None where the call did not change that."""
 
     edits: tuple[FileLines, ...] = ()
     touched: tuple[FileLines, ...] = ()
@@ -57,6 +58,8 @@ class CallEffects(msgspec.Struct, frozen=True, omit_defaults=True):
     tests: TestCounts | None = None
     sent: str = ""
     later: tuple[str, ...] = ()
+    marked: tuple[str, ...] = ()
+    unmarked: str = ""
     folder: str | None = None
 
 
@@ -85,7 +88,9 @@ class SentOut(msgspec.Struct, frozen=True):
 class TurnReceipt(msgspec.Struct, frozen=True):
     """What a turn with effects did. `state` says how its tests stand to its edits: fresh (nothing changed
     since they ran), stale (files changed after the last run), mixed (the command that ran them changed files,
-    too), never (files changed and none ran), none. `later` names files that no call of the turn changed."""
+    too), never (files changed and none ran), none. `later` names files that no call of the turn changed,
+    `marked` sentences of the answer that a judging model finds not borne out; `unmarked` says why it was not
+    to be had."""
 
     files: tuple[FileLines, ...] = ()
     commands: tuple[CommandRun, ...] = ()
@@ -93,6 +98,8 @@ class TurnReceipt(msgspec.Struct, frozen=True):
     tests: TestCounts | None = None
     state: ReceiptState = "none"
     later: tuple[str, ...] = ()
+    marked: tuple[str, ...] = ()
+    unmarked: str = ""
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -117,6 +124,11 @@ class TurnReceipt(msgspec.Struct, frozen=True):
             found.append("unclear: the command that ran the tests changed files, too")
         elif self.state == "never":
             found.append("no tests ran")
+        if self.marked:
+            more = len(self.marked) - 1
+            found.append(f"not borne out: “{self.marked[0]}”" + (f" and {more} more" if more else ""))
+        if self.unmarked:
+            found.append(f"the judge gave no answer: {self.unmarked}")
         return tuple(found)
 
     @property
@@ -133,6 +145,7 @@ class TurnReceipt(msgspec.Struct, frozen=True):
             found.append(f"$ {run.command}  [{end}]" + (f"  {run.tests.text}" if run.tests else ""))
         found += [f"{one.tool}: {one.about}  [{'sent' if one.ok else 'failed'}]" for one in self.sent]
         found += [f"{path}  [changed after the tests, by no call of this turn]" for path in self.later]
+        found += [f"“{one}”  [said, and borne out by no call]" for one in self.marked]
         return tuple(found)
 
 

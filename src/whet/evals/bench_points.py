@@ -130,9 +130,9 @@ def _session(asked: str, points: Sequence[KeyPoint]) -> QuotableTranscript:
     stored = [StoredText(1, 1, Message("user", asked))]
     for number, point in enumerate(points, 1):
         call = ToolCall(f"c{number}", _TOOL, f'{{"command": "step-{number}"}}')
-        asked = Message("assistant", "", tool_calls=(call,))
+        asking = Message("assistant", "", tool_calls=(call,))
         result = Message("tool", point.seen, tool_call_id=call.id, tool_name=_TOOL)
-        stored += [StoredText(2 * number, 1, asked), StoredText(2 * number + 1, 1, result)]
+        stored += [StoredText(2 * number, 1, asking), StoredText(2 * number + 1, 1, result)]
     return QuotableTranscript("trajectory", sources(stored))
 
 

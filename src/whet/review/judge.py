@@ -19,11 +19,11 @@ import msgspec
 
 from whet.agent.loop import run_turn
 from whet.agent.session import Session, TurnLimits
-from whet.clock import iso
+from whet.clock import Clock, iso
 from whet.contract.errors import NotFound
 from whet.contract.events import Event
 from whet.contract.messages import Message
-from whet.contract.protocols import NobodyPresent, Provider
+from whet.contract.protocols import Gate, ModelLink, NobodyPresent, Provider
 from whet.memory.notes import short
 from whet.review import wording
 from whet.review.budget import MeteredLink
@@ -31,6 +31,7 @@ from whet.review.fork import Fork, ForkParts, Inherited, ReviewGate
 from whet.review.order import Order
 from whet.review.probes import Look
 from whet.store import ledger, sessions
+from whet.store.database import StateDatabase
 from whet.store.ledger import LedgerRow
 from whet.store.sessions import NewSession
 from whet.store.transcript import Transcript
@@ -101,50 +102,69 @@ def question(rows: Sequence[LedgerRow]) -> str:
 
 async def _asked(parts: ForkParts, fork: Fork, provider: Provider, question: str, by_hand: bool) -> str:
     """Give what the model answers, or answered before a crash; empty where it did not."""
-    child = f"judge-{fork.session.id}"
     prompt = wording.prompt("judge.md")
     parent = fork.session.log.session
+    child = NewSession(
+        id=f"judge-{fork.session.id}",
+        parent_session_id=parent.parent_session_id,
+        kind="review",
+        source=parent.source,
+        provider=provider.info.provider,
+        model=provider.info.model,
+        workspace=parent.workspace,
+        title=f"judge of {parent.title}",
+        system_prompt=prompt,
+        tools_json="[]",
+    )
+    expected = int(len(prompt + question) / _CHARS_PER_TOKEN)
+    link = MeteredLink(provider.open(prompt, [], child.id), parts.budget, expected, by_hand=by_hand)
+    answer, why_not = await ask_once(
+        OnceParts(parts.database, parts.clock, parts.policy), child, link, question
+    )
+    if why_not:
+        _log.warning("a review's judge gave no answer: %s", why_not)
+    return answer
+
+
+class OnceParts(msgspec.Struct, frozen=True):
+    """What a single question to a model needs of a process."""
+
+    database: StateDatabase
+    clock: Clock
+    gate: Gate
+
+
+async def ask_once(parts: OnceParts, child: NewSession, link: ModelLink, question: str) -> tuple[str, str]:
+    """Ask over `link`, in a session of its own, unless that was asked before; gives the answer, and why there
+    is none. Raises StoreError."""
 
     def create(connection: apsw.Connection) -> None:
         try:
-            sessions.get(connection, child)
+            sessions.get(connection, child.id)
         except NotFound:
-            new = NewSession(
-                id=child,
-                parent_session_id=parent.parent_session_id,
-                kind="review",
-                source=parent.source,
-                provider=provider.info.provider,
-                model=provider.info.model,
-                workspace=parent.workspace,
-                title=f"judge of {parent.title}",
-                system_prompt=prompt,
-                tools_json="[]",
-            )
-            sessions.create(connection, new, iso(parts.clock.now()))
+            sessions.create(connection, child, iso(parts.clock.now()))
 
     await parts.database.append(create)
-    transcript = await Transcript.open(parts.database, child, parts.clock)
-    expected = int(len(prompt + question) / _CHARS_PER_TOKEN)
-    link = MeteredLink(provider.open(prompt, [], child), parts.budget, expected, by_hand=by_hand)
+    transcript = await Transcript.open(parts.database, child.id, parts.clock)
     session = Session(
         log=transcript,
         link=link,
         context=Inherited([], lambda: link),
         tools={},
-        gate=ReviewGate(parts.policy, ()),
+        gate=ReviewGate(parts.gate, ()),
         person=NobodyPresent(),
         limits=TurnLimits(1, _TIMEOUT_S),
         clock=parts.clock,
-        workspace=Path(parent.workspace or "."),
+        workspace=Path(child.workspace or "."),
     )
+    why_not = ""
     if await transcript.unfinished_turn() is not None:
         await run_turn(session, None, _ignore)
     elif not transcript.messages:
         end = await run_turn(session, Message(role="user", content=question), _ignore)
-        if end.reason != "answered":
-            _log.warning("a review's judge gave no answer: %s", end.error or end.reason)
-    return "\n".join(one.text for one in transcript.messages if one.role == "assistant")
+        why_not = (end.error or end.reason) if end.reason != "answered" else ""
+    answer = "\n".join(one.text for one in transcript.messages if one.role == "assistant")
+    return answer, why_not
 
 
 def _ignore(event: Event) -> None:

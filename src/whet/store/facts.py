@@ -124,6 +124,18 @@ def keep_later(connection: apsw.Connection, key: int, row: FactRow, later: Seque
     connection.execute("UPDATE tool_calls SET facts = ? WHERE session = ? AND seq = ?", (facts, key, row.seq))
 
 
+def keep_marks(
+    connection: apsw.Connection, turn: tuple[int, int], marked: Sequence[str], unmarked: str
+) -> None:
+    """Keep with the last call of a turn (session's key, number) what a judging model marked in its answer."""
+    row = of_turn(connection, *turn)[-1]
+    facts = msgspec.structs.replace(row.facts, marked=tuple(marked), unmarked=unmarked)
+    connection.execute(
+        "UPDATE tool_calls SET facts = ? WHERE session = ? AND seq = ?",
+        (msgspec.json.encode(facts).decode(), turn[0], row.seq),
+    )
+
+
 def receipt(connection: apsw.Connection, key: int, turn: int) -> TurnReceipt | None:
     """Sum up what a turn did; None where it had no effect."""
     found = of_turn(connection, key, turn)
@@ -143,8 +155,12 @@ def summed(found: Iterable[FactRow]) -> TurnReceipt:
     tests: TestCounts | None = None
     state: ReceiptState = "none"
     later: tuple[str, ...] = ()
+    marked: list[str] = []
+    unmarked = ""
     for row in found:
         facts = row.facts
+        marked += facts.marked
+        unmarked = facts.unmarked or unmarked
         for one in (*facts.edits, *facts.touched):
             before = files.get(one.path, FileLines(one.path, 0, 0))
             files[one.path] = FileLines(one.path, before.added + one.added, before.removed + one.removed)
@@ -158,7 +174,9 @@ def summed(found: Iterable[FactRow]) -> TurnReceipt:
             state = "stale" if later else "mixed" if facts.touched and not tests.direct else "fresh"
         if facts.sent:
             sent.append(SentOut(row.name, facts.sent, not row.error_kind))
-    return TurnReceipt(tuple(files.values()), tuple(commands), tuple(sent), tests, state, later)
+    return TurnReceipt(
+        tuple(files.values()), tuple(commands), tuple(sent), tests, state, later, tuple(marked), unmarked
+    )
 
 
 def _tested_before(connection: apsw.Connection, key: int, turn: int) -> bool:

@@ -1,0 +1,111 @@
+"""A second model marks the sentences of an answer that the turn's receipt does not bear out.
+
+Off unless `judge.answers` says so. One call after a turn that did something, stored as a session of its own:
+it costs as a review's does and goes past the caps. It can only mark: answer, receipt and goal stay as they
+are, and where it can't be asked the receipt says why.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from whet.agent.session import Session, TurnObserver, receipt_of
+from whet.clock import Clock
+from whet.contract.errors import WhetError
+from whet.contract.events import TurnEnd
+from whet.contract.protocols import Gate, ModelLink, Provider
+from whet.contract.receipts import TurnReceipt
+from whet.log import mask
+from whet.review import wording
+from whet.review.judge import OnceParts, ask_once, refused_by
+from whet.store import facts
+from whet.store.database import StateDatabase
+from whet.store.sessions import NewSession
+
+_MOST = 40
+_SENTENCE_CHARS = 300
+_SHORTEST = 8
+_ROWS = 60
+_FENCED = re.compile(r"^[ \t]*(```|~~~).*?^[ \t]*\1[^\n]*$", re.DOTALL | re.MULTILINE)
+_LIST_MARK = re.compile(r"^\s*(?:[-*+>#]+|\d+[.)])\s+")
+_ENDS = re.compile(r"(?<=[.!?])[\"'”’)*_]*\s+(?=[\"'“‘(*_]*[A-Z\d])")
+
+
+class MarkingParts(msgspec.Struct, frozen=True):
+    """What marking needs of a process: `connect` gives the judging model, `capped` puts a link past the
+    caps."""
+
+    database: StateDatabase
+    clock: Clock
+    gate: Gate
+    connect: Callable[[], Provider]
+    capped: Callable[[ModelLink, str], ModelLink]
+
+
+class MarkingObserver(TurnObserver):
+    """Has each answer of one session read beside its receipt."""
+
+    def __init__(self, parts: MarkingParts) -> None:
+        self._parts = parts
+
+    async def ended(self, session: Session, end: TurnEnd) -> None:
+        """Keep with the turn which sentences are marked."""
+        if end.reason != "answered" or session.log.session.kind != "chat":
+            return
+        key, turn = session.log.live.key, session.log.live.last_turn
+        receipt, said = receipt_of(session, turn), sentences(end.text)
+        if receipt is None or not said:
+            return
+        marked, why_not = await self._asked(session, end.turn_id, receipt, said)
+        if marked or why_not:
+            await self._parts.database.write(
+                lambda db: facts.keep_marks(db, (key, turn), [said[number - 1] for number in marked], why_not)
+            )
+
+    async def _asked(
+        self, session: Session, turn_id: str, receipt: TurnReceipt, said: list[str]
+    ) -> tuple[list[int], str]:
+        """Give the numbers of the marked sentences, or why there are none to be had."""
+        parts, parent = self._parts, session.log.session
+        try:
+            provider = parts.connect()
+        except WhetError as error:
+            return [], error.message
+        try:
+            child = NewSession(
+                id=f"marks-{turn_id}",
+                parent_session_id=parent.id,
+                kind="review",
+                source=parent.source,
+                provider=provider.info.provider,
+                model=provider.info.model,
+                workspace=parent.workspace,
+                title=f"marks of {parent.title}",
+                system_prompt=(prompt := wording.prompt("marks.md")),
+                tools_json="[]",
+            )
+            link = parts.capped(provider.open(prompt, [], child.id), child.id)
+            once = OnceParts(parts.database, parts.clock, parts.gate)
+            answer, why_not = await ask_once(once, child, link, _question(receipt, said))
+        finally:
+            await provider.aclose()
+        return [number for number in refused_by(answer) if 0 < number <= len(said)], why_not
+
+
+def sentences(text: str) -> list[str]:
+    """Give the sentences of an answer in plain words, forty at most; code is none."""
+    found: list[str] = []
+    for line in _FENCED.sub("", text).splitlines():
+        found += [one.strip() for one in _ENDS.split(_LIST_MARK.sub("", line))]
+    return [one[:_SENTENCE_CHARS] for one in found if len(one) >= _SHORTEST][:_MOST]
+
+
+def _question(receipt: TurnReceipt, said: list[str]) -> str:
+    """Give the receipt and each sentence as a line of JSON, so that no text can pass for another's number."""
+    lines: list[object] = [{"receipt": [receipt.line, *receipt.rows[:_ROWS]]}]
+    lines += [{"number": number, "sentence": one} for number, one in enumerate(said, 1)]
+    return mask("\n".join(json.dumps(line, ensure_ascii=False) for line in lines))
