@@ -183,6 +183,8 @@ def test_buttons_decide_for_permitted_people_only(tmp_path: Path) -> None:
         w.telegram.wait_said("touch made")
         for user in (8, 9):  # somebody who may not decide, and a stranger
             assert "may not" in w.telegram.answer(w.telegram.press_at("Allow once", user=user))
+        # The question is of another chat than the one that the press comes from.
+        assert "is over" in w.telegram.answer(w.telegram.press_at("Allow once", shown_in=8))
         assert not (w.work / "made").exists()
         query = w.telegram.press_at("Allow once")
         assert w.telegram.answer(query) == "Allowed once."

@@ -111,15 +111,15 @@ class TelegramChat(TelegramServer):
                             found[button["text"]] = (one["id"], button["callback_data"])
         return found
 
-    def press_at(self, label: str, chat: int = 7, user: int = 7, name: str = "x") -> str:
-        """Press the latest button with this label in a chat."""
+    def press_at(self, label: str, chat: int = 7, user: int = 7, name: str = "x", shown_in: int = 0) -> str:
+        """Press the latest button with this label in a chat; `shown_in`: as if it stood in another one."""
         number, data = self.wait(lambda: self.buttons(chat).get(label), f"button {label}")
         with self.changed:
             self._update_id += 1
             query = {
                 "id": f"q{self._update_id}",
                 "from": {"id": user, "is_bot": False, "first_name": name, "username": name},
-                "message": {"message_id": number, "chat": {"id": chat, "type": "private"}},
+                "message": {"message_id": number, "chat": {"id": shown_in or chat, "type": "private"}},
                 "data": data,
             }
             self._updates.append({"update_id": self._update_id, "callback_query": query})
