@@ -1,7 +1,7 @@
 """Which protected and hidden names the mounts of a running launcher still hold, as the kernel says it.
 
-Where a program outside puts another file in a name's place, as `git config` does, the kernel takes the mount on
-it away, in every namespace. The list of mounts is read again only where a name has become another file.
+Where a program outside puts another file in a name's place, as `git config` does, the kernel takes away the
+mount on it, in every namespace. The list of mounts is read again only where a name has become another file.
 """
 
 from __future__ import annotations
