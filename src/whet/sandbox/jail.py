@@ -26,6 +26,7 @@ import msgspec
 
 from whet.contract.errors import ToolError
 from whet.sandbox.guard import Guard
+from whet.sandbox.holding import Holding
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.proxy import Proxy
 from whet.sandbox.seatbelt import SANDBOX_EXEC, seatbelt_profile
@@ -126,11 +127,7 @@ class Jail:
         self._launcher: subprocess.Popen[bytes] | None = None
         self._commands: weakref.WeakSet[JailedProcess] = weakref.WeakSet()
         self._guard = Guard(plan.policy, plan.aside)
-        names = (*plan.policy.protected_paths(), *plan.policy.hidden_inside())
-        self._marks = {path: _mark(path) for path in names}
-        self._held: frozenset[Path] = frozenset()
-        self._mounted: frozenset[Path] = frozenset()
-        self._inside: int = 0
+        self._holding = Holding(plan.policy, has_mounts=plan.engine.own_network)
         self._proxy: Proxy | None = None
 
     @property
@@ -187,7 +184,7 @@ class Jail:
                 self._open()
                 started = self._request(command, given)
             started.aside = self.plan.aside
-            started.ended = lambda: self._guard.restore(before, self._mounts())
+            started.ended = lambda: self._guard.restore(before, self._holding.mounts())
             self._commands.add(started)
             return started
 
@@ -254,8 +251,8 @@ class Jail:
     def _open(self) -> None:
         ours, theirs = socket.socketpair()
         ours.settimeout(_START_S)
-        self._held = self._there()
-        setup = self.plan.setup()
+        self._holding.plan()
+        setup, inside = self.plan.setup(), 0
         with tempfile.TemporaryFile() as script, theirs:
             script.write(_script())
             script.seek(0)
@@ -264,7 +261,7 @@ class Jail:
             ours.sendall(struct.pack("!I", len(setup)) + setup)
             said, handles, _, _ = socket.recv_fds(ours, 1024, 2)
             if handles:
-                self._inside = _pid_of(handles[0])
+                inside = _pid_of(handles[0])
                 os.close(handles[0])
             if handles[1:]:
                 self._proxy = Proxy(socket.socket(fileno=handles[1]), self.policy.hosts)
@@ -282,36 +279,18 @@ class Jail:
             )
         ours.settimeout(None)
         self._control = ours
-        self._mounted = self._held & self._mounts()
+        self._holding.started(inside)
 
     def _renewed(self) -> frozenset[Path]:
-        """Start the launcher where none runs, and anew where there is news; gives what is mounted."""
-        mounts = self._mounts()
-        if self._launcher is None or self._launcher.poll() is not None or self._has_news(mounts):
+        """Start the launcher where none runs, and anew where there is news and nothing runs that this would
+        end; gives the names that mounts hold."""
+        mounts = self._holding.mounts()
+        is_gone = self._launcher is None or self._launcher.poll() is not None
+        if is_gone or (self._holding.has_news(mounts) and not self.is_busy):
             self._shut()
             self._open()
-            mounts = self._mounted
+            mounts = self._holding.mounts()
         return mounts
-
-    def _has_news(self, mounts: frozenset[Path]) -> bool:
-        """Whether a protected or hidden name has come to be since the mounts were made, or a mount is gone:
-        the kernel takes it away where a program outside puts another file in its place. Not while something
-        runs that a new launcher would end."""
-        return not (self._there() <= self._held and self._mounted <= mounts) and not self.is_busy
-
-    def _there(self) -> frozenset[Path]:
-        return frozenset(path for path in self._marks if os.path.lexists(path))
-
-    def _mounts(self) -> frozenset[Path]:
-        """Give the names that something is mounted on inside; none for an engine without mounts."""
-        if not self.plan.engine.own_network:
-            return frozenset()
-        try:
-            with open(f"/proc/{self._inside}/mountinfo", "rb") as file:
-                lines = file.read()
-        except OSError:
-            return frozenset()
-        return frozenset(path for path, mark in self._marks.items() if mark in lines)
 
     def _shut(self) -> None:
         if self._control is not None:
@@ -389,12 +368,6 @@ def _answered(ours: socket.socket, command: JailedCommand) -> JailedProcess:
         raise BrokenPipeError(errno.EPIPE, "the launcher is gone")
     number = int(said[1:] or b"5")
     raise OSError(number, os.strerror(number), str(command.argv[0]))
-
-
-def _mark(path: Path) -> bytes:
-    """Give a path as it stands in /proc's list of mounts."""
-    octal = re.sub(rb"[ \t\n\\#]", lambda found: b"\\%03o" % found[0][0], os.fsencode(path))
-    return b" " + octal + b" "
 
 
 def _pid_of(pidfd: int) -> int:
