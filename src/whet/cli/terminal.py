@@ -50,7 +50,11 @@ T = TypeVar("T")
 
 
 def _size() -> Size:
-    size = shutil.get_terminal_size()
+    """Give the terminal's own size: COLUMNS, which some shells export, is as old as the shell's last look."""
+    try:
+        size = os.get_terminal_size(sys.stdout.fileno())
+    except (OSError, ValueError):
+        size = shutil.get_terminal_size()
     return Size(rows=size.lines or 24, columns=size.columns or 80)
 
 
