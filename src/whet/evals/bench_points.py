@@ -2,8 +2,8 @@
 
 A trajectory is a list of steps with the evidence for each: an excerpt of what was run and printed. It becomes
 a session, which begins with the task's instruction where the folder has it; each step is handed in as a
-lesson on a quote of its own evidence, and again with the words of a step of another task. Of the second kind nothing
-may come into force that its session has not. No model is asked.
+lesson on a quote of its own evidence, and again with the words of a step of another task. Of the second kind
+nothing may come into force that its session has not. No model is asked.
 """
 
 from __future__ import annotations
