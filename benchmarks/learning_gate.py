@@ -16,7 +16,7 @@ _POINTED = "python -m benchmarks learning-gate"
 
 
 def run_pointed(runs: int, full: bool) -> list[Row]:
-    """Poison, genuine lessons and twisted claims in twelve languages, from the files in `lessons/data`."""
+    """Poison, genuine lessons and twisted claims in 22 languages, from the files in `lessons/data`."""
     with tempfile.TemporaryDirectory() as name:
         found = run_all(Path(name))
     poison, genuine, twisted = found["poison"], found["genuine"], found["twisted"]
@@ -53,7 +53,7 @@ def run_pointed(runs: int, full: bool) -> list[Row]:
 
 def _pointed(name: str, measure: str, goal: str, ours: str, met: bool, tally: PointedTally) -> Row:
     details = [f"{case}: {why[:160]}" for case, why in list(tally.wrong.items())[:8]]
-    return Row(name, f"{measure}, twelve languages", goal, ours, "-", met, _POINTED, details=details)
+    return Row(name, f"{measure}, 22 languages", goal, ours, "-", met, _POINTED, details=details)
 
 
 def run(runs: int, full: bool) -> list[Row]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whet.memory.effects import Effect, SessionOutcome, by_session, effects
+from whet.memory.effects import Effect, Sums, by_session, effects
 from whet.store.outcomes import ItemUse, TurnOutcome
 from whet.store.starts import ContextItem
 
@@ -10,12 +10,12 @@ NOTE = ContextItem("memory", "n1", "h1", "the tests need X")
 OTHER = ContextItem("memory", "n2", "h2", "deploys are on Fridays")
 
 
-def sessions(prefix: str, count: int, troubled: int) -> dict[str, SessionOutcome]:
-    return {f"{prefix}{n}": SessionOutcome(n < troubled, 4, 1) for n in range(count)}
+def sessions(prefix: str, count: int, troubled: int) -> dict[str, Sums]:
+    return {f"{prefix}{n}": Sums(1, int(n < troubled), 4, 1) for n in range(count)}
 
 
 def uses(
-    item: ContextItem, names: dict[str, SessionOutcome], *, out: bool = False, by_chance: bool = False
+    item: ContextItem, names: dict[str, Sums], *, out: bool = False, by_chance: bool = False
 ) -> list[ItemUse]:
     return [ItemUse(item, name, out, by_chance or out) for name in names]
 
@@ -87,4 +87,4 @@ def test_a_session_has_trouble_when_one_of_its_turns_had() -> None:
         TurnOutcome("s", 2, 2, 0, frozenset({"correction"})),
         TurnOutcome("t", 1, 1, 0, frozenset({"undo", "good"})),
     ]
-    assert by_session(turns) == {"s": SessionOutcome(True, 5, 1), "t": SessionOutcome(False, 1, 0)}
+    assert by_session(turns) == {"s": Sums(1, 1, 5, 1), "t": Sums(1, 0, 1, 0)}

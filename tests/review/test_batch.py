@@ -58,7 +58,7 @@ def steps_of(b: Bench, session_id: str) -> list[undo.ForgetStep]:
     return b.app.database.read_now(lambda db: undo.forget_steps(db, "", session_id))
 
 
-def test_quotes_of_two_conversations_make_no_lesson(tmp_path: Path) -> None:
+def test_of_quotes_from_two_conversations_one_is_kept_and_nothing_is_joined(tmp_path: Path) -> None:
     both = use("memory", action="add", content="Both.", evidence=[WISH, "The offices are in Bergen."])
     script = [*[says("Done.")] * 10, does(both), says("Nothing.")]
 
@@ -68,7 +68,8 @@ def test_quotes_of_two_conversations_make_no_lesson(tmp_path: Path) -> None:
                 await one_shot(b, text)
             await b.review()
             [row] = b.rows()
-            assert row.state == "refused" and "does not stand in the session" in row.reason
+            assert row.state == "active" and len(row.evidence) == 1
+            assert (WISH in row.after) != ("Bergen" in row.after), "a lesson is of one conversation"
 
     asyncio.run(main())
 

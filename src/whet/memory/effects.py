@@ -25,14 +25,6 @@ LEAST_SESSIONS = 5
 """Fewer sessions on either side are not compared."""
 
 
-class SessionOutcome(msgspec.Struct, frozen=True):
-    """A session's turns taken together."""
-
-    had_trouble: bool
-    calls: int
-    failed_calls: int
-
-
 class Sums(msgspec.Struct, frozen=True):
     """Sessions of one kind: how many, with trouble in how many, and their tool calls."""
 
@@ -64,20 +56,21 @@ class Effect(msgspec.Struct, frozen=True):
     current: bool = True
 
 
-def by_session(turns: Iterable[TurnOutcome]) -> dict[str, SessionOutcome]:
+def by_session(turns: Iterable[TurnOutcome]) -> dict[str, Sums]:
     """Take each session's turns together."""
-    found: dict[str, SessionOutcome] = {}
+    found: dict[str, Sums] = {}
     for turn in turns:
-        old = found.get(turn.session_id, SessionOutcome(False, 0, 0))
-        found[turn.session_id] = SessionOutcome(
-            old.had_trouble or turn.had_trouble, old.calls + turn.calls, old.failed_calls + turn.failed_calls
+        old = found.get(turn.session_id, Sums())
+        had_trouble = max(old.troubled, int(turn.had_trouble))
+        found[turn.session_id] = Sums(
+            1, had_trouble, old.calls + turn.calls, old.failed_calls + turn.failed_calls
         )
     return found
 
 
 def effects(
     uses: Sequence[ItemUse],
-    ended: Mapping[str, SessionOutcome],
+    ended: Mapping[str, Sums],
     *,
     current: frozenset[tuple[str, str, str]] | None = None,
     loaded: Mapping[tuple[str, str], int] | None = None,
@@ -116,7 +109,7 @@ async def of_desk(desk: LearningService, kinds: Sequence[ItemKind]) -> list[Effe
 
 
 def _effect(
-    uses: list[ItemUse], ended: Mapping[str, SessionOutcome], confidence: float, loaded: int, current: bool
+    uses: list[ItemUse], ended: Mapping[str, Sums], confidence: float, loaded: int, current: bool
 ) -> Effect:
     shown = _sums(ended[use.session_id] for use in uses if not use.held_out)
     by_chance = [use for use in uses if use.randomised]
@@ -136,6 +129,6 @@ def _effect(
     return Effect(uses[0].item, shown, b, basis, gap, finding, loaded, current)
 
 
-def _sums(ended: Iterable[SessionOutcome]) -> Sums:
-    rows = [(1, int(one.had_trouble), one.calls, one.failed_calls) for one in ended]
-    return Sums(*map(sum, zip(*rows, strict=True))) if rows else Sums(0, 0, 0, 0)
+def _sums(ended: Iterable[Sums]) -> Sums:
+    rows = list(map(msgspec.structs.astuple, ended))
+    return Sums(*map(sum, zip(*rows, strict=True))) if rows else Sums()

@@ -194,7 +194,7 @@ def _usable(one: Pointed, claim: Claim, transcript: QuotableTranscript) -> Point
     """Give what is pointed at; raise Refused for a question, what was taken back, what is too long. A command
     taken over from untrusted text is untrusted; one that fetches what the project itself names may be a step
     or have failed, without what it printed."""
-    if one.tier == "user" and one.source.role == "user" and units.is_question(one.unit):
+    if one.tier == "user" and one.source.role == "user" and _asks(one):
         raise Refused(
             f"That is a question, not a rule or a fact: {_short(one.unit)}", hint="Quote what was decided."
         )
@@ -213,6 +213,12 @@ def _usable(one: Pointed, claim: Claim, transcript: QuotableTranscript) -> Point
     if one.tier == "observed" and (why := carried_over(ran, transcript)):
         return msgspec.structs.replace(one, tier="untrusted", why=why)
     return one
+
+
+def _asks(one: Pointed) -> bool:
+    """Whether what is pointed at asks; a short question behind a statement, kept with it, leaves it one."""
+    stated = (part for part in units.sentences(one.unit) if not units.is_question(part))
+    return units.is_question(one.unit) and not any(fold(one.quote) in fold(part) for part in stated)
 
 
 def _without_prose(
@@ -262,7 +268,9 @@ def _with_remedy(pointed: list[Pointed], transcript: QuotableTranscript) -> list
     mine = set(last.call.split())
     later = [one for one in transcript.results() if one.seq > last.seq and one.ran_well]
     nearest = max(later, key=lambda one: len(mine & set(one.call.split())), default=None)
-    if nearest is not None and len(mine & set(nearest.call.split())) * 2 >= len(mine):
+    shared = len(mine & set(nearest.call.split())) * 2 if nearest is not None else 0
+    # Half of a long command is often no more than its item.
+    if nearest is not None and (shared > len(mine) or shared == len(mine) <= 2):
         return [*pointed, Pointed(nearest.call, nearest, "", "observed")]
     steps = _named_by_errors(failed, transcript)
     if any(_is_settled(failed[-1], step.source, transcript) for step in steps):
