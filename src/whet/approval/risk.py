@@ -20,7 +20,7 @@ _RANK: dict[Level, int] = {"safe": 0, "normal": 1, "dangerous": 2, "forbidden": 
 def worst(levels: Iterable[Level]) -> Level:
     """Give the highest of `levels`; safe where there is none."""
     none: Level = "safe"
-    return max(levels, key=_RANK.__getitem__, default=none)
+    return max(levels, key=rank, default=none)
 
 
 def rank(level: Level) -> int:
