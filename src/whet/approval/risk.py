@@ -19,8 +19,8 @@ _RANK: dict[Level, int] = {"safe": 0, "normal": 1, "dangerous": 2, "forbidden": 
 
 def worst(levels: Iterable[Level]) -> Level:
     """Give the highest of `levels`; safe where there is none."""
-    none: Level = "safe"
-    return max(levels, key=rank, default=none)
+    ranked: tuple[Level, ...] = ("safe", *levels)
+    return max(ranked, key=rank)
 
 
 def rank(level: Level) -> int:
