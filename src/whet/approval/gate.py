@@ -113,8 +113,7 @@ class PolicyGate:
             _ = self._policy  # a rule that can't be read is told at once
         self._person = person
         self._store = grants
-        self._whet_home = os.path.realpath(whet_home)
-        self._user_home = os.path.expanduser("~")
+        self._whet_home, self._user_home = os.path.realpath(whet_home), os.path.expanduser("~")
         self._analyse = analyse or _analyse_shell
         self._session_grants: OrderedDict[str, list[PolicyGrant]] = OrderedDict()
         self._downloads: OrderedDict[str, frozenset[str]] = OrderedDict()
@@ -214,9 +213,8 @@ class PolicyGate:
             await self.service.confirmer.report(confirm, output, emit)
 
     def _case(self, call: GateCall) -> _Case:
-        matters = self.sealed is not None or is_placed(call.tool)
         place = RiskScope(
-            os.path.realpath(call.workspace) if matters else call.workspace,
+            _workspace(call, self.sealed),
             self._user_home,
             self._whet_home,
             own_ports=self.own_ports,
@@ -431,6 +429,11 @@ def _analyse_shell(command: str, cwd: str, place: RiskScope, stdin: str) -> Shel
     from whet.approval.shell_risk import analyse  # noqa: PLC0415  50 ms of CPU: tree-sitter
 
     return analyse(command, cwd, place, stdin)
+
+
+def _workspace(call: GateCall, sealed: Sealed | None) -> str:
+    """Give where the workspace really is, where anybody asks for it."""
+    return call.workspace if sealed is None and not is_placed(call.tool) else os.path.realpath(call.workspace)
 
 
 def _refusal(case: _Case, sealed: Sealed) -> str:

@@ -19,7 +19,8 @@ _RANK: dict[Level, int] = {"safe": 0, "normal": 1, "dangerous": 2, "forbidden": 
 
 def worst(levels: Iterable[Level]) -> Level:
     """Give the highest of `levels`; safe where there is none."""
-    return max(levels, key=_RANK.__getitem__, default="safe")
+    ranked: tuple[Level, ...] = ("safe", *levels)
+    return max(ranked, key=rank)
 
 
 def rank(level: Level) -> int:

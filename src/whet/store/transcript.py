@@ -223,15 +223,14 @@ class Transcript:
         seq = step.seq + 1 + open_call.index
         row = (rows.row_id(state.key, seq), turn.number, *rows.pack(result, now))
         end = (now, round(duration_s, 6), output.error_kind, output.exit_code, output.facts, state.key, seq)
-        statement = rows.CALL_FINISHED
-        if decided_by:
-            statement, end = rows.CALL_DONE, (now - round(duration_s * 1000), decided_by, *end)
+        started = now - round(duration_s * 1000)
+        done = (rows.CALL_DONE, (started, decided_by, *end)) if decided_by else (rows.CALL_FINISHED, end)
 
         def apply(_: None) -> None:
             step.results[open_call.index] = result
             turn.messages += 1
 
-        await self.writer.append(apply, (rows.MESSAGE, row), (statement, end))
+        await self.writer.append(apply, (rows.MESSAGE, row), done)
 
     async def end_turn(
         self, turn: TurnRecord, reason: EndReason, error: str, at_end: AtEnd = nothing
