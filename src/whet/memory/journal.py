@@ -129,7 +129,12 @@ class Journal:
         ours = notes.decoded(learned.text(connection, seen.wanted))
         others = merging.changes(before, ours) if seen.wanted != seen.written else []
         # What is among the others' was entered before a crash, or said twice.
-        rows = [row for row in merging.changes(before, after) if row not in others]
+        made = {entry.said for entry in notes.entries(ours)} if others else set[str]()
+        rows = [
+            row
+            for row in merging.changes(before, after)
+            if row not in others and (row.after not in made or row.before in made)
+        ]
         if len(rows) > _MOST_ROWS or (there is None and rows):
             self._insert(connection, NewRow("memory", target, "hand_edit", "active", _HAND, before, after))
         else:

@@ -70,7 +70,7 @@ def step(text: str, target: Target, change: EntryChange) -> str:
         raise Refused("The entry has changed since", hint="Look at it again.")
     if entry is None:
         return notes.put(text, target, change.after)
-    if not change.after:
+    if not change.after or change.after in there:
         return notes.without(text, entry)
     if entry.is_pitfall and not change.after.startswith(notes.SAID_PITFALL):
         return notes.put(notes.without(text, entry), target, change.after)
