@@ -146,7 +146,7 @@ WAITING = (
     "def waiting():\n"
     "  try:\n"
     "    print('ready', flush=True)\n"
-    "    time.sleep(60)\n"
+    "    for _ in range(600): time.sleep(0.1)\n"  # a signal just before one long sleep would wait for its end
     "  finally: print('clean', flush=True)\n"
     "version.version = waiting\nsys.argv[1:] = ['-p', 'x', 'version']\nmain()"
 )

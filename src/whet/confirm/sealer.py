@@ -82,8 +82,7 @@ class Sealer:
     def _version_now(self) -> int:
         """Give a number that changes when another connection has written; read once in each transaction."""
         if self._seen_version is None:
-            row = self._connection.execute("PRAGMA data_version").fetchone()
-            self._seen_version = int(row[0]) if row else -1
+            self._seen_version = int(self._connection.pragma("data_version"))
         return self._seen_version
 
     def log_end(self) -> LogEnd:
