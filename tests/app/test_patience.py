@@ -9,7 +9,7 @@ from whet.cli.person import LinePerson
 from whet.config.schema import Settings
 from whet.contract.protocols import NobodyPresent, Person
 from whet.editors.sessions import SOURCE as EDITOR
-from whet.schedules.perform import SOURCE as SCHEDULE
+from whet.schedules.execution import SOURCE as SCHEDULE
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from prompt_toolkit.keys import Keys
 
 from tests.cli.running import Tty, flags, run
 from whet.cli.blocks import MarkdownBlock
-from whet.cli.dropped import dropped_images
+from whet.cli.dropped_images import dropped_images
 from whet.cli.finding import FileFinder, rank
 from whet.cli.pasted import folded
 from whet.cli.plan import plan_rows

@@ -25,7 +25,7 @@ from whet.confirm.timeline import Timeline
 SUBMIT = {"action": "deploy", "description": "Deploy 1.4.2", "details": {"version": "1.4.2"}}
 
 
-class Hands:
+class ToolUse:
     """A wall clock and an elapsed-time clock that move only when told to."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Running:
         rate: int = 10,
         policy: Path | None = None,
         is_open: bool = False,
-        hands: Hands | None = None,
+        hands: ToolUse | None = None,
         upkeep: bool = True,
         private_callbacks: bool = False,
         pending: int = 0,

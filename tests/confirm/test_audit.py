@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tests.confirm.running import Hands
+from tests.confirm.running import ToolUse
 from whet.cli.confirm_files import opened
 from whet.config.paths import Home
 from whet.confirm import audit, retention
@@ -30,7 +30,7 @@ def fill(folder: Path, count: int) -> Places:
     """A database with `count` requests: approved and used, denied, cancelled, pending."""
     places = Places(folder / "c.db", folder / "confirm")
     service = open_service(places, policy=None, limits=CallerLimits())
-    hands = Hands()
+    hands = ToolUse()
     hands.wall_s = service.timeline.now_s()
     timeline = hands.timeline()
 

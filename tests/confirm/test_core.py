@@ -11,7 +11,7 @@ import textwrap
 import apsw
 import pytest
 
-from tests.confirm.running import SUBMIT, Hands, Running
+from tests.confirm.running import SUBMIT, Running, ToolUse
 from whet.confirm.canonical import canonical, request_digest
 from whet.confirm.grants import GrantRefused, check_grant
 from whet.confirm.keys import PublicKey, load_key
@@ -64,7 +64,7 @@ def test_order_of_keys_does_not_matter_and_every_field_does():
 
 
 def test_time_never_goes_back():
-    hands = Hands()
+    hands = ToolUse()
     line = hands.timeline()
     first = line.now_s()
     hands.wall_s -= 3600
@@ -202,7 +202,7 @@ def test_tokens_rotate_and_are_revoked_without_a_restart(tmp_path):
     from whet.confirm import tokens
     from whet.confirm.ledger import Tx
 
-    hands = Hands()
+    hands = ToolUse()
     with Running(tmp_path, hands=hands) as server:
         client = server.client("submit", "agent")
         assert client.get("/confirm").status_code == 200

@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from tests.confirm.running import SUBMIT, Hands, Running, answered, request
+from tests.confirm.running import SUBMIT, Running, ToolUse, answered, request
 from tests.support import ended, wait_until
 from whet.confirm import audit
 from whet.confirm.records import Caller
@@ -98,7 +98,7 @@ def test_03_threads_never_let_both_win(server, agent):
 
 @pytest.mark.parametrize("verb", ["approve", "deny"])
 def test_04_nothing_is_decided_after_the_deadline_also_without_a_sweeper(tmp_path, verb):
-    hands = Hands()
+    hands = ToolUse()
     with Running(tmp_path, hands=hands, upkeep=False) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
         made = asked(agent, timeout_seconds=30)
@@ -112,7 +112,7 @@ def test_04_nothing_is_decided_after_the_deadline_also_without_a_sweeper(tmp_pat
 
 
 def test_04_a_clock_that_is_set_back_revives_nothing(tmp_path):
-    hands = Hands()
+    hands = ToolUse()
     with Running(tmp_path, hands=hands, upkeep=False) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
         made = asked(agent, timeout_seconds=30)
@@ -126,7 +126,7 @@ def test_04_a_clock_that_is_set_back_revives_nothing(tmp_path):
 
 
 def test_05_the_sweeper_writes_the_end_down_by_itself(tmp_path):
-    hands = Hands()
+    hands = ToolUse()
     with Running(tmp_path, hands=hands) as server:
         agent = server.client("submit", "agent")
         made = asked(agent, timeout_seconds=30)
@@ -159,7 +159,7 @@ def test_07_08_requests_and_limits_outlive_the_process(tmp_path):
 
 
 def test_08_the_window_slides(tmp_path):
-    hands = Hands()
+    hands = ToolUse()
     with Running(tmp_path, rate=2, hands=hands) as server:
         agent = server.client("submit", "agent")
         asked(agent)

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.confirm.running import SUBMIT, Hands, Running
+from tests.confirm.running import SUBMIT, Running, ToolUse
 from whet.cli.confirm import explained
 from whet.confirm import factors
 from whet.confirm.client import Failed
@@ -33,7 +33,7 @@ def test_codes_are_those_of_the_rfc(at_s: int, code: str) -> None:
 class Guarded:
     """A service whose rule wants a second factor, with a clock in hand, an agent and alice's app."""
 
-    def __init__(self, server: Running, hands: Hands) -> None:
+    def __init__(self, server: Running, hands: ToolUse) -> None:
         self.server, self.hands = server, hands
         self.agent, self.alice = server.client("submit", "agent"), server.client("approve", "alice")
         self.secret = secret_of(self.change(lambda tx: factors.enrol(tx, "alice", by="test")).secret)
@@ -59,7 +59,7 @@ class Guarded:
 @pytest.fixture
 def guarded(tmp_path):
     (tmp_path / "p.toml").write_text(POLICY)
-    hands = Hands()
+    hands = ToolUse()
     with Running(tmp_path, policy=tmp_path / "p.toml", hands=hands, rate=1000) as server:
         yield Guarded(server, hands)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.confirm.process import Served
-from tests.confirm.running import SUBMIT, Hands, Running
+from tests.confirm.running import SUBMIT, Running, ToolUse
 from tests.confirm.test_sight import form, page_of
 
 ABSENT = object()
@@ -324,7 +324,7 @@ def test_of_four_that_race_one_wins_and_nothing_runs_that_was_not_approved(serve
 
 
 def test_nothing_is_decided_changed_or_used_once_its_time_is_over(tmp_path: Path) -> None:
-    hands = Hands()
+    hands = ToolUse()
     with Running(tmp_path, hands=hands, upkeep=False) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
         made = agent.post("/confirm", json=SUBMIT | {"accepts_edits": True, "timeout_seconds": 30}).json()

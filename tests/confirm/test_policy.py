@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.confirm.running import SUBMIT, Hands, Running
+from tests.confirm.running import SUBMIT, Running, ToolUse
 from whet.confirm.names import action_key, is_high_risk
 from whet.confirm.policy import Facts, parse_path
 from whet.confirm.policy_file import load_policy, parse_policy
@@ -157,7 +157,7 @@ escalate_to = "security"
 def ruled(tmp_path):
     path = tmp_path / "policy.toml"
     path.write_text(RULES)
-    hands = Hands()
+    hands = ToolUse()
     with Running(tmp_path, policy=path, hands=hands) as server:
         yield server, path, hands
 
@@ -251,7 +251,7 @@ def test_a_new_policy_holds_at_once_and_a_broken_one_not_at_all(ruled):
 
 
 def test_whitelist_entries_end(tmp_path):
-    hands = Hands()
+    hands = ToolUse()
     with Running(tmp_path, hands=hands) as server:
         agent, admin = server.client("submit", "agent"), server.client("admin", "root")
         entry = {"action": "deploy", "principal": "agent", "session_key": "s1", "seconds": 60}

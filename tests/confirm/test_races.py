@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.confirm.running import Hands
+from tests.confirm.running import ToolUse
 from whet.confirm import decide
 from whet.confirm.decide import DecisionInput
 from whet.confirm.open import Places, open_service
@@ -23,7 +23,7 @@ PEOPLE = [Caller(name, "approve") for name in ("ann", "bob", "carl")]
 AT_ONCE = 50
 
 
-async def race(service: ConfirmService, hands: Hands, dice: random.Random) -> Counter[str]:
+async def race(service: ConfirmService, hands: ToolUse, dice: random.Random) -> Counter[str]:
     """Let everybody at a few requests while their time runs out; gives how they ended."""
     requests: list[ConfirmRequest] = []
     for number in range(AT_ONCE):
@@ -87,7 +87,7 @@ def run(folder: Path, rounds: int, seed: int) -> None:
     service = open_service(
         Places(folder / "c.db", folder / "confirm"), policy=None, limits=CallerLimits(10**9, 10**9)
     )
-    hands = Hands()
+    hands = ToolUse()
     service.timeline = hands.timeline(service.timeline.now_s() + 1)
     found: Counter[str] = Counter()
 

@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from tests.confirm.running import Running
-from whet.confirm import audit, factors, standing, whitelist
+from whet.confirm import audit, factors, stand_ins, whitelist
 from whet.confirm.keys import base64url
 from whet.confirm.ledger import Tx
 from whet.confirm.open import Places
@@ -53,8 +53,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
         def more(tx: Tx) -> None:
             whitelist.add(tx, whitelist.WhitelistRequest("ping", "agent", "", 600), "root")
             factors.enrol(tx, "alice", by="root")
-            standing.delegate(tx, "bob", "alice", tx.now_s + 600)
-            standing.set_groups(tx, "alice", ["oidc:ops"], tx.now_s + 600)
+            stand_ins.delegate(tx, "bob", "alice", tx.now_s + 600)
+            stand_ins.set_groups(tx, "alice", ["oidc:ops"], tx.now_s + 600)
             tx.connection.execute("INSERT INTO people VALUES ('dora', 'i', 's', 'approve', 1.0, 2.0)")
             tx.connection.execute(
                 "INSERT INTO passkeys VALUES ('p', 'alice', 'k', 'localhost', 0, 1.0, NULL)"

@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from tests.confirm.running import SUBMIT, Hands, Running, answered, request
+from tests.confirm.running import SUBMIT, Running, ToolUse, answered, request
 from tests.support import ended, wait_until
 from whet.confirm import tokens
 from whet.confirm.addresses import AddressRefused, resolve
@@ -60,7 +60,7 @@ def test_a_long_poll_ends_with_its_own_time_and_odd_times_are_no_wait(server):
 
 
 def test_a_long_poll_ends_at_the_deadline_without_a_sweeper(tmp_path):
-    hands = Hands()
+    hands = ToolUse()
     with Running(tmp_path, hands=hands, upkeep=False) as server:
         agent = server.client("submit", "agent")
         made = asked(agent, timeout_seconds=30)
@@ -187,7 +187,7 @@ class Receiver:
 
 @pytest.mark.slow
 def test_a_webhook_is_signed_as_the_standard_says_and_tried_again(tmp_path):
-    hands = Hands()
+    hands = ToolUse()
     with Receiver(500, 200) as receiver, Running(tmp_path, private_callbacks=True, hands=hands) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
         made = asked(agent, callback_url=receiver.url)
@@ -211,7 +211,7 @@ def test_a_webhook_is_signed_as_the_standard_says_and_tried_again(tmp_path):
 
 @pytest.mark.slow
 def test_a_webhook_that_never_arrives_becomes_a_dead_letter(tmp_path):
-    hands = Hands()
+    hands = ToolUse()
     with (
         Receiver(500, 500, 200) as receiver,
         Running(tmp_path, private_callbacks=True, hands=hands) as server,

@@ -12,8 +12,8 @@ from tests.confirm.people import Desk, off
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.gateway.running import TELEGRAM, GatewayProcess, served
-from whet.channels import door
-from whet.channels.door import kinds, open_channel
+from whet.channels import loading
+from whet.channels.loading import kinds, open_channel
 from whet.contract.channels import (
     ChatPlace,
     Incoming,
@@ -127,7 +127,7 @@ def test_only_what_is_wanted_is_heard_and_our_own_errors_pass(monkeypatch: pytes
         heard.extend(update.verb for update in updates)  # type: ignore[attr-defined]
 
     async def main(wants: frozenset[Verb]) -> None:
-        channel = door.IsolatedChannel("it", Careful())  # type: ignore[arg-type]
+        channel = loading.IsolatedChannel("it", Careful())  # type: ignore[arg-type]
         with pytest.raises(ConfigError):
             await channel.listen(take, None, wants)  # type: ignore[arg-type]
 

@@ -81,7 +81,7 @@ def test_a_stale_remove_leaves_the_file_where_it_is(world: World) -> None:
         "write_file", "commit", file_path="references/a.md", file_content="run make check", evidence=(quote,)
     )
     made(world, wrote, msgspec.structs.replace(origin, tool_call_id="c2"))
-    read = asyncio.run(world.desk.shelf.view("commit", "references/a.md", origin))
+    read = asyncio.run(world.desk.skills.view("commit", "references/a.md", origin))
     tree = read.text.split("hash ")[1][:12]
     file = world.folder / "skills/commit/references/a.md"
     file.write_text("the person's own words\n")
@@ -89,7 +89,7 @@ def test_a_stale_remove_leaves_the_file_where_it_is(world: World) -> None:
     stale = change(world, gone, msgspec.structs.replace(origin, tool_call_id="c3"))
     assert not stale.ok and "has changed since" in stale.text
     assert file.read_text() == "the person's own words\n"
-    now = asyncio.run(world.desk.shelf.view("commit", "", origin)).text.split("hash ")[1][:12]
+    now = asyncio.run(world.desk.skills.view("commit", "", origin)).text.split("hash ")[1][:12]
     fresh = msgspec.structs.replace(gone, base_hash=now)
     assert change(world, fresh, msgspec.structs.replace(origin, tool_call_id="c4")).ok
     assert not file.exists() and not file.parent.exists()
@@ -189,11 +189,11 @@ def test_the_agents_own_skill_needs_no_yes_and_a_pinned_one_refuses(world: World
     patch = SkillRequest(
         "patch", "commit", old_string="We run make", new_string="Twice: run make", evidence=(TWICE,)
     )
-    asyncio.run(world.desk.shelf.pin("commit", True))
+    asyncio.run(world.desk.skills.pin("commit", True))
     pinned = change(world, patch, msgspec.structs.replace(origin, tool_call_id="c2"))
     assert pinned.state == "refused" and "pinned" in pinned.text
     made(world, msgspec.structs.replace(patch, new_string="By hand: run make"), HAND)
-    asyncio.run(world.desk.shelf.pin("commit", False))
+    asyncio.run(world.desk.skills.pin("commit", False))
     again = msgspec.structs.replace(patch, old_string="By hand: run make")
     made(world, again, msgspec.structs.replace(origin, tool_call_id="c3"))
 
@@ -466,10 +466,10 @@ def test_a_persons_own_skill_is_no_change_until_it_is_edited(world: World) -> No
     folder = world.folder / "skills" / "commit"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text(MAIN)
-    asyncio.run(world.desk.shelf.view("commit", "", HAND))
+    asyncio.run(world.desk.skills.view("commit", "", HAND))
     assert rows(world) == []
     (folder / "SKILL.md").write_text(MAIN.replace("Then", "Now"))
-    asyncio.run(world.desk.shelf.view("commit", "", HAND))
+    asyncio.run(world.desk.skills.view("commit", "", HAND))
     ((kind, item, action),) = [(row.kind, row.item, row.action) for row in rows(world)]
     assert (kind, item, action) == ("skill", "commit", "hand_edit")
     asyncio.run(world.desk.undo(rows(world)[0].id, HAND))
@@ -516,11 +516,11 @@ def test_what_a_review_staged_is_read_with_its_marks_and_leaves_no_receipt(world
     session = asyncio.run(world.session([User(SAID), Say("ok")]))
     origin = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c")
     change(world, create("commit", "How we commit.", "Run make check before each commit.", SAID), origin)
-    read = asyncio.run(world.desk.shelf.view("commit", "", origin))
+    read = asyncio.run(world.desk.skills.view("commit", "", origin))
     assert read.state == "staged" and "folder not in force yet" in read.text
     assert world.database.read_now(lambda db: learned.uses(db, name="commit")) == []
     other = msgspec.structs.replace(origin, task_id="other")
-    assert not asyncio.run(world.desk.shelf.view("commit", "", other)).ok
+    assert not asyncio.run(world.desk.skills.view("commit", "", other)).ok
 
 
 def test_what_was_taken_back_says_by_which_change(world: World) -> None:

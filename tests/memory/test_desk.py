@@ -165,7 +165,7 @@ def test_a_reviews_changes_come_into_force_together(world: World) -> None:
         asyncio.run(world.desk.change_skill(on_top, Origin("review", tool_call_id="c3", **base))).state
         == "staged"
     )
-    viewed = asyncio.run(world.desk.shelf.view("commit", "", Origin("review", tool_call_id="c4", **base)))
+    viewed = asyncio.run(world.desk.skills.view("commit", "", Origin("review", tool_call_id="c4", **base)))
     assert "Always run make check" in viewed.text
     done = world.database.write_now(lambda db: world.desk.settle(db, "job"))
     asyncio.run(world.desk.apply(done))
@@ -227,7 +227,7 @@ def test_a_persons_own_skill_needs_a_yes(world: World) -> None:
     assert state == "inbox" and "check twice" not in (folder / "SKILL.md").read_text("utf-8")
     asyncio.run(world.desk.accept(outcome.ledger_id))
     assert "check twice" in (folder / "SKILL.md").read_text("utf-8")
-    asyncio.run(world.desk.shelf.pin("mine", True))
+    asyncio.run(world.desk.skills.pin("mine", True))
     gone = SkillRequest(
         "delete", "mine", base_hash="x", evidence=("Do it slowly, but check twice.",), confirmed=True
     )
@@ -347,8 +347,8 @@ def test_another_persons_desk_sees_nothing_of_the_first(world: World) -> None:
     assert "Ruth" in asyncio.run(one.reader.prompt_part(offered)).text
     for desk in (two, world.desk):
         assert "Ruth" not in asyncio.run(desk.reader.prompt_part(offered)).text
-        assert "Ruth" not in asyncio.run(desk.shelf.listed("gift"))
-        assert not asyncio.run(desk.shelf.view("gift", "", HAND)).ok
+        assert "Ruth" not in asyncio.run(desk.skills.listed("gift"))
+        assert not asyncio.run(desk.skills.view("gift", "", HAND)).ok
     row = world.database.read_now(lambda db: ledger.select(db, profile="anna"))[0]
     with pytest.raises(NotFound):
         asyncio.run(two.undo(row.id, HAND))
@@ -356,7 +356,7 @@ def test_another_persons_desk_sees_nothing_of_the_first(world: World) -> None:
 
 def test_a_load_leaves_a_receipt_with_the_hash(world: World) -> None:
     asyncio.run(world.desk.change_skill(SkillRequest("create", "commit", content=SKILL.content), HAND))  # type: ignore[union-attr]
-    load = asyncio.run(world.desk.shelf.view("commit", "", Origin("foreground", "s", "t", "c")))
+    load = asyncio.run(world.desk.skills.view("commit", "", Origin("foreground", "s", "t", "c")))
     (use,) = world.database.read_now(lambda db: learned.uses(db, name="commit"))
     assert (use.session_id, use.turn_id, use.hash) == ("s", "t", load.hash)
 

@@ -10,7 +10,7 @@ from benchmarks.lessons.world import World
 
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
-from whet.memory import intake, reader, shelf
+from whet.memory import intake, reader, skill_store
 from whet.memory.library import LARGEST_MAIN_BYTES, Library, SkillInfo
 from whet.memory.reader import PromptItem
 from whet.memory.requests import Refused, SkillRequest
@@ -80,61 +80,61 @@ def test_words_find_the_best_fit_first() -> None:
         ("redeployment", "Again."),
         ("release", "Deploys of the site."),
     )
-    assert [info.name for info in shelf.search(skills, "Deploy")] == [
+    assert [info.name for info in skill_store.search(skills, "Deploy")] == [
         "deploy-site",
         "make-coffee",
         "redeployment",
         "release",
     ]
-    assert [info.name for info in shelf.search(skills, "site")] == ["deploy-site", "release"]
-    assert shelf.search(skills, "dep") == [] and shelf.search(skills, "") == []
+    assert [info.name for info in skill_store.search(skills, "site")] == ["deploy-site", "release"]
+    assert skill_store.search(skills, "dep") == [] and skill_store.search(skills, "") == []
 
 
 def test_the_list_says_what_there_is() -> None:
-    assert shelf.listed([], "") == "There are no skills yet."
-    assert shelf.listed([], "x") == "There are no skills yet."
+    assert skill_store.listed([], "") == "There are no skills yet."
+    assert skill_store.listed([], "x") == "There are no skills yet."
     some = infos(("a", "One."), ("b", "Two."))
-    assert shelf.listed(some, " ") == "a: One.\nb: Two."
-    assert shelf.listed(some, "zzz") == "No skill fits 'zzz'; without a query all are listed."
-    assert shelf.listed(infos(("a", ""), problem="broken"), "") == "a: can't be used: broken"
+    assert skill_store.listed(some, " ") == "a: One.\nb: Two."
+    assert skill_store.listed(some, "zzz") == "No skill fits 'zzz'; without a query all are listed."
+    assert skill_store.listed(infos(("a", ""), problem="broken"), "") == "a: can't be used: broken"
     lots = infos(*((f"s{n:02}", "x") for n in range(61)))
-    assert shelf.listed(lots[:60], "").count("\n") == 59
-    assert shelf.listed(lots, "").endswith("s59: x\n(1 more; give a query)")
+    assert skill_store.listed(lots[:60], "").count("\n") == 59
+    assert skill_store.listed(lots, "").endswith("s59: x\n(1 more; give a query)")
 
 
 def test_a_load_shows_the_file_its_hash_and_what_else_there_is(tmp_path: Path) -> None:
     library = Library(tmp_path / "skills")
     root = put(tmp_path / "skills", "commit")
-    load = shelf.load(library, "commit")
+    load = skill_store.load(library, "commit")
     assert "its files" not in load.text and load.hash == digest(main("commit"))[:12]
     (root / "references").mkdir()
     (root / "references" / "a.md").write_text("more\n\n")
-    load = shelf.load(library, "commit")
+    load = skill_store.load(library, "commit")
     assert load.text.endswith("Steps.\n[its files: references/a.md]") and load.file == "SKILL.md"
-    part = shelf.load(library, "commit", "references//a.md")
+    part = skill_store.load(library, "commit", "references//a.md")
     assert part.text.endswith("]\nmore") and part.file == "references/a.md" and "its files" not in part.text
     for path, says in (
         ("references/none.md", "It has: SKILL.md, references/a.md"),
         ("../x", "references/api.md"),
     ):
         with pytest.raises(Refused) as refused:
-            shelf.load(library, "commit", path)
+            skill_store.load(library, "commit", path)
         assert says in refused.value.hint
     (root / "references" / "b.bin").write_bytes(b"\xff\xfe")
     with pytest.raises(Refused, match="is not text"):
-        shelf.load(library, "commit", "references/b.bin")
+        skill_store.load(library, "commit", "references/b.bin")
     with pytest.raises(Refused) as near:
-        shelf.load(library, "commits")
+        skill_store.load(library, "commits")
     assert near.value.hint == "skills_list shows what there is."
     with pytest.raises(Refused) as near:
-        shelf.load(library, "git-commit")
+        skill_store.load(library, "git-commit")
     assert near.value.hint == "Near: commit."
     (root / "link").symlink_to("/etc/hostname")
     with pytest.raises(Refused, match="can't be used: commit/link is a symbolic link"):
-        shelf.load(library, "commit")
+        skill_store.load(library, "commit")
     (root / "SKILL.md").write_text("broken")
     with pytest.raises(Refused, match="no front matter"):
-        shelf.load(library, "commit")
+        skill_store.load(library, "commit")
 
 
 def test_the_prompt_holds_names_and_descriptions_until_the_budget_is_spent() -> None:
@@ -200,16 +200,16 @@ def test_notes_stand_in_the_prompt_whole_pitfalls_last() -> None:
 
 def test_a_skill_from_elsewhere_is_in_force_where_nothing_was_found_in_it(world: World) -> None:
     read = intake.read_folder(put(world.folder / "down", "deploy"))
-    row = asyncio.run(world.desk.shelf.install(read, "there"))
+    row = asyncio.run(world.desk.skills.install(read, "there"))
     assert (row.state, row.trust, row.reason) == ("active", "user", "installed from there")
     assert (world.folder / "skills/deploy/SKILL.md").read_text() == main("deploy")
     mark = world.database.read_now(lambda db: learned.mark(db, "", "deploy"))
     assert (mark.owner, mark.source) == ("person", "there")
     with pytest.raises(Refused, match="already"):
-        asyncio.run(world.desk.shelf.install(read, "there"))
+        asyncio.run(world.desk.skills.install(read, "there"))
     asyncio.run(world.desk.undo(row.id, HAND))
     assert not (world.folder / "skills/deploy").exists()
-    assert asyncio.run(world.desk.shelf.install(read, "there")).state == "active"
+    assert asyncio.run(world.desk.skills.install(read, "there")).state == "active"
 
 
 def test_a_suspicious_skill_waits_in_quarantine_with_what_was_found(world: World) -> None:
@@ -225,7 +225,7 @@ def test_a_suspicious_skill_waits_in_quarantine_with_what_was_found(world: World
     assert len(read.findings) == 10
     assert read.findings[0].startswith("SKILL.md line 6:")
     assert read.findings[1] == "b.bin: is not text" and read.findings[2].startswith("f00.md line 2:")
-    row = asyncio.run(world.desk.shelf.install(read, "there"))
+    row = asyncio.run(world.desk.skills.install(read, "there"))
     assert (row.state, row.trust) == ("quarantined", "untrusted") and "b.bin" in row.reason
     assert len(row.reason) <= 1_000 and not (world.folder / "skills/deploy").exists()
     asyncio.run(world.desk.accept(row.id))
@@ -249,11 +249,11 @@ def test_only_a_skill_of_ones_own_can_be_pinned(world: World) -> None:
     world.desk.library.offer("built", put(world.folder / "more", "built"), "built-in", "x")
     for name in ("none", "built"):
         with pytest.raises(NotFound):
-            asyncio.run(world.desk.shelf.pin(name, True))
+            asyncio.run(world.desk.skills.pin(name, True))
     asyncio.run(world.desk.change_skill(SkillRequest("create", "own", content=main("own")), HAND))
-    asyncio.run(world.desk.shelf.pin("own", True))
+    asyncio.run(world.desk.skills.pin("own", True))
     assert world.database.read_now(lambda db: learned.mark(db, "", "own")).pinned
-    asyncio.run(world.desk.shelf.pin("own", False))
+    asyncio.run(world.desk.skills.pin("own", False))
     assert not world.database.read_now(lambda db: learned.mark(db, "", "own")).pinned
 
 

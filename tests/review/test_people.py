@@ -55,7 +55,7 @@ def test_each_ones_lessons_are_their_own(tmp_path: Path) -> None:
                 assert f"./check --{word}" in body and "own-tests" in body
                 desk = b.app.learning.desk_of(profile)
                 labels = " ".join(one.item.label for one in await of_desk(desk, ("memory", "skill")))
-                view = await desk.shelf.view("own-tests", "", Origin("foreground"))
+                view = await desk.skills.view("own-tests", "", Origin("foreground"))
                 assert word in labels and word in view.text
                 assert not strange(body + labels + view.text, profile)
             assert "badger" in b.memory()

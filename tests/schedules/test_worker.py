@@ -17,7 +17,7 @@ from whet.contract.errors import ConfigError
 from whet.contract.messages import Message
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
-from whet.schedules.perform import check, is_chat
+from whet.schedules.execution import check, is_chat
 from whet.store import chats, jobs, schedules, sessions
 from whet.store.database import StateDatabase
 from whet.store.leases import HEARTBEAT_S

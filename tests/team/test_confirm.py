@@ -17,7 +17,7 @@ import pytest
 
 from tests.confirm.people import AGENT
 from tests.confirm.process import SERVE, Served
-from tests.confirm.running import Hands
+from tests.confirm.running import ToolUse
 from tests.confirm.test_races import race
 from tests.support import wait_until
 from whet.config.paths import Home
@@ -42,7 +42,7 @@ def where(url: str, tmp_path: Path) -> Places:
 
 
 @contextmanager
-def opened(where: Places, hands: Hands | None = None) -> Iterator[ConfirmService]:
+def opened(where: Places, hands: ToolUse | None = None) -> Iterator[ConfirmService]:
     service = open_service(where, policy=None, limits=CallerLimits(10**9, 10**9))
     try:
         if hands is not None:
@@ -58,7 +58,7 @@ def verified(service: ConfirmService, where: Places) -> tuple[str, ...]:
 
 
 def test_at_the_deadline_one_of_them_ends_it(where):
-    hands = Hands()
+    hands = ToolUse()
     with opened(where, hands) as service:
         found = asyncio.run(race(service, hands, random.Random(1)))
         assert found.total() == 50 and verified(service, where) == ()

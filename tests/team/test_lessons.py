@@ -239,7 +239,7 @@ def test_a_home_that_moves_to_a_team_and_back_keeps_its_edits(url: str, tmp_path
         with closing(StateDatabase.open(Home(folder).database, SystemClock())) as own:
             desk = home(own, place, person)
             assert said(desk) == ["One.", "Two, by hand.", "Three.", "Four."]
-            asyncio.run(desk.shelf.view("deploy", "", HAND))
+            asyncio.run(desk.skills.view("deploy", "", HAND))
             assert "Always run make boat." in (place / MAIN).read_text()
             made = [(row.action, row.after) for row in rows(desk) if row.kind == "memory"]
             assert len(made) == len({*made}) == 5

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import FixedClock
 from tests.warm.stores import TOOLS, Did, Turn, open_store, pitfalls, read, sh, steps, store
-from whet.app.warm_desk import WarmTemplates
+from whet.app.warm_templates import WarmTemplates
 from whet.config.paths import Home
 from whet.context.live_list import repair
 from whet.contract.errors import ConfigError, NotFound

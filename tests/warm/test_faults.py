@@ -14,7 +14,7 @@ import pytest
 
 from tests.support import FixedClock
 from tests.warm.stores import open_store, pitfalls
-from whet.app.warm_desk import WarmTemplates
+from whet.app.warm_templates import WarmTemplates
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 from whet.store.database import StateDatabase
@@ -25,7 +25,7 @@ from whet.warm.mine import MiningScope
 _BUILD = """
 import os, signal, sys
 from pathlib import Path
-from whet.app.warm_desk import WarmTemplates
+from whet.app.warm_templates import WarmTemplates
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.store.database import StateDatabase

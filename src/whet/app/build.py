@@ -23,7 +23,7 @@ from whet.app.models import Dialer, Models, SwitchableLink
 from whet.app.recording import Recordings
 from whet.app.session_parts import NO_EXTRAS, OWNERS, Principal, SessionExtras, SessionStart
 from whet.app.sessions import SessionOpener
-from whet.app.warmth import WarmStarts
+from whet.app.warm_starts import WarmStarts
 from whet.approval.gate import PolicyGate
 from whet.clock import Clock, SystemClock
 from whet.config.paths import Home
@@ -39,7 +39,7 @@ from whet.tools.registry import read_specs
 from whet.tools.todo import TodoLists
 
 if TYPE_CHECKING:
-    from whet.app.helper_desk import HelperDesk
+    from whet.app.helper_runs import HelperRuns
     from whet.app.plugin_sessions import PluginParts
     from whet.app.reviews import ReviewRunner
     from whet.app.schedule_watch import ScheduleWatch
@@ -256,11 +256,11 @@ class App:
         return ReviewRunner(ReviewParts(self.home, self.settings, *shared))
 
     @cached_property
-    def helpers(self) -> HelperDesk:
+    def helpers(self) -> HelperRuns:
         """The helpers that sessions have asked for."""
-        from whet.app.helper_desk import HelperDesk  # noqa: PLC0415 - few sessions have helpers
+        from whet.app.helper_runs import HelperRuns  # noqa: PLC0415 - few sessions have helpers
 
-        return HelperDesk(self)
+        return HelperRuns(self)
 
     @cached_property
     def schedules(self) -> ScheduleWatch:

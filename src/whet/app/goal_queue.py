@@ -1,4 +1,4 @@
-"""Hands a goal to a worker, for interfaces that can't stay with it: a chat platform, the API.
+"""ToolUse a goal to a worker, for interfaces that can't stay with it: a chat platform, the API.
 
 It is a schedule that comes once, at once: leased by one worker, gone on with by the next after a kill; its
 end is sent to its chat in the transaction that settles it.

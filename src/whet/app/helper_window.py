@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whet.app.helper_desk import HelperDesk
+from whet.app.helper_runs import HelperRuns
 from whet.app.helper_turns import ended_line, title_of
 from whet.contract.delegation import ProcessAction
 from whet.contract.errors import ToolError
@@ -15,7 +15,7 @@ _MOST_WAIT_S = 3_600.0
 class HelperWindow:
     """Looks after the helpers of one program's sessions for the sessions that asked for them."""
 
-    def __init__(self, desk: HelperDesk) -> None:
+    def __init__(self, desk: HelperRuns) -> None:
         self._desk = desk
 
     async def listed(self, context: ToolContext) -> list[str]:

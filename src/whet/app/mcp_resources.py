@@ -36,7 +36,7 @@ async def listed(desk: LearningService) -> dict[str, Any]:
             "description": mask(skill.description),
             "mimeType": _MARKDOWN,
         }
-        for skill in await desk.shelf.infos()
+        for skill in await desk.skills.infos()
         if not skill.problem
     ]
     return {"resources": rows}
@@ -47,7 +47,7 @@ async def prompts(desk: LearningService) -> dict[str, Any]:
     task = {"name": "task", "description": "What to do with it.", "required": False}
     rows = [
         {"name": skill.name, "description": mask(skill.description), "arguments": [task]}
-        for skill in await desk.shelf.infos()
+        for skill in await desk.skills.infos()
         if not skill.problem
     ]
     return {"prompts": rows}
@@ -85,7 +85,7 @@ async def _notes(desk: LearningService, target: str) -> str:
 async def _viewed(desk: LearningService, skill: str, file: str, code: int) -> str:
     origin = Origin("foreground", platform="mcp", tool_name=SKILL_VIEW)
     try:
-        outcome = await desk.shelf.view(skill, file, origin, "mcp")
+        outcome = await desk.skills.view(skill, file, origin, "mcp")
     except WhetError as error:
         raise BadCall(code, mask(error.message)) from error
     if not outcome.ok:

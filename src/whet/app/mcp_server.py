@@ -130,10 +130,10 @@ class OwnMcpServer:
                 said = [f"# {one.target} ({one.used})\n\n{one.text.strip() or '(empty)'}" for one in notes]
                 return text_result(mask("\n\n".join(said)))
             case "list_skills":
-                return text_result(await self._app.learning.desk.shelf.listed(_text(given, "query", "")))
+                return text_result(await self._app.learning.desk.skills.listed(_text(given, "query", "")))
             case "read_skill":
                 origin = Origin("foreground", platform="mcp", tool_name=SKILL_VIEW)
-                outcome = await self._app.learning.desk.shelf.view(
+                outcome = await self._app.learning.desk.skills.view(
                     _text(given, "name"), _text(given, "file_path", ""), origin, "mcp"
                 )
                 return text_result(outcome.text, is_error=not outcome.ok)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whet.agent.session import Session, TurnObserver
-from whet.app import plugged
-from whet.app.plugged import PluginNeeds
+from whet.app import plugin_parts
+from whet.app.plugin_parts import PluginNeeds
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.errors import WhetError
@@ -99,7 +99,7 @@ async def joined(plugins: LoadedPlugins | None, desk: LearningService) -> AsyncG
 
 def homes_plugins(home: Home, settings: Settings) -> LoadedPlugins | None:
     """Load what a home enables, for a process that asks no model; None where that is nothing."""
-    return plugged.load(PluginNeeds(home, settings, Path.cwd(), (), plugged.no_model))
+    return plugin_parts.load(PluginNeeds(home, settings, Path.cwd(), (), plugin_parts.no_model))
 
 
 def offer_skills(plugins: LoadedPlugins, desk: LearningService) -> None:

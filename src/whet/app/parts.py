@@ -136,7 +136,7 @@ def load_plugins(app: App, built_in: Registry, dialer: Dialer) -> PluginParts | 
     if not app.settings.plugins.enabled:
         return None
     # The plugin layer costs 40 ms.
-    from whet.app.plugged import PluginNeeds  # noqa: PLC0415
+    from whet.app.plugin_parts import PluginNeeds  # noqa: PLC0415
     from whet.app.plugin_sessions import PluginParts  # noqa: PLC0415
 
     needs = PluginNeeds(app.home, app.settings, app.workspace, built_in.by_name, dialer.connect)

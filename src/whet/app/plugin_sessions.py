@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from whet.agent.session import Session, TurnObserver
-from whet.app import plugged
+from whet.app import plugin_parts
 from whet.app.memories import MemoryObserver, offer_skills
 from whet.app.notify import NotifiedPerson, NotifierGroup
-from whet.app.plugged import PluginNeeds
+from whet.app.plugin_parts import PluginNeeds
 from whet.config.schema import NotifySettings
 from whet.context.host import EngineHost
 from whet.contract.errors import ToolError
@@ -29,7 +29,7 @@ from whet.contract.messages import Message, ToolCall, to_dict
 from whet.contract.protocols import Gate, GateCall, ModelLink, NobodyPresent, Person, StreamItem
 from whet.contract.tools import Tool, ToolContext
 from whet.memory.desk import LearningService
-from whet.plugins import around, model_calls
+from whet.plugins import model_calls, tool_hooks
 from whet.plugins.hermes import SessionAccess
 from whet.plugins.shims import tool_error
 from whet.store.transcript import Transcript
@@ -170,7 +170,7 @@ class PluginSessions:
         hooks = self._plugins.hooks.bound_to(host.seat.engine).within(scope)
         facts = {"session_id": row.id, "conversation_id": row.conversation_id, "platform": self._platform}
         own = {tool.name for tool in self._plugins.tools}
-        within = [around.scoped(tool, scope) if name in own else tool for name, tool in tools.items()]
+        within = [tool_hooks.scoped(tool, scope) if name in own else tool for name, tool in tools.items()]
 
         async def compacted(done: Compaction) -> None:
             await hooks.tell("on_compaction", **facts, **msgspec.structs.asdict(done))
@@ -193,8 +193,8 @@ class PluginSessions:
         self._served[row.id] = _Served(observer, host.log)
         calls = model_calls.ModelCallHooks(hooks, facts, lambda: turn_id_of(host.log))
         return HookedParts(
-            around.HookedGate(gate, hooks, self._plugins.take_news, missing=self._missing(person)),
-            dict(zip(tools, around.hooked_tools(within, hooks), strict=True)),
+            tool_hooks.HookedGate(gate, hooks, self._plugins.take_news, missing=self._missing(person)),
+            dict(zip(tools, tool_hooks.hooked_tools(within, hooks), strict=True)),
             observer,
             calls.stream if hooks.has(*model_calls.NAMES) else None,
         )
@@ -324,14 +324,14 @@ class PluginParts(msgspec.Struct, frozen=True):
     def load(cls, needs: PluginNeeds, desk: LearningService, source: str) -> PluginParts | None:
         """Load what the settings enable; the plugins' skills are on offer at `desk`, their memories are told
         of its changes."""
-        loaded = plugged.load(needs)
+        loaded = plugin_parts.load(needs)
         if loaded is None:
             return None
         offer_skills(loaded, desk)
         return cls(
             loaded,
             PluginSessions(loaded, source),
-            plugged.bell(loaded, needs.settings.notify),
+            plugin_parts.bell(loaded, needs.settings.notify),
             MemoryObserver(loaded.memories, desk) if loaded.memories else None,
             needs.settings.notify,
         )

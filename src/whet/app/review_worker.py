@@ -13,15 +13,15 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from whet.agent.session import TurnLimits
-from whet.app import plugged
+from whet.app import plugin_parts
 from whet.app.learning import LearningServices
 from whet.app.memories import joined
 from whet.app.models import Dialer
 from whet.app.parts import has_caps, learn_prices
-from whet.app.plugged import PluginNeeds
+from whet.app.plugin_parts import PluginNeeds
 from whet.app.probing import looking
 from whet.app.reviews import ReviewParts, ReviewRunner
-from whet.app.warmth import WarmStarts
+from whet.app.warm_starts import WarmStarts
 from whet.approval.gate import PolicyGate
 from whet.clock import SystemClock
 from whet.config.key_hosts import beside
@@ -85,7 +85,7 @@ async def open_reviews(
     try:
         learning = LearningServices(database, clock, home, settings)
         grants = GrantRepository(database, clock)
-        plugins = plugged.load(PluginNeeds(home, settings, home.root, (), dialer.connect))
+        plugins = plugin_parts.load(PluginNeeds(home, settings, home.root, (), dialer.connect))
         dialer.plugins = plugins
         if plugins is not None:
             learning.trust(plugins.tools)

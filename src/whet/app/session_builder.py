@@ -17,7 +17,7 @@ from whet.app.learning import RecollectionObserver
 from whet.app.models import SwitchableLink
 from whet.app.recording import RecordingObserver
 from whet.app.session_parts import SessionExtras, SessionStart, StoredPrefix
-from whet.app.warmth import OFF, SessionOpening, WarmLabelObserver, WarmStartObserver
+from whet.app.warm_starts import OFF, SessionOpening, WarmLabelObserver, WarmStartObserver
 from whet.context.engine_runner import EngineRunner, no_scope
 from whet.context.host import EngineHost
 from whet.context.nested import with_nested

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from whet.agent.session import TurnObserver
-from whet.app.warmth import WarmWish
+from whet.app.warm_starts import WarmWish
 from whet.contract.protocols import Person
 from whet.contract.tools import Buffers, Tool, ToolSpec
 from whet.store.sessions import SessionKind

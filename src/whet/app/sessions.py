@@ -16,7 +16,7 @@ from whet.agent.session import Session
 from whet.app.learning import Outcomes
 from whet.app.session_builder import SessionBuilder
 from whet.app.session_parts import Principal, SessionExtras, SessionStart, StoredPrefix
-from whet.app.warmth import OFF
+from whet.app.warm_starts import OFF
 from whet.context.prompt import system_prompt
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.protocols import ContextStatus

@@ -10,7 +10,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from whet.app.warm_desk import Built, Listed, WarmTemplates
+from whet.app.warm_templates import Built, Listed, WarmTemplates
 from whet.clock import SystemClock
 from whet.config.paths import Home, find_home
 from whet.config.secrets import load_secrets

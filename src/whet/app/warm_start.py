@@ -14,7 +14,7 @@ import apsw
 import msgspec
 
 from whet.agent.session import Session
-from whet.app.warmth import AUTO, SessionOpening, WarmStarts, WarmWish
+from whet.app.warm_starts import AUTO, SessionOpening, WarmStarts, WarmWish
 from whet.clock import iso
 from whet.config.redact import redact
 from whet.context.rows import list_tokens, text_tokens

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from whet.app.warm_desk import WarmTemplates
 from whet.app.warm_start import redacted
-from whet.app.warmth import WarmStarts
+from whet.app.warm_starts import WarmStarts
+from whet.app.warm_templates import WarmTemplates
 from whet.contract.errors import WhetError
 from whet.contract.messages import to_dict
 from whet.contract.tools import ToolContext

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from whet.channels.door import is_known
+from whet.channels.loading import is_known
 from whet.contract.errors import ConfigError
 
 F = TypeVar("F", bound=msgspec.Struct)

@@ -19,7 +19,7 @@ import msgspec
 
 from whet import __version__
 from whet.app.discover import is_needed
-from whet.app.plugged import borrowed_provider
+from whet.app.plugin_parts import borrowed_provider
 from whet.cli.output import has_colour, size
 from whet.clock import Clock
 from whet.config import paths

@@ -26,7 +26,7 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.schedules import goals, quiet, timing
-from whet.schedules.perform import NOTIFY, check, is_chat
+from whet.schedules.execution import NOTIFY, check, is_chat
 from whet.schedules.worker import Finished, ScheduleWorker
 from whet.store import jobs, schedules, sessions
 from whet.store.database import StateDatabase, has_store, time_of

@@ -10,7 +10,7 @@ from whet.cli import demo_lessons
 from whet.cli.demo_play import DemoRun, DemoTurn
 from whet.cli.wording import clip
 from whet.contract.events import TextDelta, ToolFinished, ToolStarted
-from whet.evals.station import Pages
+from whet.evals.workplace import Pages
 from whet.practice.project import DATABASE_SETTING
 from whet.store.ledger import LedgerRow
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from whet.app.slash import SlashCommand
 from whet.cli import wording
-from whet.cli.here import RAN
 from whet.cli.inbox_command import inbox_command
 from whet.cli.main import COMMANDS
+from whet.cli.shell_line import RAN
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
 from whet.contract.texts import unclosing
-from whet.memory import shelf
+from whet.memory import skill_store
 
 if TYPE_CHECKING:
     from whet.cli.commands import ChatControl
@@ -38,7 +38,7 @@ async def _memory(chat: ChatControl, rest: str) -> None:
 
 async def _skills(chat: ChatControl, rest: str) -> None:
     found = chat.desk.library.all()
-    shown = shelf.search(found, rest) if rest else found
+    shown = skill_store.search(found, rest) if rest else found
     wide = max((len(info.name) for info in shown[:_LISTED]), default=0)
     for info in shown[:_LISTED]:
         about = f"can't be used: {info.problem}" if info.problem else info.description
@@ -65,7 +65,7 @@ async def run_skill(chat: ChatControl, name: str, rest: str) -> None:
             )
         chat.commands.get(name)  # there is none: this says which name is near
     origin = Origin("user", session_id=chat.session.id, platform=chat.app.source)
-    load = await desk.shelf.view(name, "", origin, how="slash")
+    load = await desk.skills.view(name, "", origin, how="slash")
     if not load.ok:
         raise NotFound(load.text)
     wish = rest or f"Follow the skill {name} for what we are working on."

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import click
 
 from whet.app.discover import by_keys, is_needed, nothing_set
-from whet.app.plugged import borrowed_provider
+from whet.app.plugin_parts import borrowed_provider
 from whet.cli.main import run_on_loop
 from whet.cli.output import emit, emit_json, json_option
 from whet.cli.wording import printable

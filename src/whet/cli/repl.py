@@ -22,8 +22,8 @@ from whet.app.slash import Commands, argument_of, parse, unescaped
 from whet.cli import attach, jobs
 from whet.cli.board import StatusBoard
 from whet.cli.commands import ChatControl, add_plugin_commands, builtin_commands
-from whet.cli.gestures import Gestures
 from whet.cli.greeting import greet, say_where_we_are
+from whet.cli.key_actions import KeyActions
 from whet.cli.launch import ChatOptions, forget_empty, load_settings, open_session, start_app, workspace_of
 from whet.cli.learning_commands import run_skill
 from whet.cli.live import Marks, Surface, TerminalTurnView, recall
@@ -148,7 +148,7 @@ class TerminalChat:
         self._view = TerminalTurnView(surface, self._painter, desk.marks, show_reasoning=ui.show_reasoning)
         self._view.plan = lambda: app.todo_lists.get(self.session.id)
         self._board = StatusBoard(app, plain=desk.marks.plain)
-        self._gestures = Gestures(self)
+        self._key_actions = KeyActions(self)
         self._news = _ReviewNews(desk, screen, self.say, app.database)
         self._waiting: list[Typed] = []
         app.reviews.listeners.append(self._news.add)
@@ -156,7 +156,7 @@ class TerminalChat:
 
     async def run(self, images: Sequence[Path] = (), *, picks: bool = False) -> int:
         """Take what the person does until they leave."""
-        self._gestures.images = list(images)
+        self._key_actions.images = list(images)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._terminate)
         await self._screen.start(self._view.lines, lambda width: self._board.line(self.session, width))
@@ -172,7 +172,7 @@ class TerminalChat:
         finally:
             loop.remove_signal_handler(signal.SIGTERM)
             await self._stop_turn()
-            self._gestures.close()
+            self._key_actions.close()
             await self._screen.aclose()
         return self._desk.code
 
@@ -241,7 +241,7 @@ class TerminalChat:
 
     def _emit(self, event: Event) -> None:
         if isinstance(event, ToolFinished):
-            self._gestures.called()
+            self._key_actions.called()
         self._board.see(event)
         self._view.emit(event)
 
@@ -251,8 +251,8 @@ class TerminalChat:
         self._desk.turn = asyncio.create_task(self._guarded(work))
 
     def _message(self, text: str) -> Message:
-        images = self._gestures.images_of(text)
-        told, self._gestures.pending = [text, *self._gestures.pending], []
+        images = self._key_actions.images_of(text)
+        told, self._key_actions.pending = [text, *self._key_actions.pending], []
         return self.session.user_message(attach.capped("\n\n".join(told)), images)
 
     async def _take(self, done: Typed | PromptSignal) -> None:
@@ -271,9 +271,9 @@ class TerminalChat:
                 self._screen.wake(PromptSignal.RESTED)  # the next one runs although this one may fail
                 await self._typed(typed)
             elif done is PromptSignal.ESCAPE:
-                await self._gestures.escape(self.app.clock.monotonic_s())
+                await self._key_actions.escape(self.app.clock.monotonic_s())
             elif done is not PromptSignal.RESTED or self._desk.turn is None:
-                await self._gestures.take(done)
+                await self._key_actions.take(done)
         except WhetError as error:
             self._complain(error)
 
@@ -296,11 +296,11 @@ class TerminalChat:
             return
         if signed:
             self._echo(typed.shown)
-            await self._gestures.sign(sign, typed.text[1:].strip())
+            await self._key_actions.sign(sign, typed.text[1:].strip())
             return
         text = unescaped(typed.marked)
         if running:
-            self.session.steer(text := attach.capped(text), self._gestures.images_of(text))
+            self.session.steer(text := attach.capped(text), self._key_actions.images_of(text))
             self._view.queued.append(text)
             self._screen.refresh()
             return

@@ -12,7 +12,7 @@ from whet.cli.output import emit, json_option
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound
-from whet.memory import shelf
+from whet.memory import skill_store
 from whet.memory.cases import Replay, cases_of, replay, steps_of
 from whet.memory.desk import LearningService
 
@@ -30,7 +30,7 @@ def skills_check(home: Home, name: str, as_json: bool) -> None:
     """
 
     async def read(desk: LearningService) -> tuple[list[str], list[Replay]]:
-        steps = steps_of(shelf.load(desk.library, name).text)
+        steps = steps_of(skill_store.load(desk.library, name).text)
         trusted = desk.judging.trusted_tools
 
         def work(connection: apsw.Connection) -> list[Replay]:

@@ -20,7 +20,7 @@ from whet.contract.errors import NotFound
 from whet.contract.messages import Message
 from whet.contract.origin import Origin
 from whet.contract.protocols import ModelReply, Provider
-from whet.memory import merging, shelf
+from whet.memory import merging, skill_store
 from whet.memory.cases import SkillCase, cases_of
 from whet.memory.desk import LearningService
 from whet.memory.requests import SkillRequest
@@ -95,7 +95,7 @@ def skills_improve(home: Home, name: str, budget: int, as_json: bool) -> None:
 
 async def _read(desk: LearningService, name: str) -> tuple[str, str, list[SkillCase]]:
     """Give a skill's SKILL.md, its hash and its cases. Raises NotFound for one that may not be changed."""
-    shelf.load(desk.library, name)
+    skill_store.load(desk.library, name)
     info = desk.library.find(name)
     trusted = desk.judging.trusted_tools
 

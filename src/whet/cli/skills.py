@@ -18,7 +18,7 @@ from whet.cli.skill_improve import skills_improve
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
-from whet.memory import intake, shelf
+from whet.memory import intake, skill_store
 from whet.memory.desk import LearningService
 from whet.memory.intake import SkillIntake
 from whet.memory.library import SkillInfo
@@ -55,7 +55,7 @@ def list_(home: Home, words: tuple[str, ...], as_json: bool) -> None:
 
     found, marks, uses = with_desk(home, read)
     query = " ".join(words)
-    shown = shelf.search(found, query) if query else found
+    shown = skill_store.search(found, query) if query else found
     if as_json:
         rows = [
             {
@@ -99,8 +99,8 @@ def _about(info: SkillInfo) -> str:
 def show(home: Home, name: str, file: str, as_json: bool) -> None:
     """Show a skill as the agent reads it, or one of its files."""
 
-    async def read(desk: LearningService) -> shelf.Load:
-        return shelf.load(desk.library, name, file)
+    async def read(desk: LearningService) -> skill_store.Load:
+        return skill_store.load(desk.library, name, file)
 
     load = with_desk(home, read)
     if as_json:
@@ -182,7 +182,7 @@ def install(home: Home, source: str, yes: bool, as_json: bool) -> None:
                 raise click.Abort()
 
         async def enter(desk: LearningService) -> list[LedgerRow]:
-            return [await desk.shelf.install(one, source) for one in found]
+            return [await desk.skills.install(one, source) for one in found]
 
         rows = with_desk(home, enter)
     finally:
@@ -260,5 +260,5 @@ def accept(home: Home, name: str) -> None:
 @click.pass_obj
 def pin(home: Home, name: str, off: bool) -> None:
     """Keep a skill as it is: the agent may load it and never change it."""
-    with_desk(home, lambda desk: desk.shelf.pin(name, not off))
+    with_desk(home, lambda desk: desk.skills.pin(name, not off))
     click.echo(f"{name} is {'no longer pinned' if off else 'pinned'}")

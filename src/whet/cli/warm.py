@@ -1,6 +1,6 @@
 """`whet warm`: build, list, show, delete, import and export templates; measure and label calls.
 
-What is done is `app/warm_desk.py`'s business; here are options and words.
+What is done is `app/warm_templates.py`'s business; here are options and words.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import click
 import msgspec
 
-from whet.app.warm_desk import Built, Listed, WarmTemplates
+from whet.app.warm_templates import Built, Listed, WarmTemplates
 from whet.cli import stored
 from whet.cli.output import Column, ProgressLine, emit_json, json_option, styled, table, wrapped
 from whet.cli.wording import printable

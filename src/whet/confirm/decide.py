@@ -29,7 +29,7 @@ from whet.confirm.records import (
     Verdict,
     Vote,
 )
-from whet.confirm.standing import seated, seats_of
+from whet.confirm.stand_ins import seated, seats_of
 
 _CLOCK_SLACK_S = 60.0
 

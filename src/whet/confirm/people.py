@@ -5,7 +5,7 @@ from __future__ import annotations
 import apsw
 import msgspec
 
-from whet.confirm import standing
+from whet.confirm import stand_ins
 from whet.confirm.ledger import Tx
 from whet.confirm.names import is_same_person
 from whet.confirm.oidc import OidcPerson
@@ -47,7 +47,7 @@ def enter(tx: Tx, person: OidcPerson, valid_s: float) -> str:
     until_s = tx.now_s + valid_s
     values = (name, person.issuer, person.subject, person.role, tx.now_s, until_s)
     db.execute("INSERT OR REPLACE INTO people VALUES (?, ?, ?, ?, ?, ?)", values)
-    standing.set_groups(tx, name, (f"oidc:{one}" for one in person.groups), until_s)
+    stand_ins.set_groups(tx, name, (f"oidc:{one}" for one in person.groups), until_s)
     said: dict[str, object] = {"issuer": person.issuer, "subject": person.subject, "role": person.role}
     tx.record("login", principal=name, data=said)
     return ""

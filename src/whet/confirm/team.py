@@ -24,8 +24,8 @@ from whet.postgres.driver import shown
 from whet.postgres.faults import as_store_error
 from whet.postgres.lane import Round, TeamLane
 from whet.postgres.pool import ConnectionPool
+from whet.sqlite.batching import WriteBatcher
 from whet.sqlite.database import Work
-from whet.sqlite.gather import Gather
 
 T = TypeVar("T")
 _WRITES = re.compile(r"\s*(?:INSERT(?: OR \w+)? INTO|UPDATE|DELETE FROM) (\w+)")
@@ -147,7 +147,7 @@ class TeamConfirmDatabase(ConfirmDatabase):
         self._writer: SealedPostgres | None = None
         lane = TeamLane(self._connected, url, patience_s, _Sealing(self))
         self._lane = lane  # pyright: ignore[reportIncompatibleVariableOverride,reportAttributeAccessIssue] it has the calls that are made of it
-        self._gather: Gather | None = None
+        self._gather: WriteBatcher | None = None
         self._closed = False
         self.wall: Callable[[], float] = self._now_s
 

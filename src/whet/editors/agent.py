@@ -40,8 +40,8 @@ from whet.contract.messages import Message
 from whet.editors import blocks, options, replay
 from whet.editors.answering import answer, told
 from whet.editors.blocks import Block
-from whet.editors.brought import Given
 from whet.editors.commands import EditorCommands
+from whet.editors.mcp_servers import Given
 from whet.editors.sessions import EditorSessions, Furnish, Program
 from whet.store import replay as stored
 from whet.store import sessions

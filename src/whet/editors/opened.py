@@ -12,9 +12,9 @@ from typing import Any
 
 from whet.agent.session import Session
 from whet.app.session_parts import SessionExtras
-from whet.editors.brought import EditorServers
 from whet.editors.buffers import EditorBuffers
 from whet.editors.editor import Editor
+from whet.editors.mcp_servers import EditorServers
 from whet.editors.options import Mode
 from whet.editors.outbox import Outbox
 

@@ -18,9 +18,9 @@ from whet.app.session_parts import NO_EXTRAS, SessionExtras
 from whet.contract.errors import WhetError
 from whet.editors import options
 from whet.editors.answering import told
-from whet.editors.brought import Given, bring
 from whet.editors.commands import EditorCommands
 from whet.editors.editor import Editor
+from whet.editors.mcp_servers import Given, bring
 from whet.editors.opened import OpenedSession
 from whet.editors.options import Mode
 from whet.store import sessions

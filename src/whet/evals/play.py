@@ -25,7 +25,7 @@ from whet.contract.origin import Origin
 from whet.contract.protocols import NobodyPresent
 from whet.evals.arms import Arm
 from whet.evals.records import FactNeed, Funnel, StaleFact, TaskRecord, TokenSpending, WorldResult
-from whet.evals.station import Counter, Pages, Standing, Station, TriedCommand
+from whet.evals.workplace import Counter, Pages, Standing, TriedCommand, Workplace
 from whet.evals.world import About, FactWorld, SessionPlan, WorldPerson
 from whet.memory.requests import Claim, GateVerdict
 from whet.practice.gated_facts import PRIVATE_KEYS, FactStatement, claims
@@ -64,7 +64,7 @@ class WorldRun:
     arm: Arm
     server: PracticeServer
     pages: Pages
-    station: Station
+    workplace: Workplace
     desks: dict[WorldPerson, EvalPerson] = field(default_factory=dict[WorldPerson, EvalPerson])
     tasks: list[TaskRecord] = field(default_factory=list[TaskRecord])
     stale_since: dict[About, tuple[int, str]] = field(default_factory=dict[About, tuple[int, str]])
@@ -79,10 +79,10 @@ class WorldRun:
         seen = self.server.count
         session = await desk.app.new_session(private=plan.is_private)
         prompt, _ = await desk.app.database.read(lambda db: sessions.prefix(db, session.id))
-        self.station.begin(plan, lambda: _before_model(prompt, session.log.messages))
+        self.workplace.begin(plan, lambda: _before_model(prompt, session.log.messages))
         page = self.pages.address(f"/{plan.number}") if plan.planted else ""
         await self._turn(session, msgspec.structs.replace(plan.task, page=page).text)
-        first = list(self.station.tried)
+        first = list(self.workplace.tried)
         if first and first[-1].objection and not probing:
             await self._turn(session, first[-1].objection)
         await session.context.aclose()
@@ -90,7 +90,7 @@ class WorldRun:
             if self.arm.reviews:
                 await desk.app.reviews.drain()
             self._count(desk, plan, session, self.server.count - seen)
-        return list(self.station.tried)
+        return list(self.workplace.tried)
 
     async def _turn(self, session: Session, text: str) -> None:
         await run_turn(session, session.user_message(text), lambda event: None)
@@ -106,7 +106,7 @@ class WorldRun:
 
     def _count(self, desk: EvalPerson, plan: SessionPlan, session: Session, requests: int) -> None:
         """Add a finished session to the sums."""
-        tried = self.station.tried
+        tried = self.workplace.tried
         first = tried[0] if tried else None
         current = {about: self._is_shown(desk, about, plan) for about in plan.task.needs}
         needs = tuple(
@@ -142,7 +142,7 @@ class WorldRun:
 
     def _show(self, desk: EvalPerson, plan: SessionPlan) -> None:
         """Note what this session has shown of the world."""
-        for tried in self.station.tried:
+        for tried in self.workplace.tried:
             for claim in tried.command.statements():
                 is_wish = claim.key in PRIVATE_KEYS
                 shown = tried.verdict.is_ok or claim.about in tried.verdict.revealed
@@ -222,9 +222,9 @@ async def play(
         server = stack.enter_context(PracticeServer(options=Options(keep_bytes=_KEPT_BYTES), mind=mind))
         texts = {f"/{plan.number}": world.page(plan) for plan in world.plans if plan.planted}
         pages = stack.enter_context(Pages(texts))
-        station = Station(world)
-        stack.enter_context(Counter(folder / "work", station.answer))
-        game = WorldRun(world, arm, server, pages, station)
+        workplace = Workplace(world)
+        stack.enter_context(Counter(folder / "work", workplace.answer))
+        game = WorldRun(world, arm, server, pages, workplace)
         for person in people(world.plans):
             app = await _open(folder, person, arm, server.base_url)
             stack.push_async_callback(app.aclose)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from whet.contract.messages import Usage
-from whet.evals.station import Standing
+from whet.evals.workplace import Standing
 from whet.evals.world import WorldPerson
 
 CACHED_PRICE = 0.1

@@ -16,7 +16,7 @@ import msgspec
 
 from whet.agent.loop import run_turn
 from whet.app.build import App
-from whet.app.warm_desk import WarmTemplates
+from whet.app.warm_templates import WarmTemplates
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.config.schema import Settings

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from whet.channels.door import open_channel
+from whet.channels.loading import open_channel
 from whet.channels.tables import Ids, convert_tables
 from whet.config.paths import read_small
 from whet.contract.channels import Channel

@@ -35,7 +35,7 @@ from whet.memory.requests import (
     told,
 )
 from whet.memory.settling import Settling
-from whet.memory.shelf import SkillShelf
+from whet.memory.skill_store import SkillStore
 from whet.memory.undo import ForgetStep, Purged
 from whet.store import ledger
 from whet.store.database import StateDatabase
@@ -84,7 +84,7 @@ class LearningService:
         self.database: StateDatabase = reader.database
         self.library: Library = reader.library
         self.profile: str = reader.profile
-        self.shelf: SkillShelf = SkillShelf(reader)
+        self.skills: SkillStore = SkillStore(reader)
         self.judging: ClaimGate = ClaimGate(reader.database)
         self.listeners: list[Callable[[LedgerRow], None]] = []
         self._settling = Settling(reader.profile, reader.limits, reader.review)

@@ -90,7 +90,7 @@ async def take(
 
 async def _install(desk: LearningService, one: SkillIntake, source: str) -> TakenOver:
     try:
-        row = await desk.shelf.install(one, source)
+        row = await desk.skills.install(one, source)
     except Refused as error:
         return TakenOver(one.name, "kept", error.message)
     return _entered(one, quarantined=row.state == "quarantined")

@@ -2,7 +2,7 @@
 
 Hooks run in the order of `plugins.enabled`, then of registration, each with its own deadline. One that
 fails is named; after three failures in a row it is off for the rest of the process. It does not know the
-loop: `around.py` and the composition root call it.
+loop: `tool_hooks.py` and the composition root call it.
 """
 
 from __future__ import annotations

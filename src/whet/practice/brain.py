@@ -25,8 +25,8 @@ from whet.practice import (
     survey_task,
 )
 from whet.practice.ask import Json, Offer, PracticeCall, PracticeRequest
-from whet.practice.hands import plain_value
 from whet.practice.script import ScriptedReply
+from whet.practice.tool_use import plain_value
 
 MODELS = ("practice", "practice-echo", "practice-steps-3", "practice-steps-20", "practice-steps-1000")
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 
 from whet.practice.ask import DoneCall, PracticeRequest
-from whet.practice.hands import Hands
 from whet.practice.project import CHAPTERS
 from whet.practice.script import ScriptedReply
+from whet.practice.tool_use import ToolUse
 
 MATCH = re.compile(r"number the chapters", re.I)
 
@@ -30,7 +30,7 @@ def number_command(chapter: int, pause: str = "") -> str:
 
 def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Take the next step of the task that began with message `start`."""
-    hands = Hands(ask)
+    hands = ToolUse(ask)
     done = [d for d in ask.done if d.at > start]
     last = _last_chapter(done)
     if last is None:
@@ -45,7 +45,7 @@ def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     return _go_on(hands, chapter, _pause(ask, start))
 
 
-def _begin(ask: PracticeRequest, start: int, hands: Hands, done: list[DoneCall]) -> ScriptedReply:
+def _begin(ask: PracticeRequest, start: int, hands: ToolUse, done: list[DoneCall]) -> ScriptedReply:
     look = _by_command(done, _LOOK)
     if look is None:
         return hands.shell(_LOOK, "I look at what is there.")
@@ -60,7 +60,7 @@ def _begin(ask: PracticeRequest, start: int, hands: Hands, done: list[DoneCall])
     return _go_on(hands, int(number[1]) if number else 0, _pause(ask, start))
 
 
-def _check(hands: Hands, done: list[DoneCall], chapter: int, result: DoneCall, pause: str) -> ScriptedReply:
+def _check(hands: ToolUse, done: list[DoneCall], chapter: int, result: DoneCall, pause: str) -> ScriptedReply:
     path = f"book/chapter_{chapter:02d}.md"
     read = f"tail -n 1 {path}; {_READ_LOG}"
     checks = [d for d in done if d.arguments.get("command") == read and d.at > result.at]
@@ -80,7 +80,7 @@ def _check(hands: Hands, done: list[DoneCall], chapter: int, result: DoneCall, p
     return hands.shell(number_command(chapter, pause), f"Chapter {chapter} was not numbered; I do it now.")
 
 
-def _go_on(hands: Hands, numbered: int, pause: str) -> ScriptedReply:
+def _go_on(hands: ToolUse, numbered: int, pause: str) -> ScriptedReply:
     if numbered >= CHAPTERS:
         return ScriptedReply(f"All {CHAPTERS} chapters are numbered; steps.log has a line for each.")
     return hands.shell(number_command(numbered + 1, pause), f"Chapter {numbered + 1} of {CHAPTERS}.")

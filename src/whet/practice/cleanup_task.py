@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from whet.practice.ask import DoneCall, PracticeRequest
-from whet.practice.hands import Hands
 from whet.practice.script import ScriptedReply
+from whet.practice.tool_use import ToolUse
 
 MATCH = re.compile(r"clean(ing)? ?up (the )?build|build output", re.I)
 
@@ -21,7 +21,7 @@ _FILE = re.compile(r"[\w-]+\.\w+")
 
 def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Take the next step of the task that began with message `start`."""
-    hands = Hands(ask)
+    hands = ToolUse(ask)
     done = [d for d in ask.done if d.at > start]
     by_command = {str(d.arguments.get("command", "")): d for d in done}
     look = by_command.get(_LOOK)

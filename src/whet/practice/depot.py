@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 from whet.practice.ask import DoneCall, PracticeRequest
-from whet.practice.hands import Hands
 from whet.practice.script import ScriptedReply
+from whet.practice.tool_use import ToolUse
 
 WEEKS, ARTICLES, DAYS = 40, 40, 60
 _NOTES = 12
@@ -119,7 +119,7 @@ def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
 def _note(ask: PracticeRequest, done: Sequence[DoneCall], number: str) -> ScriptedReply | str:
     path = f"notes/note{number}.md"
     is_read = any(one.arguments.get("path") == path for one in done)
-    return "read" if is_read else Hands(ask).use("read_file", path=path)
+    return "read" if is_read else ToolUse(ask).use("read_file", path=path)
 
 
 def _record_of(ask: PracticeRequest, start: int, title: str, number: int) -> ScriptedReply | str:
@@ -136,15 +136,15 @@ def _record_of(ask: PracticeRequest, start: int, title: str, number: int) -> Scr
         return _open(ask, kind, guess)
     look = next((one for one in done if one.arguments.get("pattern") == pattern), None)
     if look is None:
-        return Hands(ask).use("search_files", "It is not there. I search for it.", pattern=pattern)
+        return ToolUse(ask).use("search_files", "It is not there. I search for it.", pattern=pattern)
     found = next((row for row in look.result.splitlines() if row and row[0] != "[" and "|" not in row), "")
     return _open(ask, kind, found) if found and found not in tried else "not found"
 
 
 def _open(ask: PracticeRequest, kind: str, path: str) -> ScriptedReply:
     if kind == "lost":
-        return Hands(ask).shell(f"grep -e journal -e LOST {path}")
-    return Hands(ask).use("read_file", path=path)
+        return ToolUse(ask).shell(f"grep -e journal -e LOST {path}")
+    return ToolUse(ask).use("read_file", path=path)
 
 
 def _known(ask: PracticeRequest, start: int, title: str, number: int) -> str:

@@ -13,7 +13,7 @@ import re
 
 import msgspec
 
-from whet.practice import gated_review, hands
+from whet.practice import gated_review, tool_use
 from whet.practice.ask import DoneCall, PracticeCall, PracticeRequest
 from whet.practice.brain import own_words
 from whet.practice.gated_facts import (
@@ -91,8 +91,8 @@ class GatedModel:
         if task.page and "web_fetch" in ask.offers and not _named(done, "web_fetch"):
             return _call("web_fetch", url=task.page)
         named = re.compile(rf"(?<![\w-])(?:{re.escape(task.tool)}|{re.escape(task.target)})(?![\w-])")
-        if found := hands.skills_to_open(ask, start, named):
-            return ScriptedReply(tool_calls=tuple(map(hands.open_skill, found)))
+        if found := tool_use.skills_to_open(ask, start, named):
+            return ScriptedReply(tool_calls=tuple(map(tool_use.open_skill, found)))
         mine = [item for item in done if ran(item) and f" {task.number}" in ran(item)]
         tries = [item for item in mine if ran(item).startswith(f"{task.tool} ")]
         steps = [item for item in mine if item not in tries]

@@ -10,8 +10,8 @@ import re
 from pathlib import Path
 
 from whet.practice.ask import PracticeRequest
-from whet.practice.hands import Hands
 from whet.practice.script import ScriptedReply
+from whet.practice.tool_use import ToolUse
 
 MATCH = re.compile(r"\bcheck the book\b", re.I)
 COMMAND = "make check"
@@ -48,7 +48,7 @@ def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Run the check, then say how it went."""
     done = [one for one in ask.done if one.at > start]
     if not done:
-        return Hands(ask).shell(COMMAND, "The Makefile has a target for that.")
+        return ToolUse(ask).shell(COMMAND, "The Makefile has a target for that.")
     last = next(iter(reversed(done[-1].result.strip().splitlines())), "(no answer)")
     if done[-1].denied or not done[-1].said("all chapters are fine"):
         return ScriptedReply(f"`{COMMAND}` did not come to its end. It said: {last}")

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 
 from whet.practice.ask import DoneCall, PracticeRequest
-from whet.practice.hands import Hands, open_skill, skills_to_open
 from whet.practice.project import DATABASE_SETTING, FAULTY_LINE, MENDED_LINE
 from whet.practice.script import ScriptedReply
+from whet.practice.tool_use import ToolUse, open_skill, skills_to_open
 
 MATCH = re.compile(r"order totals|totals are wrong|wrong for discounts", re.I)
 
@@ -27,7 +27,7 @@ _TEST_SKILL = re.compile(r"^run-unittest\b")
 
 def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Take the next step of the task that began with message `start`."""
-    hands = Hands(ask)
+    hands = ToolUse(ask)
     done = [d for d in ask.done if d.at > start]
     if not done and hands.has("terminal"):
         return hands.shell("ls -R orders tests docs", "I look at the project first.")
@@ -43,7 +43,7 @@ def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
 
 def run_tests(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Take the next step of "run the tests": run, recover from a missing setting, report."""
-    hands = Hands(ask)
+    hands = ToolUse(ask)
     done = [d for d in ask.done if d.at > start]
     runs = [d for d in done if _is_test(d)]
     if not runs:
@@ -54,7 +54,7 @@ def run_tests(ask: PracticeRequest, start: int) -> ScriptedReply:
     return ScriptedReply(f"{_verdict(last)} `{last.arguments.get('command')}` said:\n\n{_tail(last)}")
 
 
-def _first_run(ask: PracticeRequest, start: int, hands: Hands) -> ScriptedReply:
+def _first_run(ask: PracticeRequest, start: int, hands: ToolUse) -> ScriptedReply:
     if found := skills_to_open(ask, start, _TEST_SKILL):
         say = "There is a skill for running the tests here; I read it first."
         return ScriptedReply(say, tool_calls=(open_skill(found[0]),))
@@ -66,7 +66,7 @@ def _first_run(ask: PracticeRequest, start: int, hands: Hands) -> ScriptedReply:
     return hands.shell(NAIVE, "I run the tests.")
 
 
-def _after_run(hands: Hands, done: list[DoneCall], last: DoneCall) -> ScriptedReply:
+def _after_run(hands: ToolUse, done: list[DoneCall], last: DoneCall) -> ScriptedReply:
     if last.denied:
         return ScriptedReply(
             f"I may not run the tests, so I can't show that they pass. The answer was:\n\n{_tail(last)}"
@@ -80,7 +80,7 @@ def _after_run(hands: Hands, done: list[DoneCall], last: DoneCall) -> ScriptedRe
     return _mend(hands, done, last)
 
 
-def _recover(hands: Hands, done: list[DoneCall], last: DoneCall) -> ScriptedReply:
+def _recover(hands: ToolUse, done: list[DoneCall], last: DoneCall) -> ScriptedReply:
     if last.interrupted:
         return hands.shell(
             PROPER if DATABASE_SETTING in str(last.arguments) else NAIVE, "I run the tests again."
@@ -93,7 +93,7 @@ def _recover(hands: Hands, done: list[DoneCall], last: DoneCall) -> ScriptedRepl
     return hands.shell(PROPER, f"The page says how: with {DATABASE_SETTING}.")
 
 
-def _mend(hands: Hands, done: list[DoneCall], last: DoneCall) -> ScriptedReply:
+def _mend(hands: ToolUse, done: list[DoneCall], last: DoneCall) -> ScriptedReply:
     patches = [d for d in done if d.name in ("patch", "write_file")]
     if patches and patches[-1].at < last.at:
         return ScriptedReply(f"I changed `{_SOURCE}`, but the tests still fail:\n\n{_tail(last)}")

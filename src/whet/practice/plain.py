@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable
 
 from whet.practice.ask import DoneCall, PracticeRequest
-from whet.practice.hands import Hands
 from whet.practice.orders_task import run_tests
 from whet.practice.script import ScriptedReply
+from whet.practice.tool_use import ToolUse
 
 WHAT_I_AM = (
     "I am Whet's practice model: a scripted stand-in, not a language model. I recognise a few plain "
@@ -28,61 +28,61 @@ WHAT_I_AM = (
 _QUOTES = "`'\"“”"
 _SHOWN_LINES = 40
 
-Make = Callable[[Hands, "re.Match[str]"], ScriptedReply]
+Make = Callable[[ToolUse, "re.Match[str]"], ScriptedReply]
 
 
 def _word(text: str) -> str:
     return text.strip().strip(_QUOTES).rstrip("?!").strip(_QUOTES).strip()
 
 
-def _list(hands: Hands, found: re.Match[str]) -> ScriptedReply:
+def _list(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
     if hands.has("terminal") or not hands.has("search_files"):
         return hands.shell("ls -la")
     return hands.use("search_files", pattern="*")
 
 
-def _read(hands: Hands, found: re.Match[str]) -> ScriptedReply:
+def _read(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
     return hands.use("read_file", path=_word(found["path"]).rstrip(".,"))
 
 
-def _write(hands: Hands, found: re.Match[str]) -> ScriptedReply:
+def _write(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
     return hands.use("write_file", path=_word(found["path"]), content=_word(found["text"]) + "\n")
 
 
-def _replace(hands: Hands, found: re.Match[str]) -> ScriptedReply:
+def _replace(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
     path = _word(found["path"]).rstrip(".,")
     return hands.use("patch", path=path, old=_word(found["old"]), new=_word(found["new"]))
 
 
-def _search(hands: Hands, found: re.Match[str]) -> ScriptedReply:
+def _search(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
     return hands.use("search_files", pattern=re.escape(_word(found["text"])).replace("\\ ", " "))
 
 
-def _recall(hands: Hands, found: re.Match[str]) -> ScriptedReply:
+def _recall(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
     return hands.use("session_search", query=_word(found["text"]))
 
 
-def _fetch(hands: Hands, found: re.Match[str]) -> ScriptedReply:
+def _fetch(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
     return hands.use("web_fetch", url=found["url"].rstrip(".,)"))
 
 
-def _ask(hands: Hands, found: re.Match[str]) -> ScriptedReply:
+def _ask(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
     return hands.use("clarify", question=_word(found["text"]).rstrip(".") + "?")
 
 
-def _delegate(hands: Hands, found: re.Match[str]) -> ScriptedReply:
+def _delegate(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
     return hands.use("delegate_task", task=_word(found["text"]))
 
 
-def _background(hands: Hands, found: re.Match[str]) -> ScriptedReply:
+def _background(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
     return hands.use("terminal", command=_word(found["command"]), background=True)
 
 
-def _run(hands: Hands, found: re.Match[str]) -> ScriptedReply:
+def _run(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
     return hands.shell(_word(found["command"]))
 
 
-def _processes(hands: Hands, found: re.Match[str]) -> ScriptedReply:
+def _processes(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
     return hands.use("process", action="list")
 
 
@@ -128,7 +128,7 @@ def proceed(ask: PracticeRequest, start: int, text: str) -> ScriptedReply:
     for pattern, make in _RULES:
         found = pattern.search(text)
         if found:
-            return make(Hands(ask), found)
+            return make(ToolUse(ask), found)
     return ScriptedReply(WHAT_I_AM)
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import apsw
 
 from whet.practice.ask import DoneCall, PracticeRequest
-from whet.practice.hands import Hands
 from whet.practice.script import ScriptedReply
+from whet.practice.tool_use import ToolUse
 
 DATABASE = "shop.db"
 PROGRAM = "shop.py"
@@ -109,7 +109,7 @@ def delete_command(days: str) -> str:
 
 def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Take the next step of the task that began with message `start`."""
-    hands = Hands(ask)
+    hands = ToolUse(ask)
     done = [d for d in ask.done if d.at > start]
     changes = [d for d in done if _command(d) != LOOK]
     looks = [d for d in done if _command(d) == LOOK]

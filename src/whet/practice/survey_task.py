@@ -12,8 +12,8 @@ import re
 import msgspec
 
 from whet.practice.ask import PracticeCall, PracticeRequest
-from whet.practice.hands import Hands, fill
 from whet.practice.script import ScriptedReply
+from whet.practice.tool_use import ToolUse, fill
 
 MATCH = re.compile(r"survey (?:all )?the (\d+) stations", re.I)
 QUESTION = re.compile(r"code words? (?:has|have|of) stations? ([\d, and]+)", re.I)
@@ -49,7 +49,7 @@ def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     last = done[-1][0] if done else 0
     if last >= count:
         return ScriptedReply(f"All {count} stations are surveyed.")
-    return Hands(ask).use("read_file", path=path_of(last + 1))
+    return ToolUse(ask).use("read_file", path=path_of(last + 1))
 
 
 def answer(ask: PracticeRequest, start: int) -> ScriptedReply:

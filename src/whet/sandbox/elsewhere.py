@@ -1,6 +1,6 @@
 """Jails that are not on this machine's system: a container, or another machine by ssh.
 
-They have a jail's face. A command in them is a process here (`whet.sandbox.errand`), which ends what it
+They have a jail's face. A command in them is a process here (`whet.sandbox.remote`), which ends what it
 stands for when it is ended.
 """
 
@@ -22,9 +22,9 @@ import msgspec
 from whet.contract.errors import ToolDenied, ToolError
 from whet.sandbox.backend import ContainerLines, SshLines, ending, portable, wrapped
 from whet.sandbox.engine import EngineStatus
-from whet.sandbox.errand import Errand, ErrandSync
 from whet.sandbox.jail import Handles, Jail, JailedCommand
 from whet.sandbox.policy import ANY_HOST, SandboxPolicy, read_opening
+from whet.sandbox.remote import RemoteCommand, RemoteSync
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import Engine, JailPlan
 
@@ -53,12 +53,14 @@ class ElsewhereJail(Jail):
         """Give a command's environment there: what means the same on another machine."""
         return {**portable(source), "WHET_SANDBOX": self.plan.engine.name}
 
-    def _sent(self, errand: Errand, command: JailedCommand, handles: Handles) -> subprocess.Popen[bytes]:
+    def _sent(
+        self, remote: RemoteCommand, command: JailedCommand, handles: Handles
+    ) -> subprocess.Popen[bytes]:
         with tempfile.TemporaryFile() as order:
-            order.write(msgspec.json.encode(errand))
+            order.write(msgspec.json.encode(remote))
             order.seek(0)
             started = subprocess.Popen(
-                [sys.executable, "-I", "-m", "whet.sandbox.errand", str(order.fileno())],
+                [sys.executable, "-I", "-m", "whet.sandbox.remote", str(order.fileno())],
                 stdin=handles[0],
                 stdout=handles[1],
                 stderr=handles[2],
@@ -112,14 +114,14 @@ class ContainerJail(ElsewhereJail):
         self.open()
         mark = secrets.token_hex(8)
         text = wrapped(command.argv, command.environment, str(command.cwd), mark)
-        errand = Errand(
+        remote = RemoteCommand(
             self._lines.run(text, tty=command.tty),
             self._lines.run(ending(mark), tty=False),
             str(self.plan.policy.workspace),
             str(self.plan.aside),
             list(self.plan.policy.protected),
         )
-        return self._sent(errand, command, handles)
+        return self._sent(remote, command, handles)
 
     def close(self) -> None:
         """End the container and all that runs in it."""
@@ -170,15 +172,15 @@ class SshJail(ElsewhereJail):
         policy = self.plan.policy
         below = os.path.relpath(command.cwd, policy.workspace)
         cwd = self._folder if below == "." else f"{self._folder}/{below}"
-        errand = Errand(
+        remote = RemoteCommand(
             self._lines.run(wrapped(command.argv, command.environment, cwd, mark), tty=command.tty),
             self._lines.run(ending(mark)),
             str(policy.workspace),
             str(self.plan.aside),
             list(policy.protected),
-            ErrandSync(self._folder, str(self.plan.scratch.root / "sync.json"), self._lines.run("")[:-1]),
+            RemoteSync(self._folder, str(self.plan.scratch.root / "sync.json"), self._lines.run("")[:-1]),
         )
-        return self._sent(errand, command, handles)
+        return self._sent(remote, command, handles)
 
     def close(self) -> None:
         """End the connection and the commands."""

@@ -22,7 +22,7 @@ from whet.clock import Clock, iso
 from whet.config.paths import Home
 from whet.contract.errors import StoreBusy, StoreError
 from whet.schedules import quiet, timing
-from whet.schedules.perform import RunResult, is_chat, perform, post
+from whet.schedules.execution import RunResult, is_chat, perform, post
 from whet.store import claims, digests, goals, jobs, schedules
 from whet.store.database import StateDatabase, time_of
 from whet.store.jobs import Job

@@ -17,10 +17,10 @@ from whet.contract.events import TextDelta, TurnEnd
 from whet.contract.tools import ToolSpec
 from whet.serve import chat, content, history, messages, responses
 from whet.serve.answering import SESSION_HEADER, ResponseCodec, TurnResponder
+from whet.serve.auth import ApiAuth, ApiCaller
 from whet.serve.chat import ChatCodec, ChatRequest
 from whet.serve.client_tools import HandedOver
 from whet.serve.content import Utterance
-from whet.serve.door import ApiAuth, ApiCaller
 from whet.serve.forms import AnswerForm, Shaping
 from whet.serve.held import ApiEvent
 from whet.serve.messages import MessagesCodec, MessagesRequest

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from whet.app.build import App
 from whet.log import mask
-from whet.serve.door import ApiCaller
+from whet.serve.auth import ApiCaller
 from whet.serve.wire import JsonAnswer
 from whet.store import goals
 from whet.web.operations import JSON_OBJECT, Operation

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from whet.app.hosted import SessionHost
 from whet.app.mcp_server import OwnMcpServer
 from whet.rpc import called_off, key_of, reply_to
-from whet.serve.door import ApiCaller
+from whet.serve.auth import ApiCaller
 from whet.serve.wire import JsonAnswer, Stream
 
 RpcMessage = dict[str, Any]

@@ -13,7 +13,7 @@ from whet.app.build import App
 from whet.contract.errors import NotFound
 from whet.log import mask
 from whet.memory.requests import summary
-from whet.serve.door import ApiCaller
+from whet.serve.auth import ApiCaller
 from whet.serve.wire import JsonAnswer
 from whet.store import learned, news
 from whet.store.ledger import LedgerRow

@@ -20,7 +20,7 @@ from whet.app.recording import forget_deleted
 from whet.contract.messages import ImagePart, Message, to_dict
 from whet.log import mask
 from whet.serve import content
-from whet.serve.door import ApiAuth, ApiCaller
+from whet.serve.auth import ApiAuth, ApiCaller
 from whet.serve.questions import Given, PendingQuestion
 from whet.serve.talks import SessionTurns
 from whet.serve.turns import TurnInput, Turns

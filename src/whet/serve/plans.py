@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from whet.app import planning
 from whet.log import mask
-from whet.serve.door import ApiCaller
+from whet.serve.auth import ApiCaller
 from whet.serve.native import Native
 from whet.serve.wire import JsonAnswer
 from whet.store import helper_rows

@@ -20,7 +20,7 @@ from whet.app.rewind_answers import (
 from whet.app.rewinding import Outcome, Point, Rewinding, parse_point
 from whet.log import mask
 from whet.rewind.states import shown
-from whet.serve.door import ApiCaller
+from whet.serve.auth import ApiCaller
 from whet.serve.native import Native, whole_number
 from whet.serve.wire import ApiError, JsonAnswer
 from whet.store.rewinds import Parts

@@ -12,9 +12,9 @@ from starlette.routing import Route
 from whet import __version__
 from whet.contract.events import Event
 from whet.serve import native
+from whet.serve.auth import ApiAuth, need_owner
 from whet.serve.chat import ChatRequest
 from whet.serve.compat import Compat
-from whet.serve.door import ApiAuth, need_owner
 from whet.serve.hosts import Hosts
 from whet.serve.messages import MessagesRequest
 from whet.serve.native import Native, QuestionList, SessionFacts

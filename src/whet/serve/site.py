@@ -20,8 +20,8 @@ from whet.app.hosted import SessionHost
 from whet.clock import Clock
 from whet.contract.errors import StoreError, WhetError
 from whet.serve.answering import TurnResponder
+from whet.serve.auth import ApiAuth
 from whet.serve.compat import Compat
-from whet.serve.door import ApiAuth
 from whet.serve.feed import Feeds
 from whet.serve.goals import Goals
 from whet.serve.hosts import Hosts

@@ -18,9 +18,9 @@ from whet.contract.errors import NotFound
 from whet.contract.events import Emit, TurnEnd
 from whet.contract.tools import ToolSpec
 from whet.serve import content, history
+from whet.serve.auth import ApiCaller
 from whet.serve.client_tools import CallResult, ClientTools, session_in
 from whet.serve.content import Utterance
-from whet.serve.door import ApiCaller
 from whet.serve.held import ApiEvent, HeldTurn
 from whet.serve.turns import TurnInput, Turns
 from whet.serve.wire import ApiError

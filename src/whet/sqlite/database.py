@@ -20,8 +20,8 @@ import apsw
 import msgspec
 
 from whet.contract.errors import SchemaTooNew, StoreError, StoreFull, StoreUnwritable
+from whet.sqlite.batching import After, WriteBatcher
 from whet.sqlite.faults import DISK_FULL, as_store_error
-from whet.sqlite.gather import After, Gather
 from whet.sqlite.lane import CHECKPOINT_PAGES, Outcome, Rows, WriterLane
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class DatabaseFile:
         self._patience_ms = int(patience_s * 1000)
         pages = self.layout.checkpoint_pages
         self._lane = WriterLane(connection, str(path), self._patience_ms, checkpoint_pages=pages)
-        self._gather: Gather | None = None
+        self._gather: WriteBatcher | None = None
         self._idle_readers: list[apsw.Connection] = []
         self._readers_lock = threading.Lock()
         self._later: dict[Work[bool], asyncio.AbstractEventLoop] = {}
@@ -179,11 +179,11 @@ class DatabaseFile:
     def _wait_for_readers(self) -> None:
         """Wait for reads on threads of this object's own."""
 
-    def _gather_here(self) -> Gather:
+    def _gather_here(self) -> WriteBatcher:
         loop = asyncio.get_running_loop()
         gather = self._gather
         if gather is None or gather.loop is not loop:
-            gather = self._gather = Gather(loop, self._lane, many_writers=self.layout.many_writers)
+            gather = self._gather = WriteBatcher(loop, self._lane, many_writers=self.layout.many_writers)
         return gather
 
     def _take_reader(self) -> apsw.Connection:

@@ -4,7 +4,7 @@ Everything that waits when the lane becomes free is committed together, with one
 one work fails is rolled back whole and its works are committed one by one, so that only the failing one
 is undone; a work may therefore run twice and must change nothing but the database. A work is a function of
 the connection, or plain rows: those of neighbouring works go to SQLite as one list for each statement. The
-lane knows nothing about tables or event loops (`gather.py` brings it the writes of a loop).
+lane knows nothing about tables or event loops (`batching.py` brings it the writes of a loop).
 """
 
 from __future__ import annotations

@@ -26,9 +26,9 @@ from whet.store import index, rows, sessions
 from whet.store import query as words
 from whet.store.copies import Copies, nearest
 from whet.store.database import is_team
-from whet.store.moments import TimeSpan
 from whet.store.postings import PostingReader, Postings, tokens_of
 from whet.store.query import Term
+from whet.store.time_words import TimeSpan
 
 _FIRST_READ, _READ_MAX, _READ_ALL = 300, 1_500, 3_000
 _TOGETHER_MAX = 300

@@ -16,7 +16,7 @@ import msgspec
 from whet.clock import SystemClock, iso
 from whet.contract.messages import Message, Role, ToolCall
 from whet.log import mask
-from whet.store import index, moments, rows, sessions
+from whet.store import index, rows, sessions, time_words
 from whet.store import query as words
 from whet.store.database import StateDatabase
 from whet.store.ranking import FoundRow, Ranking, SearchScope
@@ -77,7 +77,7 @@ def search(
     """
     if limit <= 0:
         return []
-    span, rest = moments.read(query, scope.get("now") or SystemClock().now())
+    span, rest = time_words.read(query, scope.get("now") or SystemClock().now())
     terms = words.terms(rest)
     if not terms and span is None:
         return []

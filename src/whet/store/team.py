@@ -10,8 +10,8 @@ from whet.postgres import schema
 from whet.postgres.connection import PostgresConnection
 from whet.postgres.lane import TeamLane
 from whet.postgres.pool import ConnectionPool
+from whet.sqlite.batching import WriteBatcher
 from whet.sqlite.database import Work
-from whet.sqlite.gather import Gather
 from whet.sqlite.lane import RowStatement
 from whet.store import claims, team_claims
 from whet.store.database import StateDatabase
@@ -37,7 +37,7 @@ class TeamDatabase(StateDatabase):
         self.connected: Callable[[], PostgresConnection] = self._connections.connected
         self._team_lane = TeamLane(self.connected, url, patience_s)
         self._lane = self._team_lane  # pyright: ignore[reportIncompatibleVariableOverride,reportAttributeAccessIssue] it has the calls that are made of it
-        self._gather: Gather | None = None
+        self._gather: WriteBatcher | None = None
         self._later = {}
         self._closed = False
         self.keeper: team_claims.Keeper = team_claims.Keeper(self.connected, lease_s)

@@ -367,7 +367,7 @@ def skill_tools(desks: Desks) -> list[Tool]:
     async def skills_list(ctx: ToolContext, query: str = "") -> str:
         """List skills, by words or all."""
         desk, _ = desks(ctx, "skills_list")
-        return await desk.shelf.listed(query)
+        return await desk.skills.listed(query)
 
     @tool(toolset="skills", effects={"read"}, parallel=True, repeatable=True, tags=_SKILL_VIEW)
     async def skill_view(ctx: ToolContext, name: str, file_path: str = "") -> ToolOutput:
@@ -375,7 +375,7 @@ def skill_tools(desks: Desks) -> list[Tool]:
         from whet.tools.learning import output
 
         desk, origin = desks(ctx, "skill_view")
-        return output(await desk.shelf.view(name, file_path, origin))
+        return output(await desk.skills.view(name, file_path, origin))
 
     @tool(toolset="skills", effects={"write"}, repeatable=True, tags=_SKILL_MANAGE)
     async def skill_manage(  # noqa: PLR0913 - scripts and other models rely on these names

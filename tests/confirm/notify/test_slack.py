@@ -12,7 +12,7 @@ import pytest
 from tests.confirm.people import Desk, off
 from tests.confirm.vendors.slack import APP_TOKEN, BOT_TOKEN, CHAT, SlackServer, too_many
 from whet.channels.slack import escape
-from whet.confirm import standing
+from whet.confirm import stand_ins
 
 SECRETS = {"SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_APP_TOKEN": APP_TOKEN}
 
@@ -134,7 +134,7 @@ def test_members_of_a_user_group_are_a_quorum_as_slack_says_who_they_are(tmp_pat
 
     def members() -> list[str]:
         now_s = desk.service.timeline.now_s()
-        return desk.service.database.read_now(lambda db: standing.members(db, "slack:S0RELEASE", now_s))
+        return desk.service.database.read_now(lambda db: stand_ins.members(db, "slack:S0RELEASE", now_s))
 
     async def play() -> None:
         with SlackServer() as server:

@@ -7,10 +7,10 @@ from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
 
-from whet.confirm.http import admin, decisions, reading, shapes, standing, streams, submissions
+from whet.confirm.http import admin, decisions, reading, shapes, stand_ins, streams, submissions
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.wire import encode
-from whet.confirm.standing import Delegation
+from whet.confirm.stand_ins import Delegation
 from whet.confirm.whitelist import AllowedEntry
 from whet.web.operations import EVENT_STREAM, Media, Operation, RequestParameter, Routes, document
 
@@ -162,12 +162,12 @@ OPERATIONS: tuple[Operation, ...] = (
         gives={200: shapes.ManyAnswer},
     ),
     _get(
-        "/delegations", standing.delegations, "Who sits for whom", shapes.DelegationList, roles=("approve",)
+        "/delegations", stand_ins.delegations, "Who sits for whom", shapes.DelegationList, roles=("approve",)
     ),
     Operation(
         "POST",
         "/delegations",
-        standing.delegate,
+        stand_ins.delegate,
         "Let somebody sit for you until a time",
         roles=("approve",),
         takes=shapes.AwayBody,
@@ -176,7 +176,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "DELETE",
         "/delegations/{number}",
-        standing.come_back,
+        stand_ins.come_back,
         "End a delegation",
         roles=("approve",),
         gives={200: shapes.RowAnswer},

@@ -17,7 +17,7 @@ from msgspec import UNSET, Meta, UnsetType
 from whet.confirm.quorum import describe
 from whet.confirm.records import ApprovalPlan, AuditEvent, ConfirmRequest, Status
 from whet.confirm.shown import unclear
-from whet.confirm.standing import Delegation
+from whet.confirm.stand_ins import Delegation
 from whet.confirm.submit import DEFAULT_TIMEOUT_S
 from whet.confirm.whitelist import AllowedEntry
 

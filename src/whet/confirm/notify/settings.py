@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from whet.channels.door import open_channel, secret_of
+from whet.channels.loading import open_channel, secret_of
 from whet.channels.tables import Ids, convert_tables, ids_of
 from whet.config.paths import read_small
 from whet.confirm.notify.buttons import DENY_REASONS, Buttons

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from whet.channels.door import secret_of
-from whet.confirm import standing
+from whet.channels.loading import secret_of
+from whet.confirm import stand_ins
 from whet.confirm.notify.settings import ChannelsText, People
 from whet.confirm.service import ConfirmService
 from whet.contract.channels import SendFailed
@@ -74,7 +74,7 @@ class UserGroups:
             ids = await self._members(group.removeprefix(PREFIX))
             names = [name for one in ids if (name := self._people.name("slack", one)) is not None]
             until_s = self._service.timeline.now_s() + _HOLDS_S
-            await self._service.change(lambda tx: standing.set_members(tx, group, names, until_s))
+            await self._service.change(lambda tx: stand_ins.set_members(tx, group, names, until_s))
         except (SendFailed, StoreError) as error:
             _LOG.warning("the members of %s are not known: %s", group, error)
 

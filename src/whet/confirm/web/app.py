@@ -24,16 +24,16 @@ from whet.confirm.service import ConfirmService
 from whet.confirm.web import view
 from whet.confirm.web.accounts import SessionRows, TokenAccounts
 from whet.confirm.web.audit import AuditWatch
-from whet.confirm.web.desk import RequestPages
 from whet.confirm.web.keyring import PasskeyPages
 from whet.confirm.web.live import RequestStream
 from whet.confirm.web.past import AuditPages
 from whet.confirm.web.provider import ProviderPages
+from whet.confirm.web.requests import RequestPages
 from whet.confirm.web.several import SeveralPages
 from whet.contract.errors import StoreError
 from whet.web.assets import Assets
-from whet.web.door import SiteLogin, Words
 from whet.web.guard import SiteAddress, SiteGuard
+from whet.web.login import SiteLogin, Words
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Sessions
 

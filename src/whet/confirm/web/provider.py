@@ -18,7 +18,7 @@ from whet.confirm import people
 from whet.confirm.oidc import OidcProvider, SignInAttempt, SignInRefused
 from whet.confirm.people import PREFIX
 from whet.confirm.service import ConfirmService
-from whet.web.door import safe_path
+from whet.web.login import safe_path
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Account, Sessions
 

@@ -13,7 +13,7 @@ from whet.confirm.ids import SHAPE
 from whet.confirm.records import Caller, ConfirmRequest
 from whet.confirm.requests import RequestFilter, viewed_at
 from whet.confirm.service import ConfirmService
-from whet.confirm.standing import seated
+from whet.confirm.stand_ins import seated
 from whet.confirm.web import view
 from whet.confirm.web.accounts import TokenAccounts
 from whet.web.pages import SiteTemplates

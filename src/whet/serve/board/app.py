@@ -10,8 +10,8 @@ from importlib.resources import files
 
 from starlette.routing import Route
 
+from whet.serve.auth import ApiAuth
 from whet.serve.board import shown
-from whet.serve.board.desk import MOST_UPLOAD_BYTES, ChatDesk
 from whet.serve.board.frame import Frame
 from whet.serve.board.home import HomePages
 from whet.serve.board.learning import LearningPages
@@ -19,15 +19,15 @@ from whet.serve.board.live import DashboardStream
 from whet.serve.board.live_turn import LiveTurns
 from whet.serve.board.past import HistoryPages
 from whet.serve.board.proof import Proof
+from whet.serve.board.session_chat import MOST_UPLOAD_BYTES, SessionChat
 from whet.serve.board.timing import TimePages
-from whet.serve.door import ApiAuth
 from whet.serve.site import Site
 from whet.serve.tokens import LOGINS
 from whet.serve.wire import ApiError
 from whet.store.database import StateDatabase
 from whet.web.assets import Assets
-from whet.web.door import SiteLogin, Words
 from whet.web.guard import SiteAddress
+from whet.web.login import SiteLogin, Words
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Account, LoginSession, Sessions, TooManyAttempts
 
@@ -68,7 +68,7 @@ class Dashboard:
         self._home, self._past = HomePages(frame), HistoryPages(frame, live)
         self._learning, self._proof = LearningPages(frame), Proof(frame)
         self._time = TimePages(frame)
-        self._desk = ChatDesk(frame, self._past, live, sessions, site.feeds.beat_s)
+        self._desk = SessionChat(frame, self._past, live, sessions, site.feeds.beat_s)
         self._live = DashboardStream(site.turns, sessions, site.feeds.beat_s)
         self._assets = assets
 

@@ -9,9 +9,9 @@ import apsw
 from starlette.requests import Request
 from starlette.responses import Response
 
-from whet.app.warm_desk import Listed, WarmTemplates
+from whet.app.warm_templates import Listed, WarmTemplates
 from whet.contract.errors import ConfigError, NotFound, WhetError
-from whet.memory import shelf
+from whet.memory import skill_store
 from whet.memory.effects import LEAST_SESSIONS, Effect, of_desk
 from whet.memory.requests import Refused
 from whet.review.order import read_order
@@ -43,7 +43,7 @@ class Proof:
         """Show a skill's text and what was changed in it."""
         name = request.path_params["name"]
         try:
-            load = await asyncio.to_thread(shelf.load, self._desk.library, name)
+            load = await asyncio.to_thread(skill_store.load, self._desk.library, name)
         except Refused as error:
             raise NotFound(error.message, hint=error.hint) from error
 

@@ -23,7 +23,7 @@ _ENDING_S = 20
 _MOST_LINES = 10
 
 
-class ErrandSync(msgspec.Struct, frozen=True):
+class RemoteSync(msgspec.Struct, frozen=True):
     """A workspace that is brought over: its place there, and `ask`, a command line but for the shell text."""
 
     there: str
@@ -31,7 +31,7 @@ class ErrandSync(msgspec.Struct, frozen=True):
     ask: list[str]
 
 
-class Errand(msgspec.Struct, frozen=True):
+class RemoteCommand(msgspec.Struct, frozen=True):
     """What is run, and what ends it there; the workspace's `protected` names are put back, or never brought
     back."""
 
@@ -40,30 +40,30 @@ class Errand(msgspec.Struct, frozen=True):
     workspace: str
     aside: str
     protected: list[str]
-    sync: ErrandSync | None = None
+    sync: RemoteSync | None = None
 
 
 def main() -> int:
-    """Do the errand that is read from a descriptor; gives its exit code."""
+    """Run the command that is read from a descriptor; gives its exit code."""
     with os.fdopen(int(sys.argv[1]), "rb") as file:
-        errand = msgspec.json.decode(file.read(), type=Errand)
+        remote = msgspec.json.decode(file.read(), type=RemoteCommand)
     stopped: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda which, _: stopped.append(which))
-    around = _Around(errand)
-    watcher = _watched(errand, around)
+    around = _Around(remote)
+    watcher = _watched(remote, around)
     try:
         around.before()
-        code = subprocess.Popen(errand.run).wait()
+        code = subprocess.Popen(remote.run).wait()
         if stopped:
-            _end(errand)
+            _end(remote)
             code = 128 + stopped[0]
         around.after()
     except SyncFailed as error:
         _say(f"[the workspace can't be brought over: {error}]")
         code = 255
     except OSError as error:
-        _say(f"[{errand.run[0]} can't be started: {error.strerror}]")
+        _say(f"[{remote.run[0]} can't be started: {error.strerror}]")
         code = 127
     os.write(watcher, b"+")
     return 128 - code if code < 0 else code
@@ -72,19 +72,19 @@ def main() -> int:
 class _Around:
     """What is done before a command and after it."""
 
-    def __init__(self, errand: Errand) -> None:
-        workspace = Path(errand.workspace)
-        policy = SandboxPolicy(workspace, Path(os.devnull), protected=tuple(errand.protected))
-        self._guard = None if errand.sync else Guard(policy, Path(errand.aside))
+    def __init__(self, remote: RemoteCommand) -> None:
+        workspace = Path(remote.workspace)
+        policy = SandboxPolicy(workspace, Path(os.devnull), protected=tuple(remote.protected))
+        self._guard = None if remote.sync else Guard(policy, Path(remote.aside))
         # The container's mounts are older than this command: whether they still hold can't be seen from here.
         self._before = self._guard.record(()) if self._guard else None
         self._tree: SyncedTree | None = None
-        if (sync := errand.sync) is not None:
+        if (sync := remote.sync) is not None:
             self._tree = SyncedTree(
                 workspace,
                 sync.there,
                 Path(sync.kept),
-                errand.protected,
+                remote.protected,
                 lambda text: [*sync.ask, _quoted(text)],
             )
 
@@ -115,10 +115,10 @@ def _quoted(text: str) -> str:
     return f"sh -c {shlex.quote(text)}"
 
 
-def _end(errand: Errand) -> None:
+def _end(remote: RemoteCommand) -> None:
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         subprocess.run(
-            errand.end,
+            remote.end,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -127,7 +127,7 @@ def _end(errand: Errand) -> None:
         )
 
 
-def _watched(errand: Errand, around: _Around) -> int:
+def _watched(remote: RemoteCommand, around: _Around) -> int:
     """Start what ends the command if this program is killed; gives where to say that it has ended."""
     read, write = os.pipe()
     if os.fork():
@@ -141,7 +141,7 @@ def _watched(errand: Errand, around: _Around) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     if not os.read(read, 1):
-        _end(errand)
+        _end(remote)
         around.restore()
     os._exit(0)
 

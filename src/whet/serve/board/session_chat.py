@@ -52,7 +52,7 @@ class Said(msgspec.Struct, frozen=True):
     images: tuple[ImagePart, ...]
 
 
-class ChatDesk:
+class SessionChat:
     """Takes what is said on a page, and tells pages what runs. `beat_s`: how long a stream may be silent."""
 
     def __init__(

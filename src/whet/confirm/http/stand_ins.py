@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whet.confirm import standing
+from whet.confirm import stand_ins
 from whet.confirm.http import shapes
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.wire import HttpRefusal
@@ -12,7 +12,9 @@ from whet.contract.errors import NotFound
 async def delegations(call: Exchange) -> Answer:
     """List who sits for whom now."""
     now_s = call.service.timeline.now_s()
-    return 200, shapes.DelegationList(call.service.database.read_now(lambda db: standing.in_force(db, now_s)))
+    return 200, shapes.DelegationList(
+        call.service.database.read_now(lambda db: stand_ins.in_force(db, now_s))
+    )
 
 
 async def delegate(call: Exchange, asked: shapes.AwayBody) -> Answer:
@@ -22,7 +24,7 @@ async def delegate(call: Exchange, asked: shapes.AwayBody) -> Answer:
     known = call.backend.guard.approvers()
     try:
         return 201, await call.service.change(
-            lambda tx: standing.delegate(tx, call.who.name, asked.stand_in.strip(), asked.until, known)
+            lambda tx: stand_ins.delegate(tx, call.who.name, asked.stand_in.strip(), asked.until, known)
         )
     except ValueError as error:
         raise HttpRefusal(400, str(error)) from error
@@ -32,7 +34,7 @@ async def come_back(call: Exchange) -> Answer:
     """End a delegation."""
     is_admin = call.who.role == "admin"
     try:
-        await call.service.change(lambda tx: standing.end(tx, call.number, call.who.name, is_admin=is_admin))
+        await call.service.change(lambda tx: stand_ins.end(tx, call.number, call.who.name, is_admin=is_admin))
     except NotFound as error:
         raise HttpRefusal(404, error.message) from error
     return 200, shapes.RowAnswer(call.number, "removed")

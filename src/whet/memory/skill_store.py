@@ -38,7 +38,7 @@ class Load(msgspec.Struct, frozen=True):
     hash: str
 
 
-class SkillShelf:
+class SkillStore:
     """One profile's skills. Its methods may be called from any task; files are touched on a thread."""
 
     def __init__(self, reader: MemoryReader) -> None:

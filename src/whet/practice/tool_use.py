@@ -33,7 +33,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
 _BLANK: dict[str, Any] = {"integer": 1, "number": 1, "boolean": False, "array": [], "object": {}}
 
 
-class Hands:
+class ToolUse:
     """The tools of one request."""
 
     def __init__(self, ask: PracticeRequest) -> None:

@@ -14,10 +14,10 @@ from whet.agent.loop import run_turn
 from whet.agent.session import InboxEntry
 from whet.app import planning
 from whet.cli import attach, jobs, mode, picking, unfolding
-from whet.cli.dropped import dropped_images
-from whet.cli.here import run_here, shell_of
+from whet.cli.dropped_images import dropped_images
 from whet.cli.output import size
 from whet.cli.screen import PromptSignal
+from whet.cli.shell_line import run_here, shell_of
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import Emit
 from whet.contract.messages import ImagePart
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _TWICE_S = 0.8
 
 
-class Gestures:
-    """The gestures of one chat. `pending` is what the model is told with the next message, `images` what it
+class KeyActions:
+    """What keys do in one chat. `pending` is what the model is told with the next message, `images` what it
     is shown."""
 
     def __init__(self, chat: ChatControl) -> None:

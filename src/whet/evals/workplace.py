@@ -52,7 +52,7 @@ class TriedCommand(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Station:
+class Workplace:
     """The place of one world. `look` gives all that stands before the model; set for each session."""
 
     world: FactWorld

@@ -26,7 +26,7 @@ Write = tuple[Work, asyncio.Future[Any], After | None]
 thread before the waiter does, and also where the waiter has gone."""
 
 
-class Gather:
+class WriteBatcher:
     """One loop's way to the lane; used on that loop's thread only.
 
     `many_writers`: the loop serves many clients at once. Then no write is committed without looking for

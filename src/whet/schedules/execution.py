@@ -20,7 +20,7 @@ import msgspec
 
 from whet import log
 from whet.agent.session import Session
-from whet.app import plugged
+from whet.app import plugin_parts
 from whet.app.build import App
 from whet.app.following import run_to_rest
 from whet.app.session_parts import SessionExtras
@@ -175,7 +175,7 @@ async def _deliver(app: App, schedule: Schedule, came: RunResult) -> RunResult:
             why = error.strerror if isinstance(error, OSError) else "its links lead in a circle"
             return msgspec.structs.replace(came, note=f"{path} can't be written ({why})")
     if schedule.target == NOTIFY:
-        bell = plugged.bell(app.plugins, app.settings.notify)
+        bell = plugin_parts.bell(app.plugins, app.settings.notify)
         if bell is None:
             return msgspec.structs.replace(came, note=came.note or "no plugin that notifies is enabled")
         bell.ring(f"Whet: {schedule.name} ({came.result})", came.text or came.note)

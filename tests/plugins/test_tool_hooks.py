@@ -14,9 +14,9 @@ from whet.contract.events import Event, Notice
 from whet.contract.messages import ToolCall
 from whet.contract.protocols import Decision, GateCall
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
-from whet.plugins.around import HookedGate, hooked_tools
 from whet.plugins.hooks import Hooks
 from whet.plugins.parts import Hook, Problem
+from whet.plugins.tool_hooks import HookedGate, hooked_tools
 
 
 async def run_it(_context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:

@@ -51,7 +51,7 @@ class HelperAtWork:
     said: deque[str] = field(default_factory=lambda: deque(maxlen=_SHOWN_LINES))
 
 
-class HelperDesk:
+class HelperRuns:
     """The helpers that one program's sessions have asked for."""
 
     def __init__(self, app: App) -> None:

@@ -20,7 +20,7 @@ from whet.confirm.passkeys import MOST_PROOF_CHARS
 from whet.confirm.records import Caller, ConfirmRequest, RequestOutcome
 from whet.confirm.requests import RequestFilter, viewed_at
 from whet.confirm.service import ConfirmService
-from whet.confirm.standing import seated
+from whet.confirm.stand_ins import seated
 from whet.confirm.web import view
 from whet.confirm.web.accounts import TokenAccounts
 from whet.confirm.web.keyring import site_of
