@@ -58,6 +58,8 @@ def test_a_hundred_tools_take_up_little_and_are_found_by_words(home: Path) -> No
             assert "No tool fits" in (await b.call("mcp_find", query="zyzzogeton")).text
             with pytest.raises(BadInput, match="query"):
                 await first[0].run(None, {})  # type: ignore[arg-type]
+            with pytest.raises(BadInput, match="name says which tool"):
+                first[1].stands_for({"arguments": {}})  # type: ignore[misc]
 
     asyncio.run(test())
 

@@ -289,3 +289,11 @@ def test_the_commands_say_what_they_did(url, cluster, monkeypatch, tmp_path):
     assert json.loads(run("status", "--json"))["sessions"] == 0
     assert "no worker has answered" in run("ask", "x", "--timeout", "0")
     assert json.loads(run("status", "--json"))["waiting"] == 1
+
+
+def test_setting_up_repeats_no_password(url: str, tmp_path: Path) -> None:
+    secret = url.replace("whet@", "whet:hunter2@", 1)
+    said = CliRunner().invoke(team, ["init", secret], obj=Home(tmp_path))
+    assert said.exit_code == 0 and "hunter2" not in said.output and ".pgpass" in said.output
+    said = CliRunner().invoke(team, ["init", url], obj=Home(tmp_path))
+    assert f"whet config set store.url {url}" in said.output

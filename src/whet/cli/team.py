@@ -9,7 +9,7 @@ import click
 from whet.cli.output import emit, json_option
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
-from whet.postgres.driver import needs_driver
+from whet.postgres.driver import has_password, needs_driver, shown
 from whet.store.database import team_url
 
 if TYPE_CHECKING:
@@ -36,7 +36,10 @@ def init(home: Home, url: str, as_json: bool) -> None:
 
         done = [*set_up(_checked(url)), *set_up_confirm(url)]
     what = f"applied {len(done)} steps" if done else "is up to date"
-    lines = (f"the team's database {what}", f"Use it: whet config set store.url {url}")
+    lines = [f"the team's database {what}"]
+    if has_password(url):
+        lines.append("Put its password into ~/.pgpass or PGPASSWORD: here it would stand in config.yaml.")
+    lines.append(f"Use it: whet config set store.url {shown(url) if has_password(url) else url}")
     emit({"applied": done}, "\n".join(lines), as_json=as_json)
 
 

@@ -99,15 +99,15 @@ class ToolFinder:
         """Give the tool that a call means, and its arguments. Raises BadInput."""
         name, given = arguments.get("name"), arguments.get("arguments", {})
         names = [tool.name for tools in self._tools.values() for tool in tools]
+        if not isinstance(name, str):
+            raise BadInput(f"{self.call_name}: name says which tool; {self.find_name} gives names")
         if name not in names:
-            near = self._index.best(str(name))[:3]
+            near = self._index.best(name)[:3]
             offer = ", ".join(tool.name for tool in near) or f"{self.find_name} gives names"
-            raise BadInput(
-                f"{self.call_name}: there is no tool {str(name)[:100]!r}", hint=f"perhaps: {offer}"
-            )
+            raise BadInput(f"{self.call_name}: there is no tool {name[:100]!r}", hint=f"perhaps: {offer}")
         if not isinstance(given, dict):
             raise BadInput(f"{self.call_name}: arguments must be an object")
-        return str(name), cast("dict[str, Any]", given)
+        return name, cast("dict[str, Any]", given)
 
     def _directory(self) -> str:
         """Name the servers, and their tools in turn as long as there is room."""
