@@ -57,7 +57,7 @@ def test_a_script_has_its_project_and_a_python_its_environment(person: Path) -> 
     interpreter = file(person / "pythons" / "bin" / "python3.13")
     (venv / "bin" / "python").symlink_to(interpreter)
     stdlib, private = file(person / "pythons" / "lib" / "os.py"), file(person / "letters.txt")
-    node = McpServerSettings(command="node", args=[str(script)])
+    node = McpServerSettings(command="node", args=(str(script),))
     python = McpServerSettings(command=str(program))
     assert readable(person, node, script, modules, library, private) == [True, True, False, False]
     assert readable(person, python, library, stdlib, private) == [True, True, False]
@@ -66,5 +66,5 @@ def test_a_script_has_its_project_and_a_python_its_environment(person: Path) -> 
 def test_a_home_that_is_a_project_or_holds_the_script_is_not_opened(person: Path) -> None:
     script, private = file(person / "server.py"), file(person / "letters.txt")
     file(person / "package.json")
-    server = McpServerSettings(command="python3", args=[str(script)])
+    server = McpServerSettings(command="python3", args=(str(script),))
     assert readable(person, server, script, private) == [True, False]

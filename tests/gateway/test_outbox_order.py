@@ -271,7 +271,8 @@ def test_what_may_be_missing_is_kept_however_old_it_is(tmp_path: Path) -> None:
     async def main() -> None:
         async with posting(tmp_path) as post:
             await post.put(Outgoing("one"), Outgoing("two"), Outgoing("three"))
-            for number, state in ((1, "unknown"), (2, "failed"), (3, "sent")):
+            states: list[tuple[int, chats.OutState]] = [(1, "unknown"), (2, "failed"), (3, "sent")]
+            for number, state in states:
                 await post.database.append(lambda db, n=number, s=state: chats.end_sending(db, n, s))
             await post.database.append(lambda db: chats.prune(db, post.clock.unix_ms() + 1))
             assert post.texts("unknown", "failed", "sent") == ["one", "two"]

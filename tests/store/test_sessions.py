@@ -173,7 +173,9 @@ def test_a_team_reads_no_title_that_the_index_does_not_name(db, query):
         connection.execute("ANALYZE sessions")
 
     def plan(connection):
-        sql, values = titles.candidates(connection, query)
+        found = titles.candidates(connection, query)
+        assert found is not None
+        sql, values = found
         return [row[0] for row in connection.execute(f"EXPLAIN SELECT id FROM sessions WHERE {sql}", values)]
 
     db.write_now(fill)

@@ -121,7 +121,7 @@ def test_two_workers_at_once_lose_no_change(db: TeamDatabase, url: str, tmp_path
                 begins(desks[place])
 
         with ThreadPoolExecutor(2) as pool:
-            [*pool.map(work, (0, 1))]
+            assert [*pool.map(work, (0, 1))] == [None, None]
         for place in (0, 1):
             begins(desks[place])
         assert sorted(said(desks[0])) == [f"Fact {n} of {place}." for n in range(8) for place in (0, 1)]
