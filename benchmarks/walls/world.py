@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -36,6 +37,14 @@ _FILES = {
 }
 
 
+def _quiet_port() -> int:
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
 class World:
     """Made below `root`; `close` ends what it started."""
 
@@ -50,7 +59,8 @@ class World:
         self._canary: subprocess.Popen[bytes] | None = None
         self._project(self._template)
         self.restore()
-        self.port = self._listen(socket.AF_INET, ("127.0.0.1", 0))
+        # Not one of the system's choice: somebody who still tries an old server's port is no command's doing.
+        self.port = self._listen(socket.AF_INET, ("127.0.0.1", _quiet_port()))
         self._socket = str(root / "s")
         self._listen(socket.AF_UNIX, self._socket)
         self._abstract = f"{root.name}-{os.getpid()}"

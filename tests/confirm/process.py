@@ -37,7 +37,11 @@ class Served:
             [*SERVE, "--port", "0", "--web-port", "-1", *self._options],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environ,
         )  # fmt: skip
-        self.port = self._read_port()
+        try:
+            self.port = self._read_port()
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def call(

@@ -77,7 +77,7 @@ def test_what_a_program_says_that_can_not_use_its_database(
 
     assert "can't reach" in said(f"postgresql://whet:secret@127.0.0.1:{quiet_port()}/whet")
     assert "does not exist" in said(cluster.url_of("nowhere"))
-    assert "not the address" in said("mysql://whet@db/whet")
+    assert "allowed: postgresql://user@host/database" in said("mysql://whet@db/whet")
     empty = cluster.database(empty=True)
     assert "has no tables of Whet's" in said(empty)
     cluster.drop(empty)

@@ -20,7 +20,7 @@ from whet.config.fields import Field, Value, read_text, show
 from whet.config.load import SettingOrigin, check_file, known, parse_file
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
-from whet.contract.forms import nameless
+from whet.contract.texts import nameless
 
 if TYPE_CHECKING:
     from whet.config.yaml_file import SectionNode, Span, YamlEntry

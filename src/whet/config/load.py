@@ -16,7 +16,7 @@ from whet.config.key_hosts import Named, settle
 from whet.config.paths import Home, read_small
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError
-from whet.contract.forms import nameless
+from whet.contract.texts import nameless
 
 if TYPE_CHECKING:
     from whet.config.yaml_file import SectionNode

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from urllib.parse import SplitResult, urlsplit
 
 import msgspec
+
+from whet.contract.texts import parts_of
 
 RULE = re.compile(r"\s*(?P<tool>[\w*?.:/-]+)\s*(?:\((?P<pattern>.*\S.*)\))?\s*", re.DOTALL)
 """`tool` or `tool(pattern)`."""
@@ -19,7 +20,6 @@ BACKEND = re.compile(
 """Where commands run."""
 _HOST = re.compile(r"(?:\*\.)?[\w.-]*\w|\[?[0-9a-fA-F:.]+\]?")
 _VARIABLES = re.compile(r"\s*\w+\s*(?:,\s*\w+\s*)*")
-PORTS = {"http": 80, "https": 443}
 DATABASE_SCHEMES = ("postgresql://", "postgres://")
 
 
@@ -28,22 +28,6 @@ class SettingForm(msgspec.Struct, frozen=True):
 
     allowed: str
     fits: Callable[[str], object]
-
-
-def parts_of(url: str) -> SplitResult | None:
-    """Split a URL; None where it is no http(s) URL."""
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in PORTS and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets without an address, a port that is none
-        return None
-    return parts if usable else None
-
-
-def nameless(url: str) -> str:
-    """Give a URL, usable or not, without the name and password in it."""
-    head, mark, rest = url.partition("://")
-    return head + mark + rest.rpartition("@")[2] if mark else url
 
 
 def _is_service(text: str) -> bool:

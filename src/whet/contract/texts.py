@@ -1,13 +1,15 @@
-"""The texts inside a value of JSON's kinds, and the ways in which text is no JSON."""
+"""The texts inside a value of JSON's kinds, the ways in which text is no JSON, and the parts of a URL."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+PORTS = {"http": 80, "https": 443}
 NOT_JSON = (msgspec.DecodeError, UnicodeError, RecursionError)
 """What reading a stranger's JSON may raise: it is none, its bytes are no text, it is nested too deep."""
 
@@ -58,3 +60,19 @@ def texts_of(value: object) -> list[str]:
 
     map_texts(value, note)
     return found
+
+
+def parts_of(url: str) -> SplitResult | None:
+    """Split a URL; None where it is no http(s) URL."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in PORTS and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets without an address, a port that is none
+        return None
+    return parts if usable else None
+
+
+def nameless(url: str) -> str:
+    """Give a URL, usable or not, without the name and password in it."""
+    head, mark, rest = url.partition("://")
+    return head + mark + rest.rpartition("@")[2] if mark else url

@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, quote, unquote
 
 import msgspec
 
-from whet.contract.forms import PORTS, parts_of
+from whet.contract.texts import PORTS, parts_of
 from whet.http1.failure import HttpFailed
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")

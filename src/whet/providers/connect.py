@@ -15,9 +15,9 @@ from whet import log
 from whet.config.key_hosts import beside, key_names, withheld
 from whet.config.schema import FallbackSettings, ModelSettings
 from whet.contract.errors import AuthRejected, ConfigError
-from whet.contract.forms import parts_of
 from whet.contract.messages import WireFormat
 from whet.contract.protocols import ModelInfo, Provider
+from whet.contract.texts import parts_of
 from whet.contract.tools import ToolSpec
 from whet.providers.backoff import Backoff
 from whet.providers.catalog import SERVERS, KnownServer, describe

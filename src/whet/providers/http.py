@@ -15,8 +15,8 @@ from urllib.parse import unquote
 from whet import log
 from whet.config.secrets import proxy_for
 from whet.contract.errors import ConfigError, Unavailable
-from whet.contract.forms import nameless, parts_of
 from whet.contract.protocols import ModelInfo
+from whet.contract.texts import nameless, parts_of
 from whet.http1.client import Answer, HttpClient, Limits, Request
 from whet.http1.failure import HttpFailed
 

@@ -21,7 +21,7 @@ UNCONFINED = "unconfined"
 GIT_RUNS = ("hooks", "config", "config.worktree", "commondir")
 """Names in a repository by which its git runs programs, or reads another configuration."""
 PROTECTED = (
-    *(f".git/{name}" for name in GIT_RUNS),
+    *map(".git/{}".format, GIT_RUNS),
     ".vscode",
     ".idea",
     ".zed",
