@@ -22,7 +22,7 @@ from whet.contract.channels import (
     Verb,
 )
 from whet.gateway import outbox
-from whet.gateway.deliveries import Deliveries, silence_s
+from whet.gateway.deliveries import USUAL, Deliveries, DeliveryWaits, silence_s
 from whet.store import chats
 from whet.store.database import StateDatabase
 from whet.vendors.http import VendorAnswer, refused
@@ -71,6 +71,7 @@ def sent(
     idempotent_s: float = 0.0,
     later_s: float = 0.0,
     told: list[Outgoing] | None = None,
+    waits: DeliveryWaits = USUAL,
 ) -> tuple[list[str], str]:
     """Send one message past these failures; gives the name of each try and what became of it. `told` takes
     all that was sent."""
@@ -91,7 +92,7 @@ def sent(
         def state(connection: apsw.Connection) -> str:
             return str(connection.execute("SELECT state FROM gateway_outbox").fetchall()[0][0])
 
-        deliveries = Deliveries(database, clock, {"board": board}, settled)
+        deliveries = Deliveries(database, clock, {"board": board}, settled, waits)
         chat = await database.append(post)
         deliveries.wake(chat)
         async with asyncio.timeout(20):
@@ -145,16 +146,13 @@ def test_a_limit_or_a_network_that_is_down_costs_no_message(tmp_path: Path) -> N
     assert state == "sent" and len(keys) == 81
 
 
-def test_who_wants_patience_without_saying_how_much_costs_no_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("whet.gateway.deliveries._LONGEST_SILENCE_S", 0.0)
-    keys, state = sent(tmp_path, [SendFailed("slowly", status=429)] * 20)
+def test_who_wants_patience_without_saying_how_much_costs_no_message(tmp_path: Path) -> None:
+    keys, state = sent(tmp_path, [SendFailed("slowly", status=429)] * 20, waits=DeliveryWaits(silence_s=0.0))
     assert state == "sent" and len(keys) == 21
 
 
 def test_a_platform_that_is_away_for_days_is_waited_for() -> None:
-    assert [silence_s(times) for times in (1, 2, 3, 7, 5_000)] == [1.0, 2.0, 4.0, 60.0, 60.0]
+    assert [silence_s(times, 60.0) for times in (1, 2, 3, 7, 5_000)] == [1.0, 2.0, 4.0, 60.0, 60.0]
 
 
 def test_whoever_asks_for_a_year_of_patience_is_asked_again_in_an_hour() -> None:

@@ -15,7 +15,7 @@ from tests.gateway.test_deliveries import HERE, Board, lost
 from tests.support import FixedClock
 from whet.contract.channels import ChatPlace, Outgoing, SendFailed
 from whet.gateway import outbox
-from whet.gateway.deliveries import DRAFT, Deliveries
+from whet.gateway.deliveries import DRAFT, USUAL, Deliveries, DeliveryWaits
 from whet.store import chats
 from whet.store.chats import OutRow, OutState
 from whet.store.database import StateDatabase
@@ -53,12 +53,14 @@ class Notes(Board):
 class Post:
     """An outbox with its board and its clock."""
 
-    def __init__(self, database: StateDatabase, clock: FixedClock, board: Notes) -> None:
+    def __init__(
+        self, database: StateDatabase, clock: FixedClock, board: Notes, waits: DeliveryWaits
+    ) -> None:
         self.database = database
         self.clock = clock
         self.board = board
         self.settled: list[int] = []
-        self.deliveries = Deliveries(database, clock, {"board": board}, self._settle)
+        self.deliveries = Deliveries(database, clock, {"board": board}, self._settle, waits)
 
     async def put(self, *messages: Outgoing, place: ChatPlace = HERE) -> int:
         """Queue messages in a chat and give its number."""
@@ -96,10 +98,12 @@ class Post:
 
 
 @asynccontextmanager
-async def posting(folder: Path, idempotent_s: float = 0.0) -> AsyncIterator[Post]:
+async def posting(
+    folder: Path, idempotent_s: float = 0.0, waits: DeliveryWaits = USUAL
+) -> AsyncIterator[Post]:
     clock = FixedClock()
     database = StateDatabase.open(folder / "state.db", clock)
-    post = Post(database, clock, Notes(clock, idempotent_s))
+    post = Post(database, clock, Notes(clock, idempotent_s), waits)
     try:
         yield post
         await post.deliveries.drain(0)
@@ -148,12 +152,10 @@ def test_a_change_and_a_notice_that_may_have_arrived_are_sent_again(tmp_path: Pa
 
 @pytest.mark.parametrize("late", [False, True])
 def test_a_message_is_given_up_after_twelve_tries_or_a_day_and_its_person_told(
-    tmp_path: Path, late: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, late: bool
 ) -> None:
-    monkeypatch.setattr("whet.gateway.deliveries._LONGEST_WAIT_S", 0.0)
-
     async def main() -> None:
-        async with posting(tmp_path) as post:
+        async with posting(tmp_path, waits=DeliveryWaits(retry_s=0.0)) as post:
             post.board.failing += [AWAY] * (1 if late else 12)
             chat = await post.put(Outgoing("one"))
             post.clock.advance(86_401 if late else 0)
@@ -225,13 +227,9 @@ def test_a_draft_that_is_gone_is_no_end_of_its_answer(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_what_another_process_puts_into_the_outbox_is_sent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("whet.gateway.deliveries._SWEEP_S", 0.0)
-
+def test_what_another_process_puts_into_the_outbox_is_sent(tmp_path: Path) -> None:
     async def main() -> None:
-        async with posting(tmp_path) as post:
+        async with posting(tmp_path, waits=DeliveryWaits(sweep_s=0.0)) as post:
             serving = asyncio.create_task(post.deliveries.serve())
             await post.put(Outgoing("from elsewhere"))
             await post.until(lambda: bool(post.rows("sent")))

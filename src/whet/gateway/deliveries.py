@@ -29,13 +29,22 @@ log: logging.Logger = logging.getLogger("whet.gateway")
 DRAFT = "?"
 """As what a message edits: the draft of its conversation, where there is one."""
 _MOST_TRIES = 12
-_LONGEST_WAIT_S = 300.0
-_LONGEST_SILENCE_S = 60.0
 _GIVEN_UP_MS = 86_400_000
-_SWEEP_S = 5.0
 _AT_ONCE = 16
 _BARRED_S = 60.0
 _TOO_MANY = 429
+
+
+class DeliveryWaits(msgspec.Struct, frozen=True):
+    """The longest waits before a message is tried again and before a silent platform is, and the time between
+    two looks into the outbox."""
+
+    retry_s: float = 300.0
+    silence_s: float = 60.0
+    sweep_s: float = 5.0
+
+
+USUAL = DeliveryWaits()
 
 
 class Deliveries:
@@ -47,7 +56,9 @@ class Deliveries:
         clock: Clock,
         channels: Mapping[str, Channel],
         settled: Callable[[int], Awaitable[None]],
+        waits: DeliveryWaits = USUAL,
     ) -> None:
+        self._waits = waits
         self._database = database
         self._clock = clock
         self._channels = channels
@@ -96,7 +107,7 @@ class Deliveries:
                     rows = await self._database.read(lambda db, name=name: chats.due(db, name))
                     for row in rows:
                         self.wake(row.chat)
-            await asyncio.sleep(_SWEEP_S)
+            await asyncio.sleep(self._waits.sweep_s)
 
     def wake(self, chat_id: int) -> None:
         """Say that there is something for a conversation."""
@@ -109,7 +120,7 @@ class Deliveries:
 
     async def idle(self, chat_id: int) -> None:
         """Wait until nothing more is to be sent to a conversation. Raises StoreError."""
-        for wait_s in itertools.chain((0.0, 0.0), itertools.repeat(_SWEEP_S)):
+        for wait_s in itertools.chain((0.0, 0.0), itertools.repeat(self._waits.sweep_s)):
             while (task := self._tasks.get(chat_id)) is not None:
                 await asyncio.wait({task})
             if not self._database.read_now(lambda db: chats.has_out(db, chat_id)):
@@ -224,7 +235,7 @@ class Deliveries:
         wait_s = self._patience_s(channel.name, error)
         is_try = wait_s is None
         if wait_s is None:
-            wait_s = min(2.0**row.attempts, _LONGEST_WAIT_S) * (1 - 0.25 * random.random())
+            wait_s = min(2.0**row.attempts, self._waits.retry_s) * (1 - 0.25 * random.random())
         else:
             until_s = self._clock.monotonic_s() + wait_s
             self._paused_until_s[channel.name] = max(self._paused_until_s.get(channel.name, 0.0), until_s)
@@ -253,7 +264,7 @@ class Deliveries:
         if pause_s > 0:  # others failed at the same time, and that is one failure
             return pause_s
         times = self._silent[name] = self._silent.get(name, 0) + 1
-        return silence_s(times)
+        return silence_s(times, self._waits.silence_s)
 
     async def _end(self, row: OutRow, state: chats.OutState, error: str) -> None:
         def work(connection: apsw.Connection) -> None:
@@ -267,9 +278,9 @@ class Deliveries:
         await self._database.append(work)
 
 
-def silence_s(times: int) -> float:
+def silence_s(times: int, longest_s: float) -> float:
     """How long to wait for a platform that was out of reach this many times in a row."""
-    return min(2.0 ** min(times - 1, 10), _LONGEST_SILENCE_S)  # a day of it is more than a float holds
+    return min(2.0 ** min(times - 1, 10), longest_s)  # a day of it is more than a float holds
 
 
 def _first_out(connection: apsw.Connection, chat_id: int) -> tuple[ChatRecord, OutRow | None]:
