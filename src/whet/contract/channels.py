@@ -38,7 +38,9 @@ class SendFailed(Exception):
         super().__init__(reason)
         self.reason = reason
         self.is_final = is_final
-        self.retry_after_s = None if retry_after_s is None else min(retry_after_s, _LONGEST_WAIT_S)
+        self.retry_after_s: float | None = (
+            None if retry_after_s is None else min(retry_after_s, _LONGEST_WAIT_S)
+        )
         self.maybe_sent = maybe_sent
         self.is_barred = is_barred
         self.status = status

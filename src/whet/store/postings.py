@@ -47,6 +47,9 @@ class PostingReader:
         self._connection = connection
         self.marks: list[str] = list(marks)
         self._scope = " AND ".join(marks)
+        self.first: int
+        self.last: int
+        self.messages: int
         self.first, self.last, self.messages = self._extent(first, last)
         if self.first >> rows.SEQ_BITS == self.last >> rows.SEQ_BITS:
             self.messages = min(self.messages, self.last - self.first + 1)
