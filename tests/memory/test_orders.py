@@ -61,7 +61,7 @@ def test_what_worked_instead_is_the_call_most_like_the_failed_one() -> None:
         ("kiln warm BATCH", "kiln warm b17", "kiln warm BATCH"),
         ("kiln warm BATCH", "cd hall && kiln warm b17", "cd hall && kiln warm BATCH"),
         ("kiln fire BATCH", "kiln fire b17 shelf2 --slow mode=dry", "kiln fire BATCH --slow mode=dry"),
-        ("kiln move <batch> to {skills}", "kiln move b17 to 4", "kiln move <batch> to {skills}"),
+        ("kiln move <batch> to {shelf}", "kiln move b17 to 4", "kiln move <batch> to {shelf}"),
         ("kiln fire BATCH", "kiln cool b17", ""),
         ("kiln move BATCH out", "kiln move b17 in", ""),
         ("kiln fire", "kiln fire b17", ""),

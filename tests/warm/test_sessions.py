@@ -146,8 +146,8 @@ def test_the_examples_open_the_conversation_and_stay_the_same_bytes(
     later = bodies(server)[len(sent) :]
     assert all(is_prefix(one, two) for one, two in zip(sent, [*sent[1:], later[0]], strict=True))
     text = sent[0].decode()
-    assert text.index("Past example 1 of 3") < text.index("skills count of week 31; ")
-    assert text.index("End of past example 3") < text.index("skills count of week 31; ")
+    assert text.index("Past example 1 of 3") < text.index("shelf count of week 31; ")
+    assert text.index("End of past example 3") < text.index("shelf count of week 31; ")
     assert b"warm_" in later[-1] and b"practice-echo" in later[-1]
     if wire == "anthropic_messages":
         assert text.count('"cache_control"') == 3
@@ -196,7 +196,7 @@ def test_the_examples_are_nobodys_words(
         assert not any("Past example" in message.text for message in session.log.messages)
         assert await search.find(app.database, '"Past example"') == []
         shown = await app.database.read(lambda db: "".join(export.as_markdown(db, session.id)))
-        assert "Past example" not in shown and "skills count of week 31" in shown
+        assert "Past example" not in shown and "shelf count of week 31" in shown
         counted = await session.context.status()
         assert counted.used_tokens > 1_000
         assert await session.log.undo_last_turn() == (1, ASK)
