@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import random
 import shutil
 import socket
 import subprocess
 import threading
 from pathlib import Path
+
+from tests.support import quiet_port
 
 from whet.tools.shell import command_environment
 
@@ -37,14 +38,6 @@ _FILES = {
 }
 
 
-def _quiet_port() -> int:
-    while True:
-        port = random.SystemRandom().randrange(20_000, 32_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-
-
 class World:
     """Made below `root`; `close` ends what it started."""
 
@@ -60,7 +53,7 @@ class World:
         self._project(self._template)
         self.restore()
         # Not one of the system's choice: somebody who still tries an old server's port is no command's doing.
-        self.port = self._listen(socket.AF_INET, ("127.0.0.1", _quiet_port()))
+        self.port = self._listen(socket.AF_INET, ("127.0.0.1", quiet_port()))
         self._socket = str(root / "s")
         self._listen(socket.AF_UNIX, self._socket)
         self._abstract = f"{root.name}-{os.getpid()}"
