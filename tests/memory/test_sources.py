@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
+import msgspec
 import pytest
 from benchmarks.lessons.world import Run, Say, Step, User, World
 
 from tests.memory.evidence import said_by, session, shell
+from whet.contract.receipts import CallEffects
 from whet.memory.provenance import FileOrigins, is_installed, reaches_out
+from whet.memory.transcript import load
 
 
 def last_tier(*steps: Step) -> str:
@@ -143,3 +147,35 @@ def test_the_store_knows_which_call_was_running_when_a_file_changed(world: World
         return world.database.read_now(lambda db: FileOrigins(db, str(tmp_path)).why_foreign("made.txt"))
 
     assert "curl" in (why(now - 10) or "") and why(now - 10_000) == ""
+    world.database.write_now(
+        lambda db: db.execute("UPDATE sessions SET started = '2020-01-01T00:00:00Z'") and None
+    )
+    os.utime(made, ns=(0, (now - 9_990) * 1_000_000))  # moved since
+    assert "curl" in (why(now - 10_000) or "")
+
+
+@pytest.mark.parametrize(
+    ("command", "received", "tier"),
+    [
+        ("curl https://x.example/a", False, "observed"),
+        ("./build.sh", True, "untrusted"),
+        ("wget x", None, "untrusted"),
+    ],
+)
+def test_what_the_sandbox_counted_stands_above_a_commands_text(
+    world: World, tmp_path: Path, command: str, received: bool | None, tier: str
+) -> None:
+    session_id = asyncio.run(world.session([User("go"), shell(command, "Port is 8443.")]))
+    facts = msgspec.json.encode(CallEffects(command=command, received=received)).decode()
+    made = tmp_path / "made.txt"
+    made.write_text("Port is 8443.\n")
+    at = int(made.stat().st_ctime * 1000)
+    world.database.write_now(
+        lambda db: (
+            db.execute("UPDATE tool_calls SET facts = ?, started = ?, finished = ?", (facts, at, at)) and None
+        )
+    )
+    found = world.database.read_now(lambda db: load(db, session_id).point("Port is 8443."))
+    assert found is not None and found.tier == tier
+    why = world.database.read_now(lambda db: FileOrigins(db, str(tmp_path)).why_foreign("made.txt"))
+    assert bool(why) is (tier == "untrusted")

@@ -99,6 +99,7 @@ def test_allowed_hosts_and_no_others(
                 assert printed.read() == "403 7\nthere"
             os.close(null)
             assert jail.take_refused() == ["other.example"]
+            assert jail.received_bytes == len("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nthere")
         finally:
             jail.close()
             scratch.close()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from tests.sandbox.engines import ENGINES, EngineCase
 from tests.tools.running import call, context
 from whet.contract.errors import ToolDenied
 from whet.contract.tools import ToolOutput
-from whet.sandbox import confinement
+from whet.sandbox import confinement, proxy
 from whet.sandbox.confinement import Confinement, ConfinementSettings
 from whet.sandbox.engine import EngineStatus
 from whet.sandbox.policy import Opening
@@ -90,6 +92,38 @@ def test_a_shell_in_its_jail_says_where_it_ended(confined: Confinement, workspac
         assert moved.text == "[exit 1]\n[the next command begins in a b]"
         assert (stayed.text, stayed.folder) == (str(workspace), None)
         assert outside.folder is None and "outside the workspace" in outside.text
+
+
+def test_a_result_says_whether_bytes_came_from_the_network_whatever_the_command_says(
+    confined: Confinement, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proxy's address check is told that loopback is public: there is no other server in a test."""
+    assert (
+        run(confined, workspace, "echo curl https://x.example/a; curl -s https://x.example/a")[0].received
+        is False
+    )
+    if not confined.status().engine.own_network:
+        return  # nothing leads out there, whatever was opened
+    monkeypatch.setattr(proxy, "is_public", lambda text: text.startswith(("127.", "::1")))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        (workspace / "run.sh").write_text(
+            f"unset NO_PROXY no_proxy; curl -s http://localhost:{port}/ > made.txt"
+        )
+        confined.open("s1", [Opening("reach", "localhost")])
+        served = threading.Thread(target=_serve_one, args=(server,))
+        served.start()
+        local, got, later = run(confined, workspace, "true", "sh run.sh", "cat made.txt")
+        served.join()
+    assert (local.received, got.received, later.received) == (False, True, False)
+    assert later.text == "there"
+
+
+def _serve_one(server: socket.socket) -> None:
+    client, _ = server.accept()
+    with client:
+        client.recv(4096)
+        client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nthere")
 
 
 def test_what_was_taken_back_is_said(confined: Confinement, workspace: Path) -> None:

@@ -38,7 +38,7 @@ def call_facts(
     sent = ""
     if "send" in tool.effects and not tool.tags & {"command", "looks"}:
         sent = subject_of(arguments)[:_ABOUT_CHARS] or tool.name
-    if not (lines or command or sent or output.folder is not None):
+    if not (lines or command or sent or output.folder is not None or output.received):
         return ""
     facts = CallEffects(
         edits=lines,
@@ -46,6 +46,7 @@ def call_facts(
         tests=test_counts(command, output.text) if command else None,
         sent=sent,
         folder=output.folder,
+        received=output.received,
     )
     return msgspec.json.encode(facts).decode()
 

@@ -50,7 +50,8 @@ class CallEffects(msgspec.Struct, frozen=True, omit_defaults=True):
     `command` what it ran, `sent` what it sent out, `later` the files that something else than a call changed
     after its tests, until its turn ended, `marked` the sentences of the answer that the receipt does not bear
     out, `unmarked` why that is not known. `folder` is where the next command begins, below the workspace;
-    None where the call did not change that."""
+    None where the call did not change that. `received` is whether bytes came to it from the network, None
+    where nothing counted them."""
 
     edits: tuple[FileLines, ...] = ()
     touched: tuple[FileLines, ...] = ()
@@ -61,6 +62,7 @@ class CallEffects(msgspec.Struct, frozen=True, omit_defaults=True):
     marked: tuple[str, ...] = ()
     unmarked: str = ""
     folder: str | None = None
+    received: bool | None = None
 
 
 class CommandRun(msgspec.Struct, frozen=True):

@@ -89,8 +89,9 @@ class ToolOutput(msgspec.Struct, frozen=True):
 
     `error_kind` is empty on success, else one word (bad_input, timeout, denied, failed, crashed,
     interrupted, exit, unknown_tool, cancelled). `exit_code` is a command's, None otherwise. `changes` is
-    what it made of files, `folder` where its shell has gone, below the workspace, `facts` what a receipt says
-    of the call, as JSON; dispatch writes that.
+    what it made of files, `folder` where its shell has gone, below the workspace, `received` whether bytes
+    came to it from the network, as the sandbox counted them (None: nothing did), `facts` what is kept of the
+    call, as JSON; dispatch writes that.
     """
 
     text: str
@@ -99,6 +100,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
     images: tuple[ImagePart, ...] = ()
     changes: tuple[TextChange, ...] = ()
     folder: str | None = None
+    received: bool | None = None
     facts: str = ""
 
     @property

@@ -15,7 +15,7 @@ import msgspec
 from whet.log import mask
 from whet.memory import entries, notes, units
 from whet.memory.folding import content_words, fold
-from whet.memory.provenance import fetches_by_name, outside, reaches_out
+from whet.memory.provenance import fetches_by_name, got_bytes, outside
 from whet.memory.requests import Claim, GateVerdict, Refused
 from whet.memory.scan import scan
 from whet.memory.sources import SourceText
@@ -207,7 +207,7 @@ def _usable(one: Pointed, claim: Claim, transcript: QuotableTranscript) -> Point
             hint="Point at a shorter line.",
         )
     ran = one.source
-    is_step = ran.is_command and (claim.kind == "skill" or ran.failed) and reaches_out(ran.call)
+    is_step = ran.is_command and (claim.kind == "skill" or ran.failed) and got_bytes(ran.call, ran.received)
     if one.tier == "untrusted" and is_step and not fetches_by_name(ran.call):
         one = msgspec.structs.replace(one, tier="observed", unit="", why="")
     if one.tier == "observed" and (why := carried_over(ran, transcript)):

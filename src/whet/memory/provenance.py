@@ -1,9 +1,9 @@
 """Where the bytes of a result are from: this machine's own work, or somewhere else.
 
-Trust follows bytes. A file counts as foreign where a call that reached for the network, or that took a
-foreign file, was running when it last changed: the store knows when each call ran, in every session, and the
-disk when the file changed. Vendored and installed folders are foreign by their place. A command's text says
-only whether it may have reached the network; what it wrote is not read from it.
+Trust follows bytes. The sandbox counts what comes in from the network, so a call that ran in one was there or
+was not, whatever its command says; the text of a command counts only where nothing held it. A file is foreign
+where a call that got such bytes, or that took a foreign file, was running when the file was written or moved:
+the store knows when each call ran, in every session. Vendored and installed folders are so by their place.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import shlex
 from pathlib import Path
 
 import apsw
+import msgspec
 
+from whet.contract.texts import NOT_JSON
 from whet.contract.tools import tags_of
 from whet.store import calls
 
@@ -57,6 +59,11 @@ def reaches_out(command: str) -> bool:
         for part in _SPLIT.split(command)
     )
     return not hosts and any(word.strip("\"'").rpartition("/")[2] in _CLIENTS for word in words)
+
+
+def got_bytes(command: str, received: bool | None) -> bool:
+    """Whether bytes may have come to a command from the network: as the sandbox counted, else by its text."""
+    return reaches_out(command) if received is None else received
 
 
 def fetches_by_name(command: str) -> bool:
@@ -105,18 +112,34 @@ class FileOrigins:
         if key in self._known:
             return self._known[key]
         try:
-            changed_ms = int(os.stat(place).st_ctime * 1000)
+            found = os.stat(place)
         except (OSError, ValueError):
             return None
         self._known[key] = ""
-        for name, command in calls.running_at(self._connection, changed_ms):
-            if "command" not in tags_of(name):
-                continue
-            taken = "" if depth >= _DEEPEST else self._takes_foreign(command, key, depth)
-            if reaches_out(command) or taken:
-                self._known[key] = f"{path} came with `{' '.join(command.split())[:80]}`"
+        for at_ns in {found.st_mtime_ns, found.st_ctime_ns}:  # moving a file keeps the first
+            for name, arguments, received in calls.running_at(self._connection, at_ns // 1_000_000):
+                if "command" not in tags_of(name):
+                    continue
+                command = _command(arguments)
+                taken = "" if depth >= _DEEPEST else self._takes_foreign(command, key, depth)
+                if got_bytes(command, received) or taken:
+                    self._known[key] = f"{path} came with `{' '.join(command.split())[:80]}`"
         return self._known[key]
 
     def _takes_foreign(self, command: str, but: str, depth: int) -> str:
         names = (word for word in named_paths(command) if str(self._workspace / word) != but)
         return next((why for word in names if word and (why := self.why_foreign(word, depth + 1))), "")
+
+
+class _Given(msgspec.Struct):
+    command: str = ""
+
+
+_given = msgspec.json.Decoder(_Given)
+
+
+def _command(arguments: str) -> str:
+    try:
+        return _given.decode(arguments).command
+    except NOT_JSON:
+        return arguments

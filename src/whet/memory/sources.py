@@ -27,12 +27,14 @@ _STAT_LINE = re.compile(r"(?m)^ (\S+)\s+\|\s+\d+")
 
 
 class StoredText(msgspec.Struct, frozen=True):
-    """One stored message: its number, its turn, itself, and the day on which it was said (ISO)."""
+    """One stored message: its number, its turn, itself, the day on which it was said (ISO), and of a result
+    whether bytes came to the call from the network (None: nothing counted them)."""
 
     seq: int
     turn: int
     message: Message
     day: str = ""
+    received: bool | None = None
 
 
 class SourceText(msgspec.Struct, frozen=True):
@@ -50,6 +52,7 @@ class SourceText(msgspec.Struct, frozen=True):
     call: str = ""
     day: str = ""
     why: str = ""
+    received: bool | None = None
 
     @property
     def is_command(self) -> bool:
@@ -130,7 +133,7 @@ class _Reader:
         call = self._calls.get(message.tool_call_id)
         name = message.tool_name or (call.name if call else "")
         given = _arguments(call)
-        tier, why = self._tier(name, given, message)
+        tier, why = self._tier(name, given, row)
         shown = next(
             (str(given[key]) for key in ("command", "path", "file_path", "question") if given.get(key)), name
         )
@@ -142,29 +145,33 @@ class _Reader:
             failed=message.is_error,
             call=_COMMENT.sub("", shown).strip() if "command" in tags_of(name) else shown,
             why=why,
+            received=row.received,
         )
 
-    def _tier(self, name: str, given: dict[str, Any], message: Message) -> tuple[Tier, str]:
-        tags = tags_of(name)
+    def _tier(self, name: str, given: dict[str, Any], row: StoredText) -> tuple[Tier, str]:
+        tags, message = tags_of(name), row.message
         if "own" in tags or "edits" in tags:
             return "own", f"{name} gives back what was written before"
         if "asks" in tags:
             return ("user", "") if not message.is_error else ("own", "")
         if not ("local" in tags if tags else name in self._trusted):
             return "untrusted", f"it comes from {name or 'an unknown tool'}"
+        if row.received and "command" not in tags:
+            return "untrusted", f"{name} gives what came from the network"
         if "background" in tags:
             return ("untrusted", self._background) if self._background else ("observed", "")
         if "search" in tags and message.text.startswith("[no matches"):
             return "own", ""
         words = str(given.get("command") or "") if "command" in tags else ""
-        why = self._why(words, given, message)
+        why = self._why(words, given, row)
         if why and words:
             self._mark(words, why, given)
         return ("untrusted", why) if why else ("observed", "")
 
-    def _why(self, command: str, given: dict[str, Any], message: Message) -> str:
+    def _why(self, command: str, given: dict[str, Any], row: StoredText) -> str:
         """Say why a result is not this machine's own; empty where it is."""
-        if command and provenance.reaches_out(command):
+        message = row.message
+        if command and provenance.got_bytes(command, row.received):
             why = f"`{command[:80]}` reaches out to the network"
             if given.get("background"):
                 self._background = why

@@ -16,7 +16,7 @@ from whet.memory import typed, units
 from whet.memory.folding import content_words, find_folded, fold
 from whet.memory.provenance import FileOrigins
 from whet.memory.sources import SourceText, StoredText, Tier, sources
-from whet.store import rows, sessions
+from whet.store import calls, rows, sessions
 
 _RANK = ("own", "untrusted", "observed", "user")
 _NOTHING_CHARS = 8
@@ -149,13 +149,18 @@ def load(connection: apsw.Connection, session_id: str, trusted: Collection[str] 
     key = sessions.key_of(connection, session_id)
     session = sessions.get(connection, session_id)
     found = connection.execute(
-        "SELECT id, turn, role, content, extra, date(at / 1000, 'unixepoch', 'localtime') FROM messages"
-        " WHERE id >= ? AND id < ?"
-        " AND turn NOT IN (SELECT number FROM turns WHERE session = ? AND undone <> '') ORDER BY id",
+        "SELECT m.id, m.turn, m.role, m.content, m.extra, date(m.at / 1000, 'unixepoch', 'localtime'),"
+        " c.facts"
+        f" FROM messages m LEFT JOIN tool_calls c ON c.session = ?3 AND c.seq = m.id & {rows.SEQ_LIMIT - 1}"
+        f" AND m.role = {rows.TOOL} WHERE m.id >= ?1 AND m.id < ?2"
+        " AND m.turn NOT IN (SELECT number FROM turns WHERE session = ?3 AND undone <> '') ORDER BY m.id",
         (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, key),
     ).fetchall()
     stored = [
-        StoredText(r[0] & (rows.SEQ_LIMIT - 1), r[1], rows.unpack(r[2], r[3], r[4]), r[5]) for r in found
+        StoredText(
+            r[0] & (rows.SEQ_LIMIT - 1), r[1], rows.unpack(r[2], r[3], r[4]), r[5], calls.received(r[6])
+        )
+        for r in found
     ]
     origins = FileOrigins(connection, session.workspace)
     has_person = session.kind == "chat"

@@ -129,6 +129,7 @@ class Jail:
         self._guard = Guard(plan.policy, plan.aside)
         self._holding = Holding(plan.policy, has_mounts=plan.engine.own_network)
         self._proxy: Proxy | None = None
+        self._received_bytes = 0
 
     @property
     def policy(self) -> SandboxPolicy:
@@ -152,6 +153,13 @@ class Jail:
     def launcher_pid(self) -> int:
         """The process that holds it all, 0 where none runs."""
         return 0 if self._launcher is None else self._launcher.pid
+
+    @property
+    def received_bytes(self) -> int | None:
+        """How many bytes came to its commands from the network so far; None where nothing counts them."""
+        if self.plan.engine.name in ("seatbelt", "ssh"):
+            return None
+        return self._received_bytes + (self._proxy.received_bytes if self._proxy is not None else 0)
 
     def take_refused(self) -> list[str]:
         """Give the hosts that its commands asked the proxy for in vain since the last look."""
@@ -298,6 +306,7 @@ class Jail:
             self._control = None
         if self._proxy is not None:
             self._proxy.close()
+            self._received_bytes += self._proxy.received_bytes
             self._proxy = None
         launcher, self._launcher = self._launcher, None
         if launcher is None:

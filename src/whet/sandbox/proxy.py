@@ -13,7 +13,7 @@ import logging
 import selectors
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 import msgspec
@@ -42,14 +42,17 @@ class ProxyRequest(msgspec.Struct, frozen=True):
 
 
 class Proxy:
-    """Serves one jail until `close`. `refused` are the hosts that were asked for and are not on the list."""
+    """Serves one jail until `close`. `refused` are the hosts that were asked for and are not on the list,
+    `received_bytes` counts what came in from the others, before the jail gets it."""
 
     def __init__(self, listener: socket.socket, hosts: Sequence[str]) -> None:
         self.refused: list[str] = []
+        self.received_bytes = 0
         self.port: int = listener.getsockname()[1]
         self._hosts = tuple(hosts)
         self._listener = listener
         self._room = threading.Semaphore(_MOST_CONNECTIONS)
+        self._counting = threading.Lock()
         threading.Thread(target=self._accept, name="sandbox-proxy", daemon=True).start()
 
     def close(self) -> None:
@@ -100,8 +103,12 @@ class Proxy:
             else:
                 client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
                 server.sendall(rest)
-            up, down = _pump(client, server)
+            up, down = _pump(client, server, self._received)
         log.info("the sandbox reached %s:%d, %d bytes up, %d down", request.host, request.port, up, down)
+
+    def _received(self, count: int) -> None:
+        with self._counting:
+            self.received_bytes += count
 
 
 def read_request(head: bytes) -> ProxyRequest:
@@ -168,8 +175,9 @@ def _head(client: socket.socket) -> tuple[bytes, bytes]:
     return head, rest
 
 
-def _pump(client: socket.socket, server: socket.socket) -> tuple[int, int]:
-    """Pass bytes both ways until both sides ended; gives how many went up and down."""
+def _pump(client: socket.socket, server: socket.socket, received: Callable[[int], None]) -> tuple[int, int]:
+    """Pass bytes both ways until both sides ended; gives how many went up and down. `received` hears of those
+    that come down before the client gets them."""
     counts = {client: 0, server: 0}
     other = {client: server, server: client}
     with selectors.DefaultSelector() as selector:
@@ -184,6 +192,8 @@ def _pump(client: socket.socket, server: socket.socket) -> tuple[int, int]:
                 data = source.recv(_CHUNK_BYTES)
                 if data:
                     counts[source] += len(data)
+                    if source is server:
+                        received(len(data))
                     other[source].sendall(data)
                     continue
                 selector.unregister(source)

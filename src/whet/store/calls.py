@@ -13,6 +13,7 @@ import apsw
 import msgspec
 
 from whet.contract.messages import ToolCall
+from whet.contract.receipts import CallEffects
 from whet.contract.texts import NOT_JSON
 from whet.store import rows
 
@@ -200,6 +201,7 @@ class _Named(msgspec.Struct):
 
 
 _named = msgspec.json.Decoder(tuple[_Named, ...])
+_facts = msgspec.json.Decoder(CallEffects)
 
 
 def tools_of(connection: apsw.Connection, key: int) -> frozenset[str]:
@@ -286,20 +288,27 @@ def each_outcome(connection: apsw.Connection, take: Callable[[int, str, int, str
 _SLACK_MS = 20
 
 
-def running_at(connection: apsw.Connection, at_ms: int) -> Iterator[tuple[str, str]]:
-    """Give the calls that were running at a time, in any session: the tool's name, the arguments as JSON."""
+def running_at(connection: apsw.Connection, at_ms: int) -> Iterator[tuple[str, str, bool | None]]:
+    """Give the calls that were running at a time, in any session: the tool's name, the arguments as JSON, and
+    whether bytes came to it from the network (None: nothing counted them)."""
     found = connection.execute(
-        "SELECT c.session, c.seq, c.position, c.name FROM sessions s JOIN tool_calls c ON c.session = s.key"
+        "SELECT c.session, c.seq, c.position, c.name, c.facts"
+        " FROM sessions s JOIN tool_calls c ON c.session = s.key"
         " WHERE s.started <= strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch')"
         " AND s.last_active >= strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0 - 86400, 'unixepoch')"
         " AND c.started <= ? AND coalesce(c.finished, c.started + 86400000) >= ?",
         (at_ms, at_ms, at_ms + _SLACK_MS, at_ms - _SLACK_MS),
     ).fetchall()
-    for session, seq, position, name in found:
+    for session, seq, position, name, facts in found:
         row = connection.execute(
             "SELECT role, content, extra FROM messages WHERE id = ?",
             (rows.row_id(session, seq - 1 - position),),
         ).fetchone()
         if row is not None:
             made = rows.unpack(*row).tool_calls
-            yield name, made[int(position)].arguments
+            yield name, made[int(position)].arguments, received(facts)
+
+
+def received(facts: str | None) -> bool | None:
+    """Give from a call's facts whether bytes came to it from the network; None where nothing counted them."""
+    return _facts.decode(facts).received if facts else None

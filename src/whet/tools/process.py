@@ -124,6 +124,13 @@ class Process:
         self._unsent = bytearray()
         self._stdin_ends = False
         self._loop = asyncio.get_running_loop()
+        self.received_before: int | None = None
+
+    @property
+    def received(self) -> bool | None:
+        """Whether bytes may have come to it from the network; None where nothing counts them."""
+        before = self.received_before
+        return None if before is None else _received_bytes(self.command) != before
 
     @property
     def exit_code(self) -> int | None:
@@ -323,6 +330,7 @@ class Processes:
         stdin = command.stdin
         if stdin and len(stdin) > _STDIN_CAP_BYTES:
             raise BadInput("the input is over 1 MB; write it to a file and redirect that")
+        received_before = _received_bytes(command)
         try:
             process = self._spawn(command)
         except ValueError as error:
@@ -332,6 +340,7 @@ class Processes:
                 f"the command could not be started: {error.strerror}",
                 hint=_TOO_LONG if error.errno == 7 else "",
             ) from error
+        process.received_before = received_before
         self._held[process.pid] = process
         self._guardian.add(process.pid)
         process.attach(self._open_pidfd)
@@ -498,3 +507,7 @@ async def _happens(event: asyncio.Event, timeout_s: float | None) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+def _received_bytes(command: ProcessSpec) -> int | None:
+    return None if command.jail is None else command.jail.received_bytes

@@ -213,7 +213,7 @@ def _result(
     else:
         processes.forget(process)
     kind = "timeout" if passed_s is not None else "exit" if process.exit_code else ""
-    return ToolOutput(_joined(body, notes), error_kind=kind, exit_code=process.exit_code, folder=folder)
+    return ToolOutput(_joined(body, notes), kind, process.exit_code, folder=folder, received=process.received)
 
 
 def _moved(process: Process) -> tuple[str | None, str]:
@@ -233,14 +233,15 @@ def _aside(processes: Processes, process: Process, limits: ShellLimits) -> ToolO
     body = _read_text(process, limits.output_cap_chars - _STATUS_CHARS)
     name = processes.publish(process)
     note = f"[the person put it into the background, where it runs on as {name}; see it with process]"
-    return ToolOutput(_joined(body, [note]))
+    return ToolOutput(_joined(body, [note]), received=process.received)
 
 
 def _report(process: Process, limits: ShellLimits, *, is_kill: bool) -> ToolOutput:
     body = _read_text(process, limits.output_cap_chars - _STATUS_CHARS)
     failed = bool(process.exit_code) and not is_kill
     status = f"[{_line(process)}]" if body else f"[{_line(process)}; no new output]"
-    return ToolOutput(_joined(body, [status]), "exit" if failed else "", process.exit_code)
+    kind = "exit" if failed else ""
+    return ToolOutput(_joined(body, [status]), kind, process.exit_code, received=process.received)
 
 
 def _send(process: Process, text: str, *, newline: bool, eof: bool) -> ToolOutput:
