@@ -30,7 +30,9 @@ class Confined:
         status = self._confinement.settled
         runs_free = status is not None and not status.holds  # then there is nothing to start
         jail = self._jail() if runs_free else await asyncio.to_thread(self._jail)
-        return msgspec.structs.replace(wanted, jail=jail) if jail is not None else wanted
+        if jail is None:
+            return wanted
+        return msgspec.structs.replace(wanted, jail=jail, received_bytes=jail.received_bytes)
 
     def explained(self, wanted: ProcessSpec, output: ToolOutput) -> ToolOutput:
         """Give a result with a line on what the sandbox stopped, where that is why it failed."""

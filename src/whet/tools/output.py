@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 
 _ESCAPES = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
-    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC, DCS, SOS, PM, APC: titles, links
-    r"|\x1b[ -/]*[0-~]"  # the two-character ones
+    r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]"  # CSI: colours, cursor
+    r"|\][^\x07\x1b]*+(?:\x07|\x1b\\)?"  # OSC: titles, links
+    r"|[PX^_][^\x1b]*+(?:\x1b\\)?"  # DCS, SOS, PM, APC
+    r"|[ -/]*+[0-~])"  # the two-character ones
 )
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_PRINTED_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _SUSPECT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -39,3 +41,12 @@ def size(count_bytes: int) -> str:
         if value < 1000:
             return f"{value:.1f} {unit}"
     return f"{value / 1000:.1f} TB"
+
+
+def as_printed(text: str) -> str:
+    """Take terminal control out of printed text: escape sequences, overprinted lines, control characters."""
+    if "\x1b" in text:
+        text = _ESCAPES.sub("", text)
+    if "\r" in text:
+        text = "\n".join(line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))
+    return _PRINTED_CONTROLS.sub("", text)

@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import re
 import shutil
 import signal
 import struct
@@ -40,11 +39,6 @@ _CHUNK_BYTES = 65_536
 _STDIN_CAP_BYTES = 1_000_000
 _TOO_LONG = "the command is too long; write it to a file and run that"
 _PTY_ROWS, _PTY_COLUMNS = 40, 120
-_ESCAPES = re.compile(
-    r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b]*+(?:\x07|\x1b\\)?|[PX^_][^\x1b]*+(?:\x1b\\)?|[ -/]*+[0-~])"
-)
-_CONTROLS = {code: None for code in (*range(32), 127) if chr(code) not in "\t\n"}
-
 OpenPidfd = Callable[[int], int]
 SYSTEM_PIDFD: OpenPidfd | None = getattr(os, "pidfd_open", None)
 
@@ -52,7 +46,8 @@ SYSTEM_PIDFD: OpenPidfd | None = getattr(os, "pidfd_open", None)
 class ProcessSpec(msgspec.Struct, frozen=True):
     """What to run: `text` goes to the shell. `stdin` None is /dev/null; else it is sent (at most 1 MB)
     and then ended, unless `keep_stdin`. `jail` None: it runs with all rights. `workspace`: the folder that it
-    ends in is asked for, and kept where it lies below this one."""
+    ends in is asked for, and kept where it lies below this one. `received_bytes` is what the jail's commands
+    had got from the network before; None where nothing counts that."""
 
     text: str
     workdir: Path
@@ -63,6 +58,14 @@ class ProcessSpec(msgspec.Struct, frozen=True):
     output_cap_bytes: int = 131_072
     jail: Jail | None = None
     workspace: Path | None = None
+    received_bytes: int | None = None
+
+    @property
+    def received(self) -> bool | None:
+        """Whether bytes may have come to it from the network since; None where nothing counts them."""
+        if self.jail is None or self.received_bytes is None:
+            return None
+        return self.jail.received_bytes != self.received_bytes
 
 
 class Output:
@@ -124,13 +127,6 @@ class Process:
         self._unsent = bytearray()
         self._stdin_ends = False
         self._loop = asyncio.get_running_loop()
-        self.received_before: int | None = None
-
-    @property
-    def received(self) -> bool | None:
-        """Whether bytes may have come to it from the network; None where nothing counts them."""
-        before = self.received_before
-        return None if before is None else _received_bytes(self.command) != before
 
     @property
     def exit_code(self) -> int | None:
@@ -330,7 +326,6 @@ class Processes:
         stdin = command.stdin
         if stdin and len(stdin) > _STDIN_CAP_BYTES:
             raise BadInput("the input is over 1 MB; write it to a file and redirect that")
-        received_before = _received_bytes(command)
         try:
             process = self._spawn(command)
         except ValueError as error:
@@ -340,7 +335,6 @@ class Processes:
                 f"the command could not be started: {error.strerror}",
                 hint=_TOO_LONG if error.errno == 7 else "",
             ) from error
-        process.received_before = received_before
         self._held[process.pid] = process
         self._guardian.add(process.pid)
         process.attach(self._open_pidfd)
@@ -489,15 +483,6 @@ def _jailed(
         os.close(read_fd)
 
 
-def clean(text: str) -> str:
-    """Take terminal control out of printed text: escape sequences, overprinted lines, control characters."""
-    if "\x1b" in text:
-        text = _ESCAPES.sub("", text)
-    if "\r" in text:
-        text = "\n".join(line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))
-    return text.translate(_CONTROLS)
-
-
 async def _happens(event: asyncio.Event, timeout_s: float | None) -> bool:
     if event.is_set():
         return True
@@ -507,7 +492,3 @@ async def _happens(event: asyncio.Event, timeout_s: float | None) -> bool:
     except TimeoutError:
         return False
     return True
-
-
-def _received_bytes(command: ProcessSpec) -> int | None:
-    return None if command.jail is None else command.jail.received_bytes

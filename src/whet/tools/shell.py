@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 from whet.contract.errors import BadInput
 from whet.contract.tools import ToolOutput, clip
 from whet.tools.end_folder import may_move
-from whet.tools.process import Process, Processes, ProcessSpec, clean
+from whet.tools.output import as_printed
+from whet.tools.process import Process, Processes, ProcessSpec
 
 if TYPE_CHECKING:
     from whet.tools.declared import ShellLimits
@@ -213,7 +214,9 @@ def _result(
     else:
         processes.forget(process)
     kind = "timeout" if passed_s is not None else "exit" if process.exit_code else ""
-    return ToolOutput(_joined(body, notes), kind, process.exit_code, folder=folder, received=process.received)
+    return ToolOutput(
+        _joined(body, notes), kind, process.exit_code, folder=folder, received=process.command.received
+    )
 
 
 def _moved(process: Process) -> tuple[str | None, str]:
@@ -233,7 +236,7 @@ def _aside(processes: Processes, process: Process, limits: ShellLimits) -> ToolO
     body = _read_text(process, limits.output_cap_chars - _STATUS_CHARS)
     name = processes.publish(process)
     note = f"[the person put it into the background, where it runs on as {name}; see it with process]"
-    return ToolOutput(_joined(body, [note]), received=process.received)
+    return ToolOutput(_joined(body, [note]), received=process.command.received)
 
 
 def _report(process: Process, limits: ShellLimits, *, is_kill: bool) -> ToolOutput:
@@ -241,7 +244,7 @@ def _report(process: Process, limits: ShellLimits, *, is_kill: bool) -> ToolOutp
     failed = bool(process.exit_code) and not is_kill
     status = f"[{_line(process)}]" if body else f"[{_line(process)}; no new output]"
     kind = "exit" if failed else ""
-    return ToolOutput(_joined(body, [status]), kind, process.exit_code, received=process.received)
+    return ToolOutput(_joined(body, [status]), kind, process.exit_code, received=process.command.received)
 
 
 def _send(process: Process, text: str, *, newline: bool, eof: bool) -> ToolOutput:
@@ -291,7 +294,7 @@ class LiveFeed:
         self._shown_s = self._loop.time()
         data, self._pending = self._split(self._pending)
         if data and b"\0" not in data:
-            self._show(clean(data.decode("utf-8", "replace")))
+            self._show(as_printed(data.decode("utf-8", "replace")))
 
     def _split(self, data: bytes) -> tuple[bytes, bytes]:
         # A character cut in two by the pipe waits for its other half.
@@ -313,12 +316,12 @@ def _read_text(process: Process, cap_chars: int) -> str:
         start = (head or tail)[:16].hex(" ")
         return f"[binary output, {size:,} bytes, begins {start}; redirect it to a file]"
     if not lost_bytes:
-        return clip(clean((head + tail).decode("utf-8", "replace")).rstrip(), cap_chars)
+        return clip(as_printed((head + tail).decode("utf-8", "replace")).rstrip(), cap_chars)
     # The cut may have gone through a character at either side.
     whole_head = codecs.getincrementaldecoder("utf-8")("replace").decode(head)
     whole_tail = tail[:3].lstrip(_CONTINUATION) + tail[3:]
-    first = clean(whole_head)[: cap_chars * 2 // 5]
-    last = clean(whole_tail.decode("utf-8", "replace")).rstrip()[-(cap_chars * 3 // 5) :]
+    first = as_printed(whole_head)[: cap_chars * 2 // 5]
+    last = as_printed(whole_tail.decode("utf-8", "replace")).rstrip()[-(cap_chars * 3 // 5) :]
     left_out = len(head) + lost_bytes + len(tail) - len(first.encode()) - len(last.encode())
     return f"{first}\n[... {left_out:,} bytes left out ...]\n{last}"
 
