@@ -10,9 +10,12 @@ import difflib
 import re
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from whet.contract.errors import NotFound, WhetError
+
+if TYPE_CHECKING:
+    from whet.app.plugin_sessions import PluginParts
 
 C = TypeVar("C")
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
@@ -73,6 +76,14 @@ class Commands(Generic[C]):
     def __iter__(self) -> Iterator[SlashCommand[C]]:
         """Give every command, in the order they were added."""
         return iter(self._commands.values())
+
+
+async def announce(
+    plugins: PluginParts | None, command: SlashCommand[Any], typed: str, rest: str, session_id: str
+) -> None:
+    """Tell plugins that a command is about to run; `typed` is the name that a person typed."""
+    if plugins is not None:
+        await plugins.sessions.command_typed(command, typed, rest, session_id)
 
 
 def parse(text: str) -> tuple[str, str] | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
-from whet.app.slash import Commands, argument_of, parse, unescaped
+from whet.app.slash import Commands, announce, argument_of, parse, unescaped
 from whet.cli import attach, jobs
 from whet.cli.board import StatusBoard
 from whet.cli.commands import ChatControl, add_plugin_commands, builtin_commands
@@ -290,7 +290,9 @@ class TerminalChat:
         if command:
             self._echo(typed.shown)
             if command[0] in self.commands:
-                await self.commands.get(command[0]).run(self, argument_of(typed.text))
+                named, rest = self.commands.get(command[0]), argument_of(typed.text)
+                await announce(self.app.plugin_parts, named, command[0], rest, self.session.id)
+                await named.run(self, rest)
             else:
                 await run_skill(self, command[0], argument_of(typed.marked))
             return

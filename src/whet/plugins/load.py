@@ -38,6 +38,7 @@ from whet.plugins.parts import (
     PluginProvider,
     PluginSkill,
     Problem,
+    PromptSection,
     Registered,
     bound_parts,
 )
@@ -87,6 +88,7 @@ class LoadedPlugins:
         self.overrides: frozenset[str] = frozenset(name for part in parts for name in part.overrides)
         self.cli_commands: list[PluginCliCommand] = [one for part in parts for one in part.cli_commands]
         self.commands: list[PluginCommand] = [command for part in parts for command in part.commands]
+        self.sections: list[PromptSection] = [section for part in parts for section in part.sections]
         self.skills: list[PluginSkill] = [skill for part in parts for skill in part.skills]
         self.memory_providers: dict[str, MemoryProvider] = {
             memory.name: memory for part in parts for memory in part.memory_providers
@@ -112,6 +114,7 @@ class LoadedPlugins:
         self.names: hermes.Names | None = None
         self._shown = 0
         self._on_close: list[Callable[[], None]] = []
+        self._tasks = [one.registered.tasks for one in running]
         self._unloads = [(one.found.name, unload) for one in running for unload in one.registered.unloads]
         self.memories: Memories = Memories(self.memory_providers.values(), problems)
         self.hooks: Hooks = Hooks([hook for part in parts for hook in part.hooks], problems)
@@ -155,6 +158,8 @@ class LoadedPlugins:
 
     def close(self) -> None:
         """Shut the registered engines down, take module names and variables back. Twice does nothing."""
+        for task in [task for tasks in self._tasks for task in tasks if not task.get_loop().is_closed()]:
+            task.cancel()
         unloads, self._unloads = self._unloads, []
         for plugin, unload in reversed(unloads):
             with contextlib.suppress(PluginError), blamed(plugin, "on_unload"):
@@ -177,6 +182,7 @@ def load_plugins(
     problems: list[Problem] = []
     undo = [_set_environment(home, environ, problems)]
     names = hermes.Names(home.root, host.ask_model)
+    names.problems = problems
     undo.append(names.close)
     if settings.enabled:
         undo.append(printing.keep_off_stdout())
