@@ -1,4 +1,3 @@
-# ruff: noqa: E501 plugins are written here as text
 """Plugins that have a word on what comes in from a platform, and that are told of commands there."""
 
 from __future__ import annotations
@@ -126,7 +125,9 @@ def test_a_plugin_sends_to_chats_that_are_known_and_a_broken_one_stops_nobody(tm
         assert sent[1][1] is False and "nobody has talked" in sent[1][2] and w.telegram.said(99) == []
 
 
-@pytest.mark.parametrize(("typed", "command", "rest"), [("/title my own", "title", "my own"), ("/clear", "new", "")])
+@pytest.mark.parametrize(
+    ("typed", "command", "rest"), [("/title my own", "title", "my own"), ("/clear", "new", "")]
+)
 def test_plugins_are_told_of_a_command_before_it_runs(
     tmp_path: Path, typed: str, command: str, rest: str
 ) -> None:

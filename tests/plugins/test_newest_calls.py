@@ -16,7 +16,7 @@ from tests.plugins.rig import loading, reasons, write
 from tests.plugins.test_public_shapes import PLAIN, Asked, result, talk
 from whet.contract.errors import PluginError
 from whet.contract.events import Notice
-from whet.plugins.kept import PluginState
+from whet.plugins.kept import KeptValues
 from whet.practice.ask import PracticeCall
 from whet.practice.script import ScriptedReply
 
@@ -46,22 +46,22 @@ def test_state_is_there_at_the_next_start_and_is_nobody_elses(home: Path) -> Non
 def test_state_survives_many_writers_and_a_broken_file_is_left_alone(tmp_path: Path) -> None:
     def count(name: str) -> None:
         for number in range(20):
-            PluginState("p", tmp_path).set(f"{name}{number}", number)
+            KeptValues("p", tmp_path).set(f"{name}{number}", number)
 
     threads = [threading.Thread(target=count, args=(name,)) for name in "abcd"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(PluginState("p", tmp_path).all()) == 80
+    assert len(KeptValues("p", tmp_path).all()) == 80
     (tmp_path / "state.json").write_text("{broken")
     with pytest.raises(PluginError, match="left as it is"):
-        PluginState("p", tmp_path).set("a", 1)
+        KeptValues("p", tmp_path).set("a", 1)
     assert (tmp_path / "state.json").read_text() == "{broken"
 
 
 def test_state_refuses_what_json_can_not_hold_and_too_much(tmp_path: Path) -> None:
-    state = PluginState("p", tmp_path)
+    state = KeptValues("p", tmp_path)
     with pytest.raises(PluginError, match="JSON can't hold it"):
         state.set("a", object())
     with pytest.raises(PluginError, match="bytes"):
@@ -165,7 +165,7 @@ def test_middleware_changes_what_is_judged_and_what_comes_back(home: Path) -> No
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ("return '{\"error\": \"the budget is spent\"}'", "the budget is spent"),
+        ('return \'{"error": "the budget is spent"}\'', "the budget is spent"),
         ("return next_call({'path': 'other'})", "other arguments"),
         ("next_call(args); return next_call(args)", "once"),
         ("raise ValueError('broken')", "broken"),
@@ -195,7 +195,11 @@ def test_asynchronous_middleware_awaits_the_call(home: Path) -> None:
 
 def test_a_tool_request_that_fails_stops_the_call(home: Path) -> None:
     write(home, "plain", PLAIN)
-    write(home, "mid", "def register(ctx):\n    ctx.register_middleware('tool_request', lambda **facts: 1 / 0)\n")
+    write(
+        home,
+        "mid",
+        "def register(ctx):\n    ctx.register_middleware('tool_request', lambda **facts: 1 / 0)\n",
+    )
     events, told, _ = talk(home, ("plain", "mid"), [CALL, DONE])
     assert "could not judge it" in result(events).preview and "ZeroDivisionError" in "\n".join(told)
 
@@ -207,7 +211,9 @@ def test_middleware_around_the_model_disables_the_plugin(home: Path, kind: str) 
         assert f"there is no {kind} here" in reasons(loaded) and not loaded.plugins[0].is_loaded
 
 
-EDIT = ScriptedReply(tool_calls=(PracticeCall("write_file", '{"path": "a.py", "content": "x = 1\\n"}', "c1"),))
+EDIT = ScriptedReply(
+    tool_calls=(PracticeCall("write_file", '{"path": "a.py", "content": "x = 1\\n"}', "c1"),)
+)
 NUDGE = """
     import json
     def register(ctx):
@@ -247,7 +253,9 @@ def test_pre_verify_can_not_hold_a_turn_for_ever(home: Path) -> None:
     assert len(requests) == 5 and events[-1].reason == "answered"
 
 
-@pytest.mark.parametrize("answer", ["None", '{"action": "continue"}', '"keep going"', '{"action": "continue", "message": 5}'])
+@pytest.mark.parametrize(
+    "answer", ["None", '{"action": "continue"}', '"keep going"', '{"action": "continue", "message": 5}']
+)
 def test_pre_verify_without_a_message_lets_the_turn_end(home: Path, answer: str) -> None:
     write(home, "nudge", NUDGE.format(answer=answer))
     _, _, requests = talk(home, ("nudge",), [EDIT, DONE], Asked())

@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from whet.app import plugin_parts
 from whet.app.last_word import LastWord
 from whet.app.memories import MemoryObserver, offer_skills
 from whet.app.notify import NotifiedPerson, NotifierGroup
+from whet.app.plugin_dispatch import IncomingHooks
 from whet.app.plugin_parts import PluginNeeds
 from whet.app.slash import SlashCommand
 from whet.config.schema import ModelSettings, NotifySettings
@@ -32,6 +33,7 @@ from whet.contract.protocols import Gate, GateCall, ModelLink, NobodyPresent, Pe
 from whet.contract.tools import Tool, ToolContext
 from whet.memory.desk import LearningService
 from whet.plugins import model_calls, tool_hooks
+from whet.plugins.dispatch import Post
 from whet.plugins.hermes import SessionAccess
 from whet.plugins.sections import rendered
 from whet.plugins.shims import tool_error
@@ -212,17 +214,9 @@ class PluginSessions:
 
     async def command_typed(self, command: SlashCommand[Any], typed: str, rest: str, session_id: str) -> None:
         """Tell the hooks that a slash command is about to run; `typed` is the name as it was typed."""
-        surface = "gateway" if self.platform == "gateway" else "cli"
-        await self._plugins.hooks.tell(
-            "pre_command",
-            surface=surface,
-            command=command.name,
-            alias_used=typed,
-            args_raw=rest,
-            session_key=session_id,
-            session_id=session_id,
-            platform=self.platform,
-        )
+        facts = {"session_key": session_id, "session_id": session_id, "platform": self.platform}
+        facts |= {"surface": "gateway" if self.platform == "gateway" else "cli", "command": command.name}
+        await self._plugins.hooks.tell("pre_command", **facts, alias_used=typed, args_raw=rest)
 
     async def begin_memories(self, session_id: str, workspace: str, left: str) -> None:
         """Begin a person's session in the memories; a second time does nothing."""
@@ -375,6 +369,12 @@ class PluginParts(msgspec.Struct, frozen=True):
             facts |= {"platform": self.sessions.platform, "profile_name": "default", "cwd": workspace}
             blocks.append(await rendered(self.loaded.sections, facts, self.loaded.problems.append))
         return msgspec.structs.replace(start, prompt="\n\n".join(filter(None, (start.prompt, *blocks))))
+
+    def incoming_hooks(
+        self, channels: Iterable[str], post: Post, session_of: Callable[[str, str], str]
+    ) -> IncomingHooks:
+        """Give the hooks on what comes in from platforms."""
+        return IncomingHooks(self.loaded.hooks, channels, post, session_of)
 
     def heard_by(self, person: Person) -> Person:
         """Give a person whose waiting questions the notifiers tell of, where there are any."""

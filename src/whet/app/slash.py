@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from whet.contract.errors import NotFound, WhetError
 
 if TYPE_CHECKING:
-    from whet.app.plugin_sessions import PluginParts
+    from whet.app.build import App
 
 C = TypeVar("C")
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
@@ -78,12 +78,14 @@ class Commands(Generic[C]):
         return iter(self._commands.values())
 
 
-async def announce(
-    plugins: PluginParts | None, command: SlashCommand[Any], typed: str, rest: str, session_id: str
-) -> None:
-    """Tell plugins that a command is about to run; `typed` is the name that a person typed."""
-    if plugins is not None:
-        await plugins.sessions.command_typed(command, typed, rest, session_id)
+async def announced(
+    app: App, command: SlashCommand[C], typed: tuple[str, str], session_id: str
+) -> SlashCommand[C]:
+    """Tell plugins that a command is about to run, and give it; `typed` is the name and the rest as a person
+    typed them."""
+    if app.plugin_parts is not None:
+        await app.plugin_parts.sessions.command_typed(command, *typed, session_id)
+    return command
 
 
 def parse(text: str) -> tuple[str, str] | None:

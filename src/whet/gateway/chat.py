@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from whet.app.collected import CommandReply, command_for, remote_commands
-from whet.app.slash import SlashCommand, announce, parse
+from whet.app.slash import SlashCommand, announced, parse
 from whet.contract.channels import Incoming
 from whet.contract.errors import NotFound, WhetError
 from whet.gateway import outbox
@@ -84,12 +84,12 @@ class ChatCommands:
         conversation: Conversation,
         person: ChatUser,
         command: SlashCommand[Any],
-        said_as: tuple[str, str],
+        typed: tuple[str, str],
     ) -> None:
-        typed, rest = said_as
+        rest = typed[1]
         parts, record = conversation.parts, conversation.record
         session_id = await record.session_id(person)
-        await announce(parts.app.plugin_parts, command, typed, rest, session_id)
+        await announced(parts.app, command, typed, session_id)
         desk = parts.app.learning.desk_of(parts.router.profile(person, record.place))
         session = parts.hosted.opened(session_id) if conversation.is_running else None
         if session is not None:

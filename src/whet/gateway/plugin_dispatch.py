@@ -1,8 +1,7 @@
-"""Plugins' word on what comes in from the platforms, before anybody is looked up: dropped, changed or let be.
+"""What is left of incoming messages once plugins have seen them, and what plugins may send beside a chat.
 
 A message for us that is dropped is noted as read where its sender is known, so that the platform's repeat is
-not asked about again; of strangers and of what others say in a group nothing is kept. A hook that fails lets
-the message pass.
+not asked about again; of strangers and of what others say in a group nothing is kept.
 """
 
 from __future__ import annotations
@@ -10,58 +9,37 @@ from __future__ import annotations
 import apsw
 import msgspec
 
+from whet.app.plugin_sessions import PluginParts
 from whet.contract.channels import Incoming, Outgoing
 from whet.gateway.chat_record import ConversationParts
-from whet.plugins.calls import fields_of
-from whet.plugins.dispatch import ChatAdapter, ChatEvent, ChatGateway, ChatSource, PlatformName
-from whet.plugins.hooks import Hooks
 from whet.store import chats
 
-HOOK = "pre_gateway_dispatch"
 
+class HookedIntake:
+    """Lets the plugins of a gateway see what comes in."""
 
-class DispatchHooks:
-    """The `pre_gateway_dispatch` hooks of one gateway."""
-
-    def __init__(self, parts: ConversationParts, hooks: Hooks) -> None:
+    def __init__(self, parts: ConversationParts, plugins: PluginParts) -> None:
         self._parts = parts
-        self._hooks = hooks
-        self._gateway = ChatGateway(
-            {PlatformName(name): ChatAdapter(name, self._post) for name in parts.channels}, self._session_of
-        )
+        self._hooks = plugins.incoming_hooks(parts.channels, self._post, self._session_of)
 
     async def passed(self, updates: list[Incoming]) -> list[Incoming]:
-        """Give what is left of updates once the hooks have seen the new messages among them."""
+        """Give what is left of updates; only messages that are new are asked about."""
         left: list[Incoming] = []
         for update in updates:
-            kept = await self._passed(update) if update.verb == "message" else update
+            kept = update if self._is_old(update) else await self._hooks.passed(update)
             if kept is not None:
                 left.append(kept)
+            elif self._parts.router.is_for_us(update):
+                await self._note_read(update)
         return left
 
-    async def _passed(self, update: Incoming) -> Incoming | None:
-        place = update.place
-        if self._parts.database.read_now(lambda db: chats.is_received(db, place.channel, update.update_id)):
-            return update
-        for said in await self._hooks.tell(
-            HOOK, event=_event_of(update), gateway=self._gateway, session_store=None
-        ):
-            fields = fields_of(said)
-            match fields.get("action"):
-                case "skip":
-                    await self._skip(update)
-                    return None
-                case "rewrite" if isinstance(fields.get("text"), str):
-                    return msgspec.structs.replace(update, text=fields["text"])
-                case "allow":
-                    return update
-                case _:
-                    continue
-        return update
+    def _is_old(self, update: Incoming) -> bool:
+        channel = update.place.channel
+        return update.verb != "message" or self._parts.database.read_now(
+            lambda db: chats.is_received(db, channel, update.update_id)
+        )
 
-    async def _skip(self, update: Incoming) -> None:
-        if not self._parts.router.is_for_us(update):
-            return
+    async def _note_read(self, update: Incoming) -> None:
         now_ms = self._parts.clock.unix_ms()
 
         def work(connection: apsw.Connection) -> None:
@@ -92,16 +70,3 @@ class DispatchHooks:
     def _session_of(self, channel: str, chat: str) -> str:
         known = self._parts.database.read_now(lambda db: chats.at(db, channel, chat))
         return known.session_id if known is not None else ""
-
-
-def _event_of(update: Incoming) -> ChatEvent:
-    place = update.place
-    source = ChatSource(
-        PlatformName(place.channel),
-        place.chat,
-        "group" if place.is_group else "dm",
-        place.user,
-        update.user_name,
-        place.thread or None,
-    )
-    return ChatEvent(update.text, source, update.ref, message_type="document" if update.files else "text")

@@ -138,12 +138,12 @@ class GatewayServer:
         return ended
 
     def _plugins_word(self) -> Passed | None:
-        plugins = self.app.plugins
-        if plugins is None or not plugins.hooks.has("pre_gateway_dispatch"):
+        plugins = self.app.plugin_parts
+        if plugins is None or not plugins.loaded.hooks.has("pre_gateway_dispatch"):
             return None
-        from whet.gateway.plugin_dispatch import DispatchHooks  # noqa: PLC0415 - few have such a plugin
+        from whet.gateway.plugin_dispatch import HookedIntake  # noqa: PLC0415 - few have such a plugin
 
-        return DispatchHooks(self.parts, plugins.hooks).passed
+        return HookedIntake(self.parts, plugins).passed
 
     async def _listen(self, channel: Channel, intake: UpdateIntake) -> None:
         """Listen on a channel; one that is refused for good ends, and only that one."""

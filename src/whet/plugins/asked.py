@@ -14,7 +14,7 @@ from whet.contract.errors import PluginError
 from whet.contract.texts import NOT_JSON
 from whet.plugins import hermes, shims
 from whet.plugins.calls import fields_of, reason_of
-from whet.plugins.kept import DATA, PluginState
+from whet.plugins.kept import DATA, KeptValues
 from whet.plugins.manifest import slug_of
 from whet.plugins.model_ask import PluginModel, no_model
 from whet.plugins.parts import Problem, Registered
@@ -85,9 +85,9 @@ class HostAnswers:
         put_part(Home(self.home), "plugins.entries", self.name, entry)
 
     @property
-    def state(self) -> PluginState:
+    def state(self) -> KeptValues:
         """What the plugin keeps between runs."""
-        return PluginState(self.name, self.home / DATA / slug_of(self.name))
+        return KeptValues(self.name, self.home / DATA / slug_of(self.name))
 
     def call_mcp(
         self, server: str, tool: str, arguments: dict[str, Any] | None = None, timeout: float = 30

@@ -19,6 +19,12 @@ from whet.plugins.parts import Problem
 
 _LIMIT_S = 10.0
 _ROWS = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello."}]
+
+
+def _next_call(*_args: object) -> str:
+    return "a result"
+
+
 _FACTS: Mapping[str, Any] = {
     "session_id": "doctor",
     "task_id": "doctor",
@@ -59,7 +65,7 @@ _FACTS: Mapping[str, Any] = {
     "gateway": ChatGateway({}),
     "session_store": None,
     "original_args": {"path": "README.md"},
-    "next_call": lambda *_args: "a result",
+    "next_call": _next_call,
 }
 
 

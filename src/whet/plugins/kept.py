@@ -23,7 +23,7 @@ _MOST_BYTES = 10 * 1024 * 1024
 _FILE = "state.json"
 
 
-class PluginState:
+class KeptValues:
     """One plugin's values by key, in its folder below the home. Raises PluginError where it can't be read."""
 
     def __init__(self, plugin: str, folder: Path) -> None:

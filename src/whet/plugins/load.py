@@ -257,7 +257,7 @@ class _Loader:
                 _run(found, register, context)
         except PluginError as error:
             where = f" ({error.hook})" if error.hook else ""
-            self._problems.append(Problem(found.name, f"disabled{where}: {error.message}"))
+            self._problems.append(Problem(found.name, f"disabled{where}: {error.message}{_missing(error)}"))
             if imported is not None:
                 modules.release(found.module)
             return None
@@ -285,6 +285,16 @@ def _holding(context: PluginContext) -> Generator[None]:
         yield
     finally:
         shims.holder.reset(token)
+
+
+def _missing(error: PluginError) -> str:
+    """Say what can be done where a plugin imports what is not there."""
+    cause = error.__cause__
+    if not isinstance(cause, ModuleNotFoundError) or not cause.name:
+        return ""
+    if cause.name.partition(".")[0] in hermes.PACKAGES:
+        return "; that part of Hermes Agent is not here"
+    return f"; install what it needs beside Whet: {sys.executable} -m pip install ..."
 
 
 def _is_foreign(found: FoundPlugin) -> bool:
