@@ -291,3 +291,19 @@ def test_a_crash_while_a_lost_draft_is_said_anew_does_not_say_it_twice(tmp_path:
             assert post.texts("unknown") == ["answer"]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(("after_s", "state"), [(60, "queued"), (119, "queued"), (121, "unknown")])
+def test_where_repetitions_are_dropped_a_crash_is_made_good_as_long_as_that_holds(
+    tmp_path: Path, after_s: int, state: OutState
+) -> None:
+    async def main() -> None:
+        async with posting(tmp_path, 120) as post:
+            await post.put(Outgoing("one"))
+            begun_ms = post.clock.unix_ms()
+            await post.database.append(lambda db: chats.begin_sending(db, 1, begun_ms))
+            post.clock.advance(after_s)
+            await post.deliveries.recover()
+            assert "one" in post.texts(state)
+
+    asyncio.run(main())

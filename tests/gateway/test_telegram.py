@@ -436,3 +436,22 @@ def test_a_wrong_file_is_said_in_one_line(tmp_path: Path, text: str) -> None:
     with PracticeServer(script=[]) as model:
         done = GatewayProcess(tmp_path / "home", text, model).whet("gateway", "run")
         assert done.returncode == 1 and done.stderr.startswith("error: ") and "Traceback" not in done.stderr
+
+
+def test_an_answer_that_may_be_missing_is_shown_once_by_its_button(tmp_path: Path) -> None:
+    stumbled = (502, {"ok": False, "error_code": 502, "description": "Bad Gateway"}, {})
+    with world(tmp_path, [ScriptedReply(text="Forty-two.")]) as w:
+
+        def press(user: int = 7) -> str:
+            query = w.telegram.press_at("Show", user=user)
+            return str(w.telegram.wait(lambda: w.telegram.answers.get(query), "an answer")["text"])
+
+        w.telegram.fail_next("sendMessage", stumbled)
+        w.telegram.write("what is it?")
+        w.telegram.wait_said("may be missing here")
+        assert press(user=99) == "It is shown."  # a stranger is told nothing
+        assert "Forty-two." not in w.telegram.said()
+        assert press() == "Here it is."
+        w.telegram.wait_said("Forty-two.")
+        assert press() == "It is shown."
+        assert w.telegram.said().count("Forty-two.") == 1

@@ -380,7 +380,7 @@ NEWEST = """
         said = {"plain": ctx.has_plugin("plain"), "other": ctx.has_plugin("other"), "profile": ctx.profile_name,
                 "override": ctx.has_capability("tools.override"), "mcp": ctx.has_capability("mcp.call"),
                 "trivial": [is_trivial_prompt(text) for text in ("", "Thanks!", "/new", "k8s is down", None)],
-                "glyph": RecallStatus("m", 2).glyph == INDICATOR_GLYPH, "state": hasattr(ctx, "state")}
+                "glyph": RecallStatus("m", 2).glyph == INDICATOR_GLYPH, "actions": hasattr(ctx, "platform_actions")}
         ends = []
         ctx.on_unload(lambda: ends.append("first") or (ctx.home / "ends.json").write_text(json.dumps(ends)))
         ctx.on_unload(lambda: 1 / 0)
@@ -402,7 +402,7 @@ def test_what_the_newest_plugins_ask_their_host_is_answered(home: Path) -> None:
         "mcp": False,
         "trivial": [True, True, True, False, True],
         "glyph": True,
-        "state": False,
+        "actions": False,
     }
     assert json.loads((home / "ends.json").read_text()) == ["last", "first"]
 

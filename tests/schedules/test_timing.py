@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import pairwise
+from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 
@@ -118,3 +121,82 @@ def test_what_skips_hours_does_not_come_twice_when_the_clock_goes_back(
     expression: str, hours: list[str]
 ) -> None:
     assert following(expression, "2026-10-24T23:30+02:00", 4) == hours
+
+
+def offset(name: str, moment: datetime) -> timedelta:
+    return moment.astimezone(ZoneInfo(name)).utcoffset() or timedelta()
+
+
+def changes(name: str) -> tuple[tuple[datetime, timedelta], ...]:
+    """When a zone's clock is changed in 2026 (within half an hour), and by how much."""
+    found: list[tuple[datetime, timedelta]] = []
+    moment, day, step = at("2026-01-01T00:00:00+00:00"), timedelta(days=1), timedelta(minutes=30)
+    while moment.year == 2026:
+        end = moment + day
+        if offset(name, moment) != offset(name, end):
+            while offset(name, moment) == offset(name, moment + step):
+                moment += step
+            found.append((moment, offset(name, end) - offset(name, moment)))
+        moment = end
+    return tuple(found)
+
+
+@cache
+def changed() -> dict[tuple[tuple[datetime, timedelta], ...], str]:
+    """A zone for each way in which clocks are changed this year, all zones looked at."""
+    return {changes(name): name for name in sorted(available_timezones(), reverse=True)}
+
+
+def around(expression: str, name: str, moment: datetime, hours: int = 48) -> list[datetime]:
+    """What a schedule comes to in the hours around a moment."""
+    found, end = [moment - timedelta(hours=hours)], moment + timedelta(hours=hours)
+    while found[-1] < end:
+        found.append(timing.next_after(schedule(expression, name), found[-1]))
+    return found[1:-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("minute", [0, 30])
+@pytest.mark.parametrize("hours", [2, 3, 4, 6])
+def test_every_few_hours_nothing_is_lost_or_doubled_in_any_zone(hours: int, minute: int) -> None:
+    for found, name in changed().items():
+        for moment, by in found:
+            times = around(f"{minute} */{hours} * * *", name, moment)
+            step = timedelta(minutes=15)
+            real = [times[0] + step * number for number in range((times[-1] - times[0]) // step + 1)]
+            walls = [(one, one.astimezone(ZoneInfo(name))) for one in real]
+            fit = [
+                one for one, wall in walls if (wall.minute, wall.hour % hours, wall.fold) == (minute, 0, 0)
+            ]
+            assert times == fit, name
+            gaps = {later - one for one, later in pairwise(times)} - {timedelta(hours=hours)}
+            assert len(gaps) <= 1 and all(
+                timedelta(hours=hours) - abs(by) <= gap <= timedelta(hours=2 * hours) for gap in gaps
+            ), (name, gaps)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("expression", ["*/15 * * * *", "*/30 * * * *"])
+def test_what_runs_in_every_hour_keeps_its_distance_in_any_zone(expression: str) -> None:
+    for found, name in changed().items():
+        for moment, _ in found:
+            times = around(expression, name, moment, 4)
+            assert len({later - one for one, later in pairwise(times)}) == 1, name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("expression", ["0 2 * * *", "30 2 * * *", "45 1 * * *", "30 0 * * *", "0 0 * * *"])
+def test_a_time_of_day_comes_once_a_day_in_any_zone(expression: str) -> None:
+    for found, name in changed().items():
+        for moment, _ in found:
+            days = [one.astimezone(ZoneInfo(name)).date() for one in around(expression, name, moment)]
+            assert [later - day for day, later in pairwise(days)] == [timedelta(days=1)] * (len(days) - 1), (
+                name
+            )
+
+
+def test_half_an_hour_of_change_loses_no_hour() -> None:
+    assert following("0 */2 * * *", "2026-04-05T00:30+11:00", 2, "Australia/Lord_Howe") == [
+        "05 02:00 +1030",
+        "05 04:00 +1030",
+    ]

@@ -66,7 +66,11 @@ class Inbox:
 
     def put(self, message: Message, receipt: AtEnd = nothing) -> None:
         """Add a message behind all others."""
-        self._waiting.append(InboxEntry(message, receipt))
+        self.add(InboxEntry(message, receipt))
+
+    def add(self, entry: InboxEntry) -> None:
+        """Add a message as it is to be stored and shown, behind all others."""
+        self._waiting.append(entry)
 
     def take(self) -> InboxEntry:
         """Take out what has waited longest. Raises IndexError where nothing waits."""

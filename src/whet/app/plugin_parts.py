@@ -39,6 +39,8 @@ OFFERS = frozenset(
         "register_cli_command",
         "register_memory_provider",
         "register_skill",
+        "register_middleware",
+        "register_system_prompt_section",
     }
 )
 """What this program uses of what plugins can register; the rest is absent from their ctx."""

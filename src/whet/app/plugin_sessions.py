@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,13 @@ import msgspec
 
 from whet.agent.session import Session, TurnObserver
 from whet.app import plugin_parts
+from whet.app.last_word import LastWord
 from whet.app.memories import MemoryObserver, offer_skills
 from whet.app.notify import NotifiedPerson, NotifierGroup
+from whet.app.plugin_dispatch import IncomingHooks
 from whet.app.plugin_parts import PluginNeeds
-from whet.config.schema import NotifySettings
+from whet.app.slash import SlashCommand
+from whet.config.schema import ModelSettings, NotifySettings
 from whet.context.host import EngineHost
 from whet.contract.errors import ToolError
 from whet.contract.events import Compaction, TurnEnd
@@ -30,7 +33,9 @@ from whet.contract.protocols import Gate, GateCall, ModelLink, NobodyPresent, Pe
 from whet.contract.tools import Tool, ToolContext
 from whet.memory.desk import LearningService
 from whet.plugins import model_calls, tool_hooks
+from whet.plugins.dispatch import Post
 from whet.plugins.hermes import SessionAccess
+from whet.plugins.sections import rendered
 from whet.plugins.shims import tool_error
 from whet.store.transcript import Transcript
 
@@ -144,7 +149,7 @@ class PluginSessions:
 
     def __init__(self, plugins: LoadedPlugins, platform: str) -> None:
         self._plugins = plugins
-        self._platform = platform
+        self.platform: str = platform
         self._open: dict[str, tuple[Hooks, HookObserver]] = {}
         self._hosts: dict[str, Transcript] = {}
         self._tasks: dict[str, str] = {}
@@ -168,7 +173,7 @@ class PluginSessions:
         row = host.log.session
         scope: Scope = lambda: self._plugins.scope(row.id, row.conversation_id)  # noqa: E731 handed on
         hooks = self._plugins.hooks.bound_to(host.seat.engine).within(scope)
-        facts = {"session_id": row.id, "conversation_id": row.conversation_id, "platform": self._platform}
+        facts = {"session_id": row.id, "conversation_id": row.conversation_id, "platform": self.platform}
         own = {tool.name for tool in self._plugins.tools}
         within = [tool_hooks.scoped(tool, scope) if name in own else tool for name, tool in tools.items()]
 
@@ -196,8 +201,22 @@ class PluginSessions:
             tool_hooks.HookedGate(gate, hooks, self._plugins.take_news, missing=self._missing(person)),
             dict(zip(tools, tool_hooks.hooked_tools(within, hooks), strict=True)),
             observer,
-            calls.stream if hooks.has(*model_calls.NAMES) else None,
+            self._around(hooks, calls, LastWord(hooks, facts, lambda: observer.session)),
         )
+
+    def _around(
+        self, hooks: Hooks, calls: model_calls.ModelCallHooks, last_word: LastWord
+    ) -> Callable[[ModelLink, Sequence[Message]], AsyncIterator[StreamItem]] | None:
+        """Give what stands around each request to the model; None where no plugin asks for that."""
+        if not hooks.has("pre_verify"):
+            return calls.stream if hooks.has(*model_calls.NAMES) else None
+        return lambda link, messages: last_word.stream(calls.stream(link, messages))
+
+    async def command_typed(self, command: SlashCommand[Any], typed: str, rest: str, session_id: str) -> None:
+        """Tell the hooks that a slash command is about to run; `typed` is the name as it was typed."""
+        facts = {"session_key": session_id, "session_id": session_id, "platform": self.platform}
+        facts |= {"surface": "gateway" if self.platform == "gateway" else "cli", "command": command.name}
+        await self._plugins.hooks.tell("pre_command", **facts, alias_used=typed, args_raw=rest)
 
     async def begin_memories(self, session_id: str, workspace: str, left: str) -> None:
         """Begin a person's session in the memories; a second time does nothing."""
@@ -206,7 +225,7 @@ class PluginSessions:
             await memories.session_ended(_rows(former))
         facts = {
             "hermes_home": os.environ.get("HERMES_HOME", ""),
-            "platform": self._platform,
+            "platform": self.platform,
             "agent_context": "primary",
             "agent_identity": "default",
             "agent_workspace": workspace,
@@ -250,7 +269,7 @@ class PluginSessions:
         log = self._hosts.pop(session_id, None)
         if log is not None and self._plugins.memories:
             await self._plugins.memories.session_ended(_rows(log))
-        facts = {"session_id": session_id, "task_id": session_id, "platform": self._platform}
+        facts = {"session_id": session_id, "task_id": session_id, "platform": self.platform}
         await hooks.tell("on_session_end", **facts, **(observer.last or _NO_TURN), reason=reason)
         await hooks.tell("on_session_finalize", **facts, reason=reason)
 
@@ -293,7 +312,7 @@ class PluginSessions:
         hooks, observer = self._open.get(session_id, (None, None))
         if hooks is not None and observer is not None:
             turn = {"parent_turn_id": observer.turn_id}
-            await hooks.tell(name, **turn, **facts, platform=self._platform)
+            await hooks.tell(name, **turn, **facts, platform=self.platform)
 
 
 def turn_id_of(log: Transcript) -> str:
@@ -336,15 +355,26 @@ class PluginParts(msgspec.Struct, frozen=True):
             needs.settings.notify,
         )
 
-    async def with_memories(
-        self, start: SessionStart, session_id: str, workspace: str, left: str
+    async def with_prompts(
+        self, start: SessionStart, session_id: str, workspace: str, left: str, model: ModelSettings
     ) -> SessionStart:
-        """Begin a new session in the memories and give its start with what they want in its prompt."""
-        if not self.loaded.memories:
-            return start
-        await self.sessions.begin_memories(session_id, workspace, left)
-        block = await self.loaded.memories.prompt_block()
-        return msgspec.structs.replace(start, prompt=f"{start.prompt}\n\n{block}") if block else start
+        """Give a new session's start with what plugins add to its prompt. It begins in the memories, if it is
+        not private."""
+        blocks: list[str] = []
+        if self.loaded.memories and not start.private:
+            await self.sessions.begin_memories(session_id, workspace, left)
+            blocks.append(await self.loaded.memories.prompt_block())
+        if self.loaded.sections:
+            facts = {"session_id": session_id, "model": model.model, "provider": model.provider}
+            facts |= {"platform": self.sessions.platform, "profile_name": "default", "cwd": workspace}
+            blocks.append(await rendered(self.loaded.sections, facts, self.loaded.problems.append))
+        return msgspec.structs.replace(start, prompt="\n\n".join(filter(None, (start.prompt, *blocks))))
+
+    def incoming_hooks(
+        self, channels: Iterable[str], post: Post, session_of: Callable[[str, str], str]
+    ) -> IncomingHooks:
+        """Give the hooks on what comes in from platforms."""
+        return IncomingHooks(self.loaded.hooks, channels, post, session_of)
 
     def heard_by(self, person: Person) -> Person:
         """Give a person whose waiting questions the notifiers tell of, where there are any."""

@@ -67,10 +67,10 @@ class SessionBuilder:
     ) -> Session:
         """Begin a session: its row and prefix are durable on return, and its prefix stays."""
         app = self._app
-        if (plugins := app.plugin_parts) is not None and start.kind == "chat" and not start.private:
+        if (plugins := app.plugin_parts) is not None and start.kind == "chat":
             extras = msgspec.structs.replace(extras, session_id=extras.session_id or app.clock.new_id())
             workspace, left = str(start.whose.workspace or app.workspace), leaving.id if leaving else ""
-            start = await plugins.with_memories(start, extras.session_id, workspace, left)
+            start = await plugins.with_prompts(start, extras.session_id, workspace, left, app.settings.model)
         seat = await self.seat(leaving, foreground=start.kind == "chat")
         own = await app.contexts.tools(seat, app.tools.by_name)
         specs = [tool.spec for tool in (*start.tools, *own) if "deferred" not in tool.tags]

@@ -10,9 +10,12 @@ import difflib
 import re
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from whet.contract.errors import NotFound, WhetError
+
+if TYPE_CHECKING:
+    from whet.app.build import App
 
 C = TypeVar("C")
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
@@ -73,6 +76,16 @@ class Commands(Generic[C]):
     def __iter__(self) -> Iterator[SlashCommand[C]]:
         """Give every command, in the order they were added."""
         return iter(self._commands.values())
+
+
+async def announced(
+    app: App, command: SlashCommand[C], typed: tuple[str, str], session_id: str
+) -> SlashCommand[C]:
+    """Tell plugins that a command is about to run, and give it; `typed` is the name and the rest as a person
+    typed them."""
+    if app.plugin_parts is not None:
+        await app.plugin_parts.sessions.command_typed(command, *typed, session_id)
+    return command
 
 
 def parse(text: str) -> tuple[str, str] | None:

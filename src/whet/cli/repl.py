@@ -18,7 +18,7 @@ from pathlib import Path
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
-from whet.app.slash import Commands, argument_of, parse, unescaped
+from whet.app.slash import Commands, announced, argument_of, parse, unescaped
 from whet.cli import attach, jobs
 from whet.cli.board import StatusBoard
 from whet.cli.commands import ChatControl, add_plugin_commands, builtin_commands
@@ -287,15 +287,16 @@ class TerminalChat:
             self._view.queued.append(typed.shown)
             self._screen.refresh()
             return
-        if command:
+        if command or signed:
             self._echo(typed.shown)
+        if command:
             if command[0] in self.commands:
-                await self.commands.get(command[0]).run(self, argument_of(typed.text))
+                named = await announced(self.app, self.commands.get(command[0]), command, self.session.id)
+                await named.run(self, argument_of(typed.text))
             else:
                 await run_skill(self, command[0], argument_of(typed.marked))
             return
         if signed:
-            self._echo(typed.shown)
             await self._key_actions.sign(sign, typed.text[1:].strip())
             return
         text = unescaped(typed.marked)

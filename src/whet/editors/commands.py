@@ -14,7 +14,7 @@ from acp.schema import AvailableCommand, AvailableCommandInput, UnstructuredComm
 from whet.app.collected import CommandReply, command_for, remote_commands
 from whet.app.hosted import SessionHost
 from whet.app.own_commands import prompt_commands
-from whet.app.slash import SlashCommand, parse
+from whet.app.slash import SlashCommand, announced, parse
 from whet.contract.errors import WhetError
 from whet.contract.events import Emit
 
@@ -39,6 +39,7 @@ class EditorCommands:
         try:
             async with hosted.using(session_id) as session:
                 command = command_for(self._commands, what[0], hosted.app.home.root, session.workspace)
+                await announced(hosted.app, command, what, session_id)
                 said = CommandReply(hosted, session, self._commands, hosted.app.learning.desk, _COLUMNS)
                 await said.run(command, what[1], emit)
             if said.begins is not None:

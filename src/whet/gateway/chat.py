@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from whet.app.collected import CommandReply, command_for, remote_commands
-from whet.app.slash import SlashCommand, parse
+from whet.app.slash import SlashCommand, announced, parse
 from whet.contract.channels import Incoming
 from whet.contract.errors import NotFound, WhetError
 from whet.gateway import outbox
@@ -69,7 +69,7 @@ class ChatCommands:
         profile = conversation.parts.router.profile(person, conversation.record.place)
         if command.name == "inbox" and not (profile or person.approves):
             raise WhetError("this memory is somebody else's; only they decide on it")
-        await self._shared(conversation, person, command, rest)
+        await self._shared(conversation, person, command, (name, rest))
 
     def _find(self, conversation: Conversation, person: ChatUser, name: str) -> SlashCommand[Any]:
         """Give a command; what the owner keeps at home is for those who share the owner's memory."""
@@ -80,10 +80,16 @@ class ChatCommands:
         return command_for(self._commands, "help" if name == "start" else name, root, parts.app.workspace)
 
     async def _shared(
-        self, conversation: Conversation, person: ChatUser, command: SlashCommand[Any], rest: str
+        self,
+        conversation: Conversation,
+        person: ChatUser,
+        command: SlashCommand[Any],
+        typed: tuple[str, str],
     ) -> None:
+        rest = typed[1]
         parts, record = conversation.parts, conversation.record
         session_id = await record.session_id(person)
+        await announced(parts.app, command, typed, session_id)
         desk = parts.app.learning.desk_of(parts.router.profile(person, record.place))
         session = parts.hosted.opened(session_id) if conversation.is_running else None
         if session is not None:

@@ -6,7 +6,7 @@ It decides who is heard; `conversations.py` does what they ask for.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 import apsw
@@ -21,19 +21,25 @@ from whet.store import chats
 from whet.visible import visible
 
 log: logging.Logger = logging.getLogger("whet.gateway")
+Passed = Callable[[list[Incoming]], Awaitable[list[Incoming]]]
 _EDITED = "An edited message is read only while it waits; that one was read already. Send it again."
 
 
 class UpdateIntake:
-    """Takes updates of every channel in."""
+    """Takes updates of every channel in. `passed` gives what plugins leave of new ones."""
 
-    def __init__(self, parts: ConversationParts, conversations: Conversations) -> None:
+    def __init__(
+        self, parts: ConversationParts, conversations: Conversations, passed: Passed | None = None
+    ) -> None:
         self._parts = parts
         self._conversations = conversations
+        self._passed = passed
 
     async def take(self, updates: Sequence[Incoming]) -> None:
         """Store updates and set conversations to work; durable on return. Raises StoreError."""
         kept = [update for update in updates if update.verb != "press"]
+        if self._passed is not None:
+            kept = await self._passed(kept)
         if kept:
             await self._store(kept)
         for update in updates:

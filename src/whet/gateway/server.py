@@ -33,7 +33,7 @@ from whet.gateway.conversations import CommandRunner, Conversations
 from whet.gateway.deliveries import Deliveries
 from whet.gateway.drafts import Drafts
 from whet.gateway.files import ChatFiles, send_file_tool
-from whet.gateway.intake import UpdateIntake
+from whet.gateway.intake import Passed, UpdateIntake
 from whet.gateway.lock import TokenLock
 from whet.gateway.router import Router
 from whet.gateway.settings import ConfiguredChannel, GatewayText
@@ -109,7 +109,7 @@ class GatewayServer:
         Gives whether everything had ended in time. What had not goes on at the next start.
         """
         conversations = Conversations(self.parts, commander)
-        intake = UpdateIntake(self.parts, conversations)
+        intake = UpdateIntake(self.parts, conversations, self._plugins_word())
         await self.parts.deliveries.recover()
         if self.parts.settings.reviews:
             self.app.reviews.listeners.append(self._reviewed)
@@ -136,6 +136,14 @@ class GatewayServer:
         for seat in self._seats:
             await seat.channel.aclose()
         return ended
+
+    def _plugins_word(self) -> Passed | None:
+        plugins = self.app.plugin_parts
+        if plugins is None or not plugins.loaded.hooks.has("pre_gateway_dispatch"):
+            return None
+        from whet.gateway.plugin_dispatch import HookedIntake  # noqa: PLC0415 - few have such a plugin
+
+        return HookedIntake(self.parts, plugins).passed
 
     async def _listen(self, channel: Channel, intake: UpdateIntake) -> None:
         """Listen on a channel; one that is refused for good ends, and only that one."""

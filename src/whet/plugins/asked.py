@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import asyncio
+import json
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from whet.config.edit import put_part
+from whet.config.paths import Home
+from whet.contract.errors import PluginError
+from whet.contract.texts import NOT_JSON
 from whet.plugins import hermes, shims
+from whet.plugins.calls import fields_of, reason_of
+from whet.plugins.kept import DATA, KeptValues
+from whet.plugins.manifest import slug_of
 from whet.plugins.model_ask import PluginModel, no_model
+from whet.plugins.parts import Problem, Registered
 
 
 class HostAnswers:
     """Answers one plugin. `loaded` are the plugins that are loaded by now."""
 
-    def __init__(self, name: str, names: hermes.Names | None, loaded: Collection[str]) -> None:
+    def __init__(self, name: str, home: Path, names: hermes.Names | None, loaded: Collection[str]) -> None:
         self.name: str = name
+        self.home: Path = home
+        self.registered: Registered = Registered()
         self._names = names
         self._loaded = loaded
 
@@ -57,6 +70,65 @@ class HostAnswers:
     def get_config(self, key: str, default: Any = None) -> Any:
         """Give `plugins.entries.NAME.settings.KEY`."""
         return shims.entry_setting(self.name, key, default)
+
+    def set_config(self, key: str, value: Any) -> None:
+        """Write `plugins.entries.NAME.settings.KEY` to config.yaml; dots in the key go deeper. Raises
+        PluginError for a key that can't be meant, ConfigError where the file can't be edited."""
+        path = key.split(".")
+        if not all(path):
+            raise PluginError(f"{key!r} is no setting's name", plugin=self.name, hook="set_config")
+        entry = fields_of(shims.setting(shims.load_config(), "plugins", "entries", self.name))
+        place = entry.setdefault("settings", {})
+        for part in path[:-1]:
+            place = place.setdefault(part, {})
+        place[path[-1]] = value
+        put_part(Home(self.home), "plugins.entries", self.name, entry)
+
+    @property
+    def state(self) -> KeptValues:
+        """What the plugin keeps between runs."""
+        return KeptValues(self.name, self.home / DATA / slug_of(self.name))
+
+    def call_mcp(
+        self, server: str, tool: str, arguments: dict[str, Any] | None = None, timeout: float = 30
+    ) -> dict[str, Any]:
+        """Run a tool of an MCP server through the gate of the session that is served: {"ok": True, "result":
+        ...} or {"ok": False, "error": ...}. Raises PermissionError for a server that
+        `plugins.entries.NAME.mcp_allowlist` does not name. For synchronous code: it waits."""
+        allowed = shims.setting(shims.load_config(), "plugins", "entries", self.name, "mcp_allowlist")
+        if not isinstance(allowed, list) or server not in allowed:
+            place = f"plugins.entries.{self.name}.mcp_allowlist"
+            raise PermissionError(f"{place} of config.yaml does not name the MCP server {server}")
+        said = self.dispatch_tool(f"mcp__{server}__{tool}", arguments or {}, timeout=timeout)
+        try:
+            answer: object = json.loads(said)
+        except NOT_JSON:
+            answer = said
+        if wrong := fields_of(answer).get("error"):
+            return {"ok": False, "error": str(wrong)}
+        return {"ok": True, "result": answer}
+
+    def spawn_task(self, coro: Coroutine[Any, Any, Any], *, name: str | None = None) -> asyncio.Task[Any]:
+        """Have a coroutine run beside the sessions until the program ends; what it raises is named. For
+        asynchronous code. Raises RuntimeError where no loop runs, as while plugins register."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            coro.close()
+            raise RuntimeError("spawn_task needs a running loop: call it from an async function") from None
+        task = loop.create_task(coro, name=name or f"plugin {self.name}")
+        task.add_done_callback(self._task_ended)
+        self.registered.tasks.append(task)
+        return task
+
+    def _task_ended(self, task: asyncio.Task[Any]) -> None:
+        self.registered.tasks.remove(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            problems = self._names.problems if self._names else self.registered.problems
+            problems.append(Problem(self.name, f"its task {task.get_name()} failed: {reason_of(error)}"))
+
+    def _problem(self, reason: str) -> None:
+        self.registered.problems.append(Problem(self.name, reason))
 
     def dispatch_tool(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
         """Run a tool of the session that is served, through the gate; gives its text, or JSON with an error.

@@ -20,7 +20,7 @@ from whet.config.schema import ModelSettings
 from whet.contract.context_engine import ContextEngine
 from whet.contract.errors import PluginError
 from whet.contract.protocols import Provider
-from whet.plugins import hermes, hooks, shims
+from whet.plugins import hermes, hooks, sections, shims
 from whet.plugins.asked import HostAnswers
 from whet.plugins.calls import blamed, fields_of, fitting
 from whet.plugins.manifest import Manifest
@@ -33,7 +33,7 @@ from whet.plugins.parts import (
     PluginNotifier,
     PluginProvider,
     PluginSkill,
-    Problem,
+    PromptSection,
     Registered,
 )
 from whet.plugins.tools import PluginToolOptions, make_tool
@@ -49,6 +49,8 @@ CAPABILITIES = frozenset(
         "register_provider",
         "register_notifier",
         "register_cli_command",
+        "register_middleware",
+        "register_system_prompt_section",
     }
 )
 _COMMAND = re.compile(r"[a-z][a-z0-9-]{0,31}")
@@ -60,6 +62,7 @@ class TakenNames(msgspec.Struct):
     tools: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     commands: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     engines: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    sections: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     others: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     plugins: set[str] = msgspec.field(default_factory=set[str])
 
@@ -68,6 +71,7 @@ class TakenNames(msgspec.Struct):
         self.plugins.add(plugin)
         self.tools.update((tool.name, plugin) for tool in registered.tools)
         self.commands.update((command.name, plugin) for command in registered.commands)
+        self.sections.update((section.id, plugin) for section in registered.sections)
         self.engines.update((engine.name, plugin) for engine in registered.engines)
         named = (
             *registered.memory_providers,
@@ -101,11 +105,9 @@ class PluginContext(HostAnswers):
         offered: frozenset[str],
         names: hermes.Names | None = None,
     ) -> None:
-        super().__init__(manifest.name, names, taken.plugins)
+        super().__init__(manifest.name, home, names, taken.plugins)
         self.manifest = manifest
         self.folder = folder
-        self.home = home
-        self.registered: Registered = Registered()
         self._taken = taken
         self._offered = offered
 
@@ -175,6 +177,36 @@ class PluginContext(HostAnswers):
             self.registered.hooks.append(Hook(self.name, name, function))
         else:
             self._problem(f"there is no hook {name}; there are {', '.join(hooks.NAMES)}")
+
+    def register_middleware(self, kind: str, function: Callable[..., object], **options: Any) -> None:
+        """Have `function` change calls of tools before they are judged (`tool_request`), or stand around each
+        run of one (`tool_execution`). Other kinds disable the plugin: it may be a guard that needs them."""
+        self._insist(callable(function), "register_middleware", f"the {kind} can't be called")
+        known = ", ".join(hooks.MIDDLEWARE)
+        self._insist(
+            kind in hooks.MIDDLEWARE, "register_middleware", f"there is no {kind} here, only {known}"
+        )
+        self.registered.hooks.append(Hook(self.name, kind, function))
+
+    def register_system_prompt_section(
+        self,
+        id: str,
+        content: object,
+        *,
+        position: str = "after_memory",
+        max_chars: int = sections.MOST_CHARS,
+    ) -> None:
+        """Add to the system prompt of new sessions: a text, or a function of a session's facts that gives it
+        and is called once for each. `position` is after the memory, always."""
+        del position
+        where = "register_system_prompt_section"
+        self._insist(sections.is_id(id), where, f"{id!r} is no section's name: a-z, 0-9, . _ and - only")
+        self._insist(
+            isinstance(content, str) or callable(content), where, f"{id} is neither text nor function"
+        )
+        part = PromptSection(self.name, id, content, min(max_chars, sections.MOST_CHARS))
+        if self._is_free("section", id, self._taken.sections, [one.id for one in self.registered.sections]):
+            self.registered.sections.append(part)
 
     def register_context_engine(self, engine: object) -> None:
         """Offer an engine; `context.engine` selects it by its name. One per plugin."""
@@ -266,6 +298,3 @@ class PluginContext(HostAnswers):
     def _insist(self, is_right: bool, hook: str, reason: str) -> None:
         if not is_right:
             raise PluginError(reason, plugin=self.name, hook=hook)
-
-    def _problem(self, reason: str) -> None:
-        self.registered.problems.append(Problem(self.name, reason))

@@ -1,7 +1,7 @@
 """Which plugins are there: folders of the home, folders of the project, installed packages.
 
-Nothing is imported. Of two with one name the later source wins: home < project < package. A folder that
-holds no plugin may hold plugin folders, one level down.
+Nothing is imported. Of two with one name the later source wins: home < project < package; in one source the
+second goes by its path. A folder that holds no plugin may hold plugin folders, one level down.
 """
 
 from __future__ import annotations
@@ -73,6 +73,10 @@ def discover(plugins: Path, project: Path | None = None) -> Discovery:
             except PluginError as error:
                 problems.append(Problem(error.plugin, error.message))
                 continue
+            held = found.get(manifest.name)
+            if held is not None and held.source == source:
+                # Two kinds of plugin of one maker, below folders of their own: the second goes by its place.
+                manifest = msgspec.structs.replace(manifest, name=key)
             found[manifest.name] = FoundPlugin(key, manifest, source, folder)
     for entry in (entry for group in GROUPS for entry in entry_points(group=group)):
         found[entry.name] = FoundPlugin(entry.name, _of_package(entry), "package", entry=entry)

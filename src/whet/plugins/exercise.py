@@ -12,12 +12,19 @@ from typing import Any
 
 from whet.contract.errors import PluginError
 from whet.plugins.calls import blamed, call, fitting, within
+from whet.plugins.dispatch import ChatEvent, ChatGateway, ChatSource
 from whet.plugins.load import LoadedPlugins
 from whet.plugins.memories import Memories
 from whet.plugins.parts import Problem
 
 _LIMIT_S = 10.0
 _ROWS = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello."}]
+
+
+def _next_call(*_args: object) -> str:
+    return "a result"
+
+
 _FACTS: Mapping[str, Any] = {
     "session_id": "doctor",
     "task_id": "doctor",
@@ -45,6 +52,20 @@ _FACTS: Mapping[str, Any] = {
     "interrupted": False,
     "failed": False,
     "reason": "exit",
+    "coding": False,
+    "attempt": 0,
+    "final_response": "Hello.",
+    "changed_paths": ["README.md"],
+    "surface": "cli",
+    "command": "help",
+    "alias_used": "help",
+    "args_raw": "",
+    "session_key": "doctor",
+    "event": ChatEvent("Hello", ChatSource("telegram", "1", "dm", "1", "Ada")),
+    "gateway": ChatGateway({}),
+    "session_store": None,
+    "original_args": {"path": "README.md"},
+    "next_call": _next_call,
 }
 
 

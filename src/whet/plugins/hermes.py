@@ -24,7 +24,7 @@ from whet.contract.context_engine import ContextEngine
 from whet.lanes import attempt
 from whet.plugins import printing, shims
 from whet.plugins.memories import EmptyMemory, RecallStatus, is_trivial_prompt
-from whet.plugins.parts import Hook
+from whet.plugins.parts import Hook, Problem
 
 PACKAGES = ("agent", "hermes_cli", "gateway", "hermes_constants", "tools")
 MARKS = (
@@ -123,6 +123,7 @@ class Names:
         self.ask_model = ask_model
         self.hooks: HookTable = HookTable()
         self.session: SessionAccess | None = None
+        self.problems: list[Problem] = []
         self._is_open = False
 
     def open(self) -> None:

@@ -44,8 +44,13 @@ NAMES = (
     "on_interim_message",
     "transform_llm_output",
     "transform_terminal_output",
+    "pre_verify",
+    "pre_command",
+    "pre_gateway_dispatch",
 )
-GUARDS = frozenset({"pre_tool_call"})
+MIDDLEWARE = ("tool_request", "tool_execution")
+"""What `register_middleware` takes; inside they are hooks like the others."""
+GUARDS = frozenset({"pre_tool_call", *MIDDLEWARE})
 """Those that are never switched off: one that fails blocks the call each time."""
 LIMIT_S = 10.0
 _STRIKES = 3
@@ -66,7 +71,7 @@ class Hooks:
     def __init__(
         self, hooks: Sequence[Hook] = (), problems: list[Problem] | None = None, *, limit_s: float = LIMIT_S
     ) -> None:
-        self._hooks = {name: [hook for hook in hooks if hook.name == name] for name in NAMES}
+        self._hooks = {name: [hook for hook in hooks if hook.name == name] for name in (*NAMES, *MIDDLEWARE)}
         self._problems = problems if problems is not None else []
         self._sources: list[Callable[[str], Sequence[Hook]]] = []
         self._limit_s = limit_s
@@ -117,13 +122,24 @@ class Hooks:
         return answers
 
     async def before_tool(self, tool: str, arguments: dict[str, Any], **facts: Any) -> ToolVerdict:
-        """Ask the pre_tool_call hooks: the first block ends it, changed arguments reach the next hook.
+        """Ask the tool_request functions, then the pre_tool_call hooks: the first block ends it, changed
+        arguments reach the next one.
 
-        A hook answers None, {"action": "block", "message": ...}, {"action": "approve", "message": ...} or
-        {"action": "modify", "args": {...}}, which is laid over the arguments; it may also change `args` in
-        place. Where one fails the call is blocked: it may have been a guard.
+        A function gives {"args": {...}} in the place of the arguments, or None. A hook answers None,
+        {"action": "block", "message": ...}, {"action": "approve", "message": ...} or {"action": "modify",
+        "args": {...}}, which is laid over the arguments; it may also change `args` in place. Where one fails
+        the call is blocked: it may have been a guard.
         """
         asks = ""
+        original = copy.deepcopy(arguments)
+        for hook in self.of("tool_request"):
+            given = {"tool_name": tool, "args": copy.deepcopy(arguments), "original_args": original, **facts}
+            try:
+                changed = fields_of(await self._run(hook, given)).get("args")
+            except PluginError as error:
+                self._strike(hook, error)
+                return ToolVerdict(arguments, f"the plugin {hook.plugin} could not judge it: {error.message}")
+            arguments = arguments if changed is None or changed == arguments else fields_of(changed)
         for hook in self.of("pre_tool_call"):
             given = copy.deepcopy(arguments)
             try:

@@ -38,6 +38,7 @@ from whet.plugins.parts import (
     PluginProvider,
     PluginSkill,
     Problem,
+    PromptSection,
     Registered,
     bound_parts,
 )
@@ -87,6 +88,7 @@ class LoadedPlugins:
         self.overrides: frozenset[str] = frozenset(name for part in parts for name in part.overrides)
         self.cli_commands: list[PluginCliCommand] = [one for part in parts for one in part.cli_commands]
         self.commands: list[PluginCommand] = [command for part in parts for command in part.commands]
+        self.sections: list[PromptSection] = [section for part in parts for section in part.sections]
         self.skills: list[PluginSkill] = [skill for part in parts for skill in part.skills]
         self.memory_providers: dict[str, MemoryProvider] = {
             memory.name: memory for part in parts for memory in part.memory_providers
@@ -112,6 +114,7 @@ class LoadedPlugins:
         self.names: hermes.Names | None = None
         self._shown = 0
         self._on_close: list[Callable[[], None]] = []
+        self._tasks = [one.registered.tasks for one in running]
         self._unloads = [(one.found.name, unload) for one in running for unload in one.registered.unloads]
         self.memories: Memories = Memories(self.memory_providers.values(), problems)
         self.hooks: Hooks = Hooks([hook for part in parts for hook in part.hooks], problems)
@@ -155,6 +158,8 @@ class LoadedPlugins:
 
     def close(self) -> None:
         """Shut the registered engines down, take module names and variables back. Twice does nothing."""
+        for task in [task for tasks in self._tasks for task in tasks if not task.get_loop().is_closed()]:
+            task.cancel()
         unloads, self._unloads = self._unloads, []
         for plugin, unload in reversed(unloads):
             with contextlib.suppress(PluginError), blamed(plugin, "on_unload"):
@@ -177,6 +182,7 @@ def load_plugins(
     problems: list[Problem] = []
     undo = [_set_environment(home, environ, problems)]
     names = hermes.Names(home.root, host.ask_model)
+    names.problems = problems
     undo.append(names.close)
     if settings.enabled:
         undo.append(printing.keep_off_stdout())
@@ -251,7 +257,7 @@ class _Loader:
                 _run(found, register, context)
         except PluginError as error:
             where = f" ({error.hook})" if error.hook else ""
-            self._problems.append(Problem(found.name, f"disabled{where}: {error.message}"))
+            self._problems.append(Problem(found.name, f"disabled{where}: {error.message}{_missing(error)}"))
             if imported is not None:
                 modules.release(found.module)
             return None
@@ -279,6 +285,16 @@ def _holding(context: PluginContext) -> Generator[None]:
         yield
     finally:
         shims.holder.reset(token)
+
+
+def _missing(error: PluginError) -> str:
+    """Say what can be done where a plugin imports what is not there."""
+    cause = error.__cause__
+    if not isinstance(cause, ModuleNotFoundError) or not cause.name:
+        return ""
+    if cause.name.partition(".")[0] in hermes.PACKAGES:
+        return "; that part of Hermes Agent is not here"
+    return f"; install what it needs beside Whet: {sys.executable} -m pip install ..."
 
 
 def _is_foreign(found: FoundPlugin) -> bool:

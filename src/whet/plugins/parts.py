@@ -6,9 +6,11 @@ The rest of the program sees these, never a plugin's own objects without a name 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -70,6 +72,15 @@ class Hook(msgspec.Struct, frozen=True):
     function: Callable[..., object]
 
 
+class PromptSection(msgspec.Struct, frozen=True):
+    """Text for the system prompt of new sessions, or a function of a session's facts that gives it."""
+
+    plugin: str
+    id: str
+    content: object
+    most_chars: int
+
+
 class PluginSkill(msgspec.Struct, frozen=True):
     """A skill's folder, which holds SKILL.md."""
 
@@ -129,6 +140,8 @@ class Registered(msgspec.Struct):
     skills: list[PluginSkill] = msgspec.field(default_factory=list[PluginSkill])
     providers: list[PluginProvider] = msgspec.field(default_factory=list[PluginProvider])
     notifiers: list[PluginNotifier] = msgspec.field(default_factory=list[PluginNotifier])
+    sections: list[PromptSection] = msgspec.field(default_factory=list[PromptSection])
+    tasks: list[asyncio.Task[Any]] = msgspec.field(default_factory=list["asyncio.Task[Any]"])
     overrides: list[str] = msgspec.field(default_factory=list[str])
     cli_commands: list[PluginCliCommand] = msgspec.field(default_factory=list[PluginCliCommand])
     unloads: list[Callable[[], object]] = msgspec.field(default_factory=list[Callable[[], object]])
@@ -146,6 +159,7 @@ class Registered(msgspec.Struct):
             "skills": [skill.name for skill in self.skills],
             "providers": [provider.name for provider in self.providers],
             "notifiers": [notifier.name for notifier in self.notifiers],
+            "prompt sections": [section.id for section in self.sections],
         }
         return {kind: names for kind, names in found.items() if names}
 

@@ -20,6 +20,7 @@ from whet.contract.events import ApprovalAsked, ApprovalDecided, Emit, Event, No
 from whet.contract.protocols import Decision, Gate, GateCall
 from whet.contract.tools import Handler, Tool, ToolContext, ToolOutput
 from whet.plugins.hooks import Hooks
+from whet.plugins.middleware import surrounded
 
 TakeNews = Callable[[], list[str]]
 
@@ -39,7 +40,7 @@ class HookedGate:
         since that dict is what runs."""
         if self._missing:
             return _denied(call, f"Nothing was run: {self._missing}.", emit)
-        if self._hooks.has("pre_tool_call"):
+        if self._hooks.has("pre_tool_call", "tool_request"):
             facts = _facts(call)
             verdict = await self._hooks.before_tool(call.tool.name, call.arguments, **facts)
             for line in self._take_news():
@@ -140,7 +141,9 @@ def _facts(call: GateCall) -> dict[str, str]:
 
 
 def hooked_tools(tools: Iterable[Tool], hooks: Hooks) -> list[Tool]:
-    """Give the tools with the hooks behind each call; the same ones where no plugin has such a hook."""
+    """Give the tools with the hooks around and behind each call; the same ones where no plugin has any."""
+    if hooks.has("tool_execution"):
+        tools = [surrounded(tool, hooks) for tool in tools]
     if not hooks.has("post_tool_call", "transform_tool_result", "transform_terminal_output"):
         return list(tools)
     return [msgspec.structs.replace(tool, run=_telling(tool, hooks)) for tool in tools]

@@ -2,7 +2,9 @@
 
 Daylight saving, as cron on Debian does it: a time of day that the clock skips comes when the clock goes on
 (02:30 at 03:00), one that comes twice comes the first time only; what runs in every hour keeps its real
-distance. Pure but for `local_zone`, which reads the machine's setting.
+distance. Expressions are read on a clock that never changes and then put on the wall's clock here: cronsim's
+own arithmetic loses hours where a clock is changed by half an hour. Pure but for `local_zone`, which reads
+the machine's setting.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
 from pathlib import Path
 from zoneinfo import ZoneInfo, available_timezones
@@ -112,16 +114,51 @@ def _moment(plain: str, here: ZoneInfo, now: datetime) -> datetime:
 
 def next_after(schedule: Schedule, moment: datetime) -> datetime:
     """Give the first time of a recurring schedule after `moment`, in UTC."""
-    local = moment.astimezone(zone(schedule.time_zone))
-    # What does not run in each hour has run in a doubled hour's first pass: again an hour later would be no
-    # even distance.
-    is_hourly = schedule.expression.split(" ")[1] in ("*", "*/1")
-    for one in _times(schedule.expression, local):
-        found = one.astimezone(UTC)
-        # A moment in the second pass is given its own hour's first pass again.
-        if found > moment and (is_hourly or found.astimezone(local.tzinfo).fold == 0):
+    here = zone(schedule.time_zone)
+    minute, hour = schedule.expression.split(" ")[:2]
+    if hour in ("*", "*/1"):
+        return _next_real(schedule.expression, here, moment)
+    # A time of the day is made up where the clock skips it; a step has its next time soon enough.
+    is_made_up = not (minute.startswith("*") or hour.startswith("*"))
+    for wall in _times(schedule.expression, moment.astimezone(here).replace(tzinfo=None)):
+        found = _first_pass(wall, here, is_made_up)
+        if found is not None and found > moment:
             return found
     raise RuntimeError("a checked expression has come to its end")
+
+
+def _next_real(plain: str, here: ZoneInfo, moment: datetime) -> datetime:
+    """Give the first minute after `moment` whose time on the wall fits, in both passes of a doubled hour."""
+    after = moment
+    while True:
+        offset = _offset(here, after)
+        found = next(_times(plain, moment.astimezone(timezone(offset)))).astimezone(UTC)
+        if _offset(here, found) == offset:
+            return found
+        after = _change(here, after, found)
+        moment = max(moment, after - timedelta(minutes=1))
+
+
+def _first_pass(wall: datetime, here: ZoneInfo, is_made_up: bool) -> datetime | None:
+    """Give a time on the wall in UTC, the first where it comes twice; of one that the clock skips the moment
+    when the clock goes on, or None."""
+    first, last = (wall.replace(tzinfo=here, fold=fold).astimezone(UTC) for fold in (0, 1))
+    if first.astimezone(here).replace(tzinfo=None) == wall:
+        return first
+    return _change(here, last, first) if is_made_up else None
+
+
+def _offset(here: ZoneInfo, moment: datetime) -> timedelta:
+    return moment.astimezone(here).utcoffset() or timedelta()
+
+
+def _change(here: ZoneInfo, before: datetime, after: datetime) -> datetime:
+    """Give the moment between two of different offsets when the clock is changed."""
+    old = _offset(here, before)
+    while after - before > timedelta(seconds=1):
+        middle = before + (after - before) / 2
+        before, after = (middle, after) if _offset(here, middle) == old else (before, middle)
+    return after.replace(microsecond=0)
 
 
 def judge(schedule: Schedule, due: datetime, now: datetime, catch_up_s: float) -> RunWindow:

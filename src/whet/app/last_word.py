@@ -1,0 +1,83 @@
+"""Plugins' word on an answer before it ends its turn: where files changed in it, `pre_verify` may have the
+turn go on with a message.
+
+The message goes into the session's inbox, which the loop reads before it takes an answer as the last. It does
+not know the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from whet.agent.session import InboxEntry, Session, receipt_of
+from whet.contract.messages import Message
+from whet.contract.protocols import ModelLink, ModelReply, StreamItem
+from whet.plugins.calls import fields_of
+
+if TYPE_CHECKING:
+    from whet.plugins.hooks import Hooks
+
+Stream = Callable[[ModelLink, Sequence[Message]], AsyncIterator[StreamItem]]
+MOST = 3
+"""How often the hooks may have one turn go on."""
+
+
+class LastWord:
+    """The `pre_verify` hooks of one session. `session` gives it while a turn runs."""
+
+    def __init__(self, hooks: Hooks, facts: Mapping[str, str], session: Callable[[], Session | None]) -> None:
+        self._hooks = hooks
+        self._facts = facts
+        self._session = session
+        self._turn = ""
+        self._attempts = 0
+
+    async def stream(self, inner: AsyncIterator[StreamItem]) -> AsyncIterator[StreamItem]:
+        """Pass a request's stream on, and ask the hooks before its end where that is an answer."""
+        async for item in inner:
+            if isinstance(item, ModelReply) and item.stop == "end" and not item.message.tool_calls:
+                await self._ask(item.message.text)
+            yield item
+
+    async def _ask(self, answer: str) -> None:
+        session = self._session()
+        turn = session.log.live.open_turn if session is not None else None
+        if session is None or turn is None:
+            return
+        if turn.id != self._turn:
+            self._turn, self._attempts = turn.id, 0
+        receipt = receipt_of(session, turn.number) if self._attempts < MOST else None
+        if receipt is None or not receipt.files:
+            return
+        facts: dict[str, Any] = {
+            **self._facts,
+            "task_id": session.id,
+            "turn_id": turn.id,
+            "model": session.model.model,
+            "coding": _is_code(session),
+            "attempt": self._attempts,
+            "final_response": answer,
+            "changed_paths": sorted(file.path for file in receipt.files),
+        }
+        for said in await self._hooks.tell("pre_verify", **facts):
+            if wish := _wish(said):
+                self._attempts += 1
+                told = f"a plugin has the turn go on: {wish}"
+                # Marked, so that nobody takes it for the person's own words later.
+                session.inbox.add(InboxEntry(Message("user", f"[from a plugin] {wish}"), told=told))
+                return
+
+
+def _wish(said: object) -> str:
+    """Give the message with which a hook has the turn go on, "" where it lets it end."""
+    fields = fields_of(said)
+    if fields.get("action") != "continue" and fields.get("decision") != "block":
+        return ""
+    message = fields.get("message") or fields.get("reason")
+    return message.strip() if isinstance(message, str) else ""
+
+
+def _is_code(session: Session) -> bool:
+    folder = session.workspace
+    return any((one / ".git").exists() for one in (folder, *folder.parents))

@@ -1,0 +1,58 @@
+"""Plugins' word on what comes in from the platforms, before anybody is looked up: dropped, changed or let be.
+
+A hook that fails lets the message pass. Where messages come from and go to is up to the gateway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from whet.contract.channels import Incoming
+from whet.plugins.calls import fields_of
+from whet.plugins.dispatch import ChatAdapter, ChatEvent, ChatGateway, ChatSource, PlatformName, Post
+from whet.plugins.hooks import Hooks
+
+HOOK = "pre_gateway_dispatch"
+
+
+class IncomingHooks:
+    """The `pre_gateway_dispatch` hooks of a program. `post` queues a text for a chat, `session_of` gives a
+    chat's session, by channel and chat."""
+
+    def __init__(
+        self, hooks: Hooks, channels: Iterable[str], post: Post, session_of: Callable[[str, str], str]
+    ) -> None:
+        self._hooks = hooks
+        adapters: dict[str, ChatAdapter] = {PlatformName(name): ChatAdapter(name, post) for name in channels}
+        self._gateway = ChatGateway(adapters, session_of)
+
+    async def passed(self, update: Incoming) -> Incoming | None:
+        """Give a message as the hooks leave it; None where one of them drops it."""
+        facts = {"event": _event_of(update), "gateway": self._gateway, "session_store": None}
+        for said in await self._hooks.tell(HOOK, **facts):
+            fields = fields_of(said)
+            match fields.get("action"):
+                case "skip":
+                    return None
+                case "rewrite" if isinstance(fields.get("text"), str):
+                    return msgspec.structs.replace(update, text=fields["text"])
+                case "allow":
+                    return update
+                case _:
+                    continue
+        return update
+
+
+def _event_of(update: Incoming) -> ChatEvent:
+    place = update.place
+    source = ChatSource(
+        PlatformName(place.channel),
+        place.chat,
+        "group" if place.is_group else "dm",
+        place.user,
+        update.user_name,
+        place.thread or None,
+    )
+    return ChatEvent(update.text, source, update.ref, message_type="document" if update.files else "text")

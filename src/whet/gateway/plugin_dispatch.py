@@ -1,0 +1,72 @@
+"""What is left of incoming messages once plugins have seen them, and what plugins may send beside a chat.
+
+A message for us that is dropped is noted as read where its sender is known, so that the platform's repeat is
+not asked about again; of strangers and of what others say in a group nothing is kept.
+"""
+
+from __future__ import annotations
+
+import apsw
+import msgspec
+
+from whet.app.plugin_sessions import PluginParts
+from whet.contract.channels import Incoming, Outgoing
+from whet.gateway.chat_record import ConversationParts
+from whet.store import chats
+
+
+class HookedIntake:
+    """Lets the plugins of a gateway see what comes in."""
+
+    def __init__(self, parts: ConversationParts, plugins: PluginParts) -> None:
+        self._parts = parts
+        self._hooks = plugins.incoming_hooks(parts.channels, self._post, self._session_of)
+
+    async def passed(self, updates: list[Incoming]) -> list[Incoming]:
+        """Give what is left of updates; only messages that are new are asked about."""
+        left: list[Incoming] = []
+        for update in updates:
+            kept = update if self._is_old(update) else await self._hooks.passed(update)
+            if kept is not None:
+                left.append(kept)
+            elif self._parts.router.is_for_us(update):
+                await self._note_read(update)
+        return left
+
+    def _is_old(self, update: Incoming) -> bool:
+        channel = update.place.channel
+        return update.verb != "message" or self._parts.database.read_now(
+            lambda db: chats.is_received(db, channel, update.update_id)
+        )
+
+    async def _note_read(self, update: Incoming) -> None:
+        now_ms = self._parts.clock.unix_ms()
+
+        def work(connection: apsw.Connection) -> None:
+            if self._parts.router.person(connection, update.place) is None:
+                return
+            body = msgspec.json.encode(update).decode()
+            row = chats.receive(connection, update.place, update.update_id, body, now_ms)
+            if row is not None:
+                chats.mark(connection, row, "done")
+
+        await self._parts.database.append(work)
+
+    async def _post(self, channel: str, chat: str, text: str) -> str:
+        body = msgspec.json.encode(Outgoing(text)).decode()
+        now_ms = self._parts.clock.unix_ms()
+
+        def work(connection: apsw.Connection) -> int:
+            known = chats.at(connection, channel, chat)
+            if known is not None:
+                chats.post(connection, known.id, [body], now_ms)
+            return known.id if known is not None else 0
+
+        chat_id = await self._parts.database.append(work)
+        if chat_id:
+            self._parts.deliveries.wake(chat_id)
+        return "" if chat_id else f"nobody has talked to this gateway in {chat} of {channel}"
+
+    def _session_of(self, channel: str, chat: str) -> str:
+        known = self._parts.database.read_now(lambda db: chats.at(db, channel, chat))
+        return known.session_id if known is not None else ""

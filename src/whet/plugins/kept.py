@@ -1,0 +1,80 @@
+"""What a plugin keeps between runs, `ctx.state`: small JSON values in `plugin-data/NAME/state.json`.
+
+Each change is on disk when it returns, and several programs may change the file at once. A file that can't be
+read is never overwritten.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whet.config.paths import replace
+from whet.contract.errors import PluginError
+from whet.contract.texts import NOT_JSON
+
+DATA = "plugin-data"
+_MOST_BYTES = 10 * 1024 * 1024
+_FILE = "state.json"
+
+
+class KeptValues:
+    """One plugin's values by key, in its folder below the home. Raises PluginError where it can't be read."""
+
+    def __init__(self, plugin: str, folder: Path) -> None:
+        self._plugin = plugin
+        self._folder = folder
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Give a value, `default` where there is none."""
+        return self._read().get(key, default)
+
+    def all(self) -> dict[str, Any]:
+        """Give every value by its key."""
+        return self._read()
+
+    def set(self, key: str, value: Any) -> None:
+        """Keep a value that JSON can hold; what is kept has 10 MiB in all."""
+        self._change(lambda values: values.__setitem__(str(key), value))
+
+    def delete(self, key: str) -> None:
+        """Forget a value; nothing where there is none."""
+        self._change(lambda values: values.pop(key, None))
+
+    def _change(self, change: Callable[[dict[str, Any]], object]) -> None:
+        with self._alone():
+            values = self._read()
+            change(values)
+            try:
+                text = msgspec.json.encode(values)
+            except (TypeError, RecursionError) as error:
+                raise self._wrong(f"JSON can't hold it: {error}") from error
+            if len(text) > _MOST_BYTES:
+                raise self._wrong(f"it would be {len(text):,} bytes; {_MOST_BYTES:,} fit")
+            replace(self._folder / _FILE, text.decode(), mode=0o600)
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            return msgspec.json.decode((self._folder / _FILE).read_bytes(), type=dict[str, Any])
+        except FileNotFoundError:
+            return {}
+        except (OSError, *NOT_JSON) as error:
+            raise self._wrong(
+                f"{self._folder / _FILE} can't be read and is left as it is: {error}"
+            ) from error
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        """Hold every other change back, of this program and of others."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (self._folder / ".lock").open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _wrong(self, reason: str) -> PluginError:
+        return PluginError(reason, plugin=self._plugin, hook="state")

@@ -1,0 +1,119 @@
+"""Functions of plugins that stand around each run of a tool: `register_middleware("tool_execution", ...)`.
+
+One gets the call and `next_call`, which runs the tool once, as the gate has judged it, and gives its text;
+what the function returns is the result. Where one fails the tool does not run: it may be a guard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import copy
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from whet.contract.errors import PluginError, ToolError
+from whet.contract.tools import Handler, Tool, ToolContext, ToolOutput
+from whet.plugins.calls import blamed, call, fitting
+from whet.plugins.hooks import Hooks
+from whet.plugins.parts import Hook
+from whet.plugins.tools import as_output
+
+_SCHEMA = "hermes.middleware.v1"
+
+
+def surrounded(tool: Tool, hooks: Hooks) -> Tool:
+    """Give the tool with the plugins' functions around each of its runs, the first plugin's outermost."""
+
+    async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        facts: dict[str, Any] = {
+            "tool_name": tool.name,
+            "original_args": copy.deepcopy(arguments),
+            "session_id": context.session_id,
+            "task_id": context.session_id,
+            "turn_id": context.turn_id,
+            "tool_call_id": context.call_id,
+            "middleware_schema_version": _SCHEMA,
+        }
+        inner = tool.run
+        for hook in reversed(hooks.of("tool_execution")):
+            inner = _around(hook, inner, facts)
+        return await inner(context, arguments)
+
+    return msgspec.structs.replace(tool, run=run)
+
+
+def _around(hook: Hook, inner: Handler, facts: Mapping[str, Any]) -> Handler:
+    async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        once = _OneRun(arguments)
+        given = {**facts, "args": copy.deepcopy(arguments), "next_call": once.next_call}
+        work = asyncio.ensure_future(call(hook.function, **fitting(hook.function, given)))
+        output: ToolOutput | None = None
+        try:
+            with blamed(hook.plugin, hook.name):
+                await asyncio.wait({work, once.asked}, return_when=asyncio.FIRST_COMPLETED)
+                if once.asked.done():
+                    output = await once.answered_by(inner(context, arguments))
+                said = await work
+        except PluginError as error:
+            text = f"the plugin {hook.plugin} failed around this call: {error.message}"
+            raise ToolError(text if output is None else f"{text} (the tool had run)") from error
+        finally:
+            once.end()
+            work.cancel()
+        return output if output is not None and said == output.text else as_output(said)
+
+    return run
+
+
+class _OneRun:
+    """`next_call` of one function: the tool runs in the turn's own task, so that a cancel reaches it."""
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._arguments = arguments
+        self._judged = copy.deepcopy(dict(arguments))
+        self._lock = threading.Lock()
+        self._is_used = False
+        self._answer: concurrent.futures.Future[str] = concurrent.futures.Future()
+        self.asked: asyncio.Future[None] = self._loop.create_future()
+
+    def next_call(self, args: object = None, **more: object) -> Any:
+        """Have the tool run and give its text; on the loop's thread what gives it when it is awaited. Raises
+        RuntimeError for a second call and for arguments that nobody has judged."""
+        del more
+        with self._lock:
+            if self._is_used:
+                raise RuntimeError("next_call runs the tool once")
+            self._is_used = True
+        if args is not None and args != self._judged:
+            raise RuntimeError("the gate has judged other arguments: a tool_request can change them before")
+        self._loop.call_soon_threadsafe(self._ask)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self._answer.result()
+        return asyncio.wrap_future(self._answer)
+
+    def _ask(self) -> None:
+        if not self.asked.done():
+            self.asked.set_result(None)
+
+    async def answered_by(self, run: Any) -> ToolOutput:
+        """Run the tool and hand its text, or what it raises, to whoever waits."""
+        try:
+            output: ToolOutput = await run
+        except BaseException as error:
+            self._answer.set_exception(error if isinstance(error, Exception) else RuntimeError("cancelled"))
+            raise
+        self._answer.set_result(output.text)
+        return output
+
+    def end(self) -> None:
+        """Let nobody wait any longer."""
+        if not self._answer.done():
+            self._answer.set_exception(RuntimeError("the call is over"))
+        self.asked.cancel()

@@ -1,0 +1,58 @@
+"""Text that plugins add to new sessions' system prompts: asked for once, then a part of the stored prefix.
+
+What is too long, empty or fails is left out and named; the session begins all the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from whet.contract.errors import PluginError
+from whet.plugins.calls import blamed, call, within
+from whet.plugins.parts import Problem, PromptSection
+
+MOST_CHARS = 4_000
+_ID = re.compile(r"[a-z0-9._-]{1,128}")
+_MOST_IN_ALL = 8_000
+_MOST = 32
+_LIMIT_S = 10.0
+
+
+def is_id(text: object) -> bool:
+    """Whether a section can have this name."""
+    return isinstance(text, str) and _ID.fullmatch(text) is not None
+
+
+async def rendered(
+    sections: Sequence[PromptSection], facts: Mapping[str, str], note: Callable[[Problem], None]
+) -> str:
+    """Give the sections of a new session, by name, each under a line that says whose it is; `note` takes why
+    one is left out."""
+    texts: list[str] = []
+    for section in sorted(sections, key=lambda one: one.id):
+        try:
+            text = await _text_of(section, facts)
+        except PluginError as error:
+            note(Problem(section.plugin, f"its prompt section {section.id} is left out: {error.message}"))
+            continue
+        whole = f"## {section.id} (from the plugin {section.plugin})\n{text}"
+        if len(texts) == _MOST or sum(map(len, texts)) + len(whole) > _MOST_IN_ALL:
+            too_much = f"all plugins' sections may have {_MOST_IN_ALL:,} characters in {_MOST} sections"
+            note(Problem(section.plugin, f"its prompt section {section.id} is left out: {too_much}"))
+            continue
+        texts.append(whole)
+    return "\n\n".join(texts)
+
+
+async def _text_of(section: PromptSection, facts: Mapping[str, str]) -> str:
+    with blamed(section.plugin, f"section {section.id}"):
+        text = section.content
+        if callable(text):
+            text = await within(_LIMIT_S, call(text, MappingProxyType(dict(facts))))
+        if not isinstance(text, str) or not text.strip():
+            raise ValueError("it gave no text")
+        if len(text) > section.most_chars:
+            raise ValueError(f"its {len(text):,} characters are more than its {section.most_chars:,}")
+        return text.strip()
