@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -310,7 +311,7 @@ def _installed(modules: list[str]) -> set[str]:
     if not modules:
         return set()
     found: set[str] = set()
-    for python in dict.fromkeys(("python3", "python", sys.executable)):
+    for python in _pythons():
         try:
             said = subprocess.run(
                 [python, "-I", "-c", _ASK, *modules],
@@ -323,3 +324,10 @@ def _installed(modules: list[str]) -> set[str]:
             continue
         found |= set(said.stdout.decode("utf-8", "replace").split())
     return found
+
+
+def _pythons() -> list[str]:
+    """Give the interpreters whose packages count; one that has two names in a folder once."""
+    found = [path for name in ("python3", "python", sys.executable) if (path := shutil.which(name))]
+    same = {(Path(path).parent, Path(path).resolve()): path for path in reversed(found)}
+    return list(same.values())
