@@ -24,6 +24,7 @@ from whet.agent.test_runs import test_counts
 from whet.app import goal_base, goal_verifier
 from whet.app.goal_base import TreeBase
 from whet.app.goal_claims import (
+    FINISH,
     GoalClaim,
     SeenCall,
     compared,
@@ -37,13 +38,13 @@ from whet.app.goal_tests import again, lost_tests, new_program
 from whet.app.recording import Recordings
 from whet.contract.errors import ToolError
 from whet.contract.receipts import TestCounts
+from whet.contract.tools import tags_of
 from whet.store import calls, facts, goals, sessions
 from whet.store.goals import GoalRow
 
 if TYPE_CHECKING:
     from whet.app.build import App
 
-FINISH = "finish"
 _YES, _NO = "accept", "refuse"
 _NOT_FINISHED = "You ended your turn without calling finish."
 _NAMED_FILES = 5
@@ -268,7 +269,8 @@ async def seen_now(
     recordings: Recordings, workspace: Path, goal: GoalRow, seen: Sequence[SeenCall]
 ) -> list[SeenCall]:
     """Compare what the workspace is with what it was when each command had ended: a process that ran on, a
-    helper and a person change files outside of any call. Runs of tests are told what runs them."""
+    helper and a person change files outside of any call. Runs of tests are told what runs them, readings what
+    the file is now."""
     steps = {call.step for call in seen if call.facts.command and call.exit_code == 0}
     found = compared(seen, await recordings.changed_since(workspace, goal.session, steps))
     return await asyncio.to_thread(_with_programs, found, workspace, goal)
@@ -283,9 +285,14 @@ def _with_programs(seen: Sequence[SeenCall], workspace: Path, goal: GoalRow) -> 
         inside = workspace / given["workdir"] if given.get("workdir") else folder
         part = again(command, inside)
         new = new_program(part or command, inside, begun_s)
-        found.append(msgspec.structs.replace(call, new_program=new, alone=part))
+        now = goal_base.read_text(workspace / given["path"]) or None if _reads(call, given) else None
+        found.append(msgspec.structs.replace(call, new_program=new, alone=part, now=now))
         folder = workspace / call.facts.folder if call.facts.folder is not None else folder
     return found
+
+
+def _reads(call: SeenCall, given: Mapping[str, str]) -> bool:
+    return "path" in given and {"path", "local"} <= tags_of(call.name) and not call.changed
 
 
 def with_tests(call: SeenCall, tests: TestCounts) -> SeenCall:

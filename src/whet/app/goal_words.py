@@ -24,7 +24,8 @@ _BY_VERIFIER = (
 )
 _BY_CLAIMS = (
     "This is a goal. It ends only when you call finish with claims that point at calls you made: run a"
-    " command or the tests after your last change, and copy words from the result."
+    " command or the tests after your last change, and copy words from the result. Where nothing was changed,"
+    " point at what you read, sent or noted."
 )
 _TAG = re.compile(r"<(?=/?goal-check\b)", re.IGNORECASE)
 

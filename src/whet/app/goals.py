@@ -69,8 +69,9 @@ def finish_tool(database: StateDatabase, recordings: Recordings) -> Tool:
         ctx: ToolContext,
         claims: Annotated[list[GoalClaim], "one for each thing that shows that the goal is reached"],
     ) -> ToolOutput:
-        """End the goal. Each claim points at a call of yours by its command or path; `shows` is copied from
-        its result, or for an edit names the file. Every pointer is checked."""
+        """End the goal. Each claim points at a call of yours by its command, path, url or query, or by the
+        tool's name; `shows` is copied from its result, for an edit names the file, for what was sent or noted
+        is copied from that. Every pointer is checked."""
         goal, seen = await database.read(
             lambda db: (goals.of_session(db, ctx.session_id), goal_calls(db, ctx.session_id))
         )
