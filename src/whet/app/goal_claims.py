@@ -31,7 +31,8 @@ _LINE_NUMBERS = re.compile(r"^\s*\d+\|", re.MULTILINE)
 
 class GoalClaim(msgspec.Struct, frozen=True):
     """What a call is said to show. `call`: the command, path, address or query that it was called with, its
-    tool's name or its id; `shows`: words from its result, for an edit the file, of what was sent or noted words of that."""
+    tool's name or its id; `shows`: words from its result, for an edit the file, of what was sent or noted
+    words of that."""
 
     kind: ClaimKind
     call: str

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import apsw
@@ -22,7 +23,7 @@ import msgspec
 from whet.agent.session import Session
 from whet.agent.test_runs import test_counts
 from whet.app import goal_base, goal_verifier
-from whet.app.goal_base import TreeBase
+from whet.app.goal_base import Difference, TreeBase
 from whet.app.goal_claims import (
     FINISH,
     GoalClaim,
@@ -33,7 +34,7 @@ from whet.app.goal_claims import (
     tested,
     texts_of,
 )
-from whet.app.goal_roles import CheckedTree, deciding, easing, is_code, is_hook
+from whet.app.goal_roles import CheckedTree, deciding, easing, is_code, is_hook, may_be_missed
 from whet.app.goal_tests import again, lost_tests, new_program
 from whet.app.recording import Recordings
 from whet.contract.errors import ToolError
@@ -49,8 +50,9 @@ _YES, _NO = "accept", "refuse"
 _NOT_FINISHED = "You ended your turn without calling finish."
 _NAMED_FILES = 5
 _SAID_CHARS = 2_000
+_WORDS = re.compile(r"[\w./~+@-]*\w")
 
-Parted = tuple[Mapping[str, str], frozenset[str]]
+Parted = tuple[Mapping[str, Difference], frozenset[str]]
 """The changed files that judge, with how they changed, and the program's."""
 Verdict = tuple[bool, str]
 """Whether a goal is proven, and what was said of it."""
@@ -95,13 +97,17 @@ class GoalJudge:
     async def _tried(self, goal: GoalRow, session: Session, base: TreeBase) -> Verdict:
         workspace = session.workspace
         before = await asyncio.to_thread(goal_base.moments, base, workspace)
-        judging, program = await asyncio.to_thread(self._parted, goal, workspace, base)
+        tree, changed = await asyncio.to_thread(self._tree, goal, workspace, base)
+        judging, program = await asyncio.to_thread(_parted, tree, changed, (goal, workspace))
         programs = await asyncio.to_thread(goal_base.other_programs, base, _search_path())
         output = await goal_verifier.verify(self.app, workspace, goal.verify, goal.id)
         said, scripts = goal_verifier.said_by(output), self._scripts(goal, base)
         if not goal_verifier.is_pass(goal.verify, output, scripts):
             return False, said or f"exit code {output.exit_code}"
         moved = self._is_busy() or before != await asyncio.to_thread(goal_base.moments, base, workspace)
+        if missed := await self._missed(goal, workspace, base, may_be_missed(tree, judging)):
+            tree = msgspec.structs.replace(tree, missed=missed)
+            judging, program = await asyncio.to_thread(_parted, tree, changed, (goal, workspace))
         if not (judging or programs or moved):
             return True, said
         why = ""
@@ -112,9 +118,10 @@ class GoalJudge:
         found = {**judging, **dict.fromkeys(programs, "changed")}
         return await self._accepted(goal, session, found or {"what changed while it ran": "changed"}, why)
 
-    def _parted(self, goal: GoalRow, workspace: Path, base: TreeBase, *, is_claimed: bool = False) -> Parted:
-        """Give the changed files that judge, and the other changed ones; of a claim those that make tests
-        pass which were there."""
+    def _tree(
+        self, goal: GoalRow, workspace: Path, base: TreeBase, *, is_claimed: bool = False
+    ) -> tuple[CheckedTree, dict[str, Difference]]:
+        """Give what the changed files' roles are read from, and how they changed."""
         place = self._place(goal)
         changed = goal_base.differences(base, workspace)
         tree = CheckedTree(
@@ -126,12 +133,18 @@ class GoalJudge:
             base.may_change,
             frozenset(name for name in changed if goal_base.installed_folder(name, workspace)),
         )
-        # The verifier's own files have a question of their own, and what was accepted there holds.
-        accepted = {name for name in changed if name in goal.guarded}
-        links = {name for name in changed if (workspace / name).is_symlink()}
-        found = (easing if is_claimed else deciding)(tree, changed).keys() | links
-        judging = {name: how for name, how in changed.items() if name in found and name not in accepted}
-        return judging, frozenset(changed.keys() - judging.keys())
+        return tree, changed
+
+    async def _missed(
+        self, goal: GoalRow, workspace: Path, base: TreeBase, names: frozenset[str]
+    ) -> frozenset[str]:
+        """Give those of the new files that the verifier asks for by name in the workspace of the beginning,
+        where nothing of the model's can speak for it."""
+        if not names:
+            return names
+        said = await self._as_it_was(goal, workspace, base, ({name: "new" for name in names}, frozenset()))
+        words = set(_WORDS.findall(said))
+        return frozenset(name for name in names if not words.isdisjoint({name, PurePosixPath(name).name}))
 
     def _scripts(self, goal: GoalRow, base: TreeBase) -> str:
         """Give what the command hands over to: the files that it names, and make's own, as they were."""
@@ -218,7 +231,8 @@ class GoalJudge:
         base = await asyncio.to_thread(goal_base.kept, self._place(goal))
         if base is None:
             return True, ""  # begun by an older version
-        parted = await asyncio.to_thread(self._parted, goal, session.workspace, base, is_claimed=True)
+        tree, changed = await asyncio.to_thread(self._tree, goal, session.workspace, base, is_claimed=True)
+        parted = await asyncio.to_thread(_parted, tree, changed, (goal, session.workspace), easing)
         why = await self._as_it_was(goal, session.workspace, base, parted) if parted[0] else ""
         return await self._accepted(goal, session, parted[0], why) if why else (True, "")
 
@@ -255,6 +269,22 @@ class GoalJudge:
 
 class _Finish(msgspec.Struct, frozen=True):
     claims: list[GoalClaim]
+
+
+def _parted(
+    tree: CheckedTree,
+    changed: Mapping[str, Difference],
+    where: tuple[GoalRow, Path],
+    judges: Callable[[CheckedTree, Mapping[str, Difference]], dict[str, Difference]] = deciding,
+) -> Parted:
+    """Give the changed files that judge, and the other changed ones."""
+    goal, workspace = where
+    # The verifier's own files have a question of their own, and what was accepted there holds.
+    accepted = {name for name in changed if name in goal.guarded}
+    links = {name for name in changed if (workspace / name).is_symlink()}
+    found = judges(tree, changed).keys() | links
+    judging = {name: how for name, how in changed.items() if name in found and name not in accepted}
+    return judging, frozenset(changed.keys() - judging.keys())
 
 
 def goal_calls(connection: apsw.Connection, session_id: str) -> list[SeenCall]:

@@ -68,6 +68,7 @@ class CheckedTree(msgspec.Struct, frozen=True):
     goal: str
     may_change: tuple[str, ...] = ()
     installed: frozenset[str] = frozenset()
+    missed: frozenset[str] = frozenset()
 
 
 def deciding(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
@@ -79,7 +80,7 @@ def deciding(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, 
     open_ = [name for name in changed if name not in allowed | made and _top(name) not in hides]
     program = allowed | {name for name in open_ if _is_asked_for(name, tree, changed)}
     texts = {name: text for name in sorted(tree.was) if (text := tree.old(name))}
-    named = _named((text for name, text in texts.items() if _speaks(name, text)), tree.command)
+    named = _named_in(texts, tree)
     if not any(_is_test(name, text) for name, text in texts.items()):
         # Nothing judged before: the goal is to write what does.
         program |= {name for name in open_ if changed[name] == "new" and _is_first_test(name, tree)}
@@ -94,6 +95,14 @@ def deciding(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, 
                 known.add(name, tree.now(name))
                 grew = True
     return {name: how for name, how in changed.items() if name not in program}
+
+
+def may_be_missed(tree: CheckedTree, judging: Mapping[str, Difference]) -> frozenset[str]:
+    """Give the new files that scripts name: what these wait for, or only make an exception for."""
+    new = {name for name, how in judging.items() if how == "new" and not _SETTINGS.search(name)}
+    if not new:
+        return frozenset()
+    return _named_in({name: text for name in sorted(tree.was) if (text := tree.old(name))}, tree) & new
 
 
 def easing(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
@@ -202,7 +211,7 @@ def _is_program(
     if name not in named:
         return False
     if changed[name] == "new":
-        return _SETTINGS.search(name) is None
+        return name in tree.missed
     return suffix in _CODE and not _refers(tree.old(name), name, tree.was)
 
 
@@ -272,6 +281,10 @@ def _is_asked_for(name: str, tree: CheckedTree, changed: Mapping[str, Difference
     if in_goal.isdisjoint({name, f"./{name}"}) or path.name == "conftest.py" or is_hook(name):
         return False
     return not _is_test(name, tree.old(name)) or changed[name] == "new"
+
+
+def _named_in(texts: Mapping[str, str], tree: CheckedTree) -> frozenset[str]:
+    return _named((text for name, text in texts.items() if _speaks(name, text)), tree.command)
 
 
 def _named(texts: Iterable[str], command: str) -> frozenset[str]:
