@@ -283,7 +283,9 @@ def _parted(
     accepted = {name for name in changed if name in goal.guarded}
     links = {name for name in changed if (workspace / name).is_symlink()}
     found = judges(tree, changed).keys() | links
-    judging = {name: how for name, how in changed.items() if name in found and name not in accepted}
+    judging: dict[str, Difference] = {
+        name: how for name, how in changed.items() if name in found and name not in accepted
+    }
     return judging, frozenset(changed.keys() - judging.keys())
 
 
