@@ -35,7 +35,7 @@ from whet.app.goal_claims import (
     texts_of,
 )
 from whet.app.goal_roles import CheckedTree, deciding, easing, is_code, is_hook, may_be_missed
-from whet.app.goal_tests import again, lost_tests, new_program
+from whet.app.goal_tests import again, lost_tests, new_program, run_folder
 from whet.app.recording import Recordings
 from whet.contract.errors import ToolError
 from whet.contract.receipts import TestCounts
@@ -132,6 +132,7 @@ class GoalJudge:
             goal.text,
             base.may_change,
             frozenset(name for name in changed if goal_base.installed_folder(name, workspace)),
+            roots=tuple({"", _below(run_folder(goal.verify, workspace), workspace)}),
         )
         return tree, changed
 
@@ -321,6 +322,12 @@ def _with_programs(seen: Sequence[SeenCall], workspace: Path, goal: GoalRow) -> 
         found.append(msgspec.structs.replace(call, new_program=new, alone=part, now=now))
         folder = workspace / call.facts.folder if call.facts.folder is not None else folder
     return found
+
+
+def _below(folder: Path, workspace: Path) -> str:
+    """Give a folder of the workspace as the beginning of its files' paths; "" for that itself and others."""
+    path = os.path.relpath(folder.resolve(), workspace.resolve())
+    return "" if path.startswith("..") or path == "." else path + "/"
 
 
 def _reads(call: SeenCall, given: Mapping[str, str]) -> bool:

@@ -69,15 +69,15 @@ class CheckedTree(msgspec.Struct, frozen=True):
     may_change: tuple[str, ...] = ()
     installed: frozenset[str] = frozenset()
     missed: frozenset[str] = frozenset()
+    roots: tuple[str, ...] = ("",)
 
 
 def deciding(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
     """Give those of the changed files that judge."""
     allowed = {name for name in changed if _is_allowed(name, tree)}
     made = _made_by_rules(tree)
-    own = {_top(name) for name in tree.was}
-    hides = _found_outside({_top(one) for one in changed if one.endswith(".py") and _top(one) not in own})
-    open_ = [name for name in changed if name not in allowed | made and _top(name) not in hides]
+    hides = _hiding(tree, changed)
+    open_ = [name for name in changed if name not in allowed | made | hides]
     program = allowed | {name for name in open_ if _is_asked_for(name, tree, changed)}
     texts = {name: text for name in sorted(tree.was) if (text := tree.old(name))}
     named = _named_in(texts, tree)
@@ -106,15 +106,28 @@ def may_be_missed(tree: CheckedTree, judging: Mapping[str, Difference]) -> froze
 
 
 def easing(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
-    """Give those of the changed files that judge and may have made tests pass that were there before: none
-    where no test was, and no new test."""
+    """Give those of the changed files that judge and may have made tests pass that were there before, no new
+    test among them; where no test was, what runs with each program or in place of an installed module."""
     if not any(_is_test(name, tree.old(name)) for name in tree.was):
-        return {}
+        hides = _hiding(tree, changed)
+        return {name: how for name, how in changed.items() if name in hides or is_hook(name)}
     return {
         name: how
         for name, how in deciding(tree, changed).items()
         if how != "new" or not _is_first_test(name, tree)
     }
+
+
+def _hiding(tree: CheckedTree, changed: Iterable[str]) -> frozenset[str]:
+    """Give the files of new modules that hide one which is installed."""
+    modules: dict[str, set[str]] = {}
+    for root in tree.roots:
+        own = {_top(name, root) for name in tree.was if name.startswith(root)}
+        for name in changed:
+            if name.startswith(root) and (top := _top(name, root)) not in own:
+                modules.setdefault(top, set()).add(name)
+    hiding = _found_outside({top for top, names in modules.items() if any(n.endswith(".py") for n in names)})
+    return frozenset(name for top in hiding for name in modules.get(top, ()))
 
 
 def _made_by_rules(tree: CheckedTree) -> frozenset[str]:
@@ -309,8 +322,8 @@ def _speaks(name: str, text: str) -> bool:
     )
 
 
-def _top(name: str) -> str:
-    return PurePosixPath(name).parts[0].partition(".")[0]
+def _top(name: str, root: str) -> str:
+    return PurePosixPath(name.removeprefix(root)).parts[0].partition(".")[0]
 
 
 def _found_outside(tops: set[str]) -> set[str]:
