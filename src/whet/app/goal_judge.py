@@ -198,7 +198,7 @@ class GoalJudge:
             return False, changed
         if not finished or finished[-1].error_kind:
             return False, finished[-1].result if finished else _NOT_FINISHED
-        claims = msgspec.json.decode(finished[-1].arguments, type=_Finish, strict=False).claims
+        claims = _claims(finished[-1])
         seen = await seen_now(self.app.recordings, session.workspace, goal, seen)
         if why := refusals(claims, seen):
             return False, "\n".join(why)
@@ -288,6 +288,18 @@ def _parted(
         name: how for name, how in changed.items() if name in found and name not in accepted
     }
     return judging, frozenset(changed.keys() - judging.keys())
+
+
+def _claims(finish: SeenCall) -> list[GoalClaim]:
+    return msgspec.json.decode(finish.arguments, type=_Finish, strict=False).claims
+
+
+def borne_out(connection: apsw.Connection, goal: GoalRow) -> tuple[GoalClaim, ...]:
+    """Give the claims that an achieved goal without a verifier rests on."""
+    if goal.verify or goal.state != "achieved":
+        return ()
+    finished = [call for call in goal_calls(connection, goal.session) if call.name == FINISH]
+    return tuple(_claims(finished[-1])) if finished else ()
 
 
 def goal_calls(connection: apsw.Connection, session_id: str) -> list[SeenCall]:

@@ -18,6 +18,7 @@ USAGE = (
 )
 _VALUED = ("--verify", "--budget", "--steps", "--guard", "--may-change")
 _SAID_CHARS = 600
+_SHOWN_CHARS = 60
 _BY_VERIFIER = (
     "This is a goal. When your turn ends, Whet runs `{verify}` and goes on until it passes; what it prints"
     " comes back to you. Leave the files that it consists of as they are."
@@ -97,9 +98,20 @@ def told(done: GoalReport) -> str:
     lines = [f"goal {goal.state}: {goal.text}", taken(done) + spent]
     if done.receipt.parts:
         lines.append(done.receipt.line)
+    lines += shown_by(done)
     if goal.state != "achieved":
         lines += [one for one in (goal.note, goal.said[-_SAID_CHARS:]) if one]
     return "\n".join(lines)
+
+
+def shown_by(done: GoalReport) -> list[str]:
+    """Give the claims that an end without a verifier rests on: it is worth as much as they are."""
+    return [f"shown by {one.kind} {_short(one.call)}: “{_short(one.shows)}”" for one in done.claims]
+
+
+def _short(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= _SHOWN_CHARS else plain[: _SHOWN_CHARS - 1] + "…"
 
 
 def taken(done: GoalReport) -> str:
