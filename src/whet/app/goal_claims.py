@@ -6,7 +6,6 @@ edit, and its result must hold the words that are claimed, which the model must 
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -41,8 +40,8 @@ class GoalClaim(msgspec.Struct, frozen=True):
 
 class SeenCall(msgspec.Struct, frozen=True):
     """A call of the goal, with its stored facts, its whole arguments and result, the step that it was part of
-    (turn, number), the files that are not what they were when that ended, whoever changed them, a program
-    made since the goal began that it runs tests with, the part of it that runs tests, `alone`, as Whet can
+    (turn, number), the files that are not what they were when that ended, whoever changed them, why what it
+    ran tests with or read is `unfit` to show anything, the part of it that runs tests, `alone`, as Whet can
     run it, and what a file that it read is `now`; None where that is no text of the workspace."""
 
     seq: int
@@ -55,7 +54,7 @@ class SeenCall(msgspec.Struct, frozen=True):
     facts: CallEffects
     step: tuple[int, int] = (0, 0)
     later: tuple[str, ...] = ()
-    new_program: str = ""
+    unfit: str = ""
     alone: str = ""
     now: str | None = None
 
@@ -172,8 +171,8 @@ def _unfounded(claim: GoalClaim, call: SeenCall, calls: Sequence[SeenCall]) -> s
     if claim.kind == "tests":
         if (tests is None or not tests.direct) and not call.again:
             return "no test runner printed its counts and set the exit code there: run it by itself"
-        if call.new_program:
-            return f"{call.new_program} was made or changed during the goal, it is no known test runner"
+        if call.unfit:
+            return call.unfit
         if tests is not None and (tests.failed or not tests.passed):
             return f"the runner printed: {tests.text}"
     shows = _plain(claim.shows)
@@ -203,10 +202,8 @@ def _unseen(claim: GoalClaim, call: SeenCall, calls: Sequence[SeenCall]) -> str:
 
 
 def _unread(shows: str, call: SeenCall, calls: Sequence[SeenCall]) -> str:
-    path = os.path.normpath(texts_of(call.arguments).get("path", ""))
-    own = {name for one in calls for name in one.changed}
-    if any(path == name or path.endswith("/" + name) for name in own):
-        return "you changed that file yourself: it shows only what you wrote"
+    if call.unfit:
+        return call.unfit
     if not _stands_in(shows, _plain(_LINE_NUMBERS.sub("", call.result))):
         return "its result does not say that; copy the words that stand in it"
     if call.now is not None and not _stands_in(shows, _plain(call.now)):

@@ -35,7 +35,7 @@ from whet.app.goal_claims import (
     texts_of,
 )
 from whet.app.goal_roles import CheckedTree, deciding, easing, is_code, is_hook, may_be_missed
-from whet.app.goal_tests import again, lost_tests, new_program, run_folder
+from whet.app.goal_tests import again, changed_s, lost_tests, new_program, run_folder
 from whet.app.recording import Recordings
 from whet.contract.errors import ToolError
 from whet.contract.receipts import TestCounts
@@ -50,6 +50,7 @@ _YES, _NO = "accept", "refuse"
 _NOT_FINISHED = "You ended your turn without calling finish."
 _NAMED_FILES = 5
 _SAID_CHARS = 2_000
+_HIT = re.compile(r"\s*\d+\|")
 _WORDS = re.compile(r"[\w./~+@-]*\w")
 
 Parted = tuple[Mapping[str, Difference], frozenset[str]]
@@ -329,9 +330,14 @@ def _with_programs(seen: Sequence[SeenCall], workspace: Path, goal: GoalRow) -> 
         command = given.get("command", "") if call.facts.command else ""
         inside = workspace / given["workdir"] if given.get("workdir") else folder
         part = again(command, inside)
-        new = new_program(part or command, inside, begun_s)
-        now = goal_base.read_text(workspace / given["path"]) or None if _reads(call, given) else None
-        found.append(msgspec.structs.replace(call, new_program=new, alone=part, now=now))
+        reads = {"path", "local"} <= tags_of(call.name) and not call.changed
+        now = goal_base.read_text(workspace / given["path"]) or None if reads and "path" in given else None
+        unfit = (
+            _unread(call, workspace, begun_s)
+            if reads
+            else _unrun(part or command, inside, workspace, begun_s)
+        )
+        found.append(msgspec.structs.replace(call, unfit=unfit, alone=part, now=now))
         folder = workspace / call.facts.folder if call.facts.folder is not None else folder
     return found
 
@@ -342,8 +348,21 @@ def _below(folder: Path, workspace: Path) -> str:
     return "" if path.startswith("..") or path == "." else path + "/"
 
 
-def _reads(call: SeenCall, given: Mapping[str, str]) -> bool:
-    return "path" in given and {"path", "local"} <= tags_of(call.name) and not call.changed
+def _unrun(command: str, folder: Path, workspace: Path, begun_s: float) -> str:
+    """Say why what a command runs tests with, and where, shows nothing."""
+    if new := new_program(command, folder, begun_s):
+        return f"{new} was made or changed during the goal, it is no known test runner"
+    ran_in = run_folder(command, folder).resolve()
+    return "" if ran_in.is_relative_to(workspace.resolve()) else f"{ran_in} is not the workspace"
+
+
+def _unread(call: SeenCall, workspace: Path, begun_s: float) -> str:
+    """Say that a file which was read, or that a search found something in, was made since the goal began."""
+    names = [texts_of(call.arguments).get("path", "")]
+    if "search" in tags_of(call.name):
+        names += [line for line in call.result.splitlines() if not _HIT.match(line)]
+    made = next((name for name in names if name and changed_s(workspace / name) > begun_s), "")
+    return f"{made} was made or changed during the goal: it shows only what was written" if made else ""
 
 
 def with_tests(call: SeenCall, tests: TestCounts) -> SeenCall:
