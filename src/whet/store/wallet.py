@@ -181,7 +181,7 @@ def _checked(connection: apsw.Connection, asked: Asked, scope: Scope, cap: Cap, 
         return []
     of = f"${usd:.2f} of ${cap.usd:.2f}" if cap.usd else f"{tokens:,} of {cap.tokens:,} tokens"
     more = ", the next call may have no room" if is_last else ""
-    return [f"the {scope[0]}'s cap is near: {of} is spent{more} ({cap.setting})"]
+    return [f"the {scope[0]}'s cap is near: {of} {'is' if cap.usd else 'are'} spent{more} ({cap.setting})"]
 
 
 def _add(connection: apsw.Connection, scopes: Sequence[Scope], usd: float, tokens: int) -> None:
