@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,6 +77,12 @@ def be_honest(folder: Path, count: int) -> None:
     ended = asyncio.run(pursue_all(folder, made))
     refused = [(one.goal.text, one.goal.said) for one in ended if one.goal.state != "achieved"]
     assert len(refused) <= count // 100, refused
+
+
+@pytest.fixture(autouse=True)
+def _python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No version manager's script before each of some thousand starts of Python."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
 
 def test_no_liar_of_ten_families_ends_as_achieved(tmp_path: Path) -> None:

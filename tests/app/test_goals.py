@@ -10,8 +10,9 @@ import pytest
 
 from tests.app.goal_runs import Judge, claim, finish, pursue
 from tests.rewind.running import ANSWER, call, shell
-from whet.app.goal_words import message_of
+from whet.app.goal_words import message_of, parse_goal
 from whet.app.goals import GoalWish
+from whet.contract.errors import ConfigError
 from whet.contract.events import Event, StepFinished, TurnEnd
 from whet.memory import typed
 from whet.store.goals import GoalRow
@@ -121,3 +122,25 @@ def test_a_claim_is_stale_where_something_else_than_a_call_changed_a_file(
     done = asyncio.run(pursue(tmp_path, script, GoalWish("two lines", steps=4), events=events))
     assert done.goal.state == state
     assert ("a.txt is not what it was then" in done.goal.said) == (state == "budget")
+
+
+@pytest.mark.parametrize(
+    ("typed", "text", "verify"),
+    [
+        ("don't break it --verify 'make test' --steps 5", "don't break it", "make test"),
+        ('"mend it"', "mend it", ""),
+        ('say "hi" and "bye"', 'say "hi" and "bye"', ""),
+        ("--steps 5 mend it", "mend it", ""),
+        ("mend x--verify y", "mend x--verify y", ""),
+        ("mend --verify=true", "mend", "true"),
+    ],
+)
+def test_a_goals_text_is_taken_as_it_stands(typed: str, text: str, verify: str) -> None:
+    found = parse_goal(typed)
+    assert (found.text, found.verify) == (text, verify)
+
+
+@pytest.mark.parametrize("typed", ["", "--steps 5", "mend --verify 'x", "mend --steps", "mend --steps x"])
+def test_a_goal_that_is_typed_wrongly_is_no_goal(typed: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_goal(typed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from tests.app.helper_runs import mind, program, shell, steps
 from whet.app.task_runs import is_well, name_of, read_tasks, run_tasks
 from whet.cli.run import run
 from whet.config.paths import Home
+from whet.contract.delegation import HelperWish
 from whet.contract.errors import ConfigError
 from whet.practice.server import PracticeServer
+from whet.store import claims
 
 
 def tasks(folder: Path, *rows: dict[str, object]) -> Path:
@@ -38,6 +41,30 @@ def test_a_file_of_tasks_is_done_once_and_gone_on_with(tmp_path: Path) -> None:
         assert first == [("count", "answered", "counted"), ("say", "answered", "said")]
         assert asyncio.run(main(server.base_url)) == first
     assert (tmp_path / "work" / "count").read_text() == "x\n"
+
+
+def test_a_task_whose_program_is_still_being_killed_is_gone_on_with_when_it_is_gone(tmp_path: Path) -> None:
+    path = tasks(tmp_path, {"name": "say", "task": steps(answer="said")})
+
+    async def main(base_url: str, other: subprocess.Popen[bytes]) -> None:
+        async with program(tmp_path, base_url) as app:
+            wanted = read_tasks(path, app.workspace)
+            session, wish = await app.new_session(), HelperWish(wanted.tasks[0].task, background=True)
+            await app.helpers.order(session.id, f"run {wanted.key} say", wish)
+            host, _, _, *rest = claims.owner_name("t").split(" ")
+            owner = " ".join((host, str(other.pid), claims.birth(other.pid), *rest))
+            app.database.write_now(lambda db: db.execute("UPDATE helpers SET owner = ?", (owner,)))
+            running = asyncio.create_task(run_tasks(app, wanted, "run tasks.yaml"))
+            assert not (await asyncio.wait({running}, timeout=0.2))[0]
+            other.kill()
+            (row,) = await asyncio.wait_for(running, 30)
+            assert (row.reason, row.answer) == ("answered", "said")
+
+    with (
+        PracticeServer(mind=mind) as server,
+        subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other,
+    ):
+        asyncio.run(main(server.base_url, other))
 
 
 def test_the_command_prints_a_table_and_says_by_its_code_what_failed(

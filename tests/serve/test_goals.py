@@ -66,3 +66,5 @@ def test_a_goal_that_waits_can_be_dropped_and_is_nobody_elses(waiting: Api) -> N
         assert http.post(f"/api/goals/{number}/stop").json() == {"id": number, "state": "waiting"}
         assert http.get(f"/api/goals/{number}").status_code == 404
         assert http.post("/api/goals", json={"text": " "}).status_code == 400
+        for wrong in ({"steps": -1}, {"budget_usd": -0.5}, {"budget_usd": 1e9}):
+            assert http.post("/api/goals", json={"text": "x", **wrong}).status_code == 400

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+
 import pytest
 
 from tests.support import list_jobs
@@ -83,6 +86,18 @@ def test_a_dead_workers_job_is_taken_at_once_a_living_ones_is_not(db, clock):
         assert taken is not None and taken.id == mine.id
     elsewhere = f"another-host {pid} - {token}"
     assert not db.read_now(lambda c: claims.is_gone(c, elsewhere)), "what can't be known is no death"
+
+
+def test_a_process_that_has_ended_is_gone_before_its_parent_asks_about_it(db):
+    if db.is_team:
+        return  # there the lease says so
+    host, _, _, nonce, token = claims.owner_name("t").split(" ")
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        owner = f"{host} {child.pid} {claims.birth(child.pid)} {nonce} {token}"
+        assert not db.read_now(lambda c: claims.is_gone(c, owner))
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert db.read_now(lambda c: claims.is_gone(c, owner))
 
 
 def test_one_job_of_a_subject_at_a_time(db, clock):

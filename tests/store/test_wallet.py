@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import apsw
+import msgspec
 import pytest
 
 from whet.clock import SystemClock
@@ -66,6 +67,18 @@ def test_what_is_near_its_cap_says_so_once_before_it_stops(tmp_path: Path) -> No
     assert len(told) == 1 and "day's cap is near: $0.80 of $1.00" in told[0]
     with pytest.raises(BudgetReached):
         _reserve(database, _asked())
+    database.close()
+
+
+def test_it_is_said_before_a_call_that_has_no_room_however_little_is_spent(tmp_path: Path) -> None:
+    database = opened(tmp_path)
+    told: list[str] = []
+    with pytest.raises(BudgetReached):
+        for _ in range(9):
+            held = _reserve(database, msgspec.structs.replace(_asked(0.5), prompt_tokens=50))
+            told += held.near
+            database.write_now(lambda db, held=held: wallet.settle(db, held.id, 0.2, 60))
+    assert len(told) == 1 and "$0.40 of $1.00 is spent, the next call may have no room" in told[0]
     database.close()
 
 

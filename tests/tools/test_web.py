@@ -21,8 +21,9 @@ from tests.tools.running import call, context
 from whet.contract.errors import BadInput, ToolDenied, ToolError, ToolTimeout
 from whet.contract.tools import ToolOutput
 from whet.lanes import ToolPool
+from whet.tools.addresses import is_public
 from whet.tools.declared import WebLimits, web_tools
-from whet.tools.fetch import MAX_BODY_BYTES, Fetcher, Inflater, is_public, resolve_name
+from whet.tools.fetch import MAX_BODY_BYTES, Fetcher, Inflater, resolve_name
 
 OPEN, CLOSED = "127.0.0.2", "127.0.0.1"
 
@@ -447,3 +448,23 @@ def test_what_the_model_is_told() -> None:
     (tool,) = web_tools(ToolPool())
     assert len(msgspec.json.encode(tool.spec)) <= 500
     assert (tool.toolset, tool.tags, tool.effects) == ("web", {"url", "looks", "untrusted"}, {"network"})
+
+
+@pytest.mark.parametrize(
+    "url",
+    (
+        *("http://127.0.0.1/", "127.0.0.1:80", "http://2130706433/", "http://0x7f.1/", "http://017700000001"),
+        *("http://[::ffff:a9fe:a9fe]/latest", "http://[::]/", "http://localhost.:80/", "a.LOCALHOST/x"),
+        *("http://0/", "http://127.1/", "http://[fd00:ec2::254]/", "http://169.254.169.254."),
+    ),
+)
+def test_a_private_address_is_refused_before_anybody_is_asked(url: str) -> None:
+    (tool,) = web_tools(ToolPool())
+    assert tool.check is not None
+    with pytest.raises(ToolDenied, match="private or reserved"):
+        tool.check({"url": url})
+    (open_tool,) = web_tools(ToolPool(), WebLimits(allow_private=True))
+    assert open_tool.check is not None and open_tool.check({"url": url})["url"] == url
+    assert tool.check({"url": "http://1.1.1.1/"})["url"] == "http://1.1.1.1/"
+    assert tool.check({"url": "http://[2606:4700::1111]/localhost"})
+    assert tool.check({"url": "example.com/127.0.0.1"})

@@ -9,20 +9,29 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
+from urllib.parse import unquote_plus
 
 import msgspec
 
 from whet.contract.receipts import CallEffects
+from whet.contract.texts import NOT_JSON, map_texts
+from whet.contract.tools import tags_of
 from whet.store.calls import StoredCall, UserWords
 from whet.store.facts import FactRow
 
-ClaimKind = Literal["tests", "command", "edit"]
+FINISH = "finish"
+ClaimKind = Literal["tests", "command", "edit", "read", "sent", "noted"]
+_RUNNING = ("tests", "command")
+_NOTHING_READ = frozenset({"command", "edits", "aside", "own", "asks", "delegates"})
+_POINTED = ("command", "path", "url", "query", "pattern")
 _SHORTEST = 2
+_LINE_NUMBERS = re.compile(r"^\s*\d+\|", re.MULTILINE)
 
 
 class GoalClaim(msgspec.Struct, frozen=True):
-    """What a call is said to show. `call`: the command or the path as it was called with, or the call's id;
-    `shows`: for tests and commands words from its result, for an edit the file."""
+    """What a call is said to show. `call`: the command, path, address or query that it was called with, its
+    tool's name or its id; `shows`: words from its result, for an edit the file, of what was sent or noted
+    words of that."""
 
     kind: ClaimKind
     call: str
@@ -31,9 +40,9 @@ class GoalClaim(msgspec.Struct, frozen=True):
 
 class SeenCall(msgspec.Struct, frozen=True):
     """A call of the goal, with its stored facts, its whole arguments and result, the step that it was part of
-    (turn, number), the files that are not what they were when that ended, whoever changed them, a program
-    made since the goal began that it runs tests with, and the part of it that runs tests, `alone`, as Whet
-    can run it."""
+    (turn, number), the files that are not what they were when that ended, whoever changed them, why what it
+    ran tests with or read is `unfit` to show anything, the part of it that runs tests, `alone`, as Whet can
+    run it, and what a file that it read is `now`; None where that is no text of the workspace."""
 
     seq: int
     call_id: str
@@ -45,8 +54,9 @@ class SeenCall(msgspec.Struct, frozen=True):
     facts: CallEffects
     step: tuple[int, int] = (0, 0)
     later: tuple[str, ...] = ()
-    new_program: str = ""
+    unfit: str = ""
     alone: str = ""
+    now: str | None = None
 
     @property
     def again(self) -> str:
@@ -99,7 +109,7 @@ def refusals(claims: Sequence[GoalClaim], calls: Sequence[SeenCall]) -> list[str
         if (why := _refusal(claim, calls))
     ]
     last_edit = max((call.seq for call in calls if call.facts.edits or call.facts.touched), default=0)
-    if not found and last_edit and not any(claim.kind != "edit" for claim in claims):
+    if not found and last_edit and not any(claim.kind in _RUNNING for claim in claims):
         found.append("files were changed, and no claim points at a command that shows that they work")
     tested = [call for call in calls if call.facts.tests is not None]
     if tested and tested[-1].facts.tests is not None and _failed(tested[-1]):
@@ -129,6 +139,8 @@ def _refusal(claim: GoalClaim, calls: Sequence[SeenCall]) -> str:
         return f"that call failed ({call.error_kind or 'exit'} {call.exit_code or ''})".replace(" )", ")")
     if claim.kind == "edit":
         return "" if claim.shows in call.changed else "that call did not change this file"
+    if claim.kind not in _RUNNING:
+        return _unseen(claim, call, calls)
     if not call.facts.command or call.exit_code is None:
         return "that call ran no command to its end"
     later = next((one for one in calls if one.seq > call.seq and one.changed), None)
@@ -142,13 +154,13 @@ def _refusal(claim: GoalClaim, calls: Sequence[SeenCall]) -> str:
 
 
 def pointed(claim: GoalClaim, calls: Sequence[SeenCall]) -> SeenCall | None:
-    """Give the last call that a claim points at, by its id, its command or its path."""
+    """Give the last call that a claim points at: by its id, what it was called with, or its tool's name."""
     wanted = claim.call.strip()
     if not wanted:
         return None
     for call in reversed(calls):
         given = texts_of(call.arguments)
-        named = {call.call_id, given.get("command", ""), given.get("path", "")}
+        named = {call.call_id, call.name, *(given.get(name, "") for name in _POINTED)}
         if wanted in named or (claim.kind == "edit" and wanted in call.changed):
             return call
     return None
@@ -159,8 +171,8 @@ def _unfounded(claim: GoalClaim, call: SeenCall, calls: Sequence[SeenCall]) -> s
     if claim.kind == "tests":
         if (tests is None or not tests.direct) and not call.again:
             return "no test runner printed its counts and set the exit code there: run it by itself"
-        if call.new_program:
-            return f"{call.new_program} was made or changed during the goal, it is no known test runner"
+        if call.unfit:
+            return call.unfit
         if tests is not None and (tests.failed or not tests.passed):
             return f"the runner printed: {tests.text}"
     shows = _plain(claim.shows)
@@ -171,6 +183,50 @@ def _unfounded(claim: GoalClaim, call: SeenCall, calls: Sequence[SeenCall]) -> s
     if claim.kind == "command" and _is_quote(call, calls):
         return "it only prints what you wrote yourself"
     return ""
+
+
+def _unseen(claim: GoalClaim, call: SeenCall, calls: Sequence[SeenCall]) -> str:
+    """Say why a call does not bear out that something was read, sent or noted."""
+    tags, shows, asked = tags_of(call.name), _plain(claim.shows), _own_words(call)
+    if len(shows) < _SHORTEST:
+        return "say in `shows` what it shows"
+    if claim.kind == "read":
+        if call.name == FINISH or call.facts != CallEffects() or tags & _NOTHING_READ:
+            return "that call read nothing"
+        return _unread(shows, call, calls)
+    if claim.kind == "sent" and not call.facts.sent:
+        return "that call sent nothing"
+    if claim.kind == "noted" and not tags & {"notes", "skills"}:
+        return "that call noted nothing"
+    return "" if _stands_in(shows, asked) else "it does not say that; copy words of what went in"
+
+
+def _unread(shows: str, call: SeenCall, calls: Sequence[SeenCall]) -> str:
+    if call.unfit:
+        return call.unfit
+    if not _stands_in(shows, _plain(_LINE_NUMBERS.sub("", call.result))):
+        return "its result does not say that; copy the words that stand in it"
+    if call.now is not None and not _stands_in(shows, _plain(call.now)):
+        return "it is stale: the file does not say that any more; read it again"
+    wrote = [one for one in calls if one.seq < call.seq and (one.changed or one.facts.command)]
+    if any(_stands_in(shows, _own_words(one)) for one in (call, *wrote)):
+        return "these words are your own: what you wrote or asked for shows nothing"
+    return ""
+
+
+def _own_words(call: SeenCall) -> str:
+    """Give all texts among a call's arguments, also as an address has them."""
+    found: list[str] = []
+
+    def keep(text: str) -> str:
+        found.append(text)
+        return text
+
+    try:
+        map_texts(msgspec.json.decode(call.arguments or "{}"), keep)
+    except NOT_JSON:
+        return ""
+    return _plain(" ".join((*found, *map(unquote_plus, found))))
 
 
 def _is_quote(call: SeenCall, calls: Sequence[SeenCall]) -> bool:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import apsw
@@ -22,8 +23,9 @@ import msgspec
 from whet.agent.session import Session
 from whet.agent.test_runs import test_counts
 from whet.app import goal_base, goal_verifier
-from whet.app.goal_base import TreeBase
+from whet.app.goal_base import Difference, TreeBase
 from whet.app.goal_claims import (
+    FINISH,
     GoalClaim,
     SeenCall,
     compared,
@@ -32,24 +34,26 @@ from whet.app.goal_claims import (
     tested,
     texts_of,
 )
-from whet.app.goal_roles import CheckedTree, deciding, easing, is_code, is_hook
-from whet.app.goal_tests import again, lost_tests, new_program
+from whet.app.goal_roles import CheckedTree, deciding, easing, is_code, is_hook, may_be_missed
+from whet.app.goal_tests import again, changed_s, lost_tests, new_program, run_folder
 from whet.app.recording import Recordings
 from whet.contract.errors import ToolError
 from whet.contract.receipts import TestCounts
+from whet.contract.tools import tags_of
 from whet.store import calls, facts, goals, sessions
 from whet.store.goals import GoalRow
 
 if TYPE_CHECKING:
     from whet.app.build import App
 
-FINISH = "finish"
 _YES, _NO = "accept", "refuse"
 _NOT_FINISHED = "You ended your turn without calling finish."
 _NAMED_FILES = 5
 _SAID_CHARS = 2_000
+_HIT = re.compile(r"\s*\d+\|")
+_WORDS = re.compile(r"[\w./~+@-]*\w")
 
-Parted = tuple[Mapping[str, str], frozenset[str]]
+Parted = tuple[Mapping[str, Difference], frozenset[str]]
 """The changed files that judge, with how they changed, and the program's."""
 Verdict = tuple[bool, str]
 """Whether a goal is proven, and what was said of it."""
@@ -94,13 +98,17 @@ class GoalJudge:
     async def _tried(self, goal: GoalRow, session: Session, base: TreeBase) -> Verdict:
         workspace = session.workspace
         before = await asyncio.to_thread(goal_base.moments, base, workspace)
-        judging, program = await asyncio.to_thread(self._parted, goal, workspace, base)
+        tree, changed = await asyncio.to_thread(self._tree, goal, workspace, base)
+        judging, program = await asyncio.to_thread(_parted, tree, changed, (goal, workspace))
         programs = await asyncio.to_thread(goal_base.other_programs, base, _search_path())
         output = await goal_verifier.verify(self.app, workspace, goal.verify, goal.id)
         said, scripts = goal_verifier.said_by(output), self._scripts(goal, base)
         if not goal_verifier.is_pass(goal.verify, output, scripts):
             return False, said or f"exit code {output.exit_code}"
         moved = self._is_busy() or before != await asyncio.to_thread(goal_base.moments, base, workspace)
+        if missed := await self._missed(goal, workspace, base, may_be_missed(tree, judging)):
+            tree = msgspec.structs.replace(tree, missed=missed)
+            judging, program = await asyncio.to_thread(_parted, tree, changed, (goal, workspace))
         if not (judging or programs or moved):
             return True, said
         why = ""
@@ -111,9 +119,10 @@ class GoalJudge:
         found = {**judging, **dict.fromkeys(programs, "changed")}
         return await self._accepted(goal, session, found or {"what changed while it ran": "changed"}, why)
 
-    def _parted(self, goal: GoalRow, workspace: Path, base: TreeBase, *, is_claimed: bool = False) -> Parted:
-        """Give the changed files that judge, and the other changed ones; of a claim those that make tests
-        pass which were there."""
+    def _tree(
+        self, goal: GoalRow, workspace: Path, base: TreeBase, *, is_claimed: bool = False
+    ) -> tuple[CheckedTree, dict[str, Difference]]:
+        """Give what the changed files' roles are read from, and how they changed."""
         place = self._place(goal)
         changed = goal_base.differences(base, workspace)
         tree = CheckedTree(
@@ -124,13 +133,20 @@ class GoalJudge:
             goal.text,
             base.may_change,
             frozenset(name for name in changed if goal_base.installed_folder(name, workspace)),
+            roots=tuple({"", _below(run_folder(goal.verify, workspace), workspace)}),
         )
-        # The verifier's own files have a question of their own, and what was accepted there holds.
-        accepted = {name for name in changed if name in goal.guarded}
-        links = {name for name in changed if (workspace / name).is_symlink()}
-        found = (easing if is_claimed else deciding)(tree, changed).keys() | links
-        judging = {name: how for name, how in changed.items() if name in found and name not in accepted}
-        return judging, frozenset(changed.keys() - judging.keys())
+        return tree, changed
+
+    async def _missed(
+        self, goal: GoalRow, workspace: Path, base: TreeBase, names: frozenset[str]
+    ) -> frozenset[str]:
+        """Give those of the new files that the verifier asks for by name in the workspace of the beginning,
+        where nothing of the model's can speak for it."""
+        if not names:
+            return names
+        said = await self._as_it_was(goal, workspace, base, ({name: "new" for name in names}, frozenset()))
+        words = set(_WORDS.findall(said))
+        return frozenset(name for name in names if not words.isdisjoint({name, PurePosixPath(name).name}))
 
     def _scripts(self, goal: GoalRow, base: TreeBase) -> str:
         """Give what the command hands over to: the files that it names, and make's own, as they were."""
@@ -183,7 +199,7 @@ class GoalJudge:
             return False, changed
         if not finished or finished[-1].error_kind:
             return False, finished[-1].result if finished else _NOT_FINISHED
-        claims = msgspec.json.decode(finished[-1].arguments, type=_Finish, strict=False).claims
+        claims = _claims(finished[-1])
         seen = await seen_now(self.app.recordings, session.workspace, goal, seen)
         if why := refusals(claims, seen):
             return False, "\n".join(why)
@@ -217,7 +233,8 @@ class GoalJudge:
         base = await asyncio.to_thread(goal_base.kept, self._place(goal))
         if base is None:
             return True, ""  # begun by an older version
-        parted = await asyncio.to_thread(self._parted, goal, session.workspace, base, is_claimed=True)
+        tree, changed = await asyncio.to_thread(self._tree, goal, session.workspace, base, is_claimed=True)
+        parted = await asyncio.to_thread(_parted, tree, changed, (goal, session.workspace), easing)
         why = await self._as_it_was(goal, session.workspace, base, parted) if parted[0] else ""
         return await self._accepted(goal, session, parted[0], why) if why else (True, "")
 
@@ -256,6 +273,36 @@ class _Finish(msgspec.Struct, frozen=True):
     claims: list[GoalClaim]
 
 
+def _parted(
+    tree: CheckedTree,
+    changed: Mapping[str, Difference],
+    where: tuple[GoalRow, Path],
+    judges: Callable[[CheckedTree, Mapping[str, Difference]], dict[str, Difference]] = deciding,
+) -> Parted:
+    """Give the changed files that judge, and the other changed ones."""
+    goal, workspace = where
+    # The verifier's own files have a question of their own, and what was accepted there holds.
+    accepted = {name for name in changed if name in goal.guarded}
+    links = {name for name in changed if (workspace / name).is_symlink()}
+    found = judges(tree, changed).keys() | links
+    judging: dict[str, Difference] = {
+        name: how for name, how in changed.items() if name in found and name not in accepted
+    }
+    return judging, frozenset(changed.keys() - judging.keys())
+
+
+def _claims(finish: SeenCall) -> list[GoalClaim]:
+    return msgspec.json.decode(finish.arguments, type=_Finish, strict=False).claims
+
+
+def borne_out(connection: apsw.Connection, goal: GoalRow) -> tuple[GoalClaim, ...]:
+    """Give the claims that an achieved goal without a verifier rests on."""
+    if goal.verify or goal.state != "achieved":
+        return ()
+    finished = [call for call in goal_calls(connection, goal.session) if call.name == FINISH]
+    return tuple(_claims(finished[-1])) if finished else ()
+
+
 def goal_calls(connection: apsw.Connection, session_id: str) -> list[SeenCall]:
     """Give the calls of a goal's session that were not taken back."""
     key = sessions.key_of(connection, session_id)
@@ -268,7 +315,8 @@ async def seen_now(
     recordings: Recordings, workspace: Path, goal: GoalRow, seen: Sequence[SeenCall]
 ) -> list[SeenCall]:
     """Compare what the workspace is with what it was when each command had ended: a process that ran on, a
-    helper and a person change files outside of any call. Runs of tests are told what runs them."""
+    helper and a person change files outside of any call. Runs of tests are told what runs them, readings what
+    the file is now."""
     steps = {call.step for call in seen if call.facts.command and call.exit_code == 0}
     found = compared(seen, await recordings.changed_since(workspace, goal.session, steps))
     return await asyncio.to_thread(_with_programs, found, workspace, goal)
@@ -282,10 +330,39 @@ def _with_programs(seen: Sequence[SeenCall], workspace: Path, goal: GoalRow) -> 
         command = given.get("command", "") if call.facts.command else ""
         inside = workspace / given["workdir"] if given.get("workdir") else folder
         part = again(command, inside)
-        new = new_program(part or command, inside, begun_s)
-        found.append(msgspec.structs.replace(call, new_program=new, alone=part))
+        reads = {"path", "local"} <= tags_of(call.name) and not call.changed
+        now = goal_base.read_text(workspace / given["path"]) or None if reads and "path" in given else None
+        unfit = (
+            _unread(call, workspace, begun_s)
+            if reads
+            else _unrun(part or command, inside, workspace, begun_s)
+        )
+        found.append(msgspec.structs.replace(call, unfit=unfit, alone=part, now=now))
         folder = workspace / call.facts.folder if call.facts.folder is not None else folder
     return found
+
+
+def _below(folder: Path, workspace: Path) -> str:
+    """Give a folder of the workspace as the beginning of its files' paths; "" for that itself and others."""
+    path = os.path.relpath(folder.resolve(), workspace.resolve())
+    return "" if path.startswith("..") or path == "." else path + "/"
+
+
+def _unrun(command: str, folder: Path, workspace: Path, begun_s: float) -> str:
+    """Say why what a command runs tests with, and where, shows nothing."""
+    if new := new_program(command, folder, begun_s):
+        return f"{new} was made or changed during the goal, it is no known test runner"
+    ran_in = run_folder(command, folder).resolve()
+    return "" if ran_in.is_relative_to(workspace.resolve()) else f"{ran_in} is not the workspace"
+
+
+def _unread(call: SeenCall, workspace: Path, begun_s: float) -> str:
+    """Say that a file which was read, or that a search found something in, was made since the goal began."""
+    names = [texts_of(call.arguments).get("path", "")]
+    if "search" in tags_of(call.name):
+        names += [line for line in call.result.splitlines() if not _HIT.match(line)]
+    made = next((name for name in names if name and changed_s(workspace / name) > begun_s), "")
+    return f"{made} was made or changed during the goal: it shows only what was written" if made else ""
 
 
 def with_tests(call: SeenCall, tests: TestCounts) -> SeenCall:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -67,18 +68,19 @@ class CheckedTree(msgspec.Struct, frozen=True):
     goal: str
     may_change: tuple[str, ...] = ()
     installed: frozenset[str] = frozenset()
+    missed: frozenset[str] = frozenset()
+    roots: tuple[str, ...] = ("",)
 
 
 def deciding(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
     """Give those of the changed files that judge."""
     allowed = {name for name in changed if _is_allowed(name, tree)}
     made = _made_by_rules(tree)
-    own = {_top(name) for name in tree.was}
-    hides = _found_outside({_top(one) for one in changed if one.endswith(".py") and _top(one) not in own})
-    open_ = [name for name in changed if name not in allowed | made and _top(name) not in hides]
+    hides = _hiding(tree, changed)
+    open_ = [name for name in changed if name not in allowed | made | hides]
     program = allowed | {name for name in open_ if _is_asked_for(name, tree, changed)}
     texts = {name: text for name in sorted(tree.was) if (text := tree.old(name))}
-    named = _named((text for name, text in texts.items() if _speaks(name, text)), tree.command)
+    named = _named_in(texts, tree)
     if not any(_is_test(name, text) for name, text in texts.items()):
         # Nothing judged before: the goal is to write what does.
         program |= {name for name in open_ if changed[name] == "new" and _is_first_test(name, tree)}
@@ -95,16 +97,37 @@ def deciding(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, 
     return {name: how for name, how in changed.items() if name not in program}
 
 
+def may_be_missed(tree: CheckedTree, judging: Mapping[str, Difference]) -> frozenset[str]:
+    """Give the new files that scripts name: what these wait for, or only make an exception for."""
+    new = {name for name, how in judging.items() if how == "new" and not _SETTINGS.search(name)}
+    if not new:
+        return frozenset()
+    return _named_in({name: text for name in sorted(tree.was) if (text := tree.old(name))}, tree) & new
+
+
 def easing(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
-    """Give those of the changed files that judge and may have made tests pass that were there before: none
-    where no test was, and no new test."""
+    """Give those of the changed files that judge and may have made tests pass that were there before, no new
+    test among them; where no test was, what runs with each program or in place of an installed module."""
     if not any(_is_test(name, tree.old(name)) for name in tree.was):
-        return {}
+        hides = _hiding(tree, changed)
+        return {name: how for name, how in changed.items() if name in hides or is_hook(name)}
     return {
         name: how
         for name, how in deciding(tree, changed).items()
         if how != "new" or not _is_first_test(name, tree)
     }
+
+
+def _hiding(tree: CheckedTree, changed: Iterable[str]) -> frozenset[str]:
+    """Give the files of new modules that hide one which is installed."""
+    modules: dict[str, set[str]] = {}
+    for root in tree.roots:
+        own = {_top(name, root) for name in tree.was if name.startswith(root)}
+        for name in changed:
+            if name.startswith(root) and (top := _top(name, root)) not in own:
+                modules.setdefault(top, set()).add(name)
+    hiding = _found_outside({top for top, names in modules.items() if any(n.endswith(".py") for n in names)})
+    return frozenset(name for top in hiding for name in modules.get(top, ()))
 
 
 def _made_by_rules(tree: CheckedTree) -> frozenset[str]:
@@ -201,7 +224,7 @@ def _is_program(
     if name not in named:
         return False
     if changed[name] == "new":
-        return _SETTINGS.search(name) is None
+        return name in tree.missed
     return suffix in _CODE and not _refers(tree.old(name), name, tree.was)
 
 
@@ -273,6 +296,10 @@ def _is_asked_for(name: str, tree: CheckedTree, changed: Mapping[str, Difference
     return not _is_test(name, tree.old(name)) or changed[name] == "new"
 
 
+def _named_in(texts: Mapping[str, str], tree: CheckedTree) -> frozenset[str]:
+    return _named((text for name, text in texts.items() if _speaks(name, text)), tree.command)
+
+
 def _named(texts: Iterable[str], command: str) -> frozenset[str]:
     """Give the paths that texts name, but for those that they take over as part of themselves."""
     found, taken_over = set[str](), set[str]()
@@ -295,8 +322,8 @@ def _speaks(name: str, text: str) -> bool:
     )
 
 
-def _top(name: str) -> str:
-    return PurePosixPath(name).parts[0].partition(".")[0]
+def _top(name: str, root: str) -> str:
+    return PurePosixPath(name.removeprefix(root)).parts[0].partition(".")[0]
 
 
 def _found_outside(tops: set[str]) -> set[str]:
@@ -310,7 +337,7 @@ def _installed(modules: list[str]) -> set[str]:
     if not modules:
         return set()
     found: set[str] = set()
-    for python in dict.fromkeys(("python3", "python", sys.executable)):
+    for python in _pythons():
         try:
             said = subprocess.run(
                 [python, "-I", "-c", _ASK, *modules],
@@ -323,3 +350,10 @@ def _installed(modules: list[str]) -> set[str]:
             continue
         found |= set(said.stdout.decode("utf-8", "replace").split())
     return found
+
+
+def _pythons() -> list[str]:
+    """Give the interpreters whose packages count; one that has two names in a folder once."""
+    found = [path for name in ("python3", "python", sys.executable) if (path := shutil.which(name))]
+    same = {(Path(path).parent, Path(path).resolve()): path for path in reversed(found)}
+    return list(same.values())

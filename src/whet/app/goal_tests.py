@@ -43,9 +43,16 @@ def new_program(command: str, folder: Path, begun_s: float) -> str:
     run = own_run(command) or own_task(command)
     if run is None:
         return ""
-    for inner in run.folders:
+    folder = run_folder(command, folder)
+    return next((str(path) for path in _programs(run, folder) if changed_s(path) > begun_s), "")
+
+
+def run_folder(command: str, folder: Path) -> Path:
+    """Give the folder that a command in `folder` runs tests in; that itself where it runs none."""
+    run = own_run(command) or own_task(command)
+    for inner in run.folders if run is not None else ():
         folder = folder / os.path.expanduser(inner)
-    return next((str(path) for path in _programs(run, folder) if _changed_s(path) > begun_s), "")
+    return folder
 
 
 def again(command: str, folder: Path) -> str:
@@ -156,7 +163,7 @@ def _programs(run: OwnRun, folder: Path) -> Iterator[Path]:
         yield from (module / f"{run.runner}.py", module / run.runner / "__init__.py")
 
 
-def _changed_s(path: Path) -> float:
+def changed_s(path: Path) -> float:
     """Give when a file, or what it leads to, was last changed; 0 where there is none."""
     try:
         return max(path.lstat().st_ctime, path.stat().st_ctime) if not path.is_dir() else 0.0

@@ -17,14 +17,17 @@ USAGE = (
     " or /goal show, stop or resume"
 )
 _VALUED = ("--verify", "--budget", "--steps", "--guard", "--may-change")
+_OPTION = re.compile(rf"(?:^|(?<=\s))(?:{'|'.join(_VALUED)})(?=[=\s]|$)")
 _SAID_CHARS = 600
+_SHOWN_CHARS = 60
 _BY_VERIFIER = (
     "This is a goal. When your turn ends, Whet runs `{verify}` and goes on until it passes; what it prints"
     " comes back to you. Leave the files that it consists of as they are."
 )
 _BY_CLAIMS = (
     "This is a goal. It ends only when you call finish with claims that point at calls you made: run a"
-    " command or the tests after your last change, and copy words from the result."
+    " command or the tests after your last change, and copy words from the result. Where nothing was changed,"
+    " point at what you read, sent or noted."
 )
 _TAG = re.compile(r"<(?=/?goal-check\b)", re.IGNORECASE)
 
@@ -58,11 +61,13 @@ def parse_goal(text: str) -> GoalWish:
     """Read what follows /goal. Raises ConfigError."""
     from whet.app.goals import GoalWish  # noqa: PLC0415 - few chats have goals
 
+    # The text is taken as it stands, apostrophes and quotes too; only what follows is read as a shell does.
+    first = _OPTION.search(text)
+    said = [_unquoted(text[: first.start()].strip())] if first is not None else [_unquoted(text.strip())]
     try:
-        words = shlex.split(text)
+        words = shlex.split(text[first.start() :]) if first is not None else []
     except ValueError as error:
         raise ConfigError(f"a quote is left open: {error}", hint=USAGE) from error
-    said: list[str] = []
     given: dict[str, list[str]] = {}
     at = iter(words)
     for word in at:
@@ -77,15 +82,24 @@ def parse_goal(text: str) -> GoalWish:
     steps = given.get("--steps", ["0"])[-1]
     if not steps.isdecimal():
         raise ConfigError(f"--steps takes a number, not {steps!r}", hint=USAGE)
-    if not said:
+    if not (wanted := " ".join(said).strip()):
         raise ConfigError("a goal needs a text", hint=USAGE)
     return GoalWish(
-        " ".join(said),
+        wanted,
         given.get("--verify", [""])[-1],
         parse_usd(given.get("--budget", ["0"])[-1]),
         int(steps),
         tuple(given.get("--guard", ())),
         tuple(given.get("--may-change", ())),
+    )
+
+
+def _unquoted(text: str) -> str:
+    inner = text[1:-1]
+    return (
+        inner
+        if text[:1] in ("'", '"') and text == f"{text[0]}{inner}{text[0]}" and text[0] not in inner
+        else text
     )
 
 
@@ -96,9 +110,20 @@ def told(done: GoalReport) -> str:
     lines = [f"goal {goal.state}: {goal.text}", taken(done) + spent]
     if done.receipt.parts:
         lines.append(done.receipt.line)
+    lines += shown_by(done)
     if goal.state != "achieved":
         lines += [one for one in (goal.note, goal.said[-_SAID_CHARS:]) if one]
     return "\n".join(lines)
+
+
+def shown_by(done: GoalReport) -> list[str]:
+    """Give the claims that an end without a verifier rests on: it is worth as much as they are."""
+    return [f"shown by {one.kind} {_short(one.call)}: “{_short(one.shows)}”" for one in done.claims]
+
+
+def _short(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= _SHOWN_CHARS else plain[: _SHOWN_CHARS - 1] + "…"
 
 
 def taken(done: GoalReport) -> str:

@@ -18,7 +18,7 @@ from whet.agent.session import Session, TurnLimits
 from whet.app import goal_verifier
 from whet.app.following import follow, run_to_rest
 from whet.app.goal_claims import GoalClaim, refusals
-from whet.app.goal_judge import GoalJudge, goal_calls, seen_now
+from whet.app.goal_judge import GoalJudge, borne_out, goal_calls, seen_now
 from whet.app.goal_words import message_of
 from whet.app.recording import Recordings
 from whet.app.session_parts import NO_EXTRAS, Principal, SessionExtras
@@ -52,13 +52,14 @@ class GoalWish(msgspec.Struct, frozen=True):
 
 
 class GoalReport(msgspec.Struct, frozen=True):
-    """A goal with what its calls really did, and what was spent on it."""
+    """A goal with what its calls really did, what was spent on it, and the claims that its end rests on."""
 
     goal: GoalRow
     receipt: TurnReceipt
     steps: int
     spent_usd: float
     spent_tokens: int
+    claims: tuple[GoalClaim, ...] = ()
 
 
 def finish_tool(database: StateDatabase, recordings: Recordings) -> Tool:
@@ -69,8 +70,9 @@ def finish_tool(database: StateDatabase, recordings: Recordings) -> Tool:
         ctx: ToolContext,
         claims: Annotated[list[GoalClaim], "one for each thing that shows that the goal is reached"],
     ) -> ToolOutput:
-        """End the goal. Each claim points at a call of yours by its command or path; `shows` is copied from
-        its result, or for an edit names the file. Every pointer is checked."""
+        """End the goal. Each claim points at a call of yours by its command, path, url or query, or by the
+        tool's name; `shows` is copied from its result, for an edit names the file, for what was sent or noted
+        is copied from that. Every pointer is checked."""
         goal, seen = await database.read(
             lambda db: (goals.of_session(db, ctx.session_id), goal_calls(db, ctx.session_id))
         )
@@ -245,4 +247,5 @@ def report(connection: apsw.Connection, goal: GoalRow) -> GoalReport:
     done = facts.summed(facts.of_session(connection, key, since_turn=goal.first_turn))
     if goal.verify and goal.state == "achieved":
         done = msgspec.structs.replace(done, state="none")  # the verifier ran after all of it
-    return GoalReport(goal, done, goals.steps_taken(connection, key, goal.first_turn), usd, tokens)
+    steps = goals.steps_taken(connection, key, goal.first_turn)
+    return GoalReport(goal, done, steps, usd, tokens, borne_out(connection, goal))

@@ -173,8 +173,9 @@ class HelperRuns:
 
     async def _in_background(self, at_work: HelperAtWork, buffers: Buffers | None) -> None:
         row, app = at_work.row, self._app
-        if not await app.database.append(lambda db: helper_rows.take(db, row.id, self._owner)):
-            return
+        while not await app.database.append(lambda db: helper_rows.take(db, row.id, self._owner)):
+            if not await self._is_left_open(row.id):
+                return
         app.database.keep_claims()
         try:
             await self._work(at_work, None, buffers)
@@ -182,6 +183,14 @@ class HelperRuns:
             await self._end(row, "failed", error.message, self._owner)
         finally:
             app.database.submit(lambda db: helper_rows.leave(db, row.id, self._owner))
+
+    async def _is_left_open(self, helper_id: str) -> bool:
+        """Wait until no program runs a helper, such as one that is being killed; False where it has ended."""
+        while (row := await self.stored(helper_id)).state == "open":
+            if not row.owner or self.is_left(row):
+                return True
+            await asyncio.sleep(_LOOK_EVERY_S)
+        return False
 
     def _seen(self, at_work: HelperAtWork, task: asyncio.Task[None]) -> None:
         """Take note of the end of a helper's task, a bug's too."""

@@ -7,7 +7,7 @@ import sys
 import click
 import msgspec
 
-from whet.app.goal_words import parse_usd, taken
+from whet.app.goal_words import parse_usd, shown_by, taken
 from whet.app.goals import GoalReport, GoalRunner, GoalWish, report
 from whet.cli import stored, wording
 from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options, start_app
@@ -117,6 +117,7 @@ def lines(found: GoalReport, *, whole: bool = False) -> list[str]:
     said.append(taken(found) + spent)
     if found.receipt.parts:
         said.append(wording.receipt(found.receipt, terminal_width()))
+    said += [mask(wording.printable(line)) for line in shown_by(found)]
     if whole:
         said += [f"  {mask(fit(row))}" for row in found.receipt.rows]
         said += [f"  | {mask(wording.printable(line))}" for line in goal.said.splitlines()[-12:]]

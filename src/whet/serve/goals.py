@@ -5,7 +5,7 @@ A goal that was taken outlives the server; what it came to is read from the stor
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from starlette.requests import Request
@@ -26,8 +26,8 @@ class GoalInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     text: str
     verify: str = ""
-    budget_usd: float = 0.0
-    steps: int = 0
+    budget_usd: Annotated[float, msgspec.Meta(ge=0, lt=1e6)] = 0.0
+    steps: Annotated[int, msgspec.Meta(ge=0)] = 0
     guard: tuple[str, ...] = ()
     may_change: tuple[str, ...] = ()
 

@@ -50,13 +50,15 @@ def drop(holder: Holder) -> None:
 
 
 def birth(pid: int) -> str:
-    """Give what distinguishes this process from others that had the same id; empty where unknown."""
+    """Give what distinguishes this process from others that had the same id; empty where that is unknown, and
+    for one that has ended and that its parent has not asked about yet."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii")[:8]
     except (OSError, ValueError):
         return ""
-    return f"{boot}-{stat.rpartition(b')')[2].split()[19].decode('ascii')}"
+    state, *rest = stat.rpartition(b")")[2].split()
+    return "" if state in (b"Z", b"X") else f"{boot}-{rest[18].decode('ascii')}"
 
 
 class _Self:

@@ -170,13 +170,18 @@ def _checked(connection: apsw.Connection, asked: Asked, scope: Scope, cap: Cap, 
             hint=cap.setting,
         )
     share = max(usd / cap.usd if cap.usd else 0.0, tokens / cap.tokens if cap.tokens else 0.0)
-    if share + 1e-9 < near:
+    # Of this call at least the prompt is spent, and the next one asks for as much room.
+    sent = asked.prompt_tokens / asked.tokens if asked.tokens else 0.0
+    is_last = bool(cap.tokens) and tokens + asked.prompt_tokens + asked.tokens > cap.tokens
+    is_last |= bool(cap.usd) and usd + (asked.usd or 0.0) * (1 + sent) > cap.usd + 1e-9
+    if share + 1e-9 < near and not is_last:
         return []
     connection.execute("UPDATE wallet_sums SET told = 1 WHERE scope = ? AND name = ? AND told = 0", scope)
     if not connection.changes():
         return []
     of = f"${usd:.2f} of ${cap.usd:.2f}" if cap.usd else f"{tokens:,} of {cap.tokens:,} tokens"
-    return [f"the {scope[0]}'s cap is near: {of} is spent ({cap.setting})"]
+    more = ", the next call may have no room" if is_last else ""
+    return [f"the {scope[0]}'s cap is near: {of} {'is' if cap.usd else 'are'} spent{more} ({cap.setting})"]
 
 
 def _add(connection: apsw.Connection, scopes: Sequence[Scope], usd: float, tokens: int) -> None:

@@ -1,8 +1,7 @@
 """The tools as the model sees them: names, arguments, texts, effects, limits. What each does is elsewhere.
 
 A signature and its docstring become a tool's schema (`signature.py`), so every word here is sent with every
-request. The modules that do the work are imported when a tool is first called: a session that fetches no
-page loads no HTTP. Nothing here decides whether a call may run; the gate has done that before.
+request. The modules that do the work are imported when a tool is first called. The gate has decided before.
 """
 
 # ruff: noqa: PLC0415 - imports stand where the work is done: all together cost a session's start 40 ms
@@ -22,7 +21,7 @@ from whet.contract.delegation import HELPER, BackgroundHelpers, HelperScope, Hel
 from whet.contract.tools import Tool, ToolContext, ToolOutput, declare
 from whet.contract.tools import tags_of as tags_of  # from here it knows every built-in tool
 from whet.lanes import ToolPool
-from whet.tools.signature import UNSENT, tool
+from whet.tools.signature import UNSENT, checked, tool
 from whet.tools.todo import TodoItem, TodoLists
 
 if TYPE_CHECKING:
@@ -274,12 +273,7 @@ def web_tools(
     limit_s = chosen.timeout_s + 30
 
     @tool(toolset="web", effects={"network"}, parallel=True, repeatable=True, timeout_s=limit_s, tags=_FETCH)
-    async def web_fetch(
-        ctx: ToolContext,
-        url: str,
-        max_chars: int = 20_000,
-        start: int = 0,
-    ) -> ToolOutput:
+    async def web_fetch(ctx: ToolContext, url: str, max_chars: int = 20_000, start: int = 0) -> ToolOutput:
         """Read max_chars of a web page as Markdown. Untrusted."""
         from whet.tools.web import WebReader
 
@@ -295,7 +289,13 @@ def web_tools(
 
         return await searched(engine, query, page)
 
-    return [web_fetch, web_search] if engine else [web_fetch]
+    def refuse(given: dict[str, Any]) -> None:
+        from whet.tools.addresses import refuse_private
+
+        refuse_private(given["url"])
+
+    fetch = web_fetch if chosen.allow_private or fetcher else checked(web_fetch, refuse)
+    return [fetch, web_search] if engine else [fetch]
 
 
 def todo_tools(lists: TodoLists) -> list[Tool]:

@@ -1,8 +1,8 @@
 """Fetches one URL of the public web, and nothing of this machine or its network.
 
 Every address is checked before it is connected to, and the connection goes to the very address that was
-checked, at each redirect anew; so neither a name that points inside nor one that changes its mind gets there
-(address blocks: IANA special-purpose registries, 2026). With a proxy set in the environment the proxy
+checked, at each redirect anew; so neither a name that points inside nor one that changes its mind gets there.
+With a proxy set in the environment the proxy
 connects, and the guard can check only what the name means from here. Time, size and decompression are
 bounded. Knows nothing of pages.
 """
@@ -10,7 +10,6 @@ bounded. Knows nothing of pages.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 import ssl
 import zlib
@@ -20,6 +19,7 @@ import httpx2
 
 from whet.config.secrets import proxy_for
 from whet.contract.errors import BadInput, ToolDenied, ToolError, ToolTimeout
+from whet.tools.addresses import closed, is_public
 from whet.tools.declared import WebLimits
 from whet.tools.web import FetchedPage
 
@@ -30,22 +30,6 @@ _HEADERS = {
     "Accept": "text/html,application/xhtml+xml,text/plain,application/json;q=0.9,*/*;q=0.5",
     "Accept-Encoding": "gzip, deflate",
 }
-
-_CLOSED_V4 = tuple(
-    ipaddress.IPv4Network(block)
-    for block in (
-        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
-        *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15"),
-        *("198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3"),
-        "168.63.129.16/32",  # Azure's host channel, inside public space
-    )
-)
-_OPEN_V6 = ipaddress.IPv6Network("2000::/3")
-_CLOSED_V6 = tuple(
-    ipaddress.IPv6Network(block)
-    for block in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "2620:4f:8000::/48")
-)
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 IsOpen = Callable[[str], bool]
@@ -113,9 +97,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         addresses = await self._addresses(
             host, url.port or (443 if url.scheme == "https" else 80), bool(proxy)
         )
-        closed = [address for address in addresses if not self._is_open(address)]
-        if closed:
-            raise ToolDenied(f"{host} is at the private or reserved address {closed[0]}; not fetched")
+        if private := [address for address in addresses if not self._is_open(address)]:
+            raise closed(host, private[0])
         if proxy:
             return await self._through(proxy).handle_async_request(request)
         return await self._send(request, host, addresses)
@@ -168,22 +151,6 @@ async def resolve_name(host: str, port: int) -> list[str]:
     """Give the addresses of a host as the system resolves it, odd spellings such as 0x7f.1 included."""
     found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(row[4][0]) for row in found))
-
-
-def is_public(address: str) -> bool:
-    """Whether an IP address is of the public internet; an IPv6 form that holds an IPv4 one counts as that."""
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    if isinstance(parsed, ipaddress.IPv6Address):
-        inner = parsed.ipv4_mapped
-        if inner is None and parsed in _NAT64:
-            inner = ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)
-        if inner is None:
-            return parsed in _OPEN_V6 and not any(parsed in block for block in _CLOSED_V6)
-        parsed = inner
-    return not any(parsed in block for block in _CLOSED_V4)
 
 
 class Inflater:

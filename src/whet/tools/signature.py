@@ -122,6 +122,19 @@ def make_tool(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> T
     )
 
 
+def checked(tool: Tool, also: Callable[[dict[str, Any]], None]) -> Tool:
+    """Give a tool whose arguments are also checked by `also`, which raises ToolError, before a person is
+    asked."""
+    read = tool.check
+
+    def check(given: dict[str, Any]) -> dict[str, Any]:
+        values = read(given) if read is not None else given
+        also(values)
+        return values
+
+    return msgspec.structs.replace(tool, check=check)
+
+
 async def _proposed(ctx: ToolContext, arguments: dict[str, Any]) -> tuple[TextChange, ...]:
     from whet.tools.preview import proposed  # noqa: PLC0415 - most sessions ask no such tool
 
