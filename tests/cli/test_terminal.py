@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Tty, flags, run, start
+from tests.cli.running import Tty, bare, flags, run, start
 from whet.practice.ask import PracticeCall
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
@@ -70,6 +70,27 @@ def test_a_day_at_the_terminal(folder: Path, columns: int, term: str) -> None:
         tty.wait_for("did you mean /title?")
         tty.type("/title\r")
         tty.wait_for("do it")
+        tty.type("/quit\r")
+        assert tty.wait_for_end() == 0
+    assert (folder / "a.txt").read_text() == "x"
+    if term == "dumb":  # it shows itself what is typed
+        assert bare(tty.drawn).count("/titel") == 2
+
+
+def test_a_plan_is_approved_by_its_number_where_nothing_can_be_drawn(folder: Path) -> None:
+    write = PracticeCall("write_file", '{"path": "a.txt", "content": "x"}')
+    script = [ScriptedReply("1. Write it."), ScriptedReply(tool_calls=(write,)), ScriptedReply("Written.")]
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", "--approvals", "plan", *flags(server)], folder, environ={"TERM": "dumb"}) as tty,
+    ):
+        tty.wait_for("approvals plan")
+        tty.wait_for("Ctrl-D")
+        tty.type("plan it\r")
+        tty.wait_for("Enter none: ")
+        tty.type("2\r")
+        tty.wait_for("mode auto")
+        tty.wait_for("Written.")
         tty.type("/quit\r")
         assert tty.wait_for_end() == 0
     assert (folder / "a.txt").read_text() == "x"
