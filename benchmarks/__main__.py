@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from benchmarks import (
     api,
     approval,
+    chat,
     clients,
     confirm,
     conformance,
@@ -54,6 +55,7 @@ from benchmarks.table import Row, save
 Benchmark = Callable[[int, bool], list[Row]]
 BENCHMARKS: dict[str, Benchmark] = {
     "startup": startup.run,
+    "chat": chat.run,
     "reading-path": reading_path.run,
     "prompt": prompt.run,
     "overhead": overhead.run,

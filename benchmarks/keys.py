@@ -1,7 +1,7 @@
 """Keys at foreign hosts: generated settings are loaded, and what each connection would send is read.
 
 A case names providers, addresses (ports, case, dots, names before an @, look-alikes), keys and second models
-in config.yaml, in the environment and on the command line at once. What may be sent is worked out here anew,
+in config.yaml, in the environment and on the command line at once. What may be sent is worked out here again,
 from nothing but where each word stood: a known provider's key at its own address, or paired with the address
 in one block of config.yaml; any other key where its own layer, or a weaker one, named the server.
 """

@@ -178,7 +178,7 @@ def _first_usage(app: App, session_id: str) -> Usage:
 
 
 async def _with_and_without(folder: Path) -> tuple[float, float]:
-    """Give the cost of the same review with the shared prefix, and by a model that has to read it anew."""
+    """Give the cost of the same review with the shared prefix, and by a model that has to read it again."""
     costs: list[float] = []
     for name in ("shared", "cold"):
         with PracticeServer(script=_work(12)) as server:

@@ -266,7 +266,7 @@ RECORDERS: dict[str, Callable[[str, Callable[..., Any]], Record]] = {
 
 
 def page(kind: str, *, inside: bool) -> str:
-    """Give a platform's page with a conversation recorded anew."""
+    """Give a platform's page with a conversation recorded again."""
     text = (DOCS / f"gateway-{kind}.md").read_text("utf-8")
     file = text.partition("```toml\n")[2].partition("```")[0]
     with tempfile.TemporaryDirectory() as folder:

@@ -70,7 +70,7 @@ def let_pass(seconds: float) -> None:
 
 
 async def beat(database: StateDatabase, seconds: float) -> None:
-    """Let `seconds` pass for the running loop; on return, what was due by then has written and waits anew."""
+    """Let `seconds` pass for the running loop; on return, what was due has written and waits again."""
     for moved in (False, True):
         if moved:
             let_pass(seconds)

@@ -62,8 +62,8 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
     assert [row.text for row in question.notes] == [
         "why",
         "opens the sandbox for: write ~/.cargo",
-        "1  s and a cover: patch(a.py)",
-        "2  s covers: patch(src/*)",
+        "1  for this session or always: patch(a.py)",
+        "2  for this session: patch(src/*)",
     ]
     plain = worded(ApprovalRequest("s", "c", "terminal", "make\ntest", (), folder="/w"))
     assert plain.plain() == "make\ntest\nin /w" and plain.title == "terminal wants to run:"

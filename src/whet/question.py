@@ -113,7 +113,7 @@ def _notes(request: ApprovalRequest) -> list[Row]:
     if request.opening:
         rows.append(Row("reason", f"opens the sandbox for: {visible(request.opening)}"))
     for number, scope in enumerate(request.scopes, 1):
-        lasts = "s and a cover" if scope.always else "s covers"
+        lasts = "for this session or always" if scope.always else "for this session"
         rows.append(Row("scope", f"{number}  {lasts}: {visible(scope.text)}"))
     return rows
 

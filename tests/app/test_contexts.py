@@ -216,7 +216,7 @@ async def seats(
 
 
 def test_each_way_to_an_instance_of_its_own(tmp_path: Path) -> None:
-    """Failure 31: an engine that can't be copied is made anew or shared, never silently dropped."""
+    """Failure 31: an engine that can't be copied is made again or shared, never silently dropped."""
     trace: list[str] = []
     plain, holding = RecordingEngine(trace), Unclonable(trace)
 

@@ -130,9 +130,9 @@ def test_a_scope_can_be_narrowed_and_widened(folder: Path) -> None:
         tty.wait_for("Ctrl-D")
         tty.type("go\r")
         shown = tty.wait_for("[1-2]")
-        assert "1  s and a cover: write_file(src/a.py)" in shown
+        assert "1  for this session or always: write_file(src/a.py)" in shown
         tty.type("2")
-        tty.wait_for("›")  # only what changed is drawn anew: the sign is at the other line
+        tty.wait_for("›")  # only what changed is drawn again: the sign is at the other line
         tty.type("a")
         tty.wait_for("allowed from now on: write_file(src/*)")
         assert "c.py" in tty.wait_for("[N]o")

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from tests.cli.stored import Said, store
 from tests.support import FixedClock
-from whet.cli.sessions import sessions, write_anew
+from whet.cli.sessions import rewrite, sessions
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.contract.channels import ChatPlace
@@ -138,7 +138,7 @@ def test_a_file_that_others_keep_in_use_is_written_anew_later(
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM messages").fetchall()
     with pytest.raises(WhetError, match="1 deleted, but words") as refused:
-        write_anew(database, 1)
+        rewrite(database, 1)
     assert "--remains" in refused.value.hint
     assert left(home)
     reader.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Tty, flags, run, start
+from tests.cli.running import Tty, bare, flags, run, start
 from whet.practice.ask import PracticeCall
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
@@ -70,6 +70,27 @@ def test_a_day_at_the_terminal(folder: Path, columns: int, term: str) -> None:
         tty.wait_for("did you mean /title?")
         tty.type("/title\r")
         tty.wait_for("do it")
+        tty.type("/quit\r")
+        assert tty.wait_for_end() == 0
+    assert (folder / "a.txt").read_text() == "x"
+    if term == "dumb":  # it shows itself what is typed
+        assert bare(tty.drawn).count("/titel") == 2
+
+
+def test_a_plan_is_approved_by_its_number_where_nothing_can_be_drawn(folder: Path) -> None:
+    write = PracticeCall("write_file", '{"path": "a.txt", "content": "x"}')
+    script = [ScriptedReply("1. Write it."), ScriptedReply(tool_calls=(write,)), ScriptedReply("Written.")]
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", "--approvals", "plan", *flags(server)], folder, environ={"TERM": "dumb"}) as tty,
+    ):
+        tty.wait_for("approvals plan")
+        tty.wait_for("Ctrl-D")
+        tty.type("plan it\r")
+        tty.wait_for("Enter none: ")
+        tty.type("2\r")
+        tty.wait_for("mode auto")
+        tty.wait_for("Written.")
         tty.type("/quit\r")
         assert tty.wait_for_end() == 0
     assert (folder / "a.txt").read_text() == "x"
@@ -306,3 +327,33 @@ def test_an_empty_session_leaves_nothing_behind(folder: Path) -> None:
         code, _, err = run(["chat", "--continue", "-q", "x", *flags(server)], folder)
     assert code == 1
     assert "no session" in err
+
+
+def test_words_that_a_command_does_not_take_change_nothing_and_end_nothing(folder: Path) -> None:
+    huge = "9" * 5_000
+    with (
+        PracticeServer(script=[ScriptedReply("Here I am.")]) as server,
+        Tty(["chat", *flags(server)], folder, columns=100) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("hello\r")
+        tty.wait_for("1 step")
+        for typed, told in (
+            ("/undo 3", "only the last turn is taken back"),
+            ("/retry 3", "only the last turn is taken back"),
+            ("/diff ²", "is no turn"),
+            ("/fork 99999999999999999999", "is no turn"),
+            ("/receipt 999999999999999", "changed, ran and sent nothing"),
+            ("/inbox accept 99999999999999999999", "/inbox knows no"),
+            ("/goal x --steps ٣", "--steps takes a number"),
+            ("/jobs 99999999999999999999", "no background process"),
+            ("/sessions שלום 🎉", "there is no such session"),
+        ):
+            tty.type(f"{typed}\r")
+            tty.wait_for(told)
+        tty.type(f"/calls \x1b[200~{huge}\x1b[201~\r")
+        tty.wait_for("no call was made yet")
+        tty.type("/usage\r")
+        tty.wait_for("output")
+        tty.type("/quit\r")
+        assert tty.wait_for_end() == 0

@@ -340,13 +340,13 @@ def test_timeouts_in_a_row_wait_longer_and_a_person_can_force_it():
 def test_another_window_or_a_reset_ends_a_rest_and_begins_the_waits_anew():
     clock = FixedClock()
     compressor, talk = engine(Model(TimeoutError()), clock=clock), full(32_000)
-    for begin_anew in (lambda: compressor.update_model("m", 9_000), compressor.on_session_reset):
+    for start_over in (lambda: compressor.update_model("m", 9_000), compressor.on_session_reset):
         for wait_s in (60, 300):
             compressor.compress(talk.rows, 40_000)
             assert compressor.get_status()["cool_down_s"] == wait_s
             clock.advance(wait_s)
         compressor.compress(talk.rows, 40_000)
-        begin_anew()
+        start_over()
         assert compressor.get_status()["cool_down_s"] == 0 and compressor.should_compress(40_000)
 
 

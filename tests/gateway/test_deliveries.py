@@ -179,7 +179,7 @@ def test_a_token_that_is_not_taken_any_more_costs_no_message(tmp_path: Path) -> 
 
 
 def test_names_of_messages_never_come_again(tmp_path: Path) -> None:
-    """In another home the rows' numbers begin anew, and a receiver remembers names for long."""
+    """In another home the rows' numbers start over, and a receiver remembers names for long."""
     (tmp_path / "b").mkdir()
     first, second = sent(tmp_path, [])[0], sent(tmp_path / "b", [], later_s=1)[0]
     assert first != second and max(len(first[0]), len(second[0])) <= 25  # Discord's nonce

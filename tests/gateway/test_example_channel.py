@@ -91,7 +91,7 @@ def test_a_message_is_answered_and_shown_while_it_grows(tmp_path: Path, site: Pa
         chat.wait_said("…")
         model.release()
         chat.wait(lambda: any(text.count("word") == 60 for text in chat.said()), "the whole answer")
-        assert len(chat.said()) == 2  # edited, not sent anew
+        assert len(chat.said()) == 2  # edited, not sent again
         (before,) = chat.edits.values()
         assert before[0].replace("\u200b", "").endswith("…")
 

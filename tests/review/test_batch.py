@@ -49,7 +49,7 @@ def test_the_tenth_one_shot_of_a_folder_has_all_of_them_reviewed_at_once(tmp_pat
             assert (row.state, row.evidence[0].session_id) == ("active", first)
             assert [step.row.id for step in steps_of(b, first)] == [row.id]
             await one_shot(b, "And how high?")
-            assert len(b.queued) == 1, "the count has begun anew"
+            assert len(b.queued) == 1, "the count has started over"
 
     asyncio.run(main())
 

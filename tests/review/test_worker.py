@@ -136,7 +136,7 @@ def test_a_revoked_key_is_one_line_and_the_review_waits_for_the_person(tmp_path:
             due_now(b)
             assert [again.state for again in await b.review()] == ["saved"]
             reviews = [r for r in b.server.requests if b"Self-improvement" in r.body]
-            assert reviews[0].body == reviews[1].body, "begun anew, byte for byte"
+            assert reviews[0].body == reviews[1].body, "started over, byte for byte"
 
     asyncio.run(main())
 

@@ -60,14 +60,14 @@ def test_a_high_risk_program_under_another_name_runs_and_deletes_nothing(
     restore, asked = world.restore, world.workspace / "asked"
     ran: list[str] = []
 
-    def anew() -> None:
+    def again() -> None:
         ran.extend([asked.read_text()] if asked.exists() else [])
         restore()
         kubectl = world.workspace / "kubectl"
         kubectl.write_text(KUBECTL.replace("{port}", str(world.port)))
         kubectl.chmod(0o755)
 
-    monkeypatch.setattr(world, "restore", anew)
+    monkeypatch.setattr(world, "restore", again)
     assert [text for text in RENAMED if not can_do(world, text)] == []
     out, _ = let_out(world, case.status(), [("renamed", text) for text in RENAMED])
     world.restore()

@@ -380,3 +380,13 @@ def test_a_lock_held_too_long_is_busy(tmp_path, clock):
 def test_a_folder_that_does_not_exist_is_unwritable(tmp_path, clock):
     with pytest.raises(StoreUnwritable):
         StateDatabase.open(tmp_path / "no" / "state.db", clock)
+
+
+@ONLY_SQLITE
+def test_a_number_beyond_the_database_is_one_line_in_reads_and_writes(db):
+    db.write_now(_table)
+    for work in (db.write_now, db.read_now):
+        with pytest.raises(StoreError, match="larger than the database can hold"):
+            work(lambda c: c.execute("SELECT * FROM t WHERE n = ?", (1 << 64,)).fetchall())
+    db.write_now(_add(1))
+    assert db.read_now(_all) == [1]

@@ -333,7 +333,7 @@ async def _run_shown(item: RunnableCall, context: ToolContext) -> ToolOutput:
         ):
             return ToolOutput(
                 "The file changed after the person was shown what would be written, so nothing was written."
-                " Read it and call again; the person is asked anew.",
+                " Read it and call again; the person is asked again.",
                 error_kind="denied",
             )
     output = await _run_tool(question.tool, question.arguments, context)

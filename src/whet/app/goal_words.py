@@ -7,6 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from whet.contract.errors import ConfigError
+from whet.contract.texts import typed_number
 
 if TYPE_CHECKING:
     from whet.app.goals import GoalReport, GoalWish
@@ -79,16 +80,16 @@ def parse_goal(text: str) -> GoalWish:
         if not value:
             raise ConfigError(f"{name} needs a value", hint=USAGE)
         given.setdefault(name, []).append(value)
-    steps = given.get("--steps", ["0"])[-1]
-    if not steps.isdecimal():
-        raise ConfigError(f"--steps takes a number, not {steps!r}", hint=USAGE)
+    steps = typed_number(said_steps := given.get("--steps", ["0"])[-1])
+    if steps is None:
+        raise ConfigError(f"--steps takes a number, not {said_steps[:40]!r}", hint=USAGE)
     if not (wanted := " ".join(said).strip()):
         raise ConfigError("a goal needs a text", hint=USAGE)
     return GoalWish(
         wanted,
         given.get("--verify", [""])[-1],
         parse_usd(given.get("--budget", ["0"])[-1]),
-        int(steps),
+        steps,
         tuple(given.get("--guard", ())),
         tuple(given.get("--may-change", ())),
     )

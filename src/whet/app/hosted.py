@@ -242,7 +242,7 @@ class SessionHost:
             yield await self._pool.opened(slot)
 
     async def let_go(self, session_id: str) -> None:
-        """Let a session go that is in memory: its next use opens it anew. Waits for a turn that runs."""
+        """Let a session go that is in memory: its next use opens it again. Waits for a turn that runs."""
         if self._pool.get(session_id) is not None:
             async with self._pool.held(session_id) as slot:
                 await self._pool.let_go(slot)

@@ -1,6 +1,6 @@
 """Planning, wherever a person talks: a session only reads, makes steps, and carries them out when approved.
 
-The steps are the model's list of what is to be done, which the person may write anew. What was done for each
+The steps are the model's list of what is to be done, which the person may rewrite. What was done for each
 is read from the calls made while it was in progress. It does not know how a person is reached.
 """
 

@@ -1,7 +1,7 @@
 """A repository's own hooks: `.whet/hooks.json`, run only after the owner has accepted exactly these.
 
 What is accepted is a hash of the file and of every file in the workspace that its commands name, so that a
-change of either asks anew. Acceptances stand in Whet's home, out of the repository's reach.
+change of either asks again. Acceptances stand in Whet's home, out of the repository's reach.
 """
 
 from __future__ import annotations

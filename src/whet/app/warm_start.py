@@ -1,4 +1,4 @@
-"""The start of one warm session: choose, hold out, write into the prefix, open the link anew.
+"""The start of one warm session: choose, hold out, write into the prefix, reopen the link.
 
 Nothing that goes wrong here keeps a turn from running: the session starts cold and the person is told why.
 """

@@ -278,7 +278,7 @@ class _Missed:
                     await asyncio.sleep(wait_s)
 
     async def _catch_up(self, channel: str) -> bool:
-        """Take in what a channel has missed and what came meanwhile; False where that is to be tried anew."""
+        """Take in what a channel has missed and what came meanwhile; False where it must be tried again."""
         if not await self._fetch(channel):
             return False
         while held := self._held.pop(channel, []):

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from whet.cli import oneshot
-from whet.cli.launch import ChatOptions, Output, approvals_option, model_flags, model_options
+from whet.cli.launch import ChatOptions, Output, model_flags, model_options
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 
@@ -26,7 +26,9 @@ from whet.contract.errors import ConfigError
 @click.option("-c", "--continue", "go_on", is_flag=True, help="Go on with this folder's latest session.")
 @click.option("--resume", "picks", is_flag=True, help="Pick the session to go on with from a list.")
 @click.option("--yes", is_flag=True, help="Don't ask about what is not dangerous (--approvals auto).")
-@approvals_option
+@click.option(
+    "--approvals", type=click.Choice(["ask", "plan", "auto", "deny"]), help="What runs without a question."
+)
 @click.option("--max-steps", type=click.IntRange(1), help="Most model calls of one turn.")
 @click.option("--image", "images", multiple=True, metavar="FILE", help="Send an image along; repeatable.")
 @click.option("--toolsets", metavar="A,B", help="Only these groups of tools.")
@@ -61,8 +63,9 @@ def run(options: ChatOptions) -> int:
 
 
 def _options(home: Home, given: dict[str, Any]) -> ChatOptions:
+    plans = given["approvals"] == "plan"
     flags = model_flags(given) | {
-        "approval.mode": given["approvals"],
+        "approval.mode": None if plans else given["approvals"],
         "agent.max_steps": given["max_steps"],
         "tools.workspace": given["workspace"],
     }
@@ -73,4 +76,5 @@ def _options(home: Home, given: dict[str, Any]) -> ChatOptions:
     output: Output = "json" if given["as_json"] else "stream-json" if given["stream_json"] else "text"
     named = ("question", "session_id", "go_on", "private", "title", "warm", "picks")
     images = tuple(Path(name) for name in given["images"])
-    return ChatOptions(home, flags, output=output, images=images, **{name: given[name] for name in named})
+    asked = {name: given[name] for name in named}
+    return ChatOptions(home, flags, output=output, images=images, plans=plans, **asked)

@@ -229,19 +229,24 @@ async def _refine(chat: ChatControl, rest: str) -> None:
 
 
 async def _undo(chat: ChatControl, rest: str) -> None:
-    turn, text = await _take_back(chat)
+    turn, text = await _take_back(chat, rest)
     chat.say(wording.clip(f"taken back: {typed(text)}", chat.width()), "dim")
     chat.say(await files_line(chat, turn), "dim")
 
 
 async def _retry(chat: ChatControl, rest: str) -> None:
-    _, text = await _take_back(chat)
+    _, text = await _take_back(chat, rest)
     session_id, now = chat.session.id, iso(chat.app.clock.now())
     await chat.app.database.write(lambda db: outcomes.signal(db, session_id, "retry", now))
     chat.send(text)
 
 
-async def _take_back(chat: ChatControl) -> tuple[int, str]:
+async def _take_back(chat: ChatControl, rest: str) -> tuple[int, str]:
+    if rest:  # `whet undo 12` takes a learned change back; here the last turn would go for it
+        raise ConfigError(
+            "only the last turn is taken back, so nothing may follow the command",
+            hint="/rewind goes back to an earlier turn; `whet undo N` takes a learned change back",
+        )
     undone = await chat.session.log.undo_last_turn()
     if undone is None:
         raise NotFound("nothing has been said in this session yet")

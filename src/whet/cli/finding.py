@@ -27,7 +27,7 @@ class FileFinder:
         self._reading: threading.Thread | None = None
 
     def look(self, folder: Path) -> None:
-        """Read the list anew where it is old, on a thread."""
+        """Read the list again where it is old, on a thread."""
         is_fresh = folder == self._folder and time.monotonic() - self._read_s < _FRESH_S
         if is_fresh or (self._reading is not None and self._reading.is_alive()):
             return

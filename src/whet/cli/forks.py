@@ -10,6 +10,7 @@ from whet.cli import wording
 from whet.cli.output import age
 from whet.clock import iso
 from whet.contract.errors import ConfigError
+from whet.contract.texts import typed_number
 from whet.store import forks
 from whet.store.forks import TreeRow
 
@@ -30,11 +31,12 @@ def tree_line(one: TreeRow, here: str, now: datetime, *, with_id: bool = True) -
 
 
 async def _fork(chat: ChatControl, rest: str) -> None:
-    if rest and not rest.isdecimal():
-        raise ConfigError(f"{rest!r} is no turn", hint="/rewind lists the turns with their numbers")
+    turn = typed_number(rest)
+    if rest and turn is None:
+        raise ConfigError(f"{rest[:40]!r} is no turn", hint="/rewind lists the turns with their numbers")
     old, new_id = chat.session.id, chat.app.clock.new_id()
     now = iso(chat.app.clock.now())
-    row = await chat.app.database.write(lambda db: forks.fork(db, old, int(rest or 0), new_id, now))
+    row = await chat.app.database.write(lambda db: forks.fork(db, old, turn or 0, new_id, now))
     await chat.switch_to(await chat.app.open_session(row.id, leaving=chat.session))
     chat.say("this is a copy now; the original is kept, and /tree shows both", "dim")
 

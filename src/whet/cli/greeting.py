@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whet.cli import picking
+from whet.cli.mode import mode_of
 from whet.cli.wording import clip, columns, printable
 from whet.sandbox.known import unheld
 from whet.store import news
@@ -21,7 +22,7 @@ _RECALLED = 8
 
 def greet(chat: ChatControl) -> None:
     """Say which model answers, in which mode and folder, and how to begin."""
-    model, mode, width = chat.session.model, chat.app.settings.approval.mode, chat.width()
+    model, mode, width = chat.session.model, mode_of(chat.app.gate, chat.session), chat.width()
     head = f"whet · {model.model} · approvals {mode}"
     named = f"whet · {model.model} ({model.provider}) · approvals {mode}"
     chat.say(_fitting(width, named, head), "bold")

@@ -79,7 +79,7 @@ def accept_command(home: Home, yes: bool) -> None:
             click.echo("nothing was changed")
             return
     accept(home, found)
-    click.echo("accepted; a change of these hooks or of their scripts asks anew")
+    click.echo("accepted; a change of these hooks or of their scripts asks again")
 
 
 @hooks.command("refuse")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from whet.app.slash import SlashCommand
 from whet.cli.wording import printable
 from whet.contract.errors import ConfigError
+from whet.contract.texts import typed_number
 from whet.store import news
 from whet.store.ledger import LedgerRow
 
@@ -50,10 +51,11 @@ def _show(chat: ChatControl, title: str, row: LedgerRow) -> None:
 
 async def _decide(chat: ChatControl, word: str, *numbers: str) -> None:
     decide = {"accept": chat.desk.accept, "reject": chat.desk.reject}.get(word)
-    if decide is None or not numbers or not all(one.isascii() and one.isdigit() for one in numbers):
-        raise ConfigError(f"/inbox knows no {' '.join((word, *numbers))!r}", hint=_USAGE)
-    for number in numbers:
-        row = await decide(int(number[:18]))
+    ids = [typed_number(one) for one in numbers]
+    if decide is None or not ids or None in ids:
+        raise ConfigError(f"/inbox knows no {' '.join((word, *numbers))[:40]!r}", hint=_USAGE)
+    for number in ids:
+        row = await decide(number or 0)
         done = {"active": "in force", "rejected": "dropped"}.get(row.state, f"{row.state} ({row.reason})")
         chat.say(printable(f"{row.id} {row.kind} {row.item}: {done}"))
 

@@ -132,7 +132,7 @@ class KeyActions:
             chat.put_back("\n".join(["/plan steps", *(one.text for one in now.steps)]))
             return
         if picked is None or picked == len(mode.CHOICES) - 1:
-            chat.say("still planning; Shift-Tab or /mode ask ends that", "dim")
+            chat.say("still planning; /mode ask ends that", "dim")
             return
         name = mode.MODES[0] if picked == 0 else mode.MODES[2]
         told = await planning.approve(chat.app, chat.session.id)

@@ -66,6 +66,7 @@ class ChatOptions:
     title: str = ""
     warm: str = ""
     picks: bool = False
+    plans: bool = False
 
 
 def workspace_of(settings: Settings) -> Path:
@@ -123,6 +124,15 @@ def _say(line: str) -> None:
 
 async def open_session(app: App, options: ChatOptions) -> Session:
     """Open the session that was asked for: a named one, the latest of this folder, or a new one."""
+    session = await _session_of(app, options)
+    if options.plans:
+        from whet.app.planning import set_planning  # noqa: PLC0415 - few sessions plan
+
+        await set_planning(app, session.id, True)
+    return session
+
+
+async def _session_of(app: App, options: ChatOptions) -> Session:
     if options.session_id:
         name = options.session_id
         return await app.open_session(await app.database.read(lambda db: sessions.resolve(db, name)))

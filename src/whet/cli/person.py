@@ -30,7 +30,7 @@ class LinePerson:
             _show(deciding, whole=False)
             while True:
                 if len(request.scopes) > 1:
-                    _say(f"s and a cover: {printable(deciding.covers())}\n")
+                    _say(f"a lasting yes now means: {printable(deciding.covers())}\n")
                 _say(f"Allow it? {deciding.keys(_ONE_LINE).strip()}: ")
                 line = (await _line()).strip()
                 reply = await self._decided(deciding, line)

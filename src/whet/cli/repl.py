@@ -369,7 +369,7 @@ class TerminalChat:
 
     def _echo(self, text: str) -> None:
         """Leave what was sent in the scroll-back."""
-        self._screen.write(f"\n{self._painter.line(_echoed(self._desk.marks.prompt, text), 'bold')}\n")
+        self._screen.echo(f"\n{self._painter.line(_echoed(self._desk.marks.prompt, text), 'bold')}\n")
 
     async def _stop_turn(self) -> None:
         if turn := self._desk.turn:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from whet.app.slash import SlashCommand
 from whet.cli.wording import exact
 from whet.contract.errors import ConfigError
+from whet.contract.texts import typed_number
 
 if TYPE_CHECKING:
     from whet.app.rewinding import Point, Rewinding
@@ -83,10 +84,11 @@ async def _rewind(chat: ChatControl, rest: str) -> None:
 async def _diff(chat: ChatControl, rest: str) -> None:
     from whet.cli import rewind_report  # noqa: PLC0415
 
-    if rest and not rest.isdigit():
-        raise ConfigError(f"{rest!r} is no turn", hint="/diff, or /diff 3")
+    turn = typed_number(rest)
+    if rest and turn is None:
+        raise ConfigError(f"{rest[:40]!r} is no turn", hint="/diff, or /diff 3")
     rewinding = _rewinding(chat)
-    turn = int(rest) if rest else await rewinding.last_changed_turn()
+    turn = await rewinding.last_changed_turn() if turn is None else turn
     found = await rewinding.diff(turn) if turn else []
     if not found:
         chat.say("no file was changed" if turn else "no turn of this session has changed files", "dim")

@@ -19,6 +19,7 @@ from typing import Protocol
 from whet.cli.live import Fragment, Marks
 from whet.cli.person import LinePerson
 from whet.contract.protocols import Person
+from whet.contract.texts import typed_number
 
 
 class PromptSignal(Enum):
@@ -61,6 +62,10 @@ class Screen(Protocol):
 
     def write(self, text: str) -> None:
         """Put finished text above the input line; it ends with a newline."""
+        ...
+
+    def echo(self, text: str) -> None:
+        """Leave what was typed above the input line, where the terminal has not done that itself."""
         ...
 
     def refresh(self) -> None:
@@ -119,6 +124,9 @@ class LineScreen:
         sys.stdout.write(text)
         sys.stdout.flush()
 
+    def echo(self, text: str) -> None:
+        """Do nothing: the terminal shows what is typed."""
+
     def refresh(self) -> None:
         """Do nothing: there is no live area."""
 
@@ -152,9 +160,15 @@ class LineScreen:
             return Typed(whole, whole, whole)
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
-        """Show the list; to pick, its command is called with a name."""
-        self.write("".join(f"  {line}\n" for line, _ in choices))
-        return None
+        """Show the list with numbers, and read one; anything else picks none."""
+        rows = [title, *(f"{number:>3}  {line}" for number, (line, _) in enumerate(choices, 1))]
+        self.write("\n".join([*rows, "A number picks one, Enter none: "]))
+        if await self._first_of(self._readable()):
+            self.write("\n")
+            return None
+        line = os.read(sys.stdin.fileno(), 65_536).decode("utf-8", "replace")
+        number = typed_number(line.strip()) or 0
+        return number - 1 if 1 <= number <= len(choices) else None
 
     def put_in(self, text: str) -> None:
         """Say what can be typed: nothing can be put into this terminal's input."""

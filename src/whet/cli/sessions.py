@@ -160,7 +160,7 @@ def search(home: Home, words: tuple[str, ...], limit: int, **given: Any) -> None
             {"query": " ".join(words), "hits": hits} | ({"unindexed_sessions": left} if left else {})
         )
     if left:
-        note = f"The search index is being made anew: {left} older sessions are not in it yet. "
+        note = f"The search index is being rebuilt: {left} older sessions are not in it yet. "
         click.echo(f"{note}Each search and each turn goes on with it.", err=True)
     if not hits:
         click.echo(
@@ -329,7 +329,7 @@ def _say(row: SessionRow, text: str, as_json: bool) -> None:
 def delete(home: Home, names: tuple[str, ...], yes: bool, remains: bool, as_json: bool) -> None:
     """Delete sessions and all that was said in them, for good.
 
-    The database is written anew without them, so that none of their words is left in it.
+    The database is rewritten without them, so that none of their words is left in it.
     """
     if remains == bool(names):
         raise click.UsageError("name sessions, or --remains alone")
@@ -338,7 +338,7 @@ def delete(home: Home, names: tuple[str, ...], yes: bool, remains: bool, as_json
         _confirm(rows)
     with stored.opened(home) as database:
         gone = database.write_now(lambda db: _delete_all(db, rows))
-        write_anew(database, gone)
+        rewrite(database, gone)
         forget_deleted(home, database, SystemClock())
     if as_json:
         emit_json({"deleted": [row.id for row in rows], "sessions": gone})
@@ -356,11 +356,11 @@ def _delete_all(db: apsw.Connection, rows: list[SessionRow]) -> int:
     return gone
 
 
-def write_anew(database: StateDatabase, gone: int) -> None:
-    """Write the file anew after `gone` sessions were deleted. Raises WhetError, which says what is done."""
+def rewrite(database: StateDatabase, gone: int) -> None:
+    """Rewrite the file after `gone` sessions were deleted. Raises WhetError, which says what is done."""
     is_seen = sys.stderr.isatty()
     if is_seen:
-        click.echo("writing the database anew ...", err=True, nl=False)
+        click.echo("rewriting the database ...", err=True, nl=False)
     try:
         erase(database)
     except (StoreBusy, StoreFull) as error:

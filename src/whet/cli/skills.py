@@ -18,6 +18,7 @@ from whet.cli.skill_improve import skills_improve
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
+from whet.contract.texts import typed_number
 from whet.memory import intake, skill_store
 from whet.memory.desk import LearningService
 from whet.memory.intake import SkillIntake
@@ -116,8 +117,7 @@ def show(home: Home, name: str, file: str, as_json: bool) -> None:
 @click.pass_obj
 def log(home: Home, name: str | None, waiting: bool, limit: int, as_json: bool) -> None:
     """List changes to skills, or to the skill NAME; a change's number instead tells all of it."""
-    if name is not None and name.isdigit():
-        number = int(name)
+    if name is not None and (number := typed_number(name)) is not None:
         row = with_desk(home, lambda desk: desk.change(number))
         return emit(as_object(row), "\n".join(change_lines(row)), as_json=as_json)
 
@@ -239,8 +239,8 @@ def accept(home: Home, name: str) -> None:
     """Bring a skill that waits (quarantine, inbox) into force: its NAME, or a change's number."""
 
     async def work(desk: LearningService) -> list[LedgerRow]:
-        if name.isdigit():
-            return [await desk.accept(int(name))]
+        if (number := typed_number(name)) is not None:
+            return [await desk.accept(number)]
         waiting = await desk.database.read(
             lambda db: ledger.select(
                 db, profile=desk.profile, kind="skill", item=name, states=("quarantined", "inbox")

@@ -121,6 +121,8 @@ class Terminal:
         self._app.output.flush()
         self._app.invalidate()
 
+    echo = write
+
     def refresh(self) -> None:
         """Have the live area redrawn, at most 20 times a second."""
         if self._redraw is None:

@@ -10,7 +10,7 @@ from whet.agent.session import Session
 from whet.cli import wording
 from whet.contract.errors import NotFound
 from whet.contract.messages import Message, ToolCall
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, typed_number
 from whet.store import facts
 from whet.store.export import messages
 
@@ -63,8 +63,8 @@ async def unfold(chat: ChatControl, number: int) -> None:
 
 async def calls(chat: ChatControl, rest: str) -> None:
     """List the latest calls with their numbers, or show one whole."""
-    if rest.isdecimal():
-        await unfold(chat, int(rest))
+    if (wanted := typed_number(rest)) is not None:
+        await unfold(chat, wanted)
         return
     found = await calls_of(chat.app.database, chat.session)
     for number, call in list(enumerate(found, 1))[-_LISTED:]:
@@ -75,7 +75,8 @@ async def calls(chat: ChatControl, rest: str) -> None:
 async def receipt(chat: ChatControl, rest: str) -> None:
     """Show what the last turn's calls did, or a turn's, each file and command. Raises NotFound."""
     live = chat.session.log.live
-    turn = int(rest) if rest.isdecimal() else live.last_turn
+    wanted = typed_number(rest)
+    turn = live.last_turn if wanted is None else wanted
     made = await chat.app.database.read(lambda db: facts.receipt(db, live.key, turn))
     if made is None:
         raise NotFound(f"turn {turn} changed, ran and sent nothing", hint="/receipt TURN shows another one")

@@ -154,7 +154,7 @@ def stats(home: Home, as_json: bool) -> None:
 
 
 @warm.command("label")
-@click.option("--again", is_flag=True, help="Judge calls anew that have an outcome.")
+@click.option("--again", is_flag=True, help="Judge calls again that have an outcome.")
 @json_option
 @click.pass_obj
 def label(home: Home, again: bool, as_json: bool) -> None:

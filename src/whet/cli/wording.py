@@ -165,7 +165,7 @@ def aside(event: Event) -> str:
         case Retry():
             return _retrying(event)
         case StreamRestarted():
-            return printable(f"the stream broke ({event.reason}); the answer starts anew")
+            return printable(f"the stream broke ({event.reason}); the answer starts over")
         case Compaction():
             return (
                 f"context made smaller by {event.engine}: {count(event.tokens_before)} to "

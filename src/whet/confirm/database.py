@@ -99,7 +99,7 @@ class ConfirmDatabase(DatabaseFile):
         """Say what to do about a file that can't be opened."""
         if isinstance(error, StoreCorrupt):
             error.hint = (
-                f"move it away (mv {path} {path}.broken) and restore a backup; without one, start anew: "
+                f"move it away (mv {path} {path}.broken) and restore a backup; without one, start over: "
                 "what was pending is then denied"
             )
         elif isinstance(error, StoreBusy):

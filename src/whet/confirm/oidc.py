@@ -118,7 +118,7 @@ def load() -> None:
 
 
 class OidcProvider:
-    """One provider. Its discovery document and keys are kept for an hour; unknown keys are fetched anew."""
+    """One provider. Its discovery document and keys are kept for an hour; unknown keys are fetched again."""
 
     def __init__(self, settings: OidcSettings, variables: Mapping[str, str], page_url: str) -> None:
         self.settings = settings

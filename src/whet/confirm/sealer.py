@@ -16,7 +16,7 @@ from whet.confirm.keys import PublicKey, SigningKey
 from whet.confirm.seals import RowSum, Seal, is_sealed, row_digest, spread
 from whet.contract.errors import StoreCorrupt, StoreError
 
-# Small tables that decide who may do what: added up anew whenever another connection has written.
+# Small tables that decide who may do what: added up again whenever another connection has written.
 _WATCHED = ("tokens", "whitelist", "second_factors", "passkeys", "delegations", "members", "people")
 LogEnd = tuple[int, bytes]
 NO_EVENT: LogEnd = (0, bytes(32))
@@ -68,7 +68,7 @@ class Sealer:
         self._key, self._known, self._had_seal = other._key, other._known, other._had_seal
 
     def accept(self) -> None:
-        """Add everything up anew with this transaction, whatever was sealed before."""
+        """Add everything up again with this transaction, whatever was sealed before."""
         self._connection.execute("DELETE FROM seal")
         self._connection.execute("DELETE FROM seals")
         self._had_seal = False

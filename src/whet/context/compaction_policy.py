@@ -83,7 +83,7 @@ class CircuitBreaker:
         return bool(self.stopped)
 
     def reset(self) -> None:
-        """The model or the list was changed by hand: begin anew."""
+        """The model or the list was changed by hand: start over."""
         self.__init__()
 
     def _strike(self, why: str) -> bool:

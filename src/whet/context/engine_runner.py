@@ -294,7 +294,7 @@ def _read_names(hook: Callable[..., Any]) -> frozenset[str] | None:
     return frozenset(one.name for one in parameters if one.kind is not inspect.Parameter.POSITIONAL_ONLY)
 
 
-# Each session asks for those of its engine's methods anew; reading one costs 0.1 ms.
+# Each session asks for those of its engine's methods again; reading one costs 0.1 ms.
 _names_of_method = lru_cache(maxsize=64)(_read_names)
 
 

@@ -151,12 +151,12 @@ class SessionEngines:
         return self._spare
 
     def stray(self, seat: EngineRunner) -> None:
-        """Note that an engine's list is not the live one: it is told of the session anew when it can be."""
+        """Note that an engine's list is not the live one: it is told of the session again when it can be."""
         if seat not in self._astray:
             self._astray.append(seat)
 
     async def rejoin(self, rows: Callable[[], Sequence[ChatRow]]) -> None:
-        """Tell engines that went astray of the session anew, those that answer."""
+        """Tell engines that went astray of the session again, those that answer."""
         for seat in [seat for seat in self._astray if not seat.lane.stuck]:
             self._astray.remove(seat)
             await seat.each(transition_calls(seat.engine, self._change()))

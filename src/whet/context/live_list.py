@@ -187,7 +187,7 @@ class RepairedList:
         self._fed: list[Message] = []
 
     def of(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Give `messages` repaired; a list that was replaced (undo, compaction) is repaired anew."""
+        """Give `messages` repaired; a list that was replaced (undo, compaction) is repaired again."""
         fed = self._fed
         if list(messages[: len(fed)]) != fed:
             self._repairer, self._fed = Repairer(), []

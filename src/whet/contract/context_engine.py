@@ -118,7 +118,7 @@ class ContextEngine(ABC):
         provider: str = "",
         api_mode: str = "",
     ) -> None:
-        """Another model answers from now on: take its window and set the threshold anew."""
+        """Another model answers from now on: take its window and set the threshold again."""
         del model, base_url, api_key, provider, api_mode
         self.context_length = context_length
         self.threshold_tokens = int(context_length * self.threshold_percent)

@@ -127,7 +127,7 @@ class Retry(msgspec.Struct, frozen=True, tag="retry"):
 
 
 class StreamRestarted(msgspec.Struct, frozen=True, tag="stream_restarted"):
-    """A stream broke after text was shown: what was shown of this step is void and comes anew."""
+    """A stream broke after text was shown: what was shown of this step is void and comes again."""
 
     reason: str
 

@@ -11,6 +11,7 @@ import msgspec
 
 PORTS = {"http": 80, "https": 443}
 NOT_JSON = (msgspec.DecodeError, UnicodeError, RecursionError)
+_DIGITS = 15
 """What reading a stranger's JSON may raise: it is none, its bytes are no text, it is nested too deep."""
 
 # In the order of telling most.
@@ -43,6 +44,11 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
 def unclosing(tag: str, text: str) -> str:
     """Give `text` so that it can't end the tag that it is put in."""
     return re.sub(rf"</(?={tag}\b)", r"<\\/", text, flags=re.IGNORECASE)
+
+
+def typed_number(text: str) -> int | None:
+    """Read a whole number that somebody typed; None for anything else, or one that is too large."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
 
 
 def encodable(text: str) -> str:

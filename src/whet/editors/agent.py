@@ -37,6 +37,7 @@ from acp.schema import (
 
 from whet import __version__
 from whet.contract.messages import Message
+from whet.contract.texts import typed_number
 from whet.editors import blocks, options, replay
 from whet.editors.answering import answer, told
 from whet.editors.blocks import Block
@@ -146,7 +147,7 @@ class EditorAgent:
         self, cwd: str | None = None, cursor: str | None = None, **kwargs: Any
     ) -> ListSessionsResponse:
         """List conversations, the last active first, of one folder or all; a page at a time."""
-        offset = int(cursor) if cursor and cursor.isdecimal() else 0
+        offset = typed_number(cursor or "") or 0
         with told():
             program = await self._sessions.program()
             rows = await program.hosted.app.database.read(

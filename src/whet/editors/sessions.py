@@ -127,7 +127,7 @@ class EditorSessions:
         self._open[session_id] = here
         if open_already is not None:
             await open_already.aclose()
-        await program.hosted.let_go(session_id)  # it is opened anew with what the editor brings now
+        await program.hosted.let_go(session_id)  # it is opened again with what the editor brings now
         self._tell_commands(here, app.home.root)
         here.title = row.title
         if row.model_chosen and row.provider == app.models.provider.info.provider:

@@ -203,7 +203,7 @@ def aside(event: Event) -> str:
         case Retry():
             return f"The model's server failed ({event.reason}); trying again in {event.wait_s:.0f} s."
         case StreamRestarted():
-            return f"The stream broke ({event.reason}): the answer begins anew."
+            return f"The stream broke ({event.reason}): the answer starts over."
         case Compaction():
             return f"Compacted: {event.messages_before} messages became {event.messages_after}."
         case ConfirmationAsked():

@@ -23,7 +23,7 @@ _TIMED_OUT = 124
 
 
 async def furnish(task: OwnTask, origin: Path, place: Path) -> None:
-    """Make `place` anew from the task's files, which are relative to `origin`, and set it up.
+    """Make `place` from the task's files, which are relative to `origin`, and set it up.
 
     Raises ConfigError where the set-up fails.
     """
@@ -93,7 +93,7 @@ def claim(folder: Path, settings: object, others: str) -> None:
     path, mine = folder / "settings.json", msgspec.json.encode(settings)
     if path.exists() and path.read_bytes() != mine:
         raise ConfigError(
-            f"{folder} holds {others}", hint="name another folder with --out, or begin anew with --fresh"
+            f"{folder} holds {others}", hint="name another folder with --out, or start over with --fresh"
         )
     path.write_bytes(mine)
 

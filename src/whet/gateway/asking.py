@@ -1,7 +1,7 @@
 """Questions to people in a chat: buttons that are bound to one request and count for permitted people only.
 
 A button carries a random word that stands for the request in this process. After a restart the turn asks
-anew, and the old buttons say so. `/approve` and `/deny` answer the latest question of the room. What somebody
+again, and old buttons say so. `/approve` and `/deny` answer the latest question of the room. What somebody
 asks for who may not decide goes to somebody who may, or is denied with a line that says so.
 """
 

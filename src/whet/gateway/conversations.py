@@ -192,7 +192,7 @@ class Conversation:
 
     async def _take(self, row: InRow, *, holds: bool) -> Literal["taken", "held", "again"]:
         """Do what an update asks for. held: it has to wait for the turn's end, as messages after it have to
-        (`holds`); again: the turn that it was for has ended, so it is looked at anew."""
+        (`holds`); again: the turn that it was for has ended, so it is looked at again."""
         update = msgspec.json.decode(row.body, type=Incoming)
         command = self._commands.parse(update)
         if command is not None:

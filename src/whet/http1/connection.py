@@ -217,7 +217,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         """Give up where nothing was heard, and nothing taken, for as long as is allowed."""
         self._timer = None
         if self._waiter is None:
-            return  # nobody waits; the next wait listens anew
+            return  # nobody waits; the next wait listens again
         if self._is_stranded():
             self._since_s, self._silence_s = self._loop.time(), min(self._silence_s, _AFTER_SLEEP_S)
             self._listen(self._silence_s)

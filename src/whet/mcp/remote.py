@@ -1,4 +1,4 @@
-"""One configured server: started at its first use, started anew after it broke, asked what its tools are.
+"""One configured server: started at its first use, started again after it broke, asked what its tools are.
 
 After a failure the next call starts it again, each time after a longer pause. What happens to a server
 without a call (it ended, changed its tools, asked for something) is told in one line. It knows no sessions.

@@ -30,7 +30,7 @@ _LONGEST_PAUSE_S = 60.0
 _LATER = (409, 429, 500, 502, 503, 504)
 Heard = Literal["something", "nothing", "failed", "refused"]
 Open = Callable[[str], AbstractAsyncContextManager[httpx2.Response]]
-"""Opens the server's stream behind the event of that id, or anew for an empty one."""
+"""Opens the server's stream behind the event of that id, or again for an empty one."""
 
 
 class StreamCursor(msgspec.Struct):

@@ -23,7 +23,7 @@ VERSION_HEADER = "mcp-protocol-version"
 
 
 class ServerFailed(ToolError):
-    """The server can't be started, has ended, or says what is no MCP; a later call starts it anew."""
+    """The server can't be started, has ended, or says what is no MCP; a later call starts it again."""
 
 
 class LoginNeeded(ServerFailed):

@@ -171,7 +171,7 @@ def _take_place(fresh: Path, path: Path, aside: Path) -> None:
     try:
         os.link(fresh, path)
     except FileExistsError:
-        # Somebody saved the file in this very moment: theirs is what counts, and it is looked at anew.
+        # Somebody saved the file in this very moment: theirs is what counts, and it is looked at again.
         aside.unlink(missing_ok=True)
         raise Moved from None
 

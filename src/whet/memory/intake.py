@@ -61,7 +61,7 @@ def enter(
     """Enter a skill inside the caller's transaction; its files follow. Raises Refused for a taken name."""
     root = f"skills/{intake.name}/"
     if any(state.wanted for state in learned.states(connection, profile, root)):
-        hint = f"to install it anew: whet undo, or rm -r the folder skills/{intake.name}"
+        hint = f"to install it again: whet undo, or rm -r the folder skills/{intake.name}"
         raise Refused(f"there is a skill {intake.name} already", hint=hint)
     changes = tuple(
         FileChange(root + path, "", learned.keep_text(connection, content))

@@ -1,6 +1,6 @@
 """A review's staged changes come into force together, in the transaction that completes its job.
 
-Each is made anew on what is in force by then: an item that has changed since refuses it, with the reason.
+Each is made again on what is in force by then: an item that has changed since refuses it, with the reason.
 It touches no file.
 """
 

@@ -78,7 +78,7 @@ def from_sources(files: Files, made: SkillPlan, name: str, written: tuple[str, s
 
 
 def _numbered(lines: Sequence[str]) -> list[str]:
-    """Number steps anew, those below each heading by themselves."""
+    """Number steps again, those below each heading by themselves."""
     count, found = 0, list[str]()
     for line in lines:
         bare = _STEP.sub("", line)

@@ -126,7 +126,7 @@ def _read(home: Home, source: str, folder: Path) -> FetchedPlugin:
     manifest = read_manifest(folder)
     target = home.root / "plugins" / manifest.name
     if os.path.lexists(target):
-        raise ConfigError(f"{target} exists already", hint=f"to install it anew: rm -r {target}")
+        raise ConfigError(f"{target} exists already", hint=f"to install it again: rm -r {target}")
     files = [path for path in folder.rglob("*") if ".git" not in path.relative_to(folder).parts]
     for path in files:
         if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):

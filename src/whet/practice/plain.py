@@ -140,7 +140,8 @@ def report(done: DoneCall) -> str:
     shown = "\n".join(lines[:_SHOWN_LINES]) or "(nothing)"
     more = f"\n\n{len(lines) - _SHOWN_LINES} more lines are not shown." if len(lines) > _SHOWN_LINES else ""
     if done.denied:
-        return f"{title} was not run. The answer was: {shown}"
+        first, dot, _ = done.result.strip().partition(". ")  # what follows is for the model
+        return f"{title} was not run: {first}{dot.strip()}"
     if done.interrupted:
         return f"{title} was interrupted; nobody knows whether it took effect. The answer was: {shown}"
     return f"{title} gave:\n\n```\n{shown}\n```{more}"

@@ -170,7 +170,7 @@ def _by_status(status: int, said: ServerError, line: str) -> ProviderError:
 
 
 def _overflow(line: str, said: ServerError) -> ContextOverflow:
-    overflow = ContextOverflow(line, hint="begin anew with /new, or take a model with a larger window")
+    overflow = ContextOverflow(line, hint="start over with /new, or take a model with a larger window")
     overflow.limit_tokens = said.limit_tokens or _limit_in(said.message)
     return overflow
 

@@ -1,7 +1,7 @@
 """An outage in the middle of a call: how long it has lasted, and the wait until the next try.
 
 A wait is cut short when the machine was asleep or its network changed: the server may be back in reach now.
-After a sleep the patience begins anew, since nobody waited meanwhile. Loaded when a call has failed.
+After a sleep the patience starts over, since nobody waited meanwhile. Loaded when a call has failed.
 """
 
 from __future__ import annotations

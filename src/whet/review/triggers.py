@@ -183,7 +183,7 @@ def called_for(counted: Counters, settings: ReviewSettings, able: Sequence[Kind]
 
 
 def after_review(counted: Counters, kinds: Sequence[Kind]) -> Counters:
-    """Give the counters as they begin anew once a review for `kinds` is queued."""
+    """Give the counters as they start over once a review for `kinds` is queued."""
     return Counters(
         turns=0 if "memory" in kinds else counted.turns, steps=0 if "skill" in kinds else counted.steps
     )

@@ -157,7 +157,7 @@ class ReviewWorker:
             try:
                 note = await self._converse(fork)
             except ContextOverflow:
-                await self._write(lambda db: reviews.begin_anew(db, job.id, DIGEST))
+                await self._write(lambda db: reviews.start_over(db, job.id, DIGEST))
                 fork = await open_fork(self._parts, job, order, provider, shares_prefix=False)
                 note = await self._converse(fork)
         refused = await self._look_again(job, order, fork)

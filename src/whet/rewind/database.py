@@ -79,7 +79,7 @@ class RecordFile(DatabaseFile):
     )
 
     def compact(self) -> None:
-        """Write the file anew without what was deleted; where somebody else uses it, SQLite does so later."""
+        """Rewrite the file without what was deleted; where somebody else uses it, SQLite does so later."""
         connection = self._connect()
         try:
             connection.execute("VACUUM")

@@ -86,7 +86,7 @@ class Looker:
             self._assume(folder)
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Start over."""
         self._found, self._is_short = Look(), False
         self._pending.clear()
 

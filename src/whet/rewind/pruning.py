@@ -37,7 +37,7 @@ def prune(file: RecordFile, limits: RecordLimits, now_ms: int) -> int:
 def forget(file: RecordFile, sessions: Collection[str]) -> int:
     """Take away the records of sessions, and what only they held; where no record is left, everything.
 
-    The file is written anew, so that nothing of it is left in it. Hold the workspace's lock meanwhile.
+    The file is rewritten, so that nothing of it is left in it. Hold the workspace's lock meanwhile.
     """
     gone = sum(file.write_now(partial(_drop, where="session = ?", value=one)) for one in sessions)
     if gone:

@@ -290,7 +290,7 @@ class Jail:
         self._holding.started(inside)
 
     def _renewed(self) -> frozenset[Path]:
-        """Start the launcher where none runs, and anew where there is news and nothing runs that this would
+        """Start the launcher where none runs, and again where there is news and nothing runs that this would
         end; gives the names that mounts hold."""
         mounts = self._holding.mounts()
         is_gone = self._launcher is None or self._launcher.poll() is not None

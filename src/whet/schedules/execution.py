@@ -1,6 +1,6 @@
 """One run of a schedule: its session, its turn with nobody there, and where the answer goes.
 
-The program is composed anew for each run, from the settings as they are then. After a kill the turn goes on
+The program is composed for each run from the settings as they are then. After a kill the turn goes on
 where it was: what had begun and has no result is "interrupted, outcome unknown" to the model, and is not
 done a second time. It does not know leases.
 """

@@ -114,7 +114,7 @@ class Feeds:
         """Give a session's feed."""
         feed = self._by_session.get(session_id)
         if feed is None:
-            self._made += 1  # a feed that is made anew must not take ids of the old one for its own
+            self._made += 1  # a feed that is made again must not take ids of the old one for its own
             feed = Feed(f"{self._epoch}z{self._made}", lambda event: self._told(session_id, event))
             self._by_session[session_id] = feed
             self._make_room(session_id)

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from whet.app.build import App
 from whet.contract.errors import NotFound
+from whet.contract.texts import typed_number
 from whet.log import mask
 from whet.memory.requests import summary
 from whet.serve.auth import ApiCaller
@@ -107,10 +108,11 @@ class LessonCalls:
 
     async def decide(self, request: Request, caller: ApiCaller, wanted: LessonAnswer) -> Response:
         """Take it or drop it."""
-        number, desk = request.path_params["id"], self._app.learning.desk
-        if not (number.isascii() and number.isdigit()) or len(number) > 15:
-            raise NotFound(f"there is no change {number[:20]}", hint="GET /api/learned lists them")
-        row = await (desk.accept if wanted.answer == "accept" else desk.reject)(int(number))
+        asked, desk = request.path_params["id"], self._app.learning.desk
+        number = typed_number(asked)
+        if number is None:
+            raise NotFound(f"there is no change {asked[:20]}", hint="GET /api/learned lists them")
+        row = await (desk.accept if wanted.answer == "accept" else desk.reject)(number)
         return JsonAnswer(_facts(row))
 
 

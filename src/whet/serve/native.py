@@ -18,6 +18,7 @@ from whet.agent.session import Session
 from whet.app.build import App
 from whet.app.recording import forget_deleted
 from whet.contract.messages import ImagePart, Message, to_dict
+from whet.contract.texts import typed_number
 from whet.log import mask
 from whet.serve import content
 from whet.serve.auth import ApiAuth, ApiCaller
@@ -269,6 +270,7 @@ def whole_number(request: Request, name: str, default: int, most: int) -> int:
     text = request.query_params.get(name, "")
     if not text:
         return default
-    if not (text.isascii() and text.isdigit()) or len(text) > 10:
+    number = typed_number(text)
+    if number is None:
         raise ApiError(400, f"{name} must be a whole number", param=name)
-    return min(int(text), most)
+    return min(number, most)

@@ -198,7 +198,7 @@ class SessionTurns:
             held.asked()
 
     async def _offer(self, session_id: str, wish: SessionChoice) -> None:
-        """Have the program's tools there for a turn; one that is in memory without them is opened anew."""
+        """Have the program's tools there for a turn; one that is in memory without them is opened again."""
         if not wish.tools:
             return
         self._tools.offer(session_id, wish.tools, one_by_one=wish.one_by_one)

@@ -21,7 +21,7 @@ import msgspec
 
 from whet.contract.errors import SchemaTooNew, StoreError, StoreFull, StoreUnwritable
 from whet.sqlite.batching import After, WriteBatcher
-from whet.sqlite.faults import DISK_FULL, as_store_error
+from whet.sqlite.faults import DISK_FULL, FAULTS, as_store_error
 from whet.sqlite.lane import CHECKPOINT_PAGES, Outcome, Rows, WriterLane
 
 T = TypeVar("T")
@@ -159,7 +159,7 @@ class DatabaseFile:
             finally:
                 if reader.in_transaction:
                     reader.execute("ROLLBACK")
-        except apsw.Error as error:
+        except FAULTS as error:
             raise as_store_error(error, str(self.path), reader.system_errno) from error
         finally:
             self._put_back(reader)

@@ -20,7 +20,7 @@ import apsw
 import msgspec
 
 from whet.contract.errors import StoreBusy, StoreError
-from whet.sqlite.faults import as_store_error
+from whet.sqlite.faults import FAULTS, as_store_error
 
 
 class RowStatement(msgspec.Struct, frozen=True, eq=False):
@@ -253,7 +253,7 @@ class WriterLane:
             self._timeout_ms = milliseconds
 
     def _translate(self, error: BaseException | None) -> BaseException:
-        if isinstance(error, apsw.Error):
+        if isinstance(error, FAULTS):
             known = as_store_error(error, self._path, self._connection.system_errno)
             known.__cause__ = error
             return known

@@ -85,7 +85,7 @@ class StateDatabase(DatabaseFile):
         raise StoreError("the home's own file needs no fence")
 
     def scrub(self) -> None:
-        """Write the file anew without what was deleted, and cut its log: none of it is on the disk then.
+        """Rewrite the file without what was deleted, and cut its log: none of it is on the disk then.
 
         Takes a second for some hundred megabytes, and as much room again. Raises StoreBusy where others
         keep on using the file, StoreFull.

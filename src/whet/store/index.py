@@ -2,7 +2,7 @@
 
 The index holds no text of its own. With a message's words stand marks: whose it is, of which folder, role,
 day and month, so that a search for one person's or one week's messages never looks at the others. Newest
-sessions come first, so that a store whose index is made anew can be searched from its newest end; each batch
+sessions come first, so that a store whose index is rebuilt can be searched from its newest end; each batch
 and how far it came are one transaction.
 """
 
@@ -71,12 +71,12 @@ def has_new(connection: apsw.Connection) -> bool:
 
 
 def has_unindexed(connection: apsw.Connection) -> bool:
-    """Say whether there may be messages to index, those of an index that is made anew among them."""
+    """Say whether there may be messages to index, those of an index that is rebuilt among them."""
     return connection.execute("SELECT 1 FROM sessions WHERE dirty LIMIT 1").fetchone() is not None
 
 
 def count_unindexed(connection: apsw.Connection) -> int:
-    """Count the sessions that are missing from an index that is made anew."""
+    """Count the sessions that are missing from an index that is rebuilt."""
     row = connection.execute("SELECT count(*) FROM sessions WHERE dirty AND dirty = 2").fetchone()
     return row[0] if row else 0
 

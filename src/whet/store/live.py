@@ -127,7 +127,7 @@ class LiveState(msgspec.Struct):
         return found
 
     def become(self, fresh: LiveState) -> None:
-        """Take over what was read anew. What only the last compaction made has no number to be known by: it
+        """Take over what was read again. What only the last compaction made has no number to be known by: it
         stays the same object while that compaction is the last one."""
         if fresh.epoch == self.epoch:
             for index, seq in enumerate(fresh.seqs[: len(self.seqs)]):
@@ -200,7 +200,7 @@ class SessionWriter:
             await self.reload()
 
     async def reload(self) -> None:
-        """Read the session anew, keeping the objects that are in memory."""
+        """Read the session again, keeping the objects that are in memory."""
         session_id, known = self._live.session.id, self._live.known()
         self._live.become(await self.db.read(lambda connection: load(connection, session_id, known)))
 

@@ -72,7 +72,7 @@ def has_text(connection: apsw.Connection, key: str) -> bool:
 def erase(database: StateDatabase) -> None:
     """Take what was deleted out of the search index, the file and its log. Once is as good as twice.
 
-    The index is merged in steps, between which others may write; then the file is written anew.
+    The index is merged in steps, between which others may write; then the file is rewritten.
     Raises StoreBusy where others keep on using the file, StoreFull.
     """
     if database.is_team:

@@ -253,7 +253,7 @@ class Ranking:
         return row._replace(score=score)
 
     def _by_texts(self, found: list[FoundRow], lists: Sequence[Postings], limit: int) -> list[FoundRow]:
-        """Look which common terms stand in the best of these, and weigh them anew."""
+        """Look which common terms stand in the best of these, and weigh them again."""
         wanted = [(one, set(self._words(one.term.text))) for one in lists if not one.is_whole]
         count = max(_TEXTS_MAX, limit)
         texts = self._connection.execute(

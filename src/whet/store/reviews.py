@@ -199,7 +199,7 @@ def view_of(connection: apsw.Connection, job_id: str) -> tuple[str, str]:
     return (row[0] or "", row[1]) if row else ("", "[]")
 
 
-def begin_anew(connection: apsw.Connection, job_id: str, view: str) -> None:
+def start_over(connection: apsw.Connection, job_id: str, view: str) -> None:
     """Forget the review's own session (its transcript stays), so that the next try makes another."""
     connection.execute("UPDATE reviews SET child = 0, view = ? WHERE job = ?", (view, job_id))
 

@@ -42,7 +42,7 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 async def find(db: StateDatabase, query: str, limit: int = 20, **scope: Unpack[SearchScope]) -> list[Hit]:
-    """Bring the index up to date and search. Where the index is being made anew, a part of what is missing
+    """Bring the index up to date and search. Where the index is being rebuilt, a part of what is missing
     is done first, of the session or person asked for where one is named; the rest goes on behind."""
     while await db.read(index.has_new) and await db.write(index.index_new):
         pass

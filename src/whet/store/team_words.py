@@ -159,7 +159,7 @@ class _Shares:
 
 
 def _shares_of(connection: apsw.Connection) -> dict[str, float]:
-    """Give in what share of all messages the most common words stand, as the server counted last; read anew
+    """Give in what share of all messages the most common words stand, as the server counted last; read again
     now and then."""
     raw = cast("PostgresConnection", connection).raw
     known = _shares.get(raw.info.dsn)

@@ -2,7 +2,7 @@
 the keys, so that it can be broken off and gone on with; afterwards every table is counted and hashed.
 
 What is of one process (claims), of one home (what its files were seen to hold) or made from the rest is not
-copied: the search index is made anew.
+copied: the search index is rebuilt.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _next(
 
 
 def _settle(connection: apsw.Connection, wanted: Sequence[Table]) -> None:
-    """Have new rows be numbered after the copied ones, and everything be indexed anew."""
+    """Have new rows be numbered after the copied ones, and everything be indexed again."""
     connection.execute("UPDATE sessions SET indexed_seq = 0, dirty = 2 WHERE messages > 0")
     if not is_team(connection):
         return

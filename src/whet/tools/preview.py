@@ -49,7 +49,7 @@ def hold_to(changes: Sequence[TextChange], ctx: ToolContext) -> None:
     if ctx.shown and changes_digest(changes) != ctx.shown:
         raise ToolDenied(
             "the file changed after the person was shown what would be written, so nothing was written",
-            hint="read the file and call again; the person is asked anew",
+            hint="read the file and call again; the person is asked again",
         )
 
 

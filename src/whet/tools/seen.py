@@ -1,7 +1,7 @@
 """Which state of a file a session knows: so that nothing is written over what somebody else changed since.
 
 Only what was read or written here is known; a file that was never read may be replaced. What a session's own
-command changes while it runs counts as known. Nothing here is durable: after a restart files are read anew.
+command changes while it runs counts as known. Nothing here is durable: after a restart files are read again.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ class DiscordGateway:
             except SocketClosed as error:
                 if error.code in _FINAL:
                     raise SendFailed(f"Discord: {_FINAL[error.code]}", is_final=True) from error
-                if error.code in (0, 4007, 4009):  # the session is over, or its server is: begin anew
+                if error.code in (0, 4007, 4009):  # the session is over, or its server is: start over
                     self._forget()
                 _LOG.warning("channel %s hears nothing: %s", self._name, error)
             except SendFailed as error:

@@ -1,4 +1,4 @@
-"""Slack: the Web API's calls, and Socket Mode: connect, hand on each envelope, connect anew when asked to.
+"""Slack: the Web API's calls, and Socket Mode: connect, hand on each envelope, connect again when asked to.
 
 Slack says most errors with status 200.
 """

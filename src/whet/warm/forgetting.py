@@ -14,7 +14,7 @@ Existing = Callable[[set[str]], set[str]]
 
 
 def forget_examples(home: Home, existing: Existing) -> int:
-    """Write each template anew without the examples whose session is gone; one without any left is deleted.
+    """Rewrite each template without the examples whose session is gone; one without any left is deleted.
 
     Templates from elsewhere are left alone, for their sessions never were here. Gives how many examples went;
     on return that is on disk. Raises ConfigError.

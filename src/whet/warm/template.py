@@ -168,9 +168,9 @@ def read(path: Path) -> Template:
     except OSError as error:
         raise ConfigError(f"can't read {path}: {error.strerror}", hint="check its permissions") from error
     except NOT_JSON as error:
-        raise ConfigError(f"{path} is not JSON: {error}", hint="build it anew or delete it") from error
+        raise ConfigError(f"{path} is not JSON: {error}", hint="build it again or delete it") from error
     if not isinstance(raw, dict):
-        raise ConfigError(f"{path} holds no JSON object", hint="build it anew or delete it")
+        raise ConfigError(f"{path} holds no JSON object", hint="build it again or delete it")
     return _parsed(cast("dict[str, Any]", raw), path)
 
 
@@ -178,7 +178,7 @@ def _parsed(row: dict[str, Any], path: Path) -> Template:
     row = {key: value for key, value in row.items() if value is not None}
     examples: Any = row.get("examples", [])
     if not isinstance(examples, list):
-        raise ConfigError(f"{path}: examples is no list", hint="build it anew or delete it")
+        raise ConfigError(f"{path}: examples is no list", hint="build it again or delete it")
     if isinstance(row.get("created_at"), int | float):
         row["created_at"] = _moment(row["created_at"])
     known = set(Template.__struct_fields__) - {"extra"}
@@ -187,7 +187,7 @@ def _parsed(row: dict[str, Any], path: Path) -> Template:
         fields["examples"] = tuple(_example(item) for item in cast("list[Any]", examples))
         template = msgspec.convert(fields, Template)
     except (msgspec.ValidationError, ValueError) as error:
-        raise ConfigError(f"{path}: {error}", hint="build it anew or delete it") from error
+        raise ConfigError(f"{path}: {error}", hint="build it again or delete it") from error
     if not 1 <= template.max_examples <= 20 or not 100 <= template.budget_tokens <= 20_000:
         raise ConfigError(
             f"{path}: max_examples or budget_tokens is out of range", hint="1-20 and 100-20,000"

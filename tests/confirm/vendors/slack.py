@@ -87,7 +87,7 @@ class SlackServer(Host):
         return list(self.messages.values())[index]
 
     def ask_to_reconnect(self) -> None:
-        """Tell the app to connect anew, as Slack does every few hours."""
+        """Tell the app to connect again, as Slack does every few hours."""
         socket = self._sockets.pop()
         self.call(socket.send_json({"type": "disconnect", "reason": "refresh_requested"}))
 

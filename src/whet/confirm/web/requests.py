@@ -132,7 +132,7 @@ class RequestPages:
         return msgspec.json.encode(asked).decode() if known else ""
 
     async def amend(self, request: Http, visit: Visit) -> Response:
-        """Change the details of a request whose submitter accepts that; it must be approved anew."""
+        """Change the details of a request whose submitter accepts that; it must be approved again."""
         found, who = self._find(request), self._who(visit)
         if found is None or not who.may("approve"):
             return self._problem(403, visit, "Nothing was changed: you can't decide on this request.")

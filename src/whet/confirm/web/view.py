@@ -148,7 +148,7 @@ def unseen_of(request: ConfirmRequest, policy: ConfirmPolicy) -> list[str]:
 
 
 def barrier(request: ConfirmRequest, viewer: Viewer) -> str:
-    """Say why this person can't decide; "" where they can. The service decides anew when they try."""
+    """Say why this person can't decide; "" where they can. The service decides again when they try."""
     who, plan = viewer.who, request.plan
     if not request.is_pending:
         return "It is over."

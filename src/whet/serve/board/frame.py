@@ -6,6 +6,7 @@ import msgspec
 from starlette.responses import HTMLResponse
 
 from whet.app.build import App
+from whet.contract.texts import typed_number
 from whet.serve.questions import PendingQuestion
 from whet.serve.turns import Turns
 from whet.store import ledger, news
@@ -48,4 +49,4 @@ class Frame:
 
 def asked_number(text: str) -> int:
     """Read a number of a request's query; 0 where it is none, or one that nothing here reaches."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
+    return typed_number(text) or 0

@@ -17,7 +17,7 @@ from whet.memory.notes import NoteEntry
 from whet.memory.reader import entry_id
 from whet.memory.requests import summary
 from whet.serve.board import shown
-from whet.serve.board.frame import Frame
+from whet.serve.board.frame import Frame, asked_number
 from whet.store import ledger, news
 from whet.store.ledger import Kind, LedgerFilter, LedgerRow, State
 from whet.web.sessions import Visit
@@ -55,7 +55,7 @@ class LearningPages:
     async def ledger(self, request: Request, visit: Visit) -> Response:
         """List changes, the newest first."""
         asked = request.query_params
-        limit = min(_wanted_number(asked.get("n", "")) or _PAGE, _MOST)
+        limit = min(asked_number(asked.get("n", "")) or _PAGE, _MOST)
         filters: LedgerFilter = {"profile": ""}
         kind, state = asked.get("kind", ""), asked.get("state", "")
         for known in _KINDS:
@@ -107,7 +107,7 @@ class LearningPages:
 
     async def timeline(self, request: Request, visit: Visit) -> Response:
         """Show what was learned by day: from which words, and how sessions went since."""
-        limit = min(_wanted_number(request.query_params.get("n", "")) or _PAGE, _MOST)
+        limit = min(asked_number(request.query_params.get("n", "")) or _PAGE, _MOST)
         rows = await self._rows(limit + 1, {"profile": "", "states": _LEARNED})
         effects = {
             (one.item.kind, one.item.name): one
@@ -189,11 +189,7 @@ def _counted_as(row: LedgerRow) -> tuple[str, str]:
 
 
 def _id(request: Request) -> int:
-    number = _wanted_number(request.path_params["id"])
+    number = asked_number(request.path_params["id"])
     if not number:
         raise NotFound("there is no such change", hint="/learning lists them")
     return number
-
-
-def _wanted_number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 15 else 0
