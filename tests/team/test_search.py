@@ -15,7 +15,7 @@ from whet.postgres.connection import connect
 from whet.store import rows, search
 from whet.store.query import terms
 from whet.store.team import TeamDatabase
-from whet.store.team_words import TeamPostingReader, _Shares
+from whet.store.team_postings import TeamPostingReader
 
 COUNT = 12_000
 
