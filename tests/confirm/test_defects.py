@@ -424,6 +424,7 @@ def test_28_a_limit_of_fifty_thousand_costs_two_index_lookups(tmp_path):
                 (server.service.timeline.now_s() - 60,),
             )
         )
+        from whet.confirm.ledger import Tx
         from whet.confirm.requests import next_rate
 
         steps = []
@@ -431,11 +432,12 @@ def test_28_a_limit_of_fifty_thousand_costs_two_index_lookups(tmp_path):
         def counted(db):
             db.set_progress_handler(lambda: bool(steps.append(1)), 10)
             try:
-                return next_rate(db, "agent", "deploy", 50_000)
+                tx = Tx(db, server.service.timeline.now_s(), server.service.key)
+                return next_rate(tx, "agent", "deploy", 50_000)
             finally:
                 db.set_progress_handler(None, 10)
 
-        number, earlier_at = server.service.database.read_now(counted)
+        number, earlier_at = server.service.database.write_now(counted)
         assert number == 50_001 and earlier_at > 0 and len(steps) < 20
         assert server.client("submit", "agent").post("/confirm", json=SUBMIT).status_code == 429
 

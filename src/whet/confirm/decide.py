@@ -222,7 +222,7 @@ def cancel(tx: Tx, request_id: str, who: Caller, reason: str) -> RequestOutcome:
     request, refusal = _open_request(tx, request_id, owner=who)
     if refusal or request is None:
         return refusal or _missing()
-    if refusal := _altered(tx, request, who):
+    if refusal := _gone(tx, request, who) or _altered(tx, request, who):
         return refusal
     return RequestOutcome("decided", "cancelled", requests.settle(tx, request, "cancelled", who.name, reason))
 
@@ -272,7 +272,7 @@ def consume(tx: Tx, request_id: str, who: Caller, proof: tuple[str, str], valid_
     request = requests.find(tx.connection, request_id, tx.now_s)
     if request is None or not _owns(who, request):
         return _missing()
-    if refusal := _altered(tx, request, who):
+    if refusal := _gone(tx, request, who) or _altered(tx, request, who):
         return refusal
     if request.digest != digest:
         tx.record(
@@ -307,7 +307,7 @@ def report(tx: Tx, request_id: str, who: Caller, result: str, note: str) -> Requ
     request = requests.find(tx.connection, request_id, tx.now_s)
     if request is None or not _owns(who, request):
         return _missing()
-    if refusal := _altered(tx, request, who):
+    if refusal := _gone(tx, request, who) or _altered(tx, request, who):
         return refusal
     if request.consumed_at is None:
         return RequestOutcome("already_decided", "report comes after consume", request)

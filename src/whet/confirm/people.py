@@ -67,7 +67,10 @@ def stands(tx: Tx, who: Caller) -> bool:
     elif who.is_open or not who.token_id or who.token_id.startswith("uid:"):
         return True
     else:
-        row = tx.connection.execute(TOKENS.by_id, (who.token_id,)).fetchone()
+        kept = tx.sealer.kept("tokens")
+        row = kept.get(who.token_id)
+        if row is None and (row := tx.connection.execute(TOKENS.by_id, (who.token_id,)).fetchone()):
+            kept[who.token_id] = row
         now = as_principal(row, tx.now_s)
     return now is not None and (now.name, now.role) == (who.name, who.role)
 

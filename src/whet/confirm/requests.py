@@ -27,11 +27,10 @@ _CELLS = [
     "rate_number",
 ]
 _INSERT = f"INSERT INTO requests ({', '.join(_CELLS)}) VALUES ({', '.join('?' * len(_CELLS))})"
-_NEWEST_RATE = (
-    "SELECT rate_number, (SELECT created_at FROM requests WHERE principal = ?1 AND action_key = ?2"
-    " AND rate_number = newest.rate_number + ?3) FROM requests newest"
-    " WHERE principal = ?1 AND action_key = ?2 AND rate_number IS NOT NULL ORDER BY rate_number DESC LIMIT 1"
-)
+_OF_RATE = "FROM requests WHERE principal = ? AND action_key = ? AND rate_number"
+_NEWEST_RATE = f"SELECT rate_number {_OF_RATE} IS NOT NULL ORDER BY rate_number DESC LIMIT 1"
+_RATE_AT = f"SELECT created_at {_OF_RATE} = ?"
+_RATES, _MOST_RATES = "rate numbers", 1024
 _STATUS, _EXPIRES, _RESOLVED, _RESOLVED_BY, _PLAN, _RISK, _EDITS = map(
     _FIELDS.index,
     ("status", "expires_at", "resolved_at", "resolved_by", "plan", "is_high_risk", "accepts_edits"),
@@ -91,6 +90,7 @@ def insert(tx: Tx, request: ConfirmRequest, keys: RequestKeys) -> None:
     )
     more = (keys.action, plan_text(plan), escalates_at, keys.rate_number)
     tx.connection.execute(_INSERT, (*_stored_of(request), *more))
+    _keep_rate(tx, request.principal, keys)
     _record_new(tx, request)
     if keys.idempotency:
         tx.connection.execute(
@@ -289,8 +289,24 @@ def to_escalate(db: apsw.Connection, now_s: float, limit: int) -> list[ConfirmRe
     return [as_request(row, now_s) for row in db.execute(sql, (now_s, now_s, limit))]
 
 
-def next_rate(db: apsw.Connection, principal: str, action_key: str, limit: int) -> tuple[int, float]:
+def next_rate(tx: Tx, principal: str, action_key: str, limit: int) -> tuple[int, float]:
     """Give the number of the principal's next counted submission of an action, and the time of the one
     `limit` before it (0.0 where there is none)."""
-    row = db.execute(_NEWEST_RATE, (principal, action_key, 1 - limit)).fetchone()
-    return (1, 0.0) if row is None else (row[0] + 1, row[1] or 0.0)
+    newest = tx.sealer.kept(_RATES).get((principal, action_key))
+    if newest is None:
+        row = tx.connection.execute(_NEWEST_RATE, (principal, action_key)).fetchone()
+        newest = row[0] if row else 0
+    earlier = newest + 1 - limit
+    if earlier < 1:
+        return newest + 1, 0.0
+    row = tx.connection.execute(_RATE_AT, (principal, action_key, earlier)).fetchone()
+    return newest + 1, row[0] if row else 0.0
+
+
+def _keep_rate(tx: Tx, principal: str, keys: RequestKeys) -> None:
+    """Remember the number of the submission just stored, as long as nobody else writes."""
+    if keys.rate_number is not None:
+        kept = tx.sealer.kept(_RATES)
+        if len(kept) >= _MOST_RATES:
+            kept.clear()
+        kept[principal, keys.action] = keys.rate_number

@@ -8,6 +8,7 @@ fails and changes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import apsw
 
@@ -54,6 +55,7 @@ class Sealer:
         self._had_seal = False
         self._alone_from = 1 << 62
         self._is_alone = True
+        self._kept: dict[str, dict[Any, Any]] = {}
         self.newest: dict[str, bytes] = {}
         connection.preupdate_hook(self._note)
         connection.set_rollback_hook(self._undone)
@@ -78,6 +80,13 @@ class Sealer:
         if not self._is_alone or seq < self._alone_from:
             return False
         return self._version < 0 or self._version_now() == self._version
+
+    def kept(self, table: str) -> dict[Any, Any]:
+        """Give a place for what was read of a table: empty again once a row of that table has changed, a
+        transaction was undone, or another connection has written."""
+        if self._version_now() != self._version:
+            return {}
+        return self._kept.setdefault(table, {})
 
     def _version_now(self) -> int:
         """Give a number that changes when another connection has written; read once in each transaction."""
@@ -184,6 +193,7 @@ class Sealer:
             if row is None or row[0] != seal.head:
                 raise StoreCorrupt(f"event {seal.size} was altered", hint=HINT)
         if version != self._version:
+            self._kept.clear()
             self._is_alone = self._version < 0
             if problem := self._touched(connection):
                 raise StoreCorrupt(problem, hint=HINT)
@@ -204,6 +214,8 @@ class Sealer:
             if not is_sealed(table):
                 return
             delta = self._deltas[table] = [0, 0]
+        if table in self._kept:
+            del self._kept[table]
         if (old := update.old) is not None:
             delta[0] -= 1
             delta[1] -= spread(row_digest(table, old))
@@ -214,6 +226,7 @@ class Sealer:
 
     def _undone(self) -> None:
         self._seal = None  # read again: the sums may have moved on
+        self._kept.clear()
         self._forget()
 
     def _forget(self) -> None:

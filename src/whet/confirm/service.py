@@ -22,6 +22,7 @@ from whet.confirm.events import EventLog
 from whet.confirm.hub import Hub, wake
 from whet.confirm.keys import SigningKey
 from whet.confirm.ledger import Tx
+from whet.confirm.people import stands
 from whet.confirm.policy_file import PolicyFile
 from whet.confirm.records import AuditEvent, Caller, ConfirmRequest, RequestOutcome, Vote
 from whet.confirm.requests import RequestFilter
@@ -74,11 +75,21 @@ class ConfirmService:
         self.read_risk: RiskReader | None = None
         self._last_end: tuple[AuditEvent, ConfirmRequest | None] | None = None
         self._known: dict[str, tuple[tuple[Any, ...], ConfirmRequest]] = {}
+        self._callers: dict[bytes, Caller] = {}
 
-    def authenticate(self, secret: str) -> Caller | None:
-        """Give the principal of a bearer token, None for one that is unknown, revoked or too old."""
-        row = self.database.read_one(tokens.TOKENS.by_hash, (hash_of(secret),))
-        return tokens.as_principal(row, self.timeline.now_s())
+    def authenticate(self, secret: str, *, is_remembered: bool = False) -> Caller | None:
+        """Give the principal of a bearer token, None for one that is unknown, revoked or too old.
+        `is_remembered`: one that was right lately will do, as the call's transaction looks again."""
+        key = hash_of(secret)
+        if is_remembered and (who := self._callers.get(key)) is not None:
+            return who
+        row = self.database.read_one(tokens.TOKENS.by_hash, (key,))
+        who = tokens.as_principal(row, self.timeline.now_s())
+        if who is None or len(self._callers) >= _KNOWN:
+            self._callers.clear()
+        if who is not None:
+            self._callers[key] = who
+        return who
 
     async def submit(self, who: Caller, submission: Submission) -> Submitted:
         """Store a submission, or say why not. Raises ValueError for details that are not JSON."""
@@ -88,7 +99,9 @@ class ConfirmService:
         else:
             made = submit.draft(submission, who, policy, now_s)
         room = self.limits.most_pending - self.log.pending_by.get(who.name, 0)
-        return await self.change(lambda tx: submit.store(tx, made, self.limits.rate, room))
+        return await self.change(
+            lambda tx: submit.store(tx, made, self.limits.rate, room) if stands(tx, who) else submit.GONE
+        )
 
     def get(self, request_id: str) -> ConfirmRequest | None:
         """Give one request as it is now.

@@ -41,6 +41,7 @@ class Operation(msgspec.Struct, frozen=True):
 
     `takes` is the type of its body; `gives` has the types of its answers by status, several for a status
     whose content type the client chooses. `failures` are statuses that only some operations have.
+    `looks_again`: its own transaction looks whether the caller's token holds, so a remembered one will do.
     """
 
     method: str
@@ -53,6 +54,7 @@ class Operation(msgspec.Struct, frozen=True):
     gives: Mapping[int, Any] = msgspec.field(default_factory=lambda: {200: JSON_OBJECT})
     parameters: tuple[RequestParameter, ...] = ()
     failures: tuple[int, ...] = ()
+    looks_again: bool = False
 
     @property
     def is_stream(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from whet.confirm.http.exchange import Backend, Exchange
 from whet.confirm.http.guard import ApiGuard, need
@@ -33,7 +33,6 @@ from whet.web.operations import Methods, Operation
 
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 _logger = logging.getLogger("whet.confirm.http")
-T = TypeVar("T")
 _NOT_FOUND = HttpRefusal(404, "there is nothing here; GET /openapi.json lists the calls")
 
 
@@ -82,17 +81,19 @@ class Api:
         operation = _for_method(found[0], scope["method"])
         call = Exchange(self._backend, scope, send, found[1])
         if operation.roles is not None:
-            call.who = await guard.principal(scope)
+            call.who = await guard.principal(scope, is_remembered=operation.looks_again)
+        try:
             if operation.roles:
                 need(call.who, *operation.roles)
-        if operation.takes is None:
-            made = await operation.handler(call)
-        else:
-            body = await read_body(scope, receive)
-            call.size_bytes = len(body)
-            if operation.needs_body or body.strip():
-                call.fields = await _off_the_loop(len(body), lambda: parse_object(body))
-            made = await operation.handler(call, read_as(call.fields, operation.takes))
+            if operation.takes is None:
+                made = await operation.handler(call)
+            else:
+                call.fields = await _fields(operation, call, receive)
+                made = await operation.handler(call, read_as(call.fields, operation.takes))
+        except HttpRefusal:
+            if operation.looks_again:  # a token that does not hold any more hears that, and nothing else
+                await guard.principal(scope)
+            raise
         if made is not None:  # a stream has sent itself
             await self._send(send, *made)
 
@@ -108,9 +109,15 @@ class Api:
         await self._send(send, 503, told, [(b"retry-after", b"5")])
 
 
-async def _off_the_loop(size_bytes: int, work: Callable[[], T]) -> T:
-    """Do what takes long for a large body on another thread, so that nobody else waits for it."""
-    return work() if size_bytes <= LARGE_BYTES else await asyncio.to_thread(work)
+async def _fields(operation: Operation, call: Exchange, receive: Receive) -> dict[str, Any]:
+    """Read the body; a large one on another thread, so that nobody else waits for it."""
+    body = await read_body(call.scope, receive)
+    call.size_bytes = len(body)
+    if not operation.needs_body and not body.strip():
+        return {}
+    if len(body) <= LARGE_BYTES:
+        return parse_object(body)
+    return await asyncio.to_thread(parse_object, body)
 
 
 def _for_method(methods: Methods, method: str) -> Operation:

@@ -51,19 +51,21 @@ class ApiGuard:
         if site and site not in (b"same-origin", b"none"):
             raise HttpRefusal(403, "cross-site requests are refused")
 
-    def caller(self, scope: Scope) -> Caller | None:
-        """Give who is calling; None without a valid token."""
+    def caller(self, scope: Scope, *, is_remembered: bool = False) -> Caller | None:
+        """Give who is calling; None without a valid token. `is_remembered`: who it was lately will do."""
         if self.is_open:
             return Caller("anonymous", "admin", is_open=True)
         peer = scope["extensions"].get("whet.peer")
         if peer in self._peers and not header(scope, b"authorization"):
             return self._peers[peer]
         scheme, _, secret = header(scope, b"authorization").partition(" ")
-        return self._service.authenticate(secret.strip()) if scheme.lower() == "bearer" and secret else None
+        if scheme.lower() != "bearer" or not secret:
+            return None
+        return self._service.authenticate(secret.strip(), is_remembered=is_remembered)
 
-    async def principal(self, scope: Scope) -> Caller:
+    async def principal(self, scope: Scope, *, is_remembered: bool = False) -> Caller:
         """Give who is calling. Raises Refusal: 401 without a valid token, 429 after many tries."""
-        if (who := self.caller(scope)) is not None:
+        if (who := self.caller(scope, is_remembered=is_remembered)) is not None:
             return who
         if not header(scope, b"authorization").partition(" ")[0]:
             raise HttpRefusal(401, "a token is needed: Authorization: Bearer ...", headers=_CHALLENGE)

@@ -41,7 +41,16 @@ def _verb(
     """Give a call on one request; it is named as its handler is."""
     path = f"/confirm/{{id}}/{handler.__name__}"
     return Operation(
-        "POST", path, handler, summary, (role,), takes, gives=gives, failures=(404, 409, 425), **more
+        "POST",
+        path,
+        handler,
+        summary,
+        (role,),
+        takes,
+        gives=gives,
+        failures=(404, 409, 425),
+        looks_again=True,
+        **more,
     )
 
 
@@ -63,6 +72,7 @@ OPERATIONS: tuple[Operation, ...] = (
         gives={202: shapes.PendingAnswer, 200: shapes.AllowedAnswer},
         parameters=(_KEY,),
         failures=(422,),
+        looks_again=True,
     ),
     _get(
         "/confirm",
