@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -38,13 +39,13 @@ def test_every_form_of_an_index_is_read(top: Path, version: str) -> None:
     if version == "3":
         git(top, "update-index", "--skip-worktree", "ffff")  # a longer entry
     assert list(gitlinks((top / ".git" / "index").read_bytes())) == ["lib/sm", "sub"]
-    found = [str(one.relative_to(top)) for one in Entered().repositories(top)]
+    found = [os.path.relpath(one, top) for one in Entered().repositories(str(top))]
     assert sorted(found) == [".git/modules/lib/sm", "lib/sm/deep/.git", "sub/.git", "sub/deep/.git"]
 
 
 def test_what_is_no_index_names_nothing(tmp_path: Path) -> None:
-    assert Entered().repositories(tmp_path) == []
+    assert Entered().repositories(str(tmp_path)) == []
     (tmp_path / ".git").mkdir()
     for data in (b"", b"\0\0\xe0\0", b"DIRC\0\0\0\2\0\0\0\x09" + b"\0\0\xe0\0" * 4):
         (tmp_path / ".git" / "index").write_bytes(data)
-        assert Entered().repositories(tmp_path) == []
+        assert Entered().repositories(str(tmp_path)) == []

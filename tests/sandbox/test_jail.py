@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from tests.sandbox.engines import ENGINES, EngineCase
+from tests.sandbox.jails import made_jail, run
 from whet.contract.errors import ToolError
 from whet.sandbox.jail import Jail, JailedCommand
 from whet.sandbox.places import everyday
@@ -27,19 +28,8 @@ from whet.tools.shell import command_environment
 @pytest.fixture(params=ENGINES, ids=str)
 def jail(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Jail]:
     case: EngineCase = request.param
-    workspace = tmp_path / "ws"
-    workspace.mkdir()
-    scratch = Scratch()
-    policy = everyday(workspace, tmp_path / "whet", os.environ)
-    made = Jail(JailPlan(case.engine(), policy, scratch, Path.home()))
-    yield made
-    made.close()
-    scratch.close()
-
-
-def run(jail: Jail, text: str) -> tuple[int, str]:
-    inside = jail.environment(command_environment(os.environ))
-    return jail.run(JailedCommand(["bash", "-c", text], inside, jail.policy.workspace), 60)
+    with made_jail(case, tmp_path) as made:
+        yield made
 
 
 def test_a_command_works_in_its_workspace(jail: Jail) -> None:

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import os
+import stat
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 _GITLINK = 0o160000
 _ENTRY = struct.Struct(">24xI32xH")
@@ -20,42 +20,46 @@ class Entered:
     """Finds them; an index that is the same as before is not read again."""
 
     def __init__(self) -> None:
-        self._known: dict[Path, tuple[tuple[int, ...], list[str]]] = {}
+        self._known: dict[str, tuple[tuple[int, ...], list[str]]] = {}
 
-    def repositories(self, top: Path) -> list[Path]:
+    def repositories(self, top: str) -> list[str]:
         """Give the git folders of the repositories that git enters from `top`, at any depth; a folder that is
         not there yet, too."""
-        found: list[Path] = []
+        found: list[str] = []
         waiting = [(top, 0)]
         while waiting and len(found) < _MOST_REPOSITORIES:
             tree, depth = waiting.pop()
             for name in self._links(git_folder(tree)):
-                below = tree / name
+                below = os.path.join(tree, name)
                 found.append(git_folder(below))
                 if depth < _MOST_DEEP:
                     waiting.append((below, depth + 1))
         return found
 
-    def _links(self, git: Path) -> list[str]:
-        index = git / "index"
+    def _links(self, git: str) -> list[str]:
+        index = git + "/index"
         try:
-            state = index.stat()
+            state = os.stat(index)
             stamp = (state.st_ino, state.st_mtime_ns, state.st_ctime_ns, state.st_size)
             known = self._known.get(index)
             if known is None or known[0] != stamp:
-                data = index.read_bytes() if state.st_size <= _MOST_BYTES else b""
+                data = b""
+                if state.st_size <= _MOST_BYTES:
+                    with open(index, "rb") as file:
+                        data = file.read()
                 known = self._known[index] = (stamp, list(gitlinks(data)))
         except (OSError, ValueError, struct.error):
             return []
         return known[1]
 
 
-def git_folder(tree: Path) -> Path:
+def git_folder(tree: str) -> str:
     """Give where the repository of a working tree is: `.git`, or what the file of that name says."""
-    git = tree / ".git"
+    git = tree + "/.git"
     try:
-        if git.is_file():
-            return Path(os.path.normpath(tree / git.read_text("utf-8").partition("gitdir:")[2].strip()))
+        if stat.S_ISREG(os.stat(git).st_mode):
+            with open(git, encoding="utf-8") as file:
+                return os.path.normpath(os.path.join(tree, file.read().partition("gitdir:")[2].strip()))
     except (OSError, ValueError):
         return git
     return git

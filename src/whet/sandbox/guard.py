@@ -15,9 +15,12 @@ import os
 import re
 import shutil
 import stat
+import sys
 import tempfile
+import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -25,7 +28,7 @@ import msgspec
 from whet.sandbox.gitlinks import Entered
 from whet.sandbox.policy import GIT_RUNS, SandboxPolicy
 
-_MOST_FILES, _MOST_BYTES = 300, 1_000_000
+_MOST_FILES, _MOST_BYTES = 2_000, 1_000_000
 _SECTION = re.compile(r"^\s*\[\s*([A-Za-z0-9.-]+)(?:\s+\"[^\"]*\")?\s*\]\s*$")
 _KEY = re.compile(r"^\s*([A-Za-z][A-Za-z0-9-]*)\s*(?:=.*)?$")
 _PLAIN_CONFIG = {
@@ -57,98 +60,146 @@ class Held(msgspec.Struct, frozen=True):
 
 Shape = Mapping[str, Held] | None
 """What a protected name holds, by paths below it ("" is itself); None: it is not there."""
+Looked = Mapping[str, os.stat_result]
+"""The state of each path that is there."""
 
 
-class Before(msgspec.Struct, frozen=True):
-    """How protected names were before a command, and which of them mounts held."""
+def look(paths: Iterable[str]) -> Looked:
+    """Look at paths, links as links; what is not there is left out."""
+    found: dict[str, os.stat_result] = {}
+    for path in paths:
+        try:  # twice with each command, so nothing slower
+            found[path] = os.lstat(path)
+        except OSError:
+            continue
+    return found
 
-    shapes: Mapping[Path, Shape]
-    mounted: Collection[Path]
+
+class Before(msgspec.Struct, eq=False):
+    """How protected names were before a command that runs, the look that found it, and which of the names
+    mounts hold."""
+
+    shapes: dict[str, Shape]
+    looked: Looked
+    mounted: Collection[str] = ()
+
+
+# All of this program's: what one command's end takes back must not come again with another's.
+_running: list[Before] = []
+_lock = threading.Lock()
 
 
 class Guard:
-    """Looks after one policy's protected names. `aside` takes what was made."""
+    """Looks after one policy's protected names. `aside` takes what was made; `paths` are what it looks at:
+    the names, the repositories that they lie in, and what is hidden in granted folders."""
 
     def __init__(self, policy: SandboxPolicy, aside: Path) -> None:
-        self._names = policy.protected_paths()
-        self._trees = (policy.workspace, *(one.parent for one in policy.write if one.name == ".git"))
+        self._git_of = {name: _git_above(name) for name in map(str, policy.protected_paths())}
+        self._trees = tuple(
+            map(str, (policy.workspace, *(one.parent for one in policy.write if one.name == ".git")))
+        )
         self._entered = Entered()
         self._aside = aside
-        self._known: dict[Path, tuple[tuple[int, ...], Held]] = {}
+        self._known: dict[str, tuple[tuple[int, ...], Held]] = {}
+        names = (*self._git_of, *filter(None, self._git_of.values()), *map(str, policy.hidden_inside()))
+        self.paths: tuple[str, ...] = tuple(dict.fromkeys(names))
 
-    def record(self, mounts: Collection[Path]) -> Before:
-        """Note how the names are before a command; `mounts` are the places that something is mounted on."""
-        found: dict[Path, Shape] = {}
-        for path in self._names:
-            if _leads_elsewhere(path.parent):
-                found[path.parent] = self._shape(path.parent)  # a second working tree's file, or a link
-        for path in (*self._names, *self._below()):
-            found[path] = self._shape(path) if os.path.lexists(path) else None
-        return Before(found, [path for path in found if path in mounts])
+    def record(self) -> Before:
+        """Note how the names are before a command."""
+        with _lock:
+            looked = look(self.paths)
+            found: dict[str, Shape] = {}
+            for git in _leading_elsewhere(self._git_of.values(), looked):
+                found[git] = self._shape(git, looked[git])  # a second working tree's file, or a link
+            for path in self._git_of:
+                found[path] = self._shape(path, looked[path]) if path in looked else None
+            for path, state in self._below().items():
+                found[path] = self._shape(path, state) if state is not None else None
+            made = Before(found, looked)
+            _running.append(made)
+            return made
 
-    def restore(self, was: Before, mounts: Collection[Path]) -> list[Path]:
-        """Put the names back as they were, but those that a mount has held all the time; gives those that a
-        command had changed."""
-        changed: list[Path] = []
-        before = was.shapes
-        for path, shape in before.items():
-            if path in was.mounted and path in mounts:
-                continue
-            is_own = path in self._names and path.parent not in before
-            if is_own and _leads_elsewhere(path.parent):
-                # A link or a file in its place would lead git to another folder's configuration.
-                if os.path.lexists(path.parent) and shape is None:
-                    changed.append(path.parent)
-                    self._move(path.parent)
-            elif shape is None:
-                changed += self._take(path)
-            elif (now := self._shape(path)) != shape:
-                changed.append(path)
-                for name in sorted(now, key=len, reverse=True):
-                    if now[name] != shape.get(name) and os.path.lexists(path / name):
-                        self._move(path / name)
-                _put(path, {name: held for name, held in shape.items() if now.get(name) != held})
-        for path in self._below():
-            changed += self._take(path) if path not in before else ()
-        return list(dict.fromkeys(changed))
+    def restore(self, was: Before, mounts: Collection[str], looked: Looked | None = None) -> list[Path]:
+        """Put the names back as they were, but those that a mount has held all the time, by those that hold
+        now and a look from just now; gives those that a command had changed."""
+        with _lock:
+            _running.remove(was)
+            looked = look(self.paths) if looked is None else looked
+            changed: list[str] = []
+            elsewhere = _leading_elsewhere(self._git_of.values(), looked)
+            for path, shape in was.shapes.items():
+                git = self._git_of.get(path, "")
+                if path in was.mounted and path in mounts:
+                    continue
+                if git in elsewhere and git not in was.shapes:
+                    # A link or a file in its place would lead git to another folder's configuration.
+                    changed += self._take(git) if shape is None else ()
+                elif shape is None:
+                    changed += self._take(path) if path in looked or not git else ()
+                elif self._put_back(path, shape):
+                    changed.append(path)
+            for path, state in self._below().items():
+                changed += self._take(path) if state is not None and path not in was.shapes else ()
+            _tell_others(was, changed)
+            return [Path(path) for path in dict.fromkeys(changed)]
 
-    def _below(self) -> list[Path]:
-        """Give the names of the repositories that git enters from the workspace's, as they are now."""
+    def forget(self, was: Before) -> None:
+        """Note that the command was none."""
+        with _lock:
+            _running.remove(was)
+
+    def _put_back(self, path: str, shape: Mapping[str, Held]) -> bool:
+        """Make a name what it was; gives whether it was something else."""
+        state = look((path,)).get(path)
+        most = _MOST_FILES if len(shape) >= _MOST_FILES else sys.maxsize  # else all the others are new
+        now = self._shape(path, state, most) if state is not None else {}
+        other = [name for name, held in now.items() if held != shape.get(name)]
+        for name in sorted(other, key=len):
+            one, was = os.path.join(path, name) if name else path, shape.get(name)
+            is_folder = was is not None and stat.S_ISDIR(was.mode) and stat.S_ISDIR(now[name].mode)
+            if not is_folder and os.path.lexists(one):
+                self._move(one)
+        missing = {name: held for name, held in shape.items() if now.get(name) != held}
+        _put(path, missing)
+        return bool(other or missing)
+
+    def _below(self) -> dict[str, os.stat_result | None]:
+        """Give the names of the repositories that git enters from the workspace's, and how they are now."""
         found = (git for tree in self._trees for git in self._entered.repositories(tree))
-        return [git / name for git in dict.fromkeys(found) for name in GIT_RUNS]
+        names = [os.path.join(git, name) for git in dict.fromkeys(found) for name in GIT_RUNS]
+        looked = look(names)
+        return {name: looked.get(name) for name in names}
 
-    def _take(self, path: Path) -> list[Path]:
+    def _take(self, path: str) -> list[str]:
         """Move aside what was made under a name, but what a fresh repository has by itself."""
         if not os.path.lexists(path):
             return []
-        if path.name == "hooks" and _is_plain_folder(path):
-            made = [one for one in path.iterdir() if not one.name.endswith(".sample")]
-        elif path.name in ("config", "config.worktree") and _is_plain_config(path):
+        one, made = Path(path), [path]
+        if one.name == "hooks" and _is_plain_folder(one):
+            made = [str(hook) for hook in one.iterdir() if not hook.name.endswith(".sample")]
+        elif one.name in ("config", "config.worktree") and _is_plain_config(one):
             made = []
-        else:
-            made = [path]
-        for one in made:
-            self._move(one)
+        for each in made:
+            self._move(each)
         return made
 
-    def _shape(self, path: Path) -> dict[str, Held]:
+    def _shape(self, path: str, state: os.stat_result, most: int = _MOST_FILES) -> dict[str, Held]:
         found: dict[str, Held] = {}
         left = _MOST_BYTES
-        for name, one in _walk(path):
+        for name, one, its_state in _walk(path, state):
             try:
-                held = self._held(one, left)
+                held = self._held(one, its_state, left)
             except OSError:
                 continue
             left -= len(held.data or b"")
             found[name] = held
-            if len(found) >= _MOST_FILES:
+            if len(found) >= most:
                 break
         return found
 
-    def _held(self, path: Path, most: int) -> Held:
+    def _held(self, path: str, state: os.stat_result, most: int) -> Held:
         """Give a file as it is; one whose stamp is the same as before is not read again. No program can set
         the time of a change back."""
-        state = path.lstat()
         stamp = (state.st_ino, state.st_ctime_ns, state.st_mtime_ns, state.st_size, state.st_mode)
         known = self._known.get(path)
         if known is not None and known[0] == stamp:
@@ -159,19 +210,34 @@ class Guard:
         self._known[path] = (stamp, held)
         return held
 
-    def _move(self, path: Path) -> None:
+    def _move(self, path: str) -> None:
         self._aside.mkdir(parents=True, exist_ok=True, mode=0o700)
-        place = Path(tempfile.mkdtemp(prefix=time.strftime("%Y%m%d-%H%M%S-"), dir=self._aside)) / path.name
+        made = tempfile.mkdtemp(prefix=time.strftime("%Y%m%d-%H%M%S-"), dir=self._aside)
         try:
-            shutil.move(path, place)
+            shutil.move(path, os.path.join(made, os.path.basename(path)))
         except OSError:
             with contextlib.suppress(OSError):
-                shutil.rmtree(path) if _is_plain_folder(path) else path.unlink()
+                shutil.rmtree(path) if _is_plain_folder(Path(path)) else os.unlink(path)
 
 
-def _leads_elsewhere(path: Path) -> bool:
-    """Whether a link or a file stands where a repository would."""
-    return path.name == ".git" and os.path.lexists(path) and not _is_plain_folder(path)
+def _tell_others(was: Before, changed: Iterable[str]) -> None:
+    """Have the commands that still run know the names as they were before this one: they may have begun with
+    what it made of them."""
+    for path in changed:
+        for other in _running:
+            if path in other.shapes:
+                other.shapes[path] = was.shapes.get(path)
+
+
+def _git_above(name: str) -> str:
+    """Give the repository that a protected name lies in, "" for none."""
+    above = os.path.dirname(name)
+    return above if os.path.basename(above) == ".git" else ""
+
+
+def _leading_elsewhere(gits: Iterable[str], looked: Looked) -> set[str]:
+    """Give those where a link or a file stands in a repository's place."""
+    return {git for git in gits if git in looked and not stat.S_ISDIR(looked[git].st_mode)}
 
 
 def _is_plain_folder(path: Path) -> bool:
@@ -203,34 +269,44 @@ def _is_plain_line(line: str, section: str) -> bool:
     return key is not None and not goes_on and key.group(1).lower() in _PLAIN_CONFIG.get(section, ())
 
 
-def _content(path: Path, mode: int, most: int) -> bytes | None:
+def _content(path: str, mode: int, most: int) -> bytes | None:
     if stat.S_ISLNK(mode):
-        return os.readlink(path).encode()
+        return os.fsencode(os.readlink(path))
     if not stat.S_ISREG(mode) or most <= 0:
         return None
     with open(path, "rb") as file:
         return file.read(most)
 
 
-def _walk(path: Path) -> Iterator[tuple[str, Path]]:
-    yield "", path
-    if _is_plain_folder(path):
-        for folder, folders, files in os.walk(path):
-            for name in sorted((*folders, *files)):
-                one = Path(folder) / name
-                yield str(one.relative_to(path)), one
+def _walk(path: str, state: os.stat_result) -> Iterator[tuple[str, str, os.stat_result]]:
+    """Give (name below it, path, state) of it and of all in it."""
+    yield "", path, state
+    waiting = deque([""] if stat.S_ISDIR(state.st_mode) else [])
+    while waiting:
+        above = waiting.popleft()  # what lies high is what programs read
+        try:
+            with os.scandir(os.path.join(path, above)) as entries:
+                ordered = sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in ordered:
+            name = f"{above}/{entry.name}" if above else entry.name
+            with contextlib.suppress(OSError):
+                found = entry.stat(follow_symlinks=False)
+                waiting.extend([name] if stat.S_ISDIR(found.st_mode) else ())
+                yield name, entry.path, found
 
 
-def _put(path: Path, shape: Mapping[str, Held]) -> None:
+def _put(path: str, shape: Mapping[str, Held]) -> None:
     """Write a name as it was."""
     for name, held in shape.items():
-        place = path / name if name else path
+        place = Path(path, name)
         with contextlib.suppress(OSError):
             place.parent.mkdir(parents=True, exist_ok=True)
             if stat.S_ISDIR(held.mode):
                 place.mkdir(exist_ok=True)
             elif stat.S_ISLNK(held.mode):
-                place.symlink_to((held.data or b"").decode())
+                place.symlink_to(os.fsdecode(held.data or b""))
             elif held.stamp:
                 continue
             else:

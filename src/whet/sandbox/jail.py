@@ -25,7 +25,7 @@ from typing import BinaryIO
 import msgspec
 
 from whet.contract.errors import ToolError
-from whet.sandbox.guard import Guard
+from whet.sandbox.guard import Before, Guard, Looked, look
 from whet.sandbox.holding import Holding
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.proxy import Proxy
@@ -35,6 +35,7 @@ from whet.sandbox.setup import JailPlan
 _START_S = 20.0
 _RUN_CAP_BYTES = 4_000_000
 _NOT_INSIDE = re.compile(rb"^from (?:__future__|whet\.sandbox\.watch) import .*$", re.MULTILINE)
+_PID = re.compile(rb"^Pid:\s*(-?\d+)", re.MULTILINE)
 Handles = tuple[int, int, int]
 """A command's input, output and error output, as descriptors of this process."""
 
@@ -174,7 +175,7 @@ class Jail:
         if self.plan.engine.name == "seatbelt":
             return
         with self._lock:
-            self._renewed()
+            self._renewed(look(self._guard.paths))
 
     def spawn(self, command: JailedCommand, handles: Handles, more: int = -1) -> Started:
         """Run a command; the descriptors stay the caller's. It gets `more`, too, and its number there as a
@@ -183,16 +184,15 @@ class Jail:
         if self.plan.engine.name == "seatbelt":
             return _under_sandbox_exec(self.plan, command, given)
         with self._lock:
-            mounts = self._renewed()
-            before = self._guard.record(mounts)
+            before = self._guard.record()
             try:
-                started = self._request(command, given)
-            except (BrokenPipeError, ConnectionResetError):
-                self._shut()
-                self._open()
-                started = self._request(command, given)
+                before.mounted = self._renewed(before.looked)
+                started = self._started(command, given)
+            except BaseException:
+                self._guard.forget(before)
+                raise
             started.aside = self.plan.aside
-            started.ended = lambda: self._guard.restore(before, self._holding.mounts())
+            started.ended = lambda: self._restored(before)
             self._commands.add(started)
             return started
 
@@ -235,6 +235,18 @@ class Jail:
         with self._lock:
             self._shut()
 
+    def _restored(self, before: Before) -> list[Path]:
+        looked = look(self._guard.paths)
+        return self._guard.restore(before, self._holding.mounts(looked), looked)
+
+    def _started(self, command: JailedCommand, handles: Sequence[int]) -> JailedProcess:
+        try:
+            return self._request(command, handles)
+        except (BrokenPipeError, ConnectionResetError):
+            self._shut()
+            self._open()
+            return self._request(command, handles)
+
     def _request(self, command: JailedCommand, handles: Sequence[int]) -> JailedProcess:
         assert self._control is not None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -248,9 +260,9 @@ class Jail:
         )
         try:
             with theirs:
-                head = struct.pack("!I", len(body))
-                socket.send_fds(self._control, [head], [*handles[:3], theirs.fileno(), *handles[3:]])
-                self._control.sendall(body)
+                whole = struct.pack("!I", len(body)) + body
+                sent = socket.send_fds(self._control, [whole], [*handles[:3], theirs.fileno(), *handles[3:]])
+                self._control.sendall(whole[sent:])
             return _answered(ours, command)
         except BaseException:
             ours.close()
@@ -289,15 +301,15 @@ class Jail:
         self._control = ours
         self._holding.started(inside)
 
-    def _renewed(self) -> frozenset[Path]:
+    def _renewed(self, looked: Looked) -> frozenset[str]:
         """Start the launcher where none runs, and again where there is news and nothing runs that this would
         end; gives the names that mounts hold."""
-        mounts = self._holding.mounts()
+        mounts = self._holding.mounts(looked)
         is_gone = self._launcher is None or self._launcher.poll() is not None
         if is_gone or (self._holding.has_news(mounts) and not self.is_busy):
             self._shut()
             self._open()
-            mounts = self._holding.mounts()
+            mounts = self._holding.mounts(look(self._guard.paths))
         return mounts
 
     def _shut(self) -> None:
@@ -381,8 +393,11 @@ def _answered(ours: socket.socket, command: JailedCommand) -> JailedProcess:
 
 def _pid_of(pidfd: int) -> int:
     """Give the number that this side knows a process by; the launcher's own namespace has others."""
-    with open(f"/proc/self/fdinfo/{pidfd}") as file:
-        for line in file:
-            if line.startswith("Pid:"):
-                return int(line.split()[1])
+    handle = os.open(f"/proc/self/fdinfo/{pidfd}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        said = os.read(handle, 4096)
+    finally:
+        os.close(handle)
+    if (found := _PID.search(said)) is not None:
+        return int(found[1])
     raise ToolError("the kernel does not say which process a descriptor is")

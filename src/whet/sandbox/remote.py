@@ -77,7 +77,7 @@ class _Around:
         policy = SandboxPolicy(workspace, Path(os.devnull), protected=tuple(remote.protected))
         self._guard = None if remote.sync else Guard(policy, Path(remote.aside))
         # The container's mounts are older than this command: whether they still hold can't be seen from here.
-        self._before = self._guard.record(()) if self._guard else None
+        self._before = self._guard.record() if self._guard else None
         self._tree: SyncedTree | None = None
         if (sync := remote.sync) is not None:
             self._tree = SyncedTree(

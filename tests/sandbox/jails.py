@@ -1,0 +1,35 @@
+"""A jail of one engine around a folder, and a command in it, for tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.sandbox.engines import EngineCase
+from whet.sandbox.jail import Jail, JailedCommand
+from whet.sandbox.places import everyday
+from whet.sandbox.scratch import Scratch
+from whet.sandbox.setup import JailPlan
+from whet.tools.shell import command_environment
+
+
+@contextmanager
+def made_jail(case: EngineCase, folder: Path) -> Iterator[Jail]:
+    """Give a jail around `folder`/ws, which is made."""
+    workspace = folder / "ws"
+    workspace.mkdir()
+    scratch = Scratch()
+    made = Jail(
+        JailPlan(case.engine(), everyday(workspace, folder / "whet", os.environ), scratch, Path.home())
+    )
+    yield made
+    made.close()
+    scratch.close()
+
+
+def run(jail: Jail, text: str) -> tuple[int, str]:
+    """Run a line of the shell; gives its exit code and what it printed."""
+    inside = jail.environment(command_environment(os.environ))
+    return jail.run(JailedCommand(["bash", "-c", text], inside, jail.policy.workspace), 60)
