@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import Tty, flags, run, start
+from tests.plugins.rig import write
 from whet.practice.ask import PracticeCall
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
@@ -306,3 +307,20 @@ def test_an_empty_session_leaves_nothing_behind(folder: Path) -> None:
         code, _, err = run(["chat", "--continue", "-q", "x", *flags(server)], folder)
     assert code == 1
     assert "no session" in err
+
+
+def test_a_plugin_hears_of_a_command_before_it_runs(folder: Path, home: Path) -> None:
+    code = """
+        def register(ctx):
+            def typed(surface, command, alias_used, args_raw, session_key, platform, **facts):
+                heard = f"{surface} {command} {alias_used} {args_raw} {platform} {bool(session_key)}"
+                (ctx.home / "heard").write_text(heard)
+            ctx.register_hook("pre_command", typed)
+    """
+    write(home, "watch", code)
+    (home / "config.yaml").write_text("plugins:\n  enabled: [watch]\n")
+    with PracticeServer() as server, Tty(["chat", *flags(server)], folder) as tty:
+        tty.wait_for("Ctrl-D")
+        tty.type("/clear my own\r")
+        tty.wait_for("new session")
+        assert (home / "heard").read_text() == "cli new clear my own cli True"
