@@ -188,8 +188,8 @@ def _mind(ask: PracticeRequest) -> ScriptedReply:
 
 
 _BY_HAND = (
-    "| Open WebUI 0.12.4, Chat Completions, by hand | yes | yes | yes | not tried | not tried | yes"
-    " | not tried | yes | not tried | yes |"
+    "| Open WebUI 0.12.4, Chat Completions, by hand | yes | yes | yes | not tried | yes | yes"
+    " | yes | yes | not tried | yes |"
 )
 _FRONT_END = (
     "## A chat front end",

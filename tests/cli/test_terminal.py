@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import Tty, bare, flags, run, start
+from tests.plugins.rig import write
 from whet.practice.ask import PracticeCall
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
@@ -357,3 +358,20 @@ def test_words_that_a_command_does_not_take_change_nothing_and_end_nothing(folde
         tty.wait_for("output")
         tty.type("/quit\r")
         assert tty.wait_for_end() == 0
+
+
+def test_a_plugin_hears_of_a_command_before_it_runs(folder: Path, home: Path) -> None:
+    code = """
+        def register(ctx):
+            def typed(surface, command, alias_used, args_raw, session_key, platform, **facts):
+                heard = f"{surface} {command} {alias_used} {args_raw} {platform} {bool(session_key)}"
+                (ctx.home / "heard").write_text(heard)
+            ctx.register_hook("pre_command", typed)
+    """
+    write(home, "watch", code)
+    (home / "config.yaml").write_text("plugins:\n  enabled: [watch]\n")
+    with PracticeServer() as server, Tty(["chat", *flags(server)], folder) as tty:
+        tty.wait_for("Ctrl-D")
+        tty.type("/clear my own\r")
+        tty.wait_for("new session")
+        assert (home / "heard").read_text() == "cli new clear my own cli True"

@@ -150,6 +150,25 @@ def test_paths_of_both_protocols_refuse_in_their_clients_shape(api: Api) -> None
             assert told["type"] == "error" and told["error"]["type"] == "not_found_error"
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/batches"),
+        ("POST", "/v1/messages/batches"),
+        ("POST", "/v1/embeddings"),
+        ("GET", "/v1/responses/resp_1"),
+        ("POST", "/v1/responses/compact"),
+        ("POST", "/v1/conversations"),
+        ("GET", "/v1/files"),
+    ],
+)
+def test_what_is_not_offered_is_refused_by_its_name(api: Api, method: str, path: str) -> None:
+    with api.http() as http:
+        answer = http.request(method, path, json={} if method == "POST" else None)
+        assert answer.status_code == 404
+        assert f"{method} {path} is not offered here" in answer.json()["error"]["message"]
+
+
 def test_a_compressed_body_is_told_as_that_and_a_body_in_chunks_is_read(api: Api) -> None:
     body = json.dumps(chat()).encode()
     kind = {"content-type": "application/json"}

@@ -62,9 +62,9 @@ class TakenNames(msgspec.Struct):
     tools: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     commands: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     engines: dict[str, str] = msgspec.field(default_factory=dict[str, str])
-    sections: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     others: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     plugins: set[str] = msgspec.field(default_factory=set[str])
+    sections: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
     def add(self, plugin: str, registered: Registered) -> None:
         """Note what a plugin has from now on."""

@@ -42,9 +42,11 @@ from whet.serve.wire import (
     refusal,
     speaks_messages,
 )
+from whet.visible import visible
 from whet.web.guard import SiteAddress, SiteGuard
 from whet.web.operations import Operation
 
+_PATH_CHARS = 100
 _API = ("/v1/", "/api/", "/mcp", "/health", "/ready", "/metrics", "/openapi.json")
 
 
@@ -141,7 +143,10 @@ def _as_told(request: Request, error: Exception) -> ApiError:
         return ApiError(500, "something went wrong here; the log knows more", code="internal_error")
     if error.status_code == 405:
         return ApiError(405, f"{request.method} is not answered here", code="method_not_allowed")
-    return ApiError(error.status_code, "there is nothing at this address", code="not_found")
+    asked = f"{request.method} {visible(request.url.path, _PATH_CHARS)}"
+    return ApiError(
+        error.status_code, f"{asked} is not offered here; docs/api.md lists what is", code="not_found"
+    )
 
 
 def _as_error(status: int, reason: str) -> object:
