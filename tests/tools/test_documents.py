@@ -144,6 +144,11 @@ def test_what_is_broken_or_a_bomb_is_refused_with_a_line() -> None:
                 documents.text_of(kind, io.BytesIO(broken), 10_000)
 
 
+def test_a_document_without_text_says_so() -> None:
+    assert "no text in it" in text(docx("<w:p/>")) and "no text in it" in text(pdf("", ""))
+    assert "no text in it" not in text(pdf("", "two"))
+
+
 def test_many_sheets_are_cut_as_one_large_one_is() -> None:
     sheet = f"<worksheet {_S}><sheetData>{'<row/>' * 150_000}</sheetData></worksheet>"
     parts = {f"xl__worksheets__sheet{number}": sheet for number in range(1, 5)}

@@ -71,12 +71,15 @@ def text_of(
 ) -> tuple[str, bool]:
     """Give a document as one text with a line before each page, and whether it was cut at `most_chars`."""
     parts: list[str] = []
-    room = most_chars
+    room, is_empty = most_chars, True
     for name, text in pages(kind, stream):
         parts.append(f"--- {name} ---\n{text.strip()}\n")
+        is_empty = is_empty and not text.strip()
         room -= len(parts[-1])
         if room < 0 or stopped():
             return "\n".join(parts)[:most_chars], True
+    if is_empty:
+        parts.append("[there is no text in it: pictures, and scanned pages, are not read]")
     return "\n".join(parts), False
 
 
