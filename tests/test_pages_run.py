@@ -8,12 +8,16 @@ Servers and what runs long have tests of their own.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
+import subprocess
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import apsw
 import pytest
 
 from tests.cli.running import Tty, flags
@@ -98,6 +102,33 @@ def test_what_a_page_tells_to_type_works_in_a_fresh_home(
         if done.code and not (told and PLACEHOLDER.search(line)):
             wrong.append((line, done.err))
     assert not wrong
+
+
+@pytest.mark.slow
+def test_lines_of_goals_and_helpers_that_need_more_work_with_it(
+    tmp_path: Path, server: PracticeServer
+) -> None:
+    settings = {"PROVIDER": "practice", "BASE_URL": server.base_url, "MODEL": "practice"}
+    environ = {"HOME": str(tmp_path), **{f"WHET_MODEL_{key}": value for key, value in settings.items()}}
+    program = Program(tmp_path, environ=environ)
+    (program.work / "tests").mkdir()
+    (program.work / "tests" / "test_parser.py").write_text(
+        "import unittest\nclass T(unittest.TestCase):\n    def test_it(self): pass\n"
+    )
+    shown = re.search(r"^    tasks:\n(?:    .*\n)+", (ROOT / "docs" / "helpers.md").read_text("utf-8"), re.M)
+    assert shown is not None
+    (program.work / "tasks.yaml").write_text(textwrap.dedent(shown[0]))
+    subprocess.run("git init -q", shell=True, cwd=program.work, check=True)
+    lines = [one for one in ALL if one[0] in ("goals.md", "helpers.md") and "needs" in one[2]]
+    assert len(lines) == 6
+    for _, line, _ in lines:
+        if line.split()[2] in ("resume", "stop"):
+            with contextlib.closing(apsw.Connection(str(program.home / "state.db"))) as database:
+                database.execute("UPDATE goals SET state = 'paused', ended = ''")
+        done = program.run(*shlex.split(line)[1:])
+        # The stand-in gives no list of strings, as the second task wants it.
+        assert done.code == ("--parallel" in line), (line, done.out, done.err)
+        assert "parser" in done.out or not done.code
 
 
 def three_turns(program: Program) -> str:

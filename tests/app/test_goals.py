@@ -144,3 +144,16 @@ def test_a_goals_text_is_taken_as_it_stands(typed: str, text: str, verify: str) 
 def test_a_goal_that_is_typed_wrongly_is_no_goal(typed: str) -> None:
     with pytest.raises(ConfigError):
         parse_goal(typed)
+
+
+def test_a_file_that_the_verifier_names_may_change_where_the_person_says_so(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "app.json").write_text('{"debug": true}\n')
+    (tmp_path / "work" / "other.json").write_text("{}\n")
+    verify = "grep -q false app.json && test -s other.json"
+    script = [shell("sed -i s/true/false/ app.json"), ANSWER]
+    assert asyncio.run(pursue(tmp_path, script, GoalWish("off", verify, steps=2))).goal.state == "budget"
+    (tmp_path / "work" / "app.json").write_text('{"debug": true}\n')
+    wish = GoalWish("off", verify, steps=2, may_change=("app.json",))
+    ended = asyncio.run(pursue(tmp_path, script, wish)).goal
+    assert (ended.state, list(ended.guarded)) == ("achieved", ["other.json"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import zipfile
 from pathlib import Path
@@ -42,7 +43,7 @@ def pdf(*pages: str) -> bytes:
     return out + f"xref\n0 {size}\n0000000000 65535 f \n{table}{tail}".encode()
 
 
-def packed(**parts: str) -> bytes:
+def packed(**parts: str | bytes) -> bytes:
     """Put XML parts into an archive; __ stands for / and _dot_ for a dot."""
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -124,3 +125,32 @@ def test_a_long_document_is_cut() -> None:
     stream = io.BytesIO(pdf(*["word " * 50] * 30))
     found, is_cut = documents.text_of("pdf", stream, 1_000)
     assert is_cut and len(found) == 1_000
+
+
+def test_what_is_broken_or_a_bomb_is_refused_with_a_line() -> None:
+    laughs = '<?xml version="1.0" encoding="UTF-16"?><!DOCTYPE x [<!ENTITY a "aaaa">]><x>&a;</x>'
+    with pytest.raises(ToolError, match="entities"):
+        text(packed(word__document=laughs.encode("utf-16")))
+    with pytest.raises(ToolError, match="broken or locked"):
+        text(packed(word__document='<?xml version="1.0" encoding="cp037"?><x/>'.encode("cp037")))
+    with pytest.raises(ToolError, match="more than 200,000 elements in one"):
+        text(docx("<w:p>" * 300_000 + "</w:p>" * 300_000))
+    whole = docx("<w:p/>" * 200)
+    for at in range(30, len(whole), 3):
+        broken = bytearray(whole)
+        broken[at] ^= 0xFF
+        if kind := documents.kind_of(bytes(broken[:1024]), io.BytesIO(broken)):
+            with contextlib.suppress(ToolError):
+                documents.text_of(kind, io.BytesIO(broken), 10_000)
+
+
+def test_a_document_without_text_says_so() -> None:
+    assert "no text in it" in text(docx("<w:p/>")) and "no text in it" in text(pdf("", ""))
+    assert "no text in it" not in text(pdf("", "two"))
+
+
+def test_many_sheets_are_cut_as_one_large_one_is() -> None:
+    sheet = f"<worksheet {_S}><sheetData>{'<row/>' * 150_000}</sheetData></worksheet>"
+    parts = {f"xl__worksheets__sheet{number}": sheet for number in range(1, 5)}
+    said = text(packed(xl__workbook=f"<workbook {_S}/>", **parts))
+    assert said.count("--- sheet") == 2 and "[cut: more than 200,000 cells]" in said

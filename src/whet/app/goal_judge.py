@@ -260,7 +260,8 @@ class GoalJudge:
         named = _named(changed)
         question = f"The goal's verifier was changed: {named}. Accept it as it is now?"
         if await session.person.clarify(question, (_YES, _NO)) == _YES:
-            now = goal_verifier.guarded_files(goal.verify, session.workspace, tuple(goal.guarded))
+            found = goal_verifier.guarded_files(goal.verify, session.workspace, tuple(goal.guarded))
+            now = {name: known for name, known in found.items() if name in goal.guarded}
             await self.app.database.write(lambda db: goals.guard(db, goal.id, now))
             return ""
         return f"The verifier's files were changed and nobody accepted that: {named}. Put them back."

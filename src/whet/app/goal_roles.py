@@ -74,7 +74,7 @@ class CheckedTree(msgspec.Struct, frozen=True):
 
 def deciding(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
     """Give those of the changed files that judge."""
-    allowed = {name for name in changed if _is_allowed(name, tree)}
+    allowed = {name for name in changed if is_allowed(name, tree.may_change)}
     made = _made_by_rules(tree)
     hides = _hiding(tree, changed)
     open_ = [name for name in changed if name not in allowed | made | hides]
@@ -273,10 +273,11 @@ def _tests_itself(name: str, text: str) -> bool:
     return name.endswith(".py") and _FRAMEWORKS.search(text) is not None
 
 
-def _is_allowed(name: str, tree: CheckedTree) -> bool:
+def is_allowed(name: str, may_change: Iterable[str]) -> bool:
+    """Whether the person lets a file change: it, its folder or a pattern for it is named."""
     return any(
         fnmatch(name, one) or name == one.rstrip("/") or name.startswith(one.rstrip("/") + "/")
-        for one in tree.may_change
+        for one in may_change
     )
 
 

@@ -19,6 +19,7 @@ from whet.app import goal_verifier
 from whet.app.following import follow, run_to_rest
 from whet.app.goal_claims import GoalClaim, refusals
 from whet.app.goal_judge import GoalJudge, borne_out, goal_calls, seen_now
+from whet.app.goal_roles import is_allowed
 from whet.app.goal_words import message_of
 from whet.app.recording import Recordings
 from whet.app.session_parts import NO_EXTRAS, Principal, SessionExtras
@@ -112,12 +113,14 @@ class GoalRunner:
     async def begin(self, wish: GoalWish, session: Session) -> GoalRow:
         """Store a goal as one of this session, which has no open one. Raises StoreBusy."""
         app = self.app
+        named = goal_verifier.guarded_files(wish.verify, session.workspace)
+        guarded = {name: known for name, known in named.items() if not is_allowed(name, wish.may_change)}
         goal = GoalRow(
             id=app.clock.new_id(),
             session=session.id,
             text=wish.text,
             verify=wish.verify,
-            guarded=goal_verifier.guarded_files(wish.verify, session.workspace, wish.guard),
+            guarded=guarded | goal_verifier.guarded_files("", session.workspace, wish.guard),
             budget_usd=wish.budget_usd,
             max_steps=wish.steps,
             state="running",

@@ -80,6 +80,7 @@ def cron() -> None:
 @click.option("--verify", default="", metavar="CMD", help="Passes when the goal is reached.")
 @click.option("--budget", default="0", metavar="USD", help="The most that each run's goal may cost.")
 @click.option("--steps", type=click.IntRange(0), default=0, help="The most model calls of each run's goal.")
+@click.option("--may-change", multiple=True, metavar="PATH", help="May change though it judges.")
 @click.option("--until-achieved", is_flag=True, help="Pause the schedule once its goal is proven.")
 @click.option("--quiet", default="", metavar="22:00-07:00", help="Send a chat nothing then; together after.")
 @click.option("--timeout", "timeout_s", type=_SECONDS, metavar="SECONDS", help="A run's limit.")
@@ -294,6 +295,7 @@ def _goal(given: dict[str, Any]) -> ScheduleGoal | None:
         given["verify"],
         parse_usd(given["budget"]),
         given["steps"],
+        may_change=given["may_change"],
         until_achieved=given["until_achieved"],
     )
     return aim if given["is_goal"] or aim != ScheduleGoal() else None

@@ -6,22 +6,33 @@ of unknown origin: its unpacked size is bounded, and nothing in it is run or fet
 
 from __future__ import annotations
 
+import codecs
 import re
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from typing import BinaryIO, cast
 from xml.etree import ElementTree
 
 from whet.contract.errors import ToolError
 
 LARGEST_BYTES = 50_000_000
 _LARGEST_PART_BYTES = 30_000_000
+_LARGEST_WHOLE_BYTES = 60_000_000
+_LARGEST_BLOCK = 200_000
+_PIECE_CHARS = 1 << 16
 _MOST_CELLS = 200_000
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _NUMBER = re.compile(r"(\d+)\.xml$")
 _COLUMN = re.compile(r"[A-Z]+")
+
+# What a ZIP archive and the XML in it raise where they are broken, locked or packed in a way of their own.
+_BROKEN = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError),
+    *(ElementTree.ParseError, LookupError, ValueError),
+)
 
 Pages = Iterator[tuple[str, str]]
 """The name of each page, e.g. "page 3 of 9", and its text."""
@@ -36,7 +47,7 @@ def kind_of(head: bytes, stream: BinaryIO) -> str:
     try:
         with zipfile.ZipFile(stream) as archive:
             names = set(archive.namelist())
-    except (zipfile.BadZipFile, OSError, ValueError):
+    except _BROKEN:
         return ""
     parts = {"docx": "word/document.xml", "pptx": "ppt/presentation.xml", "xlsx": "xl/workbook.xml"}
     return next((kind for kind, part in parts.items() if part in names), "")
@@ -50,8 +61,8 @@ def pages(kind: str, stream: BinaryIO) -> Pages:
             yield from _pdf(stream)
             return
         with zipfile.ZipFile(stream) as archive:
-            yield from _OFFICE[kind](archive)
-    except (zipfile.BadZipFile, ElementTree.ParseError, KeyError, ValueError, OSError, RuntimeError) as error:
+            yield from _OFFICE[kind](_Parts(archive))
+    except _BROKEN as error:
         raise ToolError(f"the {kind} file is broken or locked: {error}") from error
 
 
@@ -60,12 +71,15 @@ def text_of(
 ) -> tuple[str, bool]:
     """Give a document as one text with a line before each page, and whether it was cut at `most_chars`."""
     parts: list[str] = []
-    room = most_chars
+    room, is_empty = most_chars, True
     for name, text in pages(kind, stream):
         parts.append(f"--- {name} ---\n{text.strip()}\n")
+        is_empty = is_empty and not text.strip()
         room -= len(parts[-1])
         if room < 0 or stopped():
             return "\n".join(parts)[:most_chars], True
+    if is_empty:
+        parts.append("[there is no text in it: pictures, and scanned pages, are not read]")
     return "\n".join(parts), False
 
 
@@ -88,23 +102,65 @@ def _pdf(stream: BinaryIO) -> Pages:
         raise ToolError(f"the PDF can't be read: {error or type(error).__name__}") from error
 
 
-def _part(archive: zipfile.ZipFile, name: str) -> ElementTree.Element:
-    if archive.getinfo(name).file_size > _LARGEST_PART_BYTES:
-        raise ToolError(f"{name} in it is larger than {_LARGEST_PART_BYTES:,} bytes")
-    with archive.open(name) as file:
-        raw = file.read(_LARGEST_PART_BYTES + 1)
-    if len(raw) > _LARGEST_PART_BYTES:
-        raise ToolError(f"{name} in it is larger than {_LARGEST_PART_BYTES:,} bytes")
-    if b"<!DOCTYPE" in raw[:4096] or b"<!ENTITY" in raw:
-        raise ToolError(f"{name} in it defines entities; such documents are not read")
-    return ElementTree.fromstring(raw)
+class _Parts:
+    """The XML in an archive; all of it together is bounded, too."""
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self.names = archive.namelist()
+        self._archive = archive
+        self._room = _LARGEST_WHOLE_BYTES
+
+    def tree(self, name: str) -> ElementTree.Element:
+        """Give a small part."""
+        root = next(self.blocks(name, 1), None)
+        return ElementTree.Element("none") if root is None else root
+
+    def blocks(self, name: str, depth: int) -> Iterator[ElementTree.Element]:
+        """Give the elements at a depth (1: the root) one by one; what has been given is let go."""
+        above: list[ElementTree.Element] = []
+        count = 0
+        parser: ElementTree.XMLPullParser[ElementTree.Element] = ElementTree.XMLPullParser(("start", "end"))
+        text = self._text(name)
+        for at in range(0, len(text), _PIECE_CHARS):
+            parser.feed(text[at : at + _PIECE_CHARS])
+            for event, element in cast("Iterator[tuple[str, ElementTree.Element]]", parser.read_events()):
+                if event == "start":
+                    above.append(element)
+                    count += 1
+                    if count > _LARGEST_BLOCK:
+                        raise ToolError(f"{name} in it holds more than {_LARGEST_BLOCK:,} elements in one")
+                    continue
+                above.pop()
+                if len(above) == depth - 1:
+                    yield element
+                    count = len(above)
+                    if above:
+                        above[-1].clear()
+        parser.close()
+
+    def _text(self, name: str) -> str:
+        most = min(_LARGEST_PART_BYTES, self._room)
+        size = self._archive.getinfo(name).file_size
+        raw = b""
+        if size <= most:
+            with self._archive.open(name) as file:
+                raw = file.read(most + 1)
+        if size > most or len(raw) > most:
+            whole = "" if most == _LARGEST_PART_BYTES else f", or all of it than {_LARGEST_WHOLE_BYTES:,}"
+            raise ToolError(f"{name} in it is larger than {_LARGEST_PART_BYTES:,} bytes{whole}")
+        self._room -= len(raw)
+        # No other encoding is allowed there, and what is looked for must be seen in it.
+        is_wide = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        text = raw.decode("utf-16" if is_wide else "utf-8-sig")
+        if "<!DOCTYPE" in text or "<!ENTITY" in text:
+            raise ToolError(f"{name} in it defines entities; such documents are not read")
+        return text
 
 
-def _docx(archive: zipfile.ZipFile) -> Pages:
+def _docx(parts: _Parts) -> Pages:
     """Pages are where Word broke them when it last saved the file, or where the author did."""
-    body = _part(archive, "word/document.xml").find(f"{_W}body")
     found: list[list[str]] = [[]]
-    for block in body if body is not None else ():
+    for block in parts.blocks("word/document.xml", 3):
         if block.tag == f"{_W}tbl":
             found[-1] += [
                 " | ".join(" ".join(_words(cell).split()) for cell in row.iter(f"{_W}tc"))
@@ -140,33 +196,37 @@ def _words(block: ElementTree.Element) -> str:
     return re.sub(r"\f\s*\f", "\f", "".join(found))
 
 
-def _pptx(archive: zipfile.ZipFile) -> Pages:
-    slides = _numbered(archive, "ppt/slides/slide")
+def _pptx(parts: _Parts) -> Pages:
+    slides = _numbered(parts.names, "ppt/slides/slide")
     for number, name in enumerate(slides, 1):
-        paragraphs = _part(archive, name).iter(f"{_A}p")
+        paragraphs = parts.tree(name).iter(f"{_A}p")
         lines = ["".join(run.text or "" for run in one.iter(f"{_A}t")) for one in paragraphs]
         yield f"slide {number} of {len(slides)}", "\n".join(line for line in lines if line.strip())
 
 
-def _xlsx(archive: zipfile.ZipFile) -> Pages:
+def _xlsx(parts: _Parts) -> Pages:
     shared: list[str] = []
-    if "xl/sharedStrings.xml" in archive.namelist():
-        items = _part(archive, "xl/sharedStrings.xml").iter(f"{_S}si")
+    if "xl/sharedStrings.xml" in parts.names:
+        items = parts.blocks("xl/sharedStrings.xml", 2)
         shared = ["".join(part.text or "" for part in one.iter(f"{_S}t")) for one in items]
-    names = [one.get("name", "") for one in _part(archive, "xl/workbook.xml").iter(f"{_S}sheet")]
-    sheets = _numbered(archive, "xl/worksheets/sheet")
+    names = [one.get("name", "") for one in parts.tree("xl/workbook.xml").iter(f"{_S}sheet")]
+    sheets = _numbered(parts.names, "xl/worksheets/sheet")
     room = _MOST_CELLS
     for number, name in enumerate(sheets, 1):
         lines: list[str] = []
-        for row in _part(archive, name).iter(f"{_S}row"):
+        for row in parts.blocks(name, 3):
+            if row.tag != f"{_S}row":
+                continue
             cells = [_cell(one, shared) for one in row.iter(f"{_S}c")]
-            room -= len(cells)
+            room -= max(1, len(cells))
             if room < 0:
                 lines.append(f"[cut: more than {_MOST_CELLS:,} cells]")
                 break
             lines.append("\t".join(cells))
         title = names[number - 1] if number <= len(names) else ""
         yield f"sheet {number} of {len(sheets)}" + (f": {title}" if title else ""), "\n".join(lines)
+        if room < 0:
+            return
 
 
 def _cell(cell: ElementTree.Element, shared: list[str]) -> str:
@@ -178,11 +238,11 @@ def _cell(cell: ElementTree.Element, shared: list[str]) -> str:
     return value
 
 
-def _numbered(archive: zipfile.ZipFile, start: str) -> list[str]:
-    """Give an archive's parts whose name is `start` and a number, in their order."""
-    found = [(int(mark[1]), name) for name in archive.namelist() if name.startswith(start)
+def _numbered(names: list[str], start: str) -> list[str]:
+    """Give the parts whose name is `start` and a number, in their order."""
+    found = [(int(mark[1]), name) for name in names if name.startswith(start)
              and "/" not in name[len(start):] and (mark := _NUMBER.search(name))]  # fmt: skip
     return [name for _, name in sorted(found)]
 
 
-_OFFICE: dict[str, Callable[[zipfile.ZipFile], Pages]] = {"docx": _docx, "pptx": _pptx, "xlsx": _xlsx}
+_OFFICE: dict[str, Callable[[_Parts], Pages]] = {"docx": _docx, "pptx": _pptx, "xlsx": _xlsx}
