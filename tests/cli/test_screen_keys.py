@@ -402,3 +402,38 @@ def test_a_session_is_picked_from_a_list_and_shows_what_was_said_last(folder: Pa
 def test_a_long_paste_is_a_placeholder_in_the_list_of_messages() -> None:
     long = "row\n" * 199 + "row"
     assert folded(f"see <pasted>{long}</pasted> <pasted>short</pasted>") == "see [pasted 200 lines] short"
+
+
+def test_ctrl_c_at_a_question_says_that_the_call_was_not_run(folder: Path) -> None:
+    script = [ScriptedReply("", tool_calls=(WRITE,)), ScriptedReply("Never.")]
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", *flags(server)], folder, columns=100) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("write it\r")
+        tty.wait_for("[N]o")
+        tty.type("\x03")
+        tty.wait_for("✗ write_file  a.txt  not run")
+        tty.wait_for("cancelled after")
+        tty.type("/quit\r")
+        tty.wait_for_end()
+    assert not (folder / "a.txt").exists()
+
+
+def test_in_vi_keys_two_esc_list_the_messages_to_go_back_to(folder: Path) -> None:
+    assert run(["config", "set", "ui.keys", "vi"], folder)[0] == 0
+    with (
+        PracticeServer(script=[ScriptedReply("Here.")]) as server,
+        Tty(["chat", *flags(server)], folder, columns=100) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("hello\r")
+        tty.wait_for("1 step")
+        tty.type("\x1b\x1b")
+        tty.wait_for("Go back to before which message?")
+        tty.type("\r")
+        tty.wait_for("the conversation goes on from there")
+        tty.type("\x03")
+        tty.type("\x04")
+        tty.wait_for_end()

@@ -18,6 +18,7 @@ from prompt_toolkit.filters import (
     vi_insert_mode,
 )
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.search import accept_search, stop_search
 
@@ -121,8 +122,8 @@ class InputKeys:
             if self.question:
                 self.question.give(None)
 
-        # In vi's insert mode Esc ends that mode; with nothing typed beside a turn there is none to end.
-        stops = ~vi_insert_mode | (empty & Condition(lambda: bool(self.live(1, 1))))
+        # In vi's insert mode Esc ends that mode; with nothing typed it does what it does elsewhere, too.
+        stops = ~vi_insert_mode | empty
         keys.add("escape", filter=~asked & ~has_completions & ~is_searching & stops)(self._escape)
         keys.add("escape", filter=~asked & has_completions)(_close_menu)
         self._add_signals(keys, asked)
@@ -152,6 +153,8 @@ class InputKeys:
         buffer, now_s = event.current_buffer, time.monotonic()
         if not buffer.text or self.live(1, 1):
             self.inputs.put_nowait(PromptSignal.ESCAPE)
+            if vi_insert_mode() and not self.live(1, 1):
+                event.app.vi_state.input_mode = InputMode.NAVIGATION
         elif now_s - self._escaped_s < _TWICE_S:
             buffer.reset()
         self._escaped_s = now_s

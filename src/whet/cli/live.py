@@ -119,12 +119,33 @@ class _Turn:
     edits: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     waited_s: float = 0.0
     asked_at_s: float | None = None
+    asked: ApprovalAsked | None = None
 
     def answered(self, now_s: float) -> None:
         """End a wait for the person, if there is one."""
         if self.asked_at_s is not None:
             self.waited_s += now_s - self.asked_at_s
             self.asked_at_s = None
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the person here is asked about a call now."""
+        return self.asked is not None and self.asked_at_s is not None
+
+    def settle(self, event: Event) -> None:
+        """Keep in mind which call the person is asked about, until it begins or ends."""
+        if isinstance(event, ApprovalAsked | ConfirmationAsked):
+            self.asked = event if isinstance(event, ApprovalAsked) else None
+        elif isinstance(event, ToolStarted | ToolFinished) and self.asked is not None:
+            self.asked = None if self.asked.call_id == event.call_id else self.asked
+
+    def not_run(self, marks: Marks, painter: Painter, width: int) -> str:
+        """Say which call was asked about and then not begun; "" for none."""
+        if self.asked is None:
+            return ""
+        about = self.asked.subject.removeprefix(f"{self.asked.tool} ")
+        line = wording.call_line(self.asked.tool, about, width, mark=marks.failed, tail="not run")
+        return f"\n{painter.line(marks.failed, 'red')}{line[len(marks.failed) :]}\n"
 
     def take(self, event: ToolFinished) -> None:
         """Count a call that ended."""
@@ -175,7 +196,6 @@ class TerminalTurnView:
     _reasoning: str = ""
     _running: dict[str, _Running] = field(default_factory=dict[str, _Running])
     _subjects: dict[str, str] = field(default_factory=dict[str, str])
-    _asked: str = ""
     _began_s: float | None = None
     _decides_until_s: float | None = None
     _after_call: bool = False
@@ -195,23 +215,25 @@ class TerminalTurnView:
         self._flush()
         self._running.clear()
         self._subjects.clear()
-        self._asked = ""
+        self._turn.asked = None
         self._decides_until_s = self._waits = self._began_s = None
 
     def interrupted(self) -> None:
         """End a turn that the person stopped, and say which calls were stopped and what had been done."""
         width, took = self.surface.width(), wording.duration(self._elapsed())
-        stopped = list(self._running.values())
+        stopped, not_run = list(self._running.values()), self._turn.not_run(self.marks, self.painter, width)
         self.stop()
         for call in stopped:
             rows = call.stopped(self.marks, self.painter, width, self.now_s())
             self.surface.write("\n" + "\n".join(rows) + "\n")
+        self.surface.write(not_run)
         done = self._turn.said()
         self.say(f"\ncancelled after {took}" + (f" · {done}" if done else ""), "yellow")
 
     def emit(self, event: Event) -> None:
         """Show one event. Called on the loop's task; does not block."""
         self._waits = _waiting(event, self._waits, self.now_s())
+        self._turn.settle(event)
         match event:
             case TextDelta():
                 self._flush_reasoning()
@@ -272,7 +294,7 @@ class TerminalTurnView:
 
     def _status(self, width: int) -> str:
         spin = self.marks.spinner[int((self.now_s() - (self._began_s or 0.0)) * 8) % len(self.marks.spinner)]
-        if self._asked or any("asks" in tags_of(call.name) for call in self._running.values()):
+        if self._turn.is_asked or any("asks" in tags_of(call.name) for call in self._running.values()):
             return "waiting for your answer"
         if self._decides_until_s is not None:
             left = wording.duration(max(0.0, self._decides_until_s - self.now_s()))
@@ -362,7 +384,6 @@ class TerminalTurnView:
 
     def _asking(self, event: ApprovalAsked | ConfirmationAsked | ApprovalDecided) -> None:
         """Keep in mind who is asked: the person here, or humans at a service."""
-        self._asked = event.call_id if isinstance(event, ApprovalAsked) else ""
         self._decides_until_s = None
         self._turn.answered(self.now_s())
         if not isinstance(event, ApprovalDecided):

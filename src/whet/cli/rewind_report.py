@@ -38,13 +38,13 @@ def outcome(found: Outcome, *, is_plan: bool) -> list[str]:
         if len(done) > _LISTED:
             lines.append(f"  ... and {len(done) - _LISTED} more")
     elif not files.conflicts:
-        lines.append("no file is to be restored")
+        lines.append("no file has to be restored")
     for conflict in files.conflicts:
         lines.append(f"  left as it is: {named(conflict.path)} ({conflict.why})")
     for path, why in files.failed.items():
         lines.append(f"  failed: {named(path)} ({why})")
     if found.conversation:
-        lines.append("the conversation, too" if is_plan else "the conversation goes on from there")
+        lines.append(f"the conversation {'would go' if is_plan else 'goes'} on from there")
     if found.said:
         lines.append(f"you had said: {printable(found.said)}")
     return lines

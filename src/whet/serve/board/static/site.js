@@ -10,6 +10,14 @@
     return Boolean(at && at.closest("input, textarea, select, form")) || Boolean($("form[data-sent]"));
   };
 
+  // Where the menu is wider than the screen, the page that is open stands in its middle.
+  const centre = () => {
+    const menu = $(".top nav"), here = $(".top nav [aria-current]");
+    if (here) menu.scrollLeft = here.offsetLeft - menu.offsetLeft - (menu.clientWidth - here.offsetWidth) / 2;
+  };
+  centre();
+  addEventListener("resize", centre);
+
   // --- live: the page asks for itself again when something changed
   let busy = false, again = false;
   const refresh = async () => {
@@ -21,6 +29,7 @@
       if (fresh && !isTouched()) {
         swap(fresh, "#main");
         swap(fresh, ".top nav");
+        centre();
         document.title = fresh.title;
         const now = document.querySelectorAll(".question").length;
         if (now > before) say("Something waits for your answer.");
@@ -64,6 +73,7 @@
       const keeps = typing && fresh.getElementById(typing.id);
       const planned = $("#plan textarea"), drafts = planned && planned.value !== planned.defaultValue;
       for (const part of ["#title", "#facts", "#player", "#state", ".top nav", ...(keeps ? [] : ["#asked"]), ...(drafts ? [] : ["#plan"])]) swap(fresh, part);
+      centre();
       document.title = fresh.title;
       if (asked) say("Something waits for your answer.");
     };
