@@ -111,6 +111,11 @@ class ConfirmRequest(msgspec.Struct, frozen=True):
         """Whether it can still be decided."""
         return self.status == "pending"
 
+    @property
+    def length(self) -> int:
+        """How many characters people are shown of it, about."""
+        return len(self.details_json) + len(self.description)
+
 
 class Vote(msgspec.Struct, frozen=True):
     """One person's yes or no on a request; a later one of the same person replaces it."""
