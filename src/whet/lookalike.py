@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from operator import itemgetter
 from typing import NamedTuple
@@ -24,7 +24,7 @@ _READ_AS = str.maketrans(
 _KNOWN = frozenset({"CYRILLIC", "GREEK", "ARMENIAN", "GEORGIAN"})
 _LETTERS = re.compile(r"[^\W\d_]+")
 _TOKEN = re.compile(r"\S+")
-_FOREIGN = re.compile(r"[^\x00-\x7f]")
+_has_latin = re.compile(r"[A-Za-z]").search
 _BLANKS = re.compile(r"[ \n]{100,}|\n(?: *\n){7,}")
 _MARKED = re.compile(r"<U\+[0-9A-F]{4,6}>")
 _PROSE = frozenset(
@@ -61,15 +61,14 @@ def odd_places(text: str) -> list[int]:
     """Give where look-alikes stand, in order; none in plain ASCII."""
     if text.isascii():
         return []
-    places: set[int] = set()
-    for found in _FOREIGN.finditer(text):
-        doubt = _doubt(found[0])
-        if doubt == "odd" or (doubt and _is_odd_here(text, found.start(), doubt)):
-            places.add(found.start())
+    characters = set(text)  # each is judged once, however often it stands there
+    doubts = {one: doubt for one in characters if one > "\x7f" and (doubt := _doubt(one))}
+    scripts = {one: name for one in characters if (name := script(one))}
+    places = set(_odd_signs(text, doubts)) if doubts else set[int]()
     at = 0
     for line in text.split("\n"):
-        if not line.isascii():
-            places.update(at + place for place in _odd_letters(line))
+        if len({scripts[one] for one in set(line) if one in scripts}) > 1:
+            places.update(at + place for place in _odd_letters(line, scripts))
         at += len(line) + 1
     return sorted(places)
 
@@ -87,6 +86,8 @@ def _doubt(character: str) -> str:
     kind = unicodedata.category(character)
     if kind in ("Mn", "Me"):
         return "accent"
+    if kind in ("Cn", "Co", "Cs") or (kind == "Lo" and is_ideograph(character)):
+        return ""
     if character > "\u00bf" and character != "…" and kind != "So" and _is_form_of_ascii(character):
         return "odd"
     if kind == "Nd":
@@ -103,23 +104,38 @@ def _is_form_of_ascii(character: str) -> bool:
     return not made_of and character > "\u024f" and unicodedata.name(character, "").startswith("LATIN ")
 
 
-def _is_odd_here(text: str, at: int, doubt: str) -> bool:
-    """Whether a character is odd between its neighbours: an accent of its own on one of ASCII's, a foreign
+def is_ideograph(letter: str) -> bool:
+    """Whether a letter is Chinese, Japanese or Korean, as two in three are; nobody reads them as others."""
+    return "\u3400" <= letter <= "\u9fff" or "\uac00" <= letter <= "\ud7a3" or letter >= "\U00020000"
+
+
+def _odd_signs(text: str, doubts: Mapping[str, str]) -> Iterator[int]:
+    """Find what is odd by itself or between its neighbours: an accent of its own on one of ASCII's, a foreign
     digit in a number, a sign that is not ASCII's within an ASCII word."""
-    if doubt == "accent":
-        return _is_on_ascii(text, at)
-    before, after = text[at - 1 : at], text[at + 1 : at + 2]
-    if doubt == "digit":
+    base = run = -1  # where the accents next to each other stand on, and how many they are
+    for at, character in enumerate(text):
+        doubt = doubts.get(character)
+        if doubt != "accent":
+            base, run = at, 0
+        else:
+            run += 1
+        if doubt is None:
+            continue
+        if doubt == "accent":
+            is_odd = run > _MOST_ACCENTS or (base >= 0 and text[base].isascii())
+        elif doubt == "odd":
+            is_odd = True
+        else:
+            before, after = text[at - 1 : at], text[at + 1 : at + 2]
+            is_odd = _is_in_ascii(before, after, is_digit=doubt == "digit")
+        if is_odd:
+            yield at
+
+
+def _is_in_ascii(before: str, after: str, *, is_digit: bool) -> bool:
+    if is_digit:
         return any(one.isascii() and one.isdigit() for one in (before, after))
     return all(one.isascii() and one.isalnum() for one in (before, after))
-
-
-def _is_on_ascii(text: str, at: int) -> bool:
-    """Whether an accent, or the ones before it, stand on one of ASCII's characters; looks back a little."""
-    for before in reversed(text[max(0, at - _MOST_ACCENTS) : at]):
-        if unicodedata.category(before) not in ("Mn", "Me"):
-            return before.isascii()
-    return at >= _MOST_ACCENTS
 
 
 @lru_cache(maxsize=4096)
@@ -128,8 +144,10 @@ def script(character: str) -> str:
     if "\x7f" < character <= "\u00bf":
         return ""  # the micro sign and the ordinals
     kind = unicodedata.category(character)
+    if kind not in ("Lu", "Ll", "Lt", "Lo") or (kind == "Lo" and is_ideograph(character)):
+        return ""
     name = unicodedata.name(unicodedata.normalize("NFKC", character)[0], "").partition(" ")[0]
-    return name if kind in ("Lu", "Ll", "Lt") or (kind == "Lo" and name == "LISU") else ""
+    return name if kind != "Lo" or name == "LISU" else ""
 
 
 class _Word(NamedTuple):
@@ -140,28 +158,24 @@ class _Word(NamedTuple):
     """Whether every letter could be read as a Latin one."""
 
 
-def _word(found: re.Match[str]) -> _Word:
-    text = found[0]
-    scripts = frozenset(filter(None, (script(letter) for letter in text)))
-    return _Word(found.start(), text, scripts, not scripts <= _KNOWN or text.translate(_READ_AS).isascii())
+def _word(begin: int, text: str, scripts_of: Mapping[str, str]) -> _Word:
+    if text.isascii():
+        return _Word(begin, text, _LATIN, can_pass=True)
+    scripts = frozenset(scripts_of[letter] for letter in set(text) if letter in scripts_of)
+    return _Word(begin, text, scripts, not scripts <= _KNOWN or text.translate(_READ_AS).isascii())
 
 
-def _odd_letters(line: str) -> Iterator[int]:
-    words = [*map(_word, _LETTERS.finditer(line))]
+def _odd_letters(line: str, scripts: Mapping[str, str]) -> Iterator[int]:
+    words = [_word(found.start(), found[0], scripts) for found in _LETTERS.finditer(line)]
     has_latin = any("LATIN" in word.scripts for word in words)
-    tokens = [found.span() for found in _TOKEN.finditer(line)]
+    tokens = [(found.start(), _has_latin(found[0])) for found in _TOKEN.finditer(line)]
     for number, word in enumerate(words):
         if len(word.scripts) > 1:
             own = "LATIN" if "LATIN" in word.scripts else min(word.scripts)
-            yield from (word.begin + at for at, c in enumerate(word.text) if script(c) not in ("", own))
+            yield from (word.begin + at for at, c in enumerate(word.text) if scripts.get(c, own) != own)
         elif has_latin and word.can_pass and word.scripts and word.scripts != _LATIN:
             near = words[max(0, number - _NEAR) : number + 1 + _NEAR]
             is_natural = any(each.scripts == word.scripts and not each.can_pass for each in near)
-            if not is_natural or _is_in_latin(line, tokens, word.begin):
+            # Between blanks with ASCII letters: in a path, a host, a file's name.
+            if not is_natural or tokens[bisect(tokens, word.begin, key=itemgetter(0)) - 1][1]:
                 yield from range(word.begin, word.begin + len(word.text))
-
-
-def _is_in_latin(line: str, tokens: list[tuple[int, int]], at: int) -> bool:
-    """Whether what stands at `at`, between blanks, has ASCII letters, too: a path, a host, a file's name."""
-    begin, end = tokens[bisect(tokens, at, key=itemgetter(0)) - 1]
-    return any(each.isascii() and each.isalpha() for each in line[begin:end])

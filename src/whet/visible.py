@@ -11,10 +11,11 @@ import unicodedata
 from functools import lru_cache
 
 from whet.log import mask
-from whet.lookalike import code, marked, odd_places
+from whet.lookalike import code, is_ideograph, marked, odd_places
 
 MOST_CHARS = 2_000
 WHOLE = 1 << 40  # the limit of what must not be cut
+_ESCAPES = {"\t": "\\t", "\r": "\\r", "\x1b": "\\e", "\0": "\\0"}
 _PLAIN = re.compile(r"[ -~\n]*")
 _SEEN_AS_NOTHING = re.compile(r"VARIATION SELECTOR|FILLER|GRAPHEME JOINER|PATTERN BLANK|VOWEL INHERENT")
 _EMOJI_FORM = re.compile(r"(?<=[\u2190-\u2bff\U0001f000-\U0001faff])\ufe0f")  # asks for a colourful form
@@ -36,17 +37,26 @@ def spelled(text: str) -> str:
     """Write characters that can't be seen, turn text around or look like others as their code, or with it."""
     if _PLAIN.fullmatch(text) is None:
         text = _EMOJI_FORM.sub("", text)
-        text = "".join(c if c == "\n" or not _hides(c) else _spelling(c) for c in text)
+        text = text.translate({ord(c): _spelling(c) for c in set(text) if c != "\n" and _hides(c)})
     return marked(text)
 
 
-def oddities(text: str) -> list[str]:
-    """Name each character of a text that `spelled` writes as its code or with it, once."""
+def odd_characters(text: str) -> set[str]:
+    """Give each character of a text that `spelled` writes as its code or with it."""
     if text.isascii() and text.isprintable():
-        return []
-    hidden = {c for c in _EMOJI_FORM.sub("", text) if c not in "\n\t" and _hides(c)}
-    found = hidden | {text[at] for at in odd_places(text)}
-    return [f"U+{ord(c):04X} {unicodedata.name(c, 'a control character')}" for c in sorted(found)]
+        return set()
+    hidden = {c for c in set(_EMOJI_FORM.sub("", text)) if c not in "\n\t" and _hides(c)}
+    return hidden | {text[at] for at in odd_places(text)}
+
+
+def named(character: str) -> str:
+    """Name a character with its code."""
+    return f"U+{ord(character):04X} {unicodedata.name(character, 'a control character')}"
+
+
+def oddities(text: str) -> list[str]:
+    """Name each of the `odd_characters`, once."""
+    return [named(one) for one in sorted(odd_characters(text))]
 
 
 @lru_cache(maxsize=4096)
@@ -54,11 +64,12 @@ def _hides(character: str) -> bool:
     if " " <= character <= "~":
         return False
     category = unicodedata.category(character)
+    if category == "Lo" and is_ideograph(character):
+        return False
     if category in ("Mn", "Lo", "So") and _SEEN_AS_NOTHING.search(unicodedata.name(character, "")):
         return True
     return category in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") or (category == "Zs" and character != " ")
 
 
 def _spelling(character: str) -> str:
-    names = {"\t": "\\t", "\r": "\\r", "\x1b": "\\e", "\0": "\\0"}
-    return names.get(character) or code(character)
+    return _ESCAPES.get(character) or code(character)

@@ -74,10 +74,10 @@ class ConfirmDatabase(DatabaseFile):
         """Raise StoreCorrupt where another file stands in the place of the one that was opened: what is
         written to that would be gone with this process, and what is read from the new one is not ours."""
         try:
-            found = os.stat(self.path)
+            found = os.stat(str(self.path))  # a Path would be spelled by Python code, before each commit
+            now = found.st_dev, found.st_ino
         except OSError:
-            found = None
-        now = (found.st_dev, found.st_ino) if found else (0, 0)
+            now = (0, 0)
         self._identity = self._identity or now
         if now != self._identity:
             raise StoreCorrupt(

@@ -18,14 +18,15 @@ SHAPE = re.compile(r"[0-9A-Za-z]{22}")
 
 def new_request_id(now_s: float) -> str:
     """Give a new id for a request that is submitted at `now_s` (Unix seconds)."""
-    return _time_part(int(now_s * 1000)) + _random_part()
+    rest, digit = divmod(int(now_s * 1000), len(_DIGITS))
+    return f"{_time_part(rest)}{_DIGITS[digit]:c}{_random_part()}"
 
 
-@lru_cache(maxsize=1)  # many come in one millisecond
-def _time_part(now_ms: int) -> str:
+@lru_cache(maxsize=1)  # changes every 62 ms
+def _time_part(rest: int) -> str:
     digits = bytearray()
-    for _ in range(_TIME_DIGITS):
-        now_ms, digit = divmod(now_ms, len(_DIGITS))
+    for _ in range(_TIME_DIGITS - 1):
+        rest, digit = divmod(rest, len(_DIGITS))
         digits.append(_DIGITS[digit])
     return digits[::-1].decode()
 

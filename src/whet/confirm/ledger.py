@@ -59,7 +59,8 @@ class Tx:
         disk when the transaction is."""
         self._size += 1
         if request_id and (written := self.sealer.newest.pop("requests", None)):
-            data = {**(data or {}), "record": written.hex()}
+            data = data or {}
+            data["record"] = written.hex()
         text = _encode(data).decode() if data else "{}"
         fields = (self._size, self.now_s, kind, request_id, principal, owner, text)
         self._head = event_hash(self._head, fields)

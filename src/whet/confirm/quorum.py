@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from whet.confirm.records import ApprovalNeed
+from whet.confirm.records import ANYBODY, ApprovalNeed
 
 _NEED = re.compile(r"(\d{1,3})(?:\s+of\s+([\w.@+:/-]+))?", re.IGNORECASE)
 Groups = Mapping[str, Sequence[str]]
@@ -46,11 +46,15 @@ def groups_in(quorum: Sequence[Sequence[ApprovalNeed]]) -> set[str]:
 
 def is_met(quorum: Sequence[Sequence[ApprovalNeed]], people: Sequence[str], groups: Groups) -> bool:
     """Whether the approvals of `people` (distinct names) meet one of the alternatives."""
+    if quorum is ANYBODY:
+        return bool(people)
     return any(_can_seat(needs, people, groups) for needs in quorum)
 
 
 def counts_for(quorum: Sequence[Sequence[ApprovalNeed]], person: str, groups: Groups) -> bool:
     """Whether an approval of `person` could count for any need."""
+    if quorum is ANYBODY:
+        return True
     return any(_fits(person, need.group, groups) for needs in quorum for need in needs)
 
 

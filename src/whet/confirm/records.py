@@ -53,6 +53,9 @@ class ApprovalNeed(msgspec.Struct, frozen=True):
     group: str = ""
 
 
+ANYBODY = ((ApprovalNeed(1),),)  # what most requests need
+
+
 class ApprovalPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a request needs before it is approved, as its policy rule said.
 
@@ -60,7 +63,7 @@ class ApprovalPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     rule: str = ""
-    quorum: tuple[tuple[ApprovalNeed, ...], ...] = ((ApprovalNeed(1),),)
+    quorum: tuple[tuple[ApprovalNeed, ...], ...] = ANYBODY
     deny_threshold: int = 1
     approvers: tuple[str, ...] = ()
     min_review_s: float = 0.0
@@ -110,6 +113,11 @@ class ConfirmRequest(msgspec.Struct, frozen=True):
     def is_pending(self) -> bool:
         """Whether it can still be decided."""
         return self.status == "pending"
+
+    @property
+    def length(self) -> int:
+        """How many characters people are shown of it, about."""
+        return len(self.details_json) + len(self.description)
 
 
 class Vote(msgspec.Struct, frozen=True):

@@ -100,7 +100,13 @@ def insert(tx: Tx, request: ConfirmRequest, keys: RequestKeys) -> None:
 
 
 def _record_new(tx: Tx, request: ConfirmRequest) -> None:
-    data = _named(request, "action", "digest", "created_at", "expires_at", "policy_version")
+    data: dict[str, object] = {
+        "action": request.action,
+        "digest": request.digest,
+        "created_at": request.created_at,
+        "expires_at": request.expires_at,
+        "policy_version": request.policy_version,
+    }
     if request.plan.rule:
         data["rule"] = request.plan.rule
     tx.record("submitted", request.id, request.principal, request.principal, data)

@@ -148,13 +148,17 @@ class Sealer:
         self._forget()
 
     def _write(self, connection: apsw.Connection, key: SigningKey, changed: list[str]) -> None:
-        for name in changed:
-            total = self._sums[name]
-            connection.execute(_KEEP_SUM, (name, total.rows, total.blob))
-        size, head = self.log_end()
-        made = Seal(size, head, seals.state_of(self._pieces), key.id, b"")
-        signature = key.sign(made.message)
-        connection.execute(_KEEP_SEAL, (size, head, made.state, key.id, signature))
+        connection.preupdate_hook(None)  # these two tables have no sum
+        try:
+            for name in changed:
+                total = self._sums[name]
+                connection.execute(_KEEP_SUM, (name, total.rows, total.blob))
+            size, head = self.log_end()
+            made = Seal(size, head, seals.state_of(self._pieces), key.id, b"")
+            signature = key.sign(made.message)
+            connection.execute(_KEEP_SEAL, (size, head, made.state, key.id, signature))
+        finally:
+            connection.preupdate_hook(self._note)
         # A commit that fails after this is noticed by the next one, which reads what is there.
         self._seal = Seal(size, head, made.state, key.id, signature)
 
@@ -216,10 +220,11 @@ class Sealer:
             delta = self._deltas[table] = [0, 0]
         if table in self._kept:
             del self._kept[table]
-        if (old := update.old) is not None:
+        old, new = update.old, update.new
+        if old is not None:
             delta[0] -= 1
             delta[1] -= spread(row_digest(table, old))
-        if (new := update.new) is not None:
+        if new is not None:
             self.newest[table] = digest = row_digest(table, new)
             delta[0] += 1
             delta[1] += spread(digest)

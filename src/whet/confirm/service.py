@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import apsw
 import msgspec
@@ -35,9 +35,17 @@ from whet.web.line import WebConnection
 from whet.web.tokens import hash_of
 
 T = TypeVar("T")
+P = ParamSpec("P")
 _KNOWN = 256
 _APPROVED = ("approved", "auto_approved")
-LARGE_BYTES = 32 * 1024  # what is larger is read on another thread, so that nobody else waits for it
+LARGE_BYTES = 32 * 1024  # what is larger is read beside the loop
+
+
+async def beside(size: int, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+    """Do what takes long for a large text on another thread, so that nobody else waits for it."""
+    if size <= LARGE_BYTES:
+        return work(*args, **named)
+    return await asyncio.to_thread(work, *args, **named)
 
 
 class CallerLimits(msgspec.Struct, frozen=True):
@@ -94,10 +102,7 @@ class ConfirmService:
     async def submit(self, who: Caller, submission: Submission) -> Submitted:
         """Store a submission, or say why not. Raises ValueError for details that are not JSON."""
         policy, now_s = self.policy_file.policy, self.timeline.now_s()
-        if submission.size_bytes > LARGE_BYTES:
-            made = await asyncio.to_thread(submit.draft, submission, who, policy, now_s)
-        else:
-            made = submit.draft(submission, who, policy, now_s)
+        made = await beside(submission.size_bytes, submit.draft, submission, who, policy, now_s)
         room = self.limits.most_pending - self.log.pending_by.get(who.name, 0)
         return await self.change(
             lambda tx: submit.store(tx, made, self.limits.rate, room) if stands(tx, who) else submit.GONE

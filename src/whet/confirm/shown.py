@@ -10,10 +10,10 @@ from typing import cast
 from whet.config.secrets import is_secret_name
 from whet.confirm.records import ConfirmRequest
 from whet.log import MASK, mask
-from whet.visible import oddities, visible
+from whet.visible import named, odd_characters, visible
 
 MOST_SHOWN, MOST_TEXT = 200_000, 20_000
-_MOST_NAMED = 5
+_MOST_NAMED, _MOST_UNCLEAR = 5, 100
 
 
 def fit(text: str, limit: int) -> tuple[str, bool]:
@@ -89,7 +89,18 @@ def _redacted_names(value: object, patterns: tuple[str, ...]) -> list[str]:
 
 
 def unclear(request: ConfirmRequest) -> list[str]:
-    """Name the characters of a request that can't be seen or look like others; [] for none."""
+    """Name the characters of a request that can't be seen or look like others, the first of very many; []
+    for none."""
+    return _first(_odd(request), _MOST_UNCLEAR)
+
+
+def look_closely(request: ConfirmRequest) -> str:
+    """Warn of what `unclear` names; "" where there is none."""
+    found = ", ".join(_first(_odd(request), _MOST_NAMED))
+    return f"Look closely: it holds characters that hide or look like others: {found}" if found else ""
+
+
+def _odd(request: ConfirmRequest) -> list[str]:
     texts = (
         request.action,
         request.description,
@@ -97,21 +108,18 @@ def unclear(request: ConfirmRequest) -> list[str]:
         request.session_key,
         request.details_json,
     )
-    return sorted({one for text in texts for one in oddities(text[:MOST_SHOWN])})
+    return sorted({one for text in texts for one in odd_characters(text[:MOST_SHOWN])})
 
 
-def look_closely(request: ConfirmRequest) -> str:
-    """Warn of what `unclear` names; "" where there is none."""
-    found = unclear(request)
-    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-    named = ", ".join(found[:_MOST_NAMED])
-    return f"Look closely: it holds characters that hide or look like others: {named}{more}" if found else ""
+def _first(odd: list[str], most: int) -> list[str]:
+    more = [f"and {len(odd) - most} more"] if len(odd) > most else []
+    return [*map(named, odd[:most]), *more]
 
 
 def editable(details: object) -> str:
     """Write details as JSON to be changed: exact, with everything escaped where a character of it is odd."""
     text = pretty(details)
-    return json.dumps(details, indent=2) if oddities(text) else text
+    return json.dumps(details, indent=2) if odd_characters(text) else text
 
 
 def pretty(details: object) -> str:

@@ -12,6 +12,7 @@ from whet.confirm.records import AuditEvent
 from whet.contract.texts import NOT_JSON
 
 _WIDTH = 512
+_encode = msgspec.json.Encoder().encode
 
 
 class LogMark(msgspec.Struct, frozen=True):
@@ -46,7 +47,7 @@ class Watermark:
         if self._handle < 0:
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
             self._handle = os.open(self._path, flags, 0o600)
-        line = msgspec.json.encode(LogMark(event.id, event.hash.hex(), self._database))
+        line = _encode(LogMark(event.id, event.hash.hex(), self._database))
         os.pwrite(self._handle, line.ljust(_WIDTH - 1) + b"\n", 0)
 
     def close(self) -> None:

@@ -6,7 +6,6 @@ nowhere. What is not an API path goes to the web application on its port.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -26,7 +25,7 @@ from whet.confirm.http.wire import (
     read_as,
     read_body,
 )
-from whet.confirm.service import LARGE_BYTES, ConfirmService
+from whet.confirm.service import ConfirmService, beside
 from whet.contract.errors import StoreBusy, StoreError, StoreFull
 from whet.web.bodies import CallerGone
 from whet.web.operations import Methods, Operation
@@ -110,14 +109,12 @@ class Api:
 
 
 async def _fields(operation: Operation, call: Exchange, receive: Receive) -> dict[str, Any]:
-    """Read the body; a large one on another thread, so that nobody else waits for it."""
+    """Read the body."""
     body = await read_body(call.scope, receive)
     call.size_bytes = len(body)
     if not operation.needs_body and not body.strip():
         return {}
-    if len(body) <= LARGE_BYTES:
-        return parse_object(body)
-    return await asyncio.to_thread(parse_object, body)
+    return await beside(len(body), parse_object, body)
 
 
 def _for_method(methods: Methods, method: str) -> Operation:

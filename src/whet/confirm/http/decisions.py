@@ -48,13 +48,15 @@ _STATUS: dict[OutcomeKind, int] = {
 
 async def approve(call: Exchange, asked: ApproveBody) -> Answer:
     """Say yes."""
-    ballot = DecisionInput(call.request_id, "approve", asked.reason, asked.digest, code=asked.code)
+    ballot = DecisionInput(call.request_id, "approve", asked.reason, asked.digest or "", code=asked.code)
     return await _vote(call, ballot, asked.approver)
 
 
 async def deny(call: Exchange, asked: DenyBody) -> Answer:
     """Say no, with a reason where one is given."""
-    return await _vote(call, DecisionInput(call.request_id, "deny", asked.reason, asked.digest), asked.denier)
+    return await _vote(
+        call, DecisionInput(call.request_id, "deny", asked.reason, asked.digest or ""), asked.denier
+    )
 
 
 async def decide_many(call: Exchange, asked: ManyBody) -> Answer:

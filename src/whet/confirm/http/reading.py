@@ -8,6 +8,7 @@ from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.wire import HttpRefusal
 from whet.confirm.records import STATUSES, ConfirmRequest
 from whet.confirm.requests import RequestFilter
+from whet.confirm.service import beside
 from whet.web.line import line_of
 
 LONGEST_WAIT_S = 300.0
@@ -26,7 +27,7 @@ async def status(call: Exchange) -> Answer:
         request = found
     if call.who.role == "approve" and request.is_pending:
         await call.service.mark_viewed(request.id, call.who)
-    return 200, call.backend.record(request)
+    return 200, await beside(request.length, call.backend.record, request)
 
 
 async def grant(call: Exchange) -> Answer:
@@ -46,7 +47,8 @@ async def listing(call: Exchange) -> Answer:
     limit = _limit(asked)
     owner = call.who.name if call.who.role == "submit" else ""
     found = call.service.list(RequestFilter(wanted, owner, _before(asked), limit))
-    records = [shapes.record(one) for one in found]
+    length = sum(one.length for one in found)
+    records = await beside(length, lambda: [shapes.record(one) for one in found])
     return 200, shapes.RequestList(len(found), records, shapes.next_page(found, limit))
 
 

@@ -30,7 +30,7 @@ _Action = Annotated[str, Meta(min_length=1, max_length=256)]
 _Name = Annotated[str, Meta(max_length=256)]
 _Key = Annotated[str, Meta(max_length=1024)]
 _Reason = Annotated[str, Meta(max_length=4096)]
-_Proof = Annotated[str, Meta(max_length=64)]
+_Proof = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
@@ -48,14 +48,14 @@ class ErrorBody(msgspec.Struct, frozen=True):
 
 
 class SubmitBody(msgspec.Struct, frozen=True):
-    """An action that waits for a person. The contract reads a timeout that is no number as the default, and
-    any empty value as no details."""
+    """An action that waits for a person. The contract reads a timeout that is no number as the default, any
+    empty value as no details, and null as nothing said."""
 
     action: _Action
     description: Annotated[str, Meta(min_length=1, max_length=65_536)]
     details: Annotated[Any, Meta(extra_json_schema={"type": "object"})] = {}
-    requester: _Key = "agent"
-    session_key: _Key = ""
+    requester: _Key | None = None
+    session_key: _Key | None = None
     timeout_seconds: Annotated[
         Any,
         Meta(
@@ -63,15 +63,15 @@ class SubmitBody(msgspec.Struct, frozen=True):
             extra_json_schema={"type": "integer", "default": DEFAULT_TIMEOUT_S},
         ),
     ] = UNSET
-    callback_url: Annotated[str, Meta(max_length=2048, extra_json_schema={"format": "uri"})] = ""
+    callback_url: Annotated[str, Meta(max_length=2048, extra_json_schema={"format": "uri"})] | None = None
     accepts_edits: Annotated[Any, Meta(extra_json_schema={"type": "boolean"})] = False
 
 
 class ApproveBody(msgspec.Struct, frozen=True):
-    """A yes. `approver` counts in open mode only."""
+    """A yes. `approver` counts in open mode only. What is given of `digest` must be the record's."""
 
     approver: _Name = ""
-    digest: _Proof = ""
+    digest: _Proof | UnsetType = UNSET
     reason: _Reason = ""
     code: Annotated[str, Meta(max_length=32)] = ""
 
@@ -80,7 +80,7 @@ class DenyBody(msgspec.Struct, frozen=True):
     """A no. `denier` counts in open mode only."""
 
     denier: _Name = ""
-    digest: _Proof = ""
+    digest: _Proof | UnsetType = UNSET
     reason: _Reason = ""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
 from typing import Any, cast
@@ -14,7 +13,7 @@ from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.guard import retry_after
 from whet.confirm.http.shapes import AllowedAnswer, PendingAnswer, SubmitBody, made_of
 from whet.confirm.http.wire import HttpRefusal
-from whet.confirm.service import LARGE_BYTES
+from whet.confirm.service import beside
 from whet.confirm.submit import DEFAULT_TIMEOUT_S, WINDOW_S, Submission, Submitted
 
 _KEY = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,254}")
@@ -25,8 +24,7 @@ async def submit(call: Exchange, asked: SubmitBody) -> Answer:
     key = idempotency_key(call)
     body_hash = b""
     if key:
-        is_large = call.size_bytes > LARGE_BYTES
-        body_hash = await asyncio.to_thread(_hash, call.fields) if is_large else _hash(call.fields)
+        body_hash = await beside(call.size_bytes, _hash, call.fields)
     submission = _submission(asked, call.fields, (key, body_hash), call.size_bytes)
     try:
         done = await call.service.submit(call.who, submission)
@@ -58,10 +56,10 @@ def _submission(
         action=action,
         description=description,
         details=cast("dict[str, Any]", details),
-        requester=asked.requester,
-        session_key=asked.session_key,
+        requester="agent" if asked.requester is None else asked.requester,
+        session_key=asked.session_key or "",
         timeout_s=_timeout(fields),
-        callback_url=asked.callback_url,
+        callback_url=asked.callback_url or "",
         accepts_edits=asked.accepts_edits is True,
         idempotency_key=key[0],
         body_hash=key[1],

@@ -129,17 +129,26 @@ def _is_deeper(value: object, limit: int) -> bool:
 
 
 def read_as(fields: dict[str, Any], shape: type[T]) -> T:
-    """Read an object into a type; a null counts as absent. Raises Refusal (400) that names the field."""
+    """Read an object into a type. Raises Refusal (400) that names the field; also for one that is spelled
+    almost like a field, which would otherwise pass for left out."""
     try:
-        made = msgspec.convert({name: each for name, each in fields.items() if each is not None}, shape)
+        made = msgspec.convert(fields, shape)
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$.")
         raise HttpRefusal(400, f"{where.rstrip('`')}: {what}" if where else what) from error
-    for name in made.__struct_fields__:
-        value = getattr(made, name)
-        if type(value) is str:
+    known = shape.__struct_fields__
+    for name, value in fields.items():
+        if name not in known:
+            _check_name(name, known)
+        elif type(value) is str:
             _check_text(name, value)
     return made
+
+
+def _check_name(name: str, known: Sequence[str]) -> None:
+    folded = name.strip().lower().replace("-", "_")
+    if folded in known or folded in [each.replace("_", "") for each in known]:
+        raise HttpRefusal(400, f"{name[:60]!r} is no field; did you mean {folded}?")
 
 
 def _check_text(name: str, value: str) -> None:

@@ -30,7 +30,7 @@ from whet.confirm.notify.telling import notice_of
 from whet.confirm.notify.user_groups import UserGroups
 from whet.confirm.quorum import groups_in
 from whet.confirm.records import ApprovalPlan, ConfirmRequest
-from whet.confirm.service import ConfirmService
+from whet.confirm.service import ConfirmService, beside
 from whet.contract.channels import SendFailed
 from whet.contract.errors import StoreCorrupt, StoreError
 from whet.vendors.http import CALL_TIMEOUT_S
@@ -146,7 +146,7 @@ class ConfirmNotifier:
         for request_id in request_ids[:_MOST_LOGGED]:
             request = self._service.get(request_id)
             if request is not None:
-                await self._log.send(self.notice(request, "submitted"))
+                await self._log.send(await beside(request.length, self.notice, request, "submitted"))
         if rest := request_ids[_MOST_LOGGED:]:
             _LOG.warning("no channel reached a person: %d more wait: %s", len(rest), " ".join(rest))
 
@@ -207,7 +207,7 @@ class ConfirmNotifier:
         if request is None or not _is_news(delivery, request, places, channel):
             await service.change(lambda tx: deliveries.end(tx.connection, delivery, "dropped", tx.now_s))
             return
-        notice = self.notice(request, delivery.kind)
+        notice = await beside(request.length, self.notice, request, delivery.kind)
         breaker = self._breakers[channel.name]
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S * 2 + 5):

@@ -19,7 +19,7 @@ from whet.confirm.notify.notifier import ChannelState, ConfirmNotifier
 from whet.confirm.passkeys import MOST_PROOF_CHARS
 from whet.confirm.records import Caller, ConfirmRequest, RequestOutcome
 from whet.confirm.requests import RequestFilter, viewed_at
-from whet.confirm.service import ConfirmService
+from whet.confirm.service import ConfirmService, beside
 from whet.confirm.stand_ins import seated
 from whet.confirm.web import view
 from whet.confirm.web.accounts import TokenAccounts
@@ -49,7 +49,7 @@ class RequestPages:
 
     async def home(self, request: Http, visit: Visit) -> Response:
         """Show what is pending; on a wide screen with the most urgent one opened."""
-        return self._answer(visit, None)
+        return await self._answer(visit, None)
 
     async def record(self, request: Http, visit: Visit) -> Response:
         """Show one request, pending or past, and note that it was looked at."""
@@ -59,7 +59,7 @@ class RequestPages:
         who = self._who(visit)
         if found.is_pending and who.may("approve"):
             await self._service.mark_viewed(found.id, who)
-        return self._answer(visit, found)
+        return await self._answer(visit, found)
 
     async def decide(self, request: Http, visit: Visit) -> Response:
         """Take a decision from the form; high-risk approvals are asked for once more."""
@@ -73,11 +73,11 @@ class RequestPages:
             return self._problem(403, visit, "Nothing was decided: you may look, not decide.")
         if verdict == "approve" and self._is_unseen(found, who):
             text = "Not decided. A part of this was not shown to you: have it shown first."
-            return self._answer(visit, found, status=409, problem=text)
+            return await self._answer(visit, found, status=409, problem=text)
         plan = found.plan
         takes_more = verdict == "approve" and (found.is_high_risk or plan.needs_factor or plan.needs_passkey)
         if takes_more and found.is_pending and digest == found.digest and form.get("sure") != "yes":
-            return self._sure(visit, found, reason)
+            return await self._sure(visit, found, reason)
         passkey = form.get("passkey", "")[:MOST_PROOF_CHARS]
         if passkey:
             await asyncio.to_thread(passkeys.load)
@@ -93,8 +93,8 @@ class RequestPages:
         )
         outcome = await self._service.decide(ballot, who)
         if outcome.kind in ("code", "passkey"):
-            return self._sure(visit, outcome.request or found, reason, outcome.message)
-        return self._after(outcome, found, visit)
+            return await self._sure(visit, outcome.request or found, reason, outcome.message)
+        return await self._after(outcome, found, visit)
 
     async def reveal(self, request: Http, visit: Visit) -> Response:
         """Show what is hidden of a request to a person who may decide; that they asked is recorded first."""
@@ -109,9 +109,9 @@ class RequestPages:
             return False
         return bool(view.unseen_of(found, self._service.policy_file.policy))
 
-    def _sure(self, visit: Visit, found: ConfirmRequest, reason: str, problem: str = "") -> Response:
+    async def _sure(self, visit: Visit, found: ConfirmRequest, reason: str, problem: str = "") -> Response:
         """Ask once more, with the second factor where it takes one; again where its code was not right."""
-        detail = self._detail(found, self._who(visit))
+        detail = await self._detail(found, self._who(visit))
         values: dict[str, object] = {
             "detail": detail,
             "reason": reason,
@@ -145,17 +145,17 @@ class RequestPages:
             outcome = await self._service.amend(found.id, who, details)
         except (HttpRefusal, ValueError) as error:  # read as strictly as at the API
             return self._problem(400, visit, f"Nothing was changed: the details can't be taken: {error}.")
-        return self._after(outcome, found, visit)
+        return await self._after(outcome, found, visit)
 
-    def _after(self, outcome: RequestOutcome, found: ConfirmRequest, visit: Visit) -> Response:
+    async def _after(self, outcome: RequestOutcome, found: ConfirmRequest, visit: Visit) -> Response:
         if outcome.kind in ("decided", "voted", "amended"):
             return RedirectResponse(f"/r/{found.id}?done={outcome.kind}", 303)
         status = _STATUS.get(outcome.kind, 409)
         fresh = outcome.request or found
         message = outcome.message[:1].upper() + outcome.message[1:]
-        return self._answer(visit, fresh, status=status, problem=f"Not decided. {message}.")
+        return await self._answer(visit, fresh, status=status, problem=f"Not decided. {message}.")
 
-    def _answer(
+    async def _answer(
         self, visit: Visit, chosen: ConfirmRequest | None, *, status: int = 200, problem: str = ""
     ) -> Response:
         now_s = self._service.timeline.now_s()
@@ -166,14 +166,14 @@ class RequestPages:
         values: dict[str, object] = {
             "cards": [view.card(found, now_s) for found in pending],
             "count": self._service.count_pending(),
-            "detail": self._detail(shown, self._who(visit)) if shown else None,
+            "detail": await self._detail(shown, self._who(visit)) if shown else None,
             "is_home": is_home,
             "problem": problem,
             "channels": self._channels(),
         }
         return self._page("desk.html", visit, values, status)
 
-    def _detail(self, request: ConfirmRequest, who: Caller) -> dict[str, Any]:
+    async def _detail(self, request: ConfirmRequest, who: Caller) -> dict[str, Any]:
         service = self._service
         seen_at = service.database.read_now(lambda db: viewed_at(db, request.id, who.name))
         now_s, written = service.timeline.now_s(), service.policy_file.policy
@@ -188,7 +188,8 @@ class RequestPages:
         told = service.database.read_now(lambda db: deliveries.of_request(db, request.id))
         events = service.log.history(request_id=request.id)
         reading = sight.reading(service, request)
-        return view.detail(request, viewer, service.votes(request.id), told, events, reading)
+        votes = service.votes(request.id)
+        return await beside(request.length, view.detail, request, viewer, votes, told, events, reading)
 
     def _page(self, template: str, visit: Visit, values: dict[str, object], status: int = 200) -> Response:
         now_s = self._service.timeline.now_s()
