@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.table import Row
-from benchmarks.walls import dangerous
-from benchmarks.walls.run import Bench, in_script, make_world, remove, run_bare
+from benchmarks.walls import dangerous, stepwise
+from benchmarks.walls.run import Bench, go_on, in_script, make_world, remove, run_bare
 from benchmarks.walls.world import SECRETS, WRITTEN, World
 from whet.config.schema import ApprovalMode
 from whet.sandbox.engine import EngineStatus, candidates, works
@@ -17,6 +18,7 @@ from whet.sandbox.engine import EngineStatus, candidates, works
 _COMMAND = "python -m benchmarks approval"
 _ORDINARY = Path(__file__).parent / "walls" / "ordinary.txt"
 _ORDINARY_S = 60
+_SETTLED_S = 5
 _MODES: tuple[ApprovalMode, ...] = ("ask", "auto")
 
 
@@ -48,6 +50,12 @@ def real_dangers(world: World) -> list[tuple[str, str]]:
     ]
 
 
+def real_stepwise(world: World) -> list[tuple[str, tuple[str, ...]]]:
+    """Give (class, steps) of the attacks in steps that have their effect here where nothing holds them."""
+    every = stepwise.cases(world.places, str(world.home / WRITTEN[-1]), str(world.home / SECRETS[0]))
+    return [(kind, steps) for kind, steps in every if can_do_stepwise(world, kind, steps)]
+
+
 def let_out(
     world: World, engine: EngineStatus, cases: Sequence[tuple[str, str]]
 ) -> tuple[list[str], Counter[str]]:
@@ -67,17 +75,57 @@ def let_out(
     return out, ran
 
 
+def can_do_stepwise(world: World, kind: str, steps: Sequence[str]) -> bool:
+    """Whether an attack of several steps has its effect where nothing holds it."""
+    world.restore()
+    before = world.state()
+    output = b"".join(run_bare(world, world.aimed(step))[1] for step in steps)
+    if kind.endswith("later"):
+        go_on(world)
+    return world.effect(before, output) != ""
+
+
+def let_out_stepwise(
+    world: World, engine: EngineStatus, cases: Sequence[tuple[str, Sequence[str]]]
+) -> tuple[list[str], Counter[str]]:
+    """The same for attacks of several steps; a person goes on after those that count on it."""
+    out: list[str] = []
+    ran: Counter[str] = Counter()
+    for mode in _MODES:
+        bench = Bench(world, engine, mode)
+        for kind, steps in cases:
+            for how in ("plain", "script"):
+                world.restore()
+                before = world.state()
+                done = [_step(world, bench, step, how) for step in steps]
+                if not any(count for count, _ in done):
+                    continue
+                ran[mode + " " + how] += 1
+                # What a command left running is looked after once it has ended.
+                deadline = time.monotonic() + _SETTLED_S
+                while not world.is_safe(before) and time.monotonic() < deadline:
+                    time.sleep(0.05)
+                if kind.endswith("later"):
+                    go_on(world)
+                if effect := world.effect(before, b"".join(printed for _, printed in done)):
+                    out.append(f"{kind}, {mode}, {how}: {effect}: {' ;; '.join(steps)}")
+        bench.close()
+    return out, ran
+
+
 def _dangers(world: World, engines: list[EngineStatus]) -> list[Row]:
-    real = real_dangers(world)
+    real, in_steps = real_dangers(world), real_stepwise(world)
     rows: list[Row] = []
     for engine in engines:
         out, ran = let_out(world, engine, real)
+        more, also = let_out_stepwise(world, engine, in_steps)
+        out, ran = out + more, ran + also
         told = ", ".join(f"{count} ran in {name}" for name, count in ran.items())
         rows.append(
             Row(
                 f"approval-dangers-{_slug(engine)}",
-                f"{len(real)} dangerous commands, plain and in a script, modes ask and auto: with an effect"
-                f" outside ({engine.line})",
+                f"{len(real) + len(in_steps)} dangerous commands, plain and in a script, modes ask and"
+                f" auto: with an effect outside ({engine.line})",
                 "0",
                 f"{len(out)}",
                 "none measured",
@@ -103,8 +151,14 @@ def can_do(world: World, text: str) -> bool:
 
 def _held(world: World, bench: Bench, text: str, how: str) -> tuple[bool, str]:
     world.restore()
-    text = world.aimed(text)
     before = world.state()
+    ran, printed = _step(world, bench, text, how)
+    return ran > 0, world.effect(before, printed) if ran else ""
+
+
+def _step(world: World, bench: Bench, text: str, how: str) -> tuple[int, bytes]:
+    """Run one command as often as the gate lets it through; gives how often that was, and what it printed."""
+    text = world.aimed(text)
     command = in_script(world, text) if how == "script" else text
     ran, printed = 0, b""
     # Twice: what the wall stopped once must not be opened because it is tried again.
@@ -113,7 +167,7 @@ def _held(world: World, bench: Bench, text: str, how: str) -> tuple[bool, str]:
         printed += bench.run(command)[1]
         if not bench.is_stopped:
             break
-    return ran > 0, world.effect(before, printed) if ran else ""
+    return ran, printed
 
 
 def _ordinary(world: World, engines: list[EngineStatus]) -> list[Row]:

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.walls.stepwise import PERSON
 from benchmarks.walls.world import World
 from whet.approval.confined import JailGate
 from whet.approval.gate import PolicyGate
@@ -127,6 +128,20 @@ def run_bare(world: World, command: str, limit_s: float = _LIMIT_S) -> tuple[int
         os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
     return process.returncode, output
+
+
+def go_on(world: World) -> None:
+    """Do what a person does after a command, with a person's rights and environment."""
+    subprocess.run(
+        ["/bin/bash", "-c", PERSON],
+        cwd=world.workspace,
+        env={"HOME": str(world.home), "PATH": os.environ["PATH"]},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=60,
+        check=False,
+    )
 
 
 def in_script(world: World, command: str) -> str:

@@ -13,9 +13,12 @@ from pathlib import Path
 
 from tests.support import quiet_port
 
+from whet.sandbox.policy import PROTECTED
 from whet.tools.shell import command_environment
 
 KEY = "KEY-4f1d9b"
+State = tuple[str, str, str]
+"""What the home, the names that start programs, and the canary are like."""
 SECRETS = (".ssh/id_rsa", ".aws/credentials", ".netrc", ".whet/state.db", ".kube/config")
 WRITTEN = (".ssh/id_rsa", ".bashrc", ".whet/config.yaml", "other/notes.txt")
 _FILES = {
@@ -50,10 +53,12 @@ class World:
         self._template = root / "template"
         self._servers: list[socket.socket] = []
         self._canary: subprocess.Popen[bytes] | None = None
+        self._as_begun = ""
         self._project(self._template)
         self.restore()
         # Not one of the system's choice: somebody who still tries an old server's port is no command's doing.
         self.port = self._listen(socket.AF_INET, ("127.0.0.1", quiet_port()))
+        self._hear(socket.AF_INET, ("127.0.0.1", self.port))
         self._socket = str(root / "s")
         self._listen(socket.AF_UNIX, self._socket)
         self._abstract = f"{root.name}-{os.getpid()}"
@@ -83,7 +88,8 @@ class World:
     def restore(self) -> None:
         """Put home, workspace and canary back."""
         self.heard = 0
-        if self._fresh and self._fresh == self._looks() and self._canary and self._canary.poll() is None:
+        is_fresh = self._fresh and self._fresh == self._looks() and self._settings() == self._as_begun
+        if is_fresh and self._canary and self._canary.poll() is None:
             return
         for folder in (self.home, self.workspace):
             _empty(folder)
@@ -92,9 +98,16 @@ class World:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"# {KEY}\n")
         shutil.copytree(self._template, self.workspace, symlinks=True, dirs_exist_ok=True)
+        if self._canary is not None and self._settings() != self._as_begun:
+            self._canary.kill()
+            self._canary.wait()
         if self._canary is None or self._canary.poll() is not None:
-            self._canary = subprocess.Popen(["sleep", "3600"])
+            with_key = {**os.environ, "TOKEN": KEY}
+            self._canary = subprocess.Popen(["sleep", "3600"], cwd=self.root, env=with_key)
             (self.root / "pid").write_text(str(self._canary.pid))
+            while "sleep" not in self._settings():  # until exec
+                pass
+            self._as_begun = self._settings()
         self._fresh = self._looks()
 
     def _looks(self) -> list[tuple[object, ...]]:
@@ -109,35 +122,45 @@ class World:
                     )
         return sorted(found, key=str)
 
-    def state(self) -> str:
-        """Give a hash of the home: names, modes, times, contents. What Whet keeps of writes that it took back
-        is not counted."""
-        digest = hashlib.sha256()
-        for folder, folders, files in os.walk(self.home):
-            if folder == str(self.home / ".whet") and "aside" in folders:
-                folders.remove("aside")
-            folders.sort()
-            for name in sorted((*folders, *files)):
-                path = os.path.join(folder, name)
-                stat = os.lstat(path)
-                digest.update(f"{path} {stat.st_mode} {stat.st_size} ".encode())
-                if name in files:
-                    digest.update(f"{stat.st_mtime_ns} ".encode())
-                    digest.update(
-                        os.readlink(path).encode() if os.path.islink(path) else Path(path).read_bytes()
-                    )
-        return digest.hexdigest()
+    def state(self) -> State:
+        """Give what is watched: hashes of names, modes, times and contents, and the canary's settings. What
+        Whet keeps of writes that it took back is not counted."""
+        named = [self.workspace / name for name in PROTECTED]
+        below = (path for place in named if not place.is_symlink() for path in sorted(place.rglob("*")))
+        starters = [path for path in (*named, *below) if path.is_symlink() or not path.is_dir()]
+        return (
+            _hash([self.home], self.home / ".whet" / "aside"),
+            _hash(starters, timed=False),
+            self._settings(),
+        )
 
-    def effect(self, before: str, output: bytes) -> str:
+    def is_safe(self, before: State) -> bool:
+        """Whether the names that start programs are as they were."""
+        return self.state()[1] == before[1]
+
+    def effect(self, before: State, output: bytes) -> str:
         """Say what was done outside; "" for nothing."""
         assert self._canary is not None
         if self._canary.poll() is not None:
             return "a process was ended"
         if self.heard:
             return "a server was reached"
-        if self.state() != before:
-            return "a file was changed"
-        return "a key was read" if KEY.encode() in output else ""
+        now = self.state()
+        what = ("a file was changed", "what starts programs was changed", "a process was changed")
+        changed = [name for name, one, other in zip(what, before, now, strict=True) if one != other]
+        return changed[0] if changed else "a key was read" if KEY.encode() in output else ""
+
+    def _settings(self) -> str:
+        """Give what others can set of a process: whether it is stopped, its rank, limits, processors."""
+        if self._canary is None or self._canary.poll() is not None:
+            return ""
+        place = Path(f"/proc/{self._canary.pid}")
+        fields = (place / "stat").read_text().rpartition(")")[2].split()
+        status = (place / "status").read_text()
+        cpus = [line for line in status.splitlines() if line.startswith(("Name:", "Cpus_allowed:"))]
+        stopped = fields[0] in "Tt"
+        told = ((place / "limits").read_text(), (place / "oom_score_adj").read_text())
+        return f"{stopped} {fields[15:17]} {cpus} {told}"
 
     def close(self) -> None:
         """End everything."""
@@ -174,6 +197,17 @@ class World:
         name = server.getsockname()
         return name[1] if family == socket.AF_INET else 0
 
+    def _hear(self, family: int, address: object) -> None:
+        server = socket.socket(family, socket.SOCK_DGRAM)
+        server.bind(address)  # pyright: ignore[reportArgumentType]
+        self._servers.append(server)
+        threading.Thread(target=self._take, args=(server,), daemon=True).start()
+
+    def _take(self, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while server.recv(100):
+                self.heard += 1
+
     def _accept(self, server: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while True:
@@ -194,3 +228,28 @@ def _empty(folder: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink()
+
+
+def _hash(places: list[Path], leave_out: Path | None = None, *, timed: bool = True) -> str:
+    digest = hashlib.sha256()
+    for path in places:
+        _add(digest, path, timed=timed)
+        for folder, folders, files in os.walk(path) if not path.is_symlink() else ():
+            folders[:] = sorted(name for name in folders if Path(folder, name) != leave_out)
+            for name in sorted((*folders, *files)):
+                _add(digest, Path(folder, name), timed=timed)
+    return digest.hexdigest()
+
+
+def _add(digest: hashlib._Hash, path: Path, *, timed: bool) -> None:
+    try:
+        stat = path.lstat()
+    except OSError:
+        return
+    digest.update(f"{path} {stat.st_mode} ".encode(errors="surrogateescape"))
+    if path.is_symlink():
+        digest.update(os.fsencode(os.readlink(path)))
+    elif path.is_file():
+        digest.update(f"{stat.st_mtime_ns if timed else ''} ".encode() + path.read_bytes())
+    elif not path.is_dir():
+        digest.update(b"special")

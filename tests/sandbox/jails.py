@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from whet.tools.shell import command_environment
 
 
 @contextmanager
-def made_jail(case: EngineCase, folder: Path) -> Iterator[Jail]:
+def made_jail(case: EngineCase, folder: Path) -> Generator[Jail]:
     """Give a jail around `folder`/ws, which is made."""
     workspace = folder / "ws"
     workspace.mkdir()

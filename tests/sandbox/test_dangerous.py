@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from benchmarks.approval import can_do, let_out, real_dangers
+from benchmarks.approval import can_do, let_out, let_out_stepwise, real_dangers, real_stepwise
 from benchmarks.walls.run import make_world, remove
 from benchmarks.walls.world import World
 
@@ -81,3 +81,11 @@ def test_none_of_all_gets_out(case: EngineCase, world: World) -> None:
     cases = real_dangers(world)
     assert len(cases) >= 400
     assert let_out(world, case.status(), cases)[0] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ENGINES, ids=str)
+def test_none_of_those_in_steps_gets_out(case: EngineCase, world: World) -> None:
+    cases = real_stepwise(world)
+    assert len(cases) >= 80
+    assert let_out_stepwise(world, case.status(), cases)[0] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,4 +91,33 @@ def test_a_command_that_begins_with_what_another_made_does_not_bring_it_again(
     for process, sign in pairs if first == "shorter" else pairs[::-1]:
         (jail.policy.workspace / sign).touch()
         process.wait(20)
+    assert (place.read_bytes() if place.exists() else None) == before
+
+
+LATER = """
+late='touch up; until [ -e go ]; do sleep 0.02; done; mkdir -p .zed; echo x > {}; touch did'
+setsid sh -c "$late" &> /dev/null &
+until [ -e up ]; do sleep 0.02; done
+"""
+
+
+@pytest.mark.parametrize("name", [".envrc", ".zed/tasks.json", ".git/config.worktree", ".vscode/tasks.json"])
+@pytest.mark.parametrize("then", ["another command", "nothing", "the end"])
+def test_what_a_command_left_running_changes_after_its_end_is_taken_back(
+    jail: Jail, name: str, then: str
+) -> None:
+    workspace = jail.policy.workspace
+    place = workspace / name
+    before = place.read_bytes() if place.exists() else None
+    run(jail, LATER.replace("{}", name))
+    (workspace / "go").touch()
+    while not (workspace / "did").exists():
+        pass
+    if then == "another command":
+        run(jail, "true")
+    elif then == "the end":
+        jail.close()
+    deadline = time.monotonic() + 20
+    while (place.read_bytes() if place.exists() else None) != before and time.monotonic() < deadline:
+        time.sleep(0.02)
     assert (place.read_bytes() if place.exists() else None) == before

@@ -123,7 +123,6 @@ class Guard:
         """Put the names back as they were, but those that a mount has held all the time, by those that hold
         now and a look from just now; gives those that a command had changed."""
         with _lock:
-            _running.remove(was)
             looked = look(self.paths) if looked is None else looked
             changed: list[str] = []
             elsewhere = _leading_elsewhere(self._git_of.values(), looked)
@@ -144,7 +143,7 @@ class Guard:
             return [Path(path) for path in dict.fromkeys(changed)]
 
     def forget(self, was: Before) -> None:
-        """Note that the command was none."""
+        """Note that nothing of the command runs any more, or that it never began."""
         with _lock:
             _running.remove(was)
 

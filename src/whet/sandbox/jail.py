@@ -25,7 +25,8 @@ from typing import BinaryIO
 import msgspec
 
 from whet.contract.errors import ToolError
-from whet.sandbox.guard import Before, Guard, Looked, look
+from whet.sandbox.ends import CommandEnds
+from whet.sandbox.guard import Guard, Looked, look
 from whet.sandbox.holding import Holding
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.proxy import Proxy
@@ -131,6 +132,8 @@ class Jail:
         self._holding = Holding(plan.policy, has_mounts=plan.engine.own_network)
         self._proxy: Proxy | None = None
         self._received_bytes = 0
+        self._inside = 0
+        self._ends = CommandEnds(self._guard, self._holding, self._has_left)
 
     @property
     def policy(self) -> SandboxPolicy:
@@ -184,6 +187,7 @@ class Jail:
         if self.plan.engine.name == "seatbelt":
             return _under_sandbox_exec(self.plan, command, given)
         with self._lock:
+            self._ends.settle()
             before = self._guard.record()
             try:
                 before.mounted = self._renewed(before.looked)
@@ -192,7 +196,7 @@ class Jail:
                 self._guard.forget(before)
                 raise
             started.aside = self.plan.aside
-            started.ended = lambda: self._restored(before)
+            started.ended = lambda: self._ends.ended(before)
             self._commands.add(started)
             return started
 
@@ -234,10 +238,20 @@ class Jail:
         """End the launcher and every command in it."""
         with self._lock:
             self._shut()
+        self._ends.settle()
 
-    def _restored(self, before: Before) -> list[Path]:
-        looked = look(self._guard.paths)
-        return self._guard.restore(before, self._holding.mounts(looked), looked)
+    def _has_left(self) -> bool:
+        """Whether something runs in here that is no command, nor a child of one."""
+        if self._launcher is None:
+            return False
+        try:
+            with open(f"/proc/{self._inside}/task/{self._inside}/children", "rb") as file:
+                children = set(map(int, file.read().split()))
+        except OSError:
+            return self._launcher.poll() is None  # not to be found out: until it ends
+        return bool(
+            children - {command.pid for command in list(self._commands) if command.returncode is None}
+        )
 
     def _started(self, command: JailedCommand, handles: Sequence[int]) -> JailedProcess:
         try:
@@ -281,7 +295,7 @@ class Jail:
             ours.sendall(struct.pack("!I", len(setup)) + setup)
             said, handles, _, _ = socket.recv_fds(ours, 1024, 2)
             if handles:
-                inside = _pid_of(handles[0])
+                self._inside = inside = _pid_of(handles[0])
                 os.close(handles[0])
             if handles[1:]:
                 self._proxy = Proxy(socket.socket(fileno=handles[1]), self.policy.hosts)
