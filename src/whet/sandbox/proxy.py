@@ -47,7 +47,7 @@ class Proxy:
 
     def __init__(self, listener: socket.socket, hosts: Sequence[str]) -> None:
         self.refused: list[str] = []
-        self.received_bytes = 0
+        self.received_bytes: int = 0
         self.port: int = listener.getsockname()[1]
         self._hosts = tuple(hosts)
         self._listener = listener

@@ -2,8 +2,8 @@
 
 Every address is checked before it is connected to, and the connection goes to the very address that was
 checked, at each redirect again; so neither a name that points inside nor one that changes its mind gets
-there. With a proxy set in the environment the proxy connects, and the guard can check only what the name means
-from here. Time, size and decompression are bounded. Knows nothing of pages.
+there. With a proxy set in the environment the proxy connects, and the guard can check only what the name
+means from here. Time, size and decompression are bounded. Knows nothing of pages.
 """
 
 from __future__ import annotations
