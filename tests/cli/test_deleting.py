@@ -128,7 +128,7 @@ def test_where_one_can_not_go_none_goes(home: Path, database: StateDatabase, ses
     assert database.read_now(lambda db: store_sessions.get(db, session)).title == "kztitle"
 
 
-def test_a_file_that_others_keep_in_use_is_written_anew_later(
+def test_a_file_that_others_keep_in_use_is_written_again_later(
     home: Path, session: str, clock: FixedClock
 ) -> None:
     database = StateDatabase.open(home / "state.db", clock, patience_s=0.05)

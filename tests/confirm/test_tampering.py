@@ -188,7 +188,7 @@ def test_any_row_that_is_taken_or_added_is_found(places: Places, tmp_path: Path)
     assert not missed
 
 
-def test_a_log_that_was_chained_anew_without_the_key_is_found(places: Places, tmp_path: Path) -> None:
+def test_a_log_that_was_chained_again_without_the_key_is_found(places: Places, tmp_path: Path) -> None:
     """Whoever has the file and knows the format can chain events; only the key can seal them."""
 
     def change(db: sqlite3.Connection) -> None:

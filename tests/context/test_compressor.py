@@ -337,7 +337,7 @@ def test_timeouts_in_a_row_wait_longer_and_a_person_can_force_it():
     assert compressor.compress(talk.rows, 7_000, force=True) is not talk.rows
 
 
-def test_another_window_or_a_reset_ends_a_rest_and_begins_the_waits_anew():
+def test_another_window_or_a_reset_ends_a_rest_and_begins_the_waits_again():
     clock = FixedClock()
     compressor, talk = engine(Model(TimeoutError()), clock=clock), full(32_000)
     for start_over in (lambda: compressor.update_model("m", 9_000), compressor.on_session_reset):

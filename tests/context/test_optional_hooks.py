@@ -297,7 +297,7 @@ def test_a_compaction_that_nobody_waited_for_is_used_when_it_has_ended(tmp_path:
     asyncio.run(main())
 
 
-def test_engines_are_told_of_the_session_anew_where_the_list_was_cut_without_them(tmp_path: Path) -> None:
+def test_engines_are_told_of_the_session_again_where_the_list_was_cut_without_them(tmp_path: Path) -> None:
     """Failure 35: after /undo the list is no longer what the engine counted."""
 
     async def act(one: Rig, engine: Newer) -> None:

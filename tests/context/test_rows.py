@@ -125,7 +125,7 @@ def test_the_note_and_images_are_in_the_view_as_text() -> None:
     assert engine_row(picture)["content"] == "see\n[image image/png]\n[noon]"
 
 
-def test_the_repaired_list_grows_in_place_and_begins_anew_after_a_change() -> None:
+def test_the_repaired_list_grows_in_place_and_begins_again_after_a_change() -> None:
     messages, wire = conversation(2), RepairedList()
     first = list(wire.of(messages))
     messages.append(Message("user", "more"))

@@ -278,7 +278,7 @@ def test_what_may_be_missing_is_kept_however_old_it_is(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_crash_while_a_lost_draft_is_said_anew_does_not_say_it_twice(tmp_path: Path) -> None:
+def test_a_crash_while_a_lost_draft_is_said_again_does_not_say_it_twice(tmp_path: Path) -> None:
     async def main() -> None:
         async with posting(tmp_path) as post:
             post.board.gone.add("r1")

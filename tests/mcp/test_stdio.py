@@ -78,7 +78,7 @@ def test_another_command_is_another_server(home: Path, tmp_path: Path) -> None:
     assert asyncio.run(names("pages")) == ["mcp__odd__tool0", "mcp__odd__tool1", "mcp__odd__tool2"]
 
 
-def test_a_hanging_call_ends_and_the_server_is_started_anew(
+def test_a_hanging_call_ends_and_the_server_is_started_again(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "_PING_S", 0.1)

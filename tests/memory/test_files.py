@@ -78,7 +78,7 @@ def test_a_folder_that_takes_no_files_says_so(tmp_path: Path) -> None:
         pass
 
 
-def test_what_a_crash_set_aside_goes_back_unless_somebody_wrote_anew(tmp_path: Path) -> None:
+def test_what_a_crash_set_aside_goes_back_unless_somebody_wrote_again(tmp_path: Path) -> None:
     file, aside = tmp_path / "a.md", tmp_path / ".a.md.before"
     aside.write_text("old")
     (tmp_path / ".a.md.new").write_text("half")

@@ -133,7 +133,7 @@ def test_a_wake_up_and_a_new_network_end_the_wait_at_once(what: str):
     assert isinstance(items[-1], ModelReply) and machine.now_s == pytest.approx(101.0, abs=1.0)
 
 
-def test_after_a_sleep_the_patience_begins_anew():
+def test_after_a_sleep_the_patience_begins_again():
     machine = Machine()
 
     def sleeps() -> None:

@@ -159,7 +159,7 @@ def test_a_call_that_was_begun_by_a_fenced_worker_is_begun_once(url):
         asyncio.run(main())
 
 
-def test_a_killed_connection_is_made_anew_and_nothing_is_lost_or_doubled(url, cluster):
+def test_a_killed_connection_is_made_again_and_nothing_is_lost_or_doubled(url, cluster):
     with opened(url, 30.0) as db:
 
         async def main() -> list[str]:
