@@ -184,6 +184,13 @@ $$ SELECT coalesce(array_agg(DISTINCT substr(lower(title), at, size)), '{}')
 CREATE INDEX sessions_by_title ON sessions USING gin (title_runs(title, 1));
 """
 
+# The newest messages of all, and of a person, without those before them.
+_NEWEST = """
+CREATE INDEX message_words_by_age ON message_words USING brin (id)
+  WITH (pages_per_range = 16, autosummarize = on);
+CREATE INDEX sessions_by_person ON sessions (profile, key);
+"""
+
 TEAM_STEPS: dict[str, str] = {
     "team_fence": _FENCE,
     "team_search": _SEARCH,
@@ -192,6 +199,7 @@ TEAM_STEPS: dict[str, str] = {
     "team_titles": _TITLES,
     "team_processes": _PROCESSES,
     "team_short_titles": _SHORT_TITLES,
+    "team_newest": _NEWEST,
 }
 
 

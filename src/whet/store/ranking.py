@@ -104,7 +104,7 @@ class Ranking:
             self._restrict("m.at >= ?", begin_ms)
             first = max(first, _first_since(connection, begin_ms))
         self._last_ones = _said_now(connection, scope.get("asking"))
-        self._reader = _reader_for(connection, first, last, marks)
+        self._reader = _reader_for(connection, first, last, marks, scope)
 
     def _restrict(self, condition: str, value: object) -> None:
         self._where.append(condition)
@@ -331,11 +331,14 @@ def _score(id_: int, lists: Sequence[Postings]) -> float:
     return score * _HAS_ALL if has_all else score
 
 
-def _reader_for(connection: apsw.Connection, first: int, last: int, marks: Sequence[str]) -> PostingReader:
+def _reader_for(
+    connection: apsw.Connection, first: int, last: int, marks: Sequence[str], scope: SearchScope
+) -> PostingReader:
     if is_team(connection):
-        from whet.store.team_words import TeamPostingReader  # noqa: PLC0415 - a home's own file does without
+        from whet.store.team_postings import TeamPostingReader  # noqa: PLC0415 - as above
 
-        return TeamPostingReader(connection, first, last, marks)
+        profile = scope.get("profile") if scope.get("session_id") is None else None
+        return TeamPostingReader(connection, first, last, marks, profile)
     return PostingReader(connection, first, last, marks)
 
 

@@ -1,0 +1,378 @@
+"""Numbers of messages from a team's index, newest first, with bounded work.
+
+PostgreSQL's index reads a word to its end before it gives a message, and to fetch a row costs more than to
+find it. So what can't stand in many messages is looked up in the index, in slices of the store where it may
+stand in some thousands; everything else is looked for in the newest rows, which are read once for all parts
+of a query. That also tells how common it is: what hardly stands there is looked up below them.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+import apsw
+import msgspec
+
+from whet.store import rows
+from whet.store.postings import PostingReader, Postings
+from whet.store.query import Term
+from whet.store.team_words import as_tsquery, evaluated, part, quoted, words_of
+
+if TYPE_CHECKING:
+    from whet.postgres.connection import PostgresConnection
+
+_NEWEST_READ = 5_000
+_MOST, _EVERYWHERE = 0.5, 0.05
+_ENOUGH = 25
+_RARE = 5_000
+_FETCHED, _FETCHED_MAX, _LEAST = 600, 1_500, 50
+_IN_VAIN = 3.0
+_FIRST_READ = 400
+_COMPARED_MAX = 30_000
+_BEGINNINGS = 10
+_COUNTED_MAX, _COUNTED_WORDS = 20_000, 1_000
+_SMALL = 30_000
+_UNKNOWN = 2_000
+_AGAIN_S = 600.0
+# Without OFFSET the server would rather go through all rows by number and hope to be done soon.
+_ROWS = (
+    "(SELECT id, words FROM message_words"
+    " WHERE id BETWEEN ? AND ? AND words @@ CAST(? AS tsquery) OFFSET 0) x"
+)
+_EXACT = f"(SELECT CAST(? AS bigint), id FROM {_ROWS} ORDER BY id DESC LIMIT ?)"
+_FILTERED = f"(SELECT CAST(? AS bigint), CASE WHEN words @@ CAST(? AS tsquery) THEN id END FROM {_ROWS})"
+_NEWEST = (
+    "FROM (SELECT id, words FROM message_words WHERE id BETWEEN ? AND ? ORDER BY id DESC"
+    f" LIMIT {_NEWEST_READ}) x"
+)
+_NEWEST_OF = (
+    "FROM (SELECT w.id, w.words FROM"
+    f" (SELECT key FROM sessions WHERE profile = ? AND key <= CAST(? AS bigint) >> {rows.SEQ_BITS}"
+    " ORDER BY key DESC) s"
+    " CROSS JOIN LATERAL (SELECT id, words FROM message_words"
+    f" WHERE id BETWEEN s.key << {rows.SEQ_BITS} AND ((s.key + 1) << {rows.SEQ_BITS}) - 1"
+    f" AND id BETWEEN ? AND ? ORDER BY id DESC LIMIT {_NEWEST_READ}) w LIMIT {_NEWEST_READ}) x"
+)
+_PLACES = "string_agg(CAST(id AS text), ',') FILTER (WHERE words @@ CAST(? AS tsquery))"
+_SHARES = (
+    "SELECT e, f FROM pg_stats, unnest(CAST(CAST(most_common_elems AS text) AS text[]),"
+    " most_common_elem_freqs) u(e, f)"
+    " WHERE schemaname = current_schema() AND tablename = 'message_words' AND attname = 'words'"
+    " AND e IS NOT NULL"
+)
+_OPERATOR = re.compile(r"^|[&|]|<->")
+_shares: dict[str, tuple[float, dict[str, float]]] = {}
+_lock = threading.Lock()
+
+
+def _shares_of(connection: apsw.Connection) -> dict[str, float]:
+    """Give in what share of all messages the most common words stand, as the server counted last; read anew
+    now and then."""
+    raw = cast("PostgresConnection", connection).raw
+    with _lock:
+        known = _shares.get(raw.info.dsn)
+    if known is None or known[0] < time.monotonic():
+        found = {word: share for word, share in connection.execute(_SHARES)}
+        known = (time.monotonic() + _AGAIN_S, found)
+        with _lock:
+            _shares[raw.info.dsn] = known
+    return known[1]
+
+
+class _Window(msgspec.Struct):
+    """The newest rows up to an id: how many were read, the lowest, and where each part stands."""
+
+    rows: int = 0
+    low: int = 0
+    places: dict[str, frozenset[int]] = msgspec.field(default_factory=dict[str, frozenset[int]])
+
+    def where(self, expression: str) -> frozenset[int]:
+        """Give where an expression stands whose parts are known."""
+        return evaluated(expression, self.places.__getitem__, frozenset[int].__and__, frozenset[int].__or__)
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """The newest ids of an expression, all of them where `is_whole`; else it stands in about `count`."""
+
+    ids: list[int]
+    is_whole: bool
+    count: float
+
+
+class _Sought(msgspec.Struct):
+    """An expression that is looked up in the index by `key`, which is in `work` messages at most,
+    to be looked up from `top` down. It stands in about `most`; where `is_exact` is not, others of the key's
+    are fetched in vain."""
+
+    expression: str
+    key: str
+    is_exact: bool
+    limit: int
+    top: int
+    work: float
+    most: float
+    ids: list[int] = msgspec.field(default_factory=list[int])
+    low: int = 0
+    count: float = 0.0
+    whole: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.whole, self.count = self.work, self.most
+
+    @property
+    def wants(self) -> int:
+        """How many more ids are asked for."""
+        return self.limit - len(self.ids)
+
+    @property
+    def comparisons(self) -> float:
+        """How often the index compares something for one slice, however short."""
+        return self.whole * len(_OPERATOR.findall(self.key))
+
+    def aim(self, first: int, fetched: float) -> None:
+        """Set how far down to read: as far as is likely to give what is wanted, and to fetch no more rows."""
+        rows_there = max(self.most if self.is_exact else _IN_VAIN * self.work, 1.0)
+        share = min(1.0, 2.0 * self.wants / max(self.most, 1.0), fetched / rows_there)
+        self.low = first if share >= 1.0 else self.top - int((self.top - first) * share)
+
+    def take(self, ids: Sequence[int | None], first: int) -> float:
+        """Take what was fetched from `top` down to `low`, None where it did not fit; give what that cost."""
+        fits = sorted((id_ for id_ in ids if id_ is not None), reverse=True)
+        left = max(0, self.low - first) / (self.top - self.low + 1)
+        self.ids += fits
+        self.most = len(fits) * left
+        self.work = self.most if self.is_exact else len(ids) * left
+        self.count = len(self.ids) + self.most
+        self.top = self.low - 1
+        return len(ids) * (1.0 if self.is_exact else _IN_VAIN)
+
+    def found(self, first: int, limit: int) -> _Found:
+        """Give up to `limit` of what came of it."""
+        is_whole = len(self.ids) < limit and self.top < first
+        return _Found(
+            self.ids[:limit], is_whole, len(self.ids) if is_whole else max(self.count, len(self.ids))
+        )
+
+
+class TeamPostingReader(PostingReader):
+    """Reads postings of a team's database. `profile` names the person whose messages `marks` ask for. A mark
+    that most messages have is left to those who look which rows may be shown."""
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        first: int,
+        last: int,
+        marks: Sequence[str],
+        profile: str | None = None,
+    ) -> None:
+        super().__init__(connection, first, last, ())
+        self._profile = profile
+        self._known: dict[str, float] = {}
+        self._shares = _shares_of(connection)
+        self._least = min(self._shares.values(), default=1.0)
+        if len(self._shares) < _COUNTED_WORDS:  # others are not counted for being rare, not for want of room
+            self._least = min(self._least, _UNKNOWN / self.messages)
+        self._scope = " AND ".join(one for one in marks if self._share(one) < _MOST)
+        self._population = self.messages * (self._work(self._scope) if self._scope else 1.0)
+        self._windows: dict[int, _Window] = {}
+        self._compared, self._fetched = 0.0, 0.0
+        self._sought: dict[tuple[str, int], _Sought] = {}
+
+    @cached_property
+    def _is_narrow(self) -> bool:
+        return self._population <= _RARE
+
+    def newest(self, match: str, limit: int, last: int | None = None) -> list[int]:
+        """Give the newest ids."""
+        return self._read_each([match], limit, self.last if last is None else last)[0].ids
+
+    def sliced(self, match: str, limit: int) -> list[int]:
+        """Give the newest ids."""
+        return self.newest(match, limit)
+
+    def of_each(self, terms: Sequence[Term], limit: int) -> list[Postings]:
+        """Give the postings of several terms, up to `limit` of each, or more."""
+        limit = max(limit, _FIRST_READ)
+        matches = [self._prefixed(term) if term.prefix else term.match for term in terms]
+        found = self._read_each(matches, limit, self.last)
+        return [self._made(*one, limit) for one in zip(terms, matches, found, strict=True)]
+
+    def more(self, postings: Postings, limit: int) -> Postings:
+        """Give the same postings: what is read is bounded already."""
+        return postings
+
+    def _made(self, term: Term, match: str, found: _Found, limit: int) -> Postings:
+        if not found.ids and term.instead and (self.messages < _SMALL or self._is_narrow):
+            match = term.instead
+            found = self._read_each([match], limit, self.last)[0]
+        if found.is_whole:
+            self._known[match] = found.count / self.messages
+        weight = self._weight(found.count)
+        return Postings(term, match, found.ids, found.is_whole, found.count, weight, set(found.ids))
+
+    def _read_each(self, matches: Sequence[str], limit: int, last: int) -> list[_Found]:
+        """Give the newest ids of each up to `last`, those in the index by as few statements as can be."""
+        expressions = [" AND ".join((*self.marks, match)) for match in matches]
+        works = {one: self._least_work(one) for one in expressions}
+        common = [one for one, work in works.items() if work > _RARE]
+        window = self._window(common, last) if common else _Window()
+        found: dict[str, _Found] = {}
+        sought: list[_Sought] = []
+        for one, work in works.items():
+            if (known := self._sought.get((one, last))) is not None:
+                known.limit = max(known.limit, limit)
+                sought.append(known)
+            elif work <= _RARE:
+                sought.append(self._to_seek(one, limit, last, work, work))
+            else:
+                ids = sorted(window.where(one), reverse=True)
+                if window.rows < _NEWEST_READ:
+                    found[one] = _Found(ids[:limit], len(ids) < limit, len(ids))
+                    continue
+                most = (len(ids) + 1) / window.rows * self._population
+                found[one] = _Found(ids[:limit], False, max(len(ids), most))
+                if len(ids) < min(limit, _ENOUGH):
+                    seen = evaluated(one, lambda leaf: self._seen(leaf, window), min, _sum)
+                    work = min(work, self.messages * seen)
+                    new = self._to_seek(one, limit, window.low - 1, work, most, ids)
+                    sought += [new] if new.key else []
+        self._look_up(sought)
+        self._sought |= {(one.expression, last): one for one in sought}
+        found |= {one.expression: one.found(self.first, limit) for one in sought}
+        return [found[one] for one in expressions]
+
+    def _to_seek(
+        self, expression: str, limit: int, top: int, work: float, most: float, ids: Sequence[int] = ()
+    ) -> _Sought:
+        scoped = self._scoped(expression)
+        key = evaluated(scoped, self._key, _both, _either)
+        is_exact = key == as_tsquery(scoped) and "<->" not in key
+        return _Sought(expression, key, is_exact, limit, top, work, most, [*ids])
+
+    def _look_up(self, sought: Sequence[_Sought]) -> None:
+        """Read in the index until each has what it wants, or as much was read as a search may."""
+        left = sorted(sought, key=lambda one: one.work)
+        while left := [one for one in left if one.wants > 0 and one.top >= self.first]:
+            fits: list[_Sought] = []
+            for one in left:
+                is_free = one.work <= _RARE and not one.low
+                if is_free or self._compared + one.comparisons <= _COMPARED_MAX:
+                    self._compared += one.comparisons
+                    fits.append(one)
+            share = (_FETCHED_MAX - self._fetched) / max(len(fits), 1)
+            if not fits or (share < _LEAST and all(one.low for one in fits)):
+                return
+            self._read_slices(fits, min(_FETCHED, max(share, _LEAST)))
+
+    def _read_slices(self, sought: Sequence[_Sought], fetched: float) -> None:
+        parts: list[str] = []
+        values: list[Any] = []
+        for place, one in enumerate(sought):
+            one.aim(self.first, fetched)
+            parts.append(_EXACT if one.is_exact else _FILTERED)
+            key = (one.low, one.top, one.key)
+            full = as_tsquery(self._scoped(one.expression))
+            values += (place, *key, one.wants) if one.is_exact else (place, full, *key)
+        read: list[list[int | None]] = [[] for _ in sought]
+        for place, id_ in self._connection.execute(" UNION ALL ".join(parts), values):
+            read[int(place)].append(id_)
+        for one, ids in zip(sought, read, strict=True):
+            self._fetched += one.take(ids, self.first)
+
+    def _window(self, expressions: Sequence[str], last: int) -> _Window:
+        """Give the newest rows up to `last`, with every part of these expressions looked for."""
+        window = self._windows.setdefault(last, _Window())
+        leaves: dict[str, None] = {}
+        for one in expressions:
+            evaluated(one, lambda leaf: leaves.setdefault(leaf), _nothing, _nothing)
+        new = [leaf for leaf in leaves if leaf not in window.places]
+        if not new:
+            return window
+        queries = [as_tsquery(self._scoped(leaf)) for leaf in new]
+        newest, values = _NEWEST, [self.first, last]
+        if self._profile is not None:
+            newest, values = _NEWEST_OF, [self._profile, last, self.first, last]
+        columns = ", ".join(["count(*)", "min(id)", *[_PLACES] * len(new)])
+        row = self._connection.execute(f"SELECT {columns} {newest}", (*queries, *values)).fetchone()
+        assert row is not None  # an aggregate always gives one
+        window.rows, window.low = row[0], row[1] or 0
+        for leaf, ids in zip(new, row[2:], strict=True):
+            window.places[leaf] = frozenset(map(int, ids.split(","))) if ids else frozenset()
+        return window
+
+    def _scoped(self, expression: str) -> str:
+        return f"{self._scope} AND {expression}" if self._scope else expression
+
+    def _least_work(self, expression: str) -> float:
+        """Give how many messages the index has to compare at most, as far as the server knows the words."""
+        return self.messages * min(self._work(self._scoped(expression)), 1.0)
+
+    def _work(self, expression: str) -> float:
+        return evaluated(expression, self._share, min, _sum)
+
+    def _key(self, leaf: str) -> str:
+        """Give what of a part the index is asked for: words that stand everywhere cost it more than they
+        spare. Empty where nothing else is left."""
+        tokens, is_prefix = part(leaf)
+        rare = [token for token in tokens if self._shares.get(token, 0.0) < _EVERYWHERE]
+        if is_prefix or len(rare) == len(tokens):
+            return as_tsquery(leaf)
+        return " & ".join(map(quoted, rare)) and f"({' & '.join(map(quoted, rare))})"
+
+    def _share(self, leaf: str) -> float:
+        """Give the share of messages that have the rarest word of a phrase, or a word that begins so."""
+        if (known := self._known.get(leaf)) is not None:
+            return known
+        tokens, is_prefix = part(leaf)
+        shares = [self._shares.get(token, self._least) for token in tokens]
+        if tokens and is_prefix:
+            begins = (share for word, share in self._shares.items() if word.startswith(tokens[-1]))
+            shares[-1] = sum(begins) + _BEGINNINGS * self._least
+        return min(shares, default=0.0)
+
+    def _seen(self, leaf: str, window: _Window) -> float:
+        """Give the share by what the newest rows say, for a single word; else as the server knows."""
+        tokens, is_prefix = part(leaf)
+        if len(tokens) > 1:
+            return self._share(leaf)
+        seen = (len(window.places[leaf]) + 3) / window.rows
+        return seen if is_prefix else min(seen, self._share(leaf))
+
+    def _prefixed(self, term: Term) -> str:
+        stems = dict.fromkeys((term.prefix, *words_of(term.text)[:1]))
+        forms = [f'"{stem}" *' for stem in stems]
+        return f"({' OR '.join(forms)})"
+
+    def _extent(self, first: int, last: int) -> tuple[int, int, int]:
+        row = self._connection.execute(
+            "SELECT (SELECT min(id) FROM messages WHERE id BETWEEN ?1 AND ?2),"
+            " (SELECT max(id) FROM messages WHERE id BETWEEN ?1 AND ?2),"
+            " CASE WHEN reltuples > ?3 THEN CAST(reltuples AS bigint)"
+            " ELSE (SELECT count(*) FROM message_words) END,"
+            " set_config('plan_cache_mode', 'force_custom_plan', true)"
+            " FROM pg_class WHERE oid = CAST('message_words' AS regclass)",
+            (first, last, _COUNTED_MAX),
+        ).fetchone()
+        return (row[0] or 0, row[1] or 0, max(row[2], 1)) if row else (0, 0, 1)
+
+
+def _sum(one: float, other: float) -> float:
+    return one + other
+
+
+def _both(one: str, other: str) -> str:
+    return f"({one} & {other})" if one and other else one or other
+
+
+def _either(one: str, other: str) -> str:
+    return f"({one} | {other})" if one and other else ""
+
+
+def _nothing(one: None, other: None) -> None:
+    return None
