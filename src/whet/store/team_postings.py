@@ -62,7 +62,8 @@ _PLACES = "string_agg(CAST(id AS text), ',') FILTER (WHERE words @@ CAST(? AS ts
 _SHARES = (
     "SELECT e, f FROM pg_stats, unnest(CAST(CAST(most_common_elems AS text) AS text[]),"
     " most_common_elem_freqs) u(e, f)"
-    " WHERE schemaname = current_schema() AND tablename = 'message_words' AND attname = 'words'"
+    " WHERE (schemaname, tablename, attname) = (SELECT n.nspname, c.relname, 'words' FROM pg_class c"
+    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = CAST('message_words' AS regclass))"
     " AND e IS NOT NULL"
 )
 _OPERATOR = re.compile(r"^|[&|]|<->")
