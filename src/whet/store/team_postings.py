@@ -26,7 +26,7 @@ from whet.store.team_words import as_tsquery, evaluated, part, quoted, words_of
 if TYPE_CHECKING:
     from whet.postgres.connection import PostgresConnection
 
-_NEWEST_READ = 5_000
+_NEWEST_READ = 4_000
 _MOST, _EVERYWHERE = 0.5, 0.05
 _ENOUGH = 25
 _RARE = 5_000
