@@ -12,10 +12,13 @@ import pytest
 from tests.store.support import talk
 from tests.support import FixedClock
 from whet.postgres.connection import connect
-from whet.store import rows, search
+from whet.store import rows, search, sessions
+from whet.store.index import profile_mark
 from whet.store.query import terms
+from whet.store.sessions import NewSession
 from whet.store.team import TeamDatabase
 from whet.store.team_postings import TeamPostingReader
+from whet.store.team_words import as_tsquery
 
 COUNT = 12_000
 
@@ -64,22 +67,74 @@ def test_rare_words_are_found_however_old_and_common_ones_among_the_newest(large
 
 
 @pytest.mark.parametrize(
-    ("expression", "share"),
+    ("expression", "meant"),
     [
-        ('"apple"', 0.5),
-        ('"apple pear"', 0.1),
-        ('("apple" OR "pear")', 0.7),
-        ('("apple" OR "pear") AND "pear"', 0.14),
-        ('"apple" AND "quince"', 0.005),
-        ('("pear" AND "apple" OR "quince")', 0.11),
-        ('"ap" *', 0.5),
-        ('"qu" *', 0.01),
-        ('""', 1.0),
+        ('"apple"', "('appl')"),
+        ('"apple pear"', "('appl' <-> 'pear')"),
+        ('("apple" OR "pear") AND "fig"', "((('appl') | ('pear')) & ('fig'))"),
+        ('("a" AND "b" OR "c")', "((('a') & ('b')) | ('c'))"),
+        ('"ap" *', "('ap':*)"),
+        ('"it\'s OR so"', "('it' <-> 's' <-> 'or' <-> 'so')"),
+        ('""', "'\ue00f'"),
     ],
 )
-def test_how_much_of_a_store_an_expression_may_stand_in(expression: str, share: float) -> None:
-    found = _Shares(expression, {"appl": 0.5, "pear": 0.2}, 0.01).either()
-    assert found == pytest.approx(share)
+def test_an_expression_in_the_words_of_the_server(expression: str, meant: str) -> None:
+    assert as_tsquery(expression) == meant
+
+
+def test_what_hardly_stands_in_the_newest_rows_is_found_below_them(large: TeamDatabase, url: str) -> None:
+    """Every fiftieth of the older half says quince, with apple, which stands everywhere."""
+    with connect(url, timeout_s=10) as admin:
+        said = f"(id >> {rows.SEQ_BITS}) % 50 = 3 AND id >> {rows.SEQ_BITS} < {COUNT // 2}"
+        admin.execute(f"UPDATE message_words SET words = 'appl:1 quinc:2' WHERE {said}".encode())
+        admin.execute("ANALYZE message_words")
+
+    def look(connection: apsw.Connection) -> None:
+        reader = TeamPostingReader(connection, 0, (1 << 63) - 1, [])
+        wanted = connection.execute(
+            "SELECT id FROM message_words WHERE words @@ CAST('quinc' AS tsquery) ORDER BY id DESC"
+        ).fetchall()
+        ids = [row[0] for row in wanted]
+        quince, both = reader.of_each(terms('quince "apple quince"'), 300)
+        assert len(ids) > 100 and quince.ids == ids and both.ids == ids
+        assert reader.newest('"apple" AND "quince"', 300) == ids
+
+    large.read_now(look)
+
+
+def test_a_person_s_newest_messages_are_read_however_many_others_wrote_since(
+    db: TeamDatabase, clock: FixedClock, url: str
+) -> None:
+    """A fifth of the messages are ann's, all before the others': more than what goes by the index alone."""
+
+    def put(connection: apsw.Connection) -> None:
+        for number in range(300):
+            new = NewSession(f"x{number}", profile="ann" if number < 60 else "bob")
+            sessions.create(connection, new, "2026-11-21T09:00:00.000Z")
+
+    db.write_now(put)
+    ids = f"(key << {rows.SEQ_BITS}) + n"
+    mark = f"CASE profile WHEN 'ann' THEN '{profile_mark('ann')}' ELSE '{profile_mark('bob')}' END"
+    with connect(url, timeout_s=10) as admin:
+        admin.execute(
+            f"INSERT INTO message_words SELECT {ids}, ({mark} || ':1 appl:2')::tsvector"
+            " FROM sessions, generate_series(1, 100) n".encode()
+        )
+        admin.execute(
+            f"INSERT INTO messages (id, turn, role, at, content) SELECT {ids}, 1, 0, 0, 'x'"
+            " FROM sessions, generate_series(1, 100) n".encode()
+        )
+        admin.execute("ANALYZE message_words")
+
+    def look(connection: apsw.Connection) -> None:
+        marks = [f'"{profile_mark("ann")}"']
+        reader = TeamPostingReader(connection, 0, (1 << 63) - 1, marks, "ann")
+        (apple,) = reader.of_each(terms("apple"), 300)
+        last = connection.execute("SELECT max(key) FROM sessions WHERE profile = 'ann'").fetchone()
+        assert last is not None and len(apple.ids) >= 300
+        assert apple.ids[0] == (last[0] << rows.SEQ_BITS) + 100
+
+    db.read_now(look)
 
 
 @pytest.mark.parametrize(

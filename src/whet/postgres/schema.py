@@ -187,7 +187,7 @@ CREATE INDEX sessions_by_title ON sessions USING gin (title_runs(title, 1));
 # The newest messages of all, and of a person, without those before them.
 _NEWEST = """
 CREATE INDEX message_words_by_age ON message_words USING brin (id)
-  WITH (pages_per_range = 32, autosummarize = on);
+  WITH (pages_per_range = 16, autosummarize = on);
 CREATE INDEX sessions_by_person ON sessions (profile, key);
 """
 

@@ -8,6 +8,7 @@ of a query. That also tells how common it is: what hardly stands there is looked
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Sequence
@@ -20,27 +21,31 @@ import msgspec
 from whet.store import rows
 from whet.store.postings import PostingReader, Postings
 from whet.store.query import Term
-from whet.store.team_words import as_tsquery, evaluated, part, words_of
+from whet.store.team_words import as_tsquery, evaluated, part, quoted, words_of
 
 if TYPE_CHECKING:
     from whet.postgres.connection import PostgresConnection
 
-_NEWEST_READ = 5_000
-_MOST = 0.5
+_NEWEST_READ = 4_000
+_MOST, _EVERYWHERE = 0.5, 0.05
 _ENOUGH = 25
 _RARE = 5_000
-_FETCHED, _FETCHED_MAX, _LEAST = 600, 3_000, 50
-_COMPARED_MAX = 40_000
+_FETCHED, _FETCHED_MAX, _LEAST = 600, 1_500, 50
+_IN_VAIN = 3.0
+_FIRST_READ = 400
+_COMPARED_MAX = 30_000
 _BEGINNINGS = 10
-_COUNTED_MAX = 20_000
+_COUNTED_MAX, _COUNTED_WORDS = 20_000, 1_000
 _SMALL = 30_000
 _UNKNOWN = 2_000
 _AGAIN_S = 600.0
 # Without OFFSET the server would rather go through all rows by number and hope to be done soon.
-_SLICE = (
-    "(SELECT CAST(? AS bigint), id FROM (SELECT id FROM message_words"
-    " WHERE id BETWEEN ? AND ? AND words @@ CAST(? AS tsquery) OFFSET 0) x ORDER BY id DESC LIMIT ?)"
+_ROWS = (
+    "(SELECT id, words FROM message_words"
+    " WHERE id BETWEEN ? AND ? AND words @@ CAST(? AS tsquery) OFFSET 0) x"
 )
+_EXACT = f"(SELECT CAST(? AS bigint), id FROM {_ROWS} ORDER BY id DESC LIMIT ?)"
+_FILTERED = f"(SELECT CAST(? AS bigint), CASE WHEN words @@ CAST(? AS tsquery) THEN id END FROM {_ROWS})"
 _NEWEST = (
     "FROM (SELECT id, words FROM message_words WHERE id BETWEEN ? AND ? ORDER BY id DESC"
     f" LIMIT {_NEWEST_READ}) x"
@@ -54,13 +59,14 @@ _NEWEST_OF = (
     f" AND id BETWEEN ? AND ? ORDER BY id DESC LIMIT {_NEWEST_READ}) w LIMIT {_NEWEST_READ}) x"
 )
 _PLACES = "string_agg(CAST(id AS text), ',') FILTER (WHERE words @@ CAST(? AS tsquery))"
-_COUNT = "count(*) FILTER (WHERE words @@ CAST(? AS tsquery))"
 _SHARES = (
     "SELECT e, f FROM pg_stats, unnest(CAST(CAST(most_common_elems AS text) AS text[]),"
     " most_common_elem_freqs) u(e, f)"
-    " WHERE schemaname = current_schema() AND tablename = 'message_words' AND attname = 'words'"
+    " WHERE (schemaname, tablename, attname) = (SELECT n.nspname, c.relname, 'words' FROM pg_class c"
+    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = CAST('message_words' AS regclass))"
     " AND e IS NOT NULL"
 )
+_OPERATOR = re.compile(r"^|[&|]|<->")
 _shares: dict[str, tuple[float, dict[str, float]]] = {}
 _lock = threading.Lock()
 
@@ -80,21 +86,15 @@ def _shares_of(connection: apsw.Connection) -> dict[str, float]:
 
 
 class _Window(msgspec.Struct):
-    """The newest rows up to an id: how many were read, the lowest, where each part stands, and in how
-    many of them all words of a phrase do."""
+    """The newest rows up to an id: how many were read, the lowest, and where each part stands."""
 
     rows: int = 0
     low: int = 0
     places: dict[str, frozenset[int]] = msgspec.field(default_factory=dict[str, frozenset[int]])
-    loose: dict[str, int] = msgspec.field(default_factory=dict[str, int])
 
     def where(self, expression: str) -> frozenset[int]:
         """Give where an expression stands whose parts are known."""
         return evaluated(expression, self.places.__getitem__, frozenset[int].__and__, frozenset[int].__or__)
-
-    def loosely(self, leaf: str) -> float:
-        """Give in how many rows the index would find a part; their texts are then looked at."""
-        return float(self.loose.get(leaf, len(self.places[leaf])) + 1)
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -106,43 +106,58 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 class _Sought(msgspec.Struct):
-    """An expression that is looked up in the index from `top` down, where it stands in about `most` messages;
-    its rarest part is in `work` of them, and `fetched` have to be looked at."""
+    """An expression that is looked up in the index by `key`, which is in `work` messages at most,
+    to be looked up from `top` down. It stands in about `most`; where `is_exact` is not, others of the key's
+    are fetched in vain."""
 
     expression: str
+    key: str
+    is_exact: bool
     limit: int
     top: int
     work: float
     most: float
-    fetched: float
     ids: list[int] = msgspec.field(default_factory=list[int])
     low: int = 0
     count: float = 0.0
+    whole: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.whole, self.count = self.work, self.most
 
     @property
     def wants(self) -> int:
+        """How many more ids are asked for."""
         return self.limit - len(self.ids)
 
+    @property
+    def comparisons(self) -> float:
+        """How often the index compares something for one slice, however short."""
+        return self.whole * len(_OPERATOR.findall(self.key))
+
     def aim(self, first: int, fetched: float) -> None:
-        """Set how far down to read: as far as is likely to give what is wanted, and no more rows than that."""
-        expected = max(self.most, 1.0)
-        share = min(1.0, 2.0 * self.wants / expected, fetched / max(self.fetched, expected))
+        """Set how far down to read: as far as is likely to give what is wanted, and to fetch no more rows."""
+        rows_there = max(self.most if self.is_exact else _IN_VAIN * self.work, 1.0)
+        share = min(1.0, 2.0 * self.wants / max(self.most, 1.0), fetched / rows_there)
         self.low = first if share >= 1.0 else self.top - int((self.top - first) * share)
 
-    def take(self, ids: Sequence[int], first: int) -> float:
-        """Take what was found from `top` down to `low`; give how many rows were fetched for that."""
-        self.ids += ids
-        down, left = self.top - self.low + 1, max(0, self.low - first)
-        fetched = max(float(len(ids)), self.fetched * down / (down + left))
-        self.most, self.fetched = len(ids) / down * left, (self.fetched * left / (down + left))
+    def take(self, ids: Sequence[int | None], first: int) -> float:
+        """Take what was fetched from `top` down to `low`, None where it did not fit; give what that cost."""
+        fits = sorted((id_ for id_ in ids if id_ is not None), reverse=True)
+        left = max(0, self.low - first) / (self.top - self.low + 1)
+        self.ids += fits
+        self.most = len(fits) * left
+        self.work = self.most if self.is_exact else len(ids) * left
         self.count = len(self.ids) + self.most
         self.top = self.low - 1
-        return fetched
+        return len(ids) * (1.0 if self.is_exact else _IN_VAIN)
 
-    def found(self, first: int) -> _Found:
-        """Give what came of it."""
-        is_whole = self.wants > 0 and self.top < first
-        return _Found(self.ids, is_whole, len(self.ids) if is_whole else max(self.count, len(self.ids)))
+    def found(self, first: int, limit: int) -> _Found:
+        """Give up to `limit` of what came of it."""
+        is_whole = len(self.ids) < limit and self.top < first
+        return _Found(
+            self.ids[:limit], is_whole, len(self.ids) if is_whole else max(self.count, len(self.ids))
+        )
 
 
 class TeamPostingReader(PostingReader):
@@ -159,12 +174,16 @@ class TeamPostingReader(PostingReader):
     ) -> None:
         super().__init__(connection, first, last, ())
         self._profile = profile
+        self._known: dict[str, float] = {}
         self._shares = _shares_of(connection)
-        self._least = min(self._shares.values(), default=min(_UNKNOWN / self.messages, 1.0))
+        self._least = min(self._shares.values(), default=1.0)
+        if len(self._shares) < _COUNTED_WORDS:  # others are not counted for being rare, not for want of room
+            self._least = min(self._least, _UNKNOWN / self.messages)
         self._scope = " AND ".join(one for one in marks if self._share(one) < _MOST)
         self._population = self.messages * (self._work(self._scope) if self._scope else 1.0)
         self._windows: dict[int, _Window] = {}
         self._compared, self._fetched = 0.0, 0.0
+        self._sought: dict[tuple[str, int], _Sought] = {}
 
     @cached_property
     def _is_narrow(self) -> bool:
@@ -179,7 +198,8 @@ class TeamPostingReader(PostingReader):
         return self.newest(match, limit)
 
     def of_each(self, terms: Sequence[Term], limit: int) -> list[Postings]:
-        """Give the postings of several terms, up to `limit` of each."""
+        """Give the postings of several terms, up to `limit` of each, or more."""
+        limit = max(limit, _FIRST_READ)
         matches = [self._prefixed(term) if term.prefix else term.match for term in terms]
         found = self._read_each(matches, limit, self.last)
         return [self._made(*one, limit) for one in zip(terms, matches, found, strict=True)]
@@ -192,6 +212,8 @@ class TeamPostingReader(PostingReader):
         if not found.ids and term.instead and (self.messages < _SMALL or self._is_narrow):
             match = term.instead
             found = self._read_each([match], limit, self.last)[0]
+        if found.is_whole:
+            self._known[match] = found.count / self.messages
         weight = self._weight(found.count)
         return Postings(term, match, found.ids, found.is_whole, found.count, weight, set(found.ids))
 
@@ -204,46 +226,63 @@ class TeamPostingReader(PostingReader):
         found: dict[str, _Found] = {}
         sought: list[_Sought] = []
         for one, work in works.items():
-            if work <= _RARE:
-                sought.append(_Sought(one, limit, last, work, work, 0.0))
-                continue
-            ids = sorted(window.where(one), reverse=True)
-            if window.rows < _NEWEST_READ:
-                found[one] = _Found(ids[:limit], len(ids) < limit, len(ids))
-                continue
-            most = (len(ids) + 1) / window.rows * self._population
-            found[one] = _Found(ids[:limit], False, max(len(ids), most))
-            if len(ids) < min(limit, _ENOUGH):
-                seen = self.messages * evaluated(one, lambda leaf: self._seen(leaf, window), min, _sum)
-                loose = evaluated(one, window.loosely, min, _sum) / window.rows * self._population
-                sought.append(_Sought(one, limit, window.low - 1, min(work, seen), most, loose, ids))
+            if (known := self._sought.get((one, last))) is not None:
+                known.limit = max(known.limit, limit)
+                sought.append(known)
+            elif work <= _RARE:
+                sought.append(self._to_seek(one, limit, last, work, work))
+            else:
+                ids = sorted(window.where(one), reverse=True)
+                if window.rows < _NEWEST_READ:
+                    found[one] = _Found(ids[:limit], len(ids) < limit, len(ids))
+                    continue
+                most = (len(ids) + 1) / window.rows * self._population
+                found[one] = _Found(ids[:limit], False, max(len(ids), most))
+                if len(ids) < min(limit, _ENOUGH):
+                    seen = evaluated(one, lambda leaf: self._seen(leaf, window), min, _sum)
+                    work = min(work, self.messages * seen)
+                    new = self._to_seek(one, limit, window.low - 1, work, most, ids)
+                    sought += [new] if new.key else []
         self._look_up(sought)
-        found |= {one.expression: one.found(self.first) for one in sought if one.low}
+        self._sought |= {(one.expression, last): one for one in sought}
+        found |= {one.expression: one.found(self.first, limit) for one in sought}
         return [found[one] for one in expressions]
+
+    def _to_seek(
+        self, expression: str, limit: int, top: int, work: float, most: float, ids: Sequence[int] = ()
+    ) -> _Sought:
+        scoped = self._scoped(expression)
+        key = evaluated(scoped, self._key, _both, _either)
+        is_exact = key == as_tsquery(scoped) and "<->" not in key
+        return _Sought(expression, key, is_exact, limit, top, work, most, [*ids])
 
     def _look_up(self, sought: Sequence[_Sought]) -> None:
         """Read in the index until each has what it wants, or as much was read as a search may."""
         left = sorted(sought, key=lambda one: one.work)
-        while True:
-            left = [one for one in left if one.wants > 0 and one.top >= self.first]
+        while left := [one for one in left if one.wants > 0 and one.top >= self.first]:
             fits: list[_Sought] = []
             for one in left:
-                if one.work <= _RARE or self._compared + one.work <= _COMPARED_MAX:
-                    self._compared += one.work
+                is_free = one.work <= _RARE and not one.low
+                if is_free or self._compared + one.comparisons <= _COMPARED_MAX:
+                    self._compared += one.comparisons
                     fits.append(one)
             share = (_FETCHED_MAX - self._fetched) / max(len(fits), 1)
-            if not fits or (share < _LEAST and any(one.low for one in fits)):
+            if not fits or (share < _LEAST and all(one.low for one in fits)):
                 return
             self._read_slices(fits, min(_FETCHED, max(share, _LEAST)))
 
     def _read_slices(self, sought: Sequence[_Sought], fetched: float) -> None:
+        parts: list[str] = []
         values: list[Any] = []
         for place, one in enumerate(sought):
             one.aim(self.first, fetched)
-            values += (place, one.low, one.top, as_tsquery(self._scoped(one.expression)), one.wants)
-        read: list[list[int]] = [[] for _ in sought]
-        for row in self._connection.execute(" UNION ALL ".join([_SLICE] * len(sought)), values):
-            read[int(row[0])].append(row[1])
+            parts.append(_EXACT if one.is_exact else _FILTERED)
+            key = (one.low, one.top, one.key)
+            full = as_tsquery(self._scoped(one.expression))
+            values += (place, *key, one.wants) if one.is_exact else (place, full, *key)
+        read: list[list[int | None]] = [[] for _ in sought]
+        for place, id_ in self._connection.execute(" UNION ALL ".join(parts), values):
+            read[int(place)].append(id_)
         for one, ids in zip(sought, read, strict=True):
             self._fetched += one.take(ids, self.first)
 
@@ -256,19 +295,16 @@ class TeamPostingReader(PostingReader):
         new = [leaf for leaf in leaves if leaf not in window.places]
         if not new:
             return window
-        phrases = [leaf for leaf in new if len(part(leaf)[0]) > 1]
         queries = [as_tsquery(self._scoped(leaf)) for leaf in new]
-        queries += [as_tsquery(self._scoped(leaf)).replace("<->", "&") for leaf in phrases]
         newest, values = _NEWEST, [self.first, last]
         if self._profile is not None:
             newest, values = _NEWEST_OF, [self._profile, last, self.first, last]
-        columns = ", ".join(["count(*)", "min(id)", *[_PLACES] * len(new), *[_COUNT] * len(phrases)])
+        columns = ", ".join(["count(*)", "min(id)", *[_PLACES] * len(new)])
         row = self._connection.execute(f"SELECT {columns} {newest}", (*queries, *values)).fetchone()
         assert row is not None  # an aggregate always gives one
         window.rows, window.low = row[0], row[1] or 0
-        for leaf, ids in zip(new, row[2 : 2 + len(new)], strict=True):
+        for leaf, ids in zip(new, row[2:], strict=True):
             window.places[leaf] = frozenset(map(int, ids.split(","))) if ids else frozenset()
-        window.loose |= dict(zip(phrases, row[2 + len(new) :], strict=True))
         return window
 
     def _scoped(self, expression: str) -> str:
@@ -281,8 +317,19 @@ class TeamPostingReader(PostingReader):
     def _work(self, expression: str) -> float:
         return evaluated(expression, self._share, min, _sum)
 
+    def _key(self, leaf: str) -> str:
+        """Give what of a part the index is asked for: words that stand everywhere cost it more than they
+        spare. Empty where nothing else is left."""
+        tokens, is_prefix = part(leaf)
+        rare = [token for token in tokens if self._shares.get(token, 0.0) < _EVERYWHERE]
+        if is_prefix or len(rare) == len(tokens):
+            return as_tsquery(leaf)
+        return " & ".join(map(quoted, rare)) and f"({' & '.join(map(quoted, rare))})"
+
     def _share(self, leaf: str) -> float:
         """Give the share of messages that have the rarest word of a phrase, or a word that begins so."""
+        if (known := self._known.get(leaf)) is not None:
+            return known
         tokens, is_prefix = part(leaf)
         shares = [self._shares.get(token, self._least) for token in tokens]
         if tokens and is_prefix:
@@ -318,6 +365,14 @@ class TeamPostingReader(PostingReader):
 
 def _sum(one: float, other: float) -> float:
     return one + other
+
+
+def _both(one: str, other: str) -> str:
+    return f"({one} & {other})" if one and other else one or other
+
+
+def _either(one: str, other: str) -> str:
+    return f"({one} | {other})" if one and other else ""
 
 
 def _nothing(one: None, other: None) -> None:

@@ -66,10 +66,11 @@ def _vector(tokens: Iterable[str]) -> str:
         if len(places[token]) < _PLACES_OF_ONE:
             places[token].append(min(place, _PLACES_MAX))
             size += 4
-    return " ".join(f"{_quoted(token)}:{','.join(map(str, at))}" for token, at in places.items())
+    return " ".join(f"{quoted(token)}:{','.join(map(str, at))}" for token, at in places.items())
 
 
-def _quoted(token: str) -> str:
+def quoted(token: str) -> str:
+    """Give a word as it stands in a query of PostgreSQL's."""
     doubled = token.replace("\\", "\\\\").replace("'", "''")
     return f"'{doubled}'"
 
@@ -121,7 +122,7 @@ def part(leaf: str) -> tuple[list[str], bool]:
 
 def _term(leaf: str) -> str:
     tokens, is_prefix = part(leaf)
-    quoted = [_quoted(token) for token in tokens]
-    if quoted and is_prefix:
-        quoted[-1] += ":*"
-    return f"({' <-> '.join(quoted)})" if quoted else _NEVER
+    words = [quoted(token) for token in tokens]
+    if words and is_prefix:
+        words[-1] += ":*"
+    return f"({' <-> '.join(words)})" if words else _NEVER
