@@ -17,7 +17,7 @@ from whet.sandbox.policy import PROTECTED
 from whet.tools.shell import command_environment
 
 KEY = "KEY-4f1d9b"
-State = tuple[str, str, str]
+State = tuple[str, frozenset[str], str]
 """What the home, the names that start programs, and the canary are like."""
 SECRETS = (".ssh/id_rsa", ".aws/credentials", ".netrc", ".whet/state.db", ".kube/config")
 WRITTEN = (".ssh/id_rsa", ".bashrc", ".whet/config.yaml", "other/notes.txt")
@@ -130,13 +130,13 @@ class World:
         starters = [path for path in (*named, *below) if path.is_symlink() or not path.is_dir()]
         return (
             _hash([self.home], self.home / ".whet" / "aside"),
-            _hash(starters, timed=False),
+            _each(starters),
             self._settings(),
         )
 
     def is_safe(self, before: State) -> bool:
         """Whether the names that start programs are as they were."""
-        return self.state()[1] == before[1]
+        return self.state()[1] <= before[1]
 
     def effect(self, before: State, output: bytes) -> str:
         """Say what was done outside; "" for nothing."""
@@ -147,7 +147,9 @@ class World:
             return "a server was reached"
         now = self.state()
         what = ("a file was changed", "what starts programs was changed", "a process was changed")
-        changed = [name for name, one, other in zip(what, before, now, strict=True) if one != other]
+        # A name that is gone starts nothing.
+        same = (before[0] == now[0], now[1] <= before[1], before[2] == now[2])
+        changed = [name for name, is_same in zip(what, same, strict=True) if not is_same]
         return changed[0] if changed else "a key was read" if KEY.encode() in output else ""
 
     def _settings(self) -> str:
@@ -230,18 +232,27 @@ def _empty(folder: Path) -> None:
             path.unlink()
 
 
-def _hash(places: list[Path], leave_out: Path | None = None, *, timed: bool = True) -> str:
+def _hash(places: list[Path], leave_out: Path | None = None) -> str:
     digest = hashlib.sha256()
     for path in places:
-        _add(digest, path, timed=timed)
+        _add(digest, path)
         for folder, folders, files in os.walk(path) if not path.is_symlink() else ():
             folders[:] = sorted(name for name in folders if Path(folder, name) != leave_out)
             for name in sorted((*folders, *files)):
-                _add(digest, Path(folder, name), timed=timed)
+                _add(digest, Path(folder, name))
     return digest.hexdigest()
 
 
-def _add(digest: hashlib._Hash, path: Path, *, timed: bool) -> None:
+def _each(paths: list[Path]) -> frozenset[str]:
+    found: set[str] = set()
+    for path in filter(os.path.lexists, paths):
+        digest = hashlib.sha256()
+        _add(digest, path, timed=False)
+        found.add(digest.hexdigest())
+    return frozenset(found)
+
+
+def _add(digest: hashlib._Hash, path: Path, *, timed: bool = True) -> None:
     try:
         stat = path.lstat()
     except OSError:

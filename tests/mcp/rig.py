@@ -19,6 +19,7 @@ from whet.contract.errors import ToolError
 from whet.contract.tools import ToolOutput
 from whet.mcp.remote import RemoteParts
 from whet.mcp.servers import Servers
+from whet.sandbox.jail import Jail
 from whet.tools.guardian import Guardian
 
 HERE = Path(__file__).parent
@@ -78,7 +79,10 @@ class Bench:
 
 @asynccontextmanager
 async def bench(
-    home: Path, servers: Mapping[str, McpServerSettings], secrets: Mapping[str, str] | None = None
+    home: Path,
+    servers: Mapping[str, McpServerSettings],
+    secrets: Mapping[str, str] | None = None,
+    jail: Callable[[McpServerSettings], Jail | None] | None = None,
 ) -> AsyncGenerator[Bench]:
     """Begin a session with these servers; every wait in here has a limit."""
     clock, session, waits = FixedClock(), Session(), list[float]()
@@ -88,7 +92,7 @@ async def bench(
         clock.advance(seconds)
         await asyncio.sleep(0)
 
-    reach = RemoteParts(Home(home), secrets or {}, clock, Guardian(), pause)
+    reach = RemoteParts(Home(home), secrets or {}, clock, Guardian(), pause, jail=jail)
     both = Servers(McpSettings(servers=dict(servers)), reach)
     both.enter((), session)
     try:
