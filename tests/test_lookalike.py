@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from whet.lookalike import latin, marked
-from whet.visible import oddities, spelled, visible
+from whet.visible import odd_characters, oddities, spelled, visible
 
 MARKED = [
     ("аpple.com", "а<U+0430>pple.com"),  # one Cyrillic letter in a Latin word
@@ -76,3 +78,26 @@ def test_a_long_hostile_text_is_read_in_one_pass():
 def test_each_odd_character_is_named_once():
     assert oddities("ааpple\u202e") == ["U+0430 CYRILLIC SMALL LETTER A", "U+202E RIGHT-TO-LEFT OVERRIDE"]
     assert latin("іgnоrе") == "ignore"
+
+
+HOSTILE = [
+    "яб1а1", "pа", "ас ", "яб ас ", "a" + "\u0301" * 9, "а\n", "\u200b", "x.а/", "1٣",
+    " " * 99 + "а", "\n" * 7 + "x",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_four_times_the_text_takes_about_four_times_as_long(piece: str) -> None:
+    def took_s(size: int) -> float:
+        text = "x " + piece * (size // len(piece))
+
+        def once() -> float:
+            began = time.thread_time()
+            spelled(text)
+            odd_characters(text)
+            return time.thread_time() - began
+
+        return min(once() for _ in range(3))
+
+    small = took_s(10_000)
+    assert took_s(40_000) < 9 * max(small, 0.002)

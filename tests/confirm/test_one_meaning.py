@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from tests.confirm.running import SUBMIT, Running
 from whet.confirm import tokens
 from whet.confirm.ledger import Tx
 from whet.confirm.open import open_service
+from whet.confirm.records import Caller
 from whet.confirm.service import CallerLimits
+from whet.confirm.submit import Submission
 
 POLICY = """
 [groups]
@@ -258,6 +261,17 @@ def end_tokens(server: Running, how: str, ids: list[str]) -> None:
     service.database.write_now(revoke)
     if service is not server.service:
         service.database.close()
+
+
+def test_the_limit_counts_what_another_process_stored(tmp_path: Path) -> None:
+    with Running(tmp_path, rate=3, upkeep=False) as one:
+        agent = one.client("submit", "agent")
+        assert [agent.post("/confirm", json=SUBMIT).status_code for _ in range(2)] == [202, 202]
+        other = open_service(one.places, policy=None, limits=CallerLimits(3))
+        third = Submission(SUBMIT["action"], "the third")
+        made = asyncio.run(other.submit(Caller("agent", "submit"), third))
+        other.database.close()
+        assert made.kind == "pending" and agent.post("/confirm", json=SUBMIT).status_code == 429
 
 
 def submit_first(agent: httpx2.Client, person: httpx2.Client, server: Running) -> None:

@@ -199,7 +199,7 @@ def _replay(tx: Tx, made: SubmissionDraft) -> Submitted | None:
 def _whitelist_entry(tx: Tx, made: SubmissionDraft) -> int:
     kept = tx.sealer.kept("whitelist")
     if "until" not in kept:
-        kept["until"] = tx.connection.execute(_WHITELIST_ENDS).fetchone()[0]
+        (kept["until"],) = tx.connection.execute(_WHITELIST_ENDS).fetchone() or (0.0,)
     if tx.now_s >= kept["until"]:
         return 0
     row = tx.connection.execute(
