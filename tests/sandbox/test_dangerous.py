@@ -83,7 +83,7 @@ def test_none_of_all_gets_out(case: EngineCase, world: World) -> None:
     assert let_out(world, case.status(), cases)[0] == []
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("case", ENGINES, ids=str)
 def test_none_of_those_in_steps_gets_out(case: EngineCase, world: World) -> None:
     cases = real_stepwise(world)
