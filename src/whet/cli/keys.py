@@ -197,10 +197,12 @@ class InputKeys:
 
     def _interrupt(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if self.question:
+        if self.question and not self.live(1, 1):
             self.question.give(None)
             if isinstance(self.question, PickQuestion):
                 return
+        elif self.question:
+            pass  # the turn ends, and its question with it: nobody said no to the call
         elif event.app.layout.is_searching:
             stop_search()
             return
