@@ -84,7 +84,7 @@ AWAY = [
     '{"stand_in":"bob","until":"@soon@"}', '{"stand_in":"bob","until":true}',
     '{"stand_in":["bob"],"until":1}',
     '{"stand_in":"bob","until":1e300}', '{"stand_in":"bob","until":-1}', '{"stand_in":"bob","until":1e999}',
-    '{"stand_in":"alice","until":@soon@}', '{"stand_in":"agent","until":@soon@}',
+    '{"stand_in":"alice","until":@soon@}', '{"stand_in":"robot","until":@soon@}',
     '{"stand_in":"ALICE","until":@soon@}', '{"stand_in":"nobody","until":@soon@}',
     '{"stand_in":"","until":1}',
     '{"stand_in":"bob","standin":"carl","until":@soon@}',
@@ -100,6 +100,7 @@ def server(tmp_path_factory: pytest.TempPathFactory):
         made.people = {name: made.client("approve", name) for name in ("alice", "bob")}
         made.people["root"] = made.client("admin", "root")
         made.agent = made.client("submit", "agent")
+        made.client("submit", "robot")  # who may only ask
         yield made
 
 
