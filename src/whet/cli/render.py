@@ -11,14 +11,9 @@ import io
 import os
 import re
 from collections.abc import Mapping
-from typing import ClassVar
 
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement, TableElement
-from rich.padding import Padding
+from rich.console import Console, RenderableType
 from rich.style import Style
-from rich.syntax import Syntax
-from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
@@ -36,50 +31,6 @@ _THEME = Theme(
         "markdown.link_url": Style(dim=True, underline=True),
     }
 )
-
-
-class _LeftHeading(Heading):
-    """A heading at the left edge, bold, without a box."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        self.text.justify = "left"
-        self.text.stylize("bold underline" if self.tag == "h1" else "bold")
-        yield self.text
-
-
-class _IndentedCode(CodeBlock):
-    """A fence indented by two columns, on the terminal's own background."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        code = Syntax(
-            str(self.text).rstrip(),
-            self.lexer_name,
-            theme="ansi_dark",
-            word_wrap=True,
-            background_color="default",
-        )
-        yield Padding(code, (0, 0, 0, 2))
-
-
-class _WrappedTable(TableElement):
-    """A table whose cells break over lines, long words too; nothing of one is cut off."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for part in super().__rich_console__(console, options):
-            if isinstance(part, Table):
-                for column in part.columns:
-                    column.overflow = "fold"
-            yield part
-
-
-class _Answer(Markdown):
-    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
-        **Markdown.elements,
-        "heading_open": _LeftHeading,
-        "fence": _IndentedCode,
-        "code_block": _IndentedCode,
-        "table_open": _WrappedTable,
-    }
 
 
 class Painter:
@@ -102,8 +53,11 @@ class Painter:
     def block(self, block: MarkdownBlock, width: int) -> str:
         """Render a block of an answer, with the empty line that goes before it, newline at the end."""
         text = printable(block.text)
-        body = self._rendered(_Answer(text, hyperlinks=False), width) if self._markdown else text
-        body = _EDGES.sub("", body).rstrip("\n")
+        if self._markdown:
+            from whet.cli.answer_markdown import AnswerMarkdown  # noqa: PLC0415 - a sixth of a chat's start, and none is there yet
+
+            text = self._rendered(AnswerMarkdown(text, hyperlinks=False), width)
+        body = _EDGES.sub("", text).rstrip("\n")
         return f"{body}\n" if block.tight else f"\n{body}\n"
 
     def line(self, text: str, style: str = "") -> str:
@@ -114,7 +68,7 @@ class Painter:
             self._console.print(Text(text, style=style), end="", soft_wrap=True)
         return capture.get()
 
-    def _rendered(self, markdown: Markdown, width: int) -> str:
+    def _rendered(self, markdown: RenderableType, width: int) -> str:
         with self._console.capture() as capture:
             self._console.print(markdown, width=max(width, 20))
         return _TRAILING.sub(r"\1", capture.get())

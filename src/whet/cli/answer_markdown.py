@@ -1,0 +1,57 @@
+"""How an answer's Markdown looks in a terminal: headings, code and tables. Loaded with the first answer."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement, TableElement
+from rich.padding import Padding
+from rich.syntax import Syntax
+from rich.table import Table
+
+
+class _LeftHeading(Heading):
+    """A heading at the left edge, bold, without a box."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        self.text.stylize("bold underline" if self.tag == "h1" else "bold")
+        yield self.text
+
+
+class _IndentedCode(CodeBlock):
+    """A fence indented by two columns, on the terminal's own background."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = Syntax(
+            str(self.text).rstrip(),
+            self.lexer_name,
+            theme="ansi_dark",
+            word_wrap=True,
+            background_color="default",
+        )
+        yield Padding(code, (0, 0, 0, 2))
+
+
+class _WrappedTable(TableElement):
+    """A table whose cells break over lines, long words too; nothing of one is cut off."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for part in super().__rich_console__(console, options):
+            if isinstance(part, Table):
+                for column in part.columns:
+                    column.overflow = "fold"
+            yield part
+
+
+class AnswerMarkdown(Markdown):
+    """An answer, or a block of one."""
+
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _LeftHeading,
+        "fence": _IndentedCode,
+        "code_block": _IndentedCode,
+        "table_open": _WrappedTable,
+    }
