@@ -151,7 +151,7 @@ def test_a_session_is_forked_with_a_press(board: Api, person: httpx2.Client) -> 
     ended(person, page)
     say(person, page, "the second thing")
     shown = ended(person, page, 2)
-    assert shown.count('form="fork" name="turn"') == 2
+    assert shown.count('aria-label="Fork after turn') == 2
     form = {"csrf": csrf(person, page), "turn": "1"}
     made = person.post(f"{page}/fork", data=form).headers["location"].removesuffix("#end")
     assert made != page
