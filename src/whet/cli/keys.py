@@ -197,12 +197,12 @@ class InputKeys:
 
     def _interrupt(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if self.question and not self.live(1, 1):
+        if isinstance(self.question, PickQuestion):
             self.question.give(None)
-            if isinstance(self.question, PickQuestion):
-                return
-        elif self.question:
-            pass  # the turn ends, and its question with it: nobody said no to the call
+            return
+        if self.question:
+            if not self.live(1, 1):  # else it ends with its turn: nobody said no to the call
+                self.question.give(None)
         elif event.app.layout.is_searching:
             stop_search()
             return
