@@ -21,10 +21,9 @@ from whet.contract.protocols import Gate, ModelLink, Provider
 from whet.contract.receipts import TurnReceipt
 from whet.log import mask
 from whet.review import wording
-from whet.review.judge import OnceParts, ask_once, refused_by
+from whet.review.judge import OnceParts, ask_once, asked_aside, refused_by
 from whet.store import facts
 from whet.store.database import StateDatabase
-from whet.store.sessions import NewSession
 
 _MOST = 40
 _SENTENCE_CHARS = 300
@@ -76,18 +75,8 @@ class MarkingObserver(TurnObserver):
         except WhetError as error:
             return [], error.message
         try:
-            child = NewSession(
-                id=f"marks-{turn_id}",
-                parent_session_id=parent.id,
-                kind="review",
-                source=parent.source,
-                provider=provider.info.provider,
-                model=provider.info.model,
-                workspace=parent.workspace,
-                title=f"marks of {parent.title}",
-                system_prompt=(prompt := wording.prompt("marks.md")),
-                tools_json="[]",
-            )
+            prompt = wording.prompt("marks.md")
+            child = asked_aside(parent, parent.id, provider, f"marks-{turn_id}", prompt)
             link = parts.capped(provider.open(prompt, [], child.id), child.id)
             once = OnceParts(parts.database, parts.clock, parts.gate)
             answer, why_not = await ask_once(once, child, link, _question(receipt, said))

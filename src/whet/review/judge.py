@@ -33,7 +33,7 @@ from whet.review.probes import Look
 from whet.store import ledger, sessions
 from whet.store.database import StateDatabase
 from whet.store.ledger import LedgerRow
-from whet.store.sessions import NewSession
+from whet.store.sessions import NewSession, SessionRow
 from whet.store.transcript import Transcript
 
 _MOST = 12
@@ -104,18 +104,7 @@ async def _asked(parts: ForkParts, fork: Fork, provider: Provider, question: str
     """Give what the model answers, or answered before a crash; empty where it did not."""
     prompt = wording.prompt("judge.md")
     parent = fork.session.log.session
-    child = NewSession(
-        id=f"judge-{fork.session.id}",
-        parent_session_id=parent.parent_session_id,
-        kind="review",
-        source=parent.source,
-        provider=provider.info.provider,
-        model=provider.info.model,
-        workspace=parent.workspace,
-        title=f"judge of {parent.title}",
-        system_prompt=prompt,
-        tools_json="[]",
-    )
+    child = asked_aside(parent, parent.parent_session_id, provider, f"judge-{fork.session.id}", prompt)
     expected = int(len(prompt + question) / _CHARS_PER_TOKEN)
     link = MeteredLink(provider.open(prompt, [], child.id), parts.budget, expected, by_hand=by_hand)
     answer, why_not = await ask_once(
@@ -124,6 +113,22 @@ async def _asked(parts: ForkParts, fork: Fork, provider: Provider, question: str
     if why_not:
         _log.warning("a review's judge gave no answer: %s", why_not)
     return answer
+
+
+def asked_aside(parent: SessionRow, about: str, provider: Provider, id_: str, prompt: str) -> NewSession:
+    """Give the session in which another model is asked `about` a session; it counts as a review's."""
+    return NewSession(
+        id=id_,
+        parent_session_id=about,
+        kind="review",
+        source=parent.source,
+        provider=provider.info.provider,
+        model=provider.info.model,
+        workspace=parent.workspace,
+        title=f"{id_.partition('-')[0]} of {parent.title}",
+        system_prompt=prompt,
+        tools_json="[]",
+    )
 
 
 class OnceParts(msgspec.Struct, frozen=True):
