@@ -11,7 +11,7 @@ import pytest
 from tests.store.support import ONLY_SQLITE, USAGE, answer, new_log, talk, user
 from tests.support import FixedClock
 from whet.contract.messages import Message
-from whet.store import bulk, search
+from whet.store import bulk, index, search
 from whet.store.database import StateDatabase
 from whet.store.index import profile_mark
 from whet.store.sessions import NewSession
@@ -129,10 +129,20 @@ def test_a_persons_messages_are_found_among_many(db):
     assert len(found(db, "number42", 20, profile="")) == 2
 
 
-def test_common_words_that_meet_in_an_old_message_are_found(db):
+@pytest.mark.parametrize("is_counted", [False, True])
+def test_common_words_that_meet_in_an_old_message_are_found(db, is_counted):
     put(db, "old", "alpha beta gamma")
     put(db, "many", *("alpha beta one", "beta gamma two", "gamma alpha three", "filler", "filler") * 600)
+    while db.write_now(index.index_new):
+        pass
+    if is_counted:  # as the server does by itself now and then
+        db.write_now(lambda c: c.execute("ANALYZE"))
     assert found(db, "alpha beta gamma", 5)[0] == "old 1"
+    assert len(found(db, "filler", 5)) == 5
+    assert len(found(db, "filler", 5, profile="")) == 5
+    assert found(db, "one three", 5) != []
+    assert len(found(db, '"beta gamma"', 5, profile="")) == 5
+    assert len(found(db, "fill*", 5, workspace="")) == 5
 
 
 @pytest.mark.parametrize(

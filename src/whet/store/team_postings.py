@@ -253,6 +253,8 @@ class TeamPostingReader(PostingReader):
     ) -> _Sought:
         scoped = self._scoped(expression)
         key = evaluated(scoped, self._key, _both, _either)
+        if not key and work <= _RARE:  # a small store has nothing that costs the index too much
+            key = as_tsquery(scoped)
         is_exact = key == as_tsquery(scoped) and "<->" not in key
         return _Sought(expression, key, is_exact, limit, top, work, most, [*ids])
 
