@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.growing import grows_in_proportion
 from whet.lookalike import latin, marked
 from whet.visible import odd_characters, oddities, spelled, visible
 
@@ -88,16 +87,9 @@ HOSTILE = [
 
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_four_times_the_text_takes_about_four_times_as_long(piece: str) -> None:
-    def took_s(size: int) -> float:
+    def read(size: int) -> None:
         text = "x " + piece * (size // len(piece))
+        spelled(text)
+        odd_characters(text)
 
-        def once() -> float:
-            began = time.thread_time()
-            spelled(text)
-            odd_characters(text)
-            return time.thread_time() - began
-
-        return min(once() for _ in range(3))
-
-    small = took_s(10_000)
-    assert took_s(40_000) < 9 * max(small, 0.002)
+    assert grows_in_proportion(read, 5_000)

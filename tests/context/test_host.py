@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -628,31 +627,5 @@ def test_a_compaction_by_hand_respects_another_process(tmp_path: Path) -> None:
                     await other.turn("other")
                     with pytest.raises(StoreBusy):
                         await one.session.context.compact("", one.events.append)
-
-    asyncio.run(main())
-
-
-def test_host_time_at_a_thousand_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Printed, not asserted: a machine under load would make it flaky."""
-
-    async def main() -> None:
-        async with rig(tmp_path, [ScriptedReply(text="Hi.")]) as one:
-            host = host_of(one)
-            messages = one.session.log.messages
-            for number in range(500):
-                messages.append(Message("user", f"question {number} {LONG}"))
-                messages.append(Message("assistant", f"answer {number} {LONG}"))
-            messages.append(Message("user", "last"))
-            await host.view(messages, one.events.append)
-            began = time.process_time()
-            for number in range(50):
-                messages.append(Message("assistant", "a"))
-                messages.append(Message("user", "q"))
-                host._turn = -number - 1  # pyright: ignore[reportPrivateUsage]
-                await host.view(messages, one.events.append)
-            spent_ms = (time.process_time() - began) * 1000 / 50
-            del messages[:]
-        with capsys.disabled():
-            print(f"\nhost time per turn at 1,000 messages: {spent_ms:.3f} ms CPU")
 
     asyncio.run(main())

@@ -64,12 +64,17 @@ def claims(tasks: int, runs: int) -> float:
     return wrong / runs
 
 
+LARGE = [pytest.param(size, marks=pytest.mark.slow) for size in (20, 30, 200)]
+
+
 @pytest.mark.parametrize("tasks", [6, 12])
 def test_without_an_effect_evidence_is_claimed_as_rarely_as_said(tasks: int) -> None:
     assert claims(tasks, 300) <= 0.05 + 2.5 * 0.0126  # the spread of 300 runs
 
 
-@pytest.mark.parametrize("size", [6, 8, 12, 13, 20, 30, 200])
+@pytest.mark.parametrize(
+    "size", [6, 8, 12, 13, *(pytest.param(n, marks=pytest.mark.slow) for n in (20, 30, 200))]
+)
 def test_of_all_sign_patterns_less_than_the_level_is_called_evidence(size: int) -> None:
     rng = random.Random(size)
     amounts = [1.0 + rng.random() for _ in range(size)]
