@@ -14,7 +14,7 @@ import msgspec
 from whet.contract.changes import TextChange
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import ApprovalRequest
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, from_json
 
 
 class Editable(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ def amended(request: ApprovalRequest, text: str) -> dict[str, object] | None:
     if isinstance(diff := request.arguments.get("diff"), str) and diff:
         return {**request.arguments, "diff": text}
     try:
-        found = msgspec.json.decode(text, type=dict[str, object])
+        found = from_json(text, dict[str, object])
     except NOT_JSON as error:
         raise ConfigError(f"what you saved is no JSON object: {error}") from error
     return None if found == request.arguments else found

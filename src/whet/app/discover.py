@@ -17,7 +17,7 @@ from whet.config.edit import set_value
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, from_json
 from whet.providers.catalog import SERVERS
 
 PROBE_LIMIT_S = 0.5
@@ -121,7 +121,7 @@ def _models_in(answer: bytes) -> list[str] | None:
     if b" 200" not in head.split(b"\r\n", 1)[0]:
         return None
     try:
-        return [model.id for model in msgspec.json.decode(body, type=_Models).data]
+        return [model.id for model in from_json(body, _Models).data]
     except NOT_JSON:
         return None
 

@@ -17,6 +17,7 @@ from typing import Literal
 import msgspec
 
 from whet.contract.errors import ToolError
+from whet.contract.texts import from_json
 
 Difference = Literal["changed", "new", "gone"]
 _LARGE_BYTES = 2_000_000
@@ -62,7 +63,7 @@ def keep(workspace: Path, place: Path, path_variable: str, may_change: tuple[str
 def kept(place: Path) -> TreeBase | None:
     """Read what `keep` wrote; None for a goal without one."""
     try:
-        return msgspec.json.decode((place / "base.json").read_bytes(), type=TreeBase)
+        return from_json((place / "base.json").read_bytes(), TreeBase)
     except (OSError, msgspec.DecodeError):
         return None
 

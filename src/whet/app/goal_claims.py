@@ -14,7 +14,7 @@ from urllib.parse import unquote_plus
 import msgspec
 
 from whet.contract.receipts import CallEffects
-from whet.contract.texts import NOT_JSON, map_texts
+from whet.contract.texts import NOT_JSON, from_json, map_texts
 from whet.contract.tools import tags_of
 from whet.store.calls import StoredCall, UserWords
 from whet.store.facts import FactRow
@@ -243,7 +243,7 @@ def _is_quote(call: SeenCall, calls: Sequence[SeenCall]) -> bool:
 
 def texts_of(arguments: str) -> dict[str, str]:
     try:
-        found = msgspec.json.decode(arguments or "{}", type=dict[str, object])
+        found = from_json(arguments or "{}", dict[str, object])
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}
     return {key: value.strip() for key, value in found.items() if isinstance(value, str)}

@@ -39,6 +39,7 @@ from whet.app.goal_tests import again, changed_s, lost_tests, new_program, run_f
 from whet.app.recording import Recordings
 from whet.contract.errors import ToolError
 from whet.contract.receipts import TestCounts
+from whet.contract.texts import from_json
 from whet.contract.tools import tags_of
 from whet.store import calls, facts, goals, sessions
 from whet.store.goals import GoalRow
@@ -293,7 +294,7 @@ def _parted(
 
 
 def _claims(finish: SeenCall) -> list[GoalClaim]:
-    return msgspec.json.decode(finish.arguments, type=_Finish, strict=False).claims
+    return from_json(finish.arguments, _Finish, strict=False).claims
 
 
 def borne_out(connection: apsw.Connection, goal: GoalRow) -> tuple[GoalClaim, ...]:

@@ -21,6 +21,7 @@ from whet.agent.test_runs import OwnRun, alone, names_runner, own_run, own_task
 from whet.app.goal_base import read_text
 from whet.app.goal_roles import is_test_name
 from whet.contract.receipts import CallEffects, TestCounts
+from whet.contract.texts import from_json
 
 _INSTALLED = (".venv/bin", "venv/bin", "node_modules/.bin")
 _PACKAGE = ("package.json",)
@@ -109,7 +110,7 @@ def _recipes(makefile: str, targets: Sequence[str]) -> str:
 def _script(package: str, name: str) -> str:
     """Give the command that a package's scripts name so."""
     try:
-        scripts = msgspec.json.decode(package, type=_Package).scripts
+        scripts = from_json(package, _Package).scripts
     except (msgspec.DecodeError, UnicodeError):
         return ""
     return scripts.get({"t": "test"}.get(name, name), "")

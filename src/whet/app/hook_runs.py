@@ -22,6 +22,7 @@ import msgspec
 
 from whet.config.schema import HookSettings
 from whet.contract.errors import ToolError
+from whet.contract.texts import from_json
 from whet.contract.tools import clip
 from whet.tools.shell import command_environment
 
@@ -89,7 +90,7 @@ def _judged(name: str, hook: HookSettings, code: int | None, out: str, err: str)
     if not out.startswith("{"):
         return HookVerdict(said=out)
     try:
-        printed = msgspec.json.decode(out, type=_Printed)
+        printed = from_json(out, _Printed)
     except msgspec.DecodeError:
         return HookVerdict(said=out)
     specific = printed.specific

@@ -17,6 +17,7 @@ import msgspec
 from whet import log
 from whet.config.paths import Home
 from whet.config.secrets import keep_secret
+from whet.contract.texts import from_json
 from whet.http1.client import HttpClient, Limits, Request
 from whet.http1.failure import HttpFailed
 from whet.mcp.callback import Listener, LoginFailed
@@ -64,7 +65,7 @@ async def _exchange(site: str, given: dict[str, str]) -> str:
                 raise LoginFailed(
                     f"OpenRouter gave no key (HTTP {answer.status}): {said}", hint="log in again"
                 )
-        key = msgspec.json.decode(body, type=_Made).key
+        key = from_json(body, _Made).key
         log.protect([key])
     except HttpFailed as error:
         raise LoginFailed(f"OpenRouter could not be reached: {error}", hint="check the network") from error

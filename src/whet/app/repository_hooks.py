@@ -15,6 +15,7 @@ import msgspec
 from whet.config.paths import Home, replace
 from whet.config.schema import HookSettings
 from whet.contract.errors import ConfigError
+from whet.contract.texts import from_json
 
 PLACE = Path(".whet/hooks.json")
 _MOST_BYTES = 200_000
@@ -36,7 +37,7 @@ def repository_hooks(workspace: Path) -> RepositoryHooks | None:
         return None
     try:
         data = path.read_bytes()[:_MOST_BYTES]
-        hooks = msgspec.json.decode(data, type=_Hooks)
+        hooks = from_json(data, _Hooks)
     except (OSError, msgspec.DecodeError, UnicodeError) as error:
         raise ConfigError(f"{path} can't be read: {error}", hint="docs/hooks.md shows its shape") from error
     seal = hashlib.sha256(data)
@@ -75,7 +76,7 @@ def _place(home: Home) -> Path:
 
 def _accepted(home: Home) -> dict[str, str]:
     try:
-        return msgspec.json.decode(_place(home).read_bytes(), type=dict[str, str])
+        return from_json(_place(home).read_bytes(), dict[str, str])
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.DecodeError, UnicodeError):

@@ -27,6 +27,7 @@ from whet.config.paths import Home
 from whet.config.schema import ReviewSettings, Settings
 from whet.contract.errors import ConfigError, NotFound, StoreError
 from whet.contract.events import ReviewFinished
+from whet.contract.texts import from_json
 from whet.lanes import ToolPool
 from whet.log import start as start_log
 from whet.review.order import KINDS, Kind, Order, Runtime, kinds_for, put
@@ -200,7 +201,7 @@ def _ask(connection: apsw.Connection, needs: ReviewParts, what: tuple[str, str, 
     before = reviews.counters(connection, session.conversation_id)
     facts = reviews.turn_facts(connection, key, turn)
     if before.runtime:
-        runtime = msgspec.json.decode(before.runtime, type=Runtime)
+        runtime = from_json(before.runtime, Runtime)
     else:
         model = needs.settings.model
         runtime = Runtime(msgspec.structs.replace(model, provider=session.provider, model=session.model))

@@ -16,6 +16,7 @@ import msgspec
 from whet.app.helper_turns import ended_line
 from whet.contract.delegation import HelperScope, HelperWish
 from whet.contract.errors import ConfigError
+from whet.contract.texts import from_values
 from whet.store import helper_rows
 from whet.store.helper_rows import HelperRow
 
@@ -52,7 +53,7 @@ def read_tasks(path: Path, workspace: Path) -> TaskList:
     try:
         raw = path.read_bytes()
         given = yaml.safe_load(raw)
-        found = msgspec.convert({"tasks": given} if isinstance(given, list) else given, TaskList)
+        found = from_values({"tasks": given} if isinstance(given, list) else given, TaskList)
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}") from error
     except (yaml.YAMLError, msgspec.ValidationError, UnicodeError) as error:

@@ -13,6 +13,8 @@ from typing import Any, Literal, Self, TypeVar, get_args
 
 import msgspec
 
+from whet.contract.texts import from_values
+
 Kind = Literal[
     "reads",  # no option and no operand of it writes, runs or connects
     "versioned",  # `--version` and kin only read
@@ -177,7 +179,7 @@ def secret_facts() -> SecretFacts:
     """Give what holds secrets."""
     import tomllib  # noqa: PLC0415  2 ms of CPU, for a process that judges a command
 
-    return msgspec.convert(tomllib.loads(_text("secrets")), SecretFacts)
+    return from_values(tomllib.loads(_text("secrets")), SecretFacts)
 
 
 @cache
@@ -199,7 +201,7 @@ def read_table(text: str, entry: type[Entry]) -> dict[str, Entry]:
     import tomllib  # noqa: PLC0415  2 ms of CPU, for a process that judges a command
 
     try:
-        return msgspec.convert(tomllib.loads(text), dict[str, entry], dec_hook=_made)
+        return from_values(tomllib.loads(text), dict[str, entry], dec_hook=_made)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from error
 

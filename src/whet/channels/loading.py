@@ -30,6 +30,7 @@ from whet.contract.channels import (
     Verb,
 )
 from whet.contract.errors import ConfigError, WhetError
+from whet.contract.texts import from_values
 from whet.log import mask
 
 T = TypeVar("T")
@@ -133,7 +134,7 @@ def _settings(name: str, shape: type[msgspec.Struct], fields: Mapping[str, objec
                 f"channel {name}: unknown field `{field}`", hint=f"it takes {', '.join(sorted(known))}"
             )
     try:
-        return msgspec.convert(fields, shape)
+        return from_values(fields, shape)
     except msgspec.ValidationError as error:
         raise ConfigError(f"channel {name}: {error}") from error
 

@@ -13,6 +13,7 @@ import msgspec
 
 from whet.channels.loading import is_known
 from whet.contract.errors import ConfigError
+from whet.contract.texts import from_values
 
 F = TypeVar("F", bound=msgspec.Struct)
 Ids = dict[str, str | int]
@@ -32,7 +33,7 @@ def convert_tables(
     if isinstance(people := raw.get("people"), dict):
         named = cast(dict[str, Any], people).items()
         tables["people"] = {name: _gathered(one, person, "ids", is_id=name) for name, one in named}
-    return msgspec.convert(tables, file)
+    return from_values(tables, file)
 
 
 def ids_of(ids: Ids) -> dict[str, str]:

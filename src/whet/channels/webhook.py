@@ -36,6 +36,7 @@ from whet.contract.channels import (
     Verb,
 )
 from whet.contract.errors import ConfigError, StoreError
+from whet.contract.texts import from_json
 from whet.vendors.http import VendorHttp, refused
 from whet.vendors.signing import signed, webhook_key
 from whet.web.listening import SiteServer, listen, make_config
@@ -177,7 +178,7 @@ class Webhook:
         if not self._is_signed(message_id, headers, bytes(body)):
             return _no(401, "the signature is missing, wrong or too old")
         try:
-            said = msgspec.json.decode(bytes(body), type=_Body)
+            said = from_json(bytes(body), _Body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return _no(400, str(error)[:200])
         if not said.data.conversation or not said.data.user:

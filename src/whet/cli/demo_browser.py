@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from whet.contract.errors import Unavailable
+from whet.contract.texts import from_json
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = (
@@ -104,7 +105,7 @@ class DemoBrowser:
                 raise Unavailable("the browser ended")
             self._buffer += part
         line, _, self._buffer = self._buffer.partition(b"\0")
-        return msgspec.json.decode(line, type=dict[str, Any])
+        return from_json(line, dict[str, Any])
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import Unavailable
 from whet.contract.protocols import NobodyPresent
+from whet.contract.texts import from_json
 from whet.store import counts, sessions
 
 _OVERHEAD_STEPS = 20
@@ -85,7 +86,7 @@ def stored(world: DemoWorld) -> StoredSums:
 
 def messages_of(request: SeenRequest) -> list[dict[str, Any]]:
     """Give the messages of a Chat Completions request."""
-    return msgspec.json.decode(request.body, type=dict[str, Any])["messages"]
+    return from_json(request.body, dict[str, Any])["messages"]
 
 
 def prefixes(requests: Sequence[SeenRequest]) -> Prefixes:

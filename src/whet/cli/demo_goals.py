@@ -16,6 +16,7 @@ import msgspec
 
 from whet.cli.demo_play import DemoRun
 from whet.cli.demo_world import signal_pid
+from whet.contract.texts import from_json
 from whet.practice import goals_task
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
@@ -136,7 +137,7 @@ def _pursued(play: DemoRun, server: PracticeServer, arguments: list[str], *, set
     process = play.world.whet(["goal", *arguments, "--json"])
     said, complaint = process.communicate(timeout=120)
     try:
-        return msgspec.json.decode(said, type=_Report)
+        return from_json(said, _Report)
     except msgspec.DecodeError:
         lost = _Goal("lost", 0, -1, "", " ".join(complaint.split())[-200:])
         return _Report(lost, 0)

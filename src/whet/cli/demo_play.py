@@ -16,9 +16,10 @@ from whet.cli.demo_facts import Prefixes, prefixes
 from whet.cli.demo_stage import DemoStage
 from whet.cli.demo_world import DemoWorld, SeenRequest, signal_pid
 from whet.contract.events import Event, TextDelta, ToolFinished, ToolStarted, TurnEnd
+from whet.contract.texts import decoder
 
 _TURN_LIMIT_S = 60.0
-_decoder = msgspec.json.Decoder(Event)
+_decoder: msgspec.json.Decoder[Event] = decoder(Event)
 
 
 class Check(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ from whet.cli.demo_world import DemoWorld
 from whet.config.paths import Home, replace
 from whet.confirm.open import places
 from whet.contract.errors import Unavailable
+from whet.contract.texts import from_json
 
 APPROVER = "scripted-approver"
 _API = "confirmation service: "
@@ -77,7 +78,7 @@ class DemoConfirmService:
         """Ask the service for every request, oldest first."""
         headers = {"Authorization": f"Bearer {self._token}"}
         _, _, text = _call(self.url, "GET", "/confirm?limit=100", headers=headers)
-        found: list[dict[str, Any]] = msgspec.json.decode(text, type=dict[str, Any])["requests"]
+        found: list[dict[str, Any]] = from_json(text, dict[str, Any])["requests"]
         return found[::-1]
 
     def page(self, address: str) -> str:
@@ -95,7 +96,7 @@ class DemoConfirmService:
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         body = msgspec.json.encode({"action": action, "description": description}).decode()
         _, _, text = _call(self.url, "POST", "/confirm", body, headers)
-        return str(msgspec.json.decode(text, type=dict[str, Any])["id"])
+        return str(from_json(text, dict[str, Any])["id"])
 
     def approve_signed(self, browser: DemoBrowser, request_id: str) -> None:
         """As a person would: sign in, add a passkey, look at the request, approve it with that."""
@@ -141,7 +142,7 @@ class DemoConfirmService:
             ),
         ]
         _, _, text = _call(self.url, "GET", f"/confirm/{request_id}", headers=own)
-        status = str(msgspec.json.decode(text, type=dict[str, Any])["status"])
+        status = str(from_json(text, dict[str, Any])["status"])
         _call(self.url, "POST", f"/confirm/{request_id}/cancel", "{}", own)
         return found, status
 
@@ -185,7 +186,7 @@ class DemoConfirmService:
         code, said = self._world.run([*_WHET, *arguments], extra=self._environ)
         if code != 0:
             raise Unavailable(f"the scripted approver got no token: {said.strip()}")
-        return str(msgspec.json.decode(said, type=dict[str, Any])["token"])
+        return str(from_json(said, dict[str, Any])["token"])
 
     @staticmethod
     def _line(lines: Any, mark: str) -> str:

@@ -18,6 +18,7 @@ import msgspec
 
 from whet.cli.demo_play import DemoRun
 from whet.contract.errors import Unavailable
+from whet.contract.texts import from_json
 from whet.practice.database import TrialServer
 from whet.practice.script import ScriptedReply, ScriptFile, running
 from whet.store.database import needs_driver
@@ -104,7 +105,7 @@ def _trouble(play: DemoRun, workers: list[subprocess.Popen[str]], number: signal
     )
     said, complaint = asking.communicate(timeout=_LIMIT_S)
     took_s = round(time.monotonic() - began_s, 2)
-    answer = msgspec.json.decode(said, type=_Answer) if said.startswith("{") else None
+    answer = from_json(said, _Answer) if said.startswith("{") else None
     play.check(f"{what}_answered", answer is not None and answer.end_reason == "answered", complaint)
     if answer is not None:
         stage.block(answer.text)

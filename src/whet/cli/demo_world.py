@@ -23,6 +23,7 @@ import msgspec
 
 from whet.config.paths import Home
 from whet.contract.errors import Unavailable
+from whet.contract.texts import from_json
 from whet.practice.project import make_project
 
 _KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "SYSTEMROOT", "LD_LIBRARY_PATH", "PYTHONDONTWRITEBYTECODE")
@@ -93,7 +94,7 @@ class DemoWorld:
         connection = http.client.HTTPConnection(urlsplit(self._address).netloc, timeout=10)
         try:
             connection.request("GET", "/practice/requests")
-            return msgspec.json.decode(connection.getresponse().read(), type=_Seen).requests
+            return from_json(connection.getresponse().read(), _Seen).requests
         finally:
             connection.close()
 

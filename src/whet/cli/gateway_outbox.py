@@ -8,7 +8,6 @@ from typing import Any
 
 import apsw
 import click
-import msgspec
 
 from whet.cli import stored
 from whet.cli.output import Column, emit, emit_json, json_option, table
@@ -16,6 +15,7 @@ from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.contract.channels import Outgoing
 from whet.contract.errors import NotFound
+from whet.contract.texts import from_json
 from whet.gateway.outbox import resend as send_again
 from whet.log import mask
 from whet.store import chats
@@ -131,7 +131,7 @@ def _found(home: Home, states: Sequence[OutState]) -> list[tuple[OutRow, str, st
 
 
 def _facts(row: OutRow, channel: str, error: str) -> dict[str, Any]:
-    text = msgspec.json.decode(row.body, type=Outgoing).text
+    text = from_json(row.body, Outgoing).text
     at = datetime.fromtimestamp(row.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
     return {
         "id": row.id,

@@ -27,6 +27,7 @@ from whet.config.paths import Home
 from whet.config.schema import McpServerSettings, Settings
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound
+from whet.contract.texts import from_values
 from whet.log import mask
 from whet.mcp.kept import forget_kept, read_kept
 from whet.mcp.listing import SERVER_NAME, read_listing
@@ -180,7 +181,7 @@ def add(home: Home, name: str, command: tuple[str, ...], no_test: bool, as_json:
         )
     folder = "" if given["cwd"] else _folder_meant(command)
     part = _part(command, {**given, "cwd": given["cwd"] or folder})
-    server = msgspec.convert(part, McpServerSettings)
+    server = from_values(part, McpServerSettings)
     _check(name, server)
     _warn_of_secrets(server)
     before = _servers(home).get(name)

@@ -12,7 +12,6 @@ import subprocess
 from pathlib import Path
 
 import click
-import msgspec
 
 from whet.cli.main import run_on_loop
 from whet.cli.mcp_report import reach_all, show
@@ -21,6 +20,7 @@ from whet.config.edit import put_part
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings
 from whet.contract.errors import ConfigError, WhetError
+from whet.contract.texts import from_values
 
 _PACKAGE = "@playwright/mcp"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -45,7 +45,7 @@ def add_browser(
     command = _installed(folder)
     chosen = program or next((found for one in _BROWSERS if (found := shutil.which(one))), "")
     part = server_part(command, chosen or _fetched(folder), hosts)
-    server = msgspec.convert(part, McpServerSettings)
+    server = from_values(part, McpServerSettings)
     replaced = put_part(home, "mcp.servers", name, part)
     reports = [] if no_test else run_on_loop(reach_all(home, {name: server}))
     if as_json:

@@ -10,7 +10,7 @@ from whet.agent.session import Session
 from whet.cli import wording
 from whet.contract.errors import NotFound
 from whet.contract.messages import Message, ToolCall
-from whet.contract.texts import NOT_JSON, typed_number
+from whet.contract.texts import NOT_JSON, from_json, typed_number
 from whet.store import facts
 from whet.store.export import messages
 
@@ -88,7 +88,7 @@ async def receipt(chat: ChatControl, rest: str) -> None:
 
 def _arguments(text: str) -> list[tuple[str, str]]:
     try:
-        found = msgspec.json.decode(text or "{}", type=dict[str, object])
+        found = from_json(text or "{}", dict[str, object])
     except NOT_JSON:
         return [("arguments", text)]
     return [(key, value if isinstance(value, str) else str(value)) for key, value in found.items()]

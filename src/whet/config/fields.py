@@ -20,6 +20,7 @@ import msgspec
 
 from whet.config import schema
 from whet.contract.forms import FORMS
+from whet.contract.texts import from_json, from_values
 
 Kind = Literal["text", "whole number", "number", "yes or no", "choice", "list", "table"]
 Value = str | int | float | bool | tuple[str, ...]
@@ -150,12 +151,12 @@ def read_table(field: Field, text: str) -> str:
     kinds = {one.name: one.type for one in msgspec.structs.fields(sections()[section])}
     part_kind: Any = get_args(kinds[name])[1]
     try:
-        given = msgspec.json.decode(text, type=dict[str, Any])
+        given = from_json(text, dict[str, Any])
     except msgspec.DecodeError as error:
         raise ValueError(f"allowed: {field.allowed}, as JSON") from error
     for part, value in given.items():
         try:
-            msgspec.convert(value, part_kind, strict=False)
+            from_values(value, part_kind, strict=False)
         except msgspec.ValidationError as error:
             wrong, _, place = str(error).replace("Object contains", "there is an").partition(" - at ")
             inner = place.strip("`").removeprefix("$").strip(".")
@@ -180,7 +181,7 @@ def split_list(text: str) -> tuple[str, ...]:
     """
     if text.lstrip().startswith("["):
         with contextlib.suppress(msgspec.DecodeError):
-            return msgspec.json.decode(text, type=tuple[str, ...])
+            return from_json(text, tuple[str, ...])
     items = [""]
     depth = 0
     for char in text:

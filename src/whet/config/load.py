@@ -16,7 +16,7 @@ from whet.config.key_hosts import Named, settle
 from whet.config.paths import Home, read_small
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError
-from whet.contract.texts import nameless
+from whet.contract.texts import from_values, nameless
 
 if TYPE_CHECKING:
     from whet.config.yaml_file import SectionNode
@@ -114,7 +114,7 @@ def _assemble(chosen: Mapping[str, SettingOrigin]) -> Settings:
         section, _, name = key.partition(".")
         is_table = fields()[key].kind == "table"
         tree[section][name] = msgspec.json.decode(str(setting.value)) if is_table else setting.value
-    return msgspec.convert(tree, Settings, strict=False)
+    return from_values(tree, Settings, strict=False)
 
 
 def parse_file(home: Home, text: str) -> tuple[SectionNode, ...]:

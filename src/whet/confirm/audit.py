@@ -22,7 +22,7 @@ from whet.confirm.audit_tables import check_tables
 from whet.confirm.keys import PublicKey, unbase64
 from whet.confirm.ledger import GENESIS, checkpoint_message
 from whet.contract.errors import ConfigError, NotFound
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, from_json
 
 _STEP = 20_000
 _encode = msgspec.json.Encoder().encode
@@ -71,7 +71,7 @@ def read_checkpoints(path: Path) -> list[Checkpoint]:
     """Read exported checkpoints, one JSON object a line. Raises ConfigError."""
     try:
         lines = path.read_bytes().splitlines()
-        return [msgspec.json.decode(line, type=Checkpoint) for line in lines if line.strip()]
+        return [from_json(line, Checkpoint) for line in lines if line.strip()]
     except (OSError, *NOT_JSON) as error:
         raise ConfigError(f"can't read checkpoints from {path}: {error}") from error
 

@@ -13,6 +13,7 @@ from whet.confirm.audit_records import ENOUGH
 from whet.confirm.passkeys import PasskeyProof
 from whet.confirm.records import ApprovalPlan
 from whet.contract.errors import ConfigError
+from whet.contract.texts import from_json
 
 
 class _Enrolled(msgspec.Struct, frozen=True):
@@ -39,7 +40,7 @@ def check_signatures(db: apsw.Connection) -> list[str]:
         "SELECT id, request_id, principal, data FROM events WHERE kind = 'vote' AND instr(data, '\"proof\"')"
     )
     for number, request_id, principal, data in db.execute(sql):
-        vote = msgspec.json.decode(data, type=_Voted)
+        vote = from_json(data, _Voted)
         if vote.proof is None:
             continue
         problem = _problem(vote, principal, keys)
@@ -71,7 +72,7 @@ def _keys(db: apsw.Connection, problems: list[str]) -> dict[str, _Enrolled]:
     )}  # fmt: skip
     logged: dict[str, _Enrolled] = {}
     for (data,) in db.execute("SELECT data FROM events WHERE kind = 'passkey_enrolled'"):
-        one = msgspec.json.decode(data, type=_Enrolled)
+        one = from_json(data, _Enrolled)
         logged[one.passkey] = one
         if table.get(one.passkey) != one:
             problems.append(f"the passkey of {one.name} is not the one in the log")
@@ -86,6 +87,5 @@ def _unsigned(db: apsw.Connection, signed: set[tuple[str, str, str]]) -> list[st
     return [
         f"request {request_id}: the rule demands a passkey, and the vote of {principal} has no signature"
         for request_id, digest, plan, principal in db.execute(sql)
-        if msgspec.json.decode(plan, type=ApprovalPlan).needs_passkey
-        and (request_id, principal, digest) not in signed
+        if from_json(plan, ApprovalPlan).needs_passkey and (request_id, principal, digest) not in signed
     ]

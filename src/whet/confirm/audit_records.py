@@ -9,6 +9,7 @@ import msgspec
 
 from whet.confirm.canonical import stored_digest
 from whet.confirm.seals import row_digest
+from whet.contract.texts import from_json
 
 ENOUGH = 20
 
@@ -80,7 +81,7 @@ class _Said(msgspec.Struct, frozen=True):
 def _said(data: str) -> _Said:
     """Read an event's data; altered data, which the chain reports, reads as empty."""
     try:
-        return msgspec.json.decode(data, type=_Said)
+        return from_json(data, _Said)
     except msgspec.DecodeError:
         return _Said()
 

@@ -28,6 +28,7 @@ from whet.config.key_hosts import is_this_machine
 from whet.config.paths import find_home, read_small
 from whet.confirm.canonical import request_digest
 from whet.contract.errors import ConfigError, WhetError
+from whet.contract.texts import from_json
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -247,11 +248,11 @@ class ConfirmClient:
                     "GET", "/events", headers=headers, timeout=httpx2.Timeout(_TIMEOUT_S, read=_BEAT_S)
                 ) as answer:
                     if answer.status_code >= 400:
-                        body = msgspec.json.decode(await answer.aread(), type=dict[str, Any])
+                        body = from_json(await answer.aread(), dict[str, Any])
                         raise Failed(str(body.get("error")), status=answer.status_code, body=body)
                     async for line in answer.aiter_lines():
                         if line.startswith("data: "):
-                            event = msgspec.json.decode(line[6:], type=dict[str, Any])
+                            event = from_json(line[6:], dict[str, Any])
                             after_id = int(event["id"])
                             yield event
             except (httpx2.HTTPError, OSError) as error:

@@ -12,6 +12,7 @@ import msgspec
 from whet.confirm.keys import PublicKey, SigningKey, base64url, unbase64
 from whet.confirm.records import ConfirmRequest
 from whet.contract.errors import WhetError
+from whet.contract.texts import from_json
 
 ISSUER = "whet-confirm"
 _CLOCK_SLACK_S, _LONGEST_S = 300.0, 31 * 86_400
@@ -57,11 +58,11 @@ def check_grant(text: str, key: PublicKey, *, digest: str, now_s: float) -> Gran
     """
     try:
         head, body, signature = text.split(".")
-        header = msgspec.json.decode(unbase64(head), type=dict[str, str])
+        header = from_json(unbase64(head), dict[str, str])
         genuine = header.get("alg") == "EdDSA" and key.is_signed(
             f"{head}.{body}".encode(), unbase64(signature)
         )
-        grant = msgspec.json.decode(unbase64(body), type=GrantClaims)
+        grant = from_json(unbase64(body), GrantClaims)
     except (ValueError, msgspec.DecodeError) as error:
         raise GrantRefused("this is not a grant") from error
     if not genuine or grant.iss != ISSUER:

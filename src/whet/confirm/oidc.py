@@ -24,6 +24,7 @@ import msgspec
 from whet.config.paths import read_small
 from whet.confirm.records import Role
 from whet.contract.errors import ConfigError, WhetError
+from whet.contract.texts import from_json, from_values
 
 if TYPE_CHECKING:
     from jwt import PyJWK
@@ -94,7 +95,7 @@ def read_oidc(path: Path, is_named: bool = False) -> OidcSettings | None:
             raise ConfigError(f"there is no file {path}", hint="docs/confirm-people.md shows one")
         return None
     try:
-        found = msgspec.convert(tomllib.loads(text), OidcSettings)
+        found = from_values(tomllib.loads(text), OidcSettings)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise ConfigError(f"{path}: {error}", hint="docs/confirm-people.md shows the file") from error
     if not _is_safe(found.issuer):
@@ -247,7 +248,7 @@ class OidcProvider:
 
 def _read(body: bytes, shape: type[Any]) -> Any:
     try:
-        return msgspec.json.decode(body, type=shape)
+        return from_json(body, shape)
     except msgspec.DecodeError as error:
         raise SignInRefused(f"the provider's answer can't be read: {error}") from error
 

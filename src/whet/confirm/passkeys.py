@@ -20,6 +20,7 @@ import msgspec
 from whet.confirm.keys import base64url, unbase64
 from whet.confirm.ledger import Tx
 from whet.contract.errors import ConfigError, NotFound
+from whet.contract.texts import from_json
 
 MOST_PROOF_CHARS = 8_000
 _RP_NAME = "Whet confirmations"
@@ -159,7 +160,7 @@ def use(
     """Check an assertion over `vote` (verdict, digest), made at `site`: for a request, on a page. Gives it as
     it is kept, or what is wrong with it."""
     try:
-        said = msgspec.json.decode(text, type=_Assertion)
+        said = from_json(text, _Assertion)
     except msgspec.DecodeError:
         return None, "the browser sent no passkey signature"
     proof = PasskeyProof(

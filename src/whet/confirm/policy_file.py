@@ -30,6 +30,7 @@ from whet.confirm.policy import (
 from whet.confirm.quorum import groups_in, parse_quorum
 from whet.confirm.records import ApprovalPlan
 from whet.contract.errors import ConfigError
+from whet.contract.texts import from_values
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-4]):([0-5]\d)")
@@ -88,7 +89,7 @@ def parse_policy(text: str, path: Path) -> ConfirmPolicy:
     """Read a policy's text; the file's ending says TOML or YAML. Raises ConfigError that names the place."""
     try:
         raw: object = yaml.safe_load(text) if path.suffix in (".yaml", ".yml") else tomllib.loads(text)
-        read = msgspec.convert(raw or {}, PolicyText)
+        read = from_values(raw or {}, PolicyText)
         groups = {name: tuple(people) for name, people in read.groups.items()}
         rules = tuple(_rule(rule, number, groups) for number, rule in enumerate(read.rules, 1))
     except (tomllib.TOMLDecodeError, yaml.YAMLError, msgspec.ValidationError, ValueError) as error:

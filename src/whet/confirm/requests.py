@@ -13,6 +13,7 @@ import msgspec
 from whet.confirm.ledger import Tx
 from whet.confirm.records import BY_TIMEOUT, ApprovalPlan, Caller, ConfirmRequest, Status, Verdict, Vote
 from whet.contract.errors import StoreCorrupt
+from whet.contract.texts import decoder, from_json
 
 _FIELDS = ConfirmRequest.__struct_fields__
 _COLUMNS = ", ".join(name.removesuffix("_json") for name in _FIELDS)
@@ -35,7 +36,7 @@ _STATUS, _EXPIRES, _RESOLVED, _RESOLVED_BY, _PLAN, _RISK, _EDITS = map(
     _FIELDS.index,
     ("status", "expires_at", "resolved_at", "resolved_by", "plan", "is_high_risk", "accepts_edits"),
 )
-_decode_plan = msgspec.json.Decoder(ApprovalPlan).decode
+_decode_plan = decoder(ApprovalPlan).decode
 _encode_plan = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -209,7 +210,7 @@ def revealed_digest(db: apsw.Connection, request_id: str, principal: str) -> str
         " AND principal = ? ORDER BY id DESC LIMIT 1"
     )
     row = db.execute(sql, (request_id, principal)).fetchone()
-    return str(msgspec.json.decode(row[0], type=dict[str, str]).get("digest", "")) if row else ""
+    return str(from_json(row[0], dict[str, str]).get("digest", "")) if row else ""
 
 
 def replace_plan(tx: Tx, request: ConfirmRequest, plan: ApprovalPlan, version: str) -> ConfirmRequest:

@@ -9,7 +9,7 @@ import msgspec
 
 from whet.config.paths import read_small
 from whet.confirm.records import AuditEvent
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, from_json
 
 _WIDTH = 512
 _encode = msgspec.json.Encoder().encode
@@ -37,7 +37,7 @@ class Watermark:
     def read(self) -> LogMark | None:
         """Give what it says of this database; None where it says nothing."""
         try:
-            found = msgspec.json.decode(read_small(self._path) or "", type=LogMark)
+            found = from_json(read_small(self._path) or "", LogMark)
         except msgspec.DecodeError:
             return None
         return found if found.where == self._database else None
@@ -61,7 +61,7 @@ def last_mark(path: Path) -> LogMark | None:
     """Give the newest checkpoint of a file of them; None where there is none that can be read."""
     try:
         lines = [line for line in path.read_bytes().splitlines() if line.strip()]
-        found = msgspec.json.decode(lines[-1], type=LogMark) if lines else None
+        found = from_json(lines[-1], LogMark) if lines else None
     except (OSError, *NOT_JSON):
         return None
     return found and LogMark(found.size, found.head, str(path))

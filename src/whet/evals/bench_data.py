@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from whet.contract.errors import BadInput
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, from_json, from_values
 from whet.evals.bench_cases import BenchCase, BenchMessage, BenchQuestion, BenchSession
 from whet.evals.bench_trajectories import read_trajectories
 
@@ -85,7 +85,7 @@ def _locomo(content: bytes) -> list[BenchCase]:
     """Questions with an answer whose evidence is in the talk. A message is what its speaker said, with the
     caption of a picture; every second case is one that settings were chosen on."""
     found: list[BenchCase] = []
-    for number, case in enumerate(msgspec.json.decode(content, type=list[_LocomoCase])):
+    for number, case in enumerate(from_json(content, list[_LocomoCase])):
         sessions = tuple(_locomo_sessions(case.conversation))
         refs = {message.ref for session in sessions for message in session.messages}
         now_ms = max((session.messages[-1].at_ms for session in sessions if session.messages), default=0)
@@ -109,7 +109,7 @@ def _locomo_sessions(talk: dict[str, Any]) -> Iterable[BenchSession]:
     numbers = sorted(int(key[8:]) for key in talk if re.fullmatch(r"session_\d+", key))
     for number in numbers:
         begin_ms = _time_ms(str(talk[f"session_{number}_date_time"]), _LOCOMO_TIMES)
-        said = msgspec.convert(talk[f"session_{number}"], list[_LocomoSaid])
+        said = from_values(talk[f"session_{number}"], list[_LocomoSaid])
         yield BenchSession(
             f"session-{number}",
             tuple(
@@ -139,7 +139,7 @@ class _LongCase(msgspec.Struct):
 def _longmemeval(content: bytes) -> list[BenchCase]:
     """One question a case; its evidence are the messages marked as having the answer."""
     found: list[BenchCase] = []
-    for number, case in enumerate(msgspec.json.decode(content, type=list[_LongCase])):
+    for number, case in enumerate(from_json(content, list[_LongCase])):
         sessions, evidence = list[BenchSession](), list[frozenset[str]]()
         for place, (date, said) in enumerate(zip(case.haystack_dates, case.haystack_sessions, strict=True)):
             messages: list[BenchMessage] = []

@@ -17,6 +17,7 @@ import msgspec
 
 from whet.contract.errors import BadInput
 from whet.contract.messages import Message, ToolCall
+from whet.contract.texts import from_json
 from whet.memory import units
 from whet.memory.folding import fold
 from whet.memory.gate import judge
@@ -74,7 +75,7 @@ def load(folder: Path) -> tuple[list[KeyPoint], int, str]:
         content = path.read_bytes()
         digest.update(content)
         try:
-            steps = msgspec.json.decode(content, type=list[_Step])
+            steps = from_json(content, list[_Step])
         except msgspec.DecodeError as error:
             raise BadInput(f"{path} is no trajectory: {error}", hint="see docs/evaluate.md") from error
         points += [_point(path.parent.name, step) for step in steps if step.evidence.strip()]

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
+from whet.contract.texts import from_json
 from whet.evals.bench_cases import BenchCase, BenchMessage, BenchQuestion, BenchSession
 
 _DAY_MS = 86_400_000
@@ -48,7 +49,7 @@ def read_trajectories(contents: dict[str, bytes]) -> list[BenchCase]:
     sessions = {one.id: one for one in _lines(contents.pop("trajectories.jsonl"), _Trajectory)}
     found: list[BenchCase] = []
     for content in contents.values():
-        haystacks = msgspec.json.decode(content, type=dict[str, list[str]])
+        haystacks = from_json(content, dict[str, list[str]])
         by_stack: dict[tuple[str, ...], list[_Asked]] = {}
         for id_, stack in haystacks.items():
             by_stack.setdefault(tuple(stack), []).append(asked[id_])
@@ -59,7 +60,7 @@ def read_trajectories(contents: dict[str, bytes]) -> list[BenchCase]:
 
 
 def _lines(content: bytes, kind: type[Row]) -> list[Row]:
-    return [msgspec.json.decode(line, type=kind) for line in content.splitlines() if line.strip()]
+    return [from_json(line, kind) for line in content.splitlines() if line.strip()]
 
 
 def _session(one: _Trajectory, place: int) -> BenchSession:

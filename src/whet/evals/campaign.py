@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from whet import __version__
+from whet.contract.texts import from_json
 from whet.evals import task_folder
 from whet.evals.arms import ARMS, Arm
 from whet.evals.play import play
@@ -62,7 +63,7 @@ class EvalCampaign:
     def runs(self) -> list[WorldResult]:
         """Read the runs that are there, in the order of the arms."""
         found = [self._path(arm, seed) for arm, seed in self._wanted]
-        return [msgspec.json.decode(path.read_bytes(), type=WorldResult) for path in found if path.exists()]
+        return [from_json(path.read_bytes(), WorldResult) for path in found if path.exists()]
 
     def go(self, workers: int, tell: Callable[[int, str], None]) -> None:
         """Make what is missing; `tell` gets the number of runs there and what was last done.

@@ -18,6 +18,7 @@ import msgspec
 from whet.contract.errors import ProviderError
 from whet.contract.messages import Message, ToolCall
 from whet.contract.protocols import ModelReply, Provider
+from whet.contract.texts import from_json
 
 FACTS_MAX = 400
 _NOISE = (
@@ -118,7 +119,7 @@ def _spread(facts: list[Fact]) -> list[Fact]:
 
 def _paths(arguments: str) -> list[str]:
     try:
-        given = msgspec.json.decode(arguments, type=dict[str, object])
+        given = from_json(arguments, dict[str, object])
     except (msgspec.DecodeError, UnicodeError):
         return []
     return [value for key, value in given.items() if key in ("path", "file_path") and isinstance(value, str)]

@@ -25,6 +25,7 @@ from whet.contract.events import EndReason
 from whet.contract.messages import Usage
 from whet.contract.origin import Origin
 from whet.contract.protocols import NobodyPresent
+from whet.contract.texts import from_json
 from whet.evals import task_folder
 from whet.evals.own_tasks import OwnTask
 from whet.memory import notes
@@ -98,7 +99,7 @@ class OwnTaskSetup:
     def outcomes(self) -> list[TaskOutcome]:
         """Read everything that is there."""
         paths = sorted((self.folder / "runs").glob("*.json"))
-        return [msgspec.json.decode(path.read_bytes(), type=TaskOutcome) for path in paths]
+        return [from_json(path.read_bytes(), TaskOutcome) for path in paths]
 
     async def run(self, arm: str, repeat: int, tell: Callable[[str], None]) -> None:
         """Do the tasks that this arm's run has not done yet; it learns from one to the next."""
@@ -112,7 +113,7 @@ class OwnTaskSetup:
                 tell(f"{label.name} {label.repeat}: {task.name}")
                 task_folder.keep(path, await self._one(task, home, label))
         paths = [self._path(label, task) for task in self.tasks]
-        return [msgspec.json.decode(path.read_bytes(), type=TaskOutcome) for path in paths]
+        return [from_json(path.read_bytes(), TaskOutcome) for path in paths]
 
     def _path(self, label: Label, task: OwnTask) -> Path:
         return self.folder / "runs" / f"{label.name}-{label.repeat}-{task.name}.json"

@@ -12,6 +12,7 @@ from typing import Annotated
 import msgspec
 
 from whet.contract.errors import ConfigError, NotFound
+from whet.contract.texts import from_values
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 Text = Annotated[str, msgspec.Meta(min_length=1)]
@@ -47,7 +48,7 @@ def read_tasks(path: Path) -> tuple[OwnTask, ...]:
             f"can't read {path}: {error.strerror}", hint="docs/evaluate.md has an example"
         ) from error
     try:
-        tasks = msgspec.yaml.decode(text, type=TaskFile).tasks
+        tasks = from_values(msgspec.yaml.decode(text), TaskFile).tasks
     except msgspec.DecodeError as error:
         raise ConfigError(f"{path}: {error}", hint="docs/evaluate.md has an example") from error
     if not tasks:

@@ -10,11 +10,10 @@ import logging
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
-import msgspec
-
 from whet.contract.channels import Incoming
 from whet.contract.errors import StoreError, WhetError
 from whet.contract.messages import ImagePart
+from whet.contract.texts import from_json
 from whet.gateway.chat_record import ConversationParts, ConversationRows
 from whet.gateway.chat_turn import BROKE, ChatTurn, line_of, steer
 from whet.store import chats
@@ -193,7 +192,7 @@ class Conversation:
     async def _take(self, row: InRow, *, holds: bool) -> Literal["taken", "held", "again"]:
         """Do what an update asks for. held: it has to wait for the turn's end, as messages after it have to
         (`holds`); again: the turn that it was for has ended, so it is looked at again."""
-        update = msgspec.json.decode(row.body, type=Incoming)
+        update = from_json(row.body, Incoming)
         command = self._commands.parse(update)
         if command is not None:
             if (holds or self.is_running) and await self._commands.waits(self, command[0]):

@@ -20,6 +20,7 @@ import msgspec
 from whet.clock import Clock
 from whet.contract.channels import Channel, Outgoing, SendFailed
 from whet.contract.errors import StoreError
+from whet.contract.texts import from_json
 from whet.gateway import outbox
 from whet.store import chats
 from whet.store.chats import ChatRecord, OutRow
@@ -289,7 +290,7 @@ def _first_out(connection: apsw.Connection, chat_id: int) -> tuple[ChatRecord, O
 
 
 def _read(row: OutRow) -> Outgoing:
-    return msgspec.json.decode(row.body, type=Outgoing)
+    return from_json(row.body, Outgoing)
 
 
 def _since(row: OutRow, since_ms: int) -> Outgoing:

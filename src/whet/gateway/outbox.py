@@ -12,6 +12,7 @@ import apsw
 import msgspec
 
 from whet.contract.channels import MessageButton, Outgoing
+from whet.contract.texts import from_json
 from whet.store import chats
 from whet.store.chats import OutRow
 
@@ -28,7 +29,7 @@ def is_notice(message: Outgoing) -> bool:
 def tell(connection: apsw.Connection, chat_id: int, now_ms: int) -> None:
     """Tell a conversation that something may be missing, once for all that may be by then."""
     waiting = chats.out_in(connection, ("queued", "sending"), chat_id)
-    if not any(is_notice(msgspec.json.decode(row.body, type=Outgoing)) for row in waiting):
+    if not any(is_notice(from_json(row.body, Outgoing)) for row in waiting):
         notice = Outgoing(NOTICE, (MessageButton("Show", SHOW),))
         chats.post(connection, chat_id, [msgspec.json.encode(notice).decode()], now_ms)
 
@@ -41,7 +42,7 @@ def show(connection: apsw.Connection, chat_id: int, now_ms: int) -> int:
 def resend(connection: apsw.Connection, rows: Sequence[OutRow], now_ms: int) -> int:
     """Send messages again as new ones; they count as dealt with. Gives how many."""
     for row in rows:
-        message = msgspec.json.decode(row.body, type=Outgoing)
+        message = from_json(row.body, Outgoing)
         if not is_notice(message):
             again = msgspec.structs.replace(message, edits="", since_ms=0)
             chats.post(connection, row.chat, [msgspec.json.encode(again).decode()], now_ms)

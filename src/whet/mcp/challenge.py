@@ -13,7 +13,7 @@ import msgspec
 from whet.config import paths
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, from_json
 from whet.mcp.kept import challenge_path
 
 _LONGEST_CHARS = 4_000
@@ -55,7 +55,7 @@ def read_challenge(home: Home, name: str, url: str) -> Challenge:
     """Give what the server at `url` last wanted; an empty one for nothing."""
     try:
         text = paths.read_small(challenge_path(home, name))
-        kept = msgspec.json.decode(text, type=Challenge) if text else Challenge()
+        kept = from_json(text, Challenge) if text else Challenge()
     except (WhetError, *NOT_JSON):
         return Challenge()
     return kept if kept.url == url else Challenge()

@@ -17,7 +17,7 @@ from whet.config import paths
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings
 from whet.contract.errors import WhetError
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, from_json
 from whet.mcp.listing import Catalogue
 
 _LARGEST_BYTES = 8 * 1024 * 1024
@@ -59,7 +59,7 @@ def read_kept(home: Home, name: str, settings: McpServerSettings) -> KeptListing
         path = folder(home) / f"{name}.json"
         if not path.is_file() or path.stat().st_size > _LARGEST_BYTES:
             return None
-        kept = msgspec.json.decode(path.read_bytes(), type=KeptListing)
+        kept = from_json(path.read_bytes(), KeptListing)
     except (OSError, *NOT_JSON):
         return None
     return kept if kept.config == config_digest(settings) else None

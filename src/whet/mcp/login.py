@@ -23,7 +23,7 @@ from whet import log as masking
 from whet.config import paths
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, from_json
 from whet.mcp.challenge import Challenge, keep_challenge
 from whet.mcp.kept import challenge_path, folder
 from whet.mcp.remote import RemoteParts
@@ -125,7 +125,7 @@ def read_tokens(home: Home, name: str, url: str) -> Tokens | None:
     """Give the login at this URL, masked from now on; None where there is none that can be read."""
     try:
         text = paths.read_small(tokens_path(home, name))
-        tokens = msgspec.json.decode(text, type=Tokens) if text else None
+        tokens = from_json(text, Tokens) if text else None
     except (WhetError, *NOT_JSON):
         return None
     if tokens is None or tokens.url != url:
@@ -233,7 +233,7 @@ class Login:
             answer = await fetch(self._http, used.token_endpoint, headers, form)
             if answer.status == 429 or answer.status >= 500:
                 raise ServerFailed(_not_renewed(self._name, f"HTTP {answer.status}"))
-            got = msgspec.json.decode(answer.body, type=TokenAnswer)
+            got = from_json(answer.body, TokenAnswer)
         except (httpx2.HTTPError, OSError) as error:
             why = masking.mask(str(error).partition("\n")[0])[:160] or type(error).__name__
             raise ServerFailed(_not_renewed(self._name, why)) from error

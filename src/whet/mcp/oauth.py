@@ -18,7 +18,7 @@ import httpx2
 import msgspec
 
 from whet.config.key_hosts import is_this_machine
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, from_json
 from whet.mcp.callback import Listener, LoginFailed
 from whet.mcp.challenge import Challenge
 from whet.mcp.discovery import LoginPlace, as_object, checked, discover
@@ -159,7 +159,7 @@ def _auth_method(server: LoginPlace, client: Client) -> str:
 def _token(answer: AuthAnswer) -> TokenAnswer:
     try:
         if answer.status == 200:
-            found = msgspec.json.decode(answer.body, type=TokenAnswer)
+            found = from_json(answer.body, TokenAnswer)
             if found.token_type.lower() == "bearer" and found.access_token:
                 return found
             raise LoginFailed(

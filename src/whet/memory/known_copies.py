@@ -15,7 +15,7 @@ import msgspec
 
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, from_json
 from whet.memory import disk, notes
 from whet.memory.folders import NAME
 from whet.memory.library import LARGEST_MAIN_BYTES
@@ -104,7 +104,7 @@ class KnownCopies(KnownFiles):
         """Give the list that a file belongs to; one that can't be read is an empty one."""
         try:
             raw = disk.read(self._list_of(path), _LARGEST_BYTES)
-            return msgspec.json.decode(raw or b"{}", type=dict[str, list[_Seen]])
+            return from_json(raw or b"{}", dict[str, list[_Seen]])
         except (WhetError, *NOT_JSON, msgspec.ValidationError):
             return {}
 

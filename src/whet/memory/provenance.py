@@ -16,7 +16,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, decoder
 from whet.contract.tools import tags_of
 from whet.store import calls
 
@@ -135,7 +135,7 @@ class _Given(msgspec.Struct):
     command: str = ""
 
 
-_given = msgspec.json.Decoder(_Given)
+_given = decoder(_Given)
 
 
 def _command(arguments: str) -> str:

@@ -16,6 +16,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from whet.contract.messages import NO_IMAGE, ImagePart, Message, Part, TextPart, ToolCall, Usage, image_in
+from whet.contract.texts import decoder, from_values
 from whet.moving.lines import JsonLines
 from whet.moving.pairing import dicts_in, ms_of, pair, past_session, result_of, text_in
 from whet.store.bulk import PastMessage, PastSession
@@ -59,7 +60,7 @@ class _Line(msgspec.Struct):
     parent: Any = msgspec.field(default=None, name="parentUuid")
 
 
-_lines = msgspec.json.Decoder(_Line, strict=False)
+_lines = decoder(_Line, strict=False)
 
 
 def files(folder: Path) -> list[Path]:
@@ -237,7 +238,7 @@ def _part(block: dict[str, Any]) -> Part | None:
 
 def _usage(given: Any) -> Usage | None:
     try:
-        used = msgspec.convert(given, _Usage, strict=False)
+        used = from_values(given, _Usage, strict=False)
     except msgspec.ValidationError:
         return None
     read, wrote = used.cache_read_input_tokens, used.cache_creation_input_tokens

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall
+from whet.contract.texts import decoder
 from whet.moving.lines import JsonLines
 from whet.moving.pairing import dicts_in, image_of, ms_of, pair, past_session, result_of, text_in
 from whet.store.bulk import PastMessage, PastSession
@@ -51,7 +52,7 @@ class _Line(_Payload):
     record_type: Any = None
 
 
-_lines = msgspec.json.Decoder(_Line, strict=False)
+_lines = decoder(_Line, strict=False)
 
 
 def files(folder: Path) -> list[Path]:

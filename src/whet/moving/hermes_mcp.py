@@ -19,6 +19,7 @@ from whet.config.paths import Home
 from whet.config.redact import holds_secret
 from whet.config.schema import McpServerSettings
 from whet.contract.errors import WhetError
+from whet.contract.texts import from_values
 from whet.mcp.listing import SERVER_NAME
 from whet.mcp.remote import check_server
 from whet.moving.carry import TakenOver
@@ -148,7 +149,7 @@ class _Reader:
 
     def _check(self, part: dict[str, object]) -> None:
         try:
-            check_server(self._name, msgspec.convert(part, McpServerSettings))
+            check_server(self._name, from_values(part, McpServerSettings))
         except (msgspec.ValidationError, WhetError) as error:
             raise _Left(str(error)) from error
 

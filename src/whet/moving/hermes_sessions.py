@@ -16,7 +16,7 @@ import msgspec
 
 from whet.contract.errors import ConfigError
 from whet.contract.messages import Message, Part, TextPart, ToolCall, Usage
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, decoder, from_json
 from whet.moving.pairing import ending_of, image_of, pair
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession, SessionKind, title_of
@@ -77,7 +77,7 @@ class _Row(msgspec.Struct):
     estimated_cost_usd: float | None = None
 
 
-_calls = msgspec.json.Decoder(list[_Call], strict=False)
+_calls = decoder(list[_Call], strict=False)
 
 
 def _text(value: Any) -> str | None:
@@ -258,7 +258,7 @@ def _content(value: Any) -> str | tuple[Part, ...]:
     if not value.startswith(_JSON_MARK):
         return value
     try:
-        parts = msgspec.json.decode(value[len(_JSON_MARK) :], type=list[dict[str, Any]])
+        parts = from_json(value[len(_JSON_MARK) :], list[dict[str, Any]])
     except NOT_JSON:
         return value[len(_JSON_MARK) :]
     return tuple(_part(part) for part in parts)

@@ -16,7 +16,7 @@ import apsw
 import msgspec
 
 from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall, Usage
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, from_json, from_values
 from whet.moving.pairing import image_of, pair, past_session, result_of, text_in
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession
@@ -159,9 +159,7 @@ def _usage(given: Any) -> Usage | None:
 
 def _counts(given: Any) -> dict[str, int]:
     try:
-        return {
-            key: one for key, one in msgspec.convert(given, dict[str, Any]).items() if isinstance(one, int)
-        }
+        return {key: one for key, one in from_values(given, dict[str, Any]).items() if isinstance(one, int)}
     except msgspec.ValidationError:
         return {}
 
@@ -169,6 +167,6 @@ def _counts(given: Any) -> dict[str, int]:
 def _fields(data: str) -> dict[str, Any]:
     """Read a JSON column; nothing for what is none."""
     try:
-        return msgspec.json.decode(data, type=dict[str, Any])
+        return from_json(data, dict[str, Any])
     except NOT_JSON:
         return {}

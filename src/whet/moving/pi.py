@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from whet.contract.messages import NO_IMAGE, Message, Part, TextPart, ToolCall, Usage, image_in
+from whet.contract.texts import decoder, from_values
 from whet.moving.lines import JsonLines
 from whet.moving.pairing import dicts_in, ms_of, pair, past_session, result_of, text_in
 from whet.store.bulk import PastMessage, PastSession
@@ -45,7 +46,7 @@ class _Usage(msgspec.Struct, rename="camel"):
     cache_write: int = 0
 
 
-_lines = msgspec.json.Decoder(_Line, strict=False)
+_lines = decoder(_Line, strict=False)
 
 
 def files(folder: Path) -> list[Path]:
@@ -164,7 +165,7 @@ def _call(block: dict[str, Any]) -> ToolCall:
 
 def _usage(given: Any) -> Usage | None:
     try:
-        used = msgspec.convert(given, _Usage)
+        used = from_values(given, _Usage)
     except msgspec.ValidationError:
         return None
     prompt = used.input + used.cache_read + used.cache_write

@@ -16,7 +16,7 @@ import msgspec
 
 from whet.config.paths import replace
 from whet.contract.errors import PluginError
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, from_json
 
 DATA = "plugin-data"
 _MOST_BYTES = 10 * 1024 * 1024
@@ -60,7 +60,7 @@ class KeptValues:
 
     def _read(self) -> dict[str, Any]:
         try:
-            return msgspec.json.decode((self._folder / _FILE).read_bytes(), type=dict[str, Any])
+            return from_json((self._folder / _FILE).read_bytes(), dict[str, Any])
         except FileNotFoundError:
             return {}
         except (OSError, *NOT_JSON) as error:

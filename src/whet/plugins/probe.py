@@ -17,6 +17,7 @@ import msgspec
 
 from whet.config.paths import Home
 from whet.config.schema import PluginSettings
+from whet.contract.texts import from_json
 from whet.log import mask
 from whet.plugins.exercise import exercise
 from whet.plugins.load import PluginHost, load_plugins
@@ -79,7 +80,7 @@ def _together(
     except subprocess.TimeoutExpired:
         return f"loading did not end in {limit_s:g} s"
     try:
-        return msgspec.json.decode(done.stdout, type=list[PluginProbe])
+        return from_json(done.stdout, list[PluginProbe])
     except msgspec.DecodeError:
         lines = done.stderr.decode(errors="replace").split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -20,7 +20,7 @@ import msgspec
 from whet.config.paths import Home
 from whet.config.schema import PluginSettings
 from whet.contract.errors import BadInput, ToolError
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, from_json
 from whet.contract.tools import Tool, ToolContext, ToolSpec
 from whet.plugins.calls import fields_of, within
 from whet.plugins.load import PluginHost, load_plugins
@@ -65,7 +65,7 @@ def _run_in(jail: Jail, work: Path, name: str) -> dict[str, str]:
     command = [sys.executable, "-m", "whet.plugins.trial", str(work), name]
     code, said = jail.run(JailedCommand(command, jail.environment(environment), work), _LIMIT_S)
     try:
-        return msgspec.json.decode((work / _REPORT).read_bytes(), type=dict[str, str])
+        return from_json((work / _REPORT).read_bytes(), dict[str, str])
     except (OSError, *NOT_JSON):
         last = said.strip().rpartition("\n")[2][:_MOST_CHARS]
         return {"": f"the run of its tools ended with code {code}. {last}"}

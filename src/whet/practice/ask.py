@@ -14,6 +14,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from whet.contract.messages import WireFormat
+from whet.contract.texts import from_json
 
 Json = dict[str, Any]
 
@@ -125,6 +126,6 @@ class PracticeRequest(msgspec.Struct, frozen=True, dict=True):
 def arguments_of(call: PracticeCall) -> Json:
     """Parse a call's arguments; what is no JSON object gives an empty one."""
     try:
-        return msgspec.json.decode(call.arguments, type=dict[str, Any])
+        return from_json(call.arguments, dict[str, Any])
     except msgspec.DecodeError:
         return {}

@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from whet.contract.texts import from_json
 from whet.practice import dialects
 from whet.practice.ask import Json, PracticeCall, PracticeRequest
 from whet.practice.brain import MODELS, is_offered
@@ -252,7 +253,7 @@ class Practice:
 
 def _parse(body: bytes) -> Json:
     try:
-        return msgspec.json.decode(body, type=dict[str, Any])
+        return from_json(body, dict[str, Any])
     except msgspec.DecodeError as error:
         raise VendorRefusal(f"We could not parse the JSON body of your request: {error}") from error
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from whet.contract.texts import from_json
 from whet.practice.ask import PracticeCall
 
 
@@ -96,7 +97,7 @@ class ReplyScript:
 
 def parse_script(source: bytes | str) -> list[ScriptedReply]:
     """Read a script from JSON: {"replies": [...]} . Raises msgspec.DecodeError, naming the field."""
-    return msgspec.json.decode(source, type=ScriptFile).replies
+    return from_json(source, ScriptFile).replies
 
 
 def rate_limited(retry_after_s: float = 0.01) -> ScriptedReply:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
+from whet.contract.texts import decoder
 from whet.practice.ask import Json
 
 NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
@@ -28,7 +29,7 @@ _ANTHROPIC_TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-_ARGUMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ARGUMENTS = decoder(dict[str, msgspec.Raw])
 _OPENAI_TYPES = {429: "requests", 402: "insufficient_quota"}
 
 

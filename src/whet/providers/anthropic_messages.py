@@ -18,6 +18,7 @@ import msgspec
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, VendorReplay, sent_content
 from whet.contract.protocols import ModelInfo, ModelReply
+from whet.contract.texts import decoder
 from whet.contract.tools import ToolSpec
 from whet.providers.wire import (
     ABSENT,
@@ -191,7 +192,7 @@ class _BlockHead(msgspec.Struct):
     id: str = ""
 
 
-_BLOCK_HEADS = msgspec.json.Decoder(list[_BlockHead])
+_BLOCK_HEADS = decoder(list[_BlockHead])
 
 
 def _replayed(message: Message) -> bytes:
@@ -252,8 +253,8 @@ class _Opening(msgspec.Struct):
     input: msgspec.Raw = ABSENT
 
 
-_EVENT = msgspec.json.Decoder(_Event)
-_OPENING = msgspec.json.Decoder(_Opening)
+_EVENT = decoder(_Event)
+_OPENING = decoder(_Opening)
 
 
 class _Block:

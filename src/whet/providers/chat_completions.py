@@ -17,6 +17,7 @@ import msgspec
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, VendorReplay
 from whet.contract.protocols import ModelInfo, ModelReply
+from whet.contract.texts import decoder
 from whet.contract.tools import ToolSpec
 from whet.providers.wire import (
     ABSENT,
@@ -45,7 +46,7 @@ from whet.providers.wire import (
 
 _IDS = re.compile(r"[\x21-\x7e]{1,40}")
 _SHORT_IDS = re.compile(r"[A-Za-z0-9]{9}")
-_FIELDS: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_FIELDS: msgspec.json.Decoder[dict[str, msgspec.Raw]] = decoder(dict[str, msgspec.Raw])
 
 
 class ChatCompletions:
@@ -227,7 +228,7 @@ class _Chunk(msgspec.Struct):
     error: msgspec.Raw = ABSENT
 
 
-_CHUNK = msgspec.json.Decoder(_Chunk)
+_CHUNK = decoder(_Chunk)
 
 
 class _Slot:

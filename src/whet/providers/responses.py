@@ -16,6 +16,7 @@ import msgspec
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, VendorReplay
 from whet.contract.protocols import ModelInfo, ModelReply
+from whet.contract.texts import decoder
 from whet.contract.tools import ToolSpec
 from whet.providers.wire import (
     ABSENT,
@@ -148,8 +149,8 @@ class _Item(msgspec.Struct):
     encrypted_content: str | None = None
 
 
-_ITEMS = msgspec.json.Decoder(list[_Item])
-_ITEM = msgspec.json.Decoder(_Item)
+_ITEMS = decoder(list[_Item])
+_ITEM = decoder(_Item)
 
 
 def _replayed(message: Message) -> bytes:
@@ -193,7 +194,7 @@ class _Event(msgspec.Struct):
     response: _Response | None = None
 
 
-_EVENT = msgspec.json.Decoder(_Event)
+_EVENT = decoder(_Event)
 
 
 class ResponsesDecoder:

@@ -14,6 +14,7 @@ import msgspec
 
 from whet.contract.errors import ProviderError
 from whet.contract.protocols import ModelInfo
+from whet.contract.texts import decoder
 from whet.providers import failures
 from whet.providers.http import Http
 
@@ -90,7 +91,7 @@ class _Models(msgspec.Struct):
     models: list[_Model] | None = None
 
 
-_MODELS = msgspec.json.Decoder(_Models)
+_MODELS = decoder(_Models)
 
 
 async def list_models(http: Http, info: ModelInfo, query: str, headers: Mapping[str, str]) -> list[str]:

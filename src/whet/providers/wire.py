@@ -22,12 +22,13 @@ from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, Part, sent_content
 from whet.contract.protocols import ModelInfo, ModelReply
+from whet.contract.texts import decoder
 from whet.contract.tools import ToolSpec
 
 ENCODER = msgspec.json.Encoder()
 # A union with Raw does not decode; a field that is absent is an empty Raw.
 ABSENT = msgspec.Raw()
-_OBJECT: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
+_OBJECT: msgspec.json.Decoder[dict[str, Any]] = decoder(dict[str, Any])
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_-]")
 Effort = Literal["", "none", "minimal", "low", "medium", "high"]

@@ -15,6 +15,7 @@ import msgspec
 from whet.clock import Clock, iso
 from whet.config.schema import ModelSettings
 from whet.contract.errors import WhetError
+from whet.contract.texts import from_json
 from whet.contract.tools import Tag
 from whet.store import jobs, reviews
 from whet.store.database import time_of
@@ -57,7 +58,7 @@ class Order(msgspec.Struct, frozen=True):
 def read_order(payload: str) -> Order:
     """Read a job's payload. Raises WhetError for one that another version wrote differently."""
     try:
-        return msgspec.json.decode(payload, type=Order)
+        return from_json(payload, Order)
     except msgspec.DecodeError as error:
         raise WhetError(
             f"the review's order can't be read ({error})", hint="whet review run --session ID"

@@ -13,6 +13,7 @@ import apsw
 import msgspec
 
 from whet.contract.errors import StoreCorrupt
+from whet.contract.texts import from_values
 from whet.rewind import database
 from whet.rewind.database import Record
 from whet.rewind.differences import difference
@@ -205,7 +206,7 @@ def _finish(workspace: Workspace) -> TakenBack | None:
         return None
     record, raw = found
     try:
-        journal = msgspec.msgpack.decode(raw, type=_Journal)
+        journal = from_values(msgspec.msgpack.decode(raw), _Journal)
     except msgspec.DecodeError as error:
         raise StoreCorrupt(
             "the plan of a rewind that was cut off can't be read", hint="whet doctor"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from whet.contract.texts import from_json
 from whet.sandbox.guard import Guard
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.syncing import SyncedTree, SyncFailed
@@ -46,7 +47,7 @@ class RemoteCommand(msgspec.Struct, frozen=True):
 def main() -> int:
     """Run the command that is read from a descriptor; gives its exit code."""
     with os.fdopen(int(sys.argv[1]), "rb") as file:
-        remote = msgspec.json.decode(file.read(), type=RemoteCommand)
+        remote = from_json(file.read(), RemoteCommand)
     stopped: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda which, _: stopped.append(which))

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import msgspec
 
+from whet.contract.texts import from_json
 from whet.sandbox.backend import place_of
 
 _LIST = r"find . -mindepth 1 -printf '%P\0%y\0%s\0%T@\0%m\0%l\0'"
@@ -176,7 +177,7 @@ class SyncedTree:
 
     def _state(self) -> SyncState:
         try:
-            return msgspec.json.decode(self._kept.read_bytes(), type=SyncState)
+            return from_json(self._kept.read_bytes(), SyncState)
         except (OSError, msgspec.DecodeError):
             return SyncState()
 

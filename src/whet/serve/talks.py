@@ -16,6 +16,7 @@ import msgspec
 from whet.app.hosted import Receipt
 from whet.contract.errors import NotFound
 from whet.contract.events import Emit, TurnEnd
+from whet.contract.texts import from_json
 from whet.contract.tools import ToolSpec
 from whet.serve import content, history
 from whet.serve.auth import ApiCaller
@@ -223,7 +224,7 @@ class SessionTurns:
         if not session_id or not wish.tools or session_id in self._held or wish.results:
             return session_id
         _, tools_json = await self._database.read(lambda db: sessions.prefix(db, session_id))
-        known = msgspec.json.decode(tools_json or "[]", type=list[ToolSpec])
+        known = from_json(tools_json or "[]", list[ToolSpec])
         if all(spec in known for spec in wish.tools):
             return session_id
         if wish.session_id:

@@ -16,6 +16,7 @@ import msgspec
 
 from whet.contract.errors import StoreError
 from whet.contract.events import Event
+from whet.contract.texts import decoder
 from whet.serve.feed import EVENT_ID, Feed, Feeds, is_too_much, piece_of
 from whet.store.team import TeamDatabase
 from whet.team.events import GAP, EventWriter, in_its_words
@@ -24,7 +25,7 @@ _NAME = "team"
 _MOST_READ = 5_000
 _MOST_TRACKED = 5_000
 _AGAIN_S = 0.5
-_event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+_event: msgspec.json.Decoder[Event] = decoder(Event)
 _POSITION = """
 SELECT coalesce((SELECT max(id) FROM team_events WHERE session = ?),
   (SELECT coalesce(last_value, 0) FROM pg_sequences WHERE sequencename = 'team_events_id_seq'))

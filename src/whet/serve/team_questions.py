@@ -14,6 +14,7 @@ from whet.amending import amended
 from whet.clock import Clock
 from whet.contract.errors import ConfigError, NotFound, StoreError
 from whet.contract.protocols import ApprovalRequest, Person
+from whet.contract.texts import from_json
 from whet.serve.questions import Asker, Given, PendingQuestion, Questions, fitting
 from whet.store.team import TeamDatabase
 from whet.team import orders
@@ -33,7 +34,7 @@ class TeamQuestions(Questions):
     def pending(self) -> list[PendingQuestion]:
         """Give what waits, oldest first."""
         bodies = self._database.read_now(orders.asked)
-        return [*super().pending(), *(msgspec.json.decode(body, type=PendingQuestion) for body in bodies)]
+        return [*super().pending(), *(from_json(body, PendingQuestion) for body in bodies)]
 
     async def answer(self, question_id: str, answer: str, more: Given | None = None) -> PendingQuestion:
         """Answer a question, `more` is what was said beside the word. Raises NotFound where it does not wait,
@@ -41,7 +42,7 @@ class TeamQuestions(Questions):
         if question_id in self._waiting:
             return await super().answer(question_id, answer, more)
         body = await self._database.read(lambda db: orders.question(db, question_id))
-        question = None if body is None else msgspec.json.decode(body, type=PendingQuestion)
+        question = None if body is None else from_json(body, PendingQuestion)
         if question is not None:
             given = _encode(fitting(question, answer, more)).decode()
             if await self._database.write(lambda db: orders.answer(db, question_id, given)):
@@ -96,7 +97,7 @@ class WorkerQuestions:
             for question_id, given in await self._database.read(lambda db: orders.answers(db, asked)):
                 future = self._waiting.get(question_id)
                 if future is not None and not future.done():
-                    future.set_result(msgspec.json.decode(given, type=Given))
+                    future.set_result(from_json(given, Given))
         except StoreError:
             pass  # looked for again at the next beat
         finally:

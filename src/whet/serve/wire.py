@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from whet.contract.errors import ConfigError, NotFound, StoreBusy, StoreError, WhetError
+from whet.contract.texts import from_json
 from whet.log import mask
 from whet.web.bodies import BodyTooLarge, CallerGone, read_bounded
 from whet.web.line import line_of
@@ -164,7 +165,7 @@ async def read_json(request: Request, shape: type[T], limit_bytes: int = BODY_LI
 def decode(body: bytes, shape: type[T]) -> T:
     """Read JSON into a type. Raises ApiError (400) that names the field."""
     try:
-        return msgspec.json.decode(body, type=shape)
+        return from_json(body, shape)
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$.")
         raise ApiError(400, what, param=where.rstrip("`"), code="invalid_type") from error

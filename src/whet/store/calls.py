@@ -14,7 +14,7 @@ import msgspec
 
 from whet.contract.messages import ToolCall
 from whet.contract.receipts import CallEffects
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, decoder
 from whet.store import rows
 
 _LONG_BYTES = 12_000
@@ -82,8 +82,8 @@ class _Answered(msgspec.Struct, gc=False):
     e: bool = False
 
 
-_asked = msgspec.json.Decoder(_Asked)
-_answered = msgspec.json.Decoder(_Answered)
+_asked = decoder(_Asked)
+_answered = decoder(_Answered)
 
 Choice = tuple[str, tuple[object, ...]]
 
@@ -200,8 +200,8 @@ class _Named(msgspec.Struct):
     name: str = ""
 
 
-_named = msgspec.json.Decoder(tuple[_Named, ...])
-_facts = msgspec.json.Decoder(CallEffects)
+_named = decoder(tuple[_Named, ...])
+_facts = decoder(CallEffects)
 
 
 def tools_of(connection: apsw.Connection, key: int) -> frozenset[str]:

@@ -16,6 +16,7 @@ from whet.contract.receipts import (
     TestCounts,
     TurnReceipt,
 )
+from whet.contract.texts import from_json
 
 
 class FactRow(msgspec.Struct, frozen=True):
@@ -53,7 +54,7 @@ def _rows(connection: apsw.Connection, where: str, values: tuple[int, ...]) -> l
         values,
     )
     return [
-        FactRow(seq, turn, step, call_id, name, kind, exit_code, msgspec.json.decode(text, type=CallEffects))
+        FactRow(seq, turn, step, call_id, name, kind, exit_code, from_json(text, CallEffects))
         for seq, turn, step, call_id, name, kind, exit_code, text in found
     ]
 
@@ -83,7 +84,7 @@ def shell_folder(connection: apsw.Connection, key: int, known: ShellFolder, thro
     epoch, text = row
     folder = known.folder if epoch == known.epoch else ""
     if text is not None:
-        folder = msgspec.json.decode(text, type=CallEffects).folder or ""
+        folder = from_json(text, CallEffects).folder or ""
     return ShellFolder(folder, epoch, through)
 
 
@@ -96,7 +97,7 @@ def keep_touched(
     found = connection.execute(
         f"SELECT seq, name, facts FROM tool_calls WHERE {place} AND error_kind <> 'denied' ORDER BY seq", step
     ).fetchall()
-    kept = [(seq, name, msgspec.json.decode(text or "{}", type=CallEffects)) for seq, name, text in found]
+    kept = [(seq, name, from_json(text or "{}", CallEffects)) for seq, name, text in found]
     edited = {one.path for _, _, facts in kept for one in facts.edits}
     left = tuple(one for one in changed if one.path not in edited)
     last = next((one for one in reversed(kept) if one[1] in tools), None)

@@ -12,6 +12,7 @@ import apsw
 import msgspec
 
 from whet.contract.errors import NotFound, StoreBusy
+from whet.contract.texts import from_values
 
 GoalState = Literal["running", "paused", "achieved", "budget", "stuck", "cancelled"]
 OPEN: tuple[GoalState, ...] = ("running", "paused")
@@ -140,4 +141,4 @@ def steps_taken(connection: apsw.Connection, key: int, first_turn: int) -> int:
 def _goal(row: tuple[object, ...]) -> GoalRow:
     values = dict(zip((name.strip() for name in _COLUMNS.split(",")), row, strict=True))
     values["guarded"] = msgspec.json.decode(str(values["guarded"]))
-    return msgspec.convert(values, GoalRow)
+    return from_values(values, GoalRow)

@@ -13,6 +13,7 @@ import msgspec
 
 from whet.contract.delegation import HELPER, HelperWish
 from whet.contract.errors import NotFound, StoreBusy
+from whet.contract.texts import from_json
 from whet.store import claims
 
 HelperState = Literal["open", "ended"]
@@ -237,7 +238,7 @@ def _values(helper: HelperRow) -> tuple[Any, ...]:
 def _helper(row: tuple[Any, ...]) -> HelperRow:
     values = dict(zip((name.strip() for name in _COLUMNS.split(",")), row, strict=True))
     del values["budget_usd"]  # it stands in the wish, too
-    values["wish"] = msgspec.json.decode(values["wish"], type=HelperWish)
-    values["tree"] = msgspec.json.decode(values["tree"], type=WorkingTree) if values["tree"] else None
-    values["merge"] = msgspec.json.decode(values["merge"], type=MergePlan) if values["merge"] else None
+    values["wish"] = from_json(values["wish"], HelperWish)
+    values["tree"] = from_json(values["tree"], WorkingTree) if values["tree"] else None
+    values["merge"] = from_json(values["merge"], MergePlan) if values["merge"] else None
     return HelperRow(**values)

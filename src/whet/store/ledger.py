@@ -15,6 +15,7 @@ import msgspec
 
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
+from whet.contract.texts import decoder
 
 Kind: TypeAlias = Literal["memory", "skill"]
 State: TypeAlias = Literal["staged", "active", "quarantined", "inbox", "undone", "rejected", "refused"]
@@ -109,8 +110,8 @@ _COLUMNS = (
     "id, profile, at, kind, item, action, state, before, after, changes, base_hash, hash, evidence, trust,"
     " reason, undoes, undone_by, " + ", ".join(_ORIGIN) + ", remark"
 )
-_changes = msgspec.json.Decoder(tuple[FileChange, ...])
-_quotes = msgspec.json.Decoder(tuple[Quote, ...])
+_changes = decoder(tuple[FileChange, ...])
+_quotes = decoder(tuple[Quote, ...])
 
 
 def digest(content: bytes | str) -> str:

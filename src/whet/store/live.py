@@ -17,6 +17,7 @@ import msgspec
 from whet.clock import Clock
 from whet.contract.errors import NotFound, StoreBusy, WhetError
 from whet.contract.messages import Message, ToolCall, Usage
+from whet.contract.texts import decoder
 from whet.sqlite.lane import Rows, RowStatement
 from whet.store import claims, rows, sessions, turns
 from whet.store.database import StateDatabase
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LiveList = list[int | Message]
 """A live list as it is stored, in JSON: a number stands for the stored message with that number."""
-list_decoder: msgspec.json.Decoder[LiveList] = msgspec.json.Decoder(LiveList)
+list_decoder: msgspec.json.Decoder[LiveList] = decoder(LiveList)
 
 
 class StaleTranscript(Exception):

@@ -10,10 +10,11 @@ import msgspec
 
 from whet.contract.messages import Message, Usage
 from whet.contract.receipts import CallEffects, FileLines
+from whet.contract.texts import decoder
 from whet.store import rows, sessions
 
-_usage = msgspec.json.Decoder(Usage)
-_facts = msgspec.json.Decoder(CallEffects)
+_usage = decoder(Usage)
+_facts = decoder(CallEffects)
 
 
 class CallFacts(msgspec.Struct, frozen=True):

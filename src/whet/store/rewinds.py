@@ -13,6 +13,7 @@ import msgspec
 
 from whet.clock import iso
 from whet.contract.errors import NotFound
+from whet.contract.texts import from_json
 from whet.store import rows, sessions
 from whet.store.transcript import Transcript
 
@@ -118,7 +119,7 @@ async def take_back(log: Transcript, rewind_id: str, undone: RewindRow) -> None:
         log.writer.refuse_if_held(connection)
         key = log.live.key
         before = msgspec.json.encode(_counted(connection, key)).decode()
-        was = msgspec.json.decode(undone.before, type=_Counted)
+        was = from_json(undone.before, _Counted)
         turns, compactions = _listed(was.turns), _listed(was.compactions)
         connection.execute(
             f"UPDATE turns SET cut = 0, undone = CASE WHEN number IN ({turns}) THEN '' WHEN undone = ''"

@@ -11,7 +11,7 @@ import msgspec
 
 from whet.contract.errors import StoreError
 from whet.contract.messages import Message, Part, Role, ToolCall, Usage, VendorReplay
-from whet.contract.texts import encodable, map_texts
+from whet.contract.texts import decoder, encodable, from_values, map_texts
 from whet.sqlite.lane import RowStatement
 
 SEQ_BITS = 22
@@ -61,7 +61,7 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
 
 _NOTHING = Extra()
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Extra)
+_decoder = decoder(Extra)
 
 
 MESSAGE = RowStatement(
@@ -154,5 +154,5 @@ def storable(message: Message) -> Message:
     try:
         _encoder.encode(message)
     except UnicodeEncodeError:
-        return msgspec.convert(map_texts(msgspec.to_builtins(message), encodable), Message)
+        return from_values(map_texts(msgspec.to_builtins(message), encodable), Message)
     return message

@@ -16,6 +16,7 @@ import msgspec
 
 from whet.clock import Clock, iso
 from whet.contract.errors import ConfigError, NotFound
+from whet.contract.texts import decoder, from_json
 from whet.store import jobs
 from whet.store.database import time_of
 from whet.store.jobs import Job, NewJob
@@ -94,7 +95,7 @@ class ScheduleRun(msgspec.Struct, frozen=True):
 _GIVEN = ", ".join(Schedule.__struct_fields__)
 _RUN = "job, schedule, due, by_hand, started, finished, begun, session_id, turns_before, result, note, text"
 _NOT_BEGUN = "kind = ? AND subject = ? AND state = 'waiting' AND id NOT IN (SELECT job FROM schedule_runs)"
-_firings = msgspec.json.Decoder(Firing)
+_firings = decoder(Firing)
 
 
 def add(connection: apsw.Connection, schedule: Schedule, due: str, clock: Clock) -> None:
@@ -297,7 +298,7 @@ def _forget_old(connection: apsw.Connection, schedule_id: str) -> None:
 
 def _schedule(row: tuple[Any, ...]) -> Schedule:
     toolsets = tuple(name for name in str(row[10]).split(",") if name)
-    goal = msgspec.json.decode(row[13], type=ScheduleGoal) if row[13] else None
+    goal = from_json(row[13], ScheduleGoal) if row[13] else None
     return Schedule(*row[:10], toolsets, row[11], bool(row[12]), goal, row[14])  # pyright: ignore[reportCallIssue] the columns are the fields
 
 

@@ -12,6 +12,7 @@ import apsw
 import msgspec
 
 from whet.contract.errors import BudgetReached
+from whet.contract.texts import from_json
 
 _OWN = {"goal": "goals", "helper": "helpers"}
 
@@ -109,7 +110,7 @@ def settle(connection: apsw.Connection, number: int, usd: float | None, tokens: 
     ).fetchone()
     if row is None:
         return
-    scopes = msgspec.json.decode(row[0], type=list[Scope])
+    scopes = from_json(row[0], list[Scope])
     connection.execute(
         "UPDATE wallet_calls SET usd = ?, tokens = ?, settled = 1 WHERE id = ?", (usd, tokens, number)
     )

@@ -17,6 +17,7 @@ import psycopg
 
 from whet.contract.errors import StoreBusy
 from whet.contract.messages import ImagePart
+from whet.contract.texts import from_json
 from whet.postgres.connection import PostgresConnection
 from whet.store.team import TeamDatabase
 from whet.team.events import TurnMark
@@ -228,5 +229,5 @@ def outcome(database: TeamDatabase, turn_id: str) -> EndedTurn | None:
 
 def _taken(row: tuple[Any, ...]) -> TakenTurn:
     id_, session_id, text, turn, attempts, is_cancelled, options = row
-    found = msgspec.json.decode(options, type=TurnOptions)
+    found = from_json(options, TurnOptions)
     return TakenTurn(id_, session_id, text, turn, attempts, bool(is_cancelled), found)

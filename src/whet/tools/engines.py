@@ -15,6 +15,7 @@ import httpx2
 import msgspec
 
 from whet.contract.errors import ToolError, ToolTimeout
+from whet.contract.texts import from_json
 from whet.log import mask
 from whet.tools.page_text import strip_invisible
 
@@ -183,12 +184,12 @@ _WIRES: Mapping[EngineName, Callable[[SearchEngine, str, int, int], _Wire]] = {
 
 
 def _plain(raw: bytes) -> list[SearchHit]:
-    found = msgspec.json.decode(raw, type=_Results)
+    found = from_json(raw, _Results)
     return [_hit(one) for one in (*found.results, *found.items)]
 
 
 def _web(raw: bytes) -> list[SearchHit]:
-    found = msgspec.json.decode(raw, type=_Brave).web
+    found = from_json(raw, _Brave).web
     return [_hit(one) for one in found.results] if found is not None else []
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from whet.contract.errors import BadInput, ConfigError
+from whet.contract.texts import from_json
 from whet.contract.tools import Tool, ToolSpec
 from whet.tools.signature import nearest
 
@@ -73,7 +74,7 @@ class Registry:
 
 def read_specs(tools_json: bytes) -> tuple[ToolSpec, ...]:
     """Give the specs that `tools_json` was made from, key order included."""
-    return msgspec.json.decode(tools_json, type=tuple[ToolSpec, ...])
+    return from_json(tools_json, tuple[ToolSpec, ...])
 
 
 def _check(what: str, name: str, known: Iterable[str], setting: str) -> None:

@@ -32,7 +32,7 @@ import msgspec
 
 from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, from_values
 from whet.contract.tools import Effect, Handler, Tool, ToolContext, ToolOutput, ToolSpec
 from whet.lanes import ToolPool
 
@@ -347,7 +347,7 @@ def _convert(value: Any, annotation: Any, schema: dict[str, Any]) -> Any:
             raise msgspec.ValidationError("the text is not JSON") from None
     elif wanted == "string" and isinstance(value, int | float) and not isinstance(value, bool):
         value = str(value)
-    return msgspec.convert(value, annotation, strict=False)
+    return from_values(value, annotation, strict=False)
 
 
 def _unknown(key: str, known: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from whet.contract.errors import BadInput
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, from_json
 
 MAX_ITEMS = 50
 MAX_ITEM_CHARS = 300
@@ -62,7 +62,7 @@ class TodoLists(msgspec.Struct):
         self._lists.pop(session_id, None)
         for arguments in calls:
             try:
-                call = msgspec.json.decode(arguments, type=_Arguments, strict=False)
+                call = from_json(arguments, _Arguments, strict=False)
                 if call.items is not None:
                     self.update(session_id, call.items, merge=call.merge)
             except (*NOT_JSON, BadInput):

@@ -16,6 +16,7 @@ import msgspec
 from whet.config.key_hosts import is_theirs
 from whet.contract.channels import SendFailed
 from whet.contract.errors import ConfigError
+from whet.contract.texts import from_json
 from whet.http1.client import Answer, HttpClient, Limits, Request
 from whet.http1.failure import HttpFailed
 from whet.http1.response import retry_after_s as waiting_time_s
@@ -160,7 +161,7 @@ def refused(vendor: str, answer: VendorAnswer, reason: str, retry_after_s: float
 def read(body: bytes | str, shape: type[T]) -> T | None:
     """Read JSON as a shape whose unknown fields don't matter; None where it does not fit."""
     try:
-        return msgspec.json.decode(body, type=shape)
+        return from_json(body, shape)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 

@@ -22,7 +22,7 @@ from whet.approval.shell_risk import analyse
 from whet.clock import iso
 from whet.config.redact import redact, secrets_masked
 from whet.contract.errors import NotFound
-from whet.contract.texts import map_texts, texts_of
+from whet.contract.texts import from_json, map_texts, texts_of
 from whet.contract.tools import ToolSpec, clip
 from whet.memory.scan import hidden
 from whet.store import calls
@@ -243,7 +243,7 @@ class _Maker:
         if session.key not in self._schemas:
             text = calls.schema_of(self._connection, session.key)
             try:
-                specs = msgspec.json.decode(text, type=tuple[ToolSpec, ...])
+                specs = from_json(text, tuple[ToolSpec, ...])
             except msgspec.DecodeError:
                 specs = ()
             self._schemas[session.key] = {spec.name: spec for spec in specs}

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, decoder
 from whet.store.calls import StoredCall
 from whet.tools.declared import tags_of
 from whet.warm.masking import hidden_exit, http_trouble, is_masked, masked_trouble
@@ -162,8 +162,8 @@ class _Said(msgspec.Struct):
     error: object = None
 
 
-_said = msgspec.json.Decoder(_Said)
-_arguments = msgspec.json.Decoder(dict[str, Any])
+_said = decoder(_Said)
+_arguments = decoder(dict[str, Any])
 
 
 def json_trouble(text: str) -> str:

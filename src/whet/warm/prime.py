@@ -14,6 +14,7 @@ import msgspec
 
 from whet.contract.messages import Message, ToolCall
 from whet.contract.protocols import ModelInfo, ModelLink, ModelReply, StreamItem
+from whet.contract.texts import from_json
 from whet.warm.template import Example
 
 _PREAMBLE = (
@@ -63,7 +64,7 @@ def encode_prime(prime: Prime) -> str:
 
 def decode_prime(text: str) -> tuple[Message, ...]:
     """Read what `encode_prime` wrote; the same text gives messages that encode to the same bytes."""
-    return msgspec.json.decode(text, type=tuple[Message, ...]) if text else ()
+    return from_json(text, tuple[Message, ...]) if text else ()
 
 
 class PrimedLink:

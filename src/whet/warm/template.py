@@ -22,7 +22,7 @@ from whet.config import paths
 from whet.config.paths import Home
 from whet.context.rows import text_tokens
 from whet.contract.errors import ConfigError, NotFound
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, from_json, from_values
 from whet.contract.tools import ToolSpec
 
 VERSION = 1
@@ -185,7 +185,7 @@ def _parsed(row: dict[str, Any], path: Path) -> Template:
     fields = {key: value for key, value in row.items() if key in known} | {"name": path.stem}
     try:
         fields["examples"] = tuple(_example(item) for item in cast("list[Any]", examples))
-        template = msgspec.convert(fields, Template)
+        template = from_values(fields, Template)
     except (msgspec.ValidationError, ValueError) as error:
         raise ConfigError(f"{path}: {error}", hint="build it again or delete it") from error
     if not 1 <= template.max_examples <= 20 or not 100 <= template.budget_tokens <= 20_000:
@@ -201,8 +201,8 @@ def _example(item: Any) -> Any:
         raise ValueError("an example is no object")
     row = {key: value for key, value in cast("dict[str, Any]", item).items() if value is not None}
     if isinstance(row.get("arguments"), str):
-        row["arguments"] = msgspec.json.decode(cast("str", row["arguments"]).encode(), type=dict[str, Any])
-    example = msgspec.convert(row, Example)
+        row["arguments"] = from_json(cast("str", row["arguments"]).encode(), dict[str, Any])
+    example = from_values(row, Example)
     if not example.tool_name:
         raise ValueError("an example names no tool")
     return example

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from whet.contract.errors import WhetError
+from whet.contract.texts import from_values
 from whet.web.bodies import BodyTooLarge, read_bounded
 
 Scope = MutableMapping[str, Any]
@@ -132,7 +133,7 @@ def read_as(fields: dict[str, Any], shape: type[T]) -> T:
     """Read an object into a type. Raises Refusal (400) that names the field; also for one that is spelled
     almost like a field, which would otherwise pass for left out."""
     try:
-        made = msgspec.convert(fields, shape)
+        made = from_values(fields, shape)
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$.")
         raise HttpRefusal(400, f"{where.rstrip('`')}: {what}" if where else what) from error

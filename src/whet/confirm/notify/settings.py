@@ -23,6 +23,7 @@ from whet.confirm.notify.channel import NoticeChannel
 from whet.confirm.notify.chat import ChatNotices
 from whet.confirm.notify.one_way import Apprise, WebhookNotifier
 from whet.contract.errors import ConfigError
+from whet.contract.texts import from_values
 
 _ONE_WAY = ("apprise", "webhook")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
@@ -123,7 +124,7 @@ def _chat(entry: NotifyChannelText, name: str, secrets: Mapping[str, str], butto
 
 def _one_way(entry: NotifyChannelText, name: str, secrets: Mapping[str, str]) -> NoticeChannel:
     try:
-        settings = msgspec.convert(entry.settings, _OneWayText)
+        settings = from_values(entry.settings, _OneWayText)
     except msgspec.ValidationError as error:
         raise ConfigError(f"channel {name}: {error}") from error
     if entry.kind == "apprise":

@@ -25,7 +25,7 @@ from whet.contract.events import (
     ToolStarted,
     TurnEnd,
 )
-from whet.contract.texts import NOT_JSON, subject_of
+from whet.contract.texts import NOT_JSON, from_json, subject_of
 from whet.visible import visible
 
 # A key may be growing at the end of what has come: a long run without a blank waits until it is whole.
@@ -132,7 +132,7 @@ class LiveTurn:
 
 def _about(arguments: str) -> str:
     try:
-        found = msgspec.json.decode(arguments or "{}", type=dict[str, object])
+        found = from_json(arguments or "{}", dict[str, object])
     except NOT_JSON:
         return ""
     return " ".join(visible(subject_of(found)[:400], 400).split())[:160]

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from whet.app import planning
 from whet.contract.messages import ImagePart, ToolCall
 from whet.contract.receipts import TurnReceipt
-from whet.contract.texts import NOT_JSON, subject_of
+from whet.contract.texts import NOT_JSON, from_json, subject_of
 from whet.question import Row, row_of
 from whet.serve.board import prose, shown
 from whet.serve.board.frame import Frame, asked_number
@@ -217,7 +217,7 @@ def _call(call: ToolCall) -> PageCall:
     ones as they are."""
     name = shown.line(call.name, 60)
     try:
-        found = msgspec.json.decode(call.arguments, type=dict[str, Any])
+        found = from_json(call.arguments, dict[str, Any])
     except NOT_JSON:
         return PageCall(name, "", shown.text(call.arguments, _MOST_ARGUMENTS))
     subject = subject_of(found)

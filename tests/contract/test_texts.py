@@ -1,0 +1,72 @@
+"""Types are met by one thread at a time, wherever JSON is read."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import whet
+from whet.contract.texts import NOT_JSON, decoder, from_json, from_values
+
+_RACE = """
+import sys, threading
+from typing import Any
+import msgspec
+from whet.contract.texts import from_json, from_values
+
+sys.setswitchinterval(1e-6)
+for round in range(200):
+    below: Any = msgspec.defstruct(f"Below{round}", [(f"f{n}", "int | None", None) for n in range(12)])
+    kind: Any = msgspec.defstruct(f"Kind{round}", [(f"g{n}", list[below], []) for n in range(12)])
+    start = threading.Barrier(4)
+
+    def read(number: int) -> None:
+        start.wait()
+        if number % 2:
+            from_json(b'{"g0": [{"f0": 1}]}', kind)
+        else:
+            from_values({"g0": [{"f0": 1}]}, kind)
+
+    threads = [threading.Thread(target=read, args=(number,)) for number in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+print("whole")
+"""
+
+
+class Part(msgspec.Struct):
+    number: int
+
+
+def test_threads_may_meet_a_type_at_once() -> None:
+    done = subprocess.run([sys.executable, "-c", _RACE], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (0, "whole\n"), done.stderr
+
+
+def test_a_type_is_read_with_and_without_strictness_and_refused_by_one_kind_of_error() -> None:
+    assert from_json('{"number": 7}', Part) == from_values({"number": 7}, Part) == Part(7)
+    assert from_json('{"number": "7"}', Part, strict=False) == Part(7)
+    assert decoder(Part) is decoder(Part) is not decoder(Part, strict=False)
+    for odd in (b'{"number": "7"}', b"{", b'{"number": 1}\xff', b'{"a":' * 5_000):
+        with pytest.raises(NOT_JSON):
+            from_json(odd, Part)
+
+
+def test_no_module_lets_msgspec_meet_a_type_beside_it() -> None:
+    found: list[str] = []
+    for path in Path(whet.__file__).parent.rglob("*.py"):
+        if path.name == "texts.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and (called := ast.unparse(node.func)).startswith("msgspec."):
+                typed = any(word.arg == "type" for word in node.keywords)
+                if called.endswith((".Decoder", ".convert")) or (called.endswith(".decode") and typed):
+                    found.append(f"{path.name}:{node.lineno} {called}")
+    assert found == []
