@@ -173,34 +173,66 @@ def test_the_command_prints_a_table_and_writes_a_card(tmp_path: Path) -> None:
     assert code == 1 and "there is no longmemeval_" in err
 
 
-def trajectory(folder: Path, task: str, *steps: tuple[str, str]) -> None:
+def trajectory(folder: Path, task: str, *steps: tuple[str, str, dict[str, Any], str]) -> None:
+    """Write a trajectory: of each step what it is, its evidence, and the call and the output behind it."""
     place = folder / "eval_keypoints" / "kind" / task
     place.mkdir(parents=True)
     rows = [
         {"step_index": n, "core_step": text, "why_essential": "it is", "evidence": evidence}
-        for n, (text, evidence) in enumerate(steps, 1)
+        for n, (text, evidence, _, _) in enumerate(steps, 1)
     ]
     (place / "traj-extracted-oracle.json").write_text(json.dumps(rows))
+    said = [
+        {"role": "assistant", "tool_uses": [{**use, "output": {"text": output}, "status": "success"}]}
+        for _, _, use, output in steps
+    ]
+    said.insert(0, {"role": "assistant", "thinking": "Let me begin.", "timestamp": None})
+    (place / "claude-code.dataclaw.jsonl").write_text(json.dumps({"messages": said}) + "\n")
 
 
 def test_key_points_of_trajectories_on_the_gate(tmp_path: Path) -> None:
     trajectory(
         tmp_path,
         "bake-1",
-        ("Heat oven-7 to 220", '"./oven set 220" -> "oven-7: 220 reached"'),
-        ("Weigh 500 g of flour", '"./scale flour" -> "flour: 500 g on scale-2"'),
+        (
+            "Heat oven-7 to 220",
+            './oven set 220 -> "oven-7: 220 reached..."',
+            {"tool": "Bash", "input": {"command": "./oven set 220"}},
+            "oven-7: 220 reached at last",
+        ),
+        (
+            "Write the list",
+            'Write status=success input={"file_path": "/srv/list-3.txt"}',
+            {"tool": "Write", "input": {"file_path": "/srv/list-3.txt", "content": "flour"}},
+            "File created successfully at: /srv/list-3.txt",
+        ),
+        (
+            "Decide on rye",
+            "I will take rye, which is best",
+            {"tool": "TodoWrite", "input": {"todos": ["rye"]}},
+            "ok",
+        ),
     )
-    trajectory(tmp_path, "sail-1", ("Hoist sail-9 at pier-3", '"./hoist" -> "sail-9: up at pier-3 (ok)"'))
+    hoist = {"tool": "Bash", "input": {"command": "./hoist --all"}}
+    trajectory(tmp_path, "sail-1", ("Hoist sail-9 at pier-3", "./hoist --all", hoist, "sail-9: up at pier-3"))
     asked = ["eval", "bench", "skilllearnbench", "--data", str(tmp_path)]
     done = json.loads(run([*asked, "--json"], tmp_path)[1])
-    assert (done["points"], done["in_force"], done["swapped"], done["swapped_in_force"]) == (3, 3, 3, 0)
-    assert run(asked, tmp_path)[1].startswith("3 true key points: 100.0% in force")
+    assert (done["points"], done["in_force"], done["refused"]) == (4, 3, 1)
+    assert (done["swapped"], done["swapped_in_force"]) == (4, 0)
+    assert run(asked, tmp_path)[1].startswith("4 true key points: 75.0% in force")
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadInput, match="there is no"):
-        bench_points.load(tmp_path / "empty")
-    (tmp_path / "eval_keypoints" / "kind" / "bake-1" / "traj-extracted-oracle.json").write_text("{}")
+        bench_points.run(tmp_path / "empty")
+    place = tmp_path / "eval_keypoints" / "kind" / "bake-1"
+    (place / "claude-code.dataclaw.jsonl").write_text('{"messages": 7}\n')
+    with pytest.raises(BadInput, match="no recorded session"):
+        bench_points.run(tmp_path)
+    (place / "claude-code.dataclaw.jsonl").unlink()
+    with pytest.raises(BadInput, match="there is no"):
+        bench_points.run(tmp_path)
+    (place / "traj-extracted-oracle.json").write_text("{}")
     with pytest.raises(BadInput, match="no trajectory"):
-        bench_points.load(tmp_path)
+        bench_points.run(tmp_path)
 
 
 def test_gold_actions_through_the_tools_leave_the_state_of_the_same_calls_made_directly() -> None:

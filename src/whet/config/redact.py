@@ -82,7 +82,7 @@ _SAID = re.compile(
     r"|\s(?:is\s+)?)[\"'`]?((?=[^\s\"'`]*[\d!@#$%^&*])[^\s\"'`,;]{6,})",
     re.IGNORECASE,
 )
-_CARD = re.compile(r"(?<!\d)(?:\d[ -]?){13,19}(?!\d)")
+_CARD = re.compile(r"(?<!\d)(?<!\d\.)(?:\d[ -]?){13,19}(?!\d)")
 
 
 def redact(text: str, *, home: str = "") -> str:

@@ -1,36 +1,31 @@
 """SkillLearnBench's trajectories on the gate of learning: are true key points taken, and swapped ones not?
 
-A trajectory is a list of steps with the evidence for each: an excerpt of what was run and printed. It becomes
-a session, which begins with the task's instruction where the folder has it; each step is handed in as a
-lesson on a quote of its own evidence, and again with the words of a step of another task. Of the second kind
-nothing may come into force that its session has not. No model is asked.
+A trajectory is a session that an agent had, and a list of its steps with the evidence for each. Each step is
+handed in as a step of a skill, on the parts of its evidence that stand in the session: one after another,
+as a model does whose quote was refused. The same quotes are handed in with the words of another task's
+step; of those nothing may come into force that the session has not. No model is asked.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from whet.contract.errors import BadInput
-from whet.contract.messages import Message, ToolCall
 from whet.contract.texts import from_json
+from whet.evals import bench_replay
 from whet.memory import units
 from whet.memory.folding import fold
 from whet.memory.gate import judge
 from whet.memory.requests import Claim, GateVerdict, Refused
-from whet.memory.sources import StoredText, sources
 from whet.memory.transcript import QuotableTranscript
-from whet.tools.declared import tags_of  # its import says what each tool's results are worth
 
 FILES = "**/traj-extracted-oracle.json"
 _ASKED = "**/tasks/*/*/instruction.md"
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.){12,})"')
-_QUOTE_CHARS_MAX = 200
-_TOOL = "terminal"
+_TRIES = 4
 _KEPT_REASONS = 5
 
 
@@ -40,12 +35,11 @@ class _Step(msgspec.Struct):
 
 
 class KeyPoint(msgspec.Struct, frozen=True):
-    """A step of a trajectory: what it is about, what was seen, and the part of that that is quoted."""
+    """A step of a trajectory: what it is about, and what was seen of it."""
 
     task: str
     text: str
     seen: str
-    quote: str
 
 
 class PointsCard(msgspec.Struct, frozen=True):
@@ -64,58 +58,42 @@ class PointsCard(msgspec.Struct, frozen=True):
     refusals: tuple[str, ...] = ()
 
 
-def load(folder: Path) -> tuple[list[KeyPoint], int, str]:
-    """Read the trajectories below a folder: key points, how many files, their SHA-256. Raises BadInput."""
-    paths = sorted(path for path in folder.glob(FILES) if path.is_file())
-    if not paths:
-        raise BadInput(f"there is no {FILES} in {folder}", hint="--data names the folder with the data")
-    points: list[KeyPoint] = []
-    digest = hashlib.sha256()
-    for path in paths:
-        content = path.read_bytes()
-        digest.update(content)
-        try:
-            steps = from_json(content, list[_Step])
-        except msgspec.DecodeError as error:
-            raise BadInput(f"{path} is no trajectory: {error}", hint="see docs/evaluate.md") from error
-        points += [_point(path.parent.name, step) for step in steps if step.evidence.strip()]
-    return points, len(paths), digest.hexdigest()
-
-
-def _point(task: str, step: _Step) -> KeyPoint:
-    """Quote the longest of what the evidence quotes itself, else its beginning; one line of it."""
-    seen = step.evidence.replace("\\n", "\n")
-    lines = [line.strip() for found in _QUOTED.findall(seen) for line in found.splitlines()]
-    quote = max(lines, key=len, default="") or seen.strip().splitlines()[0]
-    return KeyPoint(task, step.core_step, seen, quote[:_QUOTE_CHARS_MAX])
+class _Trajectory(msgspec.Struct, frozen=True):
+    task: str
+    points: list[KeyPoint]
+    session: QuotableTranscript
 
 
 def run(folder: Path) -> PointsCard:
     """Hand every key point in, true and swapped. Raises BadInput."""
-    points, files, digest = load(folder)
-    by_task: dict[str, list[KeyPoint]] = {}
-    for point in points:
-        by_task.setdefault(point.task, []).append(point)
+    paths = sorted(path for path in folder.glob(FILES) if path.is_file())
+    if not paths:
+        raise BadInput(f"there is no {FILES} in {folder}", hint="--data names the folder with the data")
     asked = {path.parent.name: path.read_text("utf-8") for path in folder.glob(_ASKED)}
-    sessions = {task: _session(asked.get(task, task), own) for task, own in by_task.items()}
+    digest = hashlib.sha256()
+    trajectories = [_load(path, asked, digest.update) for path in paths]
+    points = [point for one in trajectories for point in one.points]
     refusals: dict[str, None] = {}
     counts = {"in force": 0, "waits": 0, "refused": 0}
-    swapped = wrong = 0
-    for number, point in enumerate(points):
-        session = sessions[point.task]
-        verdict = _handed_in(session, point.text, point.quote)
-        if isinstance(verdict, str):
-            refusals[verdict] = None
-        kind = "refused" if isinstance(verdict, str) else "waits" if verdict.quarantined else "in force"
-        counts[kind] += 1
-        other = next((one for one in _after(points, number) if one.task != point.task), None)
-        if other is not None:
-            swapped += 1
-            wrong += _says_more(_handed_in(session, other.text, point.quote), other, session)
+    swapped = wrong = at = 0
+    for trajectory in trajectories:
+        for point in trajectory.points:
+            at += 1
+            quotes = bench_replay.quotes(point.seen, trajectory.session)[:_TRIES]
+            verdict = _handed_in(trajectory.session, point.text, quotes)
+            if isinstance(verdict, str):
+                refusals[verdict] = None
+            counts[_kind(verdict)] += 1
+            after = (*points[at:], *points[:at])
+            other = next((one for one in after if one.task != point.task), None)
+            if other is not None:
+                swapped += 1
+                claimed = _handed_in(trajectory.session, other.text, quotes)
+                wrong += _says_more(claimed, other, trajectory.session)
     return PointsCard(
         benchmark="skilllearnbench",
-        files=files,
-        sha256=digest,
+        files=len(paths),
+        sha256=digest.hexdigest(),
         points=len(points),
         in_force=counts["in force"],
         waiting=counts["waits"],
@@ -126,33 +104,47 @@ def run(folder: Path) -> PointsCard:
     )
 
 
-def _session(asked: str, points: Sequence[KeyPoint]) -> QuotableTranscript:
-    assert "local" in tags_of(_TOOL)
-    stored = [StoredText(1, 1, Message("user", asked))]
-    for number, point in enumerate(points, 1):
-        call = ToolCall(f"c{number}", _TOOL, f'{{"command": "step-{number}"}}')
-        asking = Message("assistant", "", tool_calls=(call,))
-        result = Message("tool", point.seen, tool_call_id=call.id, tool_name=_TOOL)
-        stored += [StoredText(2 * number, 1, asking), StoredText(2 * number + 1, 1, result)]
-    return QuotableTranscript("trajectory", sources(stored))
-
-
-def _handed_in(session: QuotableTranscript, text: str, quote: str) -> GateVerdict | str:
-    """Give the verdict on a text that rests on a quote, or why it is refused."""
+def _load(path: Path, asked: Mapping[str, str], seen: Callable[[bytes], object]) -> _Trajectory:
+    """Read one trajectory: its key points, and the session that they are about."""
+    task, record = path.parent.name, path.with_name(bench_replay.RECORD)
     try:
-        return judge(Claim("memory", text, (quote,)), session, foreground=False)
-    except Refused as error:
-        return error.message
+        content = path.read_bytes()
+        steps = from_json(content, list[_Step])
+        session = bench_replay.read(asked.get(task, task), record)
+        seen(content)
+        seen(record.read_bytes())
+    except msgspec.DecodeError as error:
+        raise BadInput(f"{path} is no trajectory: {error}", hint="see docs/evaluate.md") from error
+    except FileNotFoundError as error:
+        raise BadInput(f"there is no {record}", hint="see docs/evaluate.md") from error
+    points = [KeyPoint(task, one.core_step, one.evidence) for one in steps if one.evidence.strip()]
+    return _Trajectory(task, points, session)
+
+
+def _handed_in(session: QuotableTranscript, text: str, quotes: Sequence[str]) -> GateVerdict | str:
+    """Give the best verdict on a text that rests on one of these quotes, or why the first is refused."""
+    found: list[GateVerdict] = []
+    reasons: list[str] = []
+    for quote in quotes:
+        try:
+            found.append(judge(Claim("skill", text, (quote,)), session, foreground=False))
+        except Refused as error:
+            reasons.append(error.message)
+        if found and not found[-1].quarantined:
+            return found[-1]
+    return next(iter((*found, *reasons, "Its evidence does not stand in the session")))
+
+
+def _kind(verdict: GateVerdict | str) -> str:
+    if isinstance(verdict, str):
+        return "refused"
+    return "waits" if verdict.quarantined else "in force"
 
 
 def _says_more(verdict: GateVerdict | str, claimed: KeyPoint, session: QuotableTranscript) -> bool:
     """Whether a value of what was claimed, that stands nowhere in the session, comes into force."""
-    if isinstance(verdict, str):
+    if isinstance(verdict, str) or verdict.quarantined:
         return False
-    there = " ".join(one.folded for one in session.sources)
+    there = " ".join(f"{one.folded} {fold(one.call)}" for one in session.sources)
     foreign = [value for value in units.values(claimed.text) if value not in there]
     return any(value in fold(verdict.text) for value in foreign)
-
-
-def _after(points: Sequence[KeyPoint], number: int) -> Sequence[KeyPoint]:
-    return [*points[number + 1 :], *points[:number]]

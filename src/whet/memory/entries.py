@@ -32,15 +32,19 @@ def entry(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> str:
 def steps(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> list[str]:
     """Give a skill's lines for what was pointed at: calls that succeeded in their order, what was said."""
     failed = [one for one in pointed if one.source.failed]
-    done = [one for one in pointed if not one.source.failed and one.source.is_command]
-    other = [one for one in pointed if not one.source.failed and not one.source.is_command]
+    done = [one for one in pointed if not one.source.failed and (one.source.is_command or not one.unit)]
+    other = [one for one in pointed if not one.source.failed and one not in done]
     named = [*named, *_named(failed)]
-    commands = parameterised([one.source.call for one in _one_each(done)], named)
+    ran = [one.source.call for one in _one_each(done) if one.source.is_command]
+    commands = dict(zip(ran, parameterised(ran, named), strict=True))
     lines: list[str] = []
-    for number, (one, command) in enumerate(zip(_one_each(done), commands, strict=True), 1):
+    for one in _one_each(done):
+        source = one.source
+        command = commands[source.call] if source.is_command else ""
         # What one instance printed is no part of a step with parameters.
-        proof = _quoted([o for o in done if o.source is one.source]) if command == one.source.call else ""
-        lines.append(f"{number}. {ticked(command)}" + (f" → {proof}" if proof else ""))
+        proof = _quoted([o for o in done if o.source is source]) if command == source.call else ""
+        step = ticked(command) if command else f"{source.tool} {ticked(source.about)}"
+        lines.append(f"{len(lines) + 1}. {step}" + (f" → {proof}" if proof else ""))
     lines += [f"- {text}" for text in _grouped(other, named)]
     lines += [f"- Fails: {_failing(one)}" for one in failed]
     return lines

@@ -15,7 +15,7 @@ import msgspec
 from whet.log import mask
 from whet.memory import entries, notes, units
 from whet.memory.folding import content_words, fold
-from whet.memory.provenance import fetches_by_name, got_bytes, outside
+from whet.memory.provenance import fetches_by_name, got_bytes, outside, programs
 from whet.memory.requests import Claim, GateVerdict, Refused
 from whet.memory.scan import scan
 from whet.memory.sources import SourceText
@@ -73,7 +73,8 @@ def judge_stored(
         if database.read_now(lambda db, one=session_id: sessions.get(db, one)).private:
             raise Refused("This session is private: nothing is learned from it", hint="Go on without saving.")
         transcript = database.read_now(lambda db, one=session_id: load(db, one, trusted_tools))
-        there = tuple(quote for quote in claim.quotes if transcript.point(quote) is not None)
+        is_step = claim.kind == "skill"
+        there = tuple(quote for quote in claim.quotes if transcript.point(quote, is_step=is_step) is not None)
         if best is None or len(there) > len(best[0]):
             best = there, transcript
         if there == claim.quotes:
@@ -147,7 +148,7 @@ def _pointed(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) 
     quotes = list(dict.fromkeys(claim.quotes[:_MOST_QUOTES])) or [claim.text]
     found: list[Pointed] = []
     for quote in quotes:
-        one = transcript.point(quote)
+        one = transcript.point(quote, is_step=claim.kind == "skill")
         if one is None and not claim.quotes:
             raise Refused(
                 "There is no evidence",
@@ -210,7 +211,8 @@ def _usable(one: Pointed, claim: Claim, transcript: QuotableTranscript) -> Point
     is_step = ran.is_command and (claim.kind == "skill" or ran.failed) and got_bytes(ran.call, ran.received)
     if one.tier == "untrusted" and is_step and not fetches_by_name(ran.call):
         one = msgspec.structs.replace(one, tier="observed", unit="", why="")
-    if one.tier == "observed" and (why := carried_over(ran, transcript)):
+    is_call = ran.is_command or not one.unit
+    if one.tier == "observed" and is_call and (why := carried_over(ran, transcript)):
         return msgspec.structs.replace(one, tier="untrusted", why=why)
     return one
 
@@ -334,14 +336,13 @@ def _answers(one: Pointed, transcript: QuotableTranscript) -> bool:
 
 
 def carried_over(ran: SourceText, transcript: QuotableTranscript) -> str:
-    """Say that a command repeats what untrusted text said before it, empty where it does not."""
-    if not ran.is_command:
-        return ""
-    if any(map(units.is_talk, ran.call.splitlines())):
+    """Say that a call repeats what untrusted text said before it, empty where it does not."""
+    call = ran.call if ran.is_command else ran.about
+    if any(map(units.is_talk, call.splitlines())):
         return "its command holds sentences of the assistant's own"
     before = [s for s in transcript.sources if s.seq < ran.seq]
     trusted = _worded(s.folded for s in before if s.tier in ("user", "observed"))
-    runs = [run for run in _runs(ran.call) if run not in trusted]
+    runs = [run for run in _runs(call) if run not in trusted]
     there = _worded(s.folded for s in before if s.tier == "untrusted") if runs else ""
     taken = next((run.strip() for run in runs if run in there), "")
     return f"the command repeats what untrusted text said: {taken[:60]}" if taken else ""
@@ -354,13 +355,14 @@ def _worded(texts: Iterable[str]) -> str:
 
 
 def _runs(text: str) -> Iterable[str]:
-    """Give what of a text would hardly be written twice by chance: runs of words, values and their parts."""
+    """Give what of a command would hardly be written twice by chance: runs of words, values and their parts.
+    The name of a program that it calls is everybody's."""
     words = _WORDS.findall(fold(text))
     for at in range(len(words) - _CARRIED_WORDS + 1):
         run = " ".join(words[at : at + _CARRIED_WORDS])
         if len(run) >= 14 or (not run.isascii() and len(run) >= 8):
             yield run
-    for value in units.values(text):
+    for value in units.values(text) - {fold(name) for name in programs(text) if "/" not in name}:
         yield value if len(value) >= 7 else f" {value} "
         parts = re.split(r"[=:/@]", value)
         yield from (f" {part} " for part in parts if len(part) >= 4 and not part.isalpha() and part != value)

@@ -31,7 +31,7 @@ _CLIENTS = frozenset(
 )
 _FETCHES = re.compile(
     r"\b(?:git\s+(?:-\S+\s+\S+\s+)*(?:clone|fetch|pull|submodule|ls-remote)|svn\s+(?:co|checkout|up\w*|export)|hg\s+(?:clone|pull)"
-    r"|(?:pip3?|npm|pnpm|yarn|uv|poetry|cargo|go|gem|brew|apt(?:-get)?|dnf|yum|apk|composer|conda|bun|deno)"
+    r"|(?P<installer>pip3?|npm|pnpm|yarn|uv|poetry|cargo|go|gem|brew|apt(?:-get)?|dnf|yum|apk|composer|conda|bun|deno)"
     r"\s+(?:-\S+\s+|pip\s+|tool\s+|mod\s+)*(?:install|add|sync|ci|get|i|update|upgrade|download|fetch|search|show|view|info|dlx)"
     r"|(?:docker|podman)\s+(?:pull|search))\b"
 )
@@ -43,6 +43,8 @@ _URL = re.compile(
 )
 _LOCAL = re.compile(r"localhost$|127\.|\[?::1|0\.0\.0\.0")
 _SPLIT = re.compile(r"\|\||&&|[;|&\n(`]|\$\(")
+_HERE_DOCUMENT = re.compile(r"(?ms)<<-?\s*(['\"]?)(\w+)\1\n.*?^\s*\2$")
+_SCRIPT = re.compile(r"\n|[;()=].*\s|\s.*[;()=]")
 _SLACK_MS = 20
 _DEEPEST = 4
 
@@ -54,11 +56,16 @@ def reaches_out(command: str) -> bool:
     hosts = _URL.search(command)
     if _FETCHES.search(command) or _CODE.search(command):
         return not hosts
+    return not hosts and any(name.rpartition("/")[2] in _CLIENTS for name in programs(command))
+
+
+def programs(command: str) -> set[str]:
+    """Give the programs that a command calls, as it names them."""
     words = (
         next((w for w in part.split() if "=" not in w and w not in ("sudo", "env", "time")), "")
         for part in _SPLIT.split(command)
     )
-    return not hosts and any(word.strip("\"'").rpartition("/")[2] in _CLIENTS for word in words)
+    return {word.strip("\"'") for word in words}
 
 
 def got_bytes(command: str, received: bool | None) -> bool:
@@ -74,6 +81,25 @@ def fetches_by_name(command: str) -> bool:
         if verb is None or not all(re.search(r"^-|[./]", word) for word in part[verb.end() :].split()):
             return True
     return bool(outside(command))
+
+
+def named_files(command: str) -> list[str]:
+    """Give the words of a command that fetches which may name files. An installer's are packages, which lie
+    where installed code lies; what a script in the command says is no operand of it."""
+    lexer = shlex.shlex(_HERE_DOCUMENT.sub("", command), posix=True, punctuation_chars="();<>|&\n")
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    parts: list[list[str]] = [[]]
+    try:
+        for token in lexer:
+            if token.strip("();|&\n"):
+                parts[-1].append(token)
+            else:
+                parts.append([])
+    except ValueError:  # a quote without an end
+        return named_paths(command)
+    fetching = ((part, _FETCHES.search(" ".join(part))) for part in parts)
+    words = (word for part, verb in fetching if verb is None or not verb["installer"] for word in part)
+    return [name for word in words if not _SCRIPT.search(word) for name in named_paths(shlex.quote(word))]
 
 
 def outside(text: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from whet.contract.messages import Message, ToolCall
-from whet.contract.texts import NOT_JSON, map_texts
+from whet.contract.texts import NOT_JSON, map_texts, subject_of
 from whet.contract.tools import tags_of
 from whet.memory import provenance, typed
 from whet.memory.folding import fold
@@ -39,7 +39,8 @@ class StoredText(msgspec.Struct, frozen=True):
 
 class SourceText(msgspec.Struct, frozen=True):
     """One text of a session: what stands in it (`folded`, and as it was), and whose it is. Of a result,
-    `call` is what was called: the command, the file that was read, the question that was answered."""
+    `call` is what was called: the command, the file that was read, the question that was answered; `about`
+    says the same with what was looked for. A call's arguments and its result have the same `call_id`."""
 
     seq: int
     turn: int
@@ -53,6 +54,8 @@ class SourceText(msgspec.Struct, frozen=True):
     day: str = ""
     why: str = ""
     received: bool | None = None
+    call_id: str = ""
+    about: str = ""
 
     @property
     def is_command(self) -> bool:
@@ -63,6 +66,15 @@ class SourceText(msgspec.Struct, frozen=True):
     def ran_well(self) -> bool:
         """Whether it is what a command of this machine printed that succeeded."""
         return self.is_command and self.tier == "observed" and not self.failed
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is what became of a call that succeeded and may be a step: a command, a look, an edit, a
+        skill that was loaded."""
+        if self.role != "tool" or self.failed:
+            return False
+        tags = tags_of(self.tool)
+        return ("local" in tags and "aside" not in tags) or "loads-skills" in tags
 
     @property
     def puts(self) -> bool:
@@ -109,7 +121,8 @@ class _Reader:
             self._add(row, "own", message.text)
             for call in message.tool_calls:
                 self._calls[call.id] = call
-                self._add(row, "own", "\n".join(_texts(_arguments(call))), tool=call.name)
+                texts = "\n".join(_texts(_arguments(call)))
+                self._add(row, "own", texts, tool=call.name, call_id=call.id)
         else:
             self._result(row)
 
@@ -146,6 +159,8 @@ class _Reader:
             call=_COMMENT.sub("", shown).strip() if "command" in tags_of(name) else shown,
             why=why,
             received=row.received,
+            call_id=message.tool_call_id,
+            about=subject_of(given),
         )
 
     def _tier(self, name: str, given: dict[str, Any], row: StoredText) -> tuple[Tier, str]:
@@ -213,7 +228,7 @@ class _Reader:
     def _mark(self, command: str, why: str, given: dict[str, Any]) -> None:
         """Note the names that a command may have left foreign bytes under."""
         heads = {part.split()[0] for part in re.split(r"[;|&\n]+", command) if part.split()}
-        for word in provenance.named_paths(command):
+        for word in provenance.named_files(command):
             name = (
                 re.sub(r"^\w+://", "", word)
                 .partition("?")[0]

@@ -44,8 +44,10 @@ class QuotableTranscript:
         self.sources: list[SourceText] = list(found)
         self.turn: int = max((source.turn for source in found), default=0)
 
-    def point(self, quote: str) -> Pointed | None:
-        """Give what a quote points at, where it counts most and was said last; None for nowhere."""
+    def point(self, quote: str, *, is_step: bool = False) -> Pointed | None:
+        """Give what a quote points at, where it counts most and was said last; None for nowhere. A command
+        points at its last call that succeeded; for a step of a procedure, so does a part of any tool's
+        arguments that says nothing in words."""
         wanted = fold(quote)
         best: Pointed | None = None
         for source in self.sources:
@@ -53,7 +55,7 @@ class QuotableTranscript:
             if found is not None and (best is None or _rank(found) >= _rank(best)):
                 best = found
         if best is None or best.tier == "own":
-            return self._call_pointed(quote, wanted) or best
+            return self._call_pointed(quote, wanted, is_step=is_step) or best
         return best
 
     def own_words(self) -> list[SourceText]:
@@ -134,12 +136,18 @@ class QuotableTranscript:
                     return one
         return None
 
-    def _call_pointed(self, quote: str, wanted: str) -> Pointed | None:
-        """Give the last successful call whose command the quote is."""
+    def _call_pointed(self, quote: str, wanted: str, *, is_step: bool) -> Pointed | None:
+        """Give the last successful call whose command the quote is, or which has this as a part."""
         bare = wanted.strip("`$ ")
-        for one in reversed(self.results()):
-            if bare and bare == fold(one.call) and one.ran_well:
-                return Pointed(quote, one, "", "observed")
+        is_part = is_step and len(bare) >= _NOTHING_CHARS and not units.speaks(bare)
+        said = (one for one in self.sources if one.tier == "own" and bare in one.folded)
+        asked = {one.call_id for one in said if one.call_id}
+        for one in reversed(self.sources):
+            if bare and one.is_done and one.call_id in asked:
+                call = fold(one.call) if one.is_command else bare if is_part else ""
+                if bare == call or (is_part and bare in call):
+                    is_foreign = one.tier == "untrusted"
+                    return Pointed(quote, one, "", "untrusted" if is_foreign else "observed", one.why)
         return None
 
 

@@ -1,0 +1,127 @@
+"""A session that Claude Code had, as this program would have recorded it; and what of it a text points at.
+
+The record is SkillLearnBench's (`claude-code.dataclaw.jsonl`): messages with the tools that were used, what
+they were given and what they gave back. Tools of the same work take this program's names. What the task
+asked is the person's own word, whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whet.contract.errors import BadInput
+from whet.contract.messages import Message, ToolCall
+from whet.contract.texts import from_json
+from whet.memory.folding import fold
+from whet.memory.sources import SourceText, StoredText, sources
+from whet.memory.transcript import QuotableTranscript
+from whet.tools.declared import tags_of  # its import says what each tool's results are worth
+
+RECORD = "claude-code.dataclaw.jsonl"
+_NAMES = {
+    "Bash": "terminal",
+    "Read": "read_file",
+    "Write": "write_file",
+    "Edit": "patch",
+    "Grep": "search_files",
+    "Glob": "search_files",
+    "Skill": "skill_view",
+    "TodoWrite": "todo",
+    "Agent": "delegate_task",
+    "WebSearch": "web_search",
+}
+_FIELDS = {"file_path": "path", "skill": "name"}
+_PIECE = re.compile(r"\n|\.\.\.|…")
+_WORD = re.compile(r"\S+")
+_AROUND = "\"'`(),;{}[] "
+_QUOTE_CHARS_MIN = 10
+
+
+class _Output(msgspec.Struct):
+    text: str = ""
+
+
+class _Use(msgspec.Struct):
+    tool: str
+    input: dict[str, Any] = {}
+    output: _Output = msgspec.field(default_factory=_Output)
+    status: str = ""
+
+
+class _Said(msgspec.Struct):
+    role: str
+    content: Any = ""
+    tool_uses: list[_Use] = []
+
+
+class _Record(msgspec.Struct):
+    messages: list[_Said]
+
+
+def read(asked: str, record: Path) -> QuotableTranscript:
+    """Read a recorded session. Raises BadInput."""
+    stored: list[StoredText] = []
+    seq = 2
+    for line in filter(None, record.read_text("utf-8").split("\n")):
+        try:
+            said = from_json(line, _Record).messages
+        except msgspec.DecodeError as error:
+            raise BadInput(f"{record} is no recorded session: {error}") from error
+        for message in said:
+            for one in _messages(message, seq):
+                stored.append(StoredText(seq, 1, one))
+                seq += 1
+    assert "local" in tags_of(_NAMES["Bash"])
+    task = SourceText(1, 1, "user", "user", asked, fold(asked))
+    return QuotableTranscript("trajectory", [task, *sources(stored)])
+
+
+def _messages(said: _Said, seq: int) -> list[Message]:
+    """Give an answer with its calls and their results; a person's word later in the record is none's here."""
+    if said.role != "assistant":
+        return []
+    calls: list[ToolCall] = []
+    results: list[Message] = []
+    for number, use in enumerate(said.tool_uses):
+        given = {_FIELDS.get(key, key): value for key, value in use.input.items()}
+        call = ToolCall(
+            f"c{seq}-{number}", _NAMES.get(use.tool, use.tool), msgspec.json.encode(given).decode()
+        )
+        calls.append(call)
+        failed = use.status != "success"
+        results.append(
+            Message("tool", use.output.text, tool_call_id=call.id, tool_name=call.name, is_error=failed)
+        )
+    text = said.content if isinstance(said.content, str) else ""
+    return [Message("assistant", text, tool_calls=tuple(calls)), *results]
+
+
+def quotes(evidence: str, session: QuotableTranscript) -> list[str]:
+    """Give the parts of a text that stand in a session letter by letter, longest first: runs of its words."""
+    there = [one.folded for one in session.sources]
+    found: dict[str, None] = {}
+    for piece in _PIECE.split(evidence.replace("\\n", "\n").replace('\\"', '"')):
+        words = [match.span() for match in _WORD.finditer(piece)]
+        first = 0
+        while first < len(words):
+            last = first
+            while last < len(words) and _stands(_run(piece, words, first, last), there):
+                last += 1
+            if last > first and len(run := _run(piece, words, first, last - 1)) >= _QUOTE_CHARS_MIN:
+                found[run] = None
+            first = max(last, first + 1)
+    return sorted(found, key=len, reverse=True)
+
+
+def _run(piece: str, words: Sequence[tuple[int, int]], first: int, last: int) -> str:
+    return piece[words[first][0] : words[last][1]].strip(_AROUND)
+
+
+def _stands(text: str, there: Sequence[str]) -> bool:
+    folded = fold(text)
+    return any(folded in one for one in there)
