@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.clients import coding
 from benchmarks.measure import ROOT, clean_environment
 from benchmarks.peers import python_of
 from benchmarks.serving import serving
@@ -81,7 +82,9 @@ def run(_runs: int, _full: bool) -> list[Row]:
         serving(Path(folder), model.base_url) as server,
     ):
         table = _table(model, server.url, server.token)
-    PAGE.write_text(_page(table))
+        agents = coding.table(server.url, server.token)
+    PAGE.write_text(_page(table, agents))
+    table |= agents
     cells = [cell for row in table.values() for cell in row.values()]
     good = sum(cell == "yes" for cell in cells)
     wrong = [
@@ -90,7 +93,8 @@ def run(_runs: int, _full: bool) -> list[Row]:
     return [
         Row(
             "clients",
-            f"API: {len(table)} clients and frameworks, unmodified, x {len(FEATURES)} features",
+            f"API: {len(table) - len(agents)} clients and frameworks, unmodified, x {len(FEATURES)} features,"
+            f" {len(agents)} coding agents x {len(coding.FEATURES)}",
             "all that a client offers",
             f"{good} work, {len(wrong)} fail, {len(cells) - good - len(wrong)} the client does not offer",
             "none measured",
@@ -172,6 +176,12 @@ def _mind(ask: PracticeRequest) -> ScriptedReply:
         return ScriptedReply(
             tool_calls=tuple(PracticeCall(tool, json.dumps({"city": one})) for one in cities)
         )
+    shell = next((name for name in coding.SHELLS if name in ask.offers), "")
+    if any(hello in asked for hello in coding.GREETINGS):
+        return ScriptedReply(coding.HELLO)
+    if shell and "run your shell" in asked:
+        given = {coding.SHELLS[shell]: coding.COMMAND, "description": "Says something"}
+        return ScriptedReply("I run it.", tool_calls=(PracticeCall(shell, json.dumps(given)),))
     form = next((name for name in ask.offers if name in ("Place", "final_result", "json", "place")), "")
     if "a form" in asked:
         if form:
@@ -203,7 +213,7 @@ _REFUSED = ("context_length_exceeded", "ContextWindowExceeded", "too long")
 _TOO_LONG = "This model's maximum context length is 10 tokens. However, your messages resulted in 99 tokens."
 
 
-def _page(table: Mapping[str, Mapping[str, str]]) -> str:
+def _page(table: Mapping[str, Mapping[str, str]], agents: Mapping[str, Mapping[str, str]]) -> str:
     titles = [_HEADINGS.get(one, one) for one in FEATURES]
     lines = [
         "# Clients and frameworks against the API",
@@ -223,7 +233,20 @@ def _page(table: Mapping[str, Mapping[str, str]]) -> str:
         notes += [
             f"- {name}, {_HEADINGS.get(one, one)}: {row[one][2:]}" for one in FEATURES if row[one] != "yes"
         ]
-    return "\n".join([*lines, _BY_HAND, "", *notes, "", *_FRONT_END]).rstrip() + "\n"
+    coders = [
+        "## Coding agents",
+        "",
+        "The agent answers behind another agent: that one's tools stand beside the server's.",
+        "",
+        "| agent | " + " | ".join(coding.FEATURES) + " |",
+        "|---" * (len(coding.FEATURES) + 1) + "|",
+        *(
+            f"| {name} | " + " | ".join(row[one][:3].rstrip(":") for one in row) + " |"
+            for name, row in agents.items()
+        ),
+        "",
+    ]
+    return "\n".join([*lines, _BY_HAND, "", *notes, "", *coders, *_FRONT_END]).rstrip() + "\n"
 
 
 def _version(python: str, package: str) -> str:

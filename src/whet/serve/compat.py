@@ -147,8 +147,8 @@ class Compat:
         """Answer a response."""
         self._known(asked.model)
         wish = _wish(request, caller, responses.read_said(asked), asked.user, private=asked.store is False)
-        tools = responses.read_tools(asked)
-        wish = _with_tools(wish, tools, asked.tool_choice, parallel=asked.parallel_tool_calls)
+        tools = responses.tools_of(asked)
+        wish = _with_tools(wish, tools.specs, asked.tool_choice, parallel=asked.parallel_tool_calls)
         if asked.previous_response_id:
             wish = await self._following(wish, asked.previous_response_id)
         response_id = f"resp_{self._app.clock.new_id()}"
@@ -158,7 +158,7 @@ class Compat:
             if is_kept:
                 api.keep_response(db, response_id, session_id)
 
-        codec = ResponsesCodec(response_id, asked)
+        codec = ResponsesCodec(response_id, asked, tools)
         form = AnswerRules(responses.read_form(asked), (), keep)
         return await self._answer(request, wish, codec, form, is_stream=bool(asked.stream))
 

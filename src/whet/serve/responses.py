@@ -7,22 +7,24 @@ its session, so that `previous_response_id` goes on there.
 from __future__ import annotations
 
 import time
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from whet.contract.events import StepFinished, StreamRestarted, TextDelta, TurnEnd
 from whet.contract.messages import ToolCall, Usage
-from whet.contract.tools import ToolSpec
-from whet.serve.chat import RESTARTED, call_of, refuse_set
-from whet.serve.client_tools import CallResult, HandedOver, checked, spec_of
+from whet.serve.chat import RESTARTED, refuse_set
+from whet.serve.client_tools import CallResult, HandedOver
 from whet.serve.content import Utterance, kind_of, utterance
 from whet.serve.forms import AnswerForm, form_of
 from whet.serve.held import ApiEvent
+from whet.serve.response_tools import CALL_EVENTS, NO_TOOLS, ResponseTools, read_call, read_tools
 from whet.serve.wire import ApiError, encode
 
 _SPOKEN = frozenset(("message", None))
-_UNSPOKEN = frozenset(("reasoning", "item_reference", "custom_tool_call", "custom_tool_call_output"))
+_CALLS = frozenset(("function_call", "custom_tool_call"))
+_RESULTS = frozenset(("function_call_output", "custom_tool_call_output"))
+_UNSPOKEN = frozenset(("reasoning", "item_reference"))
 
 
 class Format(msgspec.Struct, frozen=True, omit_defaults=False):
@@ -74,13 +76,13 @@ def read_said(request: ResponsesRequest) -> tuple[Utterance, ...]:
             if not isinstance(role, str):
                 raise ApiError(400, "a message needs a role", param=f"{place}.role")
             said.append(utterance(role, item.get("content"), place))
-        elif kind == "function_call":
-            call = call_of(item.get("call_id"), item, place)
+        elif kind in _CALLS:
+            call = read_call(item, place)
             if said and said[-1].speaker == "assistant":
                 said[-1] = msgspec.structs.replace(said[-1], calls=(*said[-1].calls, call))
             else:
                 said.append(Utterance("assistant", "", calls=(call,)))
-        elif kind == "function_call_output":
+        elif kind in _RESULTS:
             said.append(Utterance("other", "", results=(_result(item, place),)))
         elif kind not in _UNSPOKEN:
             raise ApiError(400, f"items of type {str(kind)[:40]!r} are not taken", param=f"{place}.type")
@@ -101,18 +103,9 @@ def read_form(request: ResponsesRequest) -> AnswerForm | None:
     return form_of(wanted.type, wanted.schema, "text.format")
 
 
-def read_tools(request: ResponsesRequest) -> tuple[ToolSpec, ...]:
+def tools_of(request: ResponsesRequest) -> ResponseTools:
     """Give the client's tools, none where it wants no calls. Raises ApiError."""
-    if request.tool_choice == "none":
-        return ()
-    found: list[ToolSpec] = []
-    for number, one in enumerate(request.tools or ()):
-        place = f"tools[{number}]"
-        tool = cast("dict[str, Any]", one) if isinstance(one, dict) else {}
-        if tool.get("type") != "function":
-            raise ApiError(400, "tools are taken of type function", param=place, code="unsupported_value")
-        found.append(spec_of(tool.get("name"), tool.get("description"), tool.get("parameters"), place))
-    return checked(found)
+    return NO_TOOLS if request.tool_choice == "none" else read_tools(request.tools or ())
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
@@ -134,8 +127,9 @@ class ResponsesCodec:
 
     beat = b": beat\n\n"
 
-    def __init__(self, response_id: str, request: ResponsesRequest) -> None:
+    def __init__(self, response_id: str, request: ResponsesRequest, tools: ResponseTools = NO_TOOLS) -> None:
         self._request = request
+        self._tools = tools
         self._id = response_id
         self._created = int(time.time())
         self._sequence = 0
@@ -233,23 +227,18 @@ class ResponsesCodec:
 
     def _call(self, call: ToolCall) -> bytes:
         at, item_id = len(self._items), f"fc_{self._id.removeprefix('resp_')}_{len(self._items)}"
-        item = {
-            "id": item_id,
-            "type": "function_call",
-            "status": "completed",
-            "call_id": call.id,
-            "name": call.name,
-            "arguments": call.arguments,
-        }
+        shown = self._tools.item(call)
+        kind, what = CALL_EVENTS[shown["type"]]
+        item = {"id": item_id, "status": "completed", "call_id": call.id, **shown}
         self._items.append(item)
         place = {"output_index": at, "item_id": item_id}
-        begun = {**item, "status": "in_progress", "arguments": ""}
-        done = {**place, "name": call.name, "arguments": call.arguments}
+        begun = {**item, "status": "in_progress", what: ""}
+        done = {**place, "name": item["name"], what: item[what]}
         return b"".join(
             (
                 self._line("response.output_item.added", {"output_index": at, "item": begun}),
-                self._line("response.function_call_arguments.delta", {**place, "delta": call.arguments}),
-                self._line("response.function_call_arguments.done", done),
+                self._line(f"{kind}.delta", {**place, "delta": item[what]}),
+                self._line(f"{kind}.done", done),
                 self._line("response.output_item.done", {"output_index": at, "item": item}),
             )
         )

@@ -1,0 +1,173 @@
+"""Coding agents of others with this API as their model: each answers, runs a tool of its own, and goes on.
+
+Installed from npm below `.bench`, unmodified, with a home of their own that names the base URL and the token.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx2
+
+from benchmarks.measure import ROOT, clean_environment
+
+FEATURES = ("answer", "its own tool", "next turn in the same session")
+SHELLS = {"exec_command": "cmd", "Bash": "command", "bash": "command"}
+"""The agents' tools that run a command, and what they call the command."""
+COMMAND = "echo from-the-agent-$((6*7))"
+GREETINGS = ("hello there", "hello again")
+HELLO = "Hello from the stand-in."
+_SAID = "from-the-agent-42"
+_TIMEOUT_S = 180
+
+
+class CodingAgent(NamedTuple):
+    """How to start one: its npm package, arguments for a first and a next turn, its protocol."""
+
+    package: str
+    first: Sequence[str]
+    following: Sequence[str]
+    wire: str
+
+
+AGENTS = (
+    CodingAgent(
+        "@openai/codex",
+        ("codex", "exec", "--skip-git-repo-check", "-s", "danger-full-access"),
+        ("codex", "exec", "resume", "--last", "--skip-git-repo-check"),
+        "Responses",
+    ),
+    CodingAgent(
+        "@anthropic-ai/claude-code",
+        ("claude", "--model", "whet", "--allowedTools", "Bash(echo:*)", "-p"),
+        ("claude", "--model", "whet", "--continue", "-p"),
+        "Messages",
+    ),
+    CodingAgent("opencode-ai", ("opencode", "run"), ("opencode", "run", "-c"), "Chat Completions"),
+    CodingAgent(
+        "@mariozechner/pi-coding-agent",
+        ("pi", "--provider", "whet", "--model", "whet", "-p"),
+        ("pi", "--provider", "whet", "--model", "whet", "-c", "-p"),
+        "Chat Completions",
+    ),
+)
+
+
+def table(url: str, token: str) -> dict[str, dict[str, str]]:
+    """Run every agent; empty where there is no npm."""
+    bins = _installed()
+    return {} if bins is None else {_name(bins, one): _tried(bins, one, url, token) for one in AGENTS}
+
+
+def _tried(bins: Path, agent: CodingAgent, url: str, token: str) -> dict[str, str]:
+    print(f"  {agent.package}", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory(dir=bins.parents[1]) as folder:
+        home, work = Path(folder) / "home", Path(folder) / "work"
+        work.mkdir()
+        environment = _environment(home, url, token)
+
+        def run(words: Sequence[str], prompt: str) -> str:
+            command = [str(bins / words[0]), *words[1:], prompt]
+            done = subprocess.run(
+                command, env=environment, cwd=work, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                timeout=_TIMEOUT_S, check=False,
+            )  # fmt: skip
+            return done.stdout + done.stderr[-2000:]
+
+        told = run(agent.first, GREETINGS[0])
+        ran = run(agent.first, "run your shell, please")
+        before = _turns(url, token)
+        went_on = run(agent.following, GREETINGS[1])
+        grown = [n - before.get(id_, 0) for id_, n in _turns(url, token).items() if n != before.get(id_)]
+    cells = {
+        FEATURES[0]: "yes" if HELLO in told else f"no: {told[-300:]}",
+        FEATURES[1]: "yes" if _SAID in ran else f"no: {ran[-300:]}",
+        FEATURES[2]: "yes"
+        if HELLO in went_on and grown == [1] and before
+        else f"no: {went_on[-300:]} {grown}",
+    }
+    for feature, cell in cells.items():
+        if cell != "yes":
+            print(f"    {feature}: {cell}", file=sys.stderr, flush=True)
+    return cells
+
+
+def _turns(url: str, token: str) -> dict[str, int]:
+    """Count the turns of each session."""
+    asked = {"authorization": f"Bearer {token}"}
+    rows = httpx2.get(f"{url}/api/sessions?limit=200", headers=asked, trust_env=False).json()["sessions"]
+    return {row["id"]: row["turns"] for row in rows}
+
+
+def _environment(home: Path, url: str, token: str) -> dict[str, str]:
+    """Make a home in which each of them finds the server."""
+    whet = {"name": "whet", "base_url": f"{url}/v1", "env_key": "WHET_TOKEN", "wire_api": "responses"}
+    toml = "\n".join(f'{key} = "{value}"' for key, value in whet.items())
+    files = {
+        ".codex/config.toml": f'model = "whet"\nmodel_provider = "whet"\n[model_providers.whet]\n{toml}\n',
+        ".config/opencode/opencode.json": json.dumps(_opencode(url, token)),
+        ".pi/agent/models.json": json.dumps(
+            {
+                "providers": {
+                    "whet": {
+                        "baseUrl": f"{url}/v1",
+                        "api": "openai-completions",
+                        "apiKey": "WHET_TOKEN",
+                        "models": [{"id": "whet"}],
+                    }
+                }
+            }
+        ),
+    }
+    for name, text in files.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
+    return clean_environment(
+        HOME=str(home),
+        WHET_TOKEN=token,
+        ANTHROPIC_BASE_URL=url,
+        ANTHROPIC_API_KEY=token,
+        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
+        DISABLE_AUTOUPDATER="1",
+        NO_PROXY="127.0.0.1",
+    )
+
+
+def _opencode(url: str, token: str) -> Mapping[str, object]:
+    return {
+        "autoupdate": False,
+        "model": "whet/whet",
+        "provider": {
+            "whet": {
+                "npm": "@ai-sdk/openai-compatible",
+                "options": {"baseURL": f"{url}/v1", "apiKey": token},
+                "models": {"whet": {"name": "whet", "tool_call": True}},
+            }
+        },
+    }
+
+
+def _installed() -> Path | None:
+    """Give the folder of their programs; None where there is no npm."""
+    npm = shutil.which("npm")
+    if npm is None:
+        return None
+    folder = ROOT / ".bench" / "coding-agents"
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "node_modules").is_dir():
+        packages = [one.package for one in AGENTS]
+        command = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(folder), *packages]
+        subprocess.run(command, check=True, stdout=sys.stderr)
+    return folder / "node_modules" / ".bin"
+
+
+def _name(bins: Path, agent: CodingAgent) -> str:
+    version = json.loads((bins.parent / agent.package / "package.json").read_text())["version"]
+    return f"{agent.package} {version}, {agent.wire}"

@@ -1,0 +1,128 @@
+"""The tools of a Responses request, and its calls of them: functions, functions in namespaces, and tools that
+take text instead of arguments.
+
+The model sees all of them as functions of one list; the program gets each call in the shape in which it
+offered the tool. Passed over are the vendor's search of the web, as the server has tools of its own for it,
+and the search for more tools, as a session's tools are fixed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from whet.contract.messages import ToolCall
+from whet.contract.texts import NOT_JSON
+from whet.contract.tools import ToolSpec
+from whet.serve.chat import call_of
+from whet.serve.client_tools import checked, spec_of
+from whet.serve.wire import ApiError
+
+_LONGEST = 64
+_INPUT = "input"
+_PASSED_OVER = ("web_search", "tool_search")
+_REFUSED = "tools are taken of type function, custom and namespace"
+
+
+CALL_EVENTS = {
+    "function_call": ("response.function_call_arguments", "arguments"),
+    "custom_tool_call": ("response.custom_tool_call_input", "input"),
+}
+"""By a call's type: how its stream events are named, and which field holds what it is called with."""
+
+
+class OfferedTool(msgspec.Struct, frozen=True):
+    """How the program calls a tool: its name, the namespace it is in, whether it takes text."""
+
+    name: str
+    namespace: str = ""
+    takes_text: bool = False
+
+
+class ResponseTools(msgspec.Struct, frozen=True):
+    """A request's tools: as the model sees them, and by those names as the program does."""
+
+    specs: tuple[ToolSpec, ...] = ()
+    offered: Mapping[str, OfferedTool] = {}
+
+    def item(self, call: ToolCall) -> dict[str, Any]:
+        """Give what names a call in an output item."""
+        tool = self.offered.get(call.name) or OfferedTool(call.name)
+        if tool.takes_text:
+            return {"type": "custom_tool_call", "name": tool.name, "input": _text_in(call.arguments)}
+        within = {"namespace": tool.namespace} if tool.namespace else {}
+        return {"type": "function_call", "name": tool.name, **within, "arguments": call.arguments}
+
+
+NO_TOOLS = ResponseTools()
+
+
+def read_tools(tools: Sequence[object]) -> ResponseTools:
+    """Read a request's tools. Raises ApiError that names the place."""
+    found = [one for number, tool in enumerate(tools) for one in _read(tool, f"tools[{number}]", "")]
+    specs = checked([spec for spec, _ in found])
+    return ResponseTools(specs, {spec.name: tool for spec, tool in found})
+
+
+def read_call(item: dict[str, Any], place: str) -> ToolCall:
+    """Read a call out of a program's history. Raises ApiError."""
+    if item.get("type") == "custom_tool_call":
+        arguments = msgspec.json.encode({_INPUT: item.get(_INPUT)}).decode()
+        return call_of(item.get("call_id"), {**item, "arguments": arguments}, place)
+    call = call_of(item.get("call_id"), item, place)
+    namespace = item.get("namespace")
+    return msgspec.structs.replace(
+        call, name=_joined(namespace if isinstance(namespace, str) else "", call.name)
+    )
+
+
+def _read(one: object, place: str, namespace: str) -> Iterator[tuple[ToolSpec, OfferedTool]]:
+    tool = cast("dict[str, Any]", one) if isinstance(one, dict) else {}
+    kind, name = tool.get("type"), tool.get("name")
+    if kind == "namespace" and not namespace and isinstance(name, str):
+        inner = cast("list[object]", tool["tools"]) if isinstance(tool.get("tools"), list) else []
+        for number, within in enumerate(inner):
+            yield from _read(within, f"{place}.tools[{number}]", name)
+    elif kind in ("function", "custom"):
+        seen = _joined(namespace, name) if isinstance(name, str) else name
+        spec = spec_of(seen, tool.get("description"), tool.get("parameters"), place)
+        if kind == "custom":
+            spec = ToolSpec(spec.name, _described(spec.description, tool.get("format")), _text_schema())
+        yield spec, OfferedTool(str(name), namespace, kind == "custom")
+    elif not str(kind).startswith(_PASSED_OVER):
+        raise ApiError(400, _REFUSED, param=place, code="unsupported_value")
+
+
+def _joined(namespace: str, name: str) -> str:
+    """Give the name that the model sees; one that would be too long ends with a digest of the whole."""
+    whole = f"{namespace}__{name}" if namespace else name
+    if len(whole) <= _LONGEST:
+        return whole
+    digest = hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{whole[: _LONGEST - 9]}_{digest}"
+
+
+def _described(description: str, form: object) -> str:
+    """Add to a tool's description the grammar that its text must have, where it has one."""
+    wanted = cast("dict[str, Any]", form) if isinstance(form, dict) else {}
+    definition = wanted.get("definition")
+    if not isinstance(definition, str):
+        return description
+    return f"{description}\n\nThe input must match this {wanted.get('syntax') or ''} grammar:\n{definition}"
+
+
+def _text_schema() -> dict[str, Any]:
+    return {"type": "object", "properties": {_INPUT: {"type": "string"}}, "required": [_INPUT]}
+
+
+def _text_in(arguments: str) -> str:
+    """Give the text of a call's arguments; what is no object with a text is given as it stands."""
+    try:
+        read: object = msgspec.json.decode(arguments)
+    except NOT_JSON:
+        return arguments
+    text = cast("dict[str, Any]", read).get(_INPUT) if isinstance(read, dict) else None
+    return text if isinstance(text, str) else arguments
