@@ -48,6 +48,9 @@ POLICY = """
         def typed(surface, command, alias_used, args_raw, session_key, platform, **facts):
             note("typed", surface, command, alias_used, args_raw, bool(session_key), platform)
         ctx.register_hook("pre_command", typed)
+        def happened(platform, event_type, payload, **facts):
+            note("happened", platform, event_type, payload)
+        ctx.register_hook("gateway_platform_event", happened)
 """
 
 
@@ -140,3 +143,18 @@ def test_plugins_are_told_of_a_command_before_it_runs(
         w.telegram.wait(lambda: any(row[0] == "typed" for row in w.seen()), "the hook")
         rows = [row for row in w.seen() if row[0] == "typed"]
         assert rows == [["typed", "gateway", command, typed[1:].partition(" ")[0], rest, True, "gateway"]]
+
+
+def test_plugins_are_told_of_an_edit_once(tmp_path: Path) -> None:
+    with world(tmp_path, "Hello.", "Again.") as w:
+        w.telegram.write("hello", message_id=100_001)
+        w.telegram.wait_said("Hello.")
+        changed = w.telegram.rewrite(100_001, "hello, all")
+        w.telegram.wait_said("An edited message")
+        w.telegram.again(changed)
+        w.telegram.write("more")
+        w.telegram.wait_said("Again.")
+        rows = [row[1:] for row in w.seen() if row[0] == "happened"]
+        assert [row[:2] for row in rows] == [["telegram", "message_edited"]]
+        assert rows[0][2].items() >= {"chat_id": "7", "user_id": "7", "text": "hello, all"}.items()
+        assert rows[0][2]["message_id"]

@@ -1,6 +1,6 @@
 """Tools as coding agents send them to `/v1/responses`: in namespaces, taking text, beside the vendor's own.
 
-The requests have the shape that Codex 0.171 sends: everything in each request, nothing stored, fields of its own.
+The requests have the shape that Codex 0.171 sends: everything in each, nothing stored, fields of its own.
 """
 
 from __future__ import annotations

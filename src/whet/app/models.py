@@ -22,12 +22,13 @@ from whet.contract.errors import BudgetReached, ProviderError, WireError
 from whet.contract.messages import Message, from_dict
 from whet.contract.protocols import ModelInfo, ModelLink, ModelReply, Provider, StreamItem
 from whet.providers.catalog import SERVERS
-from whet.providers.connect import ServerProvider, connect, connect_one, learn_windows
+from whet.providers.connect import ServerProvider, connect, connect_one, judged_by, learn_windows
 from whet.review.order import Runtime
 
 if TYPE_CHECKING:
     from whet.app.wallet import Wallet
     from whet.plugins.load import LoadedPlugins
+    from whet.plugins.model_calls import SideCallHooks
     from whet.practice.server import PracticeServer
 
 _MOST_UNUSED = 4
@@ -37,8 +38,8 @@ _SUMMARY_PROMPT = "You write records of conversations, exactly as asked and noth
 class _CappedLink:
     """A link whose requests count against caps."""
 
-    def __init__(self, wallet: Wallet, link: ModelLink, session_id: str) -> None:
-        self._wallet, self._link, self._session_id = wallet, link, session_id
+    def __init__(self, wallet: Wallet, link: ModelLink, session_id: str, what: str) -> None:
+        self._wallet, self._link, self._whose = wallet, link, (session_id, what)
 
     @property
     def info(self) -> ModelInfo:
@@ -47,7 +48,7 @@ class _CappedLink:
 
     def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
         """Stream within the caps."""
-        return self._wallet.stream(self._link, messages, self._session_id, "turn")
+        return self._wallet.stream(self._link, messages, *self._whose)
 
 
 class SwitchableLink:
@@ -70,7 +71,7 @@ class SwitchableLink:
         """Stream over the present link."""
         wallet, link = self._wallet(), self._link
         if wallet is not None:
-            link = _CappedLink(wallet, link, self._session_id)
+            link = _CappedLink(wallet, link, self._session_id, "turn")
         return link.stream(messages) if self.around is None else self.around(link, messages)
 
     def switch(self, link: ModelLink) -> None:
@@ -92,17 +93,19 @@ class Dialer:
 
     def connect(self, model: ModelSettings) -> Provider:
         """Connect what `model` names, with the fallback behind it. Raises ConfigError where that can't be."""
-        return connect(
+        made = connect(
             self._reached(model),
             self._fallback,
             self._secrets,
             patience_s=self._patience_s,
             others=self._plugged,
         )
+        return judged_by(made, self.plugins.judge) if self.plugins else made
 
     def connect_alone(self, model: ModelSettings) -> Provider:
         """Connect what `model` names, without a fallback. Raises ConfigError where that can't be."""
-        return self._plugged(model) or connect_one(self._reached(model), self._secrets)
+        made = self._plugged(model) or connect_one(self._reached(model), self._secrets)
+        return judged_by(made, self.plugins.judge) if self.plugins else made
 
     def close(self) -> None:
         """Stop the practice server where one was started."""
@@ -135,9 +138,15 @@ class Summariser:
     as the engine says.
     """
 
-    def __init__(self, provider: Callable[[], Provider], wallet: Callable[[], Wallet | None]) -> None:
+    def __init__(
+        self,
+        provider: Callable[[], Provider],
+        wallet: Callable[[], Wallet | None],
+        side_calls: SideCallHooks | None,
+    ) -> None:
         self._provider = provider
         self._wallet = wallet
+        self._side_calls = side_calls
         self._loop = asyncio.get_running_loop()
 
     def __call__(self, messages: Sequence[dict[str, Any]], *, max_tokens: int, timeout_s: float) -> str:
@@ -151,8 +160,11 @@ class Summariser:
             raise
 
     async def _ask(self, messages: Sequence[Message]) -> str:
-        link, wallet = self._provider().open(_SUMMARY_PROMPT, (), "summaries"), self._wallet()
-        asked = wallet.stream(link, messages, "", "summary") if wallet else link.stream(messages)
+        link: ModelLink = self._provider().open(_SUMMARY_PROMPT, (), "summaries")
+        if (wallet := self._wallet()) is not None:
+            link = _CappedLink(wallet, link, "", "summary")
+        side = self._side_calls
+        asked = link.stream(messages) if side is None else side.stream("compression", link, messages)
         try:
             async for item in asked:
                 if isinstance(item, ModelReply):
@@ -262,7 +274,8 @@ class Models:
         )
 
     def _summariser(self, provider: Callable[[], Provider]) -> Summariser:
-        return Summariser(provider, lambda: self.wallet)
+        plugins = self._dialer.plugins
+        return Summariser(provider, lambda: self.wallet, plugins.side_calls if plugins else None)
 
     async def aclose(self) -> None:
         """Close every connection."""

@@ -15,6 +15,7 @@ from whet.plugins.dispatch import ChatAdapter, ChatEvent, ChatGateway, ChatSourc
 from whet.plugins.hooks import Hooks
 
 HOOK = "pre_gateway_dispatch"
+OBSERVED = "gateway_platform_event"
 
 
 class IncomingHooks:
@@ -43,6 +44,21 @@ class IncomingHooks:
                 case _:
                     continue
         return update
+
+    async def happened(self, update: Incoming) -> None:
+        """Tell the hooks of an edit or a deletion of something that was said; they can't change it."""
+        place = update.place
+        payload = {
+            "chat_id": place.chat,
+            "thread_id": place.thread or None,
+            "message_id": update.ref,
+            "user_id": place.user,
+            "user_name": update.user_name,
+        }
+        kind = "message_edited" if update.text or update.files else "message_deleted"
+        if kind == "message_edited":
+            payload["text"] = update.text
+        await self._hooks.tell(OBSERVED, platform=place.channel, event_type=kind, payload=payload)
 
 
 def _event_of(update: Incoming) -> ChatEvent:

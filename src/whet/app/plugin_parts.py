@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from whet.providers.catalog import SERVERS
 if TYPE_CHECKING:
     from whet.plugins.hermes import ModelRequest
     from whet.plugins.load import LoadedPlugins
+    from whet.plugins.model_calls import SideCallHooks
 
 OFFERS = frozenset(
     {
@@ -67,15 +68,18 @@ def load(needs: PluginNeeds) -> LoadedPlugins | None:
     # Found on demand: the plugin layer costs 40 ms, and most homes have no plugin.
     from whet.plugins.load import PluginHost, load_plugins  # noqa: PLC0415
 
+    told: list[SideCallHooks] = []
     host = PluginHost(
-        ask_model=_asker(needs, loop) if (loop := _loop()) else None,
+        ask_model=_asker(needs, loop, told) if (loop := _loop()) else None,
         offers=OFFERS,
         taken_tools=needs.taken_tools,
         taken_engines=("compressor", "none"),
         taken_providers=SERVERS,
         workspace=needs.workspace,
     )
-    return load_plugins(needs.home, needs.settings.plugins, os.environ, host)
+    found = load_plugins(needs.home, needs.settings.plugins, os.environ, host)
+    told.append(found.side_calls)
+    return found
 
 
 @contextmanager
@@ -113,13 +117,17 @@ def _loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _asker(needs: PluginNeeds, loop: asyncio.AbstractEventLoop) -> Callable[[ModelRequest], str]:
+def _asker(
+    needs: PluginNeeds, loop: asyncio.AbstractEventLoop, told: Sequence[SideCallHooks]
+) -> Callable[[ModelRequest], str]:
     def ask(request: ModelRequest) -> str:
         """Answer on the plugin's thread, which waits; the loop's own thread must not."""
         if _loop() is loop:
             raise RuntimeError("call_llm waits, so it can't be called from an async function")
         limit_s = request.timeout_s or _LIMIT_S
-        return asyncio.run_coroutine_threadsafe(_within(limit_s, _answer(needs, request)), loop).result()
+        return asyncio.run_coroutine_threadsafe(
+            _within(limit_s, _answer(needs, request, told)), loop
+        ).result()
 
     return ask
 
@@ -129,7 +137,7 @@ async def _within(limit_s: float, work: Awaitable[str]) -> str:
         return await work
 
 
-async def _answer(needs: PluginNeeds, request: ModelRequest) -> str:
+async def _answer(needs: PluginNeeds, request: ModelRequest, told: Sequence[SideCallHooks]) -> str:
     system, messages = _split(request)
     model = needs.settings.model
     wanted = msgspec.structs.replace(
@@ -139,7 +147,9 @@ async def _answer(needs: PluginNeeds, request: ModelRequest) -> str:
     )
     provider = needs.connect(wanted)
     try:
-        async for item in provider.open(system, (), "plugin").stream(messages):
+        link = provider.open(system, (), "plugin")
+        asked = told[0].stream(request.task or "plugin", link, messages) if told else link.stream(messages)
+        async for item in asked:
             if isinstance(item, ModelReply):
                 return item.message.text
     finally:

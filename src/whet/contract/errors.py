@@ -73,6 +73,8 @@ class ProviderError(WhetError):
         self.model = model
         self.status = status
         self.request_id = request_id
+        self.code = ""
+        """What kind of error the server called it, where it said so."""
 
 
 class AuthRejected(ProviderError):

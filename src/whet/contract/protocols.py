@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from whet.contract.changes import TextChange
+from whet.contract.errors import ProviderError
 from whet.contract.events import Emit, ReasoningDelta, Retry, StreamRestarted, TextDelta, Verdict
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import Tool, ToolOutput, ToolSpec
@@ -102,6 +103,10 @@ class ModelLink(Protocol):
         Messages that are the same objects as last time at the same index are not encoded again.
         """
         ...
+
+
+FailureJudge = Callable[[ModelInfo, ProviderError, Sequence[Message]], Awaitable[ProviderError]]
+"""Says what a failed request counts as: gives the error itself, or another in its place."""
 
 
 class Provider(Protocol):

@@ -26,6 +26,8 @@ class HookedIntake:
         """Give what is left of updates; only messages that are new are asked about."""
         left: list[Incoming] = []
         for update in updates:
+            if update.verb == "edit" and not self._is_known(update):
+                await self._hooks.happened(update)
             kept = update if self._is_old(update) else await self._hooks.passed(update)
             if kept is not None:
                 left.append(kept)
@@ -34,10 +36,11 @@ class HookedIntake:
         return left
 
     def _is_old(self, update: Incoming) -> bool:
+        return update.verb != "message" or self._is_known(update)
+
+    def _is_known(self, update: Incoming) -> bool:
         channel = update.place.channel
-        return update.verb != "message" or self._parts.database.read_now(
-            lambda db: chats.is_received(db, channel, update.update_id)
-        )
+        return self._parts.database.read_now(lambda db: chats.is_received(db, channel, update.update_id))
 
     async def _note_read(self, update: Incoming) -> None:
         now_ms = self._parts.clock.unix_ms()

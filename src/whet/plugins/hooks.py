@@ -38,6 +38,9 @@ NAMES = (
     "pre_api_request",
     "post_api_request",
     "api_request_error",
+    "transform_api_error_classification",
+    "pre_auxiliary_call",
+    "post_auxiliary_call",
     "on_stream_start",
     "on_stream_delta",
     "on_stream_end",
@@ -47,6 +50,7 @@ NAMES = (
     "pre_verify",
     "pre_command",
     "pre_gateway_dispatch",
+    "gateway_platform_event",
 )
 MIDDLEWARE = ("tool_request", "tool_execution")
 """What `register_middleware` takes; inside they are hooks like the others."""

@@ -21,14 +21,17 @@ from whet.config.paths import Home
 from whet.config.schema import PluginSettings
 from whet.config.secrets import load_secrets, read_env
 from whet.contract.errors import ConfigError, PluginError
+from whet.contract.protocols import FailureJudge
 from whet.contract.tools import Tool
 from whet.plugins import hermes, hooks, modules, printing, shims
 from whet.plugins.calls import blamed
 from whet.plugins.context import CAPABILITIES, PluginContext, TakenNames
 from whet.plugins.discover import GROUPS, Discovery, FoundPlugin, discover
+from whet.plugins.failures import FailureHooks
 from whet.plugins.hooks import Hooks
 from whet.plugins.manifest import Manifest
 from whet.plugins.memories import EmptyMemory, Memories
+from whet.plugins.model_calls import SideCallHooks
 from whet.plugins.parts import (
     MemoryProvider,
     PluginCliCommand,
@@ -118,6 +121,8 @@ class LoadedPlugins:
         self._unloads = [(one.found.name, unload) for one in running for unload in one.registered.unloads]
         self.memories: Memories = Memories(self.memory_providers.values(), problems)
         self.hooks: Hooks = Hooks([hook for part in parts for hook in part.hooks], problems)
+        self.judge: FailureJudge = FailureHooks(self.hooks).judged
+        self.side_calls: SideCallHooks = SideCallHooks(self.hooks)
 
     @property
     def toolsets(self) -> list[str]:

@@ -1,4 +1,5 @@
-"""Hooks around a session's requests to its model: told of each request, of what streams in, and of its end.
+"""Hooks around requests to a model, a session's and those beside its turns: told of each, of what
+streams in, and of its end.
 
 transform_llm_output may change an answer before it is stored; what was streamed by then stays as it was
 seen. The hooks of a stream get its text in pieces as they come. It knows no wire format.
@@ -28,6 +29,7 @@ NAMES = (
     "on_interim_message",
     "transform_llm_output",
 )
+_CHARS_A_TOKEN = 4
 
 
 class ModelCallHooks:
@@ -69,9 +71,9 @@ class ModelCallHooks:
             "post_api_request",
             **facts,
             **_lasted(began_s),
-            finish_reason="tool_calls" if calls else "stop" if reply.stop == "end" else "length",
+            finish_reason=_finish(reply),
             response_model=reply.model,
-            usage=msgspec.to_builtins(reply.usage),
+            usage=_usage(reply),
             assistant_message=to_dict(reply.message),
             assistant_content_chars=len(text),
             assistant_tool_call_count=len(calls),
@@ -100,6 +102,67 @@ class ModelCallHooks:
             "api_request_id": f"{self._turn_id()}.{self._count}",
             "message_count": len(messages),
         }
+
+
+class SideCallHooks:
+    """The hooks around requests beside the turns: summaries, and what plugins ask a model themselves."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = hooks
+        self._count = 0
+        self._is_telling = False
+
+    async def stream(
+        self, task: str, link: ModelLink, messages: Sequence[Message]
+    ) -> AsyncIterator[StreamItem]:
+        """Stream over `link` and tell the hooks; `task` says what the request is for."""
+        self._count += 1
+        rows = _rows(messages)
+        facts: dict[str, Any] = {
+            "aux_task": task,
+            "api_request_id": f"aux-{self._count}",
+            "model": link.info.model,
+            "provider": link.info.provider,
+            "message_count": len(rows),
+            "approx_input_tokens": sum(len(one.text) for one in messages) // _CHARS_A_TOKEN,
+        }
+        began_s = time.monotonic()
+        body = {"model": link.info.model, "messages": rows}
+        await self._tell("pre_auxiliary_call", **facts, request_messages=rows, request={"body": body})
+        facts |= {"finish_reason": None, "usage": None, "response": None, "error": None}
+        try:
+            async for item in link.stream(messages):
+                if isinstance(item, ModelReply):
+                    usage = _usage(item)
+                    facts |= {"finish_reason": _finish(item), "usage": usage}
+                    facts["response"] = {"assistant_message": to_dict(item.message), "usage": usage}
+                yield item
+        except ProviderError as error:
+            facts["error"] = error.message
+            raise
+        finally:
+            await self._tell("post_auxiliary_call", **facts, **_lasted(began_s))
+
+    async def _tell(self, hook: str, **facts: Any) -> None:
+        """Tell of a request, but not of those that the hooks themselves make: that would have no end."""
+        if self._is_telling:
+            return
+        self._is_telling = True
+        try:
+            await self._hooks.tell(hook, **facts)
+        finally:
+            self._is_telling = False
+
+
+def _finish(reply: ModelReply) -> str:
+    return "tool_calls" if reply.message.tool_calls else "stop" if reply.stop == "end" else "length"
+
+
+def _usage(reply: ModelReply) -> dict[str, Any]:
+    """Give a reply's tokens by our names and by those that Hermes' plugins read."""
+    usage = reply.usage
+    more = {"input_tokens": usage.prompt_tokens, "output_tokens": usage.completion_tokens}
+    return {**msgspec.to_builtins(usage), **more}
 
 
 def _lasted(began_s: float) -> dict[str, float]:

@@ -16,7 +16,7 @@ from whet.config.key_hosts import beside, key_names, withheld
 from whet.config.schema import FallbackSettings, ModelSettings
 from whet.contract.errors import AuthRejected, ConfigError
 from whet.contract.messages import WireFormat
-from whet.contract.protocols import ModelInfo, Provider
+from whet.contract.protocols import FailureJudge, ModelInfo, Provider
 from whet.contract.texts import parts_of
 from whet.contract.tools import ToolSpec
 from whet.providers.backoff import Backoff
@@ -32,6 +32,7 @@ class ServerProvider:
     def __init__(self, info: ModelInfo, wiring: Wiring) -> None:
         self._info = info
         self.wiring = wiring
+        self.judge: FailureJudge | None = None
         self._window_unsaid = False
 
     @property
@@ -49,7 +50,7 @@ class ServerProvider:
         options = msgspec.structs.replace(self.wiring.options, session_id=session_id)
         head = self.wiring.codec.head(system, tools, options)
         # A server that was loading its model could not say the model's window before.
-        return ServerLink(lambda: self._info, self.wiring, head, returned=self._ask_again)
+        return ServerLink(lambda: self._info, self.wiring, head, returned=self._ask_again, judge=self.judge)
 
     async def list_models(self) -> list[str]:
         """Ask the server which models it serves, sorted. Raises ProviderError."""
@@ -151,6 +152,19 @@ def connect_one(
         is_window_set=bool(model.window_tokens),
     )
     return ServerProvider(info, wiring)
+
+
+def judged_by(provider: Provider, judge: FailureJudge | None) -> Provider:
+    """Have `judge` say what failures of our own servers count as, in links that are opened from now on."""
+    if isinstance(provider, ServerProvider):
+        provider.judge = judge
+    elif judge is not None:
+        from whet.providers.fallback import FallbackProvider  # noqa: PLC0415 as above
+
+        if isinstance(provider, FallbackProvider):
+            judged_by(provider.first, judge)
+            judged_by(provider.second, judge)
+    return provider
 
 
 async def learn_windows(provider: Provider) -> None:

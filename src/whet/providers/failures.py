@@ -128,7 +128,7 @@ def classify(info: ModelInfo, status: int, said: ServerError, *, answered: int |
     is a guess where the server `answered` none."""
     line = f"{info.provider}: {_line(mask(said.message)[:300], answered)}"
     error = _by_words(info, status, said, line) or _by_status(status, said, line)
-    error.provider, error.model, error.status = info.provider, info.model, status
+    error.provider, error.model, error.status, error.code = info.provider, info.model, status, said.kind
     return error
 
 

@@ -23,7 +23,7 @@ import msgspec
 from whet.contract.errors import AuthRejected, ProviderError, QuotaExhausted, RateLimited, WireError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import Message
-from whet.contract.protocols import ModelInfo, ModelReply, StreamItem
+from whet.contract.protocols import FailureJudge, ModelInfo, ModelReply, StreamItem
 from whet.http1.client import Answer
 from whet.providers.backoff import Backoff
 from whet.providers.http import Http
@@ -135,9 +135,12 @@ class ServerLink:
         head: bytes,
         *,
         returned: Callable[[], Awaitable[object]] | None = None,
+        judge: FailureJudge | None = None,
     ) -> None:
+        """`returned` is called once the server is back after a failure; `judge` hears of each failure."""
         self._info = info
         self._returned = returned
+        self._judge = judge
         self._wiring = wiring
         self._cache = WireCache(wiring.codec, head)
 
@@ -166,6 +169,8 @@ class ServerLink:
                 return
             except ProviderError as error:
                 failure = keyless(error, key, wiring.http.where)
+            if self._judge is not None:
+                failure = await self._judge(self.info, failure, messages)
             outage = outage or self._outage()
             for event in outage.failed(failure, key, None if shown else began_s):
                 yield event

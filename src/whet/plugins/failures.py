@@ -1,0 +1,99 @@
+"""What plugins make of a failed request to a model: whether it passes, whose matter it is, in what words.
+
+The hook is asked after our own reading of the error and before anything is done about it. The first answer
+that names a reason counts. How often and how long a request is tried again stays the settings' choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from whet.contract.errors import (
+    AuthRejected,
+    BadRequest,
+    ContextOverflow,
+    ProviderError,
+    QuotaExhausted,
+    RateLimited,
+    Unavailable,
+)
+from whet.contract.messages import Message
+from whet.contract.protocols import ModelInfo
+from whet.plugins.calls import fields_of
+from whet.plugins.hooks import Hooks
+
+HOOK = "transform_api_error_classification"
+_CLASSES: dict[str, type[ProviderError]] = {
+    "auth": AuthRejected,
+    "auth_permanent": AuthRejected,
+    "billing": QuotaExhausted,
+    "rate_limit": RateLimited,
+    "overloaded": Unavailable,
+    "server_error": Unavailable,
+    "timeout": Unavailable,
+    "context_overflow": ContextOverflow,
+    "payload_too_large": ContextOverflow,
+    "model_not_found": BadRequest,
+    "format_error": BadRequest,
+}
+_OF_KEYS = (AuthRejected, QuotaExhausted, RateLimited)
+_CHARS_A_TOKEN = 4
+
+
+class FailureHooks:
+    """The plugins' word on each failure."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = hooks
+
+    async def judged(
+        self, info: ModelInfo, error: ProviderError, messages: Sequence[Message]
+    ) -> ProviderError:
+        """Give the error as the plugins see it; the same where none of them has a word on it."""
+        said = await self._hooks.tell(
+            HOOK,
+            provider=info.provider,
+            model=info.model,
+            status_code=error.status,
+            error_type=type(error).__name__,
+            error_code=error.code or None,
+            error_message=error.message,
+            error_body={"error": {"message": error.message, "code": error.code or None}},
+            error=error,
+            approx_tokens=sum(len(one.text) for one in messages) // _CHARS_A_TOKEN,
+            context_length=info.window_tokens,
+            num_messages=len(messages),
+        )
+        for answer in map(fields_of, said):
+            if isinstance(answer.get("reason"), str) and answer["reason"]:
+                return _as(error, answer)
+        return error
+
+
+def _as(error: ProviderError, said: dict[str, Any]) -> ProviderError:
+    kind = _kind(type(error), said)
+    made = error if kind is type(error) else kind(error.message, hint=error.hint)
+    made.provider, made.model, made.status = error.provider, error.model, error.status
+    made.request_id, made.code = error.request_id, error.code
+    if isinstance(made, Unavailable | RateLimited) and isinstance(error, Unavailable | RateLimited):
+        made.retry_after_s = error.retry_after_s
+    if isinstance(said.get("message"), str) and said["message"]:
+        made.message = f"{error.provider}: {said['message']}"
+    if isinstance(said.get("retryable"), bool):
+        made.retryable = said["retryable"]
+    return made
+
+
+def _kind(kind: type[ProviderError], said: dict[str, Any]) -> type[ProviderError]:
+    """Give the class for an answer: its reason, then what it wants done."""
+    found = _CLASSES.get(said["reason"], kind)
+    if said.get("should_compress") is True:
+        return ContextOverflow
+    if said.get("should_rotate_credential") is True and not issubclass(found, _OF_KEYS):
+        return RateLimited
+    if said.get("should_fallback") is True and not issubclass(found, (*_OF_KEYS, Unavailable)):
+        return Unavailable
+    if said.get("retryable") is True and not issubclass(found, (RateLimited, Unavailable)):
+        return Unavailable
+    return found
