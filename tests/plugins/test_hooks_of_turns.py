@@ -11,6 +11,7 @@ import pytest
 
 from tests.plugins.rig import write
 from tests.plugins.test_public_shapes import ALL_HOOKS, OBSERVER, Asked, seen, talk
+from whet.plugins.example_facts import FACTS
 from whet.practice.ask import PracticeCall
 from whet.practice.script import Fault, ScriptedReply
 
@@ -101,3 +102,8 @@ def test_a_memory_takes_a_turn_however_it_is_written(home: Path, way: str) -> No
     write(home, "notes-db", code)
     _, told, _ = talk(home, ("notes-db",), [ScriptedReply(text="One.")])
     assert told == [] and json.loads((home / "turn.json").read_text()) == ["hello there", "One."]
+
+
+def test_the_doctor_has_an_example_of_every_keyword(observed: dict[str, dict[str, Any]]) -> None:
+    missing = {hook: set(facts) - set(FACTS) for hook, facts in observed.items()}
+    assert not any(missing.values()), missing

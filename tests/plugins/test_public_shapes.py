@@ -20,6 +20,7 @@ from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, ModelSettings, PluginSettings, Settings
 from whet.contract.events import Notice, ToolFinished
 from whet.contract.protocols import Answer, ApprovalRequest, NobodyPresent
+from whet.plugins.exercise import exercise
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
@@ -470,3 +471,16 @@ def test_a_folder_that_only_defines_a_memory_provider_offers_it(home: Path) -> N
     )
     with loading(home, "notebook") as loaded:
         assert not loaded.problems and list(loaded.memory_providers) == ["notebook"]
+
+
+def test_the_doctor_tries_each_hook_with_every_keyword_that_it_gets(
+    observed: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    """A hook may name any of them without a default; the doctor would call it broken where one is missing."""
+    lines = "\n".join(
+        f"        def {hook}({', '.join(sorted(facts))}): pass\n        ctx.register_hook({hook!r}, {hook})"
+        for hook, facts in observed.items()
+    )
+    write(tmp_path, "strict", f"    def register(ctx):\n{lines}\n")
+    with loading(tmp_path, "strict") as loaded:
+        assert exercise(loaded, "strict") == []

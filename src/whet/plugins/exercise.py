@@ -7,66 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from whet.contract.errors import PluginError
 from whet.plugins.calls import blamed, call, fitting, within
-from whet.plugins.dispatch import ChatEvent, ChatGateway, ChatSource
+from whet.plugins.example_facts import FACTS, ROWS
 from whet.plugins.load import LoadedPlugins
 from whet.plugins.memories import Memories
 from whet.plugins.parts import Problem
 
 _LIMIT_S = 10.0
-_ROWS = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello."}]
-
-
-def _next_call(*_args: object) -> str:
-    return "a result"
-
-
-_FACTS: Mapping[str, Any] = {
-    "session_id": "doctor",
-    "task_id": "doctor",
-    "turn_id": "turn",
-    "conversation_id": "doctor",
-    "platform": "cli",
-    "model": "model",
-    "provider": "provider",
-    "tool_name": "doctor",
-    "args": {"path": "README.md"},
-    "tool_call_id": "call",
-    "result": "a result",
-    "status": "ok",
-    "duration_ms": 1,
-    "error_type": None,
-    "error_message": None,
-    "user_message": "Hello",
-    "assistant_response": "Hello.",
-    "response_text": "Hello.",
-    "conversation_history": _ROWS,
-    "is_first_turn": True,
-    "parent_session_id": "",
-    "sender_id": "",
-    "completed": True,
-    "interrupted": False,
-    "failed": False,
-    "reason": "exit",
-    "coding": False,
-    "attempt": 0,
-    "final_response": "Hello.",
-    "changed_paths": ["README.md"],
-    "surface": "cli",
-    "command": "help",
-    "alias_used": "help",
-    "args_raw": "",
-    "session_key": "doctor",
-    "event": ChatEvent("Hello", ChatSource("telegram", "1", "dm", "1", "Ada")),
-    "gateway": ChatGateway({}),
-    "session_store": None,
-    "original_args": {"path": "README.md"},
-    "next_call": _next_call,
-}
 
 
 def exercise(loaded: LoadedPlugins, plugin: str) -> list[str]:
@@ -79,7 +29,7 @@ async def _exercise(loaded: LoadedPlugins, plugin: str) -> list[str]:
     for hook in (one for name in hooks_of(loaded) for one in loaded.hooks.of(name) if one.plugin == plugin):
         try:
             with blamed(plugin, hook.name):
-                await within(_LIMIT_S, call(hook.function, **fitting(hook.function, _FACTS)))
+                await within(_LIMIT_S, call(hook.function, **fitting(hook.function, FACTS)))
         except PluginError as error:
             wrong.append(f"its hook {hook.name} fails when it is called: {error.message}")
     for command in loaded.commands:
@@ -102,7 +52,7 @@ async def _live(memories: Memories) -> None:
         memories.prompt_block,
         lambda: memories.turn_began(1, "Hello", model="model"),
         lambda: memories.prefetch("Hello", "doctor"),
-        lambda: memories.before_compaction(_ROWS),
+        lambda: memories.before_compaction(ROWS),
         lambda: memories.enter("doctor-2", {}, left="doctor"),
         memories.shutdown,
     ]
