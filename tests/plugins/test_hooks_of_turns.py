@@ -20,7 +20,9 @@ RARE = [
     "on_interim_message",
     "api_request_error",
     "transform_terminal_output",
+    "on_skill_lifecycle",
 ]
+SKILL = "---\nname: brew-tea\ndescription: How tea is brewed.\n---\n\n1. Boil the water.\n"
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +32,15 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
     script = [
         ScriptedReply(
             "I look.", tool_calls=(PracticeCall("terminal", '{"command": "echo hi; exit 7"}', "c1"),)
+        ),
+        ScriptedReply(
+            tool_calls=(
+                PracticeCall(
+                    "skill_manage",
+                    json.dumps({"action": "create", "name": "brew-tea", "content": SKILL}),
+                    "c2",
+                ),
+            )
         ),
         ScriptedReply(text="Done."),
         ScriptedReply(fault=Fault(status=400, message="no such thing")),
@@ -45,6 +56,7 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
         ("on_interim_message", "text turn_id session_id"),
         ("api_request_error", "error turn_id provider model"),
         ("transform_terminal_output", "command output returncode"),
+        ("on_skill_lifecycle", "action skill_name provenance session_id task_id use_count reused"),
     ],
 )
 def test_rare_hooks_get_the_keywords_of_hermes(
@@ -62,6 +74,13 @@ def test_rare_hooks_are_told_what_happened(observed: dict[str, dict[str, Any]]) 
     shell = observed["transform_terminal_output"]
     assert (shell["command"], shell["returncode"]) == ("echo hi; exit 7", 7) and "hi" in shell["output"]
     assert "no such thing" in str(observed["api_request_error"]["error"])
+    skill = observed["on_skill_lifecycle"]
+    assert (skill["action"], skill["skill_name"], skill["provenance"]) == (
+        "created",
+        "brew-tea",
+        "agent_created",
+    )
+    assert skill["session_id"] == observed["on_session_reset"]["old_session_id"]
 
 
 def test_what_a_command_printed_can_be_changed(home: Path) -> None:

@@ -6,11 +6,11 @@ A change is told on the event loop, whichever thread made it; closing waits for 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -27,10 +27,34 @@ from whet.store.ledger import LedgerRow
 
 if TYPE_CHECKING:
     from whet.memory.desk import LearningService
+    from whet.plugins.hooks import Hooks
     from whet.plugins.load import LoadedPlugins
     from whet.plugins.memories import Memories
 
 _SETTLE_S = 3.0
+_SKILLS = "on_skill_lifecycle"
+_DONE = {"create": "created", "delete": "deleted", "undo": "undone"}
+
+
+class ChangeTeller:
+    """Tells of each learned change that comes into force, on the event loop that it was made on."""
+
+    def __init__(self, desk: LearningService, tell: Callable[[LedgerRow], Coroutine[Any, Any, None]]) -> None:
+        self._tell = tell
+        self._loop = asyncio.get_running_loop()
+        self._pending: set[Future[None]] = set()
+        desk.listeners.append(self._hear)
+
+    async def settled(self, limit_s: float | None) -> None:
+        """Wait until every change there was has been told, each within its own deadline."""
+        if pending := [asyncio.wrap_future(future) for future in list(self._pending)]:
+            await asyncio.wait(pending, timeout=limit_s)
+
+    def _hear(self, row: LedgerRow) -> None:
+        """Pass a change on; called on any thread."""
+        future = asyncio.run_coroutine_threadsafe(self._tell(row), self._loop)
+        self._pending.add(future)
+        future.add_done_callback(self._pending.discard)
 
 
 class MemoryObserver(TurnObserver):
@@ -39,22 +63,16 @@ class MemoryObserver(TurnObserver):
 
     def __init__(self, memories: Memories, desk: LearningService) -> None:
         self._memories = memories
-        self._loop = asyncio.get_running_loop()
-        self._pending: set[Future[None]] = set()
-        desk.listeners.append(self.hear)
+        self._teller = ChangeTeller(desk, self._changed)
 
-    def hear(self, row: LedgerRow) -> None:
-        """Pass a change on; called on any thread."""
+    async def _changed(self, row: LedgerRow) -> None:
         target = row.item if row.kind == "memory" else f"skill:{row.item}"
         metadata = {**row.origin.metadata(), "ledger_id": str(row.id)}
-        telling = self._memories.on_memory_write(row.action, target, row.after or row.before, metadata)
-        future = asyncio.run_coroutine_threadsafe(telling, self._loop)
-        self._pending.add(future)
-        future.add_done_callback(self._pending.discard)
+        await self._memories.on_memory_write(row.action, target, row.after or row.before, metadata)
 
     async def before(self, session: Session, message: Message) -> Message:
         """Add what the memories know to a message."""
-        await self._told(_SETTLE_S)  # what was learned a moment ago is known in this turn
+        await self._teller.settled(_SETTLE_S)  # what was learned a moment ago is known in this turn
         turn = session.log.live.last_turn + 1
         await self._memories.turn_began(turn, message.text, model=session.model.model)
         known = await self._memories.prefetch(message.text, session.id)
@@ -69,13 +87,32 @@ class MemoryObserver(TurnObserver):
 
     async def aclose(self) -> None:
         """Wait for what is being told, then let the memories finish."""
-        await self._told(None)
+        await self._teller.settled(None)
         await self._memories.shutdown()
 
-    async def _told(self, limit_s: float | None) -> None:
-        """Wait until the memories were told of every change there was, each within its own deadline."""
-        if pending := [asyncio.wrap_future(future) for future in list(self._pending)]:
-            await asyncio.wait(pending, timeout=limit_s)
+
+def skill_teller(hooks: Hooks, desk: LearningService) -> ChangeTeller | None:
+    """Have the plugins' hooks told of each skill that is made, changed or removed; None without such hooks."""
+    if not hooks.has(_SKILLS):
+        return None
+
+    async def tell(row: LedgerRow) -> None:
+        if row.kind != "skill":
+            return
+        origin = row.origin
+        await hooks.tell(
+            _SKILLS,
+            action=_DONE.get(row.action, "patched"),
+            skill_name=row.item,
+            provenance="local" if origin.write_origin == "user" else "agent_created",
+            session_id=origin.parent_session_id or origin.session_id,
+            task_id=origin.task_id,
+            use_count=None,
+            reused=None,
+            reuse_after_patch=None,
+        )
+
+    return ChangeTeller(desk, tell)
 
 
 @asynccontextmanager
@@ -85,12 +122,16 @@ async def joined(plugins: LoadedPlugins | None, desk: LearningService) -> AsyncG
     At the end what is being told is waited for, and the plugins are closed.
     """
     told: MemoryObserver | None = None
+    skills: ChangeTeller | None = None
     try:
         if plugins is not None:
             offer_skills(plugins, desk)
             told = MemoryObserver(plugins.memories, desk) if plugins.memories else None
+            skills = skill_teller(plugins.hooks, desk)
         yield
     finally:
+        if skills is not None:
+            await skills.settled(None)
         if told is not None:
             await told.aclose()
         if plugins is not None:

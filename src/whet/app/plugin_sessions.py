@@ -19,7 +19,7 @@ import msgspec
 from whet.agent.session import Session, TurnObserver
 from whet.app import plugin_parts
 from whet.app.last_word import LastWord
-from whet.app.memories import MemoryObserver, offer_skills
+from whet.app.memories import ChangeTeller, MemoryObserver, offer_skills, skill_teller
 from whet.app.notify import NotifiedPerson, NotifierGroup
 from whet.app.plugin_dispatch import IncomingHooks
 from whet.app.plugin_parts import PluginNeeds
@@ -337,6 +337,7 @@ class PluginParts(msgspec.Struct, frozen=True):
     sessions: PluginSessions
     bell: NotifierGroup | None
     memories: MemoryObserver | None
+    skills: ChangeTeller | None
     notify: NotifySettings
 
     @classmethod
@@ -352,6 +353,7 @@ class PluginParts(msgspec.Struct, frozen=True):
             PluginSessions(loaded, source),
             plugin_parts.bell(loaded, needs.settings.notify),
             MemoryObserver(loaded.memories, desk) if loaded.memories else None,
+            skill_teller(loaded.hooks, desk),
             needs.settings.notify,
         )
 
@@ -385,5 +387,7 @@ class PluginParts(msgspec.Struct, frozen=True):
         if self.bell is not None:
             await self.bell.aclose()
         await self.sessions.aclose()
+        if self.skills is not None:
+            await self.skills.settled(None)
         if self.memories is not None:
             await self.memories.aclose()

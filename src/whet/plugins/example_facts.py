@@ -90,6 +90,9 @@ _OF_TOOLS = {
     "skill_name": "a-skill",
     "action": "created",
     "provenance": "local",
+    "use_count": None,
+    "reused": None,
+    "reuse_after_patch": None,
 }
 _OF_REQUESTS = {
     "surface": "cli",
