@@ -92,7 +92,7 @@ class MemoryObserver(TurnObserver):
 
 
 def skill_teller(hooks: Hooks, desk: LearningService) -> ChangeTeller | None:
-    """Have the plugins' hooks told of each skill that is made, changed or removed; None without such hooks."""
+    """Have the plugins' hooks told of each skill that is made, changed or removed; None if there are none."""
     if not hooks.has(_SKILLS):
         return None
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import re
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from whet.config.edit import put_part
 from whet.config.paths import Home
@@ -18,6 +20,8 @@ from whet.plugins.kept import DATA, KeptValues
 from whet.plugins.manifest import slug_of
 from whet.plugins.model_ask import PluginModel, no_model
 from whet.plugins.parts import Problem, Registered
+
+_MARK = re.compile(r"\A\[untrusted: from [^\n]*\]\n")
 
 
 class HostAnswers:
@@ -100,13 +104,9 @@ class HostAnswers:
             place = f"plugins.entries.{self.name}.mcp_allowlist"
             raise PermissionError(f"{place} of config.yaml does not name the MCP server {server}")
         said = self.dispatch_tool(f"mcp__{server}__{tool}", arguments or {}, timeout=timeout)
-        try:
-            answer: object = json.loads(said)
-        except NOT_JSON:
-            answer = said
-        if wrong := fields_of(answer).get("error"):
-            return {"ok": False, "error": str(wrong)}
-        return {"ok": True, "result": answer}
+        if wrong := fields_of(_read(said)).get("error"):
+            return {"ok": False, "error": _bare(str(wrong))}
+        return {"ok": True, "result": _read(_bare(said))}
 
     def spawn_task(self, coro: Coroutine[Any, Any, Any], *, name: str | None = None) -> asyncio.Task[Any]:
         """Have a coroutine run beside the sessions until the program ends; what it raises is named. For
@@ -146,3 +146,16 @@ class HostAnswers:
         session_id = session_key or hermes.served_session()
         text = content if role == "user" else f"[{role}] {content}"
         return access is not None and access.inject(session_id, text)
+
+
+def _bare(text: str) -> str:
+    """Give a server's words without the line above them that tells a model where they come from."""
+    return _MARK.sub("", text, count=1)
+
+
+def _read(text: str) -> object:
+    """Read JSON; what is none stays text."""
+    try:
+        return msgspec.json.decode(text)
+    except NOT_JSON:
+        return text

@@ -1,0 +1,75 @@
+"""`ctx.call_mcp` against a server of the official SDK: its data, its failures, and the gate's no."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.plugins.rig import write
+from tests.plugins.test_public_shapes import Asked
+from whet.agent.loop import run_turn
+from whet.app.build import App
+from whet.config.paths import Home
+from whet.config.schema import (
+    ApprovalSettings,
+    McpServerSettings,
+    McpSettings,
+    ModelSettings,
+    PluginSettings,
+    Settings,
+)
+from whet.practice.ask import PracticeCall
+from whet.practice.script import ScriptedReply
+from whet.practice.server import PracticeServer
+
+ROOT = Path(__file__).parents[2]
+CALLER = """
+    import json
+    def register(ctx):
+        def handler(args, **facts):
+            asked = [("weather", {"place": "Rome"}), ("add", {"a": "x"}), ("wipe", {"name": "it"})]
+            asked.append(("none", {}))
+            return json.dumps([ctx.call_mcp("bench", *one) for one in asked])
+        schema = {"name": "ask_server", "parameters": {"type": "object", "properties": {}}}
+        ctx.register_tool("ask_server", "extra", schema, handler, effects={"read"})
+"""
+
+
+def test_a_plugin_gets_a_servers_data_its_failures_and_the_gates_no(home: Path) -> None:
+    write(home, "caller", CALLER)
+    (home / "config.yaml").write_text("plugins:\n  entries:\n    caller:\n      mcp_allowlist: [bench]\n")
+    bench = McpServerSettings(command=sys.executable, args=(str(ROOT / "tests" / "mcp" / "sdk_server.py"),))
+    call = ScriptedReply(tool_calls=(PracticeCall("ask_server", "{}", "c1"),))
+
+    class No(Asked):
+        async def approve(self, request: Any) -> Any:
+            self.requests.append(request)
+            return "deny"
+
+    person = No()
+
+    async def main(server: PracticeServer) -> None:
+        settings = Settings(
+            model=ModelSettings(provider="practice", base_url=server.base_url, model="practice"),
+            plugins=PluginSettings(enabled=("caller",)),
+            approval=ApprovalSettings(mode="auto"),
+            mcp=McpSettings(servers={"bench": bench}),
+        )
+        app = await App.start(Home(home), settings, {}, person, home)
+        try:
+            session = await app.new_session()
+            await run_turn(session, session.user_message("go"), lambda event: None)
+        finally:
+            await app.aclose()
+
+    with PracticeServer(script=[call, ScriptedReply("Done.")]) as server:
+        asyncio.run(main(server))
+        said = json.loads(server.requests[1].body)["messages"][-1]["content"]
+    weather, wrong, wiped, none = json.loads(said)
+    assert weather == {"ok": True, "result": {"place": "Rome", "degrees": 21.5}}
+    assert wrong["ok"] is False and "untrusted" not in wrong["error"] and wrong["error"]
+    assert wiped["ok"] is False and [one.tool for one in person.requests] == ["mcp__bench__wipe"]
+    assert none == {"ok": False, "error": "there is no tool named mcp__bench__none"}
