@@ -24,7 +24,8 @@ def test_a_long_question_is_shown_whole_by_a_command_and_denied_with_words(tmp_p
     with world(tmp_path, [ScriptedReply(tool_calls=(call,)), ScriptedReply("All done.")], mode="ask") as w:
         prepare(w.work)
         w.telegram.write("go")
-        assert lines[-1] not in "".join(w.telegram.wait_said("more lines"))
+        shown = "".join(w.telegram.wait_said("more lines"))
+        assert lines[-1] not in shown and "row 100\n" in shown and "row 130\n" not in shown
         w.telegram.write("/approve show")
         w.telegram.wait_said(lines[-1])
         w.telegram.write("/deny it is Friday")

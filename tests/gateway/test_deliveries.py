@@ -173,6 +173,7 @@ def test_nobody_is_told_of_a_notice_that_is_refused(tmp_path: Path) -> None:
     assert len(told) == 2
 
 
+@pytest.mark.logs_errors("nothing can be sent: unauthorized")
 def test_a_token_that_is_not_taken_any_more_costs_no_message(tmp_path: Path) -> None:
     barred = SendFailed("unauthorized", is_final=True, is_barred=True, status=401)
     assert sent(tmp_path, [barred]) == ([f"{FixedClock().unix_ms():x}-1"], "queued")

@@ -164,6 +164,7 @@ def test_settings_that_can_not_work_are_refused(
     assert error.value.message == says
 
 
+@pytest.mark.logs_errors("is off")
 def test_a_gateway_with_a_broken_package_serves_its_other_channels(
     tmp_path: Path, site: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -240,6 +240,24 @@ def test_stop_reaches_a_turn_that_waits_for_room(tmp_path: Path) -> None:
         assert w.model.count == 1
 
 
+def test_what_was_said_to_a_turn_that_is_stopped_before_it_had_room_is_answered(tmp_path: Path) -> None:
+    script = [
+        ScriptedReply(text="Slow.", when="first", fault=STALLED),
+        ScriptedReply(text="More.", when="and more"),
+    ]
+    with world(tmp_path, script, BEN, max_turns=1) as w:
+        w.telegram.write("first")
+        w.model.wait_for_stall()
+        w.telegram.write("second", chat=8)
+        w.telegram.write("and more", chat=8)
+        w.telegram.wait(lambda: _states(w.gateway.home).count("waiting") == 2, "both stored")
+        w.telegram.write("/stop", chat=8)
+        w.telegram.wait_said("Stopping", 8)
+        w.model.release()
+        w.telegram.wait_said("More.", 8)
+        assert w.model.count == 2
+
+
 def test_a_message_for_a_turn_that_waits_for_room_is_given_to_it_when_it_runs(tmp_path: Path) -> None:
     """And what was said after it, such as a command, does not wait for that turn's end."""
     script = [
@@ -332,6 +350,7 @@ def test_a_clock_that_is_set_back_makes_nobody_a_flood() -> None:
     assert router.floods(place, 5_100.0) == 0
 
 
+@pytest.mark.logs_errors("broke")
 def test_a_turn_that_breaks_is_said_and_logged_and_what_waits_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

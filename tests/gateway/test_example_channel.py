@@ -194,6 +194,7 @@ def test_what_was_said_while_nobody_was_there_comes_in_order(tmp_path: Path, sit
         assert not any("from before" in body for body in heard)
 
 
+@pytest.mark.logs_errors("is off")
 def test_a_wrong_token_ends_the_channel(
     tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

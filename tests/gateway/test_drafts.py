@@ -1,0 +1,128 @@
+"""The answer as it grows, and the outbox that puts the whole one in its place: neither disturbs the other."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.gateway.test_outbox_order import AWAY, Notes, Post, posting
+from whet.contract.channels import ChatPlace, Outgoing, PlatformLimits
+from whet.contract.events import TextDelta
+from whet.gateway.deliveries import DRAFT, DeliveryWaits
+from whet.gateway.drafts import Drafts, MessageDraft
+from whet.store import chats
+from whet.store.database import StateDatabase
+
+LONG = "a long answer that grows word by word "
+
+
+class Slow(Notes):
+    """A board on which changes may be made at any pace, and whose changes wait while `holds_edits` is set."""
+
+    holds_edits: asyncio.Event | None = None
+    edits_begun = 0
+
+    async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
+        self.edits_begun += 1
+        if self.holds_edits is not None:
+            await self.holds_edits.wait()
+        await super().edit(place, ref, message)
+
+
+def _begun(post: Post, board: Slow, drafts: Drafts, chat: int) -> MessageDraft:
+    board.limits = PlatformLimits(1000, 0.001, 0.001)
+    record = post.database.read_now(lambda db: chats.chat(db, chat))
+    draft = MessageDraft(post.database, board, record, post.deliveries, first_after_s=0.001)
+    drafts.begin(draft)
+    return draft
+
+
+def _slow(post: Post) -> Slow:
+    board = post.board = Slow(post.clock)
+    return board
+
+
+async def _shown(post: Post, board: Slow, draft: MessageDraft) -> None:
+    draft.hear(TextDelta(LONG * 2))
+    await post.until(lambda: len(board.said) == 1)
+
+
+def test_the_outbox_waits_for_a_change_of_the_draft_that_is_on_its_way(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            board, drafts = _slow(post), Drafts()
+            chat = await post.put()
+            draft = _begun(post, board, drafts, chat)
+            await _shown(post, board, draft)
+            board.holds_edits = asyncio.Event()
+            draft.hear(TextDelta(LONG))
+            await post.until(lambda: board.edits_begun == 1)
+            settled = asyncio.create_task(drafts.settled(chat))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not settled.done() and board.edits == []
+            board.holds_edits.set()
+            await settled
+            assert len(board.edits) == 1
+            draft.hear(TextDelta(LONG))
+            await asyncio.sleep(0.02)  # long enough for another change, if one were made
+            assert len(board.edits) == 1
+
+    asyncio.run(main())
+
+
+def test_the_answer_before_does_not_end_a_draft_that_shows_nothing_yet(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            board, drafts = _slow(post), Drafts()
+            chat = await post.put()
+            draft = _begun(post, board, drafts, chat)
+            await drafts.settled(chat)
+            await _shown(post, board, draft)
+            await drafts.end(chat)
+            draft.hear(TextDelta(LONG))
+            await asyncio.sleep(0.02)
+            assert board.edits == [] and len(board.said) == 1
+
+    asyncio.run(main())
+
+
+def test_a_draft_waits_until_what_was_said_before_it_has_been_sent(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            drafts, board = Drafts(), post.board
+            board.holds = asyncio.Event()
+            chat = await post.put(Outgoing("the answer before"))
+            post.deliveries.wake(chat)
+            await post.until(lambda: board.is_held)
+            other = Slow(post.clock)
+            draft = _begun(post, other, drafts, chat)
+            draft.hear(TextDelta(LONG * 2))
+            await asyncio.sleep(0.02)
+            assert other.said == []
+            board.holds.set()
+            await post.until(lambda: len(other.said) == 1)
+            await drafts.end(chat)
+
+    asyncio.run(main())
+
+
+def test_an_answer_that_is_given_up_leaves_no_draft_behind_and_another_message_does_not_touch_it(
+    tmp_path: Path,
+) -> None:
+    def drafts(database: StateDatabase, chat: int) -> str:
+        return database.read_now(lambda db: chats.chat(db, chat)).draft
+
+    async def main() -> None:
+        async with posting(tmp_path, waits=DeliveryWaits(retry_s=0.0)) as post:
+            chat = await post.put(Outgoing("a file of before"))
+            await post.database.append(lambda db: chats.set_draft(db, chat, "r9"))
+            post.board.failing += [AWAY] * 12
+            await post.go(chat)
+            assert post.texts("failed") == ["a file of before"] and drafts(post.database, chat) == "r9"
+            post.board.edit_failures += [AWAY] * 12
+            await post.go(await post.put(Outgoing("the answer", edits=DRAFT)))
+            assert post.texts("failed") == ["a file of before", "the answer"]
+            assert drafts(post.database, chat) == ""
+
+    asyncio.run(main())
