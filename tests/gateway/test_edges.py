@@ -240,10 +240,10 @@ def test_stop_reaches_a_turn_that_waits_for_room(tmp_path: Path) -> None:
         assert w.model.count == 1
 
 
-def test_what_was_said_to_a_turn_that_is_stopped_before_it_had_room_is_answered(tmp_path: Path) -> None:
+def test_stop_reaches_a_turn_that_waits_for_room_and_what_was_said_to_it(tmp_path: Path) -> None:
     script = [
         ScriptedReply(text="Slow.", when="first", fault=STALLED),
-        ScriptedReply(text="More.", when="and more"),
+        ScriptedReply(text="Anew.", when="once more"),
     ]
     with world(tmp_path, script, BEN, max_turns=1) as w:
         w.telegram.write("first")
@@ -253,9 +253,10 @@ def test_what_was_said_to_a_turn_that_is_stopped_before_it_had_room_is_answered(
         w.telegram.wait(lambda: _states(w.gateway.home).count("waiting") == 2, "both stored")
         w.telegram.write("/stop", chat=8)
         w.telegram.wait_said("Stopping", 8)
+        w.telegram.write("once more", chat=8)
         w.model.release()
-        w.telegram.wait_said("More.", 8)
-        assert w.model.count == 2
+        w.telegram.wait_said("Anew.", 8)
+        assert w.model.count == 2 and b"and more" not in w.model.requests[1].body
 
 
 def test_a_message_for_a_turn_that_waits_for_room_is_given_to_it_when_it_runs(tmp_path: Path) -> None:

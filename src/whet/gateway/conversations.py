@@ -174,8 +174,9 @@ class Conversation:
     async def _turn_or_wake(self) -> None:
         assert self._turn is not None
         waker = asyncio.create_task(self.wake.wait())
+        begins = () if self._begun is None or self._begun.done() else (self._begun,)
         try:
-            await asyncio.wait({self._turn, waker}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({self._turn, waker, *begins}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waker.cancel()
         self._collect()
@@ -190,8 +191,8 @@ class Conversation:
                 done.result()
 
     async def _take(self, row: InRow, *, holds: bool) -> Literal["taken", "held", "again"]:
-        """Do what an update asks for. held: it has to wait for the turn's end, as messages after it have to
-        (`holds`); again: the turn that it was for has ended, so it is looked at again."""
+        """Do what an update asks for. held: it waits for the turn's beginning or end, as messages after it
+        have to (`holds`); again: the turn that it was for has ended, so it is looked at again."""
         update = from_json(row.body, Incoming)
         command = self._commands.parse(update)
         if command is not None:
@@ -209,7 +210,8 @@ class Conversation:
             await self.record.mark(row, "done")
             return "taken"
         self._collect()
-        if holds or (self._turn is not None and self.parts.settings.busy == "queue"):
+        # A turn that waits for room can't be given anything yet; a /stop that comes after this can end it.
+        if holds or (self._turn is not None and (self.parts.settings.busy == "queue" or not self._has_room)):
             self._held.add(row.id)
             return "held"
         self._held.discard(row.id)
@@ -217,22 +219,17 @@ class Conversation:
         self._taken.add(row.id)  # after what may fail: without a turn nobody would look at the row again
         if self._turn is None:
             self.begin_with(text, images, row)
-        elif await self._runs():
+        elif self._has_room:
             await steer(self.record, row, text, images)
         else:
             self._taken.discard(row.id)
             return "again"
         return "taken"
 
-    async def _runs(self) -> bool:
-        """Wait until the turn can be given a message; False where it has ended meanwhile."""
-        while self._turn is not None and not self.parts.hosted.is_running(self.record.chat.session_id):
-            if self._turn.done():
-                self._collect()
-                return False
-            begun = () if self._begun is None or self._begun.done() else (self._begun,)
-            await asyncio.wait({self._turn, *begun}, return_when=asyncio.FIRST_COMPLETED)
-        return True
+    @property
+    def _has_room(self) -> bool:
+        """Whether the turn has begun to run, and so can be given a message."""
+        return self.parts.hosted.is_running(self.record.chat.session_id)
 
     async def _command(self, name: str, rest: str) -> None:
         try:
