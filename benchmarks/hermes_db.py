@@ -19,7 +19,7 @@ CREATE TABLE sessions (
   id TEXT PRIMARY KEY, source TEXT NOT NULL, model TEXT, parent_session_id TEXT, started_at REAL NOT NULL,
   ended_at REAL, end_reason TEXT, cwd TEXT, title TEXT, billing_provider TEXT, input_tokens INTEGER,
   output_tokens INTEGER, cache_read_tokens INTEGER, cache_write_tokens INTEGER, reasoning_tokens INTEGER,
-  actual_cost_usd REAL, estimated_cost_usd REAL, message_count INTEGER, archived INTEGER
+  actual_cost_usd REAL, estimated_cost_usd REAL, cost_status TEXT, message_count INTEGER, archived INTEGER
 );
 CREATE TABLE messages (
   id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL, role TEXT NOT NULL, content TEXT,

@@ -116,6 +116,27 @@ def test_calls_keep_their_results_and_how_they_ended(tmp_path: Path, database: S
     assert kinds == [("a", "", 0), ("b", "exit", 2), ("early", "", None), ("none", "interrupted", None)]
 
 
+@pytest.mark.parametrize(
+    ("columns", "cost"),
+    [
+        ({"estimated_cost_usd": 0.0, "cost_status": "unknown"}, None),
+        ({"estimated_cost_usd": 0.0}, None),
+        ({"estimated_cost_usd": 0.0, "cost_status": "included"}, 0.0),
+        ({"estimated_cost_usd": 0.25, "cost_status": "estimated"}, 0.25),
+        ({"estimated_cost_usd": 0.25, "actual_cost_usd": 0.5, "cost_status": "actual"}, 0.5),
+    ],
+)
+def test_a_price_that_was_not_known_there_is_not_nothing_here(
+    tmp_path: Path, database: StateDatabase, columns: dict[str, Any], cost: float | None
+) -> None:
+    made = HermesDb(tmp_path / "state.db")
+    made.session("s", [user("go"), answer("done")], input_tokens=9, **columns)
+    made.close()
+    take(database, tmp_path / "state.db")
+    row = database.read_now(lambda db: sessions.get(db, "s"))
+    assert row.usage.cost_usd == cost
+
+
 def test_a_session_that_grew_gets_the_new_messages_only(tmp_path: Path, database: StateDatabase) -> None:
     path = tmp_path / "state.db"
     made = HermesDb(path)

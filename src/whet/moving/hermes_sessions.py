@@ -75,6 +75,7 @@ class _Row(msgspec.Struct):
     reasoning_tokens: int | None = None
     actual_cost_usd: float | None = None
     estimated_cost_usd: float | None = None
+    cost_status: str | None = None
 
 
 _calls = decoder(list[_Call], strict=False)
@@ -298,7 +299,6 @@ def _put_usage(row: _Row, messages: list[PastMessage]) -> None:
         if messages[number].message.role == "assistant":
             read, wrote = row.cache_read_tokens or 0, row.cache_write_tokens or 0
             given, gave = row.input_tokens or 0, row.output_tokens or 0
-            cost = row.actual_cost_usd if row.actual_cost_usd is not None else row.estimated_cost_usd
             usage = Usage(
                 prompt_tokens=given + read + wrote,
                 completion_tokens=gave,
@@ -308,10 +308,16 @@ def _put_usage(row: _Row, messages: list[PastMessage]) -> None:
                 cache_read_tokens=read,
                 cache_write_tokens=wrote,
                 reasoning_tokens=row.reasoning_tokens or 0,
-                cost_usd=cost,
+                cost_usd=_cost_usd(row),
             )
             messages[number] = msgspec.structs.replace(messages[number], usage=usage, model=row.model or "")
             return
+
+
+def _cost_usd(row: _Row) -> float | None:
+    """Give what a session cost; None where Hermes wrote a nothing for a price that it did not know."""
+    cost = row.actual_cost_usd if row.actual_cost_usd is not None else row.estimated_cost_usd
+    return cost if cost or row.cost_status not in (None, "", "unknown") else None
 
 
 def _closed(live: Sequence[int], messages: Sequence[PastMessage]) -> tuple[int, ...]:
