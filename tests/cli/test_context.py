@@ -64,6 +64,13 @@ def test_engines_status_and_compact_on_the_command_line(tmp_path: Path) -> None:
         assert "'lcm' is not there" in err
 
 
+def test_the_status_is_told_where_no_model_is_set_any_more(tmp_path: Path) -> None:
+    with PracticeServer(script=[ScriptedReply("Hello.")]) as server:
+        assert run(["chat", "-q", "hello", *flags(server)], tmp_path)[0] == 0
+    code, out, err = run(["context", "status", "--json"], tmp_path)
+    assert (code, json.loads(out)["messages"]) == (0, 2), err
+
+
 @pytest.mark.slow
 def test_context_compress_new_and_resume_in_the_chat(tmp_path: Path) -> None:
     script = [ScriptedReply("One."), ScriptedReply("Two.")]

@@ -95,3 +95,12 @@ def test_names_that_look_alike_stay_apart_or_are_left_out() -> None:
     assert all(name.isascii() and len(name) <= 64 for name in offered) and len(set(offered)) == len(offered)
     assert "that of 're\u0430d_file' too" in listing.left_out[0].reason
     assert "\n" not in "".join(one.own_name for one in listing.left_out)
+
+
+def test_a_long_description_is_whole() -> None:
+    """Servers put the rules of a tool there; those of a widely used one go on for three thousand characters."""
+    text = "\n".join(f"Rule {number}: do this before that, whatever it is." for number in range(100))
+    listing = read_listing(
+        "long", McpServerSettings(command="x"), Catalogue([{"name": "t", "description": text}])
+    )
+    assert len(text) > 4_000 and listing.offered[0].spec.description == text

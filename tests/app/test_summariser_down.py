@@ -1,0 +1,71 @@
+"""A summariser that never answers well, and a server that refuses what is larger than its window: each turn
+is answered all the same, because code writes the summary."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from whet.agent.loop import run_turn
+from whet.app.build import App
+from whet.config.paths import Home
+from whet.config.schema import ModelSettings, ReviewSettings, Settings
+from whet.contract.events import Compaction, Event
+from whet.contract.protocols import NobodyPresent
+from whet.practice.ask import PracticeRequest
+from whet.practice.script import Fault, ScriptedReply
+from whet.practice.server import PracticeServer
+from whet.practice.strict import Options
+
+WINDOW = 12_000
+ANSWER = "It goes on and on, and this is number {}. " + "Some words that fill the window. " * 150
+FAULTS = {
+    "down": ScriptedReply(fault=Fault(status=503, message="down for repair")),
+    "dropped": ScriptedReply(fault=Fault(drop=True)),
+    "a refusal": ScriptedReply(stop="refusal"),
+    "declines in words": ScriptedReply("I'm sorry, but I can't help with that."),
+    "cut": ScriptedReply("## Goal\nTo", stop="length"),
+    "empty": ScriptedReply(),
+    "a wish for a tool": ScriptedReply("Let me call read_file to see what was said."),
+    "the window is too small for it": ScriptedReply(
+        fault=Fault(status=400, message="too long", code="context_length_exceeded")
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_twelve_of_twelve_turns_are_answered_under_any_fault_of_the_summariser(
+    tmp_path: Path, kind: str
+) -> None:
+    summaries = 0
+
+    def mind(ask: PracticeRequest) -> ScriptedReply:
+        nonlocal summaries
+        if not ask.offers:  # a session always offers tools; the summariser never does
+            summaries += 1
+            return FAULTS[kind]
+        return ScriptedReply(ANSWER.format(ask.last_user.split()[-1] if ask.last_user else ""))
+
+    async def main(url: str) -> tuple[list[str], list[Event]]:
+        model = ModelSettings(
+            provider="practice", base_url=url, model="practice", max_retries=0, window_tokens=WINDOW
+        )
+        settings = Settings(model=model, review=ReviewSettings(worker="off", turns=0, steps=0))
+        app = await App.start(Home(tmp_path / "home"), settings, {}, NobodyPresent(), tmp_path)
+        events: list[Event] = []
+        try:
+            session = await app.new_session()
+            ends = [
+                await run_turn(session, session.user_message(f"question {number}"), events.append)
+                for number in range(12)
+            ]
+        finally:
+            await app.aclose()
+        return [end.reason for end in ends], events
+
+    with PracticeServer(mind=mind, options=Options(window_tokens=WINDOW)) as server:
+        reasons, events = asyncio.run(main(server.base_url))
+    assert reasons == ["answered"] * 12
+    assert summaries and sum(isinstance(event, Compaction) for event in events) >= 1
