@@ -98,7 +98,7 @@ def test_names_that_look_alike_stay_apart_or_are_left_out() -> None:
 
 
 def test_a_long_description_is_whole() -> None:
-    """Servers put the rules of a tool there; those of a widely used one go on for three thousand characters."""
+    """Servers put the rules of a tool there; those of a widely used one have three thousand characters."""
     text = "\n".join(f"Rule {number}: do this before that, whatever it is." for number in range(100))
     listing = read_listing(
         "long", McpServerSettings(command="x"), Catalogue([{"name": "t", "description": text}])
