@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from tests.gateway.test_outbox_order import AWAY, Notes, Post, posting
-from whet.contract.channels import ChatPlace, Outgoing, PlatformLimits
+from whet.contract.channels import ChatPlace, Outgoing, PlatformLimits, SendFailed
 from whet.contract.events import TextDelta
 from whet.gateway.deliveries import DRAFT, DeliveryWaits
 from whet.gateway.drafts import Drafts, MessageDraft
@@ -124,5 +124,27 @@ def test_an_answer_that_is_given_up_leaves_no_draft_behind_and_another_message_d
             await post.go(await post.put(Outgoing("the answer", edits=DRAFT)))
             assert post.texts("failed") == ["a file of before", "the answer"]
             assert drafts(post.database, chat) == ""
+
+    asyncio.run(main())
+
+
+def test_a_draft_goes_on_after_a_failure_that_passes_and_ends_with_one_that_stays(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            board, drafts = _slow(post), Drafts()
+            chat = await post.put()
+            draft = _begun(post, board, drafts, chat)
+            await _shown(post, board, draft)
+            board.edit_failures.append(AWAY)
+            draft.hear(TextDelta(LONG))
+            await post.until(lambda: len(board.edits) == 1)
+            assert board.edits[0][1].startswith(LONG * 2)
+            board.edit_failures.append(SendFailed("no such message", is_final=True, status=404))
+            draft.hear(TextDelta(LONG))
+            await post.until(lambda: not board.edit_failures)
+            draft.hear(TextDelta(LONG))
+            await asyncio.sleep(0.02)  # long enough for another change, if one were made
+            assert len(board.edits) == 1
+            await drafts.end(chat)
 
     asyncio.run(main())
