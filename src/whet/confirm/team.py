@@ -197,6 +197,8 @@ class TeamConfirmDatabase(ConfirmDatabase):
         """Commit what was submitted and close every connection. Calling it again does nothing."""
         if self._closed:
             return
+        if self._writer is not None:
+            self.sign_the_end()
         self._closed = True
         self._lane.close()
         self._pool.close()
