@@ -91,8 +91,6 @@ def check_database(served: Served, decided: dict[str, str]) -> None:
         stored: dict[str, Any] = dict(db.execute("SELECT id, status FROM requests").fetchall())
         assert {one: stored.get(one) for one in decided} == decided
         own = load_key(served.home / "confirm" / "signing.key", may_make=False)  # it may not be signed yet
-            served.home / "confirm" / "signing.key", may_make=False
-        )  # a busy log is not signed yet
         assert audit.verify(db, {own.id: own}).problems == ()
         twice = db.execute(
             "SELECT request_id FROM events WHERE kind = 'decided' GROUP BY request_id HAVING count(*) > 1"
