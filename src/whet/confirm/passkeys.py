@@ -33,14 +33,20 @@ class PasskeyOrigin(msgspec.Struct, frozen=True):
 
     @property
     def host(self) -> str:
-        """The host name without port."""
-        return (urlsplit(self.origin).hostname or "").lower()
+        """The host name without port, "" for what is no origin."""
+        try:
+            return (urlsplit(self.origin).hostname or "").lower()
+        except ValueError:
+            return ""
 
     @property
     def port(self) -> int:
-        """The port, also where it is the scheme's own."""
-        parts = urlsplit(self.origin)
-        return parts.port or (443 if parts.scheme == "https" else 80)
+        """The port, also where it is the scheme's own; 0 for none that there is."""
+        try:
+            parts = urlsplit(self.origin)
+            return parts.port or (443 if parts.scheme == "https" else 80)
+        except ValueError:
+            return 0
 
 
 class PasskeyProof(msgspec.Struct, frozen=True):
