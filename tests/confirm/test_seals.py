@@ -86,7 +86,10 @@ def test_one_commit_a_second_is_signed_and_so_is_the_last(tmp_path: Path) -> Non
 def test_upkeep_signs_what_is_not_signed_yet(tmp_path: Path) -> None:
     service, _ = busy(tmp_path)
     before = service.log.state().size
-    asyncio.run(Upkeep(service).tick())
+    upkeep = Upkeep(service)
+    asyncio.run(upkeep.tick())
+    assert not sealed(service).is_signed  # more may be written
+    asyncio.run(upkeep.tick())
     assert sealed(service).is_signed and problems(service) == ()
     assert service.log.state().size == before  # nothing has happened
     service.database.close()
@@ -142,6 +145,7 @@ def _recoded(db: sqlite3.Connection, code: Callable[[bytes], bytes], key_id: str
         made.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?)", row)
     total = seals.added_up(made, "tokens")
     db.execute("UPDATE seals SET rows = ?, sum = ? WHERE name = 'tokens'", (total.rows, total.blob))
+    db.execute("UPDATE seal SET newer = NULL")  # both kept sums of tokens
     sums = {
         name: seals.RowSum(rows, int.from_bytes(blob, "little"))
         for name, rows, blob in db.execute("SELECT name, rows, sum FROM seals")
@@ -225,6 +229,24 @@ def test_an_event_that_somebody_wrote_is_sealed_by_no_later_write(tmp_path: Path
     with pytest.raises(StoreCorrupt, match="not written by this service"):
         add(service, "carol")
     service.database.close()
+
+
+@pytest.mark.parametrize("newer", [None, b"", b"x", b"\x80", "longer"])
+def test_sums_in_the_seal_itself_are_sealed_too(tmp_path: Path, newer: bytes | str | None) -> None:
+    service, places = busy(tmp_path / "one")
+    there = died(places, tmp_path)
+    service.database.close()
+    db = sqlite3.connect(there.database)
+    ((had,),) = db.execute("SELECT newer FROM seal").fetchall()
+    assert b"tokens" in had
+    db.execute("UPDATE seal SET newer = ?", (had + b"\0" if newer == "longer" else newer,))
+    db.commit()
+    db.close()
+    looked = apsw.Connection(str(there.database))
+    assert not audit.verify(looked, {service.key.id: service.key}).is_good
+    looked.close()
+    with pytest.raises(ConfigError, match="is not served"):
+        opened(there)
 
 
 def test_an_older_seal_put_back_is_found(tmp_path: Path) -> None:

@@ -27,14 +27,16 @@ LogEnd = tuple[int, bytes]
 NO_EVENT: LogEnd = (0, bytes(32))
 _END = "SELECT id, hash FROM events ORDER BY id DESC LIMIT 1"
 SIGN_EVERY_S = 1.0
+_MOST_NEWER = 8  # sums that fit into the seal's page
 SEALED = "sealed"  # the event that says that there is a seal from here on
 _KEEP_SUM = (
     "INSERT INTO seals VALUES (?, ?, ?)"
     " ON CONFLICT (name) DO UPDATE SET rows = excluded.rows, sum = excluded.sum"
 )
 _KEEP_SEAL = (
-    "INSERT INTO seal VALUES (1, ?, ?, ?, ?, ?) ON CONFLICT (one) DO UPDATE SET size = excluded.size,"
-    " head = excluded.head, state = excluded.state, key_id = excluded.key_id, signature = excluded.signature"
+    "INSERT INTO seal VALUES (1, ?, ?, ?, ?, ?, ?) ON CONFLICT (one) DO UPDATE SET size = excluded.size,"
+    " head = excluded.head, state = excluded.state, key_id = excluded.key_id,"
+    " signature = excluded.signature, newer = excluded.newer"
 )
 HINT = (
     "see what was changed: whet confirm audit verify; then restore a backup, or take it as it is:"
@@ -52,6 +54,7 @@ class Sealer:
         self._seal: Seal | None = None
         self._sums: dict[str, RowSum] = {}
         self._pieces: dict[str, bytes] = {}
+        self._newer: frozenset[str] = frozenset()
         self._version = -1
         self._seen_version: int | None = None
         self._deltas: dict[str, list[int]] = {}
@@ -89,6 +92,7 @@ class Sealer:
         """Add everything up again with this transaction, whatever was sealed before."""
         self._connection.execute("DELETE FROM seal")
         self._connection.execute("DELETE FROM seals")
+        self._newer = frozenset()
         self._had_seal = False
 
     def wrote(self, seq: int) -> bool:
@@ -167,21 +171,26 @@ class Sealer:
         self._forget()
 
     def _write(self, connection: apsw.Connection, key: SigningKey, changed: list[str]) -> None:
+        now_s = time.monotonic()
+        is_signed = self._must_sign or now_s - self._signed_at_s >= SIGN_EVERY_S
+        newer = self._newer | {*changed}
         connection.preupdate_hook(None)  # these two tables have no sum
         try:
-            for name in changed:
-                total = self._sums[name]
-                connection.execute(_KEEP_SUM, (name, total.rows, total.blob))
-            now_s = time.monotonic()
-            is_signed = self._must_sign or now_s - self._signed_at_s >= SIGN_EVERY_S
+            if is_signed or len(newer) > _MOST_NEWER:
+                for name in newer:
+                    total = self._sums[name]
+                    connection.execute(_KEEP_SUM, (name, total.rows, total.blob))
+                newer = frozenset[str]()
             made = seals.sealed(*self.log_end(), self._pieces, key, is_signed=is_signed)
-            connection.execute(_KEEP_SEAL, (made.size, made.head, made.state, made.key_id, made.signature))
+            kept = seals.packed({name: self._sums[name] for name in newer})
+            values = (made.size, made.head, made.state, made.key_id, made.signature, kept)
+            connection.execute(_KEEP_SEAL, values)
         finally:
             connection.preupdate_hook(self._note)
         if is_signed:
             self._signed_at_s = now_s
         # A commit that fails after this is noticed by the next one, which reads what is there.
-        self._seal, self._had_seal = made, True
+        self._seal, self._had_seal, self._newer = made, True, frozenset(newer)
 
     def _load(self, connection: apsw.Connection) -> None:
         """Read what was sealed last, unless this process did that. Raises StoreCorrupt for a false one."""
@@ -200,7 +209,7 @@ class Sealer:
             raise StoreCorrupt(f"the database's seal {why}", hint=HINT)
         if seals.state_of(self._pieces) != stored.state:
             raise StoreCorrupt("the sums of the tables are not those that were signed", hint=HINT)
-        self._seal = stored
+        self._seal, self._newer = stored, frozenset(seals.newer_sums(connection))
 
     def _check_others(self, connection: apsw.Connection) -> None:
         """Look at what another connection may have written since the last transaction here."""

@@ -24,7 +24,10 @@ CODED = "code:"  # before a key's id: its own code, no signature
 _MASK = (1 << 8 * SUM_BYTES) - 1
 # The log is chained, and the seal is signed; SQLite's own tables hold nothing that is read.
 _OTHERWISE = frozenset(("events", "seal", "seals"))
+_SEAL_CELLS = 7
 _encode = msgspec.json.Encoder().encode
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(dict[str, tuple[int, bytes]]).decode
 
 Cells = Sequence[object]
 
@@ -126,9 +129,29 @@ def added_up(db: apsw.Connection, table: str) -> RowSum:
 
 
 def stored_sums(db: apsw.Connection) -> dict[str, RowSum]:
-    """Give the sums that were last written."""
-    found = db.execute("SELECT name, rows, sum FROM seals")
-    return {name: RowSum(rows, int.from_bytes(total, "little")) for name, rows, total in found}
+    """Give the sums that were last written: those of `seals`, and in their place what the seal has newer."""
+    found = {str(name): (int(rows), bytes(total)) for name, rows, total in db.execute("SELECT * FROM seals")}
+    return {name: _row_sum(*given) for name, given in (found | newer_sums(db)).items()}
+
+
+def _row_sum(rows: int, total: bytes) -> RowSum:
+    return RowSum(rows, int.from_bytes(total, "little")) if len(total) == SUM_BYTES else RowSum(-1)
+
+
+def newer_sums(db: apsw.Connection) -> dict[str, tuple[int, bytes]]:
+    """Give the sums that stand in the seal itself; where they can't be read, one that fits no state."""
+    row = db.execute("SELECT * FROM seal").fetchone()
+    if row is None or len(row) < _SEAL_CELLS or row[-1] is None:
+        return {}
+    try:
+        return _unpack(bytes(row[-1]))
+    except msgspec.DecodeError:
+        return {"seal": (-1, b"")}
+
+
+def packed(sums: Mapping[str, RowSum]) -> bytes | None:
+    """Write sums as they stand in the seal; None for none."""
+    return _pack({name: (one.rows, one.blob) for name, one in sums.items()}) if sums else None
 
 
 def stored_seal(db: apsw.Connection) -> Seal | None:

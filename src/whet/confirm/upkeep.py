@@ -52,6 +52,7 @@ class Upkeep:
         self._next_hour_s = 0.0
         self._seen = -1
         self._next_s = 0.0
+        self._owes = False
 
     async def run(self) -> None:
         """Keep house until cancelled; a failing disk is logged and tried again."""
@@ -68,7 +69,8 @@ class Upkeep:
         await self._reload_policy()
         service, now_s = self._service, self._service.timeline.now_s()
         seen = service.database.other_writes()
-        if seen == self._seen and now_s < self._next_s:
+        is_quiet = seen == self._seen
+        if is_quiet and now_s < self._next_s and not self._owes:
             return
         service.log.catch_up(service.timeline)
         while self._is_there(_DUE) and await service.change(lambda tx: decide.expire(tx, _BATCH)) == _BATCH:
@@ -78,8 +80,10 @@ class Upkeep:
         await service.database.move_log()
         if self._wants_checkpoint():
             await service.change(lambda tx: tx.checkpoint())
-        if self._owes_signature():
+        self._owes = self._owes_signature()
+        if self._owes and is_quiet:  # while more is written, that is signed once a second
             await service.change(lambda tx: tx.sealer.sign())
+            self._owes = False
         self._export()
         if now_s >= self._next_hour_s:
             self._next_hour_s = now_s + 3600.0
