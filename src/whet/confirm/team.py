@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import psycopg
 
@@ -139,6 +139,8 @@ class _Sealing(Round):
 
 class TeamConfirmDatabase(ConfirmDatabase):
     """The service's tables in a team's database, with the calls of its own file."""
+
+    hears_of_writes_at_once: ClassVar[bool] = False
 
     def __init__(self, url: str, patience_s: float) -> None:
         self.path: Path = Path(shown(url))
