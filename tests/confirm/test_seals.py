@@ -23,8 +23,8 @@ from whet.confirm.upkeep import Upkeep
 from whet.contract.errors import ConfigError, StoreCorrupt
 
 
-def opened(places: Places, **more: bool) -> ConfirmService:
-    return open_service(places, policy=None, limits=CallerLimits(), **more)
+def opened(places: Places, *, new_key: bool = False) -> ConfirmService:
+    return open_service(places, policy=None, limits=CallerLimits(), new_key=new_key)
 
 
 def busy(folder: Path) -> tuple[ConfirmService, Places]:
