@@ -11,7 +11,8 @@ import pytest
 
 from tests.browser.chromium import Page
 from tests.browser.conftest import Daemon
-from whet.confirm.audit import read_keys, verify
+from whet.confirm.audit import verify
+from whet.confirm.keys import load_key
 
 pytest.importorskip("webauthn")
 
@@ -65,7 +66,8 @@ def problems(daemon: Daemon, *changes: str) -> tuple[str, ...]:
     source.close()
     for change in changes:
         copy.execute(change)
-    found = verify(copy, read_keys(daemon.home / "confirm" / "signing.pub"))
+    own = load_key(daemon.home / "confirm" / "signing.key", may_make=False)
+    found = verify(copy, {own.id: own})
     copy.close()
     return found.problems
 

@@ -308,7 +308,7 @@ def test_19_the_database_is_private_and_a_change_behind_its_back_is_found(tmp_pa
     db.commit()
     db.close()
     with Running(tmp_path) as server:
-        keys = audit.read_keys(server.places.public_key)
+        keys = audit.read_keys(server.places.public_key) | {server.service.key.id: server.service.key}
         report = server.service.database.read_now(lambda db: audit.verify(db, keys))
     assert report.problems == (f"request {made['id']}: its status says denied, the log says approved",)
 

@@ -69,7 +69,7 @@ def test_a_restored_copy_is_served_once_somebody_says_why(tmp_path: Path) -> Non
     service = opened(places, why="restored after the disk died")
     told = [event for event in service.log.history() if event.kind == "state_accepted"]
     assert [json.loads(event.data)["why"] for event in told] == ["restored after the disk died"]
-    report = service.database.read_now(lambda db: audit.verify(db, {service.key.id: service.key.public}))
+    report = service.database.read_now(lambda db: audit.verify(db, {service.key.id: service.key}))
     service.database.close()
     assert report.problems == ()
     opened(places).database.close()
@@ -194,7 +194,7 @@ def test_a_clock_that_was_a_year_ahead_is_corrected_by_the_next_start(tmp_path: 
         assert used.status_code == 409 and "too old" in used.json()["error"]
         kinds = [event.kind for event in server.service.log.history()]
         assert kinds.count("clock_corrected") == 1
-        key = server.service.key.public
+        key = server.service.key
         with pytest.raises(GrantRefused, match="clock"):
             check_grant(grant, key, digest=approved["digest"], now_s=time.time())
         report = server.service.database.read_now(lambda db: audit.verify(db, {key.id: key}))
@@ -251,8 +251,8 @@ def test_checkpoints_reach_a_witness_by_http(tmp_path: Path) -> None:
         thread.join(20)
     row = Keeper.kept[0]["data"]
     mark = audit.Checkpoint(**row)
-    keys = audit.read_keys(server.places.public_key)
     service = opened(server.places)
+    keys = audit.read_keys(server.places.public_key) | {service.key.id: service.key}
     report = service.database.read_now(lambda db: audit.verify(db, keys, [mark]))
     service.database.close()
     assert report.problems == () and mark.size > 0

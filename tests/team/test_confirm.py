@@ -53,7 +53,7 @@ def opened(where: Places, hands: ToolUse | None = None) -> Iterator[ConfirmServi
 
 
 def verified(service: ConfirmService, where: Places) -> tuple[str, ...]:
-    keys = audit.read_keys(where.public_key)
+    keys = audit.read_keys(where.public_key) | {service.key.id: service.key}
     return service.database.read_now(lambda db: audit.verify(db, keys)).problems
 
 

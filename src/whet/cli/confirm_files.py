@@ -24,7 +24,7 @@ from whet.confirm import audit as checks
 from whet.confirm import factors, passkeys, retention, tokens, whitelist
 from whet.confirm.database import ConfirmDatabase
 from whet.confirm.http.shapes import iso
-from whet.confirm.keys import load_key
+from whet.confirm.keys import PublicKey, load_key
 from whet.confirm.ledger import Tx
 from whet.confirm.names import action_key, is_high_risk
 from whet.confirm.open import Places, known_keys, open_database, places
@@ -34,7 +34,7 @@ from whet.confirm.quorum import describe
 from whet.confirm.records import ROLES
 from whet.confirm.recovery import start_time
 from whet.confirm.timeline import Timeline
-from whet.contract.errors import ConfigError, NotFound
+from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.contract.forms import DATABASE_SCHEMES
 
 T = TypeVar("T")
@@ -359,7 +359,7 @@ def verify(
     """
     progress = ProgressLine("verifying", SystemClock())
     with opened(home, db_path) as (database, where):
-        keys = checks.read_keys(key_path or where.public_key)
+        keys = _with_own(checks.read_keys(key_path or where.public_key), where)
         outside = checks.read_checkpoints(where.checkpoints) if where.checkpoints.exists() else []
         exported = [*outside]
         outside += checks.read_checkpoints(checkpoint) if checkpoint else []
@@ -384,6 +384,17 @@ def verify(
         )
     if not report.is_good:
         raise click.exceptions.Exit(1)
+
+
+def _with_own(keys: dict[str, PublicKey], where: Places) -> checks.Keys:
+    """Give the keys, the service's own whole where this user may read it: it alone checks what is not signed
+    yet."""
+    try:
+        own = load_key(where.key, may_make=False)
+    except WhetError:
+        return keys
+    is_known = own.id in keys and keys[own.id].raw == own.raw
+    return {**keys, own.id: own} if is_known else keys
 
 
 @audit.command()

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
 from whet.contract.errors import WhetError
 
+_NONE = "not an http or https address"
 _UNICAST = ipaddress.IPv6Network("2000::/3")  # all that is given to networks
 
 
@@ -30,12 +31,22 @@ class Target(msgspec.Struct, frozen=True):
     server_name: str
 
 
+def taken_apart(url: str) -> SplitResult:
+    """Give the parts of an address that a webhook can go to. Raises AddressRefused."""
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError as error:  # brackets, letters or a port that no address has
+        raise AddressRefused(_NONE) from error
+    if not is_one or parts.username is not None or not url.isascii() or not url.isprintable() or " " in url:
+        raise AddressRefused(_NONE)
+    return parts
+
+
 async def resolve(url: str, *, allow_private: bool) -> Target:
     """Check an address and give where to connect. Raises AddressRefused; OSError where it can't be found."""
-    parts = urlsplit(url)
-    host = parts.hostname
-    if parts.scheme not in ("http", "https") or not host or parts.username or parts.password:
-        raise AddressRefused("not an http or https address")
+    parts = taken_apart(url)
+    host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)

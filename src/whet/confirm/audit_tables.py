@@ -29,9 +29,8 @@ def check_tables(
     if is_silent:
         return problems
     pieces = {name: seals.piece(name, total) for name, total in sums.items()}
-    key = keys.get(seal.key_id)
-    if key is None or not key.is_signed(seal.message, seal.signature):
-        problems.append("the seal over the tables is not signed with a key that is known")
+    if why := seals.doubt(seal, keys):
+        problems.append(f"the seal over the tables {why}")
     elif seals.state_of(pieces) != seal.state:
         problems.append("the sums of the tables are not those that were signed")
     if (seal.size, seal.head) != end:

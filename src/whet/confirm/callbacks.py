@@ -88,8 +88,11 @@ def signatures(secret: str, key: SigningKey, message_id: str, timestamp: int, bo
 
 
 def receiver_of(url: str) -> str:
-    """Give the host and port that a webhook goes to."""
-    return urlsplit(url).netloc.rpartition("@")[2].lower()
+    """Give the host and port that a webhook goes to, "" for an address that leads nowhere."""
+    try:
+        return urlsplit(url).netloc.rpartition("@")[2].lower()
+    except ValueError:
+        return ""
 
 
 class _Slots:

@@ -1,5 +1,7 @@
 """The service's ed25519 key: signs checkpoints of the audit log, grants, and webhooks.
 
+A second key is made of it, which only the service has: its codes stand where a signature follows soon.
+
 The private key is a file of mode 0600. A database that has signed checkpoints and no key is not served:
 a new key would make the old signatures look like somebody else's.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
 import os
 from pathlib import Path
 
@@ -18,6 +21,7 @@ from whet.config.paths import mode_of, read_small, replace
 from whet.contract.errors import ConfigError
 
 _PREFIX = "whet-ed25519-"
+_CODES = b"whet seal code"
 
 
 class PublicKey:
@@ -50,17 +54,27 @@ class PublicKey:
         return True
 
 
-class SigningKey:
-    """Signs; `public` is the other half."""
+class SigningKey(PublicKey):
+    """Signs, and checks what it signed; `public` is the half that anybody may have."""
 
     def __init__(self, seed: bytes) -> None:
-        self._key = Ed25519PrivateKey.from_private_bytes(seed)
-        self.public: PublicKey = PublicKey(self._key.public_key().public_bytes_raw())
-        self.id: str = self.public.id
+        self._private = Ed25519PrivateKey.from_private_bytes(seed)
+        super().__init__(self._private.public_key().public_bytes_raw())
+        self.public: PublicKey = PublicKey(self.raw)
+        self._secret = hashlib.blake2b(key=seed, digest_size=32, person=_CODES).digest()
 
     def sign(self, message: bytes) -> bytes:
         """Give the 64 bytes of the signature."""
-        return self._key.sign(message)
+        return self._private.sign(message)
+
+    def code(self, message: bytes) -> bytes:
+        """Give the 32 bytes that only the holder of this key can make, or check: a fiftieth of a
+        signature's work."""
+        return hashlib.blake2b(message, key=self._secret, digest_size=32).digest()
+
+    def is_coded(self, message: bytes, code: bytes) -> bool:
+        """Whether `code` over `message` is this key's."""
+        return hmac.compare_digest(self.code(message), code)
 
 
 def load_key(path: Path, *, may_make: bool) -> SigningKey:

@@ -73,7 +73,8 @@ class Tx:
         return event
 
     def checkpoint(self) -> None:
-        """Sign the log's length and newest hash; nothing where that was just done."""
+        """Sign the log's length and newest hash, and the seal."""
+        self.sealer.sign()
         head = self._head.hex()
         signature = base64url(self.key.sign(checkpoint_message(self._size, head, self.now_s)))
         self.connection.execute(

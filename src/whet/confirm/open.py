@@ -93,12 +93,15 @@ def open_service(
     policy_file = PolicyFile(policy)
     database = open_database(where, patience_s)
     try:
+        known = known_keys(where)
         if new_key and where.key.exists():
+            before = load_key(where.key, may_make=False)
+            known[before.id] = before
             where.key.rename(where.key.with_suffix(".old"))
         signed_before = database.read_now(_has_checkpoints)
         key = load_key(where.key, may_make=new_key or not signed_before)
         _publish(where.public_key, key)
-        database.sealer.sign_with(key, known_keys(where))
+        database.sealer.sign_with(key, known)
         watermark = Watermark(where.folder / "latest.json", where.database)
         problem = check_start(database, _marks(where, watermark, terms), terms.why, lambda: _put_away(where))
         _refuse_another_key(database, key, new_key=new_key)
@@ -187,7 +190,7 @@ def _put_away(where: Places) -> None:
 def _refuse_another_key(database: ConfirmDatabase, key: SigningKey, *, new_key: bool) -> None:
     """Refuse a signing key that is not the one that sealed the database, unless a new one was asked for."""
     seal = database.read_now(stored_seal)
-    if seal is not None and seal.key_id != key.id and not new_key:
+    if seal is not None and seal.signer != key.id and not new_key:
         raise ConfigError(
             f"the signing key is not the one that sealed {database.path}",
             hint="restore it from your backup, or start with --new-key to sign with a new one",

@@ -33,14 +33,20 @@ class PasskeyOrigin(msgspec.Struct, frozen=True):
 
     @property
     def host(self) -> str:
-        """The host name without port."""
-        return (urlsplit(self.origin).hostname or "").lower()
+        """The host name without port, "" for what is no origin."""
+        try:
+            return (urlsplit(self.origin).hostname or "").lower()
+        except ValueError:
+            return ""
 
     @property
     def port(self) -> int:
-        """The port, also where it is the scheme's own."""
-        parts = urlsplit(self.origin)
-        return parts.port or (443 if parts.scheme == "https" else 80)
+        """The port, also where it is the scheme's own; 0 for none that there is."""
+        try:
+            parts = urlsplit(self.origin)
+            return parts.port or (443 if parts.scheme == "https" else 80)
+        except ValueError:
+            return 0
 
 
 class PasskeyProof(msgspec.Struct, frozen=True):
@@ -56,6 +62,10 @@ class _Response(msgspec.Struct, frozen=True, rename="camel"):
     client_data_JSON: str = msgspec.field(name="clientDataJSON")
     authenticator_data: str
     signature: str
+
+
+class _Vote(msgspec.Struct, frozen=True):
+    proof: PasskeyProof | None = None
 
 
 class _Assertion(msgspec.Struct, frozen=True):
@@ -160,12 +170,9 @@ def use(
     """Check an assertion over `vote` (verdict, digest), made at `site`: for a request, on a page. Gives it as
     it is kept, or what is wrong with it."""
     try:
-        said = from_json(text, _Assertion)
-    except msgspec.DecodeError:
+        proof = _proof(from_json(text, _Assertion))
+    except (msgspec.DecodeError, ValueError):
         return None, "the browser sent no passkey signature"
-    proof = PasskeyProof(
-        said.id, said.response.client_data_JSON, said.response.authenticator_data, said.response.signature
-    )
     row = tx.connection.execute(
         "SELECT public_key, host, sign_count FROM passkeys WHERE id = ? AND name = ? AND revoked_at IS NULL",
         (proof.credential, name),
@@ -173,11 +180,7 @@ def use(
     if row is None:
         return None, "this is no passkey of yours"
     request_id, page = site  # what is signed holds the request's id: it fits no other one
-    used = (
-        "SELECT 1 FROM events WHERE request_id = ? AND request_id != '' AND kind = 'vote'"
-        " AND principal = ? AND instr(data, ?)"
-    )
-    if tx.connection.execute(used, (request_id, name, proof.signature)).fetchone():
+    if _was_used(tx.connection, request_id, name, proof):
         return None, "this signature was used before"
     key, host, count = row
     problem, counted = _checked(proof, vote, (key, host, count), page.origin)
@@ -186,6 +189,35 @@ def use(
         return None, problem
     tx.connection.execute("UPDATE passkeys SET sign_count = ? WHERE id = ?", (counted, proof.credential))
     return proof, ""
+
+
+def _proof(said: _Assertion) -> PasskeyProof:
+    """Give what the browser sent, each text spelled in the one way that its bytes have. Raises ValueError."""
+    given = said.response
+    texts = (said.id, given.client_data_JSON, given.authenticator_data, given.signature)
+    return PasskeyProof(*(base64url(unbase64(one)) for one in texts))
+
+
+def _was_used(db: apsw.Connection, request_id: str, name: str, proof: PasskeyProof) -> bool:
+    """Whether a vote of this person on this request was signed so before."""
+    sql = (
+        "SELECT data FROM events WHERE request_id = ? AND request_id != '' AND kind = 'vote'"
+        " AND principal = ? AND instr(data, '\"proof\"')"
+    )
+    before = (from_json(row[0], _Vote).proof for row in db.execute(sql, (request_id, name)))
+    return any(_mark(one.signature) == _mark(proof.signature) for one in before if one is not None)
+
+
+def _mark(signature: str) -> bytes | int:
+    """Give what two signatures share where one was made of the other: of an elliptic curve's (r, s) anybody
+    can make (r, -s), which fits as well."""
+    from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+
+    raw = unbase64(signature)
+    try:
+        return decode_dss_signature(raw)[0]
+    except ValueError:
+        return raw
 
 
 def signed_problem(proof: PasskeyProof, vote: tuple[str, str], key: str, host: str) -> str:

@@ -1,4 +1,6 @@
-"""Keeps the sums of all tables right and signs them, inside every transaction that changes anything.
+"""Keeps the sums of all tables right and seals them, inside every transaction that changes anything.
+
+A seal is signed, or, where that was done within the last second, holds a code that this service alone makes.
 
 It sees each row that this process writes, so no write can forget it. What anybody else wrote moves no sum: it
 is found by `verify`, and where it is a token, a factor or the log's end, by the next write here, which then
@@ -7,6 +9,8 @@ fails and changes nothing.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,14 +26,17 @@ _WATCHED = ("tokens", "whitelist", "second_factors", "passkeys", "delegations", 
 LogEnd = tuple[int, bytes]
 NO_EVENT: LogEnd = (0, bytes(32))
 _END = "SELECT id, hash FROM events ORDER BY id DESC LIMIT 1"
+SIGN_EVERY_S = 1.0
+_MOST_NEWER = 8  # sums that fit into the seal's page
 SEALED = "sealed"  # the event that says that there is a seal from here on
 _KEEP_SUM = (
     "INSERT INTO seals VALUES (?, ?, ?)"
     " ON CONFLICT (name) DO UPDATE SET rows = excluded.rows, sum = excluded.sum"
 )
 _KEEP_SEAL = (
-    "INSERT INTO seal VALUES (1, ?, ?, ?, ?, ?) ON CONFLICT (one) DO UPDATE SET size = excluded.size,"
-    " head = excluded.head, state = excluded.state, key_id = excluded.key_id, signature = excluded.signature"
+    "INSERT INTO seal VALUES (1, ?, ?, ?, ?, ?, ?) ON CONFLICT (one) DO UPDATE SET size = excluded.size,"
+    " head = excluded.head, state = excluded.state, key_id = excluded.key_id,"
+    " signature = excluded.signature, newer = excluded.newer"
 )
 HINT = (
     "see what was changed: whet confirm audit verify; then restore a backup, or take it as it is:"
@@ -47,6 +54,7 @@ class Sealer:
         self._seal: Seal | None = None
         self._sums: dict[str, RowSum] = {}
         self._pieces: dict[str, bytes] = {}
+        self._newer: frozenset[str] = frozenset()
         self._version = -1
         self._seen_version: int | None = None
         self._deltas: dict[str, list[int]] = {}
@@ -55,6 +63,8 @@ class Sealer:
         self._had_seal = False
         self._alone_from = 1 << 62
         self._is_alone = True
+        self._signed_at_s = -math.inf
+        self._must_sign = False
         self._kept: dict[str, dict[Any, Any]] = {}
         self.newest: dict[str, bytes] = {}
         connection.preupdate_hook(self._note)
@@ -63,16 +73,26 @@ class Sealer:
     def sign_with(self, key: SigningKey, known: Mapping[str, PublicKey]) -> None:
         """Sign with `key` from here on, and believe what any key of `known` has signed."""
         self._key = key
-        self._known = {**known, key.id: key.public}
+        self._known = {**known, key.id: key}
 
     def go_on_from(self, other: Sealer) -> None:
         """Sign and believe as `other` did, on another connection."""
         self._key, self._known, self._had_seal = other._key, other._known, other._had_seal
 
+    @property
+    def owes(self) -> bool:
+        """Whether the last seal that this process knows of is not signed yet."""
+        return self._key is not None and self._seal is not None and not self._seal.is_signed
+
+    def sign(self) -> None:
+        """Have this transaction signed, also where that was just done or nothing else is written."""
+        self._must_sign = True
+
     def accept(self) -> None:
         """Add everything up again with this transaction, whatever was sealed before."""
         self._connection.execute("DELETE FROM seal")
         self._connection.execute("DELETE FROM seals")
+        self._newer = frozenset()
         self._had_seal = False
 
     def wrote(self, seq: int) -> bool:
@@ -128,7 +148,7 @@ class Sealer:
     def seal(self, connection: apsw.Connection) -> None:
         """Bring the sums up to date with what this transaction wrote, and sign. Raises StoreCorrupt where
         somebody else changed what only the service may change."""
-        if not self._deltas and not self._first_event:
+        if not self._deltas and not self._first_event and not self._must_sign:
             self._forget()
             return
         key = self._key
@@ -144,30 +164,40 @@ class Sealer:
             for name in changed:
                 self._sums[name] = self._sums.get(name, RowSum()).plus(*self._deltas[name])
                 self._pieces[name] = seals.piece(name, self._sums[name])
+            if not changed and not self._first_event and self._seal.is_signed:
+                self._forget()
+                return
         self._write(connection, key, changed)
         self._forget()
 
     def _write(self, connection: apsw.Connection, key: SigningKey, changed: list[str]) -> None:
+        now_s = time.monotonic()
+        is_signed = self._must_sign or now_s - self._signed_at_s >= SIGN_EVERY_S
+        newer = self._newer | {*changed}
         connection.preupdate_hook(None)  # these two tables have no sum
         try:
-            for name in changed:
-                total = self._sums[name]
-                connection.execute(_KEEP_SUM, (name, total.rows, total.blob))
-            size, head = self.log_end()
-            made = Seal(size, head, seals.state_of(self._pieces), key.id, b"")
-            signature = key.sign(made.message)
-            connection.execute(_KEEP_SEAL, (size, head, made.state, key.id, signature))
+            if is_signed or len(newer) > _MOST_NEWER:
+                for name in newer:
+                    total = self._sums[name]
+                    connection.execute(_KEEP_SUM, (name, total.rows, total.blob))
+                newer = frozenset[str]()
+            made = seals.sealed(*self.log_end(), self._pieces, key, is_signed=is_signed)
+            kept = seals.packed({name: self._sums[name] for name in newer})
+            values = (made.size, made.head, made.state, made.key_id, made.signature, kept)
+            connection.execute(_KEEP_SEAL, values)
         finally:
             connection.preupdate_hook(self._note)
+        if is_signed:
+            self._signed_at_s = now_s
         # A commit that fails after this is noticed by the next one, which reads what is there.
-        self._seal = Seal(size, head, made.state, key.id, signature)
+        self._seal, self._had_seal, self._newer = made, True, frozenset(newer)
 
     def _load(self, connection: apsw.Connection) -> None:
         """Read what was sealed last, unless this process did that. Raises StoreCorrupt for a false one."""
         stored = seals.stored_seal(connection)
         if stored is not None and stored == self._seal:
             return
-        self._seal = stored
+        self._seal = None  # nothing is believed, nor signed at the end, before it was checked
         self._sums = seals.stored_sums(connection)
         self._pieces = {name: seals.piece(name, total) for name, total in self._sums.items()}
         if stored is None:
@@ -175,11 +205,11 @@ class Sealer:
                 raise StoreCorrupt("the database's seal was taken away", hint=HINT)
             return
         self._had_seal = True
-        key = self._known.get(stored.key_id)
-        if key is None or not key.is_signed(stored.message, stored.signature):
-            raise StoreCorrupt("the database's seal is not signed by this service", hint=HINT)
+        if why := seals.doubt(stored, self._known):
+            raise StoreCorrupt(f"the database's seal {why}", hint=HINT)
         if seals.state_of(self._pieces) != stored.state:
             raise StoreCorrupt("the sums of the tables are not those that were signed", hint=HINT)
+        self._seal, self._newer = stored, frozenset(seals.newer_sums(connection))
 
     def _check_others(self, connection: apsw.Connection) -> None:
         """Look at what another connection may have written since the last transaction here."""
@@ -190,7 +220,8 @@ class Sealer:
         seal = self._seal
         if seal is None:
             return
-        if self._first_event and self._first_event != seal.size + 1:
+        is_next = self._first_event == seal.size + 1
+        if not (is_next if self._first_event else self.log_end() == (seal.size, seal.head)):
             raise StoreCorrupt(f"events after {seal.size} were not written by this service", hint=HINT)
         if seal.size and self._first_event:
             row = connection.execute("SELECT hash FROM events WHERE id = ?", (seal.size,)).fetchone()
@@ -239,6 +270,7 @@ class Sealer:
         self.newest.clear()
         self._first_event = 0
         self._seen_version = None
+        self._must_sign = False
 
 
 class SealedConnection(apsw.Connection):

@@ -1,5 +1,8 @@
 """What every table holds, as one number for each, and a signature over all of them and the log's end.
 
+Where many commits come close together, most carry a code in place of the signature, which the service's own
+key alone can make and check; a signature follows within a second.
+
 A table's number is the sum of its rows' hashes (each spread over 2048 bits, so that no other rows can be
 found with the same sum): a row that is written, changed or taken away moves it, whatever the order, and it
 costs no more than the row. The log has its chain of hashes instead. Reads and computes only.
@@ -14,11 +17,17 @@ from functools import cache, lru_cache
 import apsw
 import msgspec
 
+from whet.confirm.keys import PublicKey, SigningKey
+
 SUM_BYTES = 256
+CODED = "code:"  # before a key's id: its own code, no signature
 _MASK = (1 << 8 * SUM_BYTES) - 1
 # The log is chained, and the seal is signed; SQLite's own tables hold nothing that is read.
 _OTHERWISE = frozenset(("events", "seal", "seals"))
+_SEAL_CELLS = 7
 _encode = msgspec.json.Encoder().encode
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(dict[str, tuple[int, bytes]]).decode
 
 Cells = Sequence[object]
 
@@ -40,7 +49,8 @@ class RowSum(msgspec.Struct, frozen=True):
 
 
 class Seal(msgspec.Struct, frozen=True):
-    """The signed statement: how long the log is, its newest hash, and what the tables hold."""
+    """The sealed statement: how long the log is, its newest hash, and what the tables hold. `signature` is a
+    code where `key_id` says so."""
 
     size: int
     head: bytes
@@ -49,9 +59,40 @@ class Seal(msgspec.Struct, frozen=True):
     signature: bytes
 
     @property
+    def is_signed(self) -> bool:
+        """Whether it is signed, so that anybody can check it."""
+        return not self.key_id.startswith(CODED)
+
+    @property
+    def signer(self) -> str:
+        """The id of the key that sealed it."""
+        return self.key_id.removeprefix(CODED)
+
+    @property
     def message(self) -> bytes:
         """What the signature covers."""
         return f"whet-seal/1\n{self.size}\n{self.head.hex()}\n{self.state.hex()}".encode()
+
+
+def sealed(size: int, head: bytes, pieces: Mapping[str, bytes], key: SigningKey, *, is_signed: bool) -> Seal:
+    """Seal the log's end and what `piece` gives for each table."""
+    bare = Seal(size, head, state_of(pieces), key.id if is_signed else CODED + key.id, b"")
+    made = key.sign(bare.message) if is_signed else key.code(bare.message)
+    return msgspec.structs.replace(bare, signature=made)
+
+
+def doubt(seal: Seal, keys: Mapping[str, PublicKey]) -> str:
+    """Say why a seal is not to be believed; "" where it is."""
+    key = keys.get(seal.signer)
+    if key is None:
+        return "is not signed with a key that is known"
+    if seal.is_signed:
+        is_ours = key.is_signed(seal.message, seal.signature)
+    elif isinstance(key, SigningKey):
+        is_ours = key.is_coded(seal.message, seal.signature)
+    else:
+        return "is not signed yet: look again in a second, or where the service's signing key is"
+    return "" if is_ours else "is not signed by this service"
 
 
 def row_digest(table: str, cells: Cells) -> bytes:
@@ -88,9 +129,29 @@ def added_up(db: apsw.Connection, table: str) -> RowSum:
 
 
 def stored_sums(db: apsw.Connection) -> dict[str, RowSum]:
-    """Give the sums that were last written."""
-    found = db.execute("SELECT name, rows, sum FROM seals")
-    return {name: RowSum(rows, int.from_bytes(total, "little")) for name, rows, total in found}
+    """Give the sums that were last written: those of `seals`, and in their place what the seal has newer."""
+    found = {str(name): (int(rows), bytes(total)) for name, rows, total in db.execute("SELECT * FROM seals")}
+    return {name: _row_sum(*given) for name, given in (found | newer_sums(db)).items()}
+
+
+def _row_sum(rows: int, total: bytes) -> RowSum:
+    return RowSum(rows, int.from_bytes(total, "little")) if len(total) == SUM_BYTES else RowSum(-1)
+
+
+def newer_sums(db: apsw.Connection) -> dict[str, tuple[int, bytes]]:
+    """Give the sums that stand in the seal itself; where they can't be read, one that fits no state."""
+    row = db.execute("SELECT * FROM seal").fetchone()
+    if row is None or len(row) < _SEAL_CELLS or row[-1] is None:
+        return {}
+    try:
+        return _unpack(bytes(row[-1]))
+    except msgspec.DecodeError:
+        return {"seal": (-1, b"")}
+
+
+def packed(sums: Mapping[str, RowSum]) -> bytes | None:
+    """Write sums as they stand in the seal; None for none."""
+    return _pack({name: (one.rows, one.blob) for name, one in sums.items()}) if sums else None
 
 
 def stored_seal(db: apsw.Connection) -> Seal | None:

@@ -48,6 +48,10 @@ async def beside(size: int, work: Callable[P, T], *args: P.args, **named: P.kwar
     return await asyncio.to_thread(work, *args, **named)
 
 
+def _is_small(row: tuple[Any, ...]) -> bool:
+    return sum(len(cell) for cell in row if isinstance(cell, str)) <= LARGE_BYTES
+
+
 class CallerLimits(msgspec.Struct, frozen=True):
     """How much one caller may have: submissions of one action an hour, and pending at once (0: a
     thousand, or ten times the rate limit where that is more)."""
@@ -84,6 +88,8 @@ class ConfirmService:
         self._last_end: tuple[AuditEvent, ConfirmRequest | None] | None = None
         self._known: dict[str, tuple[tuple[Any, ...], ConfirmRequest]] = {}
         self._callers: dict[bytes, Caller] = {}
+        self._fresh: dict[str | bytes, tuple[Any, ...]] = {}
+        self._fresh_at = -1
 
     def authenticate(self, secret: str, *, is_remembered: bool = False) -> Caller | None:
         """Give the principal of a bearer token, None for one that is unknown, revoked or too old.
@@ -91,7 +97,7 @@ class ConfirmService:
         key = hash_of(secret)
         if is_remembered and (who := self._callers.get(key)) is not None:
             return who
-        row = self.database.read_one(tokens.TOKENS.by_hash, (key,))
+        row = self._row(tokens.TOKENS.by_hash, key)
         who = tokens.as_principal(row, self.timeline.now_s())
         if who is None or len(self._callers) >= _KNOWN:
             self._callers.clear()
@@ -113,8 +119,24 @@ class ConfirmService:
 
         Raises StoreCorrupt for an approval that somebody else wrote: nothing is answered or signed for it.
         """
-        row = self.database.read_one(requests.ONE, (request_id,))
+        row = self._row(requests.ONE, request_id)
         return self._read(row) if row else None
+
+    def _row(self, sql: str, key: str | bytes) -> tuple[Any, ...] | None:
+        """Give the row of a key as it is now: from memory, while nobody has committed anything since."""
+        database = self.database
+        if not database.hears_of_writes_at_once:
+            return database.read_one(sql, (key,))
+        now = database.other_writes()
+        if now != self._fresh_at or len(self._fresh) >= _KNOWN:
+            self._fresh.clear()
+            self._fresh_at = now
+        row = self._fresh.get(key)
+        if row is None:
+            row = database.read_one(sql, (key,))
+            if row is not None and _is_small(row):
+                self._fresh[key] = row
+        return row
 
     def _read(self, row: tuple[Any, ...]) -> ConfirmRequest:
         """Give a row as a request: the same one as before, while it is."""

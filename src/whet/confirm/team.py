@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import psycopg
 
@@ -140,6 +140,8 @@ class _Sealing(Round):
 class TeamConfirmDatabase(ConfirmDatabase):
     """The service's tables in a team's database, with the calls of its own file."""
 
+    hears_of_writes_at_once: ClassVar[bool] = False
+
     def __init__(self, url: str, patience_s: float) -> None:
         self.path: Path = Path(shown(url))
         self._url = url
@@ -197,6 +199,8 @@ class TeamConfirmDatabase(ConfirmDatabase):
         """Commit what was submitted and close every connection. Calling it again does nothing."""
         if self._closed:
             return
+        if self._writer is not None:
+            self.sign_the_end()
         self._closed = True
         self._lane.close()
         self._pool.close()

@@ -19,7 +19,8 @@ from whet.confirm.records import ROLES, Caller, Role
 from whet.contract.errors import ConfigError, NotFound
 from whet.web.tokens import TokenTable
 
-_RESERVED = ("system:", "policy:", "whitelist:")
+# What the log and the groups call others than principals.
+_RESERVED = ("system:", "policy:", "whitelist:", "cli:", "uid:", "oidc:", "slack:")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+:/-]{0,127}")
 
 

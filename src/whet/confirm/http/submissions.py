@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from msgspec import UNSET
 
+from whet.confirm.addresses import AddressRefused, taken_apart
 from whet.confirm.canonical import canonical
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.guard import retry_after
@@ -50,8 +51,8 @@ def _submission(
     details: object = asked.details or {}
     if not isinstance(details, dict):
         raise HttpRefusal(400, "details must be an object")
-    if asked.callback_url and not asked.callback_url.startswith(("https://", "http://")):
-        raise HttpRefusal(400, "callback_url must be an http or https address")
+    if asked.callback_url:
+        _check_address(asked.callback_url)
     return Submission(
         action=action,
         description=description,
@@ -65,6 +66,13 @@ def _submission(
         body_hash=key[1],
         size_bytes=size_bytes,
     )
+
+
+def _check_address(url: str) -> None:
+    try:
+        taken_apart(url)
+    except AddressRefused as error:
+        raise HttpRefusal(400, "callback_url must be an http or https address") from error
 
 
 def _timeout(fields: dict[str, Any]) -> int | None:

@@ -1,0 +1,214 @@
+"""Addresses that lead nowhere or inside, seats, entries, names, many at once: none is wider than was said."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.confirm.running import SUBMIT, Running, touch
+from tests.confirm.test_attacks import ask, signed_in
+from whet.confirm.addresses import AddressRefused, resolve, taken_apart
+from whet.confirm.callbacks import Callbacks
+
+NOWHERE = [
+    "http://[x/",
+    "http://x]/",
+    "http://a\u2100b.example/",  # a letter that stands for a/c
+    "https://example.com:99999/",
+    "https://example.com:0/",
+    "https://example.com:port/",
+    "https:///path",
+    "http://user:secret@example.com/",
+    "http://@example.com/",
+    "http://exa mple.com/",
+    "http://example.com/\r\nx-evil: 1",
+    "http://ex\u0430mple.com/",
+]
+
+
+@pytest.mark.parametrize("url", NOWHERE)
+def test_a_webhook_that_leads_nowhere_is_refused_and_ends_nothing(tmp_path: Path, url: str) -> None:
+    with pytest.raises(AddressRefused):
+        taken_apart(url)
+    with Running(tmp_path, upkeep=False) as server:
+        agent = server.client("submit", "agent")
+        refused = agent.post("/confirm", json=SUBMIT | {"callback_url": url})
+        assert refused.status_code == 400 and "callback_url" in refused.json()["error"]
+        # One that an older version has stored, beside one that is all right.
+        touch(
+            server.places,
+            "INSERT INTO callbacks (message_id, request_id, url, body, created_at, run_after)"
+            " VALUES ('msg_x', 'x', ?, '{}', 1.0, 1.0), ('msg_y', 'y', ?, '{}', 1.0, 1.0)",
+            url,
+            "http://127.0.0.1:9/",
+        )
+        due: list[Any] = []
+        callbacks = Callbacks(server.service, "whsec_AAAA", allow_private=False)
+        callbacks._begin(due.append)  # pyright: ignore[reportPrivateUsage]
+        assert [item.message_id for item in due] == ["msg_x", "msg_y"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1/",
+        "http://2130706433/",
+        "http://0x7f.1/",
+        "http://0177.0.0.1/",
+        "http://127.1/",
+        "http://[::1]/",
+        "http://[::ffff:10.0.0.1]/",
+        "http://169.254.169.254/latest/meta-data",
+        "http://[fd00:ec2::254]/",
+        "http://100.100.100.200/",
+        "http://0.0.0.0/",
+        "http://localhost/",
+        "http://[fe80::1]/",
+        "http://224.0.0.1/",
+        "http://[64:ff9b::a00:1]/",
+    ],
+)
+def test_no_spelling_of_an_inner_address_is_called(url: str) -> None:
+    async def tried() -> None:
+        with pytest.raises((AddressRefused, OSError)):
+            await resolve(url, allow_private=False)
+
+    asyncio.run(tried())
+
+
+def test_a_ring_of_three_lends_three_seats_and_no_fourth(tmp_path: Path) -> None:
+    policy = '[groups]\nops = ["alice", "bob", "carol"]\n[[rules]]\neffect = "ask"\nquorum = "3 of ops"\n'
+    (tmp_path / "policy.toml").write_text(policy)
+    with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
+        made = ask(server)
+        everyone = {name: server.client("approve", name) for name in ("alice", "bob", "carol", "dora")}
+        for giver, stand_in in (("alice", "bob"), ("bob", "carol"), ("carol", "alice")):
+            until = {"stand_in": stand_in, "until": time.time() + 600}
+            assert everyone[giver].post("/delegations", json=until).status_code == 201
+        url = f"/confirm/{made['id']}/approve"
+        assert everyone["dora"].post(url).status_code == 403
+        assert [everyone[name].post(url).status_code for name in ("alice", "alice", "bob")] == [202] * 3
+        until = {"stand_in": "dora", "until": time.time() + 600}
+        assert everyone["bob"].post("/delegations", json=until).status_code == 201  # after he has voted
+        assert everyone["carol"].post(url).status_code == 403  # she has lent hers, and lost his
+        assert everyone["dora"].post(url).status_code == 200
+        assert server.stored(made["id"]).resolved_by == "alice, bob, dora"
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    [-1.0, 0.0, 91 * 86400.0, float("-1e300"), 1e300],
+    ids=["past", "now", "far", "-1e300", "1e300"],
+)
+def test_no_time_but_a_near_one_is_lent(tmp_path: Path, seconds: float) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        server.token("approve", "bob")
+        alice = server.client("approve", "alice")
+        body = json.dumps({"stand_in": "bob", "until": time.time() + seconds})
+        assert alice.post("/delegations", content=body).status_code == 400
+        assert alice.get("/delegations").json()["delegations"] == []
+
+
+ENTRIES = [
+    {"action": "wipe_database"},
+    {"action": "Wipe-Database"},
+    {"action": "wipe\u200b_database"},
+    {"action": "\uff57ipe_database"},
+    {"action": "wipe.database "},
+    {"action": "\u200b"},
+    {"principal": ""},
+    {"seconds": 0},
+    {"seconds": -5},
+    {"seconds": 86401},
+    {"seconds": 1e300},
+    {"seconds": True},
+    {"session_key": None},
+]
+
+
+@pytest.mark.parametrize("more", ENTRIES, ids=str)
+def test_what_no_entry_may_let_pass(tmp_path: Path, more: dict[str, Any]) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        admin = server.client("admin", "root")
+        body = {"action": "deploy", "principal": "agent", "seconds": 60, **more}
+        assert admin.post("/whitelist", json=body).status_code == 400
+        assert server.rows("SELECT count(*) FROM whitelist") == [(0,)]
+
+
+def test_an_entry_is_for_its_principal_and_session_alone(tmp_path: Path) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        admin, agent = server.client("admin", "root"), server.client("submit", "agent")
+        other = server.client("submit", "agent2")
+        entry = {"action": "deploy", "principal": "agent", "seconds": 60, "session_key": "s1"}
+        assert admin.post("/whitelist", json=entry).status_code == 201
+        passes = SUBMIT | {"session_key": "s1"}
+        assert agent.post("/confirm", json=passes).status_code == 200
+        for who, body in (
+            (agent, SUBMIT),
+            (agent, SUBMIT | {"session_key": "S1"}),
+            (agent, SUBMIT | {"session_key": "s1 "}),
+            (agent, passes | {"action": "deploy2"}),
+            (other, passes),
+            (other, passes | {"requester": "agent"}),
+        ):
+            assert who.post("/confirm", json=body).status_code == 202, body
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost:99999", "localhost:port", "[::1", "localhost:8766:1", "localhost@evil"]
+)
+def test_a_page_called_by_an_address_that_is_none_decides_nothing(tmp_path: Path, host: str) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        made, person = ask(server), signed_in(server, "alice")
+        shown = person.get(f"/r/{made['id']}").text
+        csrf = re.search(r'name="csrf" value="([^"]+)"', shown)
+        assert csrf is not None
+        form = {"csrf": csrf[1], "verdict": "approve", "digest": made["digest"], "sure": "yes"}
+        heads = {"host": host, "origin": f"http://{host}"}
+        answer = person.post(f"/r/{made['id']}/decide", data=form, headers=heads)
+        # With a port that there is not the name is still ours: whoever sends that is no browser.
+        is_known = host.startswith("localhost:9")
+        assert answer.status_code == 303 if is_known else 400 <= answer.status_code < 500
+        assert server.stored(made["id"]).is_pending is not is_known
+
+
+def test_many_given_twice_or_unseen_or_changed_count_once_or_not(tmp_path: Path) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        made = [ask(server, accepts_edits=True) for _ in range(3)]
+        risky = ask(server, action="wipe_database")
+        alice, bob = server.client("approve", "alice"), server.client("approve", "bob")
+        for one in (made[0], made[1], risky):
+            alice.get(f"/confirm/{one['id']}")
+        assert (
+            bob.post(f"/confirm/{made[1]['id']}/amend", json={"details": {"version": "9"}}).status_code == 200
+        )
+        items = [{"id": one["id"], "digest": one["digest"]} for one in (made[0], *made, risky)]
+        answer = alice.post("/decisions", json={"verdict": "approve", "items": items})
+        counted = [one["counted"] for one in answer.json()["outcomes"]]
+        assert counted == [True, False, False, False, False]
+        bodies: list[dict[str, Any]] = [
+            {"verdict": "approve", "items": []},
+            {"verdict": "approve", "items": items * 5},
+            {"verdict": "Approve", "items": items},
+            {"verdict": "approve", "items": [{"id": made[2]["id"]}]},
+            {"verdict": "approve", "items": [{"id": made[2]["id"], "digest": ""}]},
+            {"verdict": "approve", "items": {"id": made[2]["id"], "digest": made[2]["digest"]}},
+        ]
+        for body in bodies:
+            assert alice.post("/decisions", json=body).status_code == 400
+        assert server.stored(made[2]["id"]).is_pending and server.stored(risky["id"]).is_pending
+
+
+def test_the_names_of_people_and_tokens_are_one_space(tmp_path: Path) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        server.token("approve", "alice")
+        for name in ("Alice", "\uff41lice", "al\u200bice", "oidc:alice", "uid:0", "system:start", "policy:x",
+                     "whitelist:1", "a b", "", "x" * 129, "cli:root"):  # fmt: skip
+            with pytest.raises(Exception, match="name"):
+                server.token("approve", name)
