@@ -138,6 +138,11 @@ _OF_OTHERS: tuple[tuple[int, tuple[int, int]], ...] = (
     (0, (256, 238)),  # migrate_pages
     (0, (279, 239)),  # move_pages
 )
+# Nor may all processes of a user be meant, whichever number stands for the user: which is for what, numbers.
+_OF_A_USER: tuple[tuple[int, tuple[int, int]], ...] = (
+    (2, (141, 140)),  # setpriority, PRIO_USER
+    (3, (251, 30)),  # ioprio_set, IOPRIO_WHO_USER
+)
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _STREAM, _SEQUENCED, _KIND_BITS = 1, 5, 0xF
 
@@ -188,6 +193,8 @@ def _watch_files(program: _Program, which: int) -> None:
         program.refuse_call(pair[which], _EPERM)
     for argument, pair in _OF_OTHERS:
         program.refuse_bits(pair[which], argument, 0xFFFFFFFF)
+    for whose, pair in _OF_A_USER:
+        program.refuse_values(pair[which], 0, (whose,))
 
 
 class _Program:
