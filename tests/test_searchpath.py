@@ -18,7 +18,7 @@ from whet.searchpath import find_outside, outside
 
 @pytest.fixture
 def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    """A workspace whose virtual environment is active and holds programs that leave a trace; and the trace."""
+    """A workspace whose virtual environment is active and has programs that leave a trace; and that."""
     workspace = repository(tmp_path)
     programs, trace = workspace / ".venv" / "bin", tmp_path / "ran"
     programs.mkdir(parents=True)

@@ -19,8 +19,10 @@ def outside(*places: str | Path) -> str:
 
 
 def find_outside(name: str, *places: str | Path) -> str | None:
-    """Find a program on that path; one that a link leads into such a place is none. (`shutil.which` would cost
-    4 ms of start-up to import.)"""
+    """Find a program on that path; one that a link leads into such a place is none.
+
+    `shutil.which` would cost 4 ms of start-up to import.
+    """
     tops = [top for place in places for top in _tops(os.path.realpath(place))]
     for folder in outside(*places).split(os.pathsep):
         path = os.path.join(folder, name)

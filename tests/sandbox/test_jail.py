@@ -372,7 +372,8 @@ def test_a_command_that_stops_its_launcher_holds_nobody_up_and_is_not_run_again(
 
 def test_other_processes_of_the_same_user_keep_their_rank(jail: Jail) -> None:
     own = os.getpriority(os.PRIO_PROCESS, 0)
-    text = f"import os\ntry: os.setpriority(os.PRIO_USER, 0, {own + 1})\nexcept OSError: pass\nprint(os.nice(0) - {own})"
+    text = f"import os\ntry: os.setpriority(os.PRIO_USER, 0, {own + 1})\nexcept OSError: pass\n"
+    text += f"print(os.nice(0) - {own})"
     # Where processes have a namespace of their own, the user's others are none of its.
     is_alone = jail.plan.engine.own_network
     assert run(jail, f"python3 -c '{text}'") == (0, "1\n" if is_alone else "0\n")

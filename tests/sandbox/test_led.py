@@ -49,7 +49,8 @@ CASES: dict[str, tuple[str, str, str]] = {
     ),
     "core.hooksPath, a file beside it": (
         "mkdir -p .husky/_; git config core.hooksPath .husky/_; "
-        r"printf '#!/bin/sh\n. .husky/pre-commit\n' > .husky/_/pre-commit; chmod +x .husky/_/pre-commit; touch .husky/pre-commit",
+        r"printf '#!/bin/sh\n. .husky/pre-commit\n' > .husky/_/pre-commit;"
+        " chmod +x .husky/_/pre-commit; touch .husky/pre-commit",
         f"{_SCRIPT} > .husky/pre-commit",
         f"{_WHO} commit -q --allow-empty -m y",
     ),
@@ -75,7 +76,8 @@ CASES: dict[str, tuple[str, str, str]] = {
         f"{_WHO} commit -q --allow-empty -m y",
     ),
     "a filter": (
-        "echo cat > f.sh; chmod +x f.sh; git config filter.f.clean 'sh ./f.sh %f'; echo '* filter=f' > .gitattributes",
+        "echo cat > f.sh; chmod +x f.sh; git config filter.f.clean 'sh ./f.sh %f';"
+        " echo '* filter=f' > .gitattributes",
         f"{_SCRIPT} > f.sh",
         "touch a.txt; git add -A",
     ),

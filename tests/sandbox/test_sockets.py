@@ -163,11 +163,11 @@ def test_a_persons_terminal_is_out_of_reach(case: EngineCase, tmp_path: Path) ->
 @pytest.mark.parametrize("bound", ["whole", "relative"])
 def test_a_socket_of_a_program_outside_in_the_workspace_is_out_of_reach(case: EngineCase, bound: str) -> None:
     with tempfile.TemporaryDirectory(prefix=".s-", dir=Path(__file__).parent) as folder:
-        with socket.socket(socket.AF_UNIX) as stream, socket.socket(socket.AF_UNIX, 2) as packets:
-            with contextlib.chdir(folder):
-                place = folder if bound == "whole" else "."
-                stream.bind(f"{place}/s")
-                stream.listen()
-                packets.bind(f"{place}/s.d")
+        stream, packets = (socket.socket(socket.AF_UNIX, kind) for kind in (1, 2))
+        with contextlib.chdir(folder), stream, packets:
+            place = folder if bound == "whole" else "."
+            stream.bind(f"{place}/s")
+            stream.listen()
+            packets.bind(f"{place}/s.d")
             found = said(case, Path(folder), ["-c", _TRY, f"{folder}/s"])
     assert "OUT" not in found and len(found.splitlines()) == 2, found

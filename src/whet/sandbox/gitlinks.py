@@ -1,8 +1,8 @@
 """Which repositories programs outside enter from a repository by themselves.
 
-`git status` looks into those that the index names as submodules, whoever put them there, and editors into those
-that lie in the folders of what they have open, each under its own configuration. A second working tree reads its
-configuration where a file in the repository says.
+`git status` looks into those that the index names as submodules, whoever put them there. Editors look into
+those that lie in the folders of what they have open. Each is under its own configuration; that of a second
+working tree is where a file in the repository says.
 """
 
 from __future__ import annotations

@@ -165,8 +165,8 @@ class Guard:
         return bool(other or missing)
 
     def _below(self) -> dict[str, bool]:
-        """Give the names in the repositories that a program outside enters by itself from the workspace's, and
-        whether each is there now."""
+        """Give the names in the repositories that programs outside enter from the workspace's by themselves,
+        and whether each is there now."""
         found = (git for tree in self._trees for git in self._entered.repositories(tree))
         # A file says where a working tree's repository is: a foreign one is none of ours to mend.
         inside = [
@@ -183,9 +183,7 @@ class Guard:
         one, made = Path(path), [path]
         if one.name == "hooks" and _is_plain_folder(one):
             made = [str(hook) for hook in one.iterdir() if not hook.name.endswith(".sample")]
-        elif one.name in ("config", "config.worktree") and _is_plain_config(one):
-            made = []
-        elif one.name == "commondir" and _is_own(one):
+        elif _is_own(one) if one.name == "commondir" else "config" in one.name and _is_plain_config(one):
             made = []
         for each in made:
             self._move(each)

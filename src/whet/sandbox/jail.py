@@ -285,7 +285,7 @@ class Jail:
             raise
 
     def _request(self, command: JailedCommand, handles: Sequence[int]) -> socket.socket:
-        """Send a command; gives where the answer comes. Raises OSError where the launcher can't have got it."""
+        """Send a command; gives where the answer comes. Raises OSError where it can't have arrived."""
         assert self._control is not None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         body = msgspec.json.encode(
@@ -426,8 +426,8 @@ def _last_words(launcher: subprocess.Popen[bytes]) -> bytes:
 
 
 def _answered(ours: socket.socket, command: JailedCommand, is_stopped: Callable[[], bool]) -> JailedProcess:
-    """Give the command as the launcher says it runs. Raises OSError where it can't be run, and ToolError where
-    the launcher ends or is stopped first: the command may have done that itself, and is not run again."""
+    """Give the command as the launcher says it runs. Raises OSError where it can't be run, and ToolError
+    where the launcher ends or is stopped first: the command may have done that, and is not run again."""
     said, handles = b"", list[int]()
     ours.settimeout(_LOOK_S)
     deadline = time.monotonic() + _ANSWER_S
