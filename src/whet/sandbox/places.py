@@ -125,7 +125,7 @@ def everyday(
     wishes = wishes or Wishes()
     root = workspace.resolve()
     person = _person_home(environment)
-    write, read, protected = _repository(root)
+    write, read, protected = repository(root)
     write += [one.resolve() for one in wishes.folders] + _given(wishes.write)
     read += [*_system(), *_toolchains(person, environment), *_given(wishes.read)]
     write, read = _tidy(write), _tidy(read)
@@ -185,7 +185,7 @@ def _toolchains(person: Path, environment: Mapping[str, str]) -> list[Path]:
     return [path for path in kept if not home.is_relative_to(path)]  # never the home itself or above it
 
 
-def _repository(root: Path) -> tuple[list[Path], list[Path], list[str]]:
+def repository(root: Path) -> tuple[list[Path], list[Path], list[str]]:
     """Give what the workspace's own repository needs outside of it: (written, read, protected). A subfolder's
     repository lies above it; that of a second working tree elsewhere, which names the tree in turn."""
     home = _resolved(os.path.expanduser("~"))
