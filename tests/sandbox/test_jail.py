@@ -392,3 +392,27 @@ def test_what_a_package_manager_installs_tomorrow_can_not_be_put_into_its_cache(
     inside = plan.environment({}, 1).get("npm_config_cache")
     assert inside == "/tmp/npm-cache"
     plan.scratch.close()
+
+
+_MODES = """
+import os
+os.close(os.open("plain", os.O_CREAT | os.O_WRONLY, 0o644))
+for make in (
+    lambda: os.close(os.open("opened", os.O_CREAT | os.O_WRONLY, 0o4755)),
+    lambda: os.mknod("made", 0o104755),
+    lambda: os.chmod("plain", 0o4755),
+    lambda: os.fchmod(os.open("plain", os.O_RDONLY), 0o4755),
+):
+    try: make()
+    except OSError: pass
+os.mkdir("shared"); os.chmod("shared", 0o2775)
+os.close(os.open("plain", os.O_RDONLY, 0o7777))
+print("WORKS")
+"""
+
+
+def test_no_file_is_left_that_runs_as_its_owner_whoever_starts_it(jail: Jail) -> None:
+    code, said = run(jail, f"cp /bin/true c; chmod u+s c; install -m 4755 /bin/true i; python3 -c '{_MODES}'")
+    assert (code, said.splitlines()[-1]) == (0, "WORKS")
+    modes = {path.name: path.stat().st_mode for path in jail.policy.workspace.iterdir() if path.is_file()}
+    assert {name for name, mode in modes.items() if mode & 0o6000} == set()

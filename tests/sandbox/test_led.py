@@ -75,6 +75,23 @@ CASES: dict[str, tuple[str, str, str]] = {
         f"{_SCRIPT} > hk/pre-commit; chmod +x hk/pre-commit",
         f"{_WHO} commit -q --allow-empty -m y",
     ),
+    "a hook with a second name": (
+        "mkdir hk; echo true > hk/h; chmod +x hk/h; ln hk/h .git/hooks/pre-commit",
+        f"{_SCRIPT} > hk/h",
+        f"{_WHO} commit -q --allow-empty -m y",
+    ),
+    "settings with a second name": ("ln .git/config cfg", f"{_MONITOR} >> cfg", "git status"),
+    "a repository by a link": (
+        "mv .git .repo; ln -s .repo .git",
+        f"mkdir -p .repo/hooks; {_SCRIPT} > .repo/hooks/pre-commit; chmod +x .repo/hooks/pre-commit",
+        f"{_WHO} commit -q --allow-empty -m y",
+    ),
+    "settings by a link": ("mv .git .repo; ln -s .repo .git", f"{_MONITOR} >> .repo/config", "git status"),
+    "another link to a repository": (
+        "mv .git .repo; ln -s .repo .git",
+        f"cp -r .repo evil; {_MONITOR} >> evil/config; rm .git; ln -s evil .git",
+        "git status",
+    ),
     "a filter": (
         "echo cat > f.sh; chmod +x f.sh; git config filter.f.clean 'sh ./f.sh %f';"
         " echo '* filter=f' > .gitattributes",

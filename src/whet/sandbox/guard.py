@@ -77,12 +77,13 @@ def look(paths: Iterable[str]) -> Looked:
 
 
 class Before(msgspec.Struct, eq=False):
-    """How protected names were before a command that runs, the look that found it, and which of the names
-    mounts hold."""
+    """How protected names were before a command that runs, the look that found it, which of the names mounts
+    hold, and which hold a file that has a second name: by that one it can be written."""
 
     shapes: dict[str, Shape]
     looked: Looked
     mounted: Collection[str] = ()
+    shared: Collection[str] = ()
 
 
 # All of this program's: what one command's end takes back must not come again with another's.
@@ -103,6 +104,7 @@ class Guard:
         self._entered = Entered()
         self._aside = aside
         self._known: dict[str, tuple[tuple[int, ...], Held]] = {}
+        self._shared: set[str] = set()
         names = (*self._git_of, *filter(None, self._git_of.values()), *map(str, policy.hidden_inside()))
         self.paths: tuple[str, ...] = tuple(dict.fromkeys(names))
 
@@ -117,7 +119,7 @@ class Guard:
                 found[path] = self._shape(path) if path in looked else None
             for path, is_there in self._below().items():
                 found[path] = self._shape(path) if is_there else None
-            made = Before(found, looked)
+            made = Before(found, looked, shared=self._shared & found.keys())
             _running.append(made)
             return made
 
@@ -130,7 +132,7 @@ class Guard:
             elsewhere = _leading_elsewhere(self._git_of.values(), looked)
             for path, shape in was.shapes.items():
                 git = self._git_of.get(path, "")
-                if path in was.mounted and path in mounts:
+                if path in was.mounted and path in mounts and path not in was.shared:
                     continue
                 if git in elsewhere and git not in was.shapes:
                     # A link or a file in its place would lead git to another folder's configuration.
@@ -200,6 +202,8 @@ class Guard:
                     continue
                 left -= len(held.data or b"")
                 found[name] = held
+                if state.st_nlink > 1 and stat.S_ISREG(state.st_mode):
+                    self._shared.add(path)
                 if len(found) >= most:
                     break
         return found

@@ -202,7 +202,10 @@ def repository(root: Path) -> tuple[list[Path], list[Path], list[str]]:
                 [str(one / name) for one in places for name in GIT_RUNS] + [str(git), *led],
             )
         if git.is_dir():
-            led = [str(path) for path in led_to(folder, git)]
+            real = git.resolve()
+            led = [str(path) for path in led_to(folder, real)]
+            if git.is_symlink():
+                led += [str(git), *(str(real / name) for name in GIT_RUNS if real.is_relative_to(folder))]
             if folder == root:
                 return [], [], led
             return [git], [folder], [str(git / name) for name in GIT_RUNS] + led
