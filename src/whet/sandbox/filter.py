@@ -144,7 +144,7 @@ _OF_A_USER: tuple[tuple[int, tuple[int, int]], ...] = (
     (3, (251, 30)),  # ioprio_set, IOPRIO_WHO_USER
 )
 # What would run as its owner, whoever starts it. A folder may have the group's mark, so a file's is refused
-# only where it is made: argument of the mode, bits, numbers; for `open`, of the flags that say so, and the mode.
+# only where it is made: argument of the mode, bits, numbers; for `open`, arguments of flags and of the mode.
 _SET_IDS, _SET_UID, _MAKES = 0o6000, 0o4000, 0o100 | 0o20000000
 _MODES: tuple[tuple[int, int, tuple[int | None, int | None]], ...] = (
     (1, _SET_UID, (90, None)),  # chmod
