@@ -69,7 +69,7 @@ def look(paths: Iterable[str]) -> Looked:
     """Look at paths, links as links; what is not there is left out."""
     found: dict[str, os.stat_result] = {}
     for path in paths:
-        try:  # twice with each command, so nothing slower
+        try:
             found[path] = os.lstat(path)
         except OSError:
             continue
@@ -105,13 +105,27 @@ class Guard:
         self._aside = aside
         self._known: dict[str, tuple[tuple[int, ...], Held]] = {}
         self._shared: set[str] = set()
+        self._root_of: dict[str, str] = {}
         names = (*self._git_of, *filter(None, self._git_of.values()), *map(str, policy.hidden_inside()))
         self.paths: tuple[str, ...] = tuple(dict.fromkeys(names))
+        self._top = self._roots[0] + "/"
+        self._first = {path: path.removeprefix(self._top).partition("/")[0] for path in self.paths}
+
+    def look(self) -> Looked:
+        """Look at the names. That is done three times with each command, and most of them are not there: what
+        the workspace does not list need not be asked for."""
+        try:
+            listed = frozenset(os.listdir(self._top))
+        except OSError:
+            return look(self.paths)
+        return look(
+            path for path in self.paths if self._first[path] in listed or not path.startswith(self._top)
+        )
 
     def record(self) -> Before:
         """Note how the names are before a command."""
         with _lock:
-            looked = look(self.paths)
+            looked = self.look()
             found: dict[str, Shape] = {}
             for git in _leading_elsewhere(self._git_of.values(), looked):
                 found[git] = self._shape(git)  # a second working tree's file, or a link
@@ -127,7 +141,7 @@ class Guard:
         """Put the names back as they were, but those that a mount has held all the time, by those that hold
         now and a look from just now; gives those that a command had changed."""
         with _lock:
-            looked = look(self.paths) if looked is None else looked
+            looked = self.look() if looked is None else looked
             changed: list[str] = []
             elsewhere = _leading_elsewhere(self._git_of.values(), looked)
             for path, shape in was.shapes.items():
@@ -139,7 +153,9 @@ class Guard:
                     changed += self._take(git) if shape is None else ()
                 elif shape is None:
                     changed += self._take(path) if path in looked or not git else ()
-                elif self._put_back(path, shape):
+                elif _is_same_file(path, was.looked, looked) or not self._put_back(path, shape):
+                    continue
+                else:
                     changed.append(path)
             for path, is_there in self._below().items():
                 changed += self._take(path) if is_there and path not in was.shapes else ()
@@ -197,7 +213,7 @@ class Guard:
         with contextlib.suppress(OSError), parent_of(path, self._root(path)) as (above, last):
             for name, folder, entry, state in walk(above, last):
                 try:
-                    held = self._held(os.path.join(path, name), (folder, entry), state, left)
+                    held = self._held(f"{path}/{name}" if name else path, (folder, entry), state, left)
                 except OSError:
                     continue
                 left -= len(held.data or b"")
@@ -210,13 +226,15 @@ class Guard:
 
     def _root(self, path: str) -> str:
         """Give the outermost folder around a path that commands may write in; they can't exchange it."""
-        around = (one for one in self._roots if path.startswith(one + "/"))
-        return min(around, key=len, default=os.path.dirname(path))
+        if path not in self._root_of:
+            around = (one for one in self._roots if path.startswith(one + "/"))
+            self._root_of[path] = min(around, key=len, default=os.path.dirname(path))
+        return self._root_of[path]
 
     def _held(self, path: str, place: tuple[int, str], state: os.stat_result, most: int) -> Held:
         """Give a file as it is; one whose stamp is the same as before is not read again. No program can set
         the time of a change back."""
-        stamp = (state.st_ino, state.st_ctime_ns, state.st_mtime_ns, state.st_size, state.st_mode)
+        stamp = _stamp(state)
         known = self._known.get(path)
         if known is not None and known[0] == stamp:
             return known[1]
@@ -244,6 +262,18 @@ class Guard:
                 continue
             with contextlib.suppress(OSError), parent_of(one, self._root(one), make=True) as (folder, last):
                 put(folder, last, held.mode, held.data)
+
+
+def _is_same_file(path: str, before: Looked, now: Looked) -> bool:
+    """Whether a name is the same regular file that nobody has written: no program sets a change's time."""
+    was, state = before.get(path), now.get(path)
+    if was is None or state is None or not stat.S_ISREG(state.st_mode):
+        return False
+    return _stamp(was) == _stamp(state)
+
+
+def _stamp(state: os.stat_result) -> tuple[int, ...]:
+    return (state.st_ino, state.st_ctime_ns, state.st_mtime_ns, state.st_size, state.st_mode)
 
 
 def _tell_others(was: Before, changed: Iterable[str]) -> None:

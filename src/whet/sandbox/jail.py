@@ -26,7 +26,7 @@ import msgspec
 
 from whet.contract.errors import ToolError
 from whet.sandbox.ends import CommandEnds
-from whet.sandbox.guard import Guard, Looked, look
+from whet.sandbox.guard import Guard, Looked
 from whet.sandbox.holding import Holding
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.proxy import Proxy
@@ -149,6 +149,7 @@ class Jail:
         self._proxy: Proxy | None = None
         self._received_bytes = 0
         self._inside = 0
+        self._state = -1
         self._ends = CommandEnds(self._guard, self._holding, self._has_left)
 
     @property
@@ -194,7 +195,7 @@ class Jail:
         if self.plan.engine.name == "seatbelt":
             return
         with self._lock:
-            self._renewed(look(self._guard.paths))
+            self._renewed(self._guard.look())
 
     def spawn(self, command: JailedCommand, handles: Handles, more: int = -1) -> Started:
         """Run a command; the descriptors stay the caller's. It gets `more`, too, and its number there as a
@@ -337,6 +338,7 @@ class Jail:
             )
         ours.settimeout(None)
         self._control = ours
+        self._state = os.open(f"/proc/{inside}/stat", os.O_RDONLY | os.O_CLOEXEC)
         self._holding.started(inside)
 
     def _renewed(self, looked: Looked) -> frozenset[str]:
@@ -347,14 +349,13 @@ class Jail:
         if is_gone or (self._holding.has_news(mounts) and not self.is_busy):
             self._shut()
             self._open()
-            mounts = self._holding.mounts(look(self._guard.paths))
+            mounts = self._holding.mounts(self._guard.look())
         return mounts
 
     def _is_stopped(self) -> bool:
         """Whether a command has stopped the launcher: it would never answer."""
         try:
-            with open(f"/proc/{self._inside}/stat", "rb") as file:
-                return file.read().rpartition(b")")[2].split()[0] == b"T"
+            return os.pread(self._state, 200, 0).rpartition(b")")[2].split()[0] == b"T"
         except (OSError, IndexError):
             return False
 
@@ -366,6 +367,9 @@ class Jail:
             self._proxy.close()
             self._received_bytes += self._proxy.received_bytes
             self._proxy = None
+        if self._state >= 0:
+            os.close(self._state)
+            self._state = -1
         launcher, self._launcher = self._launcher, None
         if launcher is None:
             return

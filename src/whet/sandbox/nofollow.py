@@ -23,7 +23,7 @@ def parent_of(path: str, root: str, *, make: bool = False) -> Generator[tuple[in
     above, name = os.path.split(path)
     handle = os.open(root, _FOLDER & ~os.O_NOFOLLOW)
     try:
-        for part in os.path.relpath(above, root).split("/") if above != root else ():
+        for part in above[len(root) + 1 :].split("/") if above != root else ():
             if make:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(part, dir_fd=handle)
@@ -87,9 +87,10 @@ def put(handle: int, name: str, mode: int, data: bytes | None) -> None:
 
 @contextlib.contextmanager
 def _opened(handle: int, path: str) -> Generator[int]:
-    current = os.dup(handle)
+    first, *others = path.split("/")
+    current = os.open(first, _FOLDER, dir_fd=handle)
     try:
-        for part in path.split("/"):
+        for part in others:
             below = os.open(part, _FOLDER, dir_fd=current)
             os.close(current)
             current = below
