@@ -301,7 +301,8 @@ class Jail:
             with theirs:
                 whole = struct.pack("!I", len(body)) + body
                 sent = socket.send_fds(self._control, [whole], [*handles[:3], theirs.fileno(), *handles[3:]])
-                self._control.sendall(whole[sent:])
+                if sent < len(whole):  # else it has all, and may have begun and be gone
+                    self._control.sendall(whole[sent:])
             return ours
         except BaseException:
             ours.close()
@@ -367,9 +368,8 @@ class Jail:
             self._proxy.close()
             self._received_bytes += self._proxy.received_bytes
             self._proxy = None
-        if self._state >= 0:
-            os.close(self._state)
-            self._state = -1
+        state, self._state = self._state, -1
+        os.close(state) if state >= 0 else None
         launcher, self._launcher = self._launcher, None
         if launcher is None:
             return
@@ -449,7 +449,8 @@ def _answered(ours: socket.socket, command: JailedCommand, is_stopped: Callable[
     ours.settimeout(None)
     if said.startswith(b"P") and handles:
         pid = _pid_of(handles[0])
-        ours.send(b"+")
+        with contextlib.suppress(OSError):  # gone since: the command's end says so
+            ours.send(b"+")
         return JailedProcess(ours, pid, handles[0])
     number = int(said[1:] or b"5")
     raise OSError(number, os.strerror(number), str(command.argv[0]))
