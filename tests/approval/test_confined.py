@@ -215,3 +215,43 @@ def test_what_the_wall_stopped_is_not_opened_unasked_in_auto(tmp_path: Path, kin
     jails._denials["c1"] = Denial("no permission", (Opening(kind, target),))  # type: ignore[arg-type]
     assert bench.sh("sh x.sh").verdict == "deny"
     assert len(bench.person.asked) == 1
+
+
+NAMES_NO_HOST = (
+    "openssl sha256 a.txt",
+    "openssl rand -hex 8",
+    "kubectl config current-context",
+    "kubectl version --client",
+    "npx --no-install tsc",
+    "npx cowsay@latest",
+    "gh --version",
+    "curl --version",
+    "http --help",
+    "rsync -a src/ copy/",
+)
+
+
+@pytest.mark.parametrize("command", NAMES_NO_HOST)
+def test_a_program_that_names_no_host_runs_inside_and_is_asked_about_once_it_wants_one(
+    tmp_path: Path, command: str
+) -> None:
+    bench, jails = confined(tmp_path, "deny")
+    (bench.workspace / "a.txt").touch()
+    assert bench.sh(command).verdict == "allow"
+    assert bench.person.asked == []
+    assert jails.policy(bench.workspace, "s1", "c1").hosts == ()
+    jails._denials["c1"] = Denial("there is no network")
+    assert bench.sh(command).verdict == "deny"
+    assert bench.person.asked[0].opening == "reach any public host"
+
+
+@pytest.mark.parametrize(
+    ("command", "host"),
+    [("curl example.com", "example.com"), ("ssh me@box ls", "box"), ("kubectl delete pod x", "any")],
+)
+def test_a_host_that_is_named_and_a_change_elsewhere_are_asked_about_before(
+    tmp_path: Path, command: str, host: str
+) -> None:
+    bench, _ = confined(tmp_path, "deny")
+    assert bench.sh(command).verdict == "deny"
+    assert bench.person.asked[0].opening.startswith(f"reach {host}")

@@ -19,7 +19,7 @@ from whet.tools.shell import command_environment
 def made_jail(case: EngineCase, folder: Path) -> Generator[Jail]:
     """Give a jail around `folder`/ws, which is made."""
     workspace = folder / "ws"
-    workspace.mkdir()
+    workspace.mkdir(exist_ok=True)
     scratch = Scratch()
     made = Jail(
         JailPlan(case.engine(), everyday(workspace, folder / "whet", os.environ), scratch, Path.home())

@@ -215,6 +215,46 @@ def test_what_would_start_programs_here_or_lead_out_does_not_come_back(
 
 
 @pytest.mark.slow
+def test_repositories_below_come_back_without_what_their_git_runs(
+    place: tuple[Jail, Path, Path], tmp_path: Path
+) -> None:
+    _, workspace, there = place
+    subprocess.run(["git", "init", "-q", "--template="], cwd=workspace, check=True)
+    (workspace / ".husky").mkdir()
+    subprocess.run(["git", "config", "core.hooksPath", ".husky"], cwd=workspace, check=True)
+    backend = CommandBackend("ssh", "box", str(there))
+    confinement = Confinement(ConfinementSettings("auto", tmp_path / "home", backend=backend))
+    jail = confinement.place(workspace, "s")
+    assert jail is not None
+    lines = (
+        "git init -q sub && echo evil > sub/.git/hooks/pre-commit",
+        "mkdir -p evil other .git/modules/m/hooks && echo 'gitdir: ../evil' > other/.git",
+        "echo evil > .git/modules/m/hooks/pre-commit; echo evil > .husky/pre-commit",
+        "mkdir -p .git/refs/heads && git -C sub rev-parse --git-dir > .git/refs/heads/config",
+    )
+    code, said = run(jail, workspace, "; ".join(lines))
+    confinement.close()
+    assert code == 0, said
+    came = {str(path.relative_to(workspace)) for path in workspace.rglob("*")}
+    assert {"sub/.git/HEAD", "other", ".git/refs/heads/config"} <= came
+    held = ("sub/.git/hooks/pre-commit", "sub/.git/config", "other/.git", ".husky/pre-commit")
+    assert not came & {*held, ".git/modules/m/hooks/pre-commit"}
+
+
+@pytest.mark.slow
+def test_a_program_that_came_back_is_not_the_one_that_connects(
+    place: tuple[Jail, Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jail, workspace, _ = place
+    monkeypatch.setenv("PATH", f"{workspace}/.venv/bin:{os.environ['PATH']}")
+    program = f"printf '#!/bin/sh\\ntouch {tmp_path}/ran\\n' > .venv/bin/ssh; chmod 755 .venv/bin/ssh"
+    assert run(jail, workspace, f"mkdir -p .venv/bin; {program}")[0] == 0
+    assert run(jail, workspace, "echo again")[1] == "again\n"
+    assert not (tmp_path / "ran").exists()
+    assert subprocess.run(["ssh", "box"], check=True).returncode == 0 and (tmp_path / "ran").exists()
+
+
+@pytest.mark.slow
 def test_what_changed_on_both_sides_stays_as_it_is_here(place: tuple[Jail, Path, Path]) -> None:
     jail, workspace, there = place
     (workspace / "f").write_text("1")

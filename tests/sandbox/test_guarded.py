@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,3 +123,57 @@ def test_what_a_command_left_running_changes_after_its_end_is_taken_back(
     while (place.read_bytes() if place.exists() else None) != before and time.monotonic() < deadline:
         time.sleep(0.02)
     assert (place.read_bytes() if place.exists() else None) == before
+
+
+@pytest.mark.parametrize(
+    "how", ["mkfifo .git/index", "ln -s /dev/urandom .git/index", "truncate -s 1T .git/config"]
+)
+def test_no_file_holds_up_who_looks_after_names(jail: Jail, how: str) -> None:
+    run(jail, f"rm -f .git/index; {how}")
+    assert run(jail, "echo again") == (0, "again\n")
+
+
+def test_a_foreign_repository_that_a_file_names_is_left_alone(jail: Jail, tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign"
+    subprocess.run(["git", "init", "-q", str(foreign)], check=True)
+    subprocess.run(["git", "-C", str(foreign), "config", "core.pager", "less"], check=True)
+    before = (foreign / ".git" / "config").read_bytes()
+    who = "git -c user.name=a -c user.email=b"
+    run(jail, f"git init -q sub && {who} -C sub commit -q --allow-empty -m x && git add sub")
+    run(jail, f"rm -rf sub/.git; echo 'gitdir: {foreign}/.git' > sub/.git")
+    run(jail, "true")
+    assert (foreign / ".git" / "config").read_bytes() == before
+
+
+def test_links_that_come_and_go_lead_the_guard_nowhere(jail: Jail, tmp_path: Path) -> None:
+    """What changes folders for links while the guard works; neither reads it outside, nor writes there."""
+    outside = tmp_path / "outside"
+    (outside / "in").mkdir(parents=True)
+    for name in ("key", "in/key"):
+        (outside / name).write_text("KEY")
+    workspace = jail.policy.workspace
+    (workspace / ".zed" / "in").mkdir(parents=True)
+    (workspace / ".zed" / "key").write_text("mine")
+    (workspace / "link").symlink_to(outside)
+    guard, ended = jail._guard, threading.Event()
+
+    def exchange() -> None:
+        libc = ctypes.CDLL(None)
+        names = [os.fsencode(workspace / name) for name in (".zed", "link")]
+        while not ended.is_set():
+            libc.renameat2(-100, names[0], -100, names[1], 2)
+
+    thread = threading.Thread(target=exchange)
+    thread.start()
+    try:
+        for _ in range(300):
+            was = guard.record()
+            held = [one.data for shape in was.shapes.values() for one in (shape or {}).values()]
+            assert b"KEY" not in held
+            guard.restore(was, ())
+            guard.forget(was)
+    finally:
+        ended.set()
+        thread.join()
+    assert sorted(path.name for path in outside.rglob("*")) == ["in", "key", "key"]
+    assert (outside / "key").read_text() == "KEY"

@@ -355,3 +355,64 @@ def test_an_engine_that_ends_at_once_says_why(tmp_path: Path) -> None:
     finally:
         made.close()
         scratch.close()
+
+
+@pytest.mark.parametrize("how", ["kill -STOP $PPID; echo x >> ran", "echo x >> ran; kill -9 $PPID"])
+def test_a_command_that_stops_its_launcher_holds_nobody_up_and_is_not_run_again(jail: Jail, how: str) -> None:
+    began = time.monotonic()
+    try:
+        run(jail, how)
+    except ToolError as error:
+        assert "whether it ran is not known" in error.message
+    assert run(jail, "echo again") == (0, "again\n")
+    assert time.monotonic() - began < 20
+    ran = jail.policy.workspace / "ran"
+    assert not ran.exists() or ran.read_text() == "x\n"
+
+
+def test_other_processes_of_the_same_user_keep_their_rank(jail: Jail) -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    text = f"import os\ntry: os.setpriority(os.PRIO_USER, 0, {own + 1})\nexcept OSError: pass\n"
+    text += f"print(os.nice(0) - {own})"
+    # Where processes have a namespace of their own, the user's others are none of its.
+    is_alone = jail.plan.engine.own_network
+    assert run(jail, f"python3 -c '{text}'") == (0, "1\n" if is_alone else "0\n")
+
+
+def test_what_a_package_manager_installs_tomorrow_can_not_be_put_into_its_cache(
+    jail: Jail, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index of npm's cache, unlike its content, is checked against nothing."""
+    home = tmp_path / "home"
+    (home / ".npm" / "_cacache" / "index-v5").mkdir(parents=True)
+    policy = everyday(tmp_path / "ws", tmp_path / "whet", {**os.environ, "HOME": str(home)})
+    cache = home.resolve() / ".npm" / "_cacache"
+    assert policy.may_read(cache) and not policy.may_write(cache)
+    plan = JailPlan(jail.plan.engine, policy.opened([read_opening("reach example.com")]), Scratch(), home)
+    inside = plan.environment({}, 1).get("npm_config_cache")
+    assert inside == "/tmp/npm-cache"
+    plan.scratch.close()
+
+
+_MODES = """
+import os
+os.close(os.open("plain", os.O_CREAT | os.O_WRONLY, 0o644))
+for make in (
+    lambda: os.close(os.open("opened", os.O_CREAT | os.O_WRONLY, 0o4755)),
+    lambda: os.mknod("made", 0o104755),
+    lambda: os.chmod("plain", 0o4755),
+    lambda: os.fchmod(os.open("plain", os.O_RDONLY), 0o4755),
+):
+    try: make()
+    except OSError: pass
+os.mkdir("shared"); os.chmod("shared", 0o2775)
+os.close(os.open("plain", os.O_RDONLY, 0o7777))
+print("WORKS")
+"""
+
+
+def test_no_file_is_left_that_runs_as_its_owner_whoever_starts_it(jail: Jail) -> None:
+    code, said = run(jail, f"cp /bin/true c; chmod u+s c; install -m 4755 /bin/true i; python3 -c '{_MODES}'")
+    assert (code, said.splitlines()[-1]) == (0, "WORKS")
+    modes = {path.name: path.stat().st_mode for path in jail.policy.workspace.iterdir() if path.is_file()}
+    assert {name for name, mode in modes.items() if mode & 0o6000} == set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -128,6 +129,7 @@ def test_what_a_jail_makes_itself_works(case: EngineCase, tmp_path: Path) -> Non
 
 
 _TERMINALS = """\
+import contextlib
 import os
 for name in os.listdir("/dev/pts") if os.access("/dev/pts", os.R_OK) else map(str, range(50)):
     try:
@@ -155,3 +157,17 @@ def test_a_persons_terminal_is_out_of_reach(case: EngineCase, tmp_path: Path) ->
         os.close(theirs)
     assert "wrote to" not in found.replace("wrote to ptmx", "")
     assert ("own b'x'" in found) is (case.name != "Landlock"), found
+
+
+@pytest.mark.parametrize("case", ENGINES, ids=str)
+@pytest.mark.parametrize("bound", ["whole", "relative"])
+def test_a_socket_of_a_program_outside_in_the_workspace_is_out_of_reach(case: EngineCase, bound: str) -> None:
+    with tempfile.TemporaryDirectory(prefix=".s-", dir=Path(__file__).parent) as folder:
+        stream, packets = (socket.socket(socket.AF_UNIX, kind) for kind in (1, 2))
+        with contextlib.chdir(folder), stream, packets:
+            place = folder if bound == "whole" else "."
+            stream.bind(f"{place}/s")
+            stream.listen()
+            packets.bind(f"{place}/s.d")
+            found = said(case, Path(folder), ["-c", _TRY, f"{folder}/s"])
+    assert "OUT" not in found and len(found.splitlines()) == 2, found

@@ -180,7 +180,8 @@ def test_a_search_that_is_stopped_reads_what_still_came(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text(f"#!/bin/sh\ncat '{tmp_path}/many' 2>/dev/null &\nexec sleep 100\n")
     program.chmod(0o755)
-    desk = Desk(tmp_path, ripgrep=str(program))
+    (tmp_path / "work").mkdir()
+    desk = Desk(tmp_path / "work", ripgrep=str(program))  # none of the workspace's own is run
 
     async def search() -> str:
         return (await asyncio.wait_for(desk.acall("search_files", pattern="x", limit=1), 40)).text

@@ -18,6 +18,7 @@ import msgspec
 
 from whet.contract.errors import ToolError
 from whet.contract.texts import from_json
+from whet.regular import read_regular
 
 Difference = Literal["changed", "new", "gone"]
 _LARGE_BYTES = 2_000_000
@@ -157,13 +158,13 @@ def text_of(place: Path, name: str) -> str:
     return read_text(place / "files" / name)
 
 
-def read_text(path: Path) -> str:
-    """Give a text file's contents; empty where it can't be read or is none."""
+def read_text(path: Path, within: Path | None = None) -> str:
+    """Give a text file's contents; empty where it can't be read, is none, or lies elsewhere than `within`."""
     try:
-        raw = path.read_bytes() if path.is_file() and path.stat().st_size <= _LARGE_BYTES else b""
+        raw = read_regular(path, _LARGE_BYTES + 1, within)
     except OSError:
         return ""
-    return "" if b"\0" in raw else raw.decode("utf-8", "replace")
+    return "" if b"\0" in raw or len(raw) > _LARGE_BYTES else raw.decode("utf-8", "replace")
 
 
 def forget(place: Path) -> None:

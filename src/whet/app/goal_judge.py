@@ -129,12 +129,13 @@ class GoalJudge:
         tree = CheckedTree(
             frozenset(base.files),
             lambda name: goal_base.text_of(place, name),
-            lambda name: goal_base.read_text(workspace / name),
+            lambda name: goal_base.read_text(workspace / name, workspace),
             "" if is_claimed else goal.verify,  # the model chose that command, no person
             goal.text,
             base.may_change,
             frozenset(name for name in changed if goal_base.installed_folder(name, workspace)),
             roots=tuple({"", _below(run_folder(goal.verify, workspace), workspace)}),
+            workspace=workspace,
         )
         return tree, changed
 
@@ -333,7 +334,11 @@ def _with_programs(seen: Sequence[SeenCall], workspace: Path, goal: GoalRow) -> 
         inside = workspace / given["workdir"] if given.get("workdir") else folder
         part = again(command, inside)
         reads = {"path", "local"} <= tags_of(call.name) and not call.changed
-        now = goal_base.read_text(workspace / given["path"]) or None if reads and "path" in given else None
+        now = (
+            goal_base.read_text(workspace / given["path"], workspace) or None
+            if reads and "path" in given
+            else None
+        )
         unfit = (
             _unread(call, workspace, begun_s)
             if reads

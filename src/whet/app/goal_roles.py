@@ -70,6 +70,7 @@ class CheckedTree(msgspec.Struct, frozen=True):
     installed: frozenset[str] = frozenset()
     missed: frozenset[str] = frozenset()
     roots: tuple[str, ...] = ("",)
+    workspace: Path = Path("/nowhere")
 
 
 def deciding(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
@@ -126,7 +127,8 @@ def _hiding(tree: CheckedTree, changed: Iterable[str]) -> frozenset[str]:
         for name in changed:
             if name.startswith(root) and (top := _top(name, root)) not in own:
                 modules.setdefault(top, set()).add(name)
-    hiding = _found_outside({top for top, names in modules.items() if any(n.endswith(".py") for n in names)})
+    tops = {top for top, names in modules.items() if any(n.endswith(".py") for n in names)}
+    hiding = _found_outside(tops, tree.workspace)
     return frozenset(name for top in hiding for name in modules.get(top, ()))
 
 
@@ -327,18 +329,23 @@ def _top(name: str, root: str) -> str:
     return PurePosixPath(name.removeprefix(root)).parts[0].partition(".")[0]
 
 
-def _found_outside(tops: set[str]) -> set[str]:
+def _found_outside(tops: set[str], workspace: Path) -> set[str]:
     """Give the new top-level Python modules that hide one which is installed."""
     hidden = {top for top in tops if top in sys.stdlib_module_names or top.startswith("_")}
-    return hidden | _installed(sorted(top for top in tops - hidden if top.isidentifier()))
+    return hidden | _installed(sorted(top for top in tops - hidden if top.isidentifier()), workspace)
 
 
-def _installed(modules: list[str]) -> set[str]:
-    """Ask the interpreter of the search path, which is not told of the workspace."""
+def _installed(modules: list[str], workspace: Path) -> set[str]:
+    """Ask the interpreter of the search path, which is not told of the workspace. One in the workspace, where
+    commands can write, is looked at and not run."""
     if not modules:
         return set()
     found: set[str] = set()
     for python in _pythons():
+        if (folder := Path(python).parent.resolve()).is_relative_to(workspace.resolve()):
+            sites = list(folder.parent.glob("lib/python3*/site-packages"))
+            found |= {name for name in modules for site in sites if any(site.glob(f"{name}*"))}
+            continue
         try:
             said = subprocess.run(
                 [python, "-I", "-c", _ASK, *modules],

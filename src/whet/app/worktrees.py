@@ -23,6 +23,8 @@ import msgspec
 
 from whet.contract.changes import TextChange, hash_of
 from whet.contract.errors import ToolError
+from whet.regular import read_regular_text
+from whet.searchpath import outside
 from whet.store.helper_rows import MergePlan, WorkingTree
 from whet.tools.output import clean
 from whet.tools.shell import command_environment
@@ -142,8 +144,8 @@ def _clear_half_made(repository: Path, ours: Path) -> None:
     folder = Path(_git(repository, "rev-parse", "--absolute-git-dir").strip())
     for half in folder.glob("worktrees/*"):
         try:
-            where, common = (half / "gitdir").read_text(), (half / "commondir").read_text()
-        except (OSError, UnicodeError):
+            where, common = (read_regular_text(half / name, 4_096) for name in ("gitdir", "commondir"))
+        except OSError:
             continue  # git reads over it, or it is none of ours
         if not common.strip() and Path(where.strip()).is_relative_to(ours):
             shutil.rmtree(half, ignore_errors=True)
@@ -328,7 +330,8 @@ def _run(
     place: Path, words: tuple[str, ...], env: Mapping[str, str] | None = None, given: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
     usual = {name: value for name, value in command_environment(os.environ).items() if name not in _PLACES}
-    environment = {**usual, **_WHO, "LC_ALL": "C", **(env or {})}
+    path = outside(place, *_repository_of(place))
+    environment = {**usual, **_WHO, "LC_ALL": "C", "PATH": path, **(env or {})}
     command = [
         "git",
         "-c",
@@ -352,6 +355,16 @@ def _run(
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ToolError(f"git can't be run: {error}", hint="a working tree needs git") from error
+
+
+def _repository_of(place: Path) -> list[str]:
+    """Give the repository that a second working tree belongs to."""
+    try:
+        return [
+            read_regular_text(place / ".git", 4_096).partition("gitdir:")[2].partition("/.git/")[0].strip()
+        ]
+    except OSError:
+        return []
 
 
 def _said(said: subprocess.CompletedProcess[bytes]) -> str:

@@ -19,7 +19,7 @@ from whet.approval.actions import ActionView
 from whet.approval.policy import PolicyGrant
 from whet.contract.errors import WhetError
 from whet.contract.protocols import GateCall, GrantScope
-from whet.sandbox.policy import Opening, SandboxPolicy, read_opening
+from whet.sandbox.policy import ANY_HOST, Opening, SandboxPolicy, read_opening
 
 if TYPE_CHECKING:  # 15 ms, and most turns run no command
     from whet.sandbox.confinement import Confinement
@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # 15 ms, and most turns run no command
 OPENS = "sandbox"
 """The tool under whose name openings are kept as grants."""
 _MOST_COMMANDS = 1_000
+_ANYWHERE = Opening("reach", ANY_HOST)
 
 
 class JailedCall(msgspec.Struct, frozen=True):
@@ -71,9 +72,11 @@ class JailGate:
         self._ran: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     async def look(
-        self, call: GateCall, action: ActionView, grants: Iterable[PolicyGrant]
+        self, call: GateCall, action: ActionView, grants: Iterable[PolicyGrant], *, guesses: bool
     ) -> JailedCall | None:
-        """Say what `call`, a command, needs beyond its jail; None where it runs in none."""
+        """Say what `call`, a command, needs beyond its jail; None where it runs in none. That a program which
+        names no host may want one is a guess: without `guesses` only what would change things, or has failed
+        at the wall and named none there either, is asked about it."""
         confinement = self._confine()
         status = confinement.settled or await asyncio.to_thread(confinement.standing)
         if not status.holds:
@@ -81,7 +84,9 @@ class JailGate:
         held = tuple(filter(None, (_opening(grant) for grant in grants if grant.tool == OPENS)))
         stopped = confinement.denied(self._ran.get((call.session_id, action.whole), ""))
         private = confinement.private(call.session_id)
-        named = [one for one in action.needs if not _is_private(one, private)]
+        guesses = guesses or action.level == "dangerous" or (stopped is not None and not stopped.openings)
+        needs = [one for one in action.needs if guesses or one != _ANYWHERE]
+        named = [one for one in needs if not _is_private(one, private)]
         wanted = (*named, *(stopped.openings if stopped is not None else ()))
         if not wanted and not held:
             return JailedCall((), ())  # a policy costs several milliseconds

@@ -198,7 +198,8 @@ class PolicyGate:
             return case
         if warning := await self.jails().warning():
             emit(Notice(warning))
-        found = await self.jails().look(case.call, case.action, await self._held(case.call))
+        held = await self._held(case.call)
+        found = await self.jails().look(case.call, case.action, held, guesses=self.mode != "ask")
         return msgspec.structs.replace(case, jailed=found)
 
     async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:

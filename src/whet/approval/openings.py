@@ -94,13 +94,17 @@ class Needs:
 
 def _hosts(name: str, words: Sequence[Word], setting: CommandPlace) -> list[str]:
     """Give the hosts that a command names; any public one where it names none and may go anywhere."""
+    kinds = program(name).kinds
     found = [host[1] for word in words for host in _HOST.finditer(word.text)]
-    if not found and "network" in program(name).kinds:
-        found = [bare[1] for word in operands(words) if (bare := _BARE_HOST.fullmatch(word.text))]
+    if "verb-tells" in kinds and name != "git":  # there, what follows an @ is a version
+        found = [host[1] for word in words for host in _HOST.finditer(word.text) if "://" in host[0]]
+    if not found and "network" in kinds:
+        bare = [match for word in operands(words) if (match := _BARE_HOST.fullmatch(word.text))]
+        found = [one[1] for one in bare if not os.path.lexists(absolute(one[0], setting.cwd) or "")]
     if not found and name == "git" and setting.cwd is not None:
         found = [host[1] for url in remote_urls(setting.cwd) for host in _HOST.finditer(url)]
         found = found or [""]
-    if not found and "network" not in program(name).kinds:
+    if not found and "network" not in kinds:
         found = list(package_indexes(os.environ))
     hosts = [host.strip("[]").lower() for host in found or [ANY_HOST]]
     return [host for host in hosts if not is_here(host)]

@@ -12,6 +12,9 @@ import re
 import subprocess
 from collections.abc import Iterator, Sequence
 
+from whet.regular import read_regular
+from whet.searchpath import outside
+
 _LIMIT_S = 5
 _MOST_INNER = 50
 _DEEPEST = 3
@@ -106,8 +109,7 @@ def _has_hints(place: str) -> bool:
 
 def _bytes(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
-            return file.read(1_000_000)
+        return read_regular(path, 1_000_000)
     except FileNotFoundError:
         return b""
 
@@ -138,7 +140,7 @@ def _git(folder: str, arguments: Sequence[str]) -> str:
     done = subprocess.run(
         ["git", "-c", "core.fsmonitor=false", *arguments],
         cwd=folder,
-        env={**kept, "GIT_OPTIONAL_LOCKS": "0"},
+        env={**kept, "GIT_OPTIONAL_LOCKS": "0", "PATH": outside(folder)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=_LIMIT_S,

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from whet.cli.wording import clip, columns, count, printable
+from whet.regular import read_regular_text
 
 _BAR = 5
 _KEPT = ("mode", "jobs", "context", "model", "plan", "cost", "branch", "sandbox", "folder")
@@ -91,11 +92,11 @@ def branch_of(folder: Path) -> str:
         git = place / ".git"
         try:
             if git.is_file():  # a worktree or a submodule
-                git = place / git.read_text("utf-8").removeprefix("gitdir:").strip()
+                git = place / read_regular_text(git, 4_096).removeprefix("gitdir:").strip()
             elif not git.is_dir():
                 continue
-            head = (git / "HEAD").read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError):
+            head = read_regular_text(git / "HEAD", 4_096).strip()
+        except (OSError, ValueError):
             return ""
         return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:8]
     return ""

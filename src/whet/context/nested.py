@@ -16,6 +16,7 @@ import msgspec
 from whet.context.prompt import PROJECT_FILES
 from whet.contract.messages import Message
 from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
+from whet.regular import read_regular_text
 
 _CAP_CHARS = 6_000
 _MOST_FILES = 4
@@ -88,9 +89,7 @@ class NestedInstructions:
         for name in PROJECT_FILES:
             path = folder / name
             try:
-                if not path.is_file() or not path.resolve().is_relative_to(self._workspace.resolve()):
-                    continue
-                text = path.read_text("utf-8", "replace").strip()
+                text = read_regular_text(path, 4 * _CAP_CHARS, self._workspace).strip()
             except OSError:
                 continue
             if text:

@@ -6,6 +6,7 @@ new user message (`volatile_note`). Instructions of the project come from AGENTS
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from whet.contract.errors import ConfigError
 from whet.contract.tools import clip
+from whet.regular import read_regular_text
 
 PROJECT_FILES = ("AGENTS.md", ".agents/AGENTS.md", "CLAUDE.md")
 PROJECT_CAP_CHARS = 12_000
@@ -65,8 +67,10 @@ def project_instructions(workspace: Path) -> str:
     for name in PROJECT_FILES:
         path = workspace / name
         try:
-            text = path.read_text("utf-8", "replace").strip() if path.is_file() else ""
+            text = read_regular_text(path, 4 * PROJECT_CAP_CHARS, workspace).strip() if path.is_file() else ""
         except OSError as error:
+            if error.errno in (errno.EXDEV, errno.EINVAL):
+                continue
             raise ConfigError(f"can't read {path}: {error.strerror}", hint="fix its permissions") from error
         if text:
             return f"The project's instructions ({name}):\n{clip(text, PROJECT_CAP_CHARS)}"

@@ -129,19 +129,20 @@ class ContainerLines:
 class SshLines:
     """The command lines of OpenSSH, over one connection whose socket is `control`."""
 
-    def __init__(self, host: str, control: Path) -> None:
+    def __init__(self, program: str, host: str, control: Path) -> None:
+        self._program = program
         self._host = host
         self._options = ["-o", "BatchMode=yes", "-o", f"ControlPath={control}"]
 
     def start(self) -> list[str]:
         """Give what makes the connection, which lasts until `stop`."""
-        return ["ssh", *self._options, "-o", "ControlMaster=yes", "-N", "-f", "--", self._host]
+        return [self._program, *self._options, "-o", "ControlMaster=yes", "-N", "-f", "--", self._host]
 
     def run(self, text: str, *, tty: bool = False) -> list[str]:
         """Give what runs shell text there."""
         how = ["-tt"] if tty else ["-T"]
         return [
-            "ssh",
+            self._program,
             *self._options,
             *how,
             "-o",
@@ -153,4 +154,4 @@ class SshLines:
 
     def stop(self) -> list[str]:
         """Give what ends the connection."""
-        return ["ssh", *self._options, "-O", "exit", "--", self._host]
+        return [self._program, *self._options, "-O", "exit", "--", self._host]

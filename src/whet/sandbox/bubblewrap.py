@@ -6,22 +6,19 @@ What the policy does not grant is not mounted, so it is not there. It does not r
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 from whet.sandbox.mounts import guarded
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.scratch import Scratch
+from whet.searchpath import find_outside
 
 _NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-net", "--unshare-uts")
 
 
 def find_bubblewrap(workspace: Path) -> str | None:
-    """Give the program's path; one in the workspace is not trusted."""
-    found = shutil.which("bwrap")
-    if found is None or Path(os.path.realpath(found)).is_relative_to(workspace):
-        return None
-    return found
+    """Give the program's path; one in the workspace is passed over."""
+    return find_outside("bwrap", workspace)
 
 
 def bubblewrap_arguments(program: str, policy: SandboxPolicy, scratch: Scratch, home: Path) -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,10 +22,12 @@ from whet.contract.errors import ToolDenied, ToolError
 from whet.sandbox.backend import ContainerLines, SshLines, ending, portable, wrapped
 from whet.sandbox.engine import EngineStatus
 from whet.sandbox.jail import Handles, Jail, JailedCommand
-from whet.sandbox.policy import ANY_HOST, SandboxPolicy, read_opening
+from whet.sandbox.places import repository
+from whet.sandbox.policy import ANY_HOST, PROTECTED, SandboxPolicy, read_opening
 from whet.sandbox.remote import RemoteCommand, RemoteSync
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import Engine, JailPlan
+from whet.searchpath import find_outside
 
 if TYPE_CHECKING:
     from whet.sandbox.confinement import ConfinementSettings
@@ -140,15 +141,16 @@ class SshJail(ElsewhereJail):
         super().__init__(plan)
         workspace = plan.policy.workspace
         self._folder = folder or f"~/whet/{workspace.name}-{secrets.token_hex(4)}"
-        self._lines = SshLines(host, plan.scratch.root / "ssh")
+        program = find_outside("ssh", workspace)
+        if program is None:
+            raise ToolError("ssh is not installed", hint="whet config set sandbox.backend local")
+        self._lines = SshLines(program, host, plan.scratch.root / "ssh")
         self._is_connected = False
 
     def open(self) -> None:
         """Connect unless that is so. Raises ToolError."""
         if self._is_connected:
             return
-        if shutil.which("ssh") is None:
-            raise ToolError("ssh is not installed", hint="whet config set sandbox.backend local")
         with tempfile.TemporaryFile() as errors:
             done = subprocess.run(
                 self._lines.start(),
@@ -222,7 +224,11 @@ class Elsewhere:
         status, wishes = self.status(), self._settings.wishes
         home = Path(os.path.expanduser("~"))
         mounts = SandboxPolicy(
-            workspace, self._settings.home, limits=wishes.limits, sealed=wishes.sealed
+            workspace,
+            self._settings.home,
+            protected=(*PROTECTED, *repository(workspace.resolve())[2]),
+            limits=wishes.limits,
+            sealed=wishes.sealed,
         ).opened(
             [
                 *(read_opening(f"write {path}") for path in wishes.write),
@@ -257,7 +263,7 @@ def container_program(image: str) -> tuple[str, str]:
     """Give the program that can run a container of this image here, or why none can."""
     problems: list[str] = []
     for name in ("docker", "podman"):
-        program = shutil.which(name)
+        program = find_outside(name, Path.cwd())
         if program is None:
             continue
         trial = [program, "run", "--rm", "--network=none", "--entrypoint=true", image]

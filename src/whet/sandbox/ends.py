@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from whet.sandbox.guard import Before, Guard, look
+from whet.sandbox.guard import Before, Guard
 from whet.sandbox.holding import Holding
 
 _LOOK_S = 0.5
@@ -61,5 +61,5 @@ class CommandEnds:
                     return
 
     def _restored(self, before: Before) -> list[Path]:
-        looked = look(self._guard.paths)
+        looked = self._guard.look()
         return self._guard.restore(before, self._holding.mounts(looked), looked)

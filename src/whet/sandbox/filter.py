@@ -138,6 +138,28 @@ _OF_OTHERS: tuple[tuple[int, tuple[int, int]], ...] = (
     (0, (256, 238)),  # migrate_pages
     (0, (279, 239)),  # move_pages
 )
+# Nor may all processes of a user be meant, whichever number stands for the user: which is for what, numbers.
+_OF_A_USER: tuple[tuple[int, tuple[int, int]], ...] = (
+    (2, (141, 140)),  # setpriority, PRIO_USER
+    (3, (251, 30)),  # ioprio_set, IOPRIO_WHO_USER
+)
+# What would run as its owner, whoever starts it. A folder may have the group's mark, so a file's is refused
+# only where it is made: argument of the mode, bits, numbers; for `open`, arguments of flags and of the mode.
+_SET_IDS, _SET_UID, _MAKES = 0o6000, 0o4000, 0o100 | 0o20000000
+_MODES: tuple[tuple[int, int, tuple[int | None, int | None]], ...] = (
+    (1, _SET_UID, (90, None)),  # chmod
+    (1, _SET_UID, (91, 52)),  # fchmod
+    (2, _SET_UID, (268, 53)),  # fchmodat
+    (2, _SET_UID, (452, 452)),  # fchmodat2
+    (1, _SET_IDS, (85, None)),  # creat
+    (1, _SET_IDS, (133, None)),  # mknod
+    (2, _SET_IDS, (259, 33)),  # mknodat
+)
+_OPENING: tuple[tuple[int, int, tuple[int | None, int | None]], ...] = (
+    (1, 2, (2, None)),  # open
+    (2, 3, (257, 56)),  # openat
+)
+_OPENAT2 = (437, 437)
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _STREAM, _SEQUENCED, _KIND_BITS = 1, 5, 0xF
 
@@ -162,7 +184,9 @@ def filter_program(machine: str, *, own_network: bool, unix: bool = True) -> byt
         program.refuse_call(pair[which], _EPERM)
     if not own_network:
         _watch_files(program, which)
+    _keep_ids(program, which)
     program.refuse_call(_CLONE3[which], _ENOSYS)
+    program.refuse_call(_OPENAT2[which], _ENOSYS)  # its flags and mode lie behind a pointer
     for pair in (_CLONE, _UNSHARE):
         program.refuse_bits(pair[which], 0, _NEW_NAMESPACES)
     program.refuse_values(_IOCTL[which], 1, (*_TERMINAL_REQUESTS, *_FILE_REQUESTS))
@@ -179,6 +203,15 @@ def filter_program(machine: str, *, own_network: bool, unix: bool = True) -> byt
     return program.data()
 
 
+def _keep_ids(program: _Program, which: int) -> None:
+    for argument, bits, pair in _MODES:
+        if (number := pair[which]) is not None:
+            program.refuse_bits(number, argument, bits)
+    for flags, mode, pair in _OPENING:
+        if (number := pair[which]) is not None:
+            program.refuse_both(number, (flags, _MAKES), (mode, _SET_IDS))
+
+
 def _watch_files(program: _Program, which: int) -> None:
     for pair in SUPERVISED.values():
         program.ask_about(pair[which])
@@ -188,6 +221,8 @@ def _watch_files(program: _Program, which: int) -> None:
         program.refuse_call(pair[which], _EPERM)
     for argument, pair in _OF_OTHERS:
         program.refuse_bits(pair[which], argument, 0xFFFFFFFF)
+    for whose, pair in _OF_A_USER:
+        program.refuse_values(pair[which], 0, (whose,))
 
 
 class _Program:
@@ -227,6 +262,16 @@ class _Program:
         self.add(_JUMP_EQUAL, number, 0, 4)
         self.load(_ARGUMENTS_AT + 8 * argument)
         self.add(_JUMP_BITS, bits, 0, 1)
+        self.add(_RETURN, _ERRNO | _EPERM)
+        self.load(_NUMBER_AT)
+
+    def refuse_both(self, number: int, one: tuple[int, int], other: tuple[int, int]) -> None:
+        """Refuse a call where two arguments each have some of their bits: (argument, bits)."""
+        self.add(_JUMP_EQUAL, number, 0, 6)
+        self.load(_ARGUMENTS_AT + 8 * one[0])
+        self.add(_JUMP_BITS, one[1], 0, 3)
+        self.load(_ARGUMENTS_AT + 8 * other[0])
+        self.add(_JUMP_BITS, other[1], 0, 1)
         self.add(_RETURN, _ERRNO | _EPERM)
         self.load(_NUMBER_AT)
 

@@ -1,19 +1,22 @@
-"""Which repositories git enters from a repository: those that its index names as submodules.
+"""Which repositories programs outside enter from a repository by themselves.
 
-`git status` looks into each, under that one's own configuration, whoever put it into the index.
+`git status` looks into those that the index names as submodules, whoever put them there. Editors look into
+those that lie in the folders of what they have open. Each is under its own configuration; that of a second
+working tree is where a file in the repository says.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 import struct
 from collections.abc import Iterator
+
+from whet.regular import read_regular, read_regular_text
 
 _GITLINK = 0o160000
 _ENTRY = struct.Struct(">24xI32xH")
 _MOST_REPOSITORIES, _MOST_DEEP = 200, 5
-_MOST_BYTES = 100_000_000
+_MOST_BYTES, _MOST_POINTER_BYTES = 100_000_000, 4_096
 
 
 class Entered:
@@ -23,18 +26,20 @@ class Entered:
         self._known: dict[str, tuple[tuple[int, ...], list[str]]] = {}
 
     def repositories(self, top: str) -> list[str]:
-        """Give the git folders of the repositories that git enters from `top`, at any depth; a folder that is
-        not there yet, too."""
-        found: list[str] = []
-        waiting = [(top, 0)]
+        """Give the git folders of the repositories that git or an editor enters from `top`: those that its
+        index names, at any depth, a folder that is not there yet, too; those right in one of its folders; and
+        of its second working trees."""
+        found = dict.fromkeys(_second_trees(git_folder(top)))
+        waiting = [(tree, 0) for tree in (*_own_folders(top), top)]
+        found |= dict.fromkeys(git_folder(tree) for tree, _ in waiting[:-1])
         while waiting and len(found) < _MOST_REPOSITORIES:
             tree, depth = waiting.pop()
             for name in self._links(git_folder(tree)):
                 below = os.path.join(tree, name)
-                found.append(git_folder(below))
-                if depth < _MOST_DEEP:
-                    waiting.append((below, depth + 1))
-        return found
+                if (git := git_folder(below)) not in found:
+                    found[git] = None
+                    waiting.extend([(below, depth + 1)] if depth < _MOST_DEEP else ())
+        return list(found)
 
     def _links(self, git: str) -> list[str]:
         index = git + "/index"
@@ -43,26 +48,39 @@ class Entered:
             stamp = (state.st_ino, state.st_mtime_ns, state.st_ctime_ns, state.st_size)
             known = self._known.get(index)
             if known is None or known[0] != stamp:
-                data = b""
-                if state.st_size <= _MOST_BYTES:
-                    with open(index, "rb") as file:
-                        data = file.read()
+                data = read_regular(index, _MOST_BYTES) if state.st_size <= _MOST_BYTES else b""
                 known = self._known[index] = (stamp, list(gitlinks(data)))
         except (OSError, ValueError, struct.error):
             return []
         return known[1]
 
 
+def _own_folders(top: str) -> list[str]:
+    """Give the folders right below that are working trees themselves: editors ask git about each."""
+    try:
+        with os.scandir(top) as entries:
+            names = [one.path for one in entries if one.is_dir(follow_symlinks=False) and one.name != ".git"]
+    except OSError:
+        return []
+    return [one for one in sorted(names) if os.path.lexists(one + "/.git")][:_MOST_REPOSITORIES]
+
+
+def _second_trees(git: str) -> list[str]:
+    try:
+        names = sorted(os.listdir(git + "/worktrees"))
+    except OSError:
+        return []
+    return [f"{git}/worktrees/{name}" for name in names[:_MOST_REPOSITORIES]]
+
+
 def git_folder(tree: str) -> str:
     """Give where the repository of a working tree is: `.git`, or what the file of that name says."""
     git = tree + "/.git"
     try:
-        if stat.S_ISREG(os.stat(git).st_mode):
-            with open(git, encoding="utf-8") as file:
-                return os.path.normpath(os.path.join(tree, file.read().partition("gitdir:")[2].strip()))
+        said = read_regular_text(git, _MOST_POINTER_BYTES)
+        return os.path.normpath(os.path.join(tree, said.partition("gitdir:")[2].strip()))
     except (OSError, ValueError):
         return git
-    return git
 
 
 def gitlinks(index: bytes) -> Iterator[str]:

@@ -19,13 +19,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
+from whet.regular import read_regular
 from whet.sandbox.gitlinks import Entered
+from whet.sandbox.nofollow import content, parent_of, put, walk
 from whet.sandbox.policy import GIT_RUNS, SandboxPolicy
 
 _MOST_FILES, _MOST_BYTES = 2_000, 1_000_000
@@ -68,7 +69,7 @@ def look(paths: Iterable[str]) -> Looked:
     """Look at paths, links as links; what is not there is left out."""
     found: dict[str, os.stat_result] = {}
     for path in paths:
-        try:  # twice with each command, so nothing slower
+        try:
             found[path] = os.lstat(path)
         except OSError:
             continue
@@ -76,12 +77,13 @@ def look(paths: Iterable[str]) -> Looked:
 
 
 class Before(msgspec.Struct, eq=False):
-    """How protected names were before a command that runs, the look that found it, and which of the names
-    mounts hold."""
+    """How protected names were before a command that runs, the look that found it, which of the names mounts
+    hold, and which hold a file that has a second name: by that one it can be written."""
 
     shapes: dict[str, Shape]
     looked: Looked
     mounted: Collection[str] = ()
+    shared: Collection[str] = ()
 
 
 # All of this program's: what one command's end takes back must not come again with another's.
@@ -98,24 +100,40 @@ class Guard:
         self._trees = tuple(
             map(str, (policy.workspace, *(one.parent for one in policy.write if one.name == ".git")))
         )
+        self._roots = tuple(map(str, (policy.workspace, *policy.write)))
         self._entered = Entered()
         self._aside = aside
         self._known: dict[str, tuple[tuple[int, ...], Held]] = {}
+        self._shared: set[str] = set()
+        self._root_of: dict[str, str] = {}
         names = (*self._git_of, *filter(None, self._git_of.values()), *map(str, policy.hidden_inside()))
         self.paths: tuple[str, ...] = tuple(dict.fromkeys(names))
+        self._top = self._roots[0] + "/"
+        self._first = {path: path.removeprefix(self._top).partition("/")[0] for path in self.paths}
+
+    def look(self) -> Looked:
+        """Look at the names. That is done three times with each command, and most of them are not there: what
+        the workspace does not list need not be asked for."""
+        try:
+            listed = frozenset(os.listdir(self._top))
+        except OSError:
+            return look(self.paths)
+        return look(
+            path for path in self.paths if self._first[path] in listed or not path.startswith(self._top)
+        )
 
     def record(self) -> Before:
         """Note how the names are before a command."""
         with _lock:
-            looked = look(self.paths)
+            looked = self.look()
             found: dict[str, Shape] = {}
             for git in _leading_elsewhere(self._git_of.values(), looked):
-                found[git] = self._shape(git, looked[git])  # a second working tree's file, or a link
+                found[git] = self._shape(git)  # a second working tree's file, or a link
             for path in self._git_of:
-                found[path] = self._shape(path, looked[path]) if path in looked else None
-            for path, state in self._below().items():
-                found[path] = self._shape(path, state) if state is not None else None
-            made = Before(found, looked)
+                found[path] = self._shape(path) if path in looked else None
+            for path, is_there in self._below().items():
+                found[path] = self._shape(path) if is_there else None
+            made = Before(found, looked, shared=self._shared & found.keys())
             _running.append(made)
             return made
 
@@ -123,22 +141,24 @@ class Guard:
         """Put the names back as they were, but those that a mount has held all the time, by those that hold
         now and a look from just now; gives those that a command had changed."""
         with _lock:
-            looked = look(self.paths) if looked is None else looked
+            looked = self.look() if looked is None else looked
             changed: list[str] = []
             elsewhere = _leading_elsewhere(self._git_of.values(), looked)
             for path, shape in was.shapes.items():
                 git = self._git_of.get(path, "")
-                if path in was.mounted and path in mounts:
+                if path in was.mounted and path in mounts and path not in was.shared:
                     continue
                 if git in elsewhere and git not in was.shapes:
                     # A link or a file in its place would lead git to another folder's configuration.
                     changed += self._take(git) if shape is None else ()
                 elif shape is None:
                     changed += self._take(path) if path in looked or not git else ()
-                elif self._put_back(path, shape):
+                elif _is_same_file(path, was.looked, looked) or not self._put_back(path, shape):
+                    continue
+                else:
                     changed.append(path)
-            for path, state in self._below().items():
-                changed += self._take(path) if state is not None and path not in was.shapes else ()
+            for path, is_there in self._below().items():
+                changed += self._take(path) if is_there and path not in was.shapes else ()
             _tell_others(was, changed)
             return [Path(path) for path in dict.fromkeys(changed)]
 
@@ -151,7 +171,7 @@ class Guard:
         """Make a name what it was; gives whether it was something else."""
         state = look((path,)).get(path)
         most = _MOST_FILES if len(shape) >= _MOST_FILES else sys.maxsize  # else all the others are new
-        now = self._shape(path, state, most) if state is not None else {}
+        now = self._shape(path, most) if state is not None else {}
         other = [name for name, held in now.items() if held != shape.get(name)]
         for name in sorted(other, key=len):
             one, was = os.path.join(path, name) if name else path, shape.get(name)
@@ -159,15 +179,20 @@ class Guard:
             if not is_folder and os.path.lexists(one):
                 self._move(one)
         missing = {name: held for name, held in shape.items() if now.get(name) != held}
-        _put(path, missing)
+        self._put(path, missing)
         return bool(other or missing)
 
-    def _below(self) -> dict[str, os.stat_result | None]:
-        """Give the names of the repositories that git enters from the workspace's, and how they are now."""
+    def _below(self) -> dict[str, bool]:
+        """Give the names in the repositories that programs outside enter from the workspace's by themselves,
+        and whether each is there now."""
         found = (git for tree in self._trees for git in self._entered.repositories(tree))
-        names = [os.path.join(git, name) for git in dict.fromkeys(found) for name in GIT_RUNS]
+        # A file says where a working tree's repository is: a foreign one is none of ours to mend.
+        inside = [
+            git for git in dict.fromkeys(found) if any(git.startswith(f"{one}/") for one in self._roots)
+        ]
+        names = [os.path.join(git, name) for git in inside for name in GIT_RUNS]
         looked = look(names)
-        return {name: looked.get(name) for name in names}
+        return {name: name in looked for name in names}
 
     def _take(self, path: str) -> list[str]:
         """Move aside what was made under a name, but what a fresh repository has by itself."""
@@ -176,34 +201,44 @@ class Guard:
         one, made = Path(path), [path]
         if one.name == "hooks" and _is_plain_folder(one):
             made = [str(hook) for hook in one.iterdir() if not hook.name.endswith(".sample")]
-        elif one.name in ("config", "config.worktree") and _is_plain_config(one):
+        elif _is_own(one) if one.name == "commondir" else "config" in one.name and _is_plain_config(one):
             made = []
         for each in made:
             self._move(each)
         return made
 
-    def _shape(self, path: str, state: os.stat_result, most: int = _MOST_FILES) -> dict[str, Held]:
+    def _shape(self, path: str, most: int = _MOST_FILES) -> dict[str, Held]:
         found: dict[str, Held] = {}
         left = _MOST_BYTES
-        for name, one, its_state in _walk(path, state):
-            try:
-                held = self._held(one, its_state, left)
-            except OSError:
-                continue
-            left -= len(held.data or b"")
-            found[name] = held
-            if len(found) >= most:
-                break
+        with contextlib.suppress(OSError), parent_of(path, self._root(path)) as (above, last):
+            for name, folder, entry, state in walk(above, last):
+                try:
+                    held = self._held(f"{path}/{name}" if name else path, (folder, entry), state, left)
+                except OSError:
+                    continue
+                left -= len(held.data or b"")
+                found[name] = held
+                if state.st_nlink > 1 and stat.S_ISREG(state.st_mode):
+                    self._shared.add(path)
+                if len(found) >= most:
+                    break
         return found
 
-    def _held(self, path: str, state: os.stat_result, most: int) -> Held:
+    def _root(self, path: str) -> str:
+        """Give the outermost folder around a path that commands may write in; they can't exchange it."""
+        if path not in self._root_of:
+            around = (one for one in self._roots if path.startswith(one + "/"))
+            self._root_of[path] = min(around, key=len, default=os.path.dirname(path))
+        return self._root_of[path]
+
+    def _held(self, path: str, place: tuple[int, str], state: os.stat_result, most: int) -> Held:
         """Give a file as it is; one whose stamp is the same as before is not read again. No program can set
         the time of a change back."""
-        stamp = (state.st_ino, state.st_ctime_ns, state.st_mtime_ns, state.st_size, state.st_mode)
+        stamp = _stamp(state)
         known = self._known.get(path)
         if known is not None and known[0] == stamp:
             return known[1]
-        data = _content(path, state.st_mode, most) if state.st_size <= most else None
+        data = content(*place, state.st_mode, most) if state.st_size <= most else None
         is_whole = data is not None or not stat.S_ISREG(state.st_mode)
         held = Held(state.st_mode, data, () if is_whole else stamp)
         self._known[path] = (stamp, held)
@@ -212,11 +247,33 @@ class Guard:
     def _move(self, path: str) -> None:
         self._aside.mkdir(parents=True, exist_ok=True, mode=0o700)
         made = tempfile.mkdtemp(prefix=time.strftime("%Y%m%d-%H%M%S-"), dir=self._aside)
-        try:
-            shutil.move(path, os.path.join(made, os.path.basename(path)))
-        except OSError:
-            with contextlib.suppress(OSError):
-                shutil.rmtree(path) if _is_plain_folder(Path(path)) else os.unlink(path)
+        with contextlib.suppress(OSError), parent_of(path, self._root(path)) as (folder, name):
+            held = f"/proc/self/fd/{folder}/{name}"
+            try:
+                shutil.move(held, os.path.join(made, name))
+            except OSError:
+                shutil.rmtree(held) if _is_plain_folder(Path(held)) else os.unlink(held)
+
+    def _put(self, path: str, shape: Mapping[str, Held]) -> None:
+        """Write a name as it was."""
+        for name, held in shape.items():
+            one = os.path.join(path, name) if name else path
+            if held.stamp:
+                continue
+            with contextlib.suppress(OSError), parent_of(one, self._root(one), make=True) as (folder, last):
+                put(folder, last, held.mode, held.data)
+
+
+def _is_same_file(path: str, before: Looked, now: Looked) -> bool:
+    """Whether a name is the same regular file that nobody has written: no program sets a change's time."""
+    was, state = before.get(path), now.get(path)
+    if was is None or state is None or not stat.S_ISREG(state.st_mode):
+        return False
+    return _stamp(was) == _stamp(state)
+
+
+def _stamp(state: os.stat_result) -> tuple[int, ...]:
+    return (state.st_ino, state.st_ctime_ns, state.st_mtime_ns, state.st_size, state.st_mode)
 
 
 def _tell_others(was: Before, changed: Iterable[str]) -> None:
@@ -248,7 +305,7 @@ def _is_plain_config(path: Path) -> bool:
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             return False
-        lines = path.read_text("utf-8").splitlines()
+        lines = read_regular(path, _MOST_BYTES).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         return False
     section = ""
@@ -262,53 +319,14 @@ def _is_plain_config(path: Path) -> bool:
     return True
 
 
+def _is_own(commondir: Path) -> bool:
+    """Whether a second working tree's repository is the one that its folder lies in."""
+    with contextlib.suppress(OSError):
+        return commondir.parts[-3] == "worktrees" and read_regular(commondir, 100).strip() == b"../.."
+    return False
+
+
 def _is_plain_line(line: str, section: str) -> bool:
     key = _KEY.match(line)
     goes_on = line.rstrip().endswith("\\")
     return key is not None and not goes_on and key.group(1).lower() in _PLAIN_CONFIG.get(section, ())
-
-
-def _content(path: str, mode: int, most: int) -> bytes | None:
-    if stat.S_ISLNK(mode):
-        return os.fsencode(os.readlink(path))
-    if not stat.S_ISREG(mode) or most <= 0:
-        return None
-    with open(path, "rb") as file:
-        return file.read(most)
-
-
-def _walk(path: str, state: os.stat_result) -> Iterator[tuple[str, str, os.stat_result]]:
-    """Give (name below it, path, state) of it and of all in it."""
-    yield "", path, state
-    waiting = deque([""] if stat.S_ISDIR(state.st_mode) else [])
-    while waiting:
-        above = waiting.popleft()  # what lies high is what programs read
-        try:
-            with os.scandir(os.path.join(path, above)) as entries:
-                ordered = sorted(entries, key=lambda entry: entry.name)
-        except OSError:
-            continue
-        for entry in ordered:
-            name = f"{above}/{entry.name}" if above else entry.name
-            with contextlib.suppress(OSError):
-                found = entry.stat(follow_symlinks=False)
-                waiting.extend([name] if stat.S_ISDIR(found.st_mode) else ())
-                yield name, entry.path, found
-
-
-def _put(path: str, shape: Mapping[str, Held]) -> None:
-    """Write a name as it was."""
-    for name, held in shape.items():
-        place = Path(path, name)
-        with contextlib.suppress(OSError):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if stat.S_ISDIR(held.mode):
-                place.mkdir(exist_ok=True)
-            elif stat.S_ISLNK(held.mode):
-                place.symlink_to(os.fsdecode(held.data or b""))
-            elif held.stamp:
-                continue
-            else:
-                place.write_bytes(held.data or b"")
-            if not stat.S_ISLNK(held.mode):
-                place.chmod(stat.S_IMODE(held.mode))

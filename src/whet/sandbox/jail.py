@@ -7,7 +7,6 @@ process, taking its commands along. Where it died, the next command starts anoth
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 import select
@@ -17,6 +16,7 @@ import struct
 import subprocess
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ import msgspec
 
 from whet.contract.errors import ToolError
 from whet.sandbox.ends import CommandEnds
-from whet.sandbox.guard import Guard, Looked, look
+from whet.sandbox.guard import Guard, Looked
 from whet.sandbox.holding import Holding
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.proxy import Proxy
@@ -34,6 +34,8 @@ from whet.sandbox.seatbelt import SANDBOX_EXEC, seatbelt_profile
 from whet.sandbox.setup import JailPlan
 
 _START_S = 20.0
+_ANSWER_S, _LOOK_S = 20.0, 0.5
+_REPORT_S = 2.0
 _RUN_CAP_BYTES = 4_000_000
 _NOT_INSIDE = re.compile(rb"^from (?:__future__|whet\.sandbox\.watch) import .*$", re.MULTILINE)
 _PID = re.compile(rb"^Pid:\s*(-?\d+)", re.MULTILINE)
@@ -67,6 +69,7 @@ class JailedProcess:
         self.returncode: int | None = None
         self._report = report
         self._pidfd = pidfd
+        self._dead_s = 0.0
         self._lock = threading.Lock()
 
     def poll(self) -> int | None:
@@ -93,10 +96,23 @@ class JailedProcess:
     def _look(self, timeout: float | None) -> int | None:
         with self._lock:
             if self.returncode is None:
-                ready, _, _ = select.select([self._report], [], [], timeout)
-                if ready:
+                ready, _, _ = select.select([self._report, self._pidfd], [], [], timeout)
+                if self._report in ready:
                     self._end(self._read())
+                elif ready:
+                    self._expect(timeout)
             return self.returncode
+
+    def _expect(self, timeout: float | None) -> None:
+        """Wait for the launcher's word on a command that is dead; one that was stopped never gives it."""
+        now = time.monotonic()
+        self._dead_s = self._dead_s or now
+        left = max(0.0, self._dead_s + _REPORT_S - now)
+        within = left if timeout is None else min(left, timeout)
+        if select.select([self._report], [], [], within)[0]:
+            self._end(self._read())
+        elif within >= left:
+            self._end(b"")
 
     def _read(self) -> bytes:
         try:
@@ -133,6 +149,7 @@ class Jail:
         self._proxy: Proxy | None = None
         self._received_bytes = 0
         self._inside = 0
+        self._state = -1
         self._ends = CommandEnds(self._guard, self._holding, self._has_left)
 
     @property
@@ -178,7 +195,7 @@ class Jail:
         if self.plan.engine.name == "seatbelt":
             return
         with self._lock:
-            self._renewed(look(self._guard.paths))
+            self._renewed(self._guard.look())
 
     def spawn(self, command: JailedCommand, handles: Handles, more: int = -1) -> Started:
         """Run a command; the descriptors stay the caller's. It gets `more`, too, and its number there as a
@@ -255,13 +272,21 @@ class Jail:
 
     def _started(self, command: JailedCommand, handles: Sequence[int]) -> JailedProcess:
         try:
-            return self._request(command, handles)
+            channel = self._request(command, handles)
         except (BrokenPipeError, ConnectionResetError):
             self._shut()
             self._open()
-            return self._request(command, handles)
+            channel = self._request(command, handles)
+        try:
+            return _answered(channel, command, self._is_stopped)
+        except BaseException as error:
+            channel.close()
+            if isinstance(error, ToolError):
+                self._shut()
+            raise
 
-    def _request(self, command: JailedCommand, handles: Sequence[int]) -> JailedProcess:
+    def _request(self, command: JailedCommand, handles: Sequence[int]) -> socket.socket:
+        """Send a command; gives where the answer comes. Raises OSError where it can't have arrived."""
         assert self._control is not None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         body = msgspec.json.encode(
@@ -276,8 +301,9 @@ class Jail:
             with theirs:
                 whole = struct.pack("!I", len(body)) + body
                 sent = socket.send_fds(self._control, [whole], [*handles[:3], theirs.fileno(), *handles[3:]])
-                self._control.sendall(whole[sent:])
-            return _answered(ours, command)
+                if sent < len(whole):  # else it has all, and may have begun and be gone
+                    self._control.sendall(whole[sent:])
+            return ours
         except BaseException:
             ours.close()
             raise
@@ -313,18 +339,26 @@ class Jail:
             )
         ours.settimeout(None)
         self._control = ours
+        self._state = os.open(f"/proc/{inside}/stat", os.O_RDONLY | os.O_CLOEXEC)
         self._holding.started(inside)
 
     def _renewed(self, looked: Looked) -> frozenset[str]:
         """Start the launcher where none runs, and again where there is news and nothing runs that this would
         end; gives the names that mounts hold."""
         mounts = self._holding.mounts(looked)
-        is_gone = self._launcher is None or self._launcher.poll() is not None
+        is_gone = self._launcher is None or self._launcher.poll() is not None or self._is_stopped()
         if is_gone or (self._holding.has_news(mounts) and not self.is_busy):
             self._shut()
             self._open()
-            mounts = self._holding.mounts(look(self._guard.paths))
+            mounts = self._holding.mounts(self._guard.look())
         return mounts
+
+    def _is_stopped(self) -> bool:
+        """Whether a command has stopped the launcher: it would never answer."""
+        try:
+            return os.pread(self._state, 200, 0).rpartition(b")")[2].split()[0] == b"T"
+        except (OSError, IndexError):
+            return False
 
     def _shut(self) -> None:
         if self._control is not None:
@@ -334,6 +368,8 @@ class Jail:
             self._proxy.close()
             self._received_bytes += self._proxy.received_bytes
             self._proxy = None
+        state, self._state = self._state, -1
+        os.close(state) if state >= 0 else None
         launcher, self._launcher = self._launcher, None
         if launcher is None:
             return
@@ -393,14 +429,29 @@ def _last_words(launcher: subprocess.Popen[bytes]) -> bytes:
     return lines[-1] if lines else b"it ended without a word"
 
 
-def _answered(ours: socket.socket, command: JailedCommand) -> JailedProcess:
-    said, handles, _, _ = socket.recv_fds(ours, 64, 1)
+def _answered(ours: socket.socket, command: JailedCommand, is_stopped: Callable[[], bool]) -> JailedProcess:
+    """Give the command as the launcher says it runs. Raises OSError where it can't be run, and ToolError
+    where the launcher ends or is stopped first: the command may have done that, and is not run again."""
+    said, handles = b"", list[int]()
+    ours.settimeout(_LOOK_S)
+    deadline = time.monotonic() + _ANSWER_S
+    while not said:
+        try:
+            said, handles, _, _ = socket.recv_fds(ours, 64, 1)
+        except TimeoutError:
+            if not is_stopped() and time.monotonic() < deadline:
+                continue
+        if not said:
+            raise ToolError(
+                "the sandbox ended as the command began; whether it ran is not known",
+                hint="look what it did before you run it again",
+            )
+    ours.settimeout(None)
     if said.startswith(b"P") and handles:
         pid = _pid_of(handles[0])
-        ours.send(b"+")
+        with contextlib.suppress(OSError):  # gone since: the command's end says so
+            ours.send(b"+")
         return JailedProcess(ours, pid, handles[0])
-    if not said:
-        raise BrokenPipeError(errno.EPIPE, "the launcher is gone")
     number = int(said[1:] or b"5")
     raise OSError(number, os.strerror(number), str(command.argv[0]))
 

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import msgspec
 
+from whet.regular import read_regular
+from whet.sandbox.leads import led_to
 from whet.sandbox.policy import GIT_RUNS, PROTECTED, SandboxLimits, SandboxPolicy
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/snap")
@@ -78,6 +80,7 @@ _TOOLCHAINS = (
     ".m2/repository",
     ".gradle/caches",
     ".gradle/wrapper",
+    ".npm/_cacache",
     ".cache/pip",
     ".cache/uv",
     ".cache/pre-commit",
@@ -90,8 +93,7 @@ _TOOLCHAINS = (
     ".editorconfig",
     ".inputrc",
 )
-# Only what is checked against a hash when it is used: whoever writes the others writes tomorrow's build.
-_CACHES = (".npm/_cacache", ".npm/_logs")
+_MOST_POINTER_BYTES = 4_096
 _MIXED_PARENTS = frozenset({".local", ".cargo", ".config", ".npm"})
 _ENVIRONMENT_FOLDERS = (
     "VIRTUAL_ENV",
@@ -123,9 +125,8 @@ def everyday(
     wishes = wishes or Wishes()
     root = workspace.resolve()
     person = _person_home(environment)
-    write, read, protected = _repository(root)
+    write, read, protected = repository(root)
     write += [one.resolve() for one in wishes.folders] + _given(wishes.write)
-    write += [path for name in _CACHES if os.path.isdir(path := person / name)]
     read += [*_system(), *_toolchains(person, environment), *_given(wishes.read)]
     write, read = _tidy(write), _tidy(read)
     absent = [*_secret_system(), *_secret_home(person, root, (*write, *read))]
@@ -184,7 +185,7 @@ def _toolchains(person: Path, environment: Mapping[str, str]) -> list[Path]:
     return [path for path in kept if not home.is_relative_to(path)]  # never the home itself or above it
 
 
-def _repository(root: Path) -> tuple[list[Path], list[Path], list[str]]:
+def repository(root: Path) -> tuple[list[Path], list[Path], list[str]]:
     """Give what the workspace's own repository needs outside of it: (written, read, protected). A subfolder's
     repository lies above it; that of a second working tree elsewhere, which names the tree in turn."""
     home = _resolved(os.path.expanduser("~"))
@@ -194,25 +195,38 @@ def _repository(root: Path) -> tuple[list[Path], list[Path], list[str]]:
         git = folder / ".git"
         if git.is_file():
             places = _linked(git)
-            return places, [folder], [str(one / name) for one in places for name in GIT_RUNS] + [str(git)]
+            led = [str(path) for place in places[:1] for path in led_to(folder, place)]
+            return (
+                places,
+                [folder],
+                [str(one / name) for one in places for name in GIT_RUNS] + [str(git), *led],
+            )
         if git.is_dir():
+            real = git.resolve()
+            led = [str(path) for path in led_to(folder, real)]
+            if git.is_symlink():
+                led += [str(git), *(str(real / name) for name in GIT_RUNS if real.is_relative_to(folder))]
             if folder == root:
-                break
-            return [git], [folder], [str(git / name) for name in GIT_RUNS]
+                return [], [], led
+            return [git], [folder], [str(git / name) for name in GIT_RUNS] + led
     return [], [], []
 
 
 def _linked(git: Path) -> list[Path]:
     """Give a second working tree's own folder and its repository's, if that one knows of this tree."""
     try:
-        own = _resolved(git.parent / git.read_text().partition("gitdir:")[2].strip())
-        back = (own / "gitdir").read_text().strip()
+        own = _resolved(git.parent / _pointer(git).partition("gitdir:")[2].strip())
+        back = _pointer(own / "gitdir").strip()
         if _resolved(back) != _resolved(git):
             return []
-        common = _resolved(own / (own / "commondir").read_text().strip())
+        common = _resolved(own / _pointer(own / "commondir").strip())
     except (OSError, ValueError):
         return []
     return [common, own] if own.is_relative_to(common) else []
+
+
+def _pointer(path: Path) -> str:
+    return read_regular(path, _MOST_POINTER_BYTES).decode("utf-8")
 
 
 def _secret_system() -> list[Path]:

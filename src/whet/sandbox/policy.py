@@ -22,19 +22,44 @@ GIT_RUNS = ("hooks", "config", "config.worktree", "commondir")
 """Names in a repository by which its git runs programs, or reads another configuration."""
 PROTECTED = (
     *map(".git/{}".format, GIT_RUNS),
+    # other keepers of versions
+    ".hg/hgrc",
+    ".jj/repo/config.toml",
+    # editors
     ".vscode",
     ".idea",
     ".zed",
+    ".helix",
     ".nvim.lua",
+    ".nvimrc",
+    ".vimrc",
     ".exrc",
+    ".devcontainer",
+    # shells
     ".envrc",
+    "mise.toml",
+    "mise.local.toml",
     ".mise.toml",
+    ".mise.local.toml",
+    ".mise",
+    ".config/mise",
+    # agents
+    ".mcp.json",
+    ".whet",
     ".claude",
     ".codex",
     ".cursor",
-    ".whet",
-    ".mcp.json",
-    ".devcontainer",
+    ".gemini",
+    ".qwen",
+    ".opencode",
+    "opencode.json",
+    ".crush.json",
+    ".roo",
+    ".kiro",
+    ".windsurf",
+    ".amazonq",
+    ".junie",
+    ".aider.conf.yml",
 )
 """Names in a workspace that make a program outside run something: git, editors, agents, shells."""
 

@@ -22,6 +22,7 @@ from whet.sandbox.landlock import landlock_rules
 from whet.sandbox.mounts import mount_plan
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.scratch import Scratch
+from whet.sandbox.sockets import foreign_sockets
 
 EngineName = Literal["bubblewrap", "landlock", "seatbelt", "container", "ssh", "none"]
 # What leads to a program outside: agents that hold keys, desktops, containers.
@@ -89,7 +90,7 @@ class JailPlan(msgspec.Struct, frozen=True):
         bare = [_interpreter(), "-I", "-S", "-"]
         if self.engine.name != "bubblewrap":
             return bare
-        inside = bubblewrap_arguments(self.engine.program, self.policy, self.scratch, self.home)
+        inside = bubblewrap_arguments(self.engine.program, self._mounted(), self.scratch, self.home)
         return [*inside, *bare]
 
     def setup(self) -> bytes:
@@ -116,7 +117,7 @@ class JailPlan(msgspec.Struct, frozen=True):
         if self.can_reach:
             told["proxy"] = True
         if self.engine.namespaces:
-            told["namespaces"] = mount_plan(self.policy, self.scratch, self.home)
+            told["namespaces"] = mount_plan(self._mounted(), self.scratch, self.home)
         return msgspec.json.encode(told)
 
     @property
@@ -137,10 +138,16 @@ class JailPlan(msgspec.Struct, frozen=True):
             address = f"http://127.0.0.1:{proxy_port}"
             kept |= dict.fromkeys(_PROXY, address)
             kept |= {"NO_PROXY": _OWN, "no_proxy": _OWN, "NODE_USE_ENV_PROXY": "1"}
+            kept["npm_config_cache"] = "/tmp/npm-cache"  # the person's can't be written, and npm must
         if self.engine.own_network:
             return {name: value for name, value in kept.items() if name not in _TEMPORARY}
         temporary = str(self.scratch.tmp)
         return {**kept, "HOME": str(self._linked_home()), **dict.fromkeys(_TEMPORARY, temporary)}
+
+    def _mounted(self) -> SandboxPolicy:
+        """Give the policy as mounts hold it: sockets of programs outside are covered, too."""
+        absent = (*self.policy.absent, *foreign_sockets(self.policy))
+        return msgspec.structs.replace(self.policy, absent=absent)
 
     def _private(self) -> list[Path]:
         scratch = self.scratch

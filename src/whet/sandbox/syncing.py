@@ -23,6 +23,7 @@ import msgspec
 
 from whet.contract.texts import from_json
 from whet.sandbox.backend import place_of
+from whet.sandbox.policy import GIT_RUNS
 
 _LIST = r"find . -mindepth 1 -printf '%P\0%y\0%s\0%T@\0%m\0%l\0'"
 _LIMIT_S = 600
@@ -103,9 +104,12 @@ class SyncedTree:
         return lines + failed
 
     def _is_held(self, path: str, one: SyncEntry | None) -> bool:
-        if path == ".git":
+        if path.rpartition("/")[2] == ".git":
             return one is None or one.kind != "d"
-        return any(path == name or path.startswith(f"{name}/") for name in self._protected)
+        names = (
+            os.path.relpath(name, self._workspace) if name[:1] == "/" else name for name in self._protected
+        )
+        return _is_run(path) or any(path == name or path.startswith(f"{name}/") for name in names)
 
     def _send(self, changed: list[str], gone: list[str], known: Listing) -> Listing:
         """Give what is there afterwards; what others changed there meanwhile is as it was, and comes back."""
@@ -185,6 +189,16 @@ class SyncedTree:
         new = self._kept.with_suffix(".new")
         new.write_bytes(msgspec.json.encode(state))
         new.replace(self._kept)
+
+
+def _is_run(path: str) -> bool:
+    """Whether a path is one by which some repository's git runs programs: at any depth, in those of
+    submodules and of second working trees, too."""
+    _, git, below = f"/{path}".rpartition("/.git/")
+    parts = below.split("/") if git else [""]
+    if parts[0] in ("modules", "worktrees"):
+        return any(part in GIT_RUNS for part in parts[2:])
+    return parts[0] in GIT_RUNS
 
 
 def listing(root: Path) -> Listing:

@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from whet.contract.errors import BadInput, ToolError
+from whet.searchpath import find_outside
 from whet.tools import walk
 from whet.tools.output import clean
 from whet.tools.paths import ConfinedPath, failure, kind, missing, printable
@@ -85,18 +86,12 @@ async def search(place: ConfinedPath, query: Query, ripgrep: str | None) -> str:
         raise BadInput("pattern must be one line of text", hint="search for one line of it")
     if kind(place) == "":
         raise missing(place)
-    program = _program(ripgrep) if ripgrep else None
+    program = find_outside(ripgrep, place.root) if ripgrep else None
     if query.names:
         found = await _names(place, query.pattern, program)
     else:
         found = await _content(place, query.pattern, query.glob, program)
     return _report(_filtered(found, query.glob), place, query.offset, query.limit)
-
-
-def _program(name: str) -> str | None:
-    """Find a program on the PATH; shutil.which would cost 4 ms of start-up to import."""
-    paths = (os.path.join(folder, name) for folder in os.get_exec_path())
-    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
 
 
 async def _names(place: ConfinedPath, pattern: str, program: str | None) -> _Found:

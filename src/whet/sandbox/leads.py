@@ -1,0 +1,97 @@
+"""What a repository's own git runs and that lies in its working tree: hooks by links or `core.hooksPath`,
+settings that it includes, programs that its settings name.
+
+Nobody can change those settings from within a jail, so what they lead to must not change either. Read without
+git; what a hook's own text calls is not followed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from whet.regular import read_regular_text
+
+_MOST_BYTES, _MOST_LINKS, _DEEPEST = 1_000_000, 200, 3
+_SECTION = re.compile(r"^\s*\[\s*([A-Za-z0-9.-]+)")
+_SETTING = re.compile(r"^\s*(?:\[[^\]]*\])?\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*(.*?)\s*$")
+# These name branches, addresses and patterns, or files that git only reads.
+_NO_PROGRAM = frozenset({"branch", "remote", "submodule", "url", "user", "extensions"})
+_READ_ONLY = frozenset({"excludesfile", "attributesfile", "worktree", "template", "bare"})
+
+
+def led_to(tree: Path, git: Path) -> list[Path]:
+    """Give the files and folders below `tree` that the git folder `git` leads its git to; none of them is a
+    link. All paths are resolved."""
+    found = dict.fromkeys([*_linked(git / "hooks"), *_named(tree, git / "config", _DEEPEST)])
+    return [
+        path for path in found if path != tree and path.is_relative_to(tree) and not path.is_relative_to(git)
+    ]
+
+
+def _linked(hooks: Path) -> Iterator[Path]:
+    with contextlib.suppress(OSError):
+        for place in (hooks, *sorted(hooks.iterdir())[:_MOST_LINKS]):
+            if place.is_symlink() and place.exists():
+                yield place.resolve()
+
+
+def _named(tree: Path, config: Path, deep: int) -> Iterator[Path]:
+    for section, key, value in _settings(config):
+        if key == "hookspath":
+            yield from _hooks(tree, value)
+        elif section.startswith("include") and key == "path":
+            included = _found(config.parent, value)
+            yield from included
+            for one in included if deep else ():
+                yield from _named(tree, one, deep - 1)
+        elif section not in _NO_PROGRAM and key not in _READ_ONLY:
+            with contextlib.suppress(ValueError):
+                for word in shlex.split(value.removeprefix("!")):
+                    found = _found(tree, word)
+                    yield from (
+                        path for path in found if path.is_file() or ("/" in word and not path.exists())
+                    )
+
+
+def _hooks(tree: Path, value: str) -> list[Path]:
+    """Give a folder of hooks. One in a hidden folder is that folder: hooks there call what lies beside."""
+    found = _found(tree, value)
+    for path in found:
+        if (
+            path.is_relative_to(tree)
+            and (inside := path.relative_to(tree).parts)
+            and inside[0].startswith(".")
+        ):
+            return [tree / inside[0]] if not (tree / inside[0]).is_symlink() else found
+    return found
+
+
+def _found(folder: Path, value: str) -> list[Path]:
+    try:
+        return [Path(os.path.realpath(folder / os.path.expanduser(value)))] if value else []
+    except (OSError, ValueError):
+        return []
+
+
+def _settings(config: Path) -> Iterator[tuple[str, str, str]]:
+    """Give (section, key, value), the names in small letters; a value's quotes are its own."""
+    try:
+        text = read_regular_text(config, _MOST_BYTES)
+    except OSError:
+        return
+    section = ""
+    for line in text.replace("\\\n", "").splitlines():
+        if (match := _SECTION.match(line)) is not None:
+            section = match[1].lower()
+        if (match := _SETTING.match(line)) is not None:
+            value = match[2].replace('\\"', '"')
+            yield (
+                section.partition(".")[0],
+                match[1].lower(),
+                value.strip('"') if value.count('"') == 2 else value,
+            )

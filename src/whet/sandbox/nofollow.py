@@ -1,0 +1,99 @@
+"""Looks at and writes names in folders where a command may be at work meanwhile: no link is followed.
+
+What a command left running could put a link in a folder's place between a look and what is done after it;
+so every folder is opened from a root that no command can exchange, one name at a time, and used by its
+descriptor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections import deque
+from collections.abc import Generator, Iterator
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextlib.contextmanager
+def parent_of(path: str, root: str, *, make: bool = False) -> Generator[tuple[int, str]]:
+    """Open the folder that holds a path below `root`; gives its descriptor and the path's name in it. With
+    `make`, missing folders are made. Raises OSError."""
+    above, name = os.path.split(path)
+    handle = os.open(root, _FOLDER & ~os.O_NOFOLLOW)
+    try:
+        for part in above[len(root) + 1 :].split("/") if above != root else ():
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=handle)
+            below = os.open(part, _FOLDER, dir_fd=handle)
+            os.close(handle)
+            handle = below
+        yield handle, name
+    finally:
+        os.close(handle)
+
+
+def walk(handle: int, name: str) -> Iterator[tuple[str, int, str, os.stat_result]]:
+    """Give (path below it, folder's descriptor, name in that, state) of a name and of all below it; what lies
+    high comes first, as programs read that. The descriptor is good until the next one is asked for."""
+    state = os.stat(name, dir_fd=handle, follow_symlinks=False)
+    yield "", handle, name, state
+    waiting = deque([""] if stat.S_ISDIR(state.st_mode) else [])
+    while waiting:
+        above = waiting.popleft()
+        with contextlib.suppress(OSError), _opened(handle, f"{name}/{above}" if above else name) as folder:
+            for entry in sorted(os.listdir(folder)):
+                below = f"{above}/{entry}" if above else entry
+                with contextlib.suppress(OSError):
+                    found = os.stat(entry, dir_fd=folder, follow_symlinks=False)
+                    waiting.extend([below] if stat.S_ISDIR(found.st_mode) else ())
+                    yield below, folder, entry, found
+
+
+def content(handle: int, name: str, mode: int, most: int) -> bytes | None:
+    """Give what a file holds, at most so much, or where a link leads; None for anything else."""
+    if stat.S_ISLNK(mode):
+        return os.fsencode(os.readlink(name, dir_fd=handle))
+    if not stat.S_ISREG(mode) or most <= 0:
+        return None
+    opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=handle)
+    with os.fdopen(opened, "rb") as file:
+        return file.read(most) if stat.S_ISREG(os.fstat(opened).st_mode) else None
+
+
+def put(handle: int, name: str, mode: int, data: bytes | None) -> None:
+    """Make a folder (None), a link or a file under a name where nothing is. Raises OSError."""
+    if stat.S_ISLNK(mode):
+        os.symlink(os.fsdecode(data or b""), name, dir_fd=handle)
+        return
+    if stat.S_ISDIR(mode):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, dir_fd=handle)
+        opened = os.open(name, _FOLDER, dir_fd=handle)
+    else:
+        new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        opened = os.open(name, new, 0o600, dir_fd=handle)
+    try:
+        if not stat.S_ISDIR(mode):
+            rest = memoryview(data or b"")
+            while rest:
+                rest = rest[os.write(opened, rest) :]
+        os.fchmod(opened, stat.S_IMODE(mode))
+    finally:
+        os.close(opened)
+
+
+@contextlib.contextmanager
+def _opened(handle: int, path: str) -> Generator[int]:
+    first, *others = path.split("/")
+    current = os.open(first, _FOLDER, dir_fd=handle)
+    try:
+        for part in others:
+            below = os.open(part, _FOLDER, dir_fd=current)
+            os.close(current)
+            current = below
+        yield current
+    finally:
+        os.close(current)

@@ -1,0 +1,77 @@
+"""Programs that Whet runs by itself are never those that a command may have put into the workspace."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.app.test_helpers import repository
+from tests.tools.calls import Desk
+from whet.app import worktrees
+from whet.app.goal_roles import _installed
+from whet.approval.repository import runs
+from whet.searchpath import find_outside, outside
+
+
+@pytest.fixture
+def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """A workspace whose virtual environment is active and has programs that leave a trace; and that."""
+    workspace = repository(tmp_path)
+    programs, trace = workspace / ".venv" / "bin", tmp_path / "ran"
+    programs.mkdir(parents=True)
+    for name in ("git", "rg", "python3", "python"):
+        (programs / name).write_text(f'#!/bin/sh\necho "$0" >> {trace}\n')
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.chdir(workspace)
+    assert subprocess.run(["git", "status"], check=True).returncode == 0 and trace.exists()
+    trace.unlink()
+    return workspace, trace
+
+
+def test_a_search_runs_no_program_of_the_workspace(trap: tuple[Path, Path]) -> None:
+    workspace, trace = trap
+    desk = Desk(workspace)
+    assert "a.txt" in desk.text("search_files", pattern="a.*", target="names")
+    assert not trace.exists()
+
+
+def test_looking_at_a_repository_runs_none(trap: tuple[Path, Path]) -> None:
+    workspace, trace = trap
+    (workspace / "deep").mkdir()
+    with (workspace / ".git" / "config").open("a") as config:
+        config.write("[core]\n\tfsmonitor = evil\n")
+    assert "evil" in runs(str(workspace / "deep"))
+    assert not trace.exists()
+
+
+def test_working_trees_are_made_by_none(trap: tuple[Path, Path], tmp_path: Path) -> None:
+    workspace, trace = trap
+    tree = worktrees.plan(workspace, "h1", tmp_path / "trees")
+    worktrees.make(tree, "h1", workspace)
+    assert Path(tree.place, "a.txt").exists()
+    assert not trace.exists()
+
+
+def test_an_interpreter_of_the_workspace_is_looked_at_and_not_run(trap: tuple[Path, Path]) -> None:
+    workspace, trace = trap
+    (workspace / ".venv" / "lib" / "python3.12" / "site-packages" / "mine").mkdir(parents=True)
+    assert "mine" in _installed(["mine", "yours"], workspace)
+    assert not trace.exists()
+
+
+def test_links_into_a_workspace_are_seen_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace, linked = tmp_path / "w", tmp_path / "linked"
+    (workspace / "bin").mkdir(parents=True)
+    (workspace / "bin" / "tool").write_text("")
+    (workspace / "bin" / "tool").chmod(0o755)
+    linked.symlink_to(workspace / "bin")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "tool").symlink_to(workspace / "bin" / "tool")
+    monkeypatch.setenv("PATH", f".:{linked}:{tmp_path / 'other'}")
+    assert outside(workspace) == str(tmp_path / "other")
+    assert find_outside("tool", workspace) is None
+    assert find_outside("tool", tmp_path / "elsewhere") == str(linked / "tool")
