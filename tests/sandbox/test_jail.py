@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -368,6 +369,16 @@ def test_a_command_that_stops_its_launcher_holds_nobody_up_and_is_not_run_again(
     assert time.monotonic() - began < 20
     ran = jail.policy.workspace / "ran"
     assert not ran.exists() or ran.read_text() == "x\n"
+    jail.close()
+    assert all(str(jail.policy.workspace) not in one for one in everything_that_runs())
+
+
+def everything_that_runs() -> list[str]:
+    found: list[str] = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(place.read_text("utf-8", "replace"))
+    return found
 
 
 def test_other_processes_of_the_same_user_keep_their_rank(jail: Jail) -> None:

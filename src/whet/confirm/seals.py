@@ -18,6 +18,7 @@ import apsw
 import msgspec
 
 from whet.confirm.keys import PublicKey, SigningKey
+from whet.contract.texts import from_values
 
 SUM_BYTES = 256
 CODED = "code:"  # before a key's id: its own code, no signature
@@ -27,7 +28,6 @@ _OTHERWISE = frozenset(("events", "seal", "seals"))
 _SEAL_CELLS = 7
 _encode = msgspec.json.Encoder().encode
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(dict[str, tuple[int, bytes]]).decode
 
 Cells = Sequence[object]
 
@@ -144,7 +144,7 @@ def newer_sums(db: apsw.Connection) -> dict[str, tuple[int, bytes]]:
     if row is None or len(row) < _SEAL_CELLS or row[-1] is None:
         return {}
     try:
-        return _unpack(bytes(row[-1]))
+        return from_values(msgspec.msgpack.decode(bytes(row[-1])), dict[str, tuple[int, bytes]])
     except msgspec.DecodeError:
         return {"seal": (-1, b"")}
 

@@ -149,7 +149,7 @@ class Jail:
         self._proxy: Proxy | None = None
         self._received_bytes = 0
         self._inside = 0
-        self._state = -1
+        self._state = self._inside_fd = -1
         self._ends = CommandEnds(self._guard, self._holding, self._has_left)
 
     @property
@@ -322,7 +322,7 @@ class Jail:
             said, handles, _, _ = socket.recv_fds(ours, 1024, 2)
             if handles:
                 self._inside = inside = _pid_of(handles[0])
-                os.close(handles[0])
+                self._inside_fd = handles[0]
             if handles[1:]:
                 self._proxy = Proxy(socket.socket(fileno=handles[1]), self.policy.hosts)
         except TimeoutError as error:
@@ -368,21 +368,33 @@ class Jail:
             self._proxy.close()
             self._received_bytes += self._proxy.received_bytes
             self._proxy = None
+        is_stopped = self._is_stopped()
+        inside, self._inside_fd = self._inside_fd, -1
         state, self._state = self._state, -1
         os.close(state) if state >= 0 else None
         launcher, self._launcher = self._launcher, None
-        if launcher is None:
-            return
-        if launcher.stderr is not None:
-            launcher.stderr.close()
-        try:
-            launcher.wait(3)
-        except subprocess.TimeoutExpired:
-            launcher.kill()
-            launcher.wait()
+        if launcher is not None:
+            _end(launcher, inside, is_stopped=is_stopped)
+        os.close(inside) if inside >= 0 else None
         for command in list(self._commands):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 command.wait(1)
+
+
+def _end(launcher: subprocess.Popen[bytes], inside: int, *, is_stopped: bool) -> None:
+    """Wait for the launcher's end, which its socket's end brings. One that was stopped or hangs is killed by
+    its own handle, and its watcher then ends what it left: bubblewrap's first process is only its parent."""
+    if launcher.stderr is not None:
+        launcher.stderr.close()
+    for within_s in (0.0 if is_stopped else 3.0, 3.0):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            launcher.wait(within_s)
+            return
+        if inside >= 0:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(inside, signal.SIGKILL)
+    launcher.kill()
+    launcher.wait()
 
 
 def _script() -> bytes:

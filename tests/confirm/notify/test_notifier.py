@@ -263,6 +263,7 @@ def test_news_of_an_older_database_are_still_told_once(tmp_path: Path) -> None:
     desk.close()
     db = apsw.Connection(str(tmp_path / "c.db"))
     db.execute("DROP TABLE second_factors; DELETE FROM facts WHERE name = 'told_to'")
+    db.execute("ALTER TABLE seal DROP COLUMN newer")
     db.execute("ALTER TABLE deliveries RENAME COLUMN event_id TO outbox_id")
     db.execute(
         "CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL,"
