@@ -26,7 +26,7 @@ import msgspec
 
 from whet.regular import read_regular
 from whet.sandbox.gitlinks import Entered
-from whet.sandbox.nofollow import content, parent_of, put, walk
+from whet.sandbox.nofollow import FolderStamps, content, flat, parent_of, put, stamp_of, walk
 from whet.sandbox.policy import GIT_RUNS, SandboxPolicy
 
 _MOST_FILES, _MOST_BYTES = 2_000, 1_000_000
@@ -104,6 +104,7 @@ class Guard:
         self._entered = Entered()
         self._aside = aside
         self._known: dict[str, tuple[tuple[int, ...], Held]] = {}
+        self._flat: dict[str, tuple[FolderStamps, dict[str, Held]]] = {}
         self._shared: set[str] = set()
         self._root_of: dict[str, str] = {}
         names = (*self._git_of, *filter(None, self._git_of.values()), *map(str, policy.hidden_inside()))
@@ -152,7 +153,7 @@ class Guard:
                     # A link or a file in its place would lead git to another folder's configuration.
                     changed += self._take(git) if shape is None else ()
                 elif shape is None:
-                    changed += self._take(path) if path in looked or not git else ()
+                    changed += self._take(path) if path in looked or path not in self._git_of else ()
                 elif _is_same_file(path, was.looked, looked) or not self._put_back(path, shape):
                     continue
                 else:
@@ -172,6 +173,8 @@ class Guard:
         state = look((path,)).get(path)
         most = _MOST_FILES if len(shape) >= _MOST_FILES else sys.maxsize  # else all the others are new
         now = self._shape(path, most) if state is not None else {}
+        if now is shape:
+            return False
         other = [name for name, held in now.items() if held != shape.get(name)]
         for name in sorted(other, key=len):
             one, was = os.path.join(path, name) if name else path, shape.get(name)
@@ -211,6 +214,10 @@ class Guard:
         found: dict[str, Held] = {}
         left = _MOST_BYTES
         with contextlib.suppress(OSError), parent_of(path, self._root(path)) as (above, last):
+            stamps = flat(above, last)
+            known = self._flat.get(path)
+            if stamps and known is not None and known[0] == stamps and len(known[1]) < most:
+                return known[1]
             for name, folder, entry, state in walk(above, last):
                 try:
                     held = self._held(f"{path}/{name}" if name else path, (folder, entry), state, left)
@@ -222,6 +229,8 @@ class Guard:
                     self._shared.add(path)
                 if len(found) >= most:
                     break
+            if stamps and len(found) == len(stamps):  # nothing in it could not be read
+                self._flat[path] = (stamps, found)
         return found
 
     def _root(self, path: str) -> str:
@@ -234,7 +243,7 @@ class Guard:
     def _held(self, path: str, place: tuple[int, str], state: os.stat_result, most: int) -> Held:
         """Give a file as it is; one whose stamp is the same as before is not read again. No program can set
         the time of a change back."""
-        stamp = _stamp(state)
+        stamp = stamp_of(state)
         known = self._known.get(path)
         if known is not None and known[0] == stamp:
             return known[1]
@@ -269,11 +278,7 @@ def _is_same_file(path: str, before: Looked, now: Looked) -> bool:
     was, state = before.get(path), now.get(path)
     if was is None or state is None or not stat.S_ISREG(state.st_mode):
         return False
-    return _stamp(was) == _stamp(state)
-
-
-def _stamp(state: os.stat_result) -> tuple[int, ...]:
-    return (state.st_ino, state.st_ctime_ns, state.st_mtime_ns, state.st_size, state.st_mode)
+    return stamp_of(was) == stamp_of(state)
 
 
 def _tell_others(was: Before, changed: Iterable[str]) -> None:

@@ -12,7 +12,9 @@ import os
 import stat
 from collections import deque
 from collections.abc import Generator, Iterator
+from typing import TypeAlias
 
+FolderStamps: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -50,6 +52,31 @@ def walk(handle: int, name: str) -> Iterator[tuple[str, int, str, os.stat_result
                     found = os.stat(entry, dir_fd=folder, follow_symlinks=False)
                     waiting.extend([below] if stat.S_ISDIR(found.st_mode) else ())
                     yield below, folder, entry, found
+
+
+def stamp_of(state: os.stat_result) -> tuple[int, ...]:
+    """Give what a change of a file changes, too; no program can set the time of a change back."""
+    return (state.st_ino, state.st_ctime_ns, state.st_mtime_ns, state.st_size, state.st_mode)
+
+
+def flat(handle: int, name: str) -> FolderStamps:
+    """Give the stamps of a folder and of all that lies in it; nothing for one with folders, or for a file.
+    Where they are the same as before, so is what lies there."""
+    state = os.stat(name, dir_fd=handle, follow_symlinks=False)
+    if not stat.S_ISDIR(state.st_mode):
+        return ()
+    found: list[tuple[str, tuple[int, ...]]] = [("", stamp_of(state))]
+    opened = os.open(name, _FOLDER, dir_fd=handle)
+    try:
+        with os.scandir(opened) as entries:
+            for entry in entries:
+                below = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(below.st_mode):
+                    return ()
+                found.append((entry.name, stamp_of(below)))
+    finally:
+        os.close(opened)
+    return tuple(found)
 
 
 def content(handle: int, name: str, mode: int, most: int) -> bytes | None:
