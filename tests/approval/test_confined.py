@@ -235,7 +235,7 @@ NAMES_NO_HOST = (
 def test_a_program_that_names_no_host_runs_inside_and_is_asked_about_once_it_wants_one(
     tmp_path: Path, command: str
 ) -> None:
-    bench, jails = confined(tmp_path, "deny")
+    bench, jails = confined(tmp_path, "no")
     (bench.workspace / "a.txt").touch()
     assert bench.sh(command).verdict == "allow"
     assert bench.person.asked == []
@@ -252,6 +252,6 @@ def test_a_program_that_names_no_host_runs_inside_and_is_asked_about_once_it_wan
 def test_a_host_that_is_named_and_a_change_elsewhere_are_asked_about_before(
     tmp_path: Path, command: str, host: str
 ) -> None:
-    bench, _ = confined(tmp_path, "deny")
+    bench, _ = confined(tmp_path, "no")
     assert bench.sh(command).verdict == "deny"
     assert bench.person.asked[0].opening.startswith(f"reach {host}")

@@ -199,7 +199,7 @@ class Patience:
 
     def __init__(self, provider: Provider, limit_s: float) -> None:
         self.limit_s = limit_s
-        self._ask = Summariser(lambda: provider, lambda: None)
+        self._ask = Summariser(lambda: provider, lambda: None, None)
 
     def __call__(self, messages: list[dict[str, Any]], *, max_tokens: int, timeout_s: float) -> str:
         return self._ask(messages, max_tokens=max_tokens, timeout_s=min(timeout_s, self.limit_s))
