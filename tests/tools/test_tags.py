@@ -35,6 +35,7 @@ OTHER_MEANINGS = {
     "process": "a column of `whet gateway status`",
     "patch": "an action of skill_manage, a method of HTTP, an argument with a diff, a program",
     "write_file": "an action of skill_manage",
+    "web_search": "a kind of tool in requests of the Responses API",
 }
 HAVE_THEM = {
     "memory": ("app", "cli", "config", "memory", "review", "serve", "store"),
@@ -52,6 +53,7 @@ HAVE_THEM = {
         *("approval/danger_files.py", "review/wording.py", "serve/openapi.py", "store/trail.py"),
     ),
     "write_file": ("memory/requests.py", "memory/skill_changes.py", "review/wording.py"),
+    "web_search": ("serve/response_tools.py",),
 }
 
 
