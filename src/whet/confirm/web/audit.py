@@ -7,7 +7,6 @@ import asyncio
 import msgspec
 
 from whet.confirm.audit import AuditReport, verify
-from whet.confirm.keys import PublicKey
 from whet.confirm.service import ConfirmService
 
 QUICK_EVENTS = 20_000  # a fraction of a second of one core; more would be felt by those who submit
@@ -35,7 +34,7 @@ class AuditWatch:
             known, now_s = self._known, self._service.timeline.now_s()
             is_quick = self._service.log.state().size <= QUICK_EVENTS
             if (is_quick or is_asked) and (known is None or now_s - known.at_s > _FRESH_S):
-                key: PublicKey = self._service.key.public
+                key = self._service.key  # whole: it alone checks what is not signed yet
                 report = await self._service.database.read_long(lambda db: verify(db, {key.id: key}))
                 self._known = Verified(report, now_s)
             return self._known
