@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.clients import coding
+from benchmarks.clients import coding, npm
 from benchmarks.measure import ROOT, clean_environment
 from benchmarks.peers import python_of
 from benchmarks.serving import serving
@@ -266,28 +265,8 @@ def _with_version(node: Path, package: str) -> str:
 
 def _node_modules() -> Path | None:
     """Give a folder with the npm packages and our driver beside them; None where there is no npm."""
-    npm = shutil.which("npm")
-    if npm is None:
-        return None
-    folder = ROOT / ".bench" / "clients-js"
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "node_modules").is_dir():
-        packages = ["openai", "@anthropic-ai/sdk", "ai", "@ai-sdk/openai-compatible", "@ai-sdk/openai"]
-        subprocess.run(
-            [
-                npm,
-                "install",
-                "--no-audit",
-                "--no-fund",
-                "--prefix",
-                str(folder),
-                *packages,
-                "@ai-sdk/anthropic",
-                "zod",
-            ],
-            check=True,
-            env=dict(os.environ),
-            stdout=sys.stderr,
-        )
-    shutil.copy(HERE / "drive.mjs", folder / "drive.mjs")
+    packages = "openai @anthropic-ai/sdk ai @ai-sdk/openai-compatible @ai-sdk/openai @ai-sdk/anthropic zod"
+    folder = npm.installed("clients-js", packages.split())
+    if folder is not None:
+        shutil.copy(HERE / "drive.mjs", folder / "drive.mjs")
     return folder

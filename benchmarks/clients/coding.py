@@ -6,7 +6,6 @@ Installed from npm below `.bench`, unmodified, with a home of their own that nam
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,8 @@ from typing import NamedTuple
 
 import httpx2
 
-from benchmarks.measure import ROOT, clean_environment
+from benchmarks.clients import npm
+from benchmarks.measure import clean_environment
 
 FEATURES = ("answer", "its own tool", "next turn in the same session")
 SHELLS = {"exec_command": "cmd", "Bash": "command", "bash": "command"}
@@ -156,16 +156,8 @@ def _opencode(url: str, token: str) -> Mapping[str, object]:
 
 def _installed() -> Path | None:
     """Give the folder of their programs; None where there is no npm."""
-    npm = shutil.which("npm")
-    if npm is None:
-        return None
-    folder = ROOT / ".bench" / "coding-agents"
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "node_modules").is_dir():
-        packages = [one.package for one in AGENTS]
-        command = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(folder), *packages]
-        subprocess.run(command, check=True, stdout=sys.stderr)
-    return folder / "node_modules" / ".bin"
+    folder = npm.installed("coding-agents", [one.package for one in AGENTS])
+    return folder and folder / "node_modules" / ".bin"
 
 
 def _name(bins: Path, agent: CodingAgent) -> str:

@@ -7,15 +7,15 @@ and a command may write there.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 
 def outside(*places: str | Path) -> str:
     """Give the search path without relative folders and those that lie in one of these places, or in the
     outermost repository around it."""
-    tops = [top for place in places for top in _tops(os.path.realpath(place))]
-    folders = (folder for folder in os.get_exec_path() if os.path.isabs(folder))
-    return os.pathsep.join(one for one in folders if not _is_in(os.path.realpath(one), tops))
+    tops = _tops(places)
+    return os.pathsep.join(one for one in os.get_exec_path() if _is_outside(one, tops))
 
 
 def find_outside(name: str, *places: str | Path) -> str | None:
@@ -23,25 +23,33 @@ def find_outside(name: str, *places: str | Path) -> str | None:
 
     `shutil.which` would cost 4 ms of start-up to import.
     """
-    tops = [top for place in places for top in _tops(os.path.realpath(place))]
-    for folder in outside(*places).split(os.pathsep):
-        path = os.path.join(folder, name)
-        if os.path.isfile(path) and os.access(path, os.X_OK) and not _is_in(os.path.realpath(path), tops):
+    tops = _tops(places)
+    for folder in os.get_exec_path():
+        path = os.path.join(folder, name)  # most folders have none, and need no further look
+        if not (os.path.isfile(path) and os.access(path, os.X_OK)):
+            continue
+        if _is_outside(folder, tops) and _is_outside(path, tops):
             return path
     return None
 
 
-def _tops(place: str) -> list[str]:
-    """Give a place and the outermost repository around it, below the home; what leads elsewhere as git's
+def _tops(places: Iterable[str | Path]) -> list[str]:
+    """Give the places and the repositories around each, below the home; what leads elsewhere as git's
     second working trees do is the caller's to name."""
     home = os.path.realpath(os.path.expanduser("~"))
-    found, above = [place], place
-    while above not in (home, os.path.dirname(above)):
-        if os.path.lexists(above + "/.git"):
-            found.append(above)
-        above = os.path.dirname(above)
+    found: list[str] = []
+    for place in places:
+        above = os.path.realpath(place)
+        found.append(above)
+        while above not in (home, os.path.dirname(above)):
+            if os.path.lexists(above + "/.git"):
+                found.append(above)
+            above = os.path.dirname(above)
     return found
 
 
-def _is_in(path: str, tops: list[str]) -> bool:
-    return any(path == top or path.startswith(top.rstrip("/") + "/") for top in tops)
+def _is_outside(path: str, tops: list[str]) -> bool:
+    real = os.path.realpath(path)
+    return os.path.isabs(path) and not any(
+        real == top or real.startswith(top.rstrip("/") + "/") for top in tops
+    )

@@ -95,9 +95,9 @@ class Needs:
 def _hosts(name: str, words: Sequence[Word], setting: CommandPlace) -> list[str]:
     """Give the hosts that a command names; any public one where it names none and may go anywhere."""
     kinds = program(name).kinds
-    found = [host[1] for word in words for host in _HOST.finditer(word.text)]
-    if "verb-tells" in kinds and name != "git":  # there, what follows an @ is a version
-        found = [host[1] for word in words for host in _HOST.finditer(word.text) if "://" in host[0]]
+    has_versions = "verb-tells" in kinds and name != "git"  # what follows an @ there is no host
+    written = (host for word in words for host in _HOST.finditer(word.text))
+    found = [host[1] for host in written if not has_versions or "://" in host[0]]
     if not found and "network" in kinds:
         bare = [match for word in operands(words) if (match := _BARE_HOST.fullmatch(word.text))]
         found = [one[1] for one in bare if not os.path.lexists(absolute(one[0], setting.cwd) or "")]

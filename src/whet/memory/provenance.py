@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 
 import apsw
@@ -99,7 +100,7 @@ def named_files(command: str) -> list[str]:
         return named_paths(command)
     fetching = ((part, _FETCHES.search(" ".join(part))) for part in parts)
     words = (word for part, verb in fetching if verb is None or not verb["installer"] for word in part)
-    return [name for word in words if not _SCRIPT.search(word) for name in named_paths(shlex.quote(word))]
+    return _names(word for word in words if not _SCRIPT.search(word))
 
 
 def outside(text: str) -> str:
@@ -119,7 +120,11 @@ def named_paths(command: str) -> list[str]:
         words = shlex.split(command, comments=True)
     except ValueError:
         words = command.split()
-    found = [word.partition("=")[2] or word if "=" in word else word for word in words]
+    return _names(words)
+
+
+def _names(words: Iterable[str]) -> list[str]:
+    found = (word.partition("=")[2] or word if "=" in word else word for word in words)
     return [word.strip("<>;&|()\"'") for word in found if not word.startswith("-")]
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from whet.contract.messages import Message, ToolCall
-from whet.contract.texts import NOT_JSON, map_texts, subject_of
+from whet.contract.texts import NOT_JSON, subject_of, texts_of
 from whet.contract.tools import tags_of
 from whet.memory import provenance, typed
 from whet.memory.folding import fold
@@ -121,7 +121,7 @@ class _Reader:
             self._add(row, "own", message.text)
             for call in message.tool_calls:
                 self._calls[call.id] = call
-                texts = "\n".join(_texts(_arguments(call)))
+                texts = "\n".join(texts_of(_arguments(call)))
                 self._add(row, "own", texts, tool=call.name, call_id=call.id)
         else:
             self._result(row)
@@ -250,9 +250,3 @@ def _arguments(call: ToolCall | None) -> dict[str, Any]:
     except NOT_JSON:
         return {}
     return values if isinstance(values, dict) else {}  # pyright: ignore[reportUnknownVariableType] JSON of a model
-
-
-def _texts(values: dict[str, Any]) -> list[str]:
-    found: list[str] = []
-    map_texts(values, lambda text: found.append(text) or text)
-    return found

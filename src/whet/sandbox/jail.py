@@ -369,13 +369,13 @@ class Jail:
             self._received_bytes += self._proxy.received_bytes
             self._proxy = None
         is_stopped = self._is_stopped()
-        inside, self._inside_fd = self._inside_fd, -1
-        state, self._state = self._state, -1
-        os.close(state) if state >= 0 else None
         launcher, self._launcher = self._launcher, None
         if launcher is not None:
-            _end(launcher, inside, is_stopped=is_stopped)
-        os.close(inside) if inside >= 0 else None
+            _end(launcher, self._inside_fd, is_stopped=is_stopped)
+        for handle in (self._state, self._inside_fd):
+            if handle >= 0:
+                os.close(handle)
+        self._state = self._inside_fd = -1
         for command in list(self._commands):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 command.wait(1)
