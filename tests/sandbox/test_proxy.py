@@ -13,47 +13,17 @@ from whet.sandbox import proxy
 from whet.sandbox.hosts import named_hosts, package_indexes
 from whet.sandbox.jail import Jail, JailedCommand
 from whet.sandbox.places import Wishes, everyday
-from whet.sandbox.proxy import ProxyRefused, is_public, read_request
+from whet.sandbox.proxy import ProxyRefused, read_request
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "127.0.0.1",
-        "10.1.2.3",
-        "192.168.0.1",
-        "172.16.0.1",
-        "169.254.169.254",
-        "100.100.100.200",
-        "0.0.0.0",
-        "224.0.0.1",
-        "255.255.255.255",
-        "::1",
-        "::",
-        "fe80::1%eth0",
-        "fd00:ec2::254",
-        "::ffff:169.254.169.254",
-        "64:ff9b::7f00:1",
-        "2002:7f00:1::",
-        "ff02::1",
-    ],
-)
-def test_addresses_that_are_not_public(address: str) -> None:
-    assert not is_public(address)
-
-
-def test_public_addresses() -> None:
-    assert is_public("1.1.1.1")
-    assert is_public("2606:4700:4700::1111")
 
 
 def test_a_name_that_leads_home_is_refused() -> None:
     with pytest.raises(ProxyRefused, match="not a public address"):
         proxy.connect("localhost", 80)
-    with pytest.raises(ProxyRefused):
-        proxy.connect("2130706433", 80)
+    for address in ("2130706433", "168.63.129.16", "64:ff9b::a83f:8110"):
+        with pytest.raises(ProxyRefused):
+            proxy.connect(address, 80)
 
 
 def test_requests() -> None:

@@ -14,9 +14,9 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from whet.contract.errors import WhetError
+from whet.internet import is_public
 
 _NONE = "not an http or https address"
-_UNICAST = ipaddress.IPv6Network("2000::/3")  # all that is given to networks
 
 
 class AddressRefused(WhetError):
@@ -53,20 +53,10 @@ async def resolve(url: str, *, allow_private: bool) -> Target:
     addresses = [ipaddress.ip_address(str(row[4][0]).partition("%")[0]) for row in found]
     if not addresses:
         raise AddressRefused(f"{host} has no address")
-    if not allow_private and not all(_is_public(address) for address in addresses):
+    if not allow_private and not all(is_public(str(address)) for address in addresses):
         raise AddressRefused(f"{host} is a private address; --allow-private-callbacks permits that")
     first = addresses[0]
     literal = f"[{first}]" if first.version == 6 else str(first)
     path = parts.path or "/"
     query = f"?{parts.query}" if parts.query else ""
     return Target(f"{parts.scheme}://{literal}:{port}{path}{query}", parts.netloc, host)
-
-
-def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    judged = mapped or address
-    if isinstance(judged, ipaddress.IPv6Address) and judged not in _UNICAST:
-        return False  # what leads to IPv4 addresses by itself (NAT64, compatible ones), or nowhere
-    if isinstance(judged, ipaddress.IPv6Address) and (judged.sixtofour or judged.teredo):
-        return False  # tunnels may lead to any IPv4 address
-    return judged.is_global and not judged.is_multicast

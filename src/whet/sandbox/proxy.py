@@ -8,7 +8,6 @@ the address that was looked at. TLS passes through unopened. Hosts and bytes are
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import logging
 import selectors
 import socket
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from whet.internet import is_public
 from whet.sandbox.policy import reaches
 
 log: logging.Logger = logging.getLogger("whet.sandbox")
@@ -25,7 +25,6 @@ _HEAD_BYTES = 65_536
 _CHUNK_BYTES = 65_536
 _CONNECT_S, _IDLE_S = 15.0, 300.0
 _MOST_CONNECTIONS = 128
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _HOP = (b"proxy-connection:", b"proxy-authorization:", b"connection:", b"keep-alive:")
 
 
@@ -145,18 +144,6 @@ def connect(host: str, port: int) -> socket.socket:
             made.close()
             last = error
     raise last
-
-
-def is_public(text: str) -> bool:
-    """Whether an address is one of the public internet, also where it carries another one inside."""
-    address = ipaddress.ip_address(text.partition("%")[0])
-    if isinstance(address, ipaddress.IPv6Address):
-        if address in _NAT64:
-            return is_public(str(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)))
-        inner = address.ipv4_mapped or address.sixtofour or (address.teredo and address.teredo[1])
-        if inner:
-            return is_public(str(inner))
-    return address.is_global and not address.is_multicast
 
 
 def _name(host: str) -> str:

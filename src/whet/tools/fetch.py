@@ -18,7 +18,8 @@ import httpx2
 
 from whet.config.secrets import proxy_for
 from whet.contract.errors import BadInput, ToolDenied, ToolError, ToolTimeout
-from whet.tools.addresses import closed, is_public
+from whet.internet import is_public
+from whet.tools.addresses import closed
 from whet.tools.declared import WebLimits
 from whet.tools.web import FetchedPage
 

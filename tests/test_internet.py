@@ -1,0 +1,42 @@
+"""Which addresses lead to nobody's own network."""
+
+from __future__ import annotations
+
+import pytest
+
+from whet.internet import is_public
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        *(("8.8.8.8", True), ("2606:4700::1111", True), ("::ffff:8.8.8.8", True), ("64:ff9b::808:808", True)),
+        *(
+            (address, False)
+            for address in ("10.0.0.1", "172.31.0.1", "192.168.1.1", "100.100.100.200", "0.0.0.0")
+        ),
+        *(
+            (address, False)
+            for address in ("169.254.169.254", "192.0.0.192", "198.18.0.1", "224.0.0.1", "240.0.0.1")
+        ),
+        *(
+            (address, False)
+            for address in ("255.255.255.255", "168.63.129.16", "::ffff:168.63.129.16", "64:ff9b::a83f:8110")
+        ),
+        *(
+            (address, False)
+            for address in ("::", "::1", "fe80::1", "fe80::1%eth0", "fc00::1", "fd00:ec2::254")
+        ),
+        *(
+            (address, False)
+            for address in ("ff02::1", "2001:db8::1", "2002:7f00:1::", "2001:0:1::1", "fec0::1")
+        ),
+        *(
+            (address, False)
+            for address in ("::127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::a00:1", "64:ff9b:1::1")
+        ),
+        *((address, False) for address in ("203.0.113.9", "192.88.99.1", "5f00::1", "3fff::1", "no address")),
+    ],
+)
+def test_which_addresses_are_public(address: str, expected: bool) -> None:
+    assert is_public(address) is expected
