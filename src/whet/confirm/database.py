@@ -48,6 +48,8 @@ class ConfirmDatabase(DatabaseFile):
     sealer: Sealer
     hears_of_writes_at_once: ClassVar[bool] = True
     """Whether `other_writes` costs next to nothing."""
+    committed: Callable[[], object] | None = None
+    """Called after each commit on the loop, before those who wait for it go on."""
     _watcher: apsw.Connection | None = None
     _identity: tuple[int, int] | None = None
 
@@ -70,6 +72,10 @@ class ConfirmDatabase(DatabaseFile):
             database.close()
             raise cls.advised(error, path) from error
         return database
+
+    def _committed(self) -> None:
+        if self.committed is not None:
+            self.committed()
 
     def _seal(self, connection: apsw.Connection) -> None:
         self._check_place()

@@ -5,7 +5,7 @@ Used on one event loop's thread. Writing an event is the ledger's, checking the 
 
 from __future__ import annotations
 
-import asyncio
+import logging
 from collections import Counter
 from collections.abc import Sequence
 
@@ -19,6 +19,7 @@ from whet.confirm.watermark import Watermark
 
 _COLUMNS = "id, at, kind, request_id, principal, owner, data, hash"
 _PAGE = 500
+_LOG = logging.getLogger("whet.confirm.events")
 
 
 class EventLog:
@@ -30,6 +31,7 @@ class EventLog:
         self.hub: Hub = Hub(database.read_now(_last_id), self._between)
         self.watermark: Watermark | None = None
         self._newest: AuditEvent | None = None
+        database.committed = self._mark
         self.event_counts: Counter[str] = Counter()
         sql = "SELECT principal, count(*) FROM requests WHERE status = 'pending' GROUP BY principal"
         self.pending_by: dict[str, int] = database.read_now(lambda db: dict(db.execute(sql).fetchall()))
@@ -83,20 +85,17 @@ class EventLog:
     def publish(self, result: tuple[object, list[AuditEvent]] | None, error: BaseException | None) -> None:
         """Make known what a write that has ended has committed: its result's events, none where it failed."""
         if error is None and result is not None and result[1]:
-            self._mark(result[1][-1])
+            self._newest = result[1][-1]
             self._make_known(result[1])
 
-    def _mark(self, newest: AuditEvent) -> None:
-        """Have the watermark say so, once for all that one commit has written, and before anybody who waits
-        for it goes on."""
-        if self._newest is None and self.watermark is not None:
-            asyncio.get_running_loop().call_soon(self._note)
-        self._newest = newest
-
-    def _note(self) -> None:
+    def _mark(self) -> None:
+        """Have the watermark say so, once for all that one commit has written."""
         newest, self._newest = self._newest, None
         if newest is not None and self.watermark is not None:
-            self.watermark.note(newest)
+            try:
+                self.watermark.note(newest)
+            except OSError as error:  # what is committed is, and the next commit tries again
+                _LOG.error("how far the log goes was not noted: %s", error.strerror)
 
     def _make_known(self, events: Sequence[AuditEvent]) -> None:
         for event in self.hub.publish(events):

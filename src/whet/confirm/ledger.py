@@ -64,8 +64,7 @@ class Tx:
         text = _encode(data).decode() if data else "{}"
         fields = (self._size, self.now_s, kind, request_id, principal, owner, text)
         self._head = event_hash(self._head, fields)
-        self.connection.execute(_INSERT, (*fields, self._head))
-        self.sealer.logged((self._size, self._head))
+        self.sealer.append(_INSERT, (*fields, self._head))
         event = AuditEvent(*fields, hash=self._head)
         self.events.append(event)
         if self._size % CHECKPOINT_EVERY == 0:

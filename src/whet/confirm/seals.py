@@ -71,14 +71,20 @@ class Seal(msgspec.Struct, frozen=True):
     @property
     def message(self) -> bytes:
         """What the signature covers."""
-        return f"whet-seal/1\n{self.size}\n{self.head.hex()}\n{self.state.hex()}".encode()
+        return _message(self.size, self.head, self.state)
+
+
+def _message(size: int, head: bytes, state: bytes) -> bytes:
+    return f"whet-seal/1\n{size}\n{head.hex()}\n{state.hex()}".encode()
 
 
 def sealed(size: int, head: bytes, pieces: Mapping[str, bytes], key: SigningKey, *, is_signed: bool) -> Seal:
     """Seal the log's end and what `piece` gives for each table."""
-    bare = Seal(size, head, state_of(pieces), key.id if is_signed else CODED + key.id, b"")
-    made = key.sign(bare.message) if is_signed else key.code(bare.message)
-    return msgspec.structs.replace(bare, signature=made)
+    state = state_of(pieces)
+    message = _message(size, head, state)
+    if is_signed:
+        return Seal(size, head, state, key.id, key.sign(message))
+    return Seal(size, head, state, CODED + key.id, key.code(message))
 
 
 def doubt(seal: Seal, keys: Mapping[str, PublicKey]) -> str:
@@ -162,7 +168,7 @@ def stored_seal(db: apsw.Connection) -> Seal | None:
 
 def state_of(pieces: Mapping[str, bytes]) -> bytes:
     """Give one hash for all tables of what `piece` gives for each."""
-    return hashlib.sha256(b"".join(pieces[name] for name in sorted(pieces))).digest()
+    return hashlib.sha256(b"".join(map(pieces.__getitem__, sorted(pieces)))).digest()
 
 
 def piece(table: str, total: RowSum) -> bytes:

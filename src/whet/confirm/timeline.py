@@ -15,8 +15,11 @@ from collections.abc import Callable
 _LONGEST_LEAP_S = 86_400.0
 
 
+_SINCE_BOOT: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 def _elapsed_s() -> float:
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+    return time.clock_gettime(_SINCE_BOOT)
 
 
 class Timeline:

@@ -179,11 +179,15 @@ class DatabaseFile:
     def _wait_for_readers(self) -> None:
         """Wait for reads on threads of this object's own."""
 
+    def _committed(self) -> None:
+        """Hear that a commit of appended rows is done, before those who wait for it go on."""
+
     def _gather_here(self) -> WriteBatcher:
         loop = asyncio.get_running_loop()
         gather = self._gather
         if gather is None or gather.loop is not loop:
-            gather = self._gather = WriteBatcher(loop, self._lane, many_writers=self.layout.many_writers)
+            many = self.layout.many_writers
+            gather = self._gather = WriteBatcher(loop, self._lane, self._committed, many_writers=many)
         return gather
 
     def _take_reader(self) -> apsw.Connection:

@@ -46,10 +46,8 @@ async def read_bounded(scope: Scope, receive: Receive, limit_bytes: int, drain_b
 
 
 def _declared(scope: Scope) -> int:
-    for name, value in scope["headers"]:
-        if name == b"content-length":
-            return int(value) if value.isdigit() else 0
-    return 0
+    value = dict(scope["headers"]).get(b"content-length", b"")
+    return int(value) if value.isdigit() else 0
 
 
 MOST_BYTES = 64 * 1024

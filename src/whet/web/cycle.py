@@ -7,6 +7,7 @@ without chunks: it ends with the connection.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import (
@@ -17,6 +18,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 _NO_BODY = (204, 304)
+_PLAIN = 2  # type and length: most answers have no more, and no secret in them
 
 
 class Cycle(RequestResponseCycle):
@@ -46,32 +48,42 @@ class Cycle(RequestResponseCycle):
 
     def _answer(self, status: int, headers: Any, body: bytes) -> None:
         has_body = cast("Any", self.scope)["method"] != "HEAD"
+        date, _, _ = _plain_lines(tuple(self.default_headers))
+        made = _plain_lines if len(headers) == _PLAIN else _lines
+        lines, length, ends = made(tuple(headers))
+        if has_body and length != len(body):
+            raise RuntimeError("the answer is not as long as it says")
+        if ends:
+            self.keep_alive: bool = False
         keep_alive = self.keep_alive
-        parts = [STATUS_LINE[status]]
-        all_headers = [*self.default_headers, *headers]
-        names, values = (b"".join(those) for those in zip(*all_headers, strict=True))
-        if HEADER_RE.search(names) or HEADER_VALUE_RE.search(values):
-            raise RuntimeError("a header of the answer holds a control character")
-        for name, value in all_headers:
-            if name == b"connection" and b"close" in value.lower():
-                keep_alive = False
-                continue
-            if has_body and name == b"content-length" and int(value) != len(body):
-                raise RuntimeError("the answer is not as long as it says")
-            parts += (name, b": ", value, b"\r\n")
-        if not keep_alive:
-            parts.append(b"connection: close\r\n")
-        parts.append(b"\r\n")
-        if has_body:
-            parts.append(body)
+        rest = b"\r\n" if keep_alive else b"connection: close\r\n\r\n"
         self.response_started = self.response_complete = True
         self.waiting_for_100_continue = False
-        self.keep_alive: bool = keep_alive
-        self.transport.write(b"".join(parts))
+        self.transport.write(b"".join((STATUS_LINE[status], date, lines, rest, body if has_body else b"")))
         self.message_event.set()
         if not keep_alive:
             self.transport.close()
         self.on_response()
+
+
+def _lines(headers: tuple[tuple[bytes, bytes], ...]) -> tuple[bytes, int, bool]:
+    """Give headers as lines, the length that they name (-1: none), and whether they end the connection.
+    Raises RuntimeError for one with a control character."""
+    parts: list[bytes] = []
+    length, ends = -1, False
+    for name, value in headers:
+        if HEADER_RE.search(name) or HEADER_VALUE_RE.search(value):
+            raise RuntimeError("a header of the answer holds a control character")
+        if name == b"connection" and b"close" in value.lower():
+            ends = True
+            continue
+        if name == b"content-length":
+            length = int(value)
+        parts += (name, b": ", value, b"\r\n")
+    return b"".join(parts), length, ends
+
+
+_plain_lines = lru_cache(maxsize=512)(_lines)
 
 
 def _names_length(head: Any) -> bool:

@@ -237,15 +237,15 @@ def _peer_of(transport: Any) -> int | None:
 def _doubt(url: bytes, version: str, headers: list[tuple[bytes, bytes]]) -> str:
     """Say why a head can be read in two ways; "" for one way: two hosts or tokens, a target elsewhere, no
     version."""
-    named = [name for name, _ in headers if name in _ONCE]
-    if len(named) != len(set(named)):
-        twice = next(name for name in named if named.count(name) > 1)
-        return f"two {twice.decode().title()} headers"
-    hosts = [value for name, value in headers if name == b"host"]
+    sent = dict(headers)
+    if len(sent) != len(headers):
+        names = [name for name, _ in headers]
+        if twice := next((name for name in names if name in _ONCE and names.count(name) > 1), b""):
+            return f"two {twice.decode().title()} headers"
     if version not in ("1.1", "1.0"):
         return "HTTP/1.1 or HTTP/1.0 is spoken here"
     if url[:1] not in (b"/", b"*") and b"://" in url:
         called = url.partition(b"://")[2].partition(b"/")[0].partition(b"?")[0]
-        if not hosts or called.lower() != hosts[0].lower():
+        if b"host" not in sent or called.lower() != sent[b"host"].lower():
             return "the address called is not the Host header's"
     return ""

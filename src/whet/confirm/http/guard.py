@@ -6,6 +6,8 @@ a foreign Origin and a cross-site fetch are refused before anything else, also i
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from whet.confirm.http.wire import HttpRefusal, Scope, header
 from whet.confirm.peers import Peers
 from whet.confirm.records import Caller
@@ -36,15 +38,9 @@ class ApiGuard:
 
     def check_origin(self, scope: Scope) -> None:
         """Refuse (403) foreign hosts, origins and cross-site fetches."""
-        host = origin = site = b""
-        for name, value in scope["headers"]:
-            if name == b"host":
-                host = value
-            elif name == b"origin":
-                origin = value
-            elif name == b"sec-fetch-site":
-                site = value
-        if not self._any_host and host and _name(host.decode("latin-1")) not in self._hosts:
+        sent: dict[bytes, bytes] = dict(scope["headers"])  # none of these comes twice
+        host, origin, site = sent.get(b"host", b""), sent.get(b"origin"), sent.get(b"sec-fetch-site")
+        if not self._any_host and host and _name(host) not in self._hosts:
             raise HttpRefusal(403, "this Host is not served here; name it with --allow-host")
         if origin and origin.partition(b"://")[2] != host:
             raise HttpRefusal(403, "requests from other sites are refused")
@@ -92,7 +88,8 @@ def retry_after(wait_s: float) -> tuple[bytes, bytes]:
     return (b"retry-after", str(max(1, int(wait_s + 0.999))).encode())
 
 
-def _name(host: str) -> str:
+@lru_cache(maxsize=64)  # a service has few names
+def _name(host: bytes) -> str:
     """Give the name in a Host header in lower case, "" for what is none."""
-    found = HOST.fullmatch(host)
+    found = HOST.fullmatch(host.decode("latin-1"))
     return (found[1] or found[2]).lower() if found else ""

@@ -63,10 +63,8 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
 
 def header(scope: Scope, name: bytes) -> str:
     """Give a header's value, "" where it is absent."""
-    for key, value in scope["headers"]:
-        if key == name:
-            return value.decode("latin-1")
-    return ""
+    found: dict[bytes, bytes] = dict(reversed(scope["headers"]))  # the first, where one comes twice
+    return found[name].decode("latin-1") if name in found else ""
 
 
 def query(scope: Scope) -> dict[str, str]:
