@@ -150,7 +150,7 @@ def test_a_token_that_ends_between_its_check_and_the_vote_decides_nothing(tmp_pa
         server.run(server.service.change(lambda tx: tokens.revoke(tx, who.token_id, by="root")))
         for caller in (who, Caller("ann", "approve", "oidc:ann")):
             voted = server.run(server.service.decide(DecisionInput(made["id"], "approve"), caller))
-            amended = server.run(server.service.amend(made["id"], caller, {}))
+            amended = server.run(server.service.amend((made["id"], made["digest"]), caller, {}))
             assert (voted.kind, amended.kind) == ("not_allowed", "not_allowed")
         assert server.stored(made["id"]).is_pending
 
@@ -166,11 +166,15 @@ def test_a_change_falls_under_the_rule_for_what_it_asks_now(paying: Running) -> 
     made = ask(paying, action="pay", details={"amount": 5}, accepts_edits=True)
     alice, bob = paying.client("approve", "alice"), paying.client("approve", "bob")
     way = f"/confirm/{made['id']}"
-    outsider = paying.client("approve", "mallory").post(f"{way}/amend", json={"details": {"amount": 6}})
+
+    def change(amount: int) -> dict[str, object]:
+        return {"details": {"amount": amount}, "digest": made["digest"]}
+
+    outsider = paying.client("approve", "mallory").post(f"{way}/amend", json=change(6))
     assert outsider.status_code == 403 and "lets others decide" in outsider.json()["error"]
-    refused = alice.post(f"{way}/amend", json={"details": {"amount": 5000}})
+    refused = alice.post(f"{way}/amend", json=change(5000))
     assert refused.status_code == 403 and "'never' denies this" in refused.json()["error"]
-    assert alice.post(f"{way}/amend", json={"details": {"amount": 500}}).status_code == 200
+    assert alice.post(f"{way}/amend", json=change(500)).status_code == 200
     assert bob.post(f"{way}/approve").status_code == 202  # alone it was enough for 5
     assert alice.post(f"{way}/approve").json()["status"] == "approved"
 
@@ -183,7 +187,8 @@ def test_a_record_that_somebody_changed_is_not_made_the_logs_own(tmp_path: Path,
         who = server.client(
             "approve" if verb == "amend" else "submit", "alice" if verb == "amend" else "agent"
         )
-        answer = who.post(f"/confirm/{made['id']}/{verb}", json={"details": {}} if verb == "amend" else {})
+        body = {"details": {}, "digest": made["digest"]} if verb == "amend" else {}
+        answer = who.post(f"/confirm/{made['id']}/{verb}", json=body)
         assert answer.status_code == 409 and "changed from outside" in answer.json()["error"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -14,8 +15,8 @@ import pytest
 from tests.confirm.running import SUBMIT, Running, ToolUse
 from whet.confirm.canonical import canonical, request_digest
 from whet.confirm.grants import GrantRefused, check_grant
-from whet.confirm.keys import PublicKey, load_key
-from whet.confirm.open import Places, open_service
+from whet.confirm.keys import PublicKey, SigningKey, load_key
+from whet.confirm.open import Places, StartTerms, open_service
 from whet.confirm.service import CallerLimits
 from whet.contract.errors import ConfigError, SchemaTooNew, StoreBusy, StoreCorrupt
 
@@ -137,6 +138,56 @@ def test_a_missing_key_stops_the_start_once_something_was_signed(tmp_path):
     assert "--new-key" in caught.value.hint
     start(where, new_key=True)
     assert len(where.public_key.read_text().split()) == 2
+
+
+def test_a_start_with_a_new_key_that_fails_leaves_the_old_one_where_it_was(tmp_path):
+    where, older = places(tmp_path), tmp_path / "older.db"
+    start(where)
+    first = where.key.read_bytes()
+    shutil.copy(where.database, older)
+    start(where)
+    shutil.copy(older, where.database)  # rolled back: not served until somebody says why
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="older than it was"):
+            start(where, new_key=True)
+        assert where.key.read_bytes() == first and where.public_key.read_text().count("\n") == 1
+    start(where, new_key=True, terms=StartTerms(why="restored"))
+    assert (where.folder / "signing.old").read_bytes() == first
+    second = where.key.read_bytes()
+    start(where, new_key=True)
+    assert (where.folder / "signing.old").read_bytes() == first
+    assert (where.folder / "signing.2.old").read_bytes() == second
+
+
+def test_a_start_with_a_new_key_that_was_killed_is_settled_by_the_next(tmp_path):
+    where = places(tmp_path)
+    start(where)
+    first = where.key.read_bytes()
+    SigningKey.new().write(where.new_key)  # before it sealed anything
+    start(where)
+    assert where.key.read_bytes() == first and not where.new_key.exists()
+    start(where, new_key=True)
+    second = where.key.read_bytes()
+    where.new_key.write_bytes(second)  # after that, and before it was in place
+    where.new_key.chmod(0o600)
+    (where.folder / "signing.old").replace(where.key)
+    start(where)
+    assert where.key.read_bytes() == second and (where.folder / "signing.old").read_bytes() == first
+
+
+def test_a_start_that_fails_forgets_no_mark_of_a_longer_log(tmp_path):
+    where, older = places(tmp_path), tmp_path / "older.db"
+    start(where)
+    shutil.copy(where.database, older)
+    start(where)
+    shutil.copy(older, where.database)
+    own = where.key.read_bytes()
+    SigningKey.new().write(where.key)
+    with pytest.raises(ConfigError, match="not the one that sealed"):
+        start(where, terms=StartTerms(why="restored"))
+    where.key.write_bytes(own)
+    with pytest.raises(ConfigError, match="older than it was"):
+        start(where)
 
 
 def test_a_broken_database_is_not_served(tmp_path):

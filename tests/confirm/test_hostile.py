@@ -252,7 +252,7 @@ def test_roles_do_not_reach_into_each_other(server: Running) -> None:
     bodies = {
         "consume": {"digest": made["digest"]},
         "report": {"result": "executed"},
-        "amend": {"details": {}},
+        "amend": {"details": {}, "digest": made["digest"]},
     }
     for who in (audit, other):
         for method, where in calls:
@@ -333,7 +333,8 @@ def test_nothing_is_decided_changed_or_used_once_its_time_is_over(tmp_path: Path
         for wall_s in (0.0, -3_600.0, -86_400.0 * 400):  # and the clock set back revives nothing
             hands.wall_s += wall_s
             for who, verb, body in (
-                (alice, "approve", {}), (alice, "deny", {}), (alice, "amend", {"details": {"a": 1}}),
+                (alice, "approve", {}), (alice, "deny", {}),
+                (alice, "amend", {"details": {"a": 1}, "digest": made["digest"]}),
                 (agent, "cancel", {}), (agent, "consume", {"digest": made["digest"]}),
             ):  # fmt: skip
                 assert who.post(f"{path}/{verb}", json=body).status_code == 409, verb

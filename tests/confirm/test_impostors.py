@@ -325,7 +325,9 @@ def test_presses_that_are_not_this_persons_on_this_request_as_it_is_decide_nothi
             assert server.service.votes(made["id"]) == [], why
         # A button from before a change, a delegation and a revoked token.
         alice = server.client("approve", "alice")
-        changed = alice.post(f"/confirm/{made['id']}/amend", json={"details": {"version": "2"}})
+        changed = alice.post(
+            f"/confirm/{made['id']}/amend", json={"details": {"version": "2"}, "digest": made["digest"]}
+        )
         assert changed.status_code == 200, changed.text
         assert "another version" in press(good)
         away = {"stand_in": "bob", "until": time.time() + 600}

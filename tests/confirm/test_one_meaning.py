@@ -47,9 +47,14 @@ APPROVE = [
 ]  # fmt: skip
 DENY = ['{"digest":null}', '{"digest":""}', '{"reason":null}', '{"denier":null}', '{"Reason":"no"}', "[]"]
 AMEND = [
-    '{"details":null}', '{"details":[]}', '{"details":"{}"}', '{"details":{},"details":{"a":1}}', "{}",
-    '{"Details":{}}', '{"details":{"a":1,"a":2}}', '{"details":{"a":1e999}}', '{"details":{},"reason":null}',
-    '{"details":{"a":"\\ud800"}}',
+    *(body.replace("{", f'{{"digest":"{RIGHT}",', 1) for body in (
+        '{"details":null}', '{"details":[]}', '{"details":"{}"}', '{"details":{},"details":{"a":1}}',
+        '{"Details":{}}', '{"details":{"a":1,"a":2}}', '{"details":{"a":1e999}}',
+        '{"details":{},"reason":null}', '{"details":{"a":"\\ud800"}}', '{"details":{},"Digest":""}',
+    )),
+    "{}", '{"details":{}}', '{"details":{},"digest":null}', '{"details":{},"digest":""}',
+    f'{{"details":{{}},"digest":"{WRONG}"}}', f'{{"details":{{}},"Digest":"{RIGHT}"}}',
+    f'{{"details":{{}},"digest":["{RIGHT}"]}}',
 ]  # fmt: skip
 CANCEL = ['{"reason":null}', '{"reason":1}', "null", '{"REASON":"x"}']
 MANY = [
@@ -231,7 +236,7 @@ def test_a_token_that_held_a_moment_ago_does_nothing_more(server: Running, how: 
         "approve": (f"/confirm/{made['id']}/approve", {}),
         "deny": (f"/confirm/{made['id']}/deny", {}),
         "cancel": (f"/confirm/{made['id']}/cancel", {}),
-        "amend": (f"/confirm/{made['id']}/amend", {"details": {}}),
+        "amend": (f"/confirm/{made['id']}/amend", {"details": {}, "digest": made["digest"]}),
         "consume": (f"/confirm/{used['id']}/consume", digest),
         "report": (f"/confirm/{used['id']}/report", {"result": "executed"}),
     }

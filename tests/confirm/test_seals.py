@@ -14,12 +14,14 @@ from pathlib import Path
 import apsw
 import pytest
 
+from tests.confirm.running import Running, touch
 from whet.confirm import audit, seals, tokens
 from whet.confirm.keys import SigningKey
 from whet.confirm.ledger import Tx, event_hash
 from whet.confirm.open import Places, open_service
 from whet.confirm.service import CallerLimits, ConfirmService
 from whet.confirm.upkeep import Upkeep
+from whet.confirm.web.audit import AuditWatch
 from whet.contract.errors import ConfigError, StoreCorrupt
 
 
@@ -247,6 +249,41 @@ def test_sums_in_the_seal_itself_are_sealed_too(tmp_path: Path, newer: bytes | s
     looked.close()
     with pytest.raises(ConfigError, match="is not served"):
         opened(there)
+
+
+def test_what_a_replaced_key_seals_is_not_believed_any_more(tmp_path: Path) -> None:
+    service, places = busy(tmp_path / "one")
+    service.database.close()
+    old = service.key
+    again = opened(places, new_key=True)
+    add(again, "carol")
+    keys = {**again.public_keys, again.key.id: again.key}
+    assert again.database.read_now(lambda db: audit.verify(db, keys)).problems == ()
+    db = sqlite3.connect(places.database)
+    _recoded(db, old.sign, old.id)
+    db.commit()
+    db.close()
+    (said,) = again.database.read_now(lambda db: audit.verify(db, keys)).problems
+    assert "a key that was replaced" in said
+    with pytest.raises(StoreCorrupt, match="not signed with a key that is known"):
+        add(again, "dora")
+    again.database.close()
+    with pytest.raises(ConfigError, match="not the one that sealed"):
+        opened(places)
+
+
+def test_the_page_and_the_api_know_replaced_keys_and_no_others(tmp_path: Path) -> None:
+    with Running(tmp_path) as first:
+        old = first.service.key.id
+    again = opened(first.places, new_key=True)
+    new = again.key.id
+    again.database.close()
+    with Running(tmp_path) as server:
+        other = SigningKey.new()
+        found = server.run(AuditWatch(server.service).look(is_asked=True))
+        assert found.report.problems == () and found.report.checkpoints
+        touch(server.places, "INSERT INTO facts VALUES (?, ?)", f"key:{other.id}", other.text)
+        assert [one["kid"] for one in server.client().get("/keys").json()["keys"]] == [old, new]
 
 
 def test_an_older_seal_put_back_is_found(tmp_path: Path) -> None:

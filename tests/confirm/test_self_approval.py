@@ -92,7 +92,7 @@ def attempts(server: Running, made: dict) -> list[tuple[str, httpx2.Response]]:
         ("another name in the body", agent.post(f"{where}/approve", json={"approver": "alice (human)"})),
         ("no token", other.post(f"{where}/approve")),
         ("a made-up token", other.post(f"{where}/approve", headers=made_up)),
-        ("amending", agent.post(f"{where}/amend", json={"details": {}})),
+        ("amending", agent.post(f"{where}/amend", json={"details": {}, "digest": made["digest"]})),
         ("the whitelist", agent.post("/whitelist", json=entry)),
         ("using it unapproved", agent.post(f"{where}/consume", json={"digest": made["digest"]})),
         ("the page's form", other.post(f"/r/{made['id']}/decide", data={"verdict": "approve"})),

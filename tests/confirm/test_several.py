@@ -40,7 +40,7 @@ def test_only_what_was_looked_at_is_approved_and_each_is_a_decision_of_its_own(s
     changed = asked(server, agent, accepts_edits=True)
     alice.get(f"/confirm/{changed['id']}")
     amended = server.client("approve", "bob").post(
-        f"/confirm/{changed['id']}/amend", json={"details": {"a": 1}}
+        f"/confirm/{changed['id']}/amend", json={"details": {"a": 1}, "digest": changed["digest"]}
     )
     now = {"id": changed["id"], "digest": amended.json()["digest"]}
     for item in (changed, now):  # the old digest, and the new one that was never looked at

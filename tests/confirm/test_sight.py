@@ -77,7 +77,10 @@ def test_what_one_person_had_shown_is_hidden_from_the_next_and_after_a_change(tm
             alice.post(f"/r/{request_id}/reveal", data=form(page))
             assert 'id="approve"' in alice.get(f"/r/{request_id}").text
             assert 'id="approve"' not in bob.get(f"/r/{request_id}").text
-            change = {"details": {"command": "./job.sh", "token": "other"}}
+            change = {
+                "details": {"command": "./job.sh", "token": "other"},
+                "digest": server.stored(request_id).digest,
+            }
             assert (
                 server.client("approve", "carol").post(f"/confirm/{request_id}/amend", json=change).is_success
             )
@@ -97,7 +100,8 @@ def test_who_changed_it_is_not_enough_alone(tmp_path: Path) -> None:
         request_id = ask(server, {"n": 1}, accepts_edits=True)
         alice, bob = server.client("approve", "alice"), server.client("approve", "bob")
         bob.post(f"/confirm/{request_id}/approve", json={"digest": "0" * 64})
-        assert alice.post(f"/confirm/{request_id}/amend", json={"details": {"n": 2}}).status_code == 200
+        change = {"details": {"n": 2}, "digest": server.stored(request_id).digest}
+        assert alice.post(f"/confirm/{request_id}/amend", json=change).status_code == 200
         own = alice.post(f"/confirm/{request_id}/approve")
         assert own.status_code == 202 and server.stored(request_id).is_pending
         assert bob.post(f"/confirm/{request_id}/approve").status_code == 200

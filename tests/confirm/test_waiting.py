@@ -20,6 +20,7 @@ from tests.support import ended, wait_until
 from whet.confirm import tokens
 from whet.confirm.addresses import AddressRefused, resolve
 from whet.confirm.http import pulse
+from whet.confirm.records import Caller
 from whet.web.protocol import LimitedProtocol
 
 
@@ -253,9 +254,10 @@ def test_amending_voids_votes_and_needs_the_requesters_consent(server):
         server.client("submit", "agent"), server.client("approve", "alice"), server.client("approve", "bob")
     )  # fmt: skip
     plain, open_to = asked(agent), asked(agent, accepts_edits=True)
-    change = {"details": {"version": "1.4.3"}}
-    assert alice.post(f"/confirm/{plain['id']}/amend", json=change).status_code == 403
-    amended = alice.post(f"/confirm/{open_to['id']}/amend", json=change)
+    change, seen = {"details": {"version": "1.4.3"}}, {"digest": open_to["digest"]}
+    refused = alice.post(f"/confirm/{plain['id']}/amend", json=change | {"digest": plain["digest"]})
+    assert refused.status_code == 403
+    amended = alice.post(f"/confirm/{open_to['id']}/amend", json=change | seen)
     assert amended.status_code == 200 and amended.json()["digest"] != open_to["digest"]
     stale = bob.post(open_to["approve_url"], json={"digest": open_to["digest"]})
     assert stale.status_code == 409
@@ -265,6 +267,35 @@ def test_amending_voids_votes_and_needs_the_requesters_consent(server):
     use = f"/confirm/{open_to['id']}/consume"
     assert agent.post(use, json={"digest": open_to["digest"]}).status_code == 409
     assert agent.post(use, json={"digest": record["digest"]}).status_code == 200
+
+
+def test_a_change_of_what_somebody_else_has_changed_meanwhile_does_not_win(server):
+    agent, alice, bob = (
+        server.client("submit", "agent"), server.client("approve", "alice"), server.client("approve", "bob")
+    )  # fmt: skip
+    made = asked(agent, accepts_edits=True)
+    way, seen = f"/confirm/{made['id']}/amend", {"digest": made["digest"]}
+    assert bob.post(way, json={"details": {"version": "2"}} | seen).status_code == 200
+    stale = alice.post(way, json={"details": {"version": "3"}} | seen)
+    assert (stale.status_code, stale.json()["reason"]) == (409, "changed")
+    now = server.stored(made["id"])
+    assert (now.details_json, now.digest) == ('{"version":"2"}', stale.json()["digest"])
+    assert alice.post(way, json={"details": {"version": "3"}}).status_code == 400  # of what, is not said
+    assert alice.post(way, json={"details": {"version": "3"}, "digest": now.digest}).status_code == 200
+    told = [event.kind for event in server.service.log.history(request_id=made["id"])]
+    assert told == ["submitted", "amended", "digest_mismatch", "amended"]
+
+
+def test_a_look_at_what_was_changed_meanwhile_is_none(server):
+    made = asked(server.client("submit", "agent"), accepts_edits=True)
+    bob, seen = server.client("approve", "bob"), server.stored(made["id"])
+    change = {"details": {"version": "2"}, "digest": made["digest"]}
+    assert bob.post(f"/confirm/{made['id']}/amend", json=change).status_code == 200
+    alice, views = Caller("alice", "approve"), "SELECT count(*) FROM views WHERE request_id = ?"
+    server.run(server.service.mark_viewed(seen, alice))
+    assert server.rows(views, made["id"]) == [(0,)]
+    server.run(server.service.mark_viewed(server.stored(made["id"]), alice))
+    assert server.rows(views, made["id"]) == [(1,)]
 
 
 def test_large_heads_are_cut_off(server):

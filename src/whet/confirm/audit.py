@@ -79,7 +79,8 @@ def read_checkpoints(path: Path) -> list[Checkpoint]:
 def verify(
     db: apsw.Connection, keys: Keys, outside: Iterable[Checkpoint] = (), tell: Tell | None = None
 ) -> AuditReport:
-    """Check everything; `outside` are checkpoints that were kept elsewhere. Reads in one transaction."""
+    """Check everything; `outside` are checkpoints that were kept elsewhere, and the last of `keys` is the one
+    in use. Reads in one transaction."""
     began = time.perf_counter()
     problems: list[str] = []
     base, before = _base(db)

@@ -29,7 +29,7 @@ def check_tables(
     if is_silent:
         return problems
     pieces = {name: seals.piece(name, total) for name, total in sums.items()}
-    if why := seals.doubt(seal, keys):
+    if why := seals.doubt(seal, keys) or _is_replaced(seal, keys):
         problems.append(f"the seal over the tables {why}")
     elif seals.state_of(pieces) != seal.state:
         problems.append("the sums of the tables are not those that were signed")
@@ -38,6 +38,12 @@ def check_tables(
     names = sorted({*seals.tables(db), *sums})
     problems += [f"the table {name} does not hold what was written" for name in _differing(db, names, sums)]
     return problems
+
+
+def _is_replaced(seal: seals.Seal, keys: Mapping[str, PublicKey]) -> str:
+    """Say that another key than the one in use has sealed: who has an old one could."""
+    in_use = [*keys][-1]
+    return "" if seal.signer == in_use else f"is made with a key that was replaced ({seal.signer})"
 
 
 def _differing(db: apsw.Connection, names: list[str], sums: Mapping[str, seals.RowSum]) -> list[str]:

@@ -57,9 +57,8 @@ def decide(tx: Tx, ballot: DecisionInput, who: Caller, policy: ConfirmPolicy) ->
         return refusal or _missing()
     if refusal := _gone(tx, request, who) or _altered(tx, request, who):
         return refusal
-    if ballot.digest and ballot.digest != request.digest:
-        tx.record("digest_mismatch", request.id, who.name, request.principal, {"given": ballot.digest[:64]})
-        return RequestOutcome("changed", "the request is not what you looked at: load it again", request)
+    if ballot.digest and (refusal := _not_as_seen(tx, request, who, ballot.digest)):
+        return refusal
     if not who.is_open and is_same_person(who.name, request.principal):
         return _refused(
             tx, request, who, "own_request", "you asked for this yourself; somebody else must decide"
@@ -227,17 +226,26 @@ def cancel(tx: Tx, request_id: str, who: Caller, reason: str) -> RequestOutcome:
     return RequestOutcome("decided", "cancelled", requests.settle(tx, request, "cancelled", who.name, reason))
 
 
-def amend(
-    tx: Tx, request_id: str, who: Caller, change: tuple[dict[str, Any], str, str], policy: ConfirmPolicy
-) -> RequestOutcome:
-    """Change the details of a pending request whose submitter accepts that, to `change`: the new ones, their
-    canonical text and the reason. Only who may decide on it may do so; votes so far are void, and the rule is
-    the one for the new details."""
-    details, text, reason = change
-    request, refusal = _open_request(tx, request_id)
+class Amendment(msgspec.Struct, frozen=True):
+    """A change of details as it is asked for: `digest` is of what was looked at, `text` of the new details,
+    canonical."""
+
+    request_id: str
+    digest: str
+    details: dict[str, Any]
+    text: str
+    reason: str = ""
+
+
+def amend(tx: Tx, change: Amendment, who: Caller, policy: ConfirmPolicy) -> RequestOutcome:
+    """Change the details of a pending request whose submitter accepts that. Only who may decide on it may do
+    so, and changes what they looked at; votes so far are void, and the rule is that for the new details."""
+    request, refusal = _open_request(tx, change.request_id)
     if refusal or request is None:
         return refusal or _missing()
     if refusal := _gone(tx, request, who) or _altered(tx, request, who):
+        return refusal
+    if refusal := _not_as_seen(tx, request, who, change.digest):
         return refusal
     if not request.accepts_edits:
         return RequestOutcome(
@@ -248,18 +256,17 @@ def amend(
     policy = seated(tx.connection, policy, tx.now_s, request.principal)
     if refusal := _not_named(tx, request, who, policy):
         return refusal
-    judged = _judged(tx, request, details, policy)
+    judged = _judged(tx, request, change.details, policy)
     if judged.effect == "deny":
         return _refused(tx, request, who, "not_allowed", f"rule {judged.rule!r} denies this: {judged.why}")
     digest = stored_digest(
-        request.id, request.action, text, request.requester, request.session_key, request.expires_at
+        request.id, request.action, change.text, request.requester, request.session_key, request.expires_at
     )
-    changed = requests.replace_details(tx, request, who, text, digest)
+    changed = requests.replace_details(tx, request, who, change.text, digest)
     if judged.effect == "ask" and judged.plan != request.plan:
         changed = requests.replace_plan(tx, changed, judged.plan, policy.version)
-    return RequestOutcome(
-        "amended", reason or "the details were changed; it must be approved as it is now", changed
-    )
+    message = change.reason or "the details were changed; it must be approved as it is now"
+    return RequestOutcome("amended", message, changed)
 
 
 def consume(tx: Tx, request_id: str, who: Caller, proof: tuple[str, str], valid_s: float) -> RequestOutcome:
@@ -323,10 +330,10 @@ def report(tx: Tx, request_id: str, who: Caller, result: str, note: str) -> Requ
     return RequestOutcome("decided", result, closed)
 
 
-def view(tx: Tx, request_id: str, who: Caller) -> None:
-    """Note that somebody who may decide has looked at a pending request."""
-    request = requests.find(tx.connection, request_id, tx.now_s)
-    if request is not None and request.is_pending:
+def view(tx: Tx, seen: ConfirmRequest, who: Caller) -> None:
+    """Note that somebody who may decide has looked at a pending request, unless it was changed since."""
+    request = requests.find(tx.connection, seen.id, tx.now_s)
+    if request is not None and request.is_pending and request.digest == seen.digest:
         requests.add_view(tx, request, who.name)
 
 
@@ -386,6 +393,14 @@ def _open_request(
         by = f" by {request.resolved_by}" if request.resolved_by else ""
         return None, RequestOutcome("already_decided", f"already {request.status}{by}", request)
     return request, None
+
+
+def _not_as_seen(tx: Tx, request: ConfirmRequest, who: Caller, digest: str) -> RequestOutcome | None:
+    """Refuse who has looked at something else, of that digest."""
+    if digest == request.digest:
+        return None
+    tx.record("digest_mismatch", request.id, who.name, request.principal, {"given": digest[:64]})
+    return RequestOutcome("changed", "the request is not what you looked at: load it again", request)
 
 
 def _altered(tx: Tx, request: ConfirmRequest, who: Caller) -> RequestOutcome | None:

@@ -58,10 +58,20 @@ class SigningKey(PublicKey):
     """Signs, and checks what it signed; `public` is the half that anybody may have."""
 
     def __init__(self, seed: bytes) -> None:
+        self._seed = seed
         self._private = Ed25519PrivateKey.from_private_bytes(seed)
         super().__init__(self._private.public_key().public_bytes_raw())
         self.public: PublicKey = PublicKey(self.raw)
         self._secret = hashlib.blake2b(key=seed, digest_size=32, person=_CODES).digest()
+
+    @classmethod
+    def new(cls) -> SigningKey:
+        """Make one that nobody had before."""
+        return cls(os.urandom(32))
+
+    def write(self, path: Path) -> None:
+        """Write it to its file (0600), in place of what was there."""
+        replace(path, f"{_PREFIX}{base64url(self._seed)}\n", mode=0o600)
 
     def sign(self, message: bytes) -> bytes:
         """Give the 64 bytes of the signature."""
@@ -87,8 +97,9 @@ def load_key(path: Path, *, may_make: bool) -> SigningKey:
                 f"the signing key {path} is missing, and the audit log was signed with it",
                 hint="restore it from your backup, or start with --new-key to sign with a new one",
             )
-        text = _PREFIX + base64url(os.urandom(32)) + "\n"
-        replace(path, text, mode=0o600)
+        made = SigningKey.new()
+        made.write(path)
+        return made
     mode = mode_of(path) or 0
     if mode & 0o077:
         raise ConfigError(

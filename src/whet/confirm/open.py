@@ -5,6 +5,7 @@ Everything is checked before anything is served; what is wrong stops the start w
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 import apsw
@@ -59,6 +60,11 @@ class Places(msgspec.Struct, frozen=True):
         return self.folder / "signing.key"
 
     @property
+    def new_key(self) -> Path:
+        """A signing key that has not sealed the database yet."""
+        return self.folder / "signing.new"
+
+    @property
     def public_key(self) -> Path:
         """Its public half."""
         return self.folder / "signing.pub"
@@ -93,18 +99,15 @@ def open_service(
     policy_file = PolicyFile(policy)
     database = open_database(where, patience_s)
     try:
-        known = known_keys(where)
-        if new_key and where.key.exists():
-            before = load_key(where.key, may_make=False)
-            known[before.id] = before
-            where.key.rename(where.key.with_suffix(".old"))
+        _settle_new_key(where, database)
         signed_before = database.read_now(_has_checkpoints)
-        key = load_key(where.key, may_make=new_key or not signed_before)
-        _publish(where.public_key, key)
-        database.sealer.sign_with(key, known)
+        key = SigningKey.new() if new_key else load_key(where.key, may_make=not signed_before)
+        database.sealer.sign_with(key, _last_key(where) if new_key else known_keys(where))
         watermark = Watermark(where.folder / "latest.json", where.database)
-        problem = check_start(database, _marks(where, watermark, terms), terms.why, lambda: _put_away(where))
+        problem = check_start(database, _marks(where, watermark, terms), terms.why)
         _refuse_another_key(database, key, new_key=new_key)
+        if new_key:
+            key.write(where.new_key)
         floor_s, ahead_s = start_time(database, database.wall)
         timeline = Timeline(floor_s, wall=database.wall)
         service = ConfirmService(database, key, policy_file, limits=limits, timeline=timeline)
@@ -118,7 +121,14 @@ def open_service(
             _note_start(tx, service)
             return tx.events
 
-        watermark.note(database.write_now(begin)[-1])
+        newest = database.write_now(begin)[-1]
+        _settle_new_key(where, database)
+        _publish(where.public_key, key)
+        service.public_keys = known_keys(where)
+        if problem:
+            _put_away(where)
+        watermark.note(newest)
+        database.sealer.sign_with(key, {})  # what an earlier key seals from here on is not ours
         service.hub.last_id = service.log.state().size
     except BaseException:
         database.close()
@@ -154,15 +164,41 @@ def make_first_tokens(service: ConfirmService, where: Places) -> list[Path]:
     return [where.token(role) for role in made]
 
 
+def _settle_new_key(where: Places, database: ConfirmDatabase) -> None:
+    """Put a new key in place once it has sealed the database, or away where its start failed before that; the
+    one that it replaces is kept under a name that is free: signing.old, signing.2.old and so on."""
+    if not where.new_key.exists():
+        return
+    seal = database.read_now(stored_seal)
+    if seal is None or seal.signer != load_key(where.new_key, may_make=False).id:
+        where.new_key.unlink()
+        return
+    names = (where.key.with_suffix(f".{number}.old" if number > 1 else ".old") for number in count(1))
+    if (text := read_small(where.key)) is not None:
+        replace(next(name for name in names if not name.exists()), text, mode=0o600)
+    where.new_key.replace(where.key)
+
+
+def _last_key(where: Places) -> dict[str, PublicKey]:
+    """Give the key that was in use until now, whole where it is there: it alone checks what is not signed
+    yet."""
+    if where.key.exists():
+        key = load_key(where.key, may_make=False)
+        return {key.id: key}
+    return dict([*known_keys(where).items()][-1:])
+
+
 def _publish(path: Path, key: SigningKey) -> None:
-    """Keep every public key that was ever in use, one a line: old checkpoints are checked with old keys."""
+    """Keep every public key that was ever in use, one a line: old checkpoints are checked with old keys. The
+    last one is in use now."""
     known = (read_small(path) or "").split()
-    if key.public.text not in known:
-        replace(path, "\n".join([*known, key.public.text]) + "\n", mode=0o644)
+    if known[-1:] != [key.public.text]:
+        others = [text for text in known if text != key.public.text]
+        replace(path, "\n".join([*others, key.public.text]) + "\n", mode=0o644)
 
 
 def known_keys(where: Places) -> dict[str, PublicKey]:
-    """Give every public key that was ever in use here, by its id."""
+    """Give every public key that was ever in use here, by its id; last the one in use now."""
     found = [PublicKey.parse(line) for line in (read_small(where.public_key) or "").split()]
     return {key.id: key for key in found}
 
@@ -183,8 +219,8 @@ def _put_away(where: Places) -> None:
     """Keep the checkpoints of a log that is not there any more under another name."""
     (where.folder / "latest.json").unlink(missing_ok=True)
     if where.checkpoints.exists():
-        number = sum(1 for _ in where.folder.glob("checkpoints.*.jsonl"))
-        where.checkpoints.rename(where.folder / f"checkpoints.{number + 1}.jsonl")
+        names = (where.folder / f"checkpoints.{number}.jsonl" for number in count(1))
+        where.checkpoints.rename(next(name for name in names if not name.exists()))
 
 
 def _refuse_another_key(database: ConfirmDatabase, key: SigningKey, *, new_key: bool) -> None:
@@ -202,9 +238,6 @@ def _note_start(tx: Tx, service: ConfirmService) -> None:
     version = service.policy_file.policy.version
     row = tx.connection.execute("SELECT value FROM facts WHERE name = 'policy_version'").fetchone()
     tx.record("started", principal=BY_START, data={"key_id": service.key.id, "policy_version": version})
-    tx.connection.execute(
-        "INSERT OR REPLACE INTO facts VALUES ('key:' || ?, ?)", (service.key.id, service.key.public.text)
-    )
     if row is not None and row[0] != version:
         tx.record("policy_changed", principal=BY_START, data={"was": row[0], "now": version})
     tx.connection.execute("INSERT OR REPLACE INTO facts VALUES ('policy_version', ?)", (version,))

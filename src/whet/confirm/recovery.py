@@ -40,13 +40,10 @@ def rolled_back(db: apsw.Connection, marks: Sequence[LogMark]) -> str:
     return ""
 
 
-def check_start(
-    database: ConfirmDatabase, marks: Sequence[LogMark], why: str, put_away: Callable[[], object]
-) -> str:
+def check_start(database: ConfirmDatabase, marks: Sequence[LogMark], why: str) -> str:
     """Give what is wrong and was accepted for the reason `why`; "" where nothing is.
 
-    Raises ConfigError where something is wrong and nobody said why it should be taken as it is. `put_away`
-    makes room for marks of the log as it is from here on.
+    Raises ConfigError where something is wrong and nobody said why it should be taken as it is.
     """
     problem = database.read_now(lambda db: rolled_back(db, marks))
     problem = problem or database.write_now(lambda _: database.sealer.problem())
@@ -58,7 +55,6 @@ def check_start(
             hint="restore the newest copy, or look at it (whet confirm audit verify) and take it as it is:"
             " whet confirm serve --accept-state 'why'",
         )
-    put_away()
     return problem
 
 

@@ -7,7 +7,7 @@ does not know HTTP, and takes the caller's word for who `who` is: `authenticate`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 import apsw
@@ -17,10 +17,10 @@ from whet.confirm import decide, requests, submit, tokens
 from whet.confirm.audit_records import request_problem
 from whet.confirm.canonical import canonical
 from whet.confirm.database import ConfirmDatabase
-from whet.confirm.decide import DecisionInput
+from whet.confirm.decide import Amendment, DecisionInput
 from whet.confirm.events import EventLog
 from whet.confirm.hub import Hub, wake
-from whet.confirm.keys import SigningKey
+from whet.confirm.keys import PublicKey, SigningKey
 from whet.confirm.ledger import Tx
 from whet.confirm.people import stands
 from whet.confirm.policy_file import PolicyFile
@@ -66,7 +66,8 @@ class CallerLimits(msgspec.Struct, frozen=True):
 
 
 class ConfirmService:
-    """Requests and decisions; `log` has the events. `open_service` makes it."""
+    """Requests and decisions; `log` has the events, `public_keys` every key that was ever used, last the one
+    that is. `open_service` makes it."""
 
     def __init__(
         self,
@@ -84,6 +85,7 @@ class ConfirmService:
         self.timeline = timeline
         self.log: EventLog = EventLog(database)
         self.hub: Hub = self.log.hub
+        self.public_keys: Mapping[str, PublicKey] = {key.id: key.public}
         self.read_risk: RiskReader | None = None
         self._last_end: tuple[AuditEvent, ConfirmRequest | None] | None = None
         self._known: dict[str, tuple[tuple[Any, ...], ConfirmRequest]] = {}
@@ -176,13 +178,13 @@ class ConfirmService:
         return await self.change(lambda tx: decide.decide(tx, ballot, who, self.policy_file.policy))
 
     async def amend(
-        self, request_id: str, who: Caller, details: dict[str, Any], reason: str = ""
+        self, seen: tuple[str, str], who: Caller, details: dict[str, Any], reason: str = ""
     ) -> RequestOutcome:
         """Change a pending request's details (where its submitter accepts edits); votes so far are void.
-        Raises ValueError for details that are not JSON."""
+        `seen` is its id, and the digest of what was looked at. Raises ValueError for what is not JSON."""
         text = await asyncio.to_thread(canonical, details)  # how large they are is not known before
-        change, policy = (details, text.decode(), reason), self.policy_file.policy
-        return await self.change(lambda tx: decide.amend(tx, request_id, who, change, policy))
+        change = Amendment(*seen, details, text.decode(), reason)
+        return await self.change(lambda tx: decide.amend(tx, change, who, self.policy_file.policy))
 
     async def cancel(self, request_id: str, who: Caller, reason: str = "") -> RequestOutcome:
         """Take a request back."""
@@ -197,11 +199,11 @@ class ConfirmService:
         """Note what came of running it: `result` is executed or failed."""
         return await self.change(lambda tx: decide.report(tx, request_id, who, result, note))
 
-    async def mark_viewed(self, request_id: str, who: Caller) -> None:
-        """Note that somebody who may decide has looked at it; the first look counts."""
-        seen = self.database.read_now(lambda db: requests.viewed_at(db, request_id, who.name))
+    async def mark_viewed(self, request: ConfirmRequest, who: Caller) -> None:
+        """Note that somebody who may decide has looked at it as it is here; the first look counts."""
+        seen = self.database.read_now(lambda db: requests.viewed_at(db, request.id, who.name))
         if seen is None:
-            await self.change(lambda tx: decide.view(tx, request_id, who))
+            await self.change(lambda tx: decide.view(tx, request, who))
 
     async def wait(
         self, request_id: str, timeout_s: float, line: WebConnection | None = None

@@ -75,9 +75,5 @@ async def retry(call: Exchange) -> Answer:
 
 async def keys(call: Exchange) -> Answer:
     """Give the public keys that grants and checkpoints are checked with."""
-
-    def read(db: apsw.Connection) -> list[shapes.JsonWebKey]:
-        sql = "SELECT substr(name, 5), value FROM facts WHERE name LIKE 'key:%'"
-        return [shapes.JsonWebKey(*row) for row in db.execute(sql)]
-
-    return 200, shapes.JsonWebKeys(call.service.database.read_now(read))
+    found = call.service.public_keys.values()
+    return 200, shapes.JsonWebKeys([shapes.JsonWebKey(key.id, key.text) for key in found])

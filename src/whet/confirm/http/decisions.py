@@ -89,7 +89,8 @@ async def _vote(call: Exchange, ballot: DecisionInput, name: str) -> Answer:
 async def amend(call: Exchange, asked: AmendBody) -> Answer:
     """Change the details, where the requester takes edits."""
     try:
-        outcome = await call.service.amend(call.request_id, call.who, asked.details, asked.reason)
+        seen = call.request_id, asked.digest
+        outcome = await call.service.amend(seen, call.who, asked.details, asked.reason)
     except ValueError as error:
         raise HttpRefusal(400, f"details can't be encoded: {error}") from error
     request = _request_of(outcome)

@@ -26,7 +26,7 @@ async def status(call: Exchange) -> Answer:
             raise HttpRefusal(404, "there is no such request")
         request = found
     if call.who.role == "approve" and request.is_pending:
-        await call.service.mark_viewed(request.id, call.who)
+        await call.service.mark_viewed(request, call.who)
     return 200, await beside(request.length, call.backend.record, request)
 
 

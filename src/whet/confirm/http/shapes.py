@@ -121,9 +121,10 @@ class ManyAnswer(msgspec.Struct, frozen=True):
 
 
 class AmendBody(msgspec.Struct, frozen=True):
-    """What is asked for instead."""
+    """What is asked for instead, and the digest of what was looked at."""
 
     details: dict[str, Any]
+    digest: _Proof
     reason: _Reason = ""
 
 

@@ -34,7 +34,8 @@ class AuditWatch:
             known, now_s = self._known, self._service.timeline.now_s()
             is_quick = self._service.log.state().size <= QUICK_EVENTS
             if (is_quick or is_asked) and (known is None or now_s - known.at_s > _FRESH_S):
-                key = self._service.key  # whole: it alone checks what is not signed yet
-                report = await self._service.database.read_long(lambda db: verify(db, {key.id: key}))
+                own = self._service.key  # whole: it alone checks what is not signed yet
+                keys = {**self._service.public_keys, own.id: own}
+                report = await self._service.database.read_long(lambda db: verify(db, keys))
                 self._known = Verified(report, now_s)
             return self._known

@@ -58,7 +58,7 @@ class RequestPages:
             return self._problem(404, visit, "There is no such request.")
         who = self._who(visit)
         if found.is_pending and who.may("approve"):
-            await self._service.mark_viewed(found.id, who)
+            await self._service.mark_viewed(found, who)
         return await self._answer(visit, found)
 
     async def decide(self, request: Http, visit: Visit) -> Response:
@@ -138,13 +138,12 @@ class RequestPages:
             return self._problem(403, visit, "Nothing was changed: you can't decide on this request.")
         try:
             details = parse_object(request.state.form.get("details", "").encode())
-            if request.state.form.get("digest") != found.digest:
-                return self._problem(
-                    409, visit, "Nothing was changed: the request is not what you looked at."
-                )
-            outcome = await self._service.amend(found.id, who, details)
+            seen = found.id, request.state.form.get("digest", "")
+            outcome = await self._service.amend(seen, who, details)
         except (HttpRefusal, ValueError) as error:  # read as strictly as at the API
             return self._problem(400, visit, f"Nothing was changed: the details can't be taken: {error}.")
+        if outcome.kind == "changed":
+            return self._problem(409, visit, "Nothing was changed: the request is not what you looked at.")
         return await self._after(outcome, found, visit)
 
     async def _after(self, outcome: RequestOutcome, found: ConfirmRequest, visit: Visit) -> Response:
