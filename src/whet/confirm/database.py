@@ -55,6 +55,7 @@ class ConfirmDatabase(DatabaseFile):
 
     def __init__(self, path: Path, connection: apsw.Connection, patience_s: float) -> None:
         super().__init__(path, connection, patience_s)
+        self._place = str(path)
         self.sealer = sealer_of(connection)
         self._lane.before_commit = self._seal
 
@@ -85,7 +86,7 @@ class ConfirmDatabase(DatabaseFile):
         """Raise StoreCorrupt where another file stands in the place of the one that was opened: what is
         written to that would be gone with this process, and what is read from the new one is not ours."""
         try:
-            found = os.stat(str(self.path))  # a Path would be spelled by Python code, before each commit
+            found = os.stat(self._place)  # a Path would be spelled by Python code, before each commit
             now = found.st_dev, found.st_ino
         except OSError:
             now = (0, 0)

@@ -73,8 +73,9 @@ def decide(tx: Tx, ballot: DecisionInput, who: Caller, policy: ConfirmPolicy) ->
     proof, refusal = _signed(tx, request, who, ballot)
     if refusal := refusal or _without_code(tx, request, who, ballot):
         return refusal
-    sits_for = seats_of(tx.connection, who.name, tx.now_s) if policy.away else []
-    more = {"proof": proof, "for": sits_for}
+    more: dict[str, object] = {} if proof is None else {"proof": proof}
+    if policy.away and (sits_for := seats_of(tx.connection, who.name, tx.now_s)):
+        more["for"] = sits_for
     votes = requests.cast_vote(tx, request, who, (ballot.verdict, ballot.reason), more)
     return _counted(tx, request, ballot, who, (votes, policy))
 
@@ -107,8 +108,8 @@ def _counted(
 def _people(votes: list[Vote], verdict: Verdict) -> list[str]:
     """Give who voted so, each person once however the name is spelled; who asked for changes in the details
     counts like everybody else."""
-    by_key = {person_key(vote.principal): vote.principal for vote in votes if vote.verdict == verdict}
-    return [*by_key.values()]
+    said = [vote.principal for vote in votes if vote.verdict == verdict]
+    return [*{person_key(name): name for name in said}.values()] if len(said) > 1 else said
 
 
 def _not_allowed(

@@ -45,16 +45,21 @@ class Hub:
         """Make committed events known; those that are known already are skipped, gaps are filled first. Gives
         what is newly known."""
         new: list[AuditEvent] = []
+        last_id = self.last_id
         for event in events:
-            if event.id > self.last_id + 1:
-                new += self._fetch(self.last_id, event.id)
-                self.last_id = event.id - 1
-            if event.id > self.last_id:
+            if event.id > last_id + 1:
+                new += self._fetch(last_id, event.id)
+                last_id = event.id - 1
+            if event.id > last_id:
                 new.append(event)
-                self.last_id: int = event.id
-        for event in new:
-            self._add(event)
-        if new:
+                last_id = event.id
+        self.last_id: int = last_id
+        self.recent.extend(new)
+        if self._waiters:
+            for event in new:
+                if event.kind in ENDINGS and (group := self._waiters.pop(event.request_id, None)):
+                    wake(group, event)
+        if new and (self._streams or self._background):
             streams, self._streams = self._streams, set()
             background, self._background = self._background, set()
             wake((*streams, *background))
@@ -130,11 +135,6 @@ class Hub:
     def _attend(self) -> None:
         if self._rest is not None:
             wake((self._rest,))
-
-    def _add(self, event: AuditEvent) -> None:
-        self.recent.append(event)
-        if event.kind in ENDINGS and (group := self._waiters.pop(event.request_id, None)):
-            wake(group, event)
 
 
 def wake(futures: Iterable[asyncio.Future[Any]], event: AuditEvent | None = None) -> None:

@@ -57,17 +57,18 @@ class Tx:
     ) -> AuditEvent:
         """Append an event, with the hash of the request's whole row where that was just written. It is on
         disk when the transaction is."""
-        self._size += 1
+        self._size = size = self._size + 1
         if request_id and (written := self.sealer.newest.pop("requests", None)):
             data = data or {}
             data["record"] = written.hex()
         text = _encode(data).decode() if data else "{}"
-        fields = (self._size, self.now_s, kind, request_id, principal, owner, text)
-        self._head = event_hash(self._head, fields)
-        self.sealer.append(_INSERT, (*fields, self._head))
-        event = AuditEvent(*fields, hash=self._head)
+        fields = (size, self.now_s, kind, request_id, principal, owner, text)
+        self._head = head = event_hash(self._head, fields)
+        cells = (*fields, head)
+        self.sealer.append(_INSERT, cells)
+        event = AuditEvent(*cells)
         self.events.append(event)
-        if self._size % CHECKPOINT_EVERY == 0:
+        if size % CHECKPOINT_EVERY == 0:
             self.checkpoint()
         return event
 

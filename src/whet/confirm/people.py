@@ -62,17 +62,18 @@ def find(db: apsw.Connection, name: str, now_s: float) -> Caller | None:
 def stands(tx: Tx, who: Caller) -> bool:
     """Whether a caller's token or sign-in still holds, as this transaction sees it. A user at the socket has
     neither."""
-    if who.token_id.startswith(PREFIX):
-        now = find(tx.connection, who.name, tx.now_s)
-    elif who.is_open or not who.token_id or who.token_id.startswith("uid:"):
+    token_id = who.token_id
+    if who.is_open or not token_id or token_id.startswith("uid:"):
         return True
+    if token_id.startswith(PREFIX):
+        now = find(tx.connection, who.name, tx.now_s)
     else:
         kept = tx.sealer.kept("tokens")
-        row = kept.get(who.token_id)
-        if row is None and (row := tx.connection.execute(TOKENS.by_id, (who.token_id,)).fetchone()):
-            kept[who.token_id] = row
+        row = kept.get(token_id)
+        if row is None and (row := tx.connection.execute(TOKENS.by_id, (token_id,)).fetchone()):
+            kept[token_id] = row
         now = as_principal(row, tx.now_s)
-    return now is not None and (now.name, now.role) == (who.name, who.role)
+    return now is not None and now.name == who.name and now.role == who.role
 
 
 def everybody(db: apsw.Connection) -> list[PersonRow]:

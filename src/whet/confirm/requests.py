@@ -128,8 +128,8 @@ def settle(tx: Tx, request: ConfirmRequest, status: Status, by: str, reason: str
     at_s = min(request.expires_at, tx.now_s) if status == "expired" else tx.now_s
     tx.connection.execute(
         "UPDATE requests SET status = ?, resolved_at = ?, resolved_by = ?, reason = ?"
-        " WHERE id = ? AND status = 'pending'",
-        (status, at_s, by, reason, request.id),
+        " WHERE seq = ? AND status = 'pending'",
+        (status, at_s, by, reason, request.seq),
     )
     if tx.connection.changes() != 1:
         raise RuntimeError(f"request {request.id} was not pending inside its own transaction")
@@ -168,15 +168,16 @@ def cast_vote(
     tx: Tx, request: ConfirmRequest, who: Caller, said: tuple[Verdict, str], more: Mapping[str, object]
 ) -> list[Vote]:
     """Count a vote (a person's newer one replaces the older) and give all of the request's votes. `said` is
-    the verdict and the reason; of `more` (what a passkey signed, for whom the person sits) the log keeps what
-    there is."""
+    the verdict and the reason; the log keeps `more`: what a passkey signed, for whom the person sits."""
     verdict, reason = said
     tx.connection.execute(
         "INSERT OR REPLACE INTO votes VALUES (?, ?, ?, ?, ?)",
         (request.id, who.name, verdict, tx.now_s, reason),
     )
     data: dict[str, object] = {"verdict": verdict, "digest": request.digest}
-    data |= {name: value for name, value in {"reason": reason, **more}.items() if value}
+    if reason:
+        data["reason"] = reason
+    data |= more
     tx.record("vote", request.id, who.name, request.principal, data)
     return votes_of(tx.connection, request.id)
 

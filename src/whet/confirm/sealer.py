@@ -27,6 +27,7 @@ LogEnd = tuple[int, bytes]
 NO_EVENT: LogEnd = (0, bytes(32))
 _END = "SELECT id, hash FROM events ORDER BY id DESC LIMIT 1"
 SIGN_EVERY_S = 1.0
+_NONE: frozenset[str] = frozenset()
 _MOST_NEWER = 8  # sums that fit into the seal's page
 SEALED = "sealed"  # the event that says that there is a seal from here on
 _KEEP_SUM = (
@@ -130,11 +131,12 @@ class Sealer:
 
     def append(self, sql: str, event: tuple[Any, ...]) -> None:
         """Write an event, whose number is its first cell and whose hash its last."""
-        self._connection.preupdate_hook(None)  # the log has no sum
+        connection = self._connection
+        connection.preupdate_hook(None)  # the log has no sum
         try:
-            self._connection.execute(sql, event)
+            connection.execute(sql, event)
         finally:
-            self._connection.preupdate_hook(self._note)
+            connection.preupdate_hook(self._note)
         self._last_event = event[0], event[-1]
         self._first_event = self._first_event or event[0]
 
@@ -190,14 +192,14 @@ class Sealer:
     def _write(self, connection: apsw.Connection, key: SigningKey, changed: list[str]) -> None:
         now_s = time.monotonic()
         is_signed = self._must_sign or now_s - self._signed_at_s >= SIGN_EVERY_S
-        newer = self._newer | {*changed}
+        newer = self._newer.union(changed)
         connection.preupdate_hook(None)  # these two tables have no sum
         try:
             if is_signed or len(newer) > _MOST_NEWER:
                 for name in newer:
                     total = self._sums[name]
                     connection.execute(_KEEP_SUM, (name, total.rows, total.blob))
-                newer = frozenset[str]()
+                newer = _NONE
             made = seals.sealed(*self.log_end(), self._pieces, key, is_signed=is_signed)
             kept = seals.packed({name: self._sums[name] for name in newer})
             values = (made.size, made.head, made.state, made.key_id, made.signature, kept)
@@ -207,7 +209,7 @@ class Sealer:
         if is_signed:
             self._signed_at_s = now_s
         # A commit that fails after this is noticed by the next one, which reads what is there.
-        self._seal, self._had_seal, self._newer = made, True, frozenset(newer)
+        self._seal, self._had_seal, self._newer = made, True, newer
 
     def _load(self, connection: apsw.Connection) -> None:
         """Read what was sealed last, unless this process did that. Raises StoreCorrupt for a false one."""
@@ -269,13 +271,15 @@ class Sealer:
         if table in self._kept:
             del self._kept[table]
         old, new = update.old, update.new
+        rows, total = delta
         if old is not None:
-            delta[0] -= 1
-            delta[1] -= spread(row_digest(table, old))
+            rows -= 1
+            total -= spread(row_digest(table, old))
         if new is not None:
             self.newest[table] = digest = row_digest(table, new)
-            delta[0] += 1
-            delta[1] += spread(digest)
+            rows += 1
+            total += spread(digest)
+        delta[:] = rows, total
 
     def _undone(self) -> None:
         self._seal = None  # read again: the sums may have moved on

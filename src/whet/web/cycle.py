@@ -47,7 +47,8 @@ class Cycle(RequestResponseCycle):
             self._answer(head["status"], head["headers"], message.get("body", b""))
 
     def _answer(self, status: int, headers: Any, body: bytes) -> None:
-        has_body = cast("Any", self.scope)["method"] != "HEAD"
+        scope: Any = self.scope
+        has_body = scope["method"] != "HEAD"
         date, _, _ = _plain_lines(tuple(self.default_headers))
         made = _plain_lines if len(headers) == _PLAIN else _lines
         lines, length, ends = made(tuple(headers))
@@ -87,4 +88,4 @@ _plain_lines = lru_cache(maxsize=512)(_lines)
 
 
 def _names_length(head: Any) -> bool:
-    return b"content-length" in [name for name, _ in head.get("headers", ())]
+    return b"content-length" in dict(head.get("headers", ()))

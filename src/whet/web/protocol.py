@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from asyncio import Event, TimerHandle
+from asyncio import Event, Task, TimerHandle, current_task
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -100,18 +100,19 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Its head is whole: start answering, after those before it on this connection."""
-        parser = cast("HttpRequestParser", self.parser)  # there while the connection is
+        us: Any = self  # with what uvicorn's stubs say of itself left aside: `cast` is a call
+        parser: HttpRequestParser = us.parser  # there while the connection is
         if parser.should_upgrade() and parser.get_method() != b"CONNECT":
             self._plain_head = self._head_without_wish(parser)
             return
         self._in_head = False
         self._stop_timer()
-        if doubt := _doubt(self.url, parser.get_http_version(), cast("Any", self).headers):
+        version = parser.get_http_version()
+        if doubt := _doubt(self.url, version, us.headers):
             self._is_refused = True
             self._refuse(400, doubt)
             return
-        application = cast("ASGI3Application", cast("Any", self).app)
-        version = parser.get_http_version()
+        application: ASGI3Application = us.app
         url = parse_url(self.url)
         path = url.path.decode("ascii")
         self.scope.update(
@@ -122,7 +123,7 @@ class LimitedProtocol(HttpToolsProtocol):
             query_string=url.query or b"",
             extensions=self._extensions,
         )
-        before = cast("Cycle | None", self.cycle)
+        before: Cycle | None = us.cycle
         self.cycle: RequestResponseCycle = Cycle(
             scope=self.scope,
             transport=self.transport,
@@ -168,6 +169,15 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._idle_timer is None:  # one for the connection: one for each answer would cost a tenth of it
             self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._end_if_idle)
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self.tasks.add(self.loop.create_task(self._answer(cycle, app)))
+
+    async def _answer(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        try:
+            await cycle.run_asgi(app)
+        finally:  # a callback at its end would be one more pass of the loop for each request
+            self.tasks.discard(cast("Task[None]", current_task()))
+
     def _unset_keepalive_if_required(self) -> None:
         self._idle_since_s = None
 
@@ -182,7 +192,9 @@ class LimitedProtocol(HttpToolsProtocol):
             self.timeout_keep_alive_handler()
 
     def _parse(self, data: bytes) -> None:
-        parser, rest = cast("HttpRequestParser", self.parser), memoryview(data)
+        us: Any = self
+        parser: HttpRequestParser = us.parser
+        rest = memoryview(data)
         try:
             while rest:
                 try:
@@ -194,7 +206,7 @@ class LimitedProtocol(HttpToolsProtocol):
                     rest = rest[wish.args[0] :]
                 # It took what follows for the other protocol, the body too: it gets the head again, without.
                 head, self._plain_head = self._plain_head, b""
-                parser = cast("Any", self).parser = HttpRequestParser(self)
+                parser = us.parser = HttpRequestParser(self)
                 parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's own
                 parser.feed_data(head)
         except HttpParserError:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from whet.confirm.http.exchange import Backend, Exchange
 from whet.confirm.http.guard import ApiGuard, need
@@ -88,7 +91,8 @@ class Api:
                 made = await operation.handler(call)
             else:
                 call.fields = await _fields(operation, call, receive)
-                made = await operation.handler(call, read_as(call.fields, operation.takes))
+                said = read_as(call.fields, operation.takes) if call.fields else _nothing(operation.takes)
+                made = await operation.handler(call, said)
         except HttpRefusal:
             if operation.looks_again:  # a token that does not hold any more hears that, and nothing else
                 await guard.principal(scope)
@@ -115,6 +119,12 @@ async def _fields(operation: Operation, call: Exchange, receive: Receive) -> dic
     if not operation.needs_body and not body.strip():
         return {}
     return await beside(len(body), parse_object, body)
+
+
+@lru_cache(maxsize=64)
+def _nothing(shape: type[msgspec.Struct]) -> msgspec.Struct:
+    """Read an empty body. Raises Refusal (400) where something must be said."""
+    return read_as({}, shape)
 
 
 def _for_method(methods: Methods, method: str) -> Operation:
