@@ -164,3 +164,22 @@ def test_a_phone_shows_the_list_then_one_request_with_both_buttons(page: Page, d
     )
     assert page.eval(seen) is True
     assert page.eval("document.documentElement.scrollWidth <= innerWidth") is True
+
+
+def test_what_comes_under_a_press_that_is_on_its_way_is_not_approved_by_it(
+    page: Page, daemon: Daemon
+) -> None:
+    request_id = daemon.submit(action="send_mail", details={"to": "ops"}, accepts_edits=True)
+    sign_in(page, daemon, f"/r/{request_id}")
+    seen = daemon.status(request_id)["digest"]
+    change = {"details": {"to": "everybody"}, "digest": seen}
+    headers = {"authorization": f"Bearer {daemon.token()}"}
+    assert daemon.agent.post(f"/confirm/{request_id}/amend", json=change, headers=headers).status_code == 200
+    page.until("document.querySelector('#detail').innerText.includes('everybody')")
+    assert page.eval("document.querySelector('#approve').disabled")
+    page.click("#approve")
+    assert daemon.status(request_id)["status"] == "pending"
+    page.until("!document.querySelector('#approve').disabled")
+    with page.loading():
+        page.click("#approve")
+    assert "counted" in page.text().lower() or daemon.status(request_id)["status"] == "pending"

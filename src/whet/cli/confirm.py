@@ -265,7 +265,8 @@ def hook(url: str, patterns: tuple[str, ...], timeout_s: int) -> None:
     """
     from whet.confirm.hook import run_hook  # noqa: PLC0415 only this command needs it
 
-    click.echo(run_hook(sys.stdin.read(), url=url, patterns=patterns, timeout_s=timeout_s))
+    text = sys.stdin.buffer.read().decode("utf-8", "replace")  # a hook that fails lets the tool run
+    click.echo(run_hook(text, url=url, patterns=patterns, timeout_s=timeout_s))
 
 
 @confirm.command()
@@ -377,6 +378,8 @@ def _described(record: dict[str, Any]) -> list[str]:
         f"asked        {_moment(record['created_at'], time.time())}",
         f"digest       {record['digest']}",
     ]
+    if record["session_key"]:
+        lines.append(f"session      {_on_one_line(record['session_key'])}")
     if record["resolved_at"]:
         lines.insert(4, f"ended        {_moment(record['resolved_at'], time.time())}")
     if record.get("quorum"):

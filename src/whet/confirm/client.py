@@ -277,6 +277,8 @@ class ConfirmClient:
             raise self._unreachable(error) from error
         except msgspec.DecodeError as error:
             raise Unreachable(f"{self.url} is not a confirmation service") from error
+        except (ValueError, RecursionError) as error:  # NaN, a lone surrogate, thousands of levels
+            raise Failed(f"this can't be asked: {error}", status=400, body={}) from error
         shown = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
         if answer.status_code >= 400:
             message = str(shown.get("error") or f"answered {answer.status_code}")
@@ -373,6 +375,9 @@ def requires_confirmation(
             async with ConfirmClient(url, token) as client:
                 ticket = await client.confirm(action, text, details, ask)
                 try:
+                    if _arguments(shape, args, kwargs) != details:
+                        said = "the arguments changed while a person decided"
+                        raise ConfirmationRefused(said, status="refused", request_id=ticket.id)
                     result = call()
                     if inspect.isawaitable(result):
                         result = await result
@@ -417,7 +422,9 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in cast("dict[Any, Any]", value).items()}
+        items = cast("dict[Any, Any]", value)
+        named = {str(key): _plain(item) for key, item in items.items()}
+        return named if len(named) == len(items) else repr(items)  # two keys that read alike are both shown
     if isinstance(value, list | tuple):
         return [_plain(item) for item in cast("list[Any]", value)]
     return repr(value)

@@ -121,5 +121,8 @@ def base64url(raw: bytes) -> str:
 
 
 def unbase64(text: str) -> bytes:
-    """Decode base64url without padding. Raises ValueError."""
-    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    """Decode base64url without padding, as `base64url` writes it and in no other way. Raises ValueError."""
+    raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    if base64url(raw) != text:
+        raise ValueError("not base64url as it is written")
+    return raw

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import re
+import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import cast
 
 from whet.config.secrets import is_secret_name
 from whet.confirm.records import ConfirmRequest
+from whet.contract.texts import texts_of
 from whet.log import MASK, mask
 from whet.visible import named, odd_characters, visible
 
 MOST_SHOWN, MOST_TEXT = 200_000, 20_000
 _MOST_NAMED, _MOST_UNCLEAR = 5, 100
+_TURNED = "letters from right to left around digits or signs, which are shown in another order"
+_TURNING = re.compile(r"R[ /]*1|R[ /]*/R")
 
 
 def fit(text: str, limit: int) -> tuple[str, bool]:
@@ -89,26 +95,43 @@ def _redacted_names(value: object, patterns: tuple[str, ...]) -> list[str]:
 
 
 def unclear(request: ConfirmRequest) -> list[str]:
-    """Name the characters of a request that can't be seen or look like others, the first of very many; []
-    for none."""
-    return _first(_odd(request), _MOST_UNCLEAR)
+    """Name the characters of a request that can't be seen or look like others, the first of very many, and
+    say where some stand in another order than they run; [] for none."""
+    return [*_first(_odd(request), _MOST_UNCLEAR), *([_TURNED] if _turns(request) else [])]
 
 
 def look_closely(request: ConfirmRequest) -> str:
     """Warn of what `unclear` names; "" where there is none."""
     found = ", ".join(_first(_odd(request), _MOST_NAMED))
-    return f"Look closely: it holds characters that hide or look like others: {found}" if found else ""
+    warnings = [f"it holds characters that hide or look like others: {found}"] if found else []
+    warnings += [f"it holds {_TURNED}; as JSON it stands in the order that it has"] if _turns(request) else []
+    return f"Look closely: {'; and '.join(warnings)}" if warnings else ""
+
+
+def _texts(request: ConfirmRequest) -> tuple[str, ...]:
+    shown = request.action, request.description, request.requester, request.session_key
+    return tuple(text[:MOST_SHOWN] for text in (*shown, request.details_json))
 
 
 def _odd(request: ConfirmRequest) -> list[str]:
-    texts = (
-        request.action,
-        request.description,
-        request.requester,
-        request.session_key,
-        request.details_json,
-    )
-    return sorted({one for text in texts for one in odd_characters(text[:MOST_SHOWN])})
+    return sorted({one for text in _texts(request) for one in odd_characters(text)})
+
+
+def _turns(request: ConfirmRequest) -> bool:
+    """Whether digits or signs stand among letters written from right to left, which turns their order round:
+    a path's parts change places, a number comes before its name."""
+    *texts, details = _texts(request)
+    if not details.isascii():
+        texts += texts_of(json.loads(request.details_json))
+    return any(_TURNING.search("".join(map(_direction, text))) for text in texts if not text.isascii())
+
+
+@lru_cache(maxsize=4096)
+def _direction(character: str) -> str:
+    if character.isspace():
+        return " " if character != "\n" else "\n"
+    found = unicodedata.bidirectional(character)
+    return {"R": "R", "AL": "R", "L": "L", "EN": "1", "AN": "1", "NSM": ""}.get(found, "/")
 
 
 def _first(odd: list[str], most: int) -> list[str]:

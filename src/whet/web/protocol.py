@@ -98,6 +98,14 @@ class LimitedProtocol(HttpToolsProtocol):
         self._in_head, self._is_whole, self._head_bytes = True, False, 0
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header; what a body's trailer holds is none."""
+        if self._in_head:
+            name = name.lower()
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.expect_100_continue: bool = True
+            self.headers.append((name, value))
+
     def on_headers_complete(self) -> None:
         """Its head is whole: start answering, after those before it on this connection."""
         us: Any = self  # with what uvicorn's stubs say of itself left aside: `cast` is a call

@@ -73,7 +73,8 @@ def _details(request: ConfirmRequest, redacted: Sequence[str]) -> tuple[str, boo
         return f"[{len(request.details_json):,} characters: see the page]", True, False
     details: dict[str, Any] = msgspec.json.decode(request.details_json)
     body, was_cut = fit(pretty(redact(details, redacted)) if details else "", DETAILS_LIMIT)
-    return body, was_cut, bool(hidden(details, (request.description, request.action), redacted))
+    texts = request.description, request.action, request.requester
+    return body, was_cut, bool(hidden(details, texts, redacted))
 
 
 def clock_time(at_s: float) -> str:

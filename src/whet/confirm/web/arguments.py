@@ -76,6 +76,10 @@ class Sight(msgspec.Struct, frozen=True):
         """Write a text as it is shown."""
         return visible(text, len(text), masks=False) if self.is_whole else visible(text, limit)
 
+    def line(self, text: str) -> str:
+        """Write a text as it is shown, on one line."""
+        return self.of(text.replace("\n", "⏎"))
+
     def details(self, details: Mapping[str, Any]) -> dict[str, Any]:
         """Give details as they are shown."""
         return (
@@ -90,8 +94,11 @@ def rows(details: Mapping[str, Any], sight: Sight) -> list[ArgumentRow]:
     used: set[str] = set()
     for before, after in _PAIRS:
         old, new = shown.get(before), shown.get(after)
-        if isinstance(old, str) and isinstance(new, str) and not used & {before, after}:
-            found.append(_diff_row(f"{before} → {after}", changes(old, new, sight)))
+        if not isinstance(old, str) or not isinstance(new, str):
+            continue
+        # With all that is said to stay as it is: nobody has checked that, and it may be what runs.
+        if lines := changes(old, new, sight, around=_MOST_DIFF_LINES):
+            found.append(_diff_row(f"{before} → {after}", lines))
             used |= {before, after}
     for name in _PATCHES:
         value = shown.get(name)
@@ -102,14 +109,14 @@ def rows(details: Mapping[str, Any], sight: Sight) -> list[ArgumentRow]:
     return found + [_row(name, shown[name], sight) for name in order]
 
 
-def changes(old: str, new: str, sight: Sight) -> tuple[ArgumentDiffLine, ...]:
-    """Give the lines that differ, with three lines around them."""
+def changes(old: str, new: str, sight: Sight, *, around: int = 3) -> tuple[ArgumentDiffLine, ...]:
+    """Give the lines that differ, with `around` lines around them."""
     before, after = sight.of(old).split("\n"), sight.of(new).split("\n")
     if len(before) + len(after) > _MOST_DIFF_LINES:
         # Comparing is quadratic at worst; so long a change is shown whole, old then new.
         gone = [ArgumentDiffLine("removed", "-", line) for line in before]
         return (*gone, *(ArgumentDiffLine("added", "+", line) for line in after))
-    lines = list(difflib.unified_diff(before, after, lineterm="", n=3))[2:]
+    lines = list(difflib.unified_diff(before, after, lineterm="", n=around))[2:]
     return tuple(_marked(line) for line in lines)
 
 
@@ -129,7 +136,7 @@ def _row(name: str, value: object, sight: Sight) -> ArgumentRow:
     is_long = len(shown) > _SHORT_CHARS or lines > _SHORT_LINES
     is_block = lines > 1 or len(shown) > 70 or name in ("command", "cmd", "sql", "query", "code")
     size = f"{lines:,} lines, {len(text):,} characters" if is_long else ""
-    return ArgumentRow(visible(name, 200), shown, is_block=is_block, is_folded=is_long, size=size)
+    return ArgumentRow(sight.of(name), shown, is_block=is_block, is_folded=is_long, size=size)
 
 
 def _written(value: object) -> str:

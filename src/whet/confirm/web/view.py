@@ -119,7 +119,9 @@ def detail(
         unseen=unseen,
         reading=reading,
         digest=request.digest,
-        session_key=one_line(request.session_key, 200)[0],
+        action=sight.line(request.action),
+        requester=sight.line(request.requester),
+        session_key=sight.line(request.session_key),
         rule=one_line(plan.rule, 80)[0],
         needs=describe(plan.quorum),
         is_quorum=describe(plan.quorum) != "1 of anyone",
@@ -144,7 +146,8 @@ def detail(
 def unseen_of(request: ConfirmRequest, policy: ConfirmPolicy) -> list[str]:
     """Say what of a request is not shown at first."""
     details: dict[str, object] = msgspec.json.decode(request.details_json)
-    return hidden(details, (request.description, request.action, request.requester), policy.redact)
+    texts = request.description, request.action, request.requester, request.session_key
+    return hidden(details, texts, policy.redact)
 
 
 def barrier(request: ConfirmRequest, viewer: Viewer) -> str:

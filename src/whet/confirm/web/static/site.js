@@ -79,7 +79,12 @@
     const changed = old.dataset.id === young.dataset.id && old.dataset.digest !== young.dataset.digest;
     const ended = old.dataset.id === young.dataset.id && old.dataset.status !== young.dataset.status;
     swap(fresh, "#detail");
-    if (changed) say("The request was changed. Read it again.");
+    if (changed) {
+      // A press that was on its way must not approve what came under it.
+      const approve = $("#approve");
+      if (approve && !approve.dataset.wait) approve.dataset.wait = "3";
+      say("The request was changed. Read it again.");
+    }
     if (ended) say(`This request is now ${young.dataset.status}.`);
   };
   const isWide = () => matchMedia("(min-width: 861px)").matches;
