@@ -24,7 +24,7 @@ CLIENTS = {
 }
 BURST_GOAL_MS = 1.3
 FLOOR_MS = 0.32
-"""What a burst call took with http.client where the goals in milliseconds were set; elsewhere the ratio counts."""
+"""What a burst call took with http.client where the goals in ms were set; elsewhere the ratio counts."""
 PACED_GOAL_MS = 8.0
 PACED_GOAL_RATIO = 2.2
 # Pieces, milliseconds between them, calls in a run, TLS.
