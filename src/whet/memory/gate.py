@@ -15,7 +15,7 @@ import msgspec
 from whet.log import mask
 from whet.memory import entries, notes, units
 from whet.memory.folding import content_words, fold
-from whet.memory.provenance import fetches_by_name, got_bytes, outside, programs
+from whet.memory.provenance import fetched_packages, got_bytes, outside, programs
 from whet.memory.requests import Claim, GateVerdict, Refused
 from whet.memory.scan import scan
 from whet.memory.sources import SourceText
@@ -97,7 +97,7 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
     is_pitfall = any(one.source.failed for one in usable)
     pointed = [_without_prose(one, claim, transcript, is_pitfall=is_pitfall) for one in usable]
     pointed += _named_by_errors(pointed, transcript)
-    _refuse_elsewhere(claim, pointed)
+    _refuse_elsewhere(claim, pointed, transcript)
     _refuse_repeated(claim, pointed)
     named = transcript.named_commands()
     made = [entries.entry(pointed, named)] if claim.kind == "memory" else entries.steps(pointed, named)
@@ -202,14 +202,18 @@ def _usable(one: Pointed, claim: Claim, transcript: QuotableTranscript) -> Point
     if one.tier != "untrusted" and (later := transcript.taken_back(one)):
         what = _LATER.get(one.tier, "A later look shows something else")
         raise Refused(f"{what}: {_short(later)}", hint="Quote what holds in the end, or keep nothing.")
+    ran = one.source
+    if claim.kind == "skill" and ran.is_done and one.unit:
+        is_look = not ran.is_command and one.tier == "observed"
+        if len(one.unit) > _MOST_LINE_CHARS or (is_look and not _is_witnessed(one, transcript)):
+            one = msgspec.structs.replace(one, unit="")  # that it was done is a step, whatever it said
     if len(one.unit) > _MOST_LINE_CHARS:
         raise Refused(
             f"What this quote stands in is too long to be kept whole: {_short(one.quote)}",
             hint="Point at a shorter line.",
         )
-    ran = one.source
     is_step = ran.is_command and (claim.kind == "skill" or ran.failed) and got_bytes(ran.call, ran.received)
-    if one.tier == "untrusted" and is_step and not fetches_by_name(ran.call):
+    if one.tier == "untrusted" and is_step and _names_own(ran, transcript):
         one = msgspec.structs.replace(one, tier="observed", unit="", why="")
     is_call = ran.is_command or not one.unit
     if one.tier == "observed" and is_call and (why := carried_over(ran, transcript)):
@@ -335,17 +339,40 @@ def _answers(one: Pointed, transcript: QuotableTranscript) -> bool:
     return any(len(words & each) >= max(2, len(each) / 2) for each in map(set, map(content_words, asked)))
 
 
+def _names_own(ran: SourceText, transcript: QuotableTranscript) -> bool:
+    """Whether a command fetches only what the project's files name, or packages that no untrusted text named
+    to it."""
+    packages = fetched_packages(ran.call)
+    return packages is not None and not _taken((f" {name} " for name in packages), ran, transcript)
+
+
 def carried_over(ran: SourceText, transcript: QuotableTranscript) -> str:
     """Say that a call repeats what untrusted text said before it, empty where it does not."""
     call = ran.call if ran.is_command else ran.about
     if any(map(units.is_talk, call.splitlines())):
         return "its command holds sentences of the assistant's own"
-    before = [s for s in transcript.sources if s.seq < ran.seq]
-    trusted = _worded(s.folded for s in before if s.tier in ("user", "observed"))
-    runs = [run for run in _runs(call) if run not in trusted]
-    there = _worded(s.folded for s in before if s.tier == "untrusted") if runs else ""
-    taken = next((run.strip() for run in runs if run in there), "")
+    trusted = _worded(
+        s.folded for s in transcript.sources if s.seq < ran.seq and s.tier in ("user", "observed")
+    )
+    taken = _taken((run for run in _runs(call) if run not in trusted), ran, transcript)
     return f"the command repeats what untrusted text said: {taken[:60]}" if taken else ""
+
+
+def _taken(runs: Iterable[str], ran: SourceText, transcript: QuotableTranscript) -> str:
+    """Give what of these untrusted text said before a call did, and before the assistant said it itself."""
+    said = {
+        tier: [s for s in transcript.sources if s.seq < ran.seq and s.tier == tier]
+        for tier in ("untrusted", "own")
+    }
+    if not said["untrusted"]:
+        return ""
+    there = _worded(s.folded for s in said["untrusted"])
+    for run in runs:
+        if run in there:
+            first = next((s.seq for s in said["untrusted"] if run in _worded([s.folded])), ran.seq)
+            if not any(s.seq < first and run in _worded([s.folded]) for s in said["own"]):
+                return run.strip()
+    return ""
 
 
 def _worded(texts: Iterable[str]) -> str:
@@ -368,16 +395,20 @@ def _runs(text: str) -> Iterable[str]:
         yield from (f" {part} " for part in parts if len(part) >= 4 and not part.isalpha() and part != value)
 
 
-def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed]) -> None:
+def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed], transcript: QuotableTranscript) -> None:
     """Refuse quotes that hold none of the values that the claim is about: they point at something else. Words
     are not compared, since the claim may be in another language; two words with a dash or a slash between
-    them are no value."""
+    them are no value. A step may name what the person named."""
     named = {
         value
         for value in units.values(_NUMBERED.sub("", claim.text)) - units.values(claim.known)
         if not _TWO_WORDS.fullmatch(value)
     }
     there = fold(" ".join(f"{one.unit} {one.source.call} {one.source.text[:4_000]}" for one in pointed))
+    if claim.kind == "skill":
+        ran = {one.source.call_id for one in pointed if one.source.call_id}
+        there = " ".join([there, *(one.folded for one in transcript.sources if one.call_id in ran)])
+        named -= units.values(" ".join(one.text for one in transcript.sources if one.tier == "user"))
     parts = {part for value in named for part in re.findall(r"\w{3,}|\d+", value)}
     if named and not any(value in there for value in (*named, *parts)):
         raise Refused(

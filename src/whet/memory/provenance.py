@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import apsw
@@ -23,7 +23,7 @@ from whet.store import calls
 
 _INSTALLED = re.compile(
     r"(?:^|[\s/\"'=])(?:node_modules|site-packages|dist-packages|vendor(?:ed)?|third[_-]party|bower_components"
-    r"|\.venv|venv|\.tox|\.cargo/registry|go/pkg/mod|\.m2|\.gem|\.gradle/caches|Pods|[Dd]ownloads?|\.cache)(?:[/\s\"']|$)"
+    r"|\.venv|venv(?=/)|\.tox|\.cargo/registry|go/pkg/mod|\.m2|\.gem|\.gradle/caches|Pods|[Dd]ownloads?|\.cache)(?:[/\s\"']|$)"
 )
 _CLIENTS = frozenset(
     "curl wget gh glab ssh scp sftp ftp lftp rsync nc ncat socat telnet http https xh aria2c lynx w3m"  # noqa: SIM905
@@ -44,9 +44,15 @@ _URL = re.compile(
 )
 _LOCAL = re.compile(r"localhost$|127\.|\[?::1|0\.0\.0\.0")
 _SPLIT = re.compile(r"\|\||&&|[;|&\n(`]|\$\(")
-_HERE_DOCUMENT = re.compile(r"(?ms)<<-?\s*(['\"]?)(\w+)\1\n.*?^\s*\2$")
+_HERE_DOCUMENT = r"<<-?\s*(?P<mark>['\"]?)(?P<end>\w+)(?P=mark)[^\n]*(?P<body>\n.*?^\s*(?P=end)$)"
+_HERE = re.compile(rf"(?ms){_HERE_DOCUMENT}")
+_STRING = re.compile(rf"(?ms){_HERE_DOCUMENT}|'[^']*'|\"(?:\\.|[^\"\\])*\"")
+# What stands before a program that a shell is told to run.
+_BEFORE_PROGRAM = frozenset(
+    "if then elif else while until do ! { sudo env time exec command nohup source .".split()  # noqa: SIM905
+)
 _SCRIPT = re.compile(r"\n|[;()=].*\s|\s.*[;()=]")
-_SLACK_MS = 20
+_READER_CHARS = 200
 _DEEPEST = 4
 
 
@@ -62,11 +68,27 @@ def reaches_out(command: str) -> bool:
 
 def programs(command: str) -> set[str]:
     """Give the programs that a command calls, as it names them."""
-    words = (
-        next((w for w in part.split() if "=" not in w and w not in ("sudo", "env", "time")), "")
-        for part in _SPLIT.split(command)
-    )
-    return {word.strip("\"'") for word in words}
+    return {word.strip("\"'") for word in _heads(command)}
+
+
+def _heads(command: str) -> Iterator[str]:
+    for part in _SPLIT.split(without_strings(command)):
+        yield next((w for w in part.split() if "=" not in w and w not in _BEFORE_PROGRAM), "")
+
+
+def without_strings(command: str) -> str:
+    """Give a command with `_` for what stands in its strings and here-documents, blanks left where they are:
+    that is no part of its own words. What a shell is given to run is one."""
+
+    def covered(match: re.Match[str]) -> str:
+        text, body = match[0], match["body"] or match[0]
+        reader = _SPLIT.split(command[max(match.start() - _READER_CHARS, 0) : match.start()])[-1].split()
+        is_run = any(re.search(r"(?:^|/)(?:[a-z]{0,2}sh|eval)$", word) for word in reader)
+        if is_run or (text[0] == '"' and re.search(r"\$\(|`", text)) or not re.search(r"\s", text):
+            return text
+        return text[: len(text) - len(body)] + re.sub(r"\S", "_", body)
+
+    return _STRING.sub(covered, command)
 
 
 def got_bytes(command: str, received: bool | None) -> bool:
@@ -74,20 +96,26 @@ def got_bytes(command: str, received: bool | None) -> bool:
     return reaches_out(command) if received is None else received
 
 
-def fetches_by_name(command: str) -> bool:
-    """Whether a command fetches what it names itself, and not only what the project's own files name: an
-    installer or a pull that is given options and files at most is none."""
+def fetched_packages(command: str) -> set[str] | None:
+    """Give the packages that a command fetches by name, in small letters: none where an installer or a pull is
+    given options and files at most. None where it fetches something else that it names itself."""
+    found: set[str] = set()
     for part in filter(reaches_out, _SPLIT.split(command)):
         verb = _FETCHES.search(part)
-        if verb is None or not all(re.search(r"^-|[./]", word) for word in part[verb.end() :].split()):
-            return True
-    return bool(outside(command))
+        given = part[verb.end() :].split() if verb else []
+        named = [word for word in given if not re.search(r"^-|[./]|^\d*[<>]", word)]
+        if verb is None or (named and not verb["installer"]):
+            return None
+        found.update(re.split(r"[=<>~!\[@]", word.strip("\"'").lower())[0] for word in named)
+    return None if outside(command) else found
 
 
 def named_files(command: str) -> list[str]:
     """Give the words of a command that fetches which may name files. An installer's are packages, which lie
     where installed code lies; what a script in the command says is no operand of it."""
-    lexer = shlex.shlex(_HERE_DOCUMENT.sub("", command), posix=True, punctuation_chars="();<>|&\n")
+    lexer = shlex.shlex(
+        _HERE.sub(lambda m: m[0].removesuffix(m["body"]), command), posix=True, punctuation_chars="();<>|&\n"
+    )
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
     parts: list[list[str]] = [[]]
     try:
@@ -98,6 +126,9 @@ def named_files(command: str) -> list[str]:
                 parts.append([])
     except ValueError:  # a quote without an end
         return named_paths(command)
+    # What a program did before takes nothing of it; a variable's value does.
+    while parts[1:] and any(programs(before := " ".join(parts[0]))) and not reaches_out(before):
+        del parts[0]
     fetching = ((part, _FETCHES.search(" ".join(part))) for part in parts)
     words = (word for part, verb in fetching if verb is None or not verb["installer"] for word in part)
     return _names(word for word in words if not _SCRIPT.search(word))
@@ -109,17 +140,29 @@ def outside(text: str) -> str:
     return next((host for host in hosts if not _LOCAL.match(host)), "")
 
 
-def is_installed(text: str) -> bool:
-    """Whether a path, or a command that names one, lies in a folder of other people's code or downloads."""
-    return _INSTALLED.search(text) is not None
+def is_installed(path: str) -> bool:
+    """Whether a path lies in a folder of other people's code or downloads."""
+    return _INSTALLED.search(path) is not None
+
+
+def reads_installed(command: str) -> bool:
+    """Whether a command names such a path. A program that it runs from the `bin` of one is what it would be in
+    any other place."""
+    for word in _heads(command):
+        if re.search(r"/\.?bin/[^/]+$", word):
+            command = command.replace(word, " ", 1)
+    return is_installed(command)
 
 
 def named_paths(command: str) -> list[str]:
-    """Give the words of a command that may name files."""
+    """Give the words of a command that may name files; a program's bare name is looked up elsewhere."""
     try:
         words = shlex.split(command, comments=True)
     except ValueError:
         words = command.split()
+    for head in _heads(command):
+        if "/" not in head and head in words:
+            words.remove(head)
     return _names(words)
 
 

@@ -197,7 +197,7 @@ class _Reader:
             return why
         paths = [str(given[key]) for key in ("path", "file_path", "workdir", "glob") if given.get(key)]
         named = [*paths, *provenance.named_paths(command)]
-        if any(map(provenance.is_installed, (*paths, command))):
+        if any(map(provenance.is_installed, paths)) or provenance.reads_installed(command):
             return f"{(paths or [command])[0][:80]} is installed or downloaded, not written here"
         return self._foreign_among(
             named, message.text[:4_000] if "search" in tags_of(message.tool_name) else ""

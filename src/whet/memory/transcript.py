@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 import apsw
 import msgspec
 
-from whet.memory import typed, units
+from whet.memory import provenance, typed, units
 from whet.memory.folding import content_words, find_folded, fold
 from whet.memory.provenance import FileOrigins
 from whet.memory.sources import SourceText, StoredText, Tier, sources
@@ -54,8 +54,9 @@ class QuotableTranscript:
             found = self._pointed(quote, wanted, source) if wanted and wanted in source.folded else None
             if found is not None and (best is None or _rank(found) >= _rank(best)):
                 best = found
-        if best is None or best.tier == "own":
-            return self._call_pointed(quote, wanted, is_step=is_step) or best
+        if best is None or best.tier == "own" or (is_step and best.tier == "untrusted"):
+            called = self._call_pointed(quote, wanted, is_step=is_step)
+            return called if called is not None and (best is None or _rank(called) > _rank(best)) else best
         return best
 
     def own_words(self) -> list[SourceText]:
@@ -137,17 +138,15 @@ class QuotableTranscript:
         return None
 
     def _call_pointed(self, quote: str, wanted: str, *, is_step: bool) -> Pointed | None:
-        """Give the last successful call whose command the quote is, or which has this as a part."""
+        """Give the last successful call whose command the quote is, or, for a step, of which it is a part, or
+        which it says of itself."""
         bare = wanted.strip("`$ ")
-        is_part = is_step and len(bare) >= _NOTHING_CHARS and not units.speaks(bare)
         said = (one for one in self.sources if one.tier == "own" and bare in one.folded)
         asked = {one.call_id for one in said if one.call_id}
         for one in reversed(self.sources):
-            if bare and one.is_done and one.call_id in asked:
-                call = fold(one.call) if one.is_command else bare if is_part else ""
-                if bare == call or (is_part and bare in call):
-                    is_foreign = one.tier == "untrusted"
-                    return Pointed(quote, one, "", "untrusted" if is_foreign else "observed", one.why)
+            if bare and one.is_done and one.call_id in asked and _is_of_call(bare, one, is_step=is_step):
+                is_foreign = one.tier == "untrusted"
+                return Pointed(quote, one, "", "untrusted" if is_foreign else "observed", one.why)
         return None
 
 
@@ -175,6 +174,30 @@ def load(connection: apsw.Connection, session_id: str, trusted: Collection[str] 
     return QuotableTranscript(
         session_id, sources(stored, has_person=has_person, trusted=trusted, origins=origins)
     )
+
+
+def _is_of_call(bare: str, ran: SourceText, *, is_step: bool) -> bool:
+    """Whether a quote is a command; or for a step a part of it, or of what another tool was given or said."""
+    call = fold(ran.call) if ran.is_command else ""
+    if not is_step or len(bare) < _NOTHING_CHARS or bare == call:
+        return bare == call
+    if not ran.is_command:
+        return bare in ran.folded or not units.speaks(bare)
+    return bare in call and _does(bare, call, ran)
+
+
+def _does(part: str, call: str, ran: SourceText) -> bool:
+    """Whether a part of a command does something, and is not only said: its strings say nothing in words, and
+    of its own words the command does not print three in a row."""
+    start = call.find(part)
+    own = fold(provenance.without_strings(ran.call))
+    bare = own[start : start + len(part)]
+    words = [word if word.isalpha() else "" for word in bare.split()] if len(own) == len(call) else []
+    if not any(words):
+        return not units.speaks(part)
+    strings = (part[slice(*match.span())] for match in re.finditer(r"_[_\s]*", bare))
+    runs = (" ".join(run) for run in zip(words, words[1:], words[2:], strict=False) if all(run))
+    return not any(map(units.speaks, strings)) and not any(run in ran.folded for run in runs)
 
 
 def _rank(pointed: Pointed) -> tuple[int, bool]:
