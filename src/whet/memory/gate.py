@@ -195,7 +195,7 @@ def _usable(one: Pointed, claim: Claim, transcript: QuotableTranscript) -> Point
     """Give what is pointed at; raise Refused for a question, what was taken back, what is too long. A command
     taken over from untrusted text is untrusted; one that fetches what the project itself names may be a step
     or have failed, without what it printed."""
-    if one.tier == "user" and one.source.role == "user" and _asks(one):
+    if one.tier == "user" and _asks(one):
         raise Refused(
             f"That is a question, not a rule or a fact: {_short(one.unit)}", hint="Quote what was decided."
         )
@@ -277,7 +277,7 @@ def _with_remedy(pointed: list[Pointed], transcript: QuotableTranscript) -> list
     shared = len(mine & set(nearest.call.split())) * 2 if nearest is not None else 0
     # Half of a long command is often no more than its item.
     if nearest is not None and (shared > len(mine) or shared == len(mine) <= 2):
-        return [*pointed, Pointed(nearest.call, nearest, "", "observed")]
+        return [*pointed, _as_call(nearest, transcript)]
     steps = _named_by_errors(failed, transcript)
     if any(_is_settled(failed[-1], step.source, transcript) for step in steps):
         return pointed
@@ -285,6 +285,12 @@ def _with_remedy(pointed: list[Pointed], transcript: QuotableTranscript) -> list
         "The quotes are from failed results, and nothing shows what worked instead",
         hint="Quote the result that worked then, or the person's word for it.",
     )
+
+
+def _as_call(ran: SourceText, transcript: QuotableTranscript) -> Pointed:
+    """Point at a call that worked; what it took from untrusted text makes it untrusted."""
+    why = carried_over(ran, transcript)
+    return Pointed(ran.call, ran, "", "untrusted" if why else "observed", why)
 
 
 def _is_settled(failed: Pointed, step: SourceText, transcript: QuotableTranscript) -> bool:
@@ -303,7 +309,7 @@ def _named_by_errors(pointed: Sequence[Pointed], transcript: QuotableTranscript)
             for one in transcript.results():
                 is_later = one.ran_well and one.seq > failed.source.seq and one.call not in there
                 if is_later and (form == one.call or entries.filled(form, one.call)):
-                    found[one.call] = Pointed(one.call, one, "", "observed")
+                    found[one.call] = _as_call(one, transcript)
     return list(found.values())
 
 
@@ -354,7 +360,9 @@ def carried_over(ran: SourceText, transcript: QuotableTranscript) -> str:
     trusted = _worded(
         s.folded for s in transcript.sources if s.seq < ran.seq and s.tier in ("user", "observed")
     )
-    taken = _taken((run for run in _runs(call) if run not in trusted), ran, transcript)
+    taken = _taken(
+        (run for run in _runs(call, is_command=ran.is_command) if run not in trusted), ran, transcript
+    )
     return f"the command repeats what untrusted text said: {taken[:60]}" if taken else ""
 
 
@@ -381,15 +389,16 @@ def _worded(texts: Iterable[str]) -> str:
     return f" {' '.join(word for each in words for word in each)} "
 
 
-def _runs(text: str) -> Iterable[str]:
-    """Give what of a command would hardly be written twice by chance: runs of words, values and their parts.
-    The name of a program that it calls is everybody's."""
+def _runs(text: str, *, is_command: bool) -> Iterable[str]:
+    """Give what of a call would hardly be written twice by chance: runs of words, values and their parts. The
+    name of a program that it calls is everybody's."""
     words = _WORDS.findall(fold(text))
     for at in range(len(words) - _CARRIED_WORDS + 1):
         run = " ".join(words[at : at + _CARRIED_WORDS])
         if len(run) >= 14 or (not run.isascii() and len(run) >= 8):
             yield run
-    for value in units.values(text) - {fold(name) for name in programs(text) if "/" not in name}:
+    everybodys = {fold(name) for name in programs(text) if "/" not in name} if is_command else set[str]()
+    for value in units.values(text) - everybodys:
         yield value if len(value) >= 7 else f" {value} "
         parts = re.split(r"[=:/@]", value)
         yield from (f" {part} " for part in parts if len(part) >= 4 and not part.isalpha() and part != value)

@@ -8,10 +8,12 @@ the store knows when each call ran, in every session. Vendored and installed fol
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import apsw
@@ -20,10 +22,11 @@ import msgspec
 from whet.contract.texts import NOT_JSON, decoder
 from whet.contract.tools import tags_of
 from whet.store import calls
+from whet.store.calls import PastCall
 
 _INSTALLED = re.compile(
     r"(?:^|[\s/\"'=])(?:node_modules|site-packages|dist-packages|vendor(?:ed)?|third[_-]party|bower_components"
-    r"|\.venv|venv(?=/)|\.tox|\.cargo/registry|go/pkg/mod|\.m2|\.gem|\.gradle/caches|Pods|[Dd]ownloads?|\.cache)(?:[/\s\"']|$)"
+    r"|\.venv|venv(?=/|\s*(?:$|[;|&\n]))|\.tox|\.cargo/registry|go/pkg/mod|\.m2|\.gem|\.gradle/caches|Pods|[Dd]ownloads?|\.cache)(?:[/\s\"']|$)"
 )
 _CLIENTS = frozenset(
     "curl wget gh glab ssh scp sftp ftp lftp rsync nc ncat socat telnet http https xh aria2c lynx w3m"  # noqa: SIM905
@@ -49,11 +52,14 @@ _HERE = re.compile(rf"(?ms){_HERE_DOCUMENT}")
 _STRING = re.compile(rf"(?ms){_HERE_DOCUMENT}|'[^']*'|\"(?:\\.|[^\"\\])*\"")
 # What stands before a program that a shell is told to run.
 _BEFORE_PROGRAM = frozenset(
-    "if then elif else while until do ! { sudo env time exec command nohup source .".split()  # noqa: SIM905
+    "if then elif else while until do ! { sudo env time exec command nohup nice timeout xargs source .".split()  # noqa: SIM905
 )
 _SCRIPT = re.compile(r"\n|[;()=].*\s|\s.*[;()=]")
 _READER_CHARS = 200
+_BRACES = re.compile(r"([^{}]*)\{([^{}]*,[^{}]*)\}([^{}]*)")
+_PATH = re.compile(r"[\w.~-]*[./][\w./-]+")
 _DEEPEST = 4
+_MOST_WORDS, _MOST_FOLDERS = 200, 8
 
 
 def reaches_out(command: str) -> bool:
@@ -73,7 +79,11 @@ def programs(command: str) -> set[str]:
 
 def _heads(command: str) -> Iterator[str]:
     for part in _SPLIT.split(without_strings(command)):
-        yield next((w for w in part.split() if "=" not in w and w not in _BEFORE_PROGRAM), "")
+        words = iter(part.split())
+        first = next((w for w in words if "=" not in w), "")
+        while first in _BEFORE_PROGRAM and first:
+            first = next((w for w in words if "=" not in w and not re.match(r"-|\d+\w?$", w)), "")
+        yield first
 
 
 def without_strings(command: str) -> str:
@@ -167,8 +177,15 @@ def named_paths(command: str) -> list[str]:
 
 
 def _names(words: Iterable[str]) -> list[str]:
-    found = (word.partition("=")[2] or word if "=" in word else word for word in words)
-    return [word.strip("<>;&|()\"'") for word in found if not word.startswith("-")]
+    found: list[str] = []
+    for word in words:
+        if re.search(r"[\s()]", word):  # code
+            found += _PATH.findall(word)
+        elif not word.startswith("-"):
+            name = (word.partition("=")[2] or word).strip("<>;&|()\"'")
+            some = _BRACES.fullmatch(name)
+            found += [f"{some[1]}{one}{some[3]}" for one in some[2].split(",")] if some else [name]
+    return found
 
 
 class FileOrigins:
@@ -176,44 +193,92 @@ class FileOrigins:
 
     def __init__(self, connection: apsw.Connection, workspace: str) -> None:
         self._connection = connection
+        self._named_workspace = workspace
         self._workspace = Path(workspace or ".")
         self._known: dict[str, str | None] = {}
 
+    def why_any_foreign(self, words: Iterable[str]) -> str:
+        """Say why one of the files that these words may name is from elsewhere, also those below a folder that
+        another of them names; empty where none is."""
+        named = list(dict.fromkeys(filter(None, words)))[:_MOST_WORDS]
+        folders = [word for word in named if "*" not in word and self._place(word).is_dir()][:_MOST_FOLDERS]
+        below = (f"{folder}/{word}" for folder in folders for word in named if not os.path.isabs(word))
+        return next((why for word in (*named, *below) if (why := self.why_foreign(word))), "")
+
     def why_foreign(self, path: str, depth: int = 0) -> str | None:
         """Say why a file's bytes are from elsewhere, empty for those of here, None where there is no file."""
-        place = self._workspace / os.path.expanduser(path)
+        if re.search(r"[*?\[]", path):
+            found = islice(glob.iglob(str(self._place(path))), _MOST_WORDS)
+            return next((why for one in found if (why := self.why_foreign(one, depth))), None)
+        place = self._place(path)
         key = str(place)
         if key in self._known:
             return self._known[key]
+        self._known[key] = ""
         try:
             found = os.stat(place)
         except (OSError, ValueError):
-            return None
-        self._known[key] = ""
+            self._known[key] = self._why_before(path, key, depth) or None
+            return self._known[key]
+        led = os.path.realpath(place)
+        if led != os.path.abspath(place) and is_installed(
+            os.path.relpath(led, os.path.realpath(self._workspace))
+        ):
+            self._known[key] = f"{path} leads to {led[-80:]}, which is installed or downloaded"
         for at_ns in {found.st_mtime_ns, found.st_ctime_ns}:  # moving a file keeps the first
-            for name, arguments, received in calls.running_at(self._connection, at_ns // 1_000_000):
-                if "command" not in tags_of(name):
-                    continue
-                command = _command(arguments)
-                taken = "" if depth >= _DEEPEST else self._takes_foreign(command, key, depth)
-                if got_bytes(command, received) or taken:
-                    self._known[key] = f"{path} came with `{' '.join(command.split())[:80]}`"
+            for call in calls.running_at(self._connection, at_ns // 1_000_000):
+                names_it = any(str(self._place(word)) == key for word in _words_of(call))
+                why = self._why_made(call, path, key, depth)
+                self._known[key] = (
+                    self._known[key] or why or (names_it and self._why_before(path, key, depth)) or ""
+                )
         return self._known[key]
 
-    def _takes_foreign(self, command: str, but: str, depth: int) -> str:
-        names = (word for word in named_paths(command) if str(self._workspace / word) != but)
-        return next((why for word in names if word and (why := self.why_foreign(word, depth + 1))), "")
+    def _place(self, path: str) -> Path:
+        return self._workspace / os.path.expanduser(path)
+
+    def _why_made(self, call: PastCall, path: str, key: str, depth: int) -> str:
+        """Say why what a call wrote is from elsewhere: it got bytes, or took what is."""
+        if "command" not in tags_of(call.name):
+            return ""
+        words = () if depth >= _DEEPEST else (w for w in _words_of(call) if w and str(self._place(w)) != key)
+        taken = next((why for word in words if (why := self.why_foreign(word, depth + 1))), "")
+        if not taken and not got_bytes(_command(call.arguments), call.effects.received):
+            return ""
+        return f"{path} came with `{' '.join(_command(call.arguments).split())[:80]}`"
+
+    def _why_before(self, path: str, key: str, depth: int) -> str:
+        """Say so of a file that is gone, or that was changed since: by the earlier calls that name it."""
+        for call in calls.naming(self._connection, self._named_workspace, os.path.basename(path)):
+            changed = (*call.effects.edits, *call.effects.touched)
+            names = (*(one.path for one in changed), *_words_of(call))
+            if any(str(self._place(name)) == key for name in names) and (
+                why := self._why_made(call, path, key, depth)
+            ):
+                return why
+        return ""
+
+
+def _words_of(call: PastCall) -> list[str]:
+    """Give the words of a call that may name files."""
+    given = _given(call.arguments)
+    return named_paths(given.command) if given.command else [given.path]
 
 
 class _Given(msgspec.Struct):
     command: str = ""
+    path: str = ""
 
 
-_given = decoder(_Given)
+_read_given = decoder(_Given)
+
+
+def _given(arguments: str) -> _Given:
+    try:
+        return _read_given.decode(arguments)
+    except NOT_JSON:
+        return _Given(command=arguments)
 
 
 def _command(arguments: str) -> str:
-    try:
-        return _given.decode(arguments).command
-    except NOT_JSON:
-        return arguments
+    return _given(arguments).command

@@ -15,7 +15,7 @@ import msgspec
 from whet.memory import provenance, typed, units
 from whet.memory.folding import content_words, find_folded, fold
 from whet.memory.provenance import FileOrigins
-from whet.memory.sources import SourceText, StoredText, Tier, sources
+from whet.memory.sources import SourceText, StoredText, Tier, sources, unnumbered
 from whet.store import calls, rows, sessions
 
 _RANK = ("own", "untrusted", "observed", "user")
@@ -48,7 +48,7 @@ class QuotableTranscript:
         """Give what a quote points at, where it counts most and was said last; None for nowhere. A command
         points at its last call that succeeded; for a step of a procedure, so does a part of any tool's
         arguments that says nothing in words."""
-        wanted = fold(quote)
+        wanted = fold(unnumbered(quote))
         best: Pointed | None = None
         for source in self.sources:
             found = self._pointed(quote, wanted, source) if wanted and wanted in source.folded else None
@@ -121,7 +121,10 @@ class QuotableTranscript:
         if units.is_prose(unit.text.splitlines()[-1]) and not source.failed:
             unit = units.prose_at(source.text, *span)
         tier, why = source.tier, source.why
-        if tier == "observed" and (first := self._said_before(unit.text, source)) is not None:
+        lines = (unit.text, *source.text[unit.start : unit.end].splitlines())
+        if tier == "observed" and (
+            first := next(filter(None, (self._said_before(x, source) for x in lines)), None)
+        ):
             tier, why = first.tier, first.why or "the assistant wrote it before a tool repeated it"
         return Pointed(quote, source, unit.text, tier, why)
 

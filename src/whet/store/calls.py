@@ -286,19 +286,52 @@ def each_outcome(connection: apsw.Connection, take: Callable[[int, str, int, str
 
 
 _SLACK_MS = 20
+_DAY_MS = 86_400_000
+_AT = "strftime('%Y-%m-%dT%H:%M:%fZ', ?1 / 1000.0, 'unixepoch')"
+# The call itself was running, or the process that it left behind was: until a later one saw its end, or the
+# session ended.
+_RUNNING = (
+    "SELECT c.session, c.seq, c.position, c.name, c.facts"
+    " FROM sessions s JOIN tool_calls c ON c.session = s.key"
+    f" WHERE s.started <= {_AT}"
+    " AND s.last_active >= strftime('%Y-%m-%dT%H:%M:%fZ', ?1 / 1000.0 - 86400, 'unixepoch')"
+    f" AND c.started <= ?1 + {_SLACK_MS} AND (coalesce(c.finished, c.started + {_DAY_MS}) >= ?1 - {_SLACK_MS}"
+    f" OR instr(c.facts, 'runs_on') AND (s.ended = '' OR s.ended >= {_AT})"
+    " AND NOT EXISTS (SELECT 1 FROM tool_calls o WHERE o.session = c.session"
+    f" AND o.seq > c.seq AND o.finished < ?1 - {_SLACK_MS} AND instr(o.facts, 'over')"
+    " AND o.facts ->> 'over' = c.facts ->> 'runs_on'))"
+)
+_NAMING = (
+    "SELECT c.session, c.seq, c.position, c.name, c.facts"
+    " FROM sessions s JOIN tool_calls c ON c.session = s.key"
+    " WHERE s.workspace = ? AND instr(c.facts, ?) > 0 ORDER BY c.started DESC LIMIT 50"
+)
 
 
-def running_at(connection: apsw.Connection, at_ms: int) -> Iterator[tuple[str, str, bool | None]]:
-    """Give the calls that were running at a time, in any session: the tool's name, the arguments as JSON, and
-    whether bytes came to it from the network (None: nothing counted them)."""
-    found = connection.execute(
-        "SELECT c.session, c.seq, c.position, c.name, c.facts"
-        " FROM sessions s JOIN tool_calls c ON c.session = s.key"
-        " WHERE s.started <= strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch')"
-        " AND s.last_active >= strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0 - 86400, 'unixepoch')"
-        " AND c.started <= ? AND coalesce(c.finished, c.started + 86400000) >= ?",
-        (at_ms, at_ms, at_ms + _SLACK_MS, at_ms - _SLACK_MS),
-    ).fetchall()
+class PastCall(msgspec.Struct, frozen=True):
+    """A call that is over: its session's key, its result's number, the tool, the arguments as JSON, and what is
+    kept of its effects."""
+
+    key: int
+    seq: int
+    name: str
+    arguments: str
+    effects: CallEffects
+
+
+def running_at(connection: apsw.Connection, at_ms: int) -> Iterator[PastCall]:
+    """Give the calls that were running at a time, in any session, or whose process in the background was."""
+    yield from _past(connection, connection.execute(_RUNNING, (at_ms,)).fetchall())
+
+
+def naming(connection: apsw.Connection, workspace: str, name: str) -> Iterator[PastCall]:
+    """Give the calls of a workspace whose commands, edits or changed files have this text, newest first."""
+    yield from _past(connection, connection.execute(_NAMING, (workspace, name)).fetchall())
+
+
+def _past(
+    connection: apsw.Connection, found: Iterable[tuple[int, int, int, str, str | None]]
+) -> Iterator[PastCall]:
     for session, seq, position, name, facts in found:
         row = connection.execute(
             "SELECT role, content, extra FROM messages WHERE id = ?",
@@ -306,7 +339,8 @@ def running_at(connection: apsw.Connection, at_ms: int) -> Iterator[tuple[str, s
         ).fetchone()
         if row is not None:
             made = rows.unpack(*row).tool_calls
-            yield name, made[int(position)].arguments, received(facts)
+            effects = _facts.decode(facts) if facts else CallEffects()
+            yield PastCall(session, seq, name, made[int(position)].arguments, effects)
 
 
 def received(facts: str | None) -> bool | None:
