@@ -8,14 +8,15 @@ that nobody typed or tried, waits for the person. It knows neither files nor the
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from whet.log import mask
 from whet.memory import entries, notes, units
+from whet.memory.carried import carried_over, kept, laundered, names_own
 from whet.memory.folding import content_words, fold
-from whet.memory.provenance import fetched_packages, got_bytes, outside, programs
+from whet.memory.provenance import got_bytes, outside
 from whet.memory.requests import Claim, GateVerdict, Refused
 from whet.memory.scan import scan
 from whet.memory.sources import SourceText
@@ -28,8 +29,6 @@ _MOST_QUOTES = 12
 _KEPT_QUOTE_CHARS = 400
 _MOST_LINE_CHARS = 400
 _LEAST_CHARS = 6
-_CARRIED_WORDS = 3
-_WORDS = re.compile(r"[^\W_]+(?:[-'’.][^\W_]+)*")
 _LATER = {"user": "The person took that back later in the session"}
 _NUMBERED = re.compile(r"(?m)^\s*\d{1,2}[.)]\s")
 _TWO_WORDS = re.compile(r"[^\W\d_]+(?:[/-][^\W\d_]+)+")
@@ -80,6 +79,7 @@ def judge_stored(
         if there == claim.quotes:
             break
     assert best is not None  # a lesson is about some session
+    best[1].laundered = lambda one: database.read_now(lambda db: laundered(db, best[1].session_id, one))
     if best[0] and len(session_ids) > 1:
         claim = msgspec.structs.replace(claim, quotes=best[0])
     return judge(claim, best[1], foreground=foreground)
@@ -213,10 +213,12 @@ def _usable(one: Pointed, claim: Claim, transcript: QuotableTranscript) -> Point
             hint="Point at a shorter line.",
         )
     is_step = ran.is_command and (claim.kind == "skill" or ran.failed) and got_bytes(ran.call, ran.received)
-    if one.tier == "untrusted" and is_step and _names_own(ran, transcript):
+    if one.tier == "untrusted" and is_step and names_own(ran, transcript):
         one = msgspec.structs.replace(one, tier="observed", unit="", why="")
     is_call = ran.is_command or not one.unit
     if one.tier == "observed" and is_call and (why := carried_over(ran, transcript)):
+        return msgspec.structs.replace(one, tier="untrusted", why=why)
+    if one.tier == "observed" and one.unit and not ran.failed and (why := transcript.laundered(one)):
         return msgspec.structs.replace(one, tier="untrusted", why=why)
     return one
 
@@ -345,69 +347,10 @@ def _answers(one: Pointed, transcript: QuotableTranscript) -> bool:
     return any(len(words & each) >= max(2, len(each) / 2) for each in map(set, map(content_words, asked)))
 
 
-def _names_own(ran: SourceText, transcript: QuotableTranscript) -> bool:
-    """Whether a command fetches only what the project's files name, or packages that no untrusted text named
-    to it."""
-    packages = fetched_packages(ran.call)
-    return packages is not None and not _taken((f" {name} " for name in packages), ran, transcript)
-
-
-def carried_over(ran: SourceText, transcript: QuotableTranscript) -> str:
-    """Say that a call repeats what untrusted text said before it, empty where it does not."""
-    call = ran.call if ran.is_command else ran.about
-    if any(map(units.is_talk, call.splitlines())):
-        return "its command holds sentences of the assistant's own"
-    trusted = _worded(
-        s.folded for s in transcript.sources if s.seq < ran.seq and s.tier in ("user", "observed")
-    )
-    taken = _taken(
-        (run for run in _runs(call, is_command=ran.is_command) if run not in trusted), ran, transcript
-    )
-    return f"the command repeats what untrusted text said: {taken[:60]}" if taken else ""
-
-
-def _taken(runs: Iterable[str], ran: SourceText, transcript: QuotableTranscript) -> str:
-    """Give what of these untrusted text said before a call did, and before the assistant said it itself."""
-    said = {
-        tier: [s for s in transcript.sources if s.seq < ran.seq and s.tier == tier]
-        for tier in ("untrusted", "own")
-    }
-    if not said["untrusted"]:
-        return ""
-    there = _worded(s.folded for s in said["untrusted"])
-    for run in runs:
-        if run in there:
-            first = next((s.seq for s in said["untrusted"] if run in _worded([s.folded])), ran.seq)
-            if not any(s.seq < first and run in _worded([s.folded]) for s in said["own"]):
-                return run.strip()
-    return ""
-
-
-def _worded(texts: Iterable[str]) -> str:
-    """Give texts' words with nothing between them but spaces, and behind them their values."""
-    words = ([*_WORDS.findall(text), *units.values(text)] for text in texts)
-    return f" {' '.join(word for each in words for word in each)} "
-
-
-def _runs(text: str, *, is_command: bool) -> Iterable[str]:
-    """Give what of a call would hardly be written twice by chance: runs of words, values and their parts. The
-    name of a program that it calls is everybody's."""
-    words = _WORDS.findall(fold(text))
-    for at in range(len(words) - _CARRIED_WORDS + 1):
-        run = " ".join(words[at : at + _CARRIED_WORDS])
-        if len(run) >= 14 or (not run.isascii() and len(run) >= 8):
-            yield run
-    everybodys = {fold(name) for name in programs(text) if "/" not in name} if is_command else set[str]()
-    for value in units.values(text) - everybodys:
-        yield value if len(value) >= 7 else f" {value} "
-        parts = re.split(r"[=:/@]", value)
-        yield from (f" {part} " for part in parts if len(part) >= 4 and not part.isalpha() and part != value)
-
-
 def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed], transcript: QuotableTranscript) -> None:
     """Refuse quotes that hold none of the values that the claim is about: they point at something else. Words
     are not compared, since the claim may be in another language; two words with a dash or a slash between
-    them are no value. A step may name what the person named."""
+    them are no value. A step may name what stands anywhere in the session but in untrusted text."""
     named = {
         value
         for value in units.values(_NUMBERED.sub("", claim.text)) - units.values(claim.known)
@@ -415,9 +358,7 @@ def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed], transcript: Quot
     }
     there = fold(" ".join(f"{one.unit} {one.source.call} {one.source.text[:4_000]}" for one in pointed))
     if claim.kind == "skill":
-        ran = {one.source.call_id for one in pointed if one.source.call_id}
-        there = " ".join([there, *(one.folded for one in transcript.sources if one.call_id in ran)])
-        named -= units.values(" ".join(one.text for one in transcript.sources if one.tier == "user"))
+        there = " ".join(one.folded for one in transcript.sources if one.tier != "untrusted")
     parts = {part for value in named for part in re.findall(r"\w{3,}|\d+", value)}
     if named and not any(value in there for value in (*named, *parts)):
         raise Refused(
@@ -437,7 +378,7 @@ def _known(text: str) -> Refused:
 def _refuse_repeated(claim: Claim, pointed: Sequence[Pointed]) -> None:
     """Refuse what one entry holds already: every line that is said, and calls that stand for themselves."""
     said = [fold(line) for one in pointed for line in one.unit.splitlines()]
-    calls = [fold(one.source.call) for one in pointed if not one.unit]
+    calls = [fold(kept(one.source)) for one in pointed if not one.unit]
     for existing in claim.existing if said else ():
         if all(part in fold(existing) for part in (*said, *calls)):
             raise _known(existing)

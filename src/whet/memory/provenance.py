@@ -48,7 +48,7 @@ _URL = re.compile(
 _LOCAL = re.compile(r"localhost$|127\.|\[?::1|0\.0\.0\.0")
 _SPLIT = re.compile(r"\|\||&&|[;|&\n(`]|\$\(")
 _HERE_DOCUMENT = r"<<-?\s*(?P<mark>['\"]?)(?P<end>\w+)(?P=mark)[^\n]*(?P<body>\n.*?^\s*(?P=end)$)"
-_HERE = re.compile(rf"(?ms){_HERE_DOCUMENT}")
+HERE = re.compile(rf"(?ms){_HERE_DOCUMENT}")
 _STRING = re.compile(rf"(?ms){_HERE_DOCUMENT}|'[^']*'|\"(?:\\.|[^\"\\])*\"")
 # What stands before a program that a shell is told to run.
 _BEFORE_PROGRAM = frozenset(
@@ -77,8 +77,13 @@ def programs(command: str) -> set[str]:
     return {word.strip("\"'") for word in _heads(command)}
 
 
+def parts(command: str) -> list[str]:
+    """Give what a shell would run one after the other, with the strings in it covered."""
+    return _SPLIT.split(without_strings(command))
+
+
 def _heads(command: str) -> Iterator[str]:
-    for part in _SPLIT.split(without_strings(command)):
+    for part in parts(command):
         words = iter(part.split())
         first = next((w for w in words if "=" not in w), "")
         while first in _BEFORE_PROGRAM and first:
@@ -124,7 +129,7 @@ def named_files(command: str) -> list[str]:
     """Give the words of a command that fetches which may name files. An installer's are packages, which lie
     where installed code lies; what a script in the command says is no operand of it."""
     lexer = shlex.shlex(
-        _HERE.sub(lambda m: m[0].removesuffix(m["body"]), command), posix=True, punctuation_chars="();<>|&\n"
+        HERE.sub(lambda m: m[0].removesuffix(m["body"]), command), posix=True, punctuation_chars="();<>|&\n"
     )
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
     parts: list[list[str]] = [[]]

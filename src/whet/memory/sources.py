@@ -23,7 +23,7 @@ from whet.memory.provenance import FileOrigins
 
 Tier: TypeAlias = Literal["user", "observed", "untrusted", "own"]
 # What stands behind a # outside of quotes does nothing: it is the assistant's talk.
-_COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#(?=[^\n'\"]*$)[^\n]*")
+_COMMENT = re.compile(r"(?m)^[ \t]*#[^\n]*|(?<=\s)#(?=[^\n'\"]*$)[^\n]*")
 # A read file's lines have numbers before them; a search's hits, which stand under their file's name, too.
 _LINE_NUMBER = re.compile(r"(?m)^ *\d+\|")
 _HIT = re.compile(r"(?m)^([^\s:|]*[./][^\s:|]*)(?=:|$)")

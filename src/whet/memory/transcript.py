@@ -7,7 +7,7 @@ person said later about the same subject holds, and so does a later look at the 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import apsw
 import msgspec
@@ -37,11 +37,13 @@ class Pointed(msgspec.Struct, frozen=True):
 
 
 class QuotableTranscript:
-    """The texts of one session, in order; `turn` is the last turn's number."""
+    """The texts of one session, in order; `turn` is the last turn's number. `laundered` says whether a line of
+    a file was taken from untrusted text in another session."""
 
     def __init__(self, session_id: str, found: Sequence[SourceText]) -> None:
         self.session_id = session_id
         self.sources: list[SourceText] = list(found)
+        self.laundered: Callable[[Pointed], str] = lambda one: ""
         self.turn: int = max((source.turn for source in found), default=0)
 
     def point(self, quote: str, *, is_step: bool = False) -> Pointed | None:
@@ -142,12 +144,14 @@ class QuotableTranscript:
 
     def _call_pointed(self, quote: str, wanted: str, *, is_step: bool) -> Pointed | None:
         """Give the last successful call whose command the quote is, or, for a step, of which it is a part, or
-        which it says of itself."""
+        which printed it."""
         bare = wanted.strip("`$ ")
         said = (one for one in self.sources if one.tier == "own" and bare in one.folded)
         asked = {one.call_id for one in said if one.call_id}
         for one in reversed(self.sources):
-            if bare and one.is_done and one.call_id in asked and _is_of_call(bare, one, is_step=is_step):
+            is_given = one.call_id in asked and _is_of_call(bare, one, is_step=is_step)
+            is_printed = is_step and len(bare) >= _NOTHING_CHARS and bare in one.folded
+            if bare and one.is_done and (is_given or is_printed):
                 is_foreign = one.tier == "untrusted"
                 return Pointed(quote, one, "", "untrusted" if is_foreign else "observed", one.why)
         return None
@@ -156,8 +160,19 @@ class QuotableTranscript:
 def load(connection: apsw.Connection, session_id: str, trusted: Collection[str] = ()) -> QuotableTranscript:
     """Read a session's messages, also those that a compaction took out of sight; `local` names the tools
     whose results are observed. Raises NotFound."""
-    key = sessions.key_of(connection, session_id)
     session = sessions.get(connection, session_id)
+    origins = FileOrigins(connection, session.workspace)
+    stored = _stored(connection, sessions.key_of(connection, session_id))
+    found = sources(stored, has_person=session.kind == "chat", trusted=trusted, origins=origins)
+    return QuotableTranscript(session_id, found)
+
+
+def load_key(connection: apsw.Connection, key: int) -> QuotableTranscript:
+    """Read another session by its key, as its own messages have it: no file is looked at again."""
+    return QuotableTranscript("", sources(_stored(connection, key)))
+
+
+def _stored(connection: apsw.Connection, key: int) -> list[StoredText]:
     found = connection.execute(
         "SELECT m.id, m.turn, m.role, m.content, m.extra, date(m.at / 1000, 'unixepoch', 'localtime'),"
         " c.facts"
@@ -166,27 +181,20 @@ def load(connection: apsw.Connection, session_id: str, trusted: Collection[str] 
         " AND m.turn NOT IN (SELECT number FROM turns WHERE session = ?3 AND undone <> '') ORDER BY m.id",
         (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, key),
     ).fetchall()
-    stored = [
+    return [
         StoredText(
             r[0] & (rows.SEQ_LIMIT - 1), r[1], rows.unpack(r[2], r[3], r[4]), r[5], calls.received(r[6])
         )
         for r in found
     ]
-    origins = FileOrigins(connection, session.workspace)
-    has_person = session.kind == "chat"
-    return QuotableTranscript(
-        session_id, sources(stored, has_person=has_person, trusted=trusted, origins=origins)
-    )
 
 
 def _is_of_call(bare: str, ran: SourceText, *, is_step: bool) -> bool:
-    """Whether a quote is a command; or for a step a part of it, or of what another tool was given or said."""
+    """Whether a quote is a command, or for a step a part of it or of what another tool was given."""
     call = fold(ran.call) if ran.is_command else ""
     if not is_step or len(bare) < _NOTHING_CHARS or bare == call:
         return bare == call
-    if not ran.is_command:
-        return bare in ran.folded or not units.speaks(bare)
-    return bare in call and _does(bare, call, ran)
+    return bare in call and _does(bare, call, ran) if ran.is_command else not units.speaks(bare)
 
 
 def _does(part: str, call: str, ran: SourceText) -> bool:
