@@ -204,7 +204,7 @@ def _does(part: str, call: str, ran: SourceText) -> bool:
     own = fold(provenance.without_strings(ran.call))
     bare = own[start : start + len(part)]
     words = [word if word.isalpha() else "" for word in bare.split()] if len(own) == len(call) else []
-    if not any(words):
+    if not bare.strip("_ ") or not words:  # all of it stands in a string
         return not units.speaks(part)
     strings = (part[slice(*match.span())] for match in re.finditer(r"_[_\s]*", bare))
     runs = (" ".join(run) for run in zip(words, words[1:], words[2:], strict=False) if all(run))
