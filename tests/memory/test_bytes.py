@@ -10,12 +10,11 @@ import msgspec
 import pytest
 from benchmarks.lessons.world import Run, User, World
 
-from tests.memory.evidence import said_by, shell
+from tests.memory.evidence import said_by, session, shell
 from whet.contract.receipts import CallEffects, FileLines
 from whet.memory.gate import judge_stored
 from whet.memory.provenance import FileOrigins, fetched_packages, named_paths, reaches_out, reads_installed
 from whet.memory.requests import Claim
-from whet.memory.transcript import load
 
 LINE = "deploy_host = x.example"
 LONG_AGO = -60_000
@@ -121,8 +120,8 @@ def test_a_link_is_where_it_leads(world: World, folder: Path) -> None:
 def test_what_a_look_brings_of_a_foreign_file_is_foreign(world: World, folder: Path, look: Run) -> None:
     stored(world, folder, (shell("./sync", ""), GOT, 0))
     session_id = stored(world, folder, (look, CallEffects(received=False), LONG_AGO))
-    found = world.database.read_now(lambda db: load(db, session_id).point(LINE))
-    assert found is not None and found.tier == "untrusted"
+    claim = Claim("memory", LINE, (LINE,))
+    assert judge_stored(world.database, [session_id], (), claim, foreground=False).quarantined
 
 
 def test_what_an_edit_took_from_a_page_stays_the_pages_in_later_sessions(world: World, folder: Path) -> None:
@@ -146,8 +145,6 @@ def test_numbers_before_read_lines_are_no_part_of_them() -> None:
     wrote = Run("write_file", {"path": "a.ini", "content": "[mail]\nhost = b\nport = 2525\n"}, "Wrote a.ini")
     looked = Run("read_file", {"path": "a.ini"}, "1|[mail]\n2|host = b\n3|port = 2525")
     assert [one.text for one in said_by([User("go"), looked])][-1] == "[mail]\nhost = b\nport = 2525"
-    from tests.memory.evidence import session  # noqa: PLC0415
-
     own = session(User("go"), wrote, looked).point("3|port = 2525")
     assert own is not None and own.tier == "own"
     seen = session(User("go"), looked).point("port = 2525")

@@ -23,6 +23,7 @@ from whet.store import calls, sessions
 
 _CARRIED_WORDS = 3
 _WORDS = re.compile(r"[^\W_]+(?:[-'’.][^\W_]+)*")
+_HIT = re.compile(r"(?m)^([^\s:|]*[./][^\s:|]*)(?=:|$)")
 _LITERAL = re.compile(r"'[^'\n()]*'|\"[^\"\n()]*\"")
 
 
@@ -44,10 +45,14 @@ def carried_over(ran: SourceText, transcript: QuotableTranscript) -> str:
 
 
 def laundered(connection: apsw.Connection, session_id: str, one: Pointed) -> str:
-    """Say that a line of a file was written by an edit of another session that took it from untrusted text."""
+    """Say that a line stands in a file from elsewhere that it names itself, as a search's hit does, or in one
+    whose line an edit of another session took from untrusted text."""
     own, own_key = sessions.get(connection, session_id), sessions.key_of(connection, session_id)
     ran = one.source
-    for path in provenance.named_paths(ran.call) if ran.is_command else [ran.call]:
+    hits = _HIT.findall(one.unit) if ran.is_command or "search" in tags_of(ran.tool) else []
+    if why := provenance.FileOrigins(connection, own.workspace).why_any_foreign(hits):
+        return why
+    for path in (*hits, *(provenance.named_paths(ran.call) if ran.is_command else [ran.call])):
         name = path.rpartition("/")[2]
         for past in calls.naming(connection, own.workspace, name) if len(name) >= _CARRIED_WORDS else ():
             if past.key == own_key or "edits" not in tags_of(past.name):

@@ -201,6 +201,7 @@ class FileOrigins:
         self._named_workspace = workspace
         self._workspace = Path(workspace or ".")
         self._known: dict[str, str | None] = {}
+        self._running: dict[int, list[PastCall]] = {}
 
     def why_any_foreign(self, words: Iterable[str]) -> str:
         """Say why one of the files that these words may name is from elsewhere, also those below a folder that
@@ -231,13 +232,18 @@ class FileOrigins:
         ):
             self._known[key] = f"{path} leads to {led[-80:]}, which is installed or downloaded"
         for at_ns in {found.st_mtime_ns, found.st_ctime_ns}:  # moving a file keeps the first
-            for call in calls.running_at(self._connection, at_ns // 1_000_000):
+            for call in self._running_at(at_ns // 1_000_000):
                 names_it = any(str(self._place(word)) == key for word in _words_of(call))
                 why = self._why_made(call, path, key, depth)
                 self._known[key] = (
                     self._known[key] or why or (names_it and self._why_before(path, key, depth)) or ""
                 )
         return self._known[key]
+
+    def _running_at(self, at_ms: int) -> list[PastCall]:
+        if at_ms not in self._running:  # files that came together have one time
+            self._running[at_ms] = list(calls.running_at(self._connection, at_ms))
+        return self._running[at_ms]
 
     def _place(self, path: str) -> Path:
         return self._workspace / os.path.expanduser(path)

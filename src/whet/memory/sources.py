@@ -26,7 +26,6 @@ Tier: TypeAlias = Literal["user", "observed", "untrusted", "own"]
 _COMMENT = re.compile(r"(?m)^[ \t]*#[^\n]*|(?<=\s)#(?=[^\n'\"]*$)[^\n]*")
 # A read file's lines have numbers before them; a search's hits, which stand under their file's name, too.
 _LINE_NUMBER = re.compile(r"(?m)^ *\d+\|")
-_HIT = re.compile(r"(?m)^([^\s:|]*[./][^\s:|]*)(?=:|$)")
 _STAT_LINE = re.compile(r"(?m)^ (\S+)\s+\|\s+\d+")
 
 
@@ -209,10 +208,8 @@ class _Reader:
         if any(map(provenance.is_installed, paths)) or provenance.reads_installed(command):
             return f"{(paths or [command])[0][:80]} is installed or downloaded, not written here"
         is_search = "search" in tags_of(message.tool_name)
-        if self._origins is not None:
-            hits = _HIT.findall(message.text[:20_000]) if is_search or command else []
-            if why := self._origins.why_any_foreign((*named, *hits)):
-                return why
+        if self._origins is not None and (why := self._origins.why_any_foreign(named)):
+            return why
         return self._foreign_among(named, message.text[:4_000] if is_search else "")
 
     def _foreign_among(self, named: Sequence[str], hits: str) -> str:

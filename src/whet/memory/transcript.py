@@ -37,8 +37,8 @@ class Pointed(msgspec.Struct, frozen=True):
 
 
 class QuotableTranscript:
-    """The texts of one session, in order; `turn` is the last turn's number. `laundered` says whether a line of
-    a file was taken from untrusted text in another session."""
+    """The texts of one session, in order; `turn` is the last turn's number. `laundered` says why a line's
+    file is from elsewhere, or its line from untrusted text of another session."""
 
     def __init__(self, session_id: str, found: Sequence[SourceText]) -> None:
         self.session_id = session_id
