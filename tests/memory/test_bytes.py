@@ -13,8 +13,9 @@ from benchmarks.lessons.world import Run, User, World
 from tests.memory.evidence import said_by, session, shell
 from whet.contract.receipts import CallEffects, FileLines
 from whet.memory.gate import judge_stored
-from whet.memory.provenance import FileOrigins, fetched_packages, named_paths, reaches_out, reads_installed
+from whet.memory.provenance import FileOrigins, fetched_packages, reaches_out, reads_installed
 from whet.memory.requests import Claim
+from whet.memory.shell_words import named_paths
 
 LINE = "deploy_host = x.example"
 LONG_AGO = -60_000
@@ -36,7 +37,8 @@ def stored(world: World, folder: Path, *made: tuple[Run, CallEffects, int]) -> s
         for (seq,), (run, effects, at_ms) in zip(found, made, strict=True):
             facts = msgspec.structs.replace(effects, command=run.given.get("command", ""))
             db.execute(  # type: ignore[attr-defined]
-                "UPDATE tool_calls SET started = ?3, finished = ?3, facts = ?4 WHERE session = ?1 AND seq = ?2",
+                "UPDATE tool_calls SET started = ?3, finished = ?3, facts = ?4"
+                " WHERE session = ?1 AND seq = ?2",
                 (key, seq, changed_ms + at_ms, msgspec.json.encode(facts).decode()),
             )
 

@@ -15,7 +15,7 @@ import apsw
 
 from whet.contract.texts import from_json, texts_of
 from whet.contract.tools import tags_of
-from whet.memory import provenance, units
+from whet.memory import provenance, shell_words, units
 from whet.memory.folding import fold
 from whet.memory.sources import SourceText
 from whet.memory.transcript import Pointed, QuotableTranscript, load_key
@@ -52,7 +52,7 @@ def laundered(connection: apsw.Connection, session_id: str, one: Pointed) -> str
     hits = _HIT.findall(one.unit) if ran.is_command or "search" in tags_of(ran.tool) else []
     if why := provenance.FileOrigins(connection, own.workspace).why_any_foreign(hits):
         return why
-    for path in (*hits, *(provenance.named_paths(ran.call) if ran.is_command else [ran.call])):
+    for path in (*hits, *(shell_words.named_paths(ran.call) if ran.is_command else [ran.call])):
         name = path.rpartition("/")[2]
         for past in calls.naming(connection, own.workspace, name) if len(name) >= _CARRIED_WORDS else ():
             if past.key == own_key or "edits" not in tags_of(past.name):
@@ -69,13 +69,13 @@ def laundered(connection: apsw.Connection, session_id: str, one: Pointed) -> str
 
 
 def kept(ran: SourceText) -> str:
-    """Give a call as it is kept: without the lines that it only prints, and what it only writes into a file."""
+    """Give a call as it is kept: without lines that it only prints, and what it only writes into a file."""
     if not ran.is_command:
         return ran.call
     printed = {folded for line in ran.text.splitlines() if (folded := fold(line)).count(" ") >= 2}
-    call = provenance.HERE.sub(lambda match: _body(match, printed), ran.call)
+    call = shell_words.HERE.sub(lambda match: _body(match, printed), ran.call)
     call = _LITERAL.sub(lambda match: match[0] if fold(match[0][1:-1]) not in printed else "'…'", call)
-    for part in provenance.parts(call):
+    for part in shell_words.parts(call):
         head, _, said = part.strip().partition(" ")
         if fold(said) in printed:
             call = call.replace(part.strip(), f"{head} …")
@@ -130,7 +130,7 @@ def _runs(text: str, *, is_command: bool) -> Iterable[str]:
         if len(run) >= 14 or (not run.isascii() and len(run) >= 8):
             yield run
     everybodys = (
-        {fold(name) for name in provenance.programs(text) if "/" not in name} if is_command else set[str]()
+        {fold(name) for name in shell_words.programs(text) if "/" not in name} if is_command else set[str]()
     )
     for value in units.values(text) - everybodys:
         yield value if len(value) >= 7 else f" {value} "

@@ -12,7 +12,7 @@ import glob
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
@@ -21,6 +21,7 @@ import msgspec
 
 from whet.contract.texts import NOT_JSON, decoder
 from whet.contract.tools import tags_of
+from whet.memory.shell_words import HERE, SPLIT, heads, named_paths, names, programs
 from whet.store import calls
 from whet.store.calls import PastCall
 
@@ -46,18 +47,7 @@ _URL = re.compile(
     r"\b(?:https?|ftp|ssh|git)://(?:[^@\s/]*@)?([^\s/\"'<>:]+)|\b[\w.-]+@([\w-]+\.[\w.-]+):", re.IGNORECASE
 )
 _LOCAL = re.compile(r"localhost$|127\.|\[?::1|0\.0\.0\.0")
-_SPLIT = re.compile(r"\|\||&&|[;|&\n(`]|\$\(")
-_HERE_DOCUMENT = r"<<-?\s*(?P<mark>['\"]?)(?P<end>\w+)(?P=mark)[^\n]*(?P<body>\n.*?^\s*(?P=end)$)"
-HERE = re.compile(rf"(?ms){_HERE_DOCUMENT}")
-_STRING = re.compile(rf"(?ms){_HERE_DOCUMENT}|'[^']*'|\"(?:\\.|[^\"\\])*\"")
-# What stands before a program that a shell is told to run.
-_BEFORE_PROGRAM = frozenset(
-    "if then elif else while until do ! { sudo env time exec command nohup nice timeout xargs source .".split()  # noqa: SIM905
-)
 _SCRIPT = re.compile(r"\n|[;()=].*\s|\s.*[;()=]")
-_READER_CHARS = 200
-_BRACES = re.compile(r"([^{}]*)\{([^{}]*,[^{}]*)\}([^{}]*)")
-_PATH = re.compile(r"[\w.~-]*[./][\w./-]+")
 _DEEPEST = 4
 _MOST_WORDS, _MOST_FOLDERS = 200, 8
 
@@ -72,50 +62,16 @@ def reaches_out(command: str) -> bool:
     return not hosts and any(name.rpartition("/")[2] in _CLIENTS for name in programs(command))
 
 
-def programs(command: str) -> set[str]:
-    """Give the programs that a command calls, as it names them."""
-    return {word.strip("\"'") for word in _heads(command)}
-
-
-def parts(command: str) -> list[str]:
-    """Give what a shell would run one after the other, with the strings in it covered."""
-    return _SPLIT.split(without_strings(command))
-
-
-def _heads(command: str) -> Iterator[str]:
-    for part in parts(command):
-        words = iter(part.split())
-        first = next((w for w in words if "=" not in w), "")
-        while first in _BEFORE_PROGRAM and first:
-            first = next((w for w in words if "=" not in w and not re.match(r"-|\d+\w?$", w)), "")
-        yield first
-
-
-def without_strings(command: str) -> str:
-    """Give a command with `_` for what stands in its strings and here-documents, blanks left where they are:
-    that is no part of its own words. What a shell is given to run is one."""
-
-    def covered(match: re.Match[str]) -> str:
-        text, body = match[0], match["body"] or match[0]
-        reader = _SPLIT.split(command[max(match.start() - _READER_CHARS, 0) : match.start()])[-1].split()
-        is_run = any(re.search(r"(?:^|/)(?:[a-z]{0,2}sh|eval)$", word) for word in reader)
-        if is_run or (text[0] == '"' and re.search(r"\$\(|`", text)) or not re.search(r"\s", text):
-            return text
-        return text[: len(text) - len(body)] + re.sub(r"\S", "_", body)
-
-    return _STRING.sub(covered, command)
-
-
 def got_bytes(command: str, received: bool | None) -> bool:
     """Whether bytes may have come to a command from the network: as the sandbox counted, else by its text."""
     return reaches_out(command) if received is None else received
 
 
 def fetched_packages(command: str) -> set[str] | None:
-    """Give the packages that a command fetches by name, in small letters: none where an installer or a pull is
-    given options and files at most. None where it fetches something else that it names itself."""
+    """Give the packages that a command fetches by name, in small letters: none where an installer or a pull
+    is given options and files at most. None where it fetches something else that it names itself."""
     found: set[str] = set()
-    for part in filter(reaches_out, _SPLIT.split(command)):
+    for part in filter(reaches_out, SPLIT.split(command)):
         verb = _FETCHES.search(part)
         given = part[verb.end() :].split() if verb else []
         named = [word for word in given if not re.search(r"^-|[./]|^\d*[<>]", word)]
@@ -146,7 +102,7 @@ def named_files(command: str) -> list[str]:
         del parts[0]
     fetching = ((part, _FETCHES.search(" ".join(part))) for part in parts)
     words = (word for part, verb in fetching if verb is None or not verb["installer"] for word in part)
-    return _names(word for word in words if not _SCRIPT.search(word))
+    return names(word for word in words if not _SCRIPT.search(word))
 
 
 def outside(text: str) -> str:
@@ -161,36 +117,12 @@ def is_installed(path: str) -> bool:
 
 
 def reads_installed(command: str) -> bool:
-    """Whether a command names such a path. A program that it runs from the `bin` of one is what it would be in
-    any other place."""
-    for word in _heads(command):
+    """Whether a command names such a path. A program that it runs from the `bin` of one is what it would be
+    in any other place."""
+    for word in heads(command):
         if re.search(r"/\.?bin/[^/]+$", word):
             command = command.replace(word, " ", 1)
     return is_installed(command)
-
-
-def named_paths(command: str) -> list[str]:
-    """Give the words of a command that may name files; a program's bare name is looked up elsewhere."""
-    try:
-        words = shlex.split(command, comments=True)
-    except ValueError:
-        words = command.split()
-    for head in _heads(command):
-        if "/" not in head and head in words:
-            words.remove(head)
-    return _names(words)
-
-
-def _names(words: Iterable[str]) -> list[str]:
-    found: list[str] = []
-    for word in words:
-        if re.search(r"[\s()]", word):  # code
-            found += _PATH.findall(word)
-        elif not word.startswith("-"):
-            name = (word.partition("=")[2] or word).strip("<>;&|()\"'")
-            some = _BRACES.fullmatch(name)
-            found += [f"{some[1]}{one}{some[3]}" for one in some[2].split(",")] if some else [name]
-    return found
 
 
 class FileOrigins:
@@ -204,8 +136,8 @@ class FileOrigins:
         self._running: dict[int, list[PastCall]] = {}
 
     def why_any_foreign(self, words: Iterable[str]) -> str:
-        """Say why one of the files that these words may name is from elsewhere, also those below a folder that
-        another of them names; empty where none is."""
+        """Say why one of the files that these words may name is from elsewhere, also those below a folder
+        that another of them names; empty where none is."""
         named = list(dict.fromkeys(filter(None, words)))[:_MOST_WORDS]
         folders = [word for word in named if "*" not in word and self._place(word).is_dir()][:_MOST_FOLDERS]
         below = (f"{folder}/{word}" for folder in folders for word in named if not os.path.isabs(word))

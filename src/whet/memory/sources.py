@@ -17,7 +17,7 @@ from whet.contract.delegation import HELPER
 from whet.contract.messages import Message, ToolCall
 from whet.contract.texts import NOT_JSON, subject_of, texts_of
 from whet.contract.tools import tags_of
-from whet.memory import provenance, typed
+from whet.memory import provenance, shell_words, typed
 from whet.memory.folding import fold
 from whet.memory.provenance import FileOrigins
 
@@ -204,7 +204,7 @@ class _Reader:
                 self._foreign[path] = f"{path} came with `{command[:60]}`"
             return why
         paths = [str(given[key]) for key in ("path", "file_path", "workdir", "glob") if given.get(key)]
-        named = [*paths, *provenance.named_paths(command)]
+        named = [*paths, *shell_words.named_paths(command)]
         if any(map(provenance.is_installed, paths)) or provenance.reads_installed(command):
             return f"{(paths or [command])[0][:80]} is installed or downloaded, not written here"
         is_search = "search" in tags_of(message.tool_name)

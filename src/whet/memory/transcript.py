@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 import apsw
 import msgspec
 
-from whet.memory import provenance, typed, units
+from whet.memory import shell_words, typed, units
 from whet.memory.folding import content_words, find_folded, fold
 from whet.memory.provenance import FileOrigins
 from whet.memory.sources import SourceText, StoredText, Tier, sources, unnumbered
@@ -201,7 +201,7 @@ def _does(part: str, call: str, ran: SourceText) -> bool:
     """Whether a part of a command does something, and is not only said: its strings say nothing in words, and
     of its own words the command does not print three in a row."""
     start = call.find(part)
-    own = fold(provenance.without_strings(ran.call))
+    own = fold(shell_words.without_strings(ran.call))
     bare = own[start : start + len(part)]
     words = [word if word.isalpha() else "" for word in bare.split()] if len(own) == len(call) else []
     if not bare.strip("_ ") or not words:  # all of it stands in a string

@@ -309,8 +309,8 @@ _NAMING = (
 
 
 class PastCall(msgspec.Struct, frozen=True):
-    """A call that is over: its session's key, its result's number, the tool, the arguments as JSON, and what is
-    kept of its effects."""
+    """A call that is over: its session's key, its result's number, the tool, the arguments as JSON, and what
+    is kept of its effects."""
 
     key: int
     seq: int
