@@ -6,6 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
+import apsw
 import msgspec
 import pytest
 from benchmarks.lessons.world import Run, User, World
@@ -27,16 +28,16 @@ def stored(world: World, folder: Path, *made: tuple[Run, CallEffects, int]) -> s
     session_id = asyncio.run(world.session([User("Have a look."), *(run for run, _, _ in made)]))
     changed_ms = int((folder / "conf.ini").stat().st_ctime * 1000)
 
-    def place(db: object) -> None:
-        key = db.execute("SELECT key FROM sessions WHERE id = ?", (session_id,)).fetchone()[0]  # type: ignore[attr-defined]
-        found = db.execute("SELECT seq FROM tool_calls WHERE session = ? ORDER BY seq", (key,)).fetchall()  # type: ignore[attr-defined]
+    def place(db: apsw.Connection) -> None:
+        key = db.execute("SELECT key FROM sessions WHERE id = ?", (session_id,)).fetchone()[0]
+        found = db.execute("SELECT seq FROM tool_calls WHERE session = ? ORDER BY seq", (key,)).fetchall()
         db.execute(
             "UPDATE sessions SET started = '2020-01-01T00:00:00Z', workspace = ? WHERE key = ?",
             (str(folder), key),
-        )  # type: ignore[attr-defined]
+        )
         for (seq,), (run, effects, at_ms) in zip(found, made, strict=True):
             facts = msgspec.structs.replace(effects, command=run.given.get("command", ""))
-            db.execute(  # type: ignore[attr-defined]
+            db.execute(
                 "UPDATE tool_calls SET started = ?3, finished = ?3, facts = ?4"
                 " WHERE session = ?1 AND seq = ?2",
                 (key, seq, changed_ms + at_ms, msgspec.json.encode(facts).decode()),
