@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime
 
 import apsw
 import msgspec
@@ -174,8 +175,7 @@ def load_key(connection: apsw.Connection, key: int) -> QuotableTranscript:
 
 def _stored(connection: apsw.Connection, key: int) -> list[StoredText]:
     found = connection.execute(
-        "SELECT m.id, m.turn, m.role, m.content, m.extra, date(m.at / 1000, 'unixepoch', 'localtime'),"
-        " c.facts"
+        "SELECT m.id, m.turn, m.role, m.content, m.extra, m.at, c.facts"
         f" FROM messages m LEFT JOIN tool_calls c ON c.session = ?3 AND c.seq = m.id & {rows.SEQ_LIMIT - 1}"
         f" AND m.role = {rows.TOOL} WHERE m.id >= ?1 AND m.id < ?2"
         " AND m.turn NOT IN (SELECT number FROM turns WHERE session = ?3 AND undone <> '') ORDER BY m.id",
@@ -183,10 +183,14 @@ def _stored(connection: apsw.Connection, key: int) -> list[StoredText]:
     ).fetchall()
     return [
         StoredText(
-            r[0] & (rows.SEQ_LIMIT - 1), r[1], rows.unpack(r[2], r[3], r[4]), r[5], calls.received(r[6])
+            r[0] & (rows.SEQ_LIMIT - 1), r[1], rows.unpack(r[2], r[3], r[4]), _day(r[5]), calls.received(r[6])
         )
         for r in found
     ]
+
+
+def _day(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone().date().isoformat()
 
 
 def _is_of_call(bare: str, ran: SourceText, *, is_step: bool) -> bool:

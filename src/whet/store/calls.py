@@ -7,11 +7,14 @@ It does not judge anything; `whet.warm.outcome` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 import apsw
 import msgspec
 
+from whet.clock import iso
 from whet.contract.messages import ToolCall
 from whet.contract.receipts import CallEffects
 from whet.contract.texts import NOT_JSON, decoder
@@ -287,24 +290,21 @@ def each_outcome(connection: apsw.Connection, take: Callable[[int, str, int, str
 
 _SLACK_MS = 20
 _DAY_MS = 86_400_000
-_AT = "strftime('%Y-%m-%dT%H:%M:%fZ', ?1 / 1000.0, 'unixepoch')"
-# The call itself was running, or the process that it left behind was: until a later one saw its end, or the
-# session ended.
+# The call itself was running, or it may have left a process behind in a session that had not ended.
 _RUNNING = (
-    "SELECT c.session, c.seq, c.position, c.name, c.facts"
+    "SELECT c.session, c.seq, c.position, c.name, c.facts, c.finished"
     " FROM sessions s JOIN tool_calls c ON c.session = s.key"
-    f" WHERE s.started <= {_AT}"
-    " AND s.last_active >= strftime('%Y-%m-%dT%H:%M:%fZ', ?1 / 1000.0 - 86400, 'unixepoch')"
+    " WHERE s.started <= ?2 AND s.last_active >= ?3"
     f" AND c.started <= ?1 + {_SLACK_MS} AND (coalesce(c.finished, c.started + {_DAY_MS}) >= ?1 - {_SLACK_MS}"
-    f" OR instr(c.facts, 'runs_on') AND (s.ended = '' OR s.ended >= {_AT})"
-    " AND NOT EXISTS (SELECT 1 FROM tool_calls o WHERE o.session = c.session"
-    f" AND o.seq > c.seq AND o.finished < ?1 - {_SLACK_MS} AND instr(o.facts, 'over')"
-    " AND o.facts ->> 'over' = c.facts ->> 'runs_on'))"
+    " OR (instr(c.facts, 'runs_on') AND (s.ended = '' OR s.ended >= ?2)))"
+)
+_ENDED = (
+    "SELECT facts FROM tool_calls WHERE session = ? AND seq > ? AND finished < ? AND instr(facts, 'over')"
 )
 _NAMING = (
-    "SELECT c.session, c.seq, c.position, c.name, c.facts"
+    "SELECT c.session, c.seq, c.position, c.name, c.facts, c.finished"
     " FROM sessions s JOIN tool_calls c ON c.session = s.key"
-    " WHERE s.workspace = ? AND instr(c.facts, ?) > 0 ORDER BY c.started DESC LIMIT 50"
+    " WHERE s.workspace = ? AND instr(c.facts, ?) ORDER BY c.started DESC LIMIT 50"
 )
 
 
@@ -320,8 +320,16 @@ class PastCall(msgspec.Struct, frozen=True):
 
 
 def running_at(connection: apsw.Connection, at_ms: int) -> Iterator[PastCall]:
-    """Give the calls that were running at a time, in any session, or whose process in the background was."""
-    yield from _past(connection, connection.execute(_RUNNING, (at_ms,)).fetchall())
+    """Give the calls that were running at a time, in any session, or whose process in the background was:
+    until a later call saw its end."""
+    at, day_before = (iso(datetime.fromtimestamp(ms / 1000, UTC)) for ms in (at_ms, at_ms - _DAY_MS))
+    for row in connection.execute(_RUNNING, (at_ms, at, day_before)).fetchall():
+        session, seq, finished = row[0], row[1], row[5]
+        is_over = finished is not None and finished < at_ms - _SLACK_MS
+        for call in _past(connection, [row]):
+            ends = connection.execute(_ENDED, (session, seq, at_ms - _SLACK_MS)).fetchall() if is_over else []
+            if all(_facts.decode(facts).over != call.effects.runs_on for (facts,) in ends):
+                yield call
 
 
 def naming(connection: apsw.Connection, workspace: str, name: str) -> Iterator[PastCall]:
@@ -329,10 +337,8 @@ def naming(connection: apsw.Connection, workspace: str, name: str) -> Iterator[P
     yield from _past(connection, connection.execute(_NAMING, (workspace, name)).fetchall())
 
 
-def _past(
-    connection: apsw.Connection, found: Iterable[tuple[int, int, int, str, str | None]]
-) -> Iterator[PastCall]:
-    for session, seq, position, name, facts in found:
+def _past(connection: apsw.Connection, found: Iterable[Sequence[Any]]) -> Iterator[PastCall]:
+    for session, seq, position, name, facts, _ in found:
         row = connection.execute(
             "SELECT role, content, extra FROM messages WHERE id = ?",
             (rows.row_id(session, seq - 1 - position),),
