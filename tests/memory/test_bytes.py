@@ -17,6 +17,7 @@ from whet.memory.gate import judge_stored
 from whet.memory.provenance import FileOrigins, fetched_packages, reaches_out, reads_installed
 from whet.memory.requests import Claim
 from whet.memory.shell_words import named_paths
+from whet.store import sessions
 
 LINE = "deploy_host = x.example"
 LONG_AGO = -60_000
@@ -29,7 +30,7 @@ def stored(world: World, folder: Path, *made: tuple[Run, CallEffects, int]) -> s
     changed_ms = int((folder / "conf.ini").stat().st_ctime * 1000)
 
     def place(db: apsw.Connection) -> None:
-        key = db.execute("SELECT key FROM sessions WHERE id = ?", (session_id,)).fetchone()[0]
+        key = sessions.key_of(db, session_id)
         found = db.execute("SELECT seq FROM tool_calls WHERE session = ? ORDER BY seq", (key,)).fetchall()
         db.execute(
             "UPDATE sessions SET started = '2020-01-01T00:00:00Z', workspace = ? WHERE key = ?",

@@ -49,8 +49,8 @@ def test_a_part_of_a_call_or_what_it_printed_points_at_the_call(
 @pytest.mark.parametrize(
     ("command", "printed", "step"),
     [
-        ('make && echo "Pushes go to main"', "ok 3/3\nPushes go to main", "make && echo '…'"),
-        ("python3 -c 'print(\"Pushes go to main\")'", "Pushes go to main", "python3 -c 'print('…')'"),
+        ('make && echo "Pushes go to main"', "ok 3/3\nPushes go to main", 'make && echo "…"'),
+        ("python3 -c 'print(\"Pushes go to main\")'", "Pushes go to main", "python3 -c 'print(\"…\")'"),
         ("cat <<'EOF'\nPushes go to main\nEOF", "Pushes go to main", "cat <<'EOF' … EOF"),
         ("cat > a.md <<'EOF'\nPushes go to main\nEOF", "(no output)", "cat > a.md <<'EOF' … EOF"),
         (
@@ -59,6 +59,8 @@ def test_a_part_of_a_call_or_what_it_printed_points_at_the_call(
             'grep "error while loading" a.log',
         ),
         ("echo Pushes go to main", "Pushes go to main", "echo …"),
+        ("python3 <<'EOF' 2>&1\nprint(7)\nEOF", "7", "python3 <<'EOF' 2>&1 print(7) EOF"),
+        ("python3 <<'EOF' > a.txt\nprint(7)\nEOF", "(no output)", "python3 <<'EOF' > a.txt print(7) EOF"),
     ],
 )
 def test_what_a_command_only_prints_or_writes_is_no_part_of_the_step(

@@ -8,7 +8,7 @@ assistant's talk, and is no part of what is kept of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import apsw
@@ -24,6 +24,7 @@ from whet.store import calls, sessions
 _CARRIED_WORDS = 3
 _WORDS = re.compile(r"[^\W_]+(?:[-'’.][^\W_]+)*")
 _HIT = re.compile(r"(?m)^([^\s:|]*[./][^\s:|]*)(?=:|$)")
+_TO_FILE = re.compile(r"(?<![\d&])>{1,2}\s*[^&\s]")
 _LITERAL = re.compile(r"'[^'\n()]*'|\"[^\"\n()]*\"")
 
 
@@ -74,7 +75,7 @@ def kept(ran: SourceText) -> str:
         return ran.call
     printed = {folded for line in ran.text.splitlines() if (folded := fold(line)).count(" ") >= 2}
     call = shell_words.HERE.sub(lambda match: _body(match, printed), ran.call)
-    call = _LITERAL.sub(lambda match: match[0] if fold(match[0][1:-1]) not in printed else "'…'", call)
+    call = _LITERAL.sub(lambda found: _literal(found[0], printed), call)
     for part in shell_words.parts(call):
         head, _, said = part.strip().partition(" ")
         if fold(said) in printed:
@@ -82,11 +83,19 @@ def kept(ran: SourceText) -> str:
     return call
 
 
-def _body(match: re.Match[str], printed: Iterable[str]) -> str:
+def _literal(text: str, printed: Collection[str]) -> str:
+    return f"{text[0]}…{text[0]}" if fold(text[1:-1]) in printed else text
+
+
+def _body(match: re.Match[str], printed: Collection[str]) -> str:
     first, *lines, end = match[0].split("\n")
     begin = match.string.rfind("\n", 0, match.start()) + 1
-    is_written = ">" in match.string[begin : match.start()] + first
-    shown = ["…"] if is_written else [line if fold(line) not in printed else "…" for line in lines]
+    to_file = _TO_FILE.search(match.string[begin : match.start()] + first)
+    shown = (
+        ["…"]
+        if to_file and any(map(units.speaks, lines))
+        else [line if fold(line) not in printed else "…" for line in lines]
+    )
     return "\n".join([first, *shown, end])
 
 
