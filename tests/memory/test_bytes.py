@@ -101,6 +101,15 @@ def test_a_foreign_file_is_so_by_every_name(world: World, folder: Path, path: st
     assert "came with `./sync`" in (why(world, folder, path.replace("{work}", str(folder))) or "")
 
 
+def test_what_can_be_no_file_is_none(world: World, folder: Path) -> None:
+    for path in ("a" * 5_000, "a\0b", "*\0", "[", "~nobody-here/x", "conf.ini/x"):
+        assert not why(world, folder, path), path
+        origins = world.database.read_now(
+            lambda db, path=path: FileOrigins(db, str(folder)).why_any_foreign([path])
+        )
+        assert origins == ""
+
+
 def test_a_link_is_where_it_leads(world: World, folder: Path) -> None:
     (folder / "node_modules").mkdir()
     (folder / "node_modules" / "a.ini").write_text(LINE)

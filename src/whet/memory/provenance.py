@@ -139,13 +139,13 @@ class FileOrigins:
         """Say why one of the files that these words may name is from elsewhere, also those below a folder
         that another of them names; empty where none is."""
         named = list(dict.fromkeys(filter(None, words)))[:_MOST_WORDS]
-        folders = [word for word in named if "*" not in word and self._place(word).is_dir()][:_MOST_FOLDERS]
+        folders = [word for word in named if os.path.isdir(self._place(word))][:_MOST_FOLDERS]
         below = (f"{folder}/{word}" for folder in folders for word in named if not os.path.isabs(word))
         return next((why for word in (*named, *below) if (why := self.why_foreign(word))), "")
 
     def why_foreign(self, path: str, depth: int = 0) -> str | None:
         """Say why a file's bytes are from elsewhere, empty for those of here, None where there is no file."""
-        if re.search(r"[*?\[]", path):
+        if re.search(r"[*?\[]", path) and "\0" not in path:
             found = islice(glob.iglob(str(self._place(path))), _MOST_WORDS)
             return next((why for one in found if (why := self.why_foreign(one, depth))), None)
         place = self._place(path)
