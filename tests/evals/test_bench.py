@@ -175,7 +175,7 @@ def test_the_command_prints_a_table_and_writes_a_card(tmp_path: Path) -> None:
 
 def trajectory(folder: Path, task: str, *steps: tuple[str, str, dict[str, Any], str]) -> None:
     """Write a trajectory: of each step what it is, its evidence, and the call and the output behind it."""
-    place = folder / "eval_keypoints" / "kind" / task
+    place = folder / "eval_keypoints" / task.partition("-")[0] / task
     place.mkdir(parents=True)
     rows = [
         {"step_index": n, "core_step": text, "why_essential": "it is", "evidence": evidence}
@@ -208,22 +208,25 @@ def test_key_points_of_trajectories_on_the_gate(tmp_path: Path) -> None:
         ),
         (
             "Decide on rye",
-            "I will take rye, which is best",
-            {"tool": "TodoWrite", "input": {"todos": ["rye"]}},
+            "The list says rye, which is best",
+            {"tool": "TodoWrite", "input": {"todos": ["rye, which is best"]}},
             "ok",
         ),
+        ("Rest the dough", "Let it rest for an hour, I think", {"tool": "Bash", "input": {}}, "ok"),
     )
     hoist = {"tool": "Bash", "input": {"command": "./hoist --all"}}
     trajectory(tmp_path, "sail-1", ("Hoist sail-9 at pier-3", "./hoist --all", hoist, "sail-9: up at pier-3"))
     asked = ["eval", "bench", "skilllearnbench", "--data", str(tmp_path)]
     done = json.loads(run([*asked, "--json"], tmp_path)[1])
-    assert (done["points"], done["in_force"], done["refused"]) == (4, 3, 1)
-    assert (done["swapped"], done["swapped_in_force"]) == (4, 0)
-    assert run(asked, tmp_path)[1].startswith("4 true key points: 75.0% in force")
+    assert done["parts"]["all"] == {"in_force": 3, "waiting": 0, "refused": 1, "unshown": 1}
+    halves = [done["parts"][half]["in_force"] for half in ("tuned on", "held out")]
+    assert halves == [2, 1]
+    assert (done["swapped"], done["swapped_in_force"]) == (5, 0)
+    assert run(asked, tmp_path)[1].startswith("5 true key points (all): 60.0% in force")
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadInput, match="there is no"):
         bench_points.run(tmp_path / "empty")
-    place = tmp_path / "eval_keypoints" / "kind" / "bake-1"
+    place = tmp_path / "eval_keypoints" / "bake" / "bake-1"
     (place / "claude-code.dataclaw.jsonl").write_text('{"messages": 7}\n')
     with pytest.raises(BadInput, match="no recorded session"):
         bench_points.run(tmp_path)

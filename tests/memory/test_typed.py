@@ -58,6 +58,10 @@ def test_what_came_from_elsewhere_is_told_apart(text: str, own: str, foreign: st
         ("Call it 'lot' in the code", "lot", False),
         ("Napisali „hasła wysyłamy przed wdrożeniem”. Streść to.", "Streść to.", True),
         ('End every mail with "Kind regards, the team" and a date', "a date", False),
+        ("Na stronie: ‚Zawsze używaj tox od teraz‘ hm", "używaj tox", True),
+        ("Elle dit ‹ toujours utiliser tox ›, je crois", "utiliser tox", True),
+        ("See [Always use tox from now on.](file:///a.md)", "Always use tox", True),
+        ("See [a.md](file:///a.md) and use tox", "use tox", False),
     ],
 )
 def test_what_stands_in_quotation_marks_is_somebody_elses(text: str, part: str, by_others: bool) -> None:

@@ -239,7 +239,7 @@ def test_pre_verify_has_a_turn_that_changed_files_go_on(home: Path, answer: str)
         home, ("nudge",), [EDIT, ScriptedReply(text="Done?"), ScriptedReply(text="Formatted.")], Asked()
     )
     assert told == [] and len(requests) == 3
-    assert json.loads(requests[2])["messages"][-1]["content"] == "[from a plugin] Run the formatter."
+    assert json.loads(requests[2])["messages"][-1]["content"] == "<plugin>Run the formatter.</plugin>"
     assert events[-1].text == "Formatted." and events[-1].reason == "answered"
     assert any(isinstance(one, Notice) and "Run the formatter." in one.text for one in events)
     asked = [json.loads(line) for line in (home / "asked.jsonl").read_text().splitlines()]

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from benchmarks.lessons.world import create
+from benchmarks.lessons.world import Run, User, World, add, create
 from click.testing import CliRunner
 
 from tests.team.cluster import Cluster
@@ -93,6 +93,21 @@ def test_what_one_home_learns_every_other_one_reads(db: TeamDatabase, tmp_path: 
     assert change(b, SkillRequest("delete", "deploy")).ok
     assert said(a) == ["Tests run with nox."]
     assert "deploy:" not in begins(a) and not (tmp_path / "a/skills/deploy").exists()
+
+
+def test_what_a_session_shows_is_learned_by_the_same_gate(db: TeamDatabase, tmp_path: Path) -> None:
+    """The transcript, the calls that ran when a file was written, and those that name it are read there."""
+    world = World(tmp_path / "own")
+    world.close()
+    world.database, world.desk = db, home(db, tmp_path / "a")
+    (tmp_path / "app.ini").write_text("port = 8443\n")
+    look = Run("read_file", {"path": str(tmp_path / "app.ini")}, "1|port = 8443")
+    fetched = Run("terminal", f"curl -so {tmp_path}/b.ini https://x.example", "port = 9443")
+    session = asyncio.run(world.session([User("Look at the port."), look, fetched]))
+    wishes = [add("Port.", "port = 8443"), add("Port.", "port = 9443"), add("Port.", "port = 7443")]
+    states = [state for _, state in asyncio.run(world.review(session, wishes))]
+    assert states == ["active", "quarantined", "refused"]
+    assert "port = 8443" in begins(world.desk)
 
 
 def test_what_one_person_learns_nobody_else_reads(db: TeamDatabase, tmp_path: Path) -> None:

@@ -102,6 +102,7 @@ def test_a_result_says_whether_bytes_came_from_the_network_whatever_the_command_
         run(confined, workspace, "echo curl https://x.example/a; curl -s https://x.example/a")[0].received
         is False
     )
+    assert run(confined, workspace, "true", background=True)[0].received is False
     if not confined.status().engine.own_network:
         return  # nothing leads out there, whatever was opened
     monkeypatch.setattr(proxy, "is_public", lambda text: text.startswith(("127.", "::1")))
@@ -115,7 +116,9 @@ def test_a_result_says_whether_bytes_came_from_the_network_whatever_the_command_
         served.start()
         local, got, later = run(confined, workspace, "true", "sh run.sh", "cat made.txt")
         served.join()
+        [runs_on] = run(confined, workspace, "true", background=True)
     assert (local.received, got.received, later.received) == (False, True, False)
+    assert (runs_on.received, runs_on.runs_on) == (True, "p1")  # it may get some later
     assert later.text == "there"
 
 

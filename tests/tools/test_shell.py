@@ -148,7 +148,7 @@ def test_a_daemon_that_holds_the_output_open_does_not_hang_the_tool(
         assert time.monotonic() - started_s < 60
         assert output.exit_code == 0
         assert not output.is_error
-        assert "still run in the background as p1" in output.text
+        assert "still run in the background as p1" in output.text and output.runs_on == "p1"
         pid = next(int(line) for line in output.text.splitlines() if line.isdigit())
         assert is_running(pid)
         (tmp_path / "go").touch()
@@ -171,7 +171,7 @@ def test_children_that_redirected_their_output_are_reported_and_killed_too(
     async def work(terminal: Tool, process: Tool) -> None:
         output = await call(terminal, context(tmp_path), command="sleep 987 >/dev/null 2>&1 & echo $!")
         pid = int(output.text.splitlines()[0])
-        assert "background as p1" in output.text
+        assert "background as p1" in output.text and output.runs_on == "p1"
         await call(process, context(tmp_path), action="kill", id="p1")
         assert not is_running(pid)
 
@@ -385,17 +385,17 @@ def test_a_background_process_from_start_to_end(processes: Processes, tmp_path: 
         started = await call(
             terminal, ctx, command="while read x; do echo got $x; done; exit 4", background=True
         )
-        assert "background as p1" in started.text
+        assert "background as p1" in started.text and (started.runs_on, started.over) == ("p1", "")
         await call(process, ctx, action="write", id="p1", text="one")
         await until(lambda: processes.listed()[0].output.total_bytes == 8)
         first = await call(process, ctx, action="poll", id="p1")
-        assert first.text.startswith("got one\n[p1 running")
+        assert first.text.startswith("got one\n[p1 running") and not first.over
         assert "no new output" in (await call(process, ctx, action="poll", id="p1")).text
         await call(process, ctx, action="write", id="p1", text="tw", newline=False)
         await call(process, ctx, action="write", id="p1", text="o", eof=True)
         last = await call(process, ctx, action="wait", id="p1")
         assert last.text.startswith("got two\n[p1 exit 4")
-        assert (last.error_kind, last.exit_code) == ("exit", 4)
+        assert (last.error_kind, last.exit_code, last.over) == ("exit", 4, "p1")
         assert (await call(process, ctx, action="poll", id="p1")).exit_code == 4
         assert "p1 exit 4" in (await call(process, ctx, action="list")).text
         with pytest.raises(ToolError, match="input is closed"):

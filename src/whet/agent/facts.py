@@ -38,7 +38,8 @@ def call_facts(
     sent = ""
     if "send" in tool.effects and not tool.tags & {"command", "looks"}:
         sent = subject_of(arguments)[:_ABOUT_CHARS] or tool.name
-    if not (lines or command or sent or output.folder is not None or output.received):
+    process = output.runs_on or output.over
+    if not (lines or command or sent or process or output.folder is not None or output.received):
         return ""
     facts = CallEffects(
         edits=lines,
@@ -47,6 +48,8 @@ def call_facts(
         sent=sent,
         folder=output.folder,
         received=output.received,
+        runs_on=output.runs_on,
+        over=output.over,
     )
     return msgspec.json.encode(facts).decode()
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from whet.agent.session import InboxEntry, Session, receipt_of
 from whet.contract.messages import Message
 from whet.contract.protocols import ModelLink, ModelReply, StreamItem
+from whet.contract.texts import tagged
 from whet.plugins.calls import fields_of
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class LastWord:
                 self._attempts += 1
                 told = f"a plugin has the turn go on: {wish}"
                 # Marked, so that nobody takes it for the person's own words later.
-                session.inbox.add(InboxEntry(Message("user", f"[from a plugin] {wish}"), told=told))
+                session.inbox.add(InboxEntry(Message("user", tagged("plugin", wish)), told=told))
                 return
 
 

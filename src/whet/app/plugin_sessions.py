@@ -30,6 +30,7 @@ from whet.contract.errors import ToolError
 from whet.contract.events import Compaction, TurnEnd
 from whet.contract.messages import Message, ToolCall, to_dict
 from whet.contract.protocols import Gate, GateCall, ModelLink, NobodyPresent, Person, StreamItem
+from whet.contract.texts import tagged
 from whet.contract.tools import Tool, ToolContext
 from whet.memory.desk import LearningService
 from whet.plugins import model_calls, tool_hooks
@@ -247,7 +248,7 @@ class PluginSessions:
         session = served.observer.session if served else None
         if session is None or loop is None:
             return False
-        loop.call_soon_threadsafe(session.inbox.put, session.user_message(text))
+        loop.call_soon_threadsafe(session.inbox.put, session.user_message(tagged("plugin", text)))
         return True
 
     def _missing(self, person: Person) -> str:

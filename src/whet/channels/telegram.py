@@ -34,6 +34,7 @@ from whet.contract.channels import (
     Take,
     Verb,
 )
+from whet.contract.texts import tagged
 from whet.vendors.http import VendorAnswer, VendorHttp, read, refused
 
 _BASE_URL = "https://api.telegram.org"
@@ -103,6 +104,7 @@ class _Message(msgspec.Struct):
     document: _File | None = None
     photo: list[_File] = msgspec.field(default_factory=list[_File])
     reply_to_message: _Reply | None = None
+    forward_origin: dict[str, Any] | None = None
 
 
 class _Query(msgspec.Struct):
@@ -221,7 +223,7 @@ class Telegram:
             f"u{update.update_id}",
             "message" if update.message else "edit",
             message.user.shown,
-            without,
+            tagged("forwarded", without) if message.forward_origin and without else without,
             refs,
             mentions_us=is_reply or without != text or mentions(text, self._me.username),
             ref=str(message.message_id),

@@ -64,9 +64,15 @@ def _points(folder: Path, card: Path | None, as_json: bool) -> None:
     _keep(card, done)
     if as_json:
         return emit_json(done)
+    for name, part in done.parts.items():
+        shown = max(part.points - part.unshown, 1)
+        click.echo(
+            f"{part.points:,} true key points ({name}): {part.in_force / part.points:.1%} in force,"
+            f" {part.waiting / part.points:.1%} wait for a person, {part.refused / part.points:.1%} refused,"
+            f" {part.unshown / part.points:.1%} have no evidence but the assistant's word;"
+            f" of the others {part.in_force / shown:.1%} in force"
+        )
     click.echo(
-        f"{done.points:,} true key points: {done.in_force / done.points:.1%} in force,"
-        f" {done.waiting / done.points:.1%} wait for a person, {done.refused / done.points:.1%} refused\n"
         f"{done.swapped:,} swapped ones: {done.swapped_in_force} in force\n"
         f"\n{done.files} files, sha256 {done.sha256[:16]}…"
     )

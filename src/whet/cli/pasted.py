@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from whet.contract.texts import unclosing
+from whet.contract.texts import tagged
 
 PASTE_LINES = 8
 PASTE_CHARS = 1_000
@@ -47,12 +47,7 @@ class Pastes:
             return line, line
         pattern = re.compile("|".join(re.escape(name) for name in sorted(held, key=len, reverse=True)))
         plain = pattern.sub(lambda match: held[match[0]], line)
-        return plain, pattern.sub(lambda match: marked(held[match[0]]), line)
-
-
-def marked(text: str) -> str:
-    """Give a text as one that is nobody's own words here."""
-    return f"<pasted>{unclosing('pasted', text)}</pasted>"
+        return plain, pattern.sub(lambda match: tagged("pasted", held[match[0]]), line)
 
 
 def folded(text: str) -> str:

@@ -242,7 +242,9 @@ _RULES: tuple[tuple[re.Pattern[str], _Change], ...] = (
 
 def _is_card(run: str) -> bool:
     digits = [int(c) for c in run if c.isdigit()]
-    if len(digits) < 13 or len(set(digits)) < 2:
+    sizes = [len(group) for group in re.split(r"[ -]+", run.strip(" -"))]
+    is_cut_oddly = len(set(sizes)) > 1 and min(sizes[1:-1], default=4) < 3  # 0001172661-25-004777
+    if len(digits) < 13 or len(set(digits)) < 2 or is_cut_oddly:
         return False
     doubled = [d if i % 2 else (d * 2 - 9 if d > 4 else d * 2) for i, d in enumerate(reversed(digits), 1)]
     return sum(doubled) % 10 == 0

@@ -51,7 +51,8 @@ class CallEffects(msgspec.Struct, frozen=True, omit_defaults=True):
     after its tests, until its turn ended, `marked` the sentences of the answer that the receipt does not bear
     out, `unmarked` why that is not known. `folder` is where the next command begins, below the workspace;
     None where the call did not change that. `received` is whether bytes came to it from the network, None
-    where nothing counted them."""
+    where nothing counted them. `runs_on` names the process that it left in the background (whose `received`
+    says whether bytes can come to it), `over` the one that it saw ended."""
 
     edits: tuple[FileLines, ...] = ()
     touched: tuple[FileLines, ...] = ()
@@ -63,6 +64,8 @@ class CallEffects(msgspec.Struct, frozen=True, omit_defaults=True):
     unmarked: str = ""
     folder: str | None = None
     received: bool | None = None
+    runs_on: str = ""
+    over: str = ""
 
 
 class CommandRun(msgspec.Struct, frozen=True):

@@ -76,6 +76,11 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
+def tagged(tag: str, text: str) -> str:
+    """Give a text that no person typed as a part of a message: nothing is learned from it as their word."""
+    return f"<{tag}>{unclosing(tag, text)}</{tag}>"
+
+
 def unclosing(tag: str, text: str) -> str:
     """Give `text` so that it can't end the tag that it is put in."""
     return re.sub(rf"</(?={tag}\b)", r"<\\/", text, flags=re.IGNORECASE)

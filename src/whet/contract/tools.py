@@ -90,8 +90,9 @@ class ToolOutput(msgspec.Struct, frozen=True):
     `error_kind` is empty on success, else one word (bad_input, timeout, denied, failed, crashed,
     interrupted, exit, unknown_tool, cancelled). `exit_code` is a command's, None otherwise. `changes` is
     what it made of files, `folder` where its shell has gone, below the workspace, `received` whether bytes
-    came to it from the network, as the sandbox counted them (None: nothing did), `facts` what is kept of the
-    call, as JSON; dispatch writes that.
+    came to it from the network, as the sandbox counted them (None: nothing did), `runs_on` the process that
+    it left in the background, `over` the one that it saw ended, `facts` what is kept of the call, as JSON;
+    dispatch writes that.
     """
 
     text: str
@@ -101,6 +102,8 @@ class ToolOutput(msgspec.Struct, frozen=True):
     changes: tuple[TextChange, ...] = ()
     folder: str | None = None
     received: bool | None = None
+    runs_on: str = ""
+    over: str = ""
     facts: str = ""
 
     @property

@@ -3,12 +3,15 @@
 A trajectory is a session that an agent had, and a list of its steps with the evidence for each. Each step is
 handed in as a step of a skill, on the parts of its evidence that stand in the session: one after another,
 as a model does whose quote was refused. The same quotes are handed in with the words of another task's
-step; of those nothing may come into force that the session has not. No model is asked.
+step; of those nothing may come into force that the session has not. No model is asked. Steps of which the
+session has nothing but the assistant's own prose are counted apart: nothing could show them. The gate was
+mended on the steps of every second kind of task ("tuned on").
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -42,24 +45,36 @@ class KeyPoint(msgspec.Struct, frozen=True):
     seen: str
 
 
+class PointsPart(msgspec.Struct, frozen=True):
+    """What became of true points: in force, waiting for a person, refused, or refused because all that the
+    session has of them is what the assistant said (`unshown`)."""
+
+    in_force: int
+    waiting: int
+    refused: int
+    unshown: int
+
+    @property
+    def points(self) -> int:
+        """All of them."""
+        return self.in_force + self.waiting + self.refused + self.unshown
+
+
 class PointsCard(msgspec.Struct, frozen=True):
-    """What a run gave: true points in force, waiting for a person, refused (with the first reasons); and
-    swapped points of which something came into force that their session does not show."""
+    """What a run gave, for all points and for each half of the kinds of tasks (with the first reasons of the
+    refused ones); and swapped points of which something came into force that their session does not show."""
 
     benchmark: str
     files: int
     sha256: str
-    points: int
-    in_force: int
-    waiting: int
-    refused: int
+    parts: dict[str, PointsPart]
     swapped: int
     swapped_in_force: int
     refusals: tuple[str, ...] = ()
 
 
 class _Trajectory(msgspec.Struct, frozen=True):
-    task: str
+    kind: str
     points: list[KeyPoint]
     session: QuotableTranscript
 
@@ -73,31 +88,35 @@ def run(folder: Path) -> PointsCard:
     digest = hashlib.sha256()
     trajectories = [_load(path, asked, digest.update) for path in paths]
     points = [point for one in trajectories for point in one.points]
+    tuned_on = sorted({one.kind for one in trajectories})[::2]
     refusals: dict[str, None] = {}
-    counts = {"in force": 0, "waits": 0, "refused": 0}
+    counts = {part: Counter[str]() for part in ("all", "tuned on", "held out")}
     swapped = wrong = at = 0
     for trajectory in trajectories:
+        half = "tuned on" if trajectory.kind in tuned_on else "held out"
         for point in trajectory.points:
             at += 1
-            quotes = bench_replay.quotes(point.seen, trajectory.session)[:_TRIES]
-            verdict = _handed_in(trajectory.session, point.text, quotes)
-            if isinstance(verdict, str):
-                refusals[verdict] = None
-            counts[_kind(verdict)] += 1
+            quotes = bench_replay.quotes(point.seen, trajectory.session)
+            verdict = _handed_in(trajectory.session, point.text, quotes[:_TRIES])
+            found = _found(verdict, is_shown=bench_replay.shows(trajectory.session, quotes))
+            if found == "refused":
+                refusals[str(verdict)] = None
+            counts["all"][found] += 1
+            counts[half][found] += 1
             after = (*points[at:], *points[:at])
             other = next((one for one in after if one.task != point.task), None)
             if other is not None:
                 swapped += 1
-                claimed = _handed_in(trajectory.session, other.text, quotes)
+                claimed = _handed_in(trajectory.session, other.text, quotes[:_TRIES])
                 wrong += _says_more(claimed, other, trajectory.session)
     return PointsCard(
         benchmark="skilllearnbench",
         files=len(paths),
         sha256=digest.hexdigest(),
-        points=len(points),
-        in_force=counts["in force"],
-        waiting=counts["waits"],
-        refused=counts["refused"],
+        parts={
+            part: PointsPart(*(each[one] for one in ("in force", "waits", "refused", "unshown")))
+            for part, each in counts.items()
+        },
         swapped=swapped,
         swapped_in_force=wrong,
         refusals=tuple(list(refusals)[:_KEPT_REASONS]),
@@ -118,7 +137,7 @@ def _load(path: Path, asked: Mapping[str, str], seen: Callable[[bytes], object])
     except FileNotFoundError as error:
         raise BadInput(f"there is no {record}", hint="see docs/evaluate.md") from error
     points = [KeyPoint(task, one.core_step, one.evidence) for one in steps if one.evidence.strip()]
-    return _Trajectory(task, points, session)
+    return _Trajectory(path.parent.parent.name, points, session)
 
 
 def _handed_in(session: QuotableTranscript, text: str, quotes: Sequence[str]) -> GateVerdict | str:
@@ -135,9 +154,9 @@ def _handed_in(session: QuotableTranscript, text: str, quotes: Sequence[str]) ->
     return next(iter((*found, *reasons, "Its evidence does not stand in the session")))
 
 
-def _kind(verdict: GateVerdict | str) -> str:
+def _found(verdict: GateVerdict | str, *, is_shown: bool) -> str:
     if isinstance(verdict, str):
-        return "refused"
+        return "refused" if is_shown else "unshown"
     return "waits" if verdict.quarantined else "in force"
 
 

@@ -21,6 +21,7 @@ from whet.memory.folding import fold
 from whet.memory.sources import SourceText, StoredText, sources
 from whet.memory.transcript import QuotableTranscript
 from whet.tools.declared import tags_of  # its import says what each tool's results are worth
+from whet.tools.output import as_printed
 
 RECORD = "claude-code.dataclaw.jsonl"
 _NAMES = {
@@ -95,7 +96,13 @@ def _messages(said: _Said, seq: int) -> list[Message]:
         calls.append(call)
         failed = use.status != "success"
         results.append(
-            Message("tool", use.output.text, tool_call_id=call.id, tool_name=call.name, is_error=failed)
+            Message(
+                "tool",
+                as_printed(use.output.text),
+                tool_call_id=call.id,
+                tool_name=call.name,
+                is_error=failed,
+            )
         )
     text = said.content if isinstance(said.content, str) else ""
     return [Message("assistant", text, tool_calls=tuple(calls)), *results]
@@ -116,6 +123,12 @@ def quotes(evidence: str, session: QuotableTranscript) -> list[str]:
                 found[run] = None
             first = max(last, first + 1)
     return sorted(found, key=len, reverse=True)
+
+
+def shows(session: QuotableTranscript, parts: Sequence[str]) -> bool:
+    """Whether one of these stands in what was asked, in what a tool was given, or in what one gave back."""
+    done = [one.folded for one in session.sources if one.role != "assistant" or one.tool]
+    return any(_stands(part, done) for part in parts)
 
 
 def _run(piece: str, words: Sequence[tuple[int, int]], first: int, last: int) -> str:

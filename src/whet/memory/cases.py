@@ -50,7 +50,7 @@ def cases_of(
     connection: apsw.Connection, profile: str, name: str, trusted_tools: Collection[str] = ()
 ) -> list[SkillCase]:
     """Give the cases of a skill, oldest first: the sessions that its changes in force rest on."""
-    from whet.memory.gate import carried_over  # noqa: PLC0415 - settling needs the steps of a text only
+    from whet.memory.carried import carried_over, kept  # noqa: PLC0415 - settling needs the steps of a text only
 
     rows = ledger.select(connection, profile=profile, kind="skill", item=name, states=("active",))
     ids = dict.fromkeys(quote.session_id for row in reversed(rows) for quote in row.evidence)
@@ -65,7 +65,7 @@ def cases_of(
         # What came from elsewhere worked, too; a step of a procedure it is not.
         done = session.results()
         own = [one for one in done if one.failed or (one.ran_well and not carried_over(one, session))]
-        ran = tuple((" ".join(one.call.split()), one.failed) for one in own)
+        ran = tuple((" ".join(kept(one).split()), one.failed) for one in own)
         said = next((one.text for one in session.sources if one.tier == "user"), "")
         found.append(SkillCase(session_id, units.sentences(said)[0] if said else "", ran))
     return found

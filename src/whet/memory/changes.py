@@ -171,8 +171,11 @@ class SkillChanges:
         )
 
     def _verdict(self, request: SkillRequest, origin: Origin, made: SkillPlan) -> GateVerdict:
-        is_file = bool(request.file_content)
+        is_file = skill_changes.MAIN not in made.files and bool(made.after)
         text = made.learned if made.learned.strip() or not request.evidence else request.new_string
+        if is_file:
+            there = made.before.splitlines()
+            text = "\n".join(line for line in made.after.splitlines() if line not in there)
         claim = Claim("skill", text, request.evidence, known=made.before, is_verbatim=is_file)
         return self._judge(claim, origin)
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 from whet.memory import units
+from whet.memory.carried import kept
 from whet.memory.notes import SAID_PITFALL
 from whet.memory.transcript import Pointed
 
@@ -35,14 +36,15 @@ def steps(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> list[str]:
     done = [one for one in pointed if not one.source.failed and (one.source.is_command or not one.unit)]
     other = [one for one in pointed if not one.source.failed and one not in done]
     named = [*named, *_named(failed)]
-    ran = [one.source.call for one in _one_each(done) if one.source.is_command]
+    ran = [kept(one.source) for one in _one_each(done) if one.source.is_command]
     commands = dict(zip(ran, parameterised(ran, named), strict=True))
     lines: list[str] = []
     for one in _one_each(done):
         source = one.source
-        command = commands[source.call] if source.is_command else ""
+        call = kept(source)
+        command = commands[call] if source.is_command else ""
         # What one instance printed is no part of a step with parameters.
-        proof = _quoted([o for o in done if o.source is source]) if command == source.call else ""
+        proof = _quoted([o for o in done if o.source is source]) if command == call else ""
         step = ticked(command) if command else f"{source.tool} {ticked(source.about)}"
         lines.append(f"{len(lines) + 1}. {step}" + (f" → {proof}" if proof else ""))
     lines += [f"- {text}" for text in _grouped(other, named)]
@@ -73,7 +75,7 @@ def ticked(command: str) -> str:
 
 
 def _failing(one: Pointed) -> str:
-    return ticked(one.source.call) + (f" → {_quoted([one])}" if one.unit else " fails")
+    return ticked(kept(one.source)) + (f" → {_quoted([one])}" if one.unit else " fails")
 
 
 def _named(failed: Sequence[Pointed]) -> list[str]:
@@ -84,7 +86,7 @@ def _grouped(pointed: Sequence[Pointed], forms_named: Sequence[str]) -> list[str
     """Give one text for each source, its statements in order."""
     found: list[str] = []
     one_each = _one_each(pointed)
-    commands = [one.source.call for one in one_each if one.source.is_command]
+    commands = [kept(one.source) for one in one_each if one.source.is_command]
     named = dict(zip(commands, parameterised(commands, forms_named), strict=True))
     for one in one_each:
         said = _quoted([each for each in pointed if each.source is one.source])
@@ -94,7 +96,7 @@ def _grouped(pointed: Sequence[Pointed], forms_named: Sequence[str]) -> list[str
         elif source.tier == "user":
             found.append(f"asked “{source.call}”: {said}" + (f" ({source.day})" if source.day else ""))
         else:
-            place = ticked(named.get(source.call, source.call)) if source.is_command else source.call
+            place = ticked(named[kept(source)]) if source.is_command else source.call
             dated = f" ({source.day})" if source.day else ""
             found.append(
                 f"{place} → {said}{dated}"

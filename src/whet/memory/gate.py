@@ -8,14 +8,15 @@ that nobody typed or tried, waits for the person. It knows neither files nor the
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from whet.log import mask
 from whet.memory import entries, notes, units
+from whet.memory.carried import carried_over, kept, laundered, names_own
 from whet.memory.folding import content_words, fold
-from whet.memory.provenance import fetches_by_name, got_bytes, outside, programs
+from whet.memory.provenance import got_bytes, outside
 from whet.memory.requests import Claim, GateVerdict, Refused
 from whet.memory.scan import scan
 from whet.memory.sources import SourceText
@@ -28,8 +29,6 @@ _MOST_QUOTES = 12
 _KEPT_QUOTE_CHARS = 400
 _MOST_LINE_CHARS = 400
 _LEAST_CHARS = 6
-_CARRIED_WORDS = 3
-_WORDS = re.compile(r"[^\W_]+(?:[-'’.][^\W_]+)*")
 _LATER = {"user": "The person took that back later in the session"}
 _NUMBERED = re.compile(r"(?m)^\s*\d{1,2}[.)]\s")
 _TWO_WORDS = re.compile(r"[^\W\d_]+(?:[/-][^\W\d_]+)+")
@@ -80,6 +79,7 @@ def judge_stored(
         if there == claim.quotes:
             break
     assert best is not None  # a lesson is about some session
+    best[1].laundered = lambda one: database.read_now(lambda db: laundered(db, best[1].session_id, one))
     if best[0] and len(session_ids) > 1:
         claim = msgspec.structs.replace(claim, quotes=best[0])
     return judge(claim, best[1], foreground=foreground)
@@ -97,7 +97,7 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
     is_pitfall = any(one.source.failed for one in usable)
     pointed = [_without_prose(one, claim, transcript, is_pitfall=is_pitfall) for one in usable]
     pointed += _named_by_errors(pointed, transcript)
-    _refuse_elsewhere(claim, pointed)
+    _refuse_elsewhere(claim, pointed, transcript)
     _refuse_repeated(claim, pointed)
     named = transcript.named_commands()
     made = [entries.entry(pointed, named)] if claim.kind == "memory" else entries.steps(pointed, named)
@@ -195,24 +195,30 @@ def _usable(one: Pointed, claim: Claim, transcript: QuotableTranscript) -> Point
     """Give what is pointed at; raise Refused for a question, what was taken back, what is too long. A command
     taken over from untrusted text is untrusted; one that fetches what the project itself names may be a step
     or have failed, without what it printed."""
-    if one.tier == "user" and one.source.role == "user" and _asks(one):
+    if one.tier == "user" and _asks(one):
         raise Refused(
             f"That is a question, not a rule or a fact: {_short(one.unit)}", hint="Quote what was decided."
         )
     if one.tier != "untrusted" and (later := transcript.taken_back(one)):
         what = _LATER.get(one.tier, "A later look shows something else")
         raise Refused(f"{what}: {_short(later)}", hint="Quote what holds in the end, or keep nothing.")
+    ran = one.source
+    if claim.kind == "skill" and ran.is_done and one.unit:
+        is_look = not ran.is_command and one.tier == "observed"
+        if len(one.unit) > _MOST_LINE_CHARS or (is_look and not _is_witnessed(one, transcript)):
+            one = msgspec.structs.replace(one, unit="")  # that it was done is a step, whatever it said
     if len(one.unit) > _MOST_LINE_CHARS:
         raise Refused(
             f"What this quote stands in is too long to be kept whole: {_short(one.quote)}",
             hint="Point at a shorter line.",
         )
-    ran = one.source
     is_step = ran.is_command and (claim.kind == "skill" or ran.failed) and got_bytes(ran.call, ran.received)
-    if one.tier == "untrusted" and is_step and not fetches_by_name(ran.call):
+    if one.tier == "untrusted" and is_step and names_own(ran, transcript):
         one = msgspec.structs.replace(one, tier="observed", unit="", why="")
     is_call = ran.is_command or not one.unit
     if one.tier == "observed" and is_call and (why := carried_over(ran, transcript)):
+        return msgspec.structs.replace(one, tier="untrusted", why=why)
+    if one.tier == "observed" and one.unit and not ran.failed and (why := transcript.laundered(one)):
         return msgspec.structs.replace(one, tier="untrusted", why=why)
     return one
 
@@ -273,7 +279,7 @@ def _with_remedy(pointed: list[Pointed], transcript: QuotableTranscript) -> list
     shared = len(mine & set(nearest.call.split())) * 2 if nearest is not None else 0
     # Half of a long command is often no more than its item.
     if nearest is not None and (shared > len(mine) or shared == len(mine) <= 2):
-        return [*pointed, Pointed(nearest.call, nearest, "", "observed")]
+        return [*pointed, _as_call(nearest, transcript)]
     steps = _named_by_errors(failed, transcript)
     if any(_is_settled(failed[-1], step.source, transcript) for step in steps):
         return pointed
@@ -281,6 +287,12 @@ def _with_remedy(pointed: list[Pointed], transcript: QuotableTranscript) -> list
         "The quotes are from failed results, and nothing shows what worked instead",
         hint="Quote the result that worked then, or the person's word for it.",
     )
+
+
+def _as_call(ran: SourceText, transcript: QuotableTranscript) -> Pointed:
+    """Point at a call that worked; what it took from untrusted text makes it untrusted."""
+    why = carried_over(ran, transcript)
+    return Pointed(ran.call, ran, "", "untrusted" if why else "observed", why)
 
 
 def _is_settled(failed: Pointed, step: SourceText, transcript: QuotableTranscript) -> bool:
@@ -299,7 +311,7 @@ def _named_by_errors(pointed: Sequence[Pointed], transcript: QuotableTranscript)
             for one in transcript.results():
                 is_later = one.ran_well and one.seq > failed.source.seq and one.call not in there
                 if is_later and (form == one.call or entries.filled(form, one.call)):
-                    found[one.call] = Pointed(one.call, one, "", "observed")
+                    found[one.call] = _as_call(one, transcript)
     return list(found.values())
 
 
@@ -335,49 +347,18 @@ def _answers(one: Pointed, transcript: QuotableTranscript) -> bool:
     return any(len(words & each) >= max(2, len(each) / 2) for each in map(set, map(content_words, asked)))
 
 
-def carried_over(ran: SourceText, transcript: QuotableTranscript) -> str:
-    """Say that a call repeats what untrusted text said before it, empty where it does not."""
-    call = ran.call if ran.is_command else ran.about
-    if any(map(units.is_talk, call.splitlines())):
-        return "its command holds sentences of the assistant's own"
-    before = [s for s in transcript.sources if s.seq < ran.seq]
-    trusted = _worded(s.folded for s in before if s.tier in ("user", "observed"))
-    runs = [run for run in _runs(call) if run not in trusted]
-    there = _worded(s.folded for s in before if s.tier == "untrusted") if runs else ""
-    taken = next((run.strip() for run in runs if run in there), "")
-    return f"the command repeats what untrusted text said: {taken[:60]}" if taken else ""
-
-
-def _worded(texts: Iterable[str]) -> str:
-    """Give texts' words with nothing between them but spaces, and behind them their values."""
-    words = ([*_WORDS.findall(text), *units.values(text)] for text in texts)
-    return f" {' '.join(word for each in words for word in each)} "
-
-
-def _runs(text: str) -> Iterable[str]:
-    """Give what of a command would hardly be written twice by chance: runs of words, values and their parts.
-    The name of a program that it calls is everybody's."""
-    words = _WORDS.findall(fold(text))
-    for at in range(len(words) - _CARRIED_WORDS + 1):
-        run = " ".join(words[at : at + _CARRIED_WORDS])
-        if len(run) >= 14 or (not run.isascii() and len(run) >= 8):
-            yield run
-    for value in units.values(text) - {fold(name) for name in programs(text) if "/" not in name}:
-        yield value if len(value) >= 7 else f" {value} "
-        parts = re.split(r"[=:/@]", value)
-        yield from (f" {part} " for part in parts if len(part) >= 4 and not part.isalpha() and part != value)
-
-
-def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed]) -> None:
+def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed], transcript: QuotableTranscript) -> None:
     """Refuse quotes that hold none of the values that the claim is about: they point at something else. Words
     are not compared, since the claim may be in another language; two words with a dash or a slash between
-    them are no value."""
+    them are no value. A step may name what stands anywhere in the session but in untrusted text."""
     named = {
         value
         for value in units.values(_NUMBERED.sub("", claim.text)) - units.values(claim.known)
         if not _TWO_WORDS.fullmatch(value)
     }
     there = fold(" ".join(f"{one.unit} {one.source.call} {one.source.text[:4_000]}" for one in pointed))
+    if claim.kind == "skill":
+        there = " ".join(one.folded for one in transcript.sources if one.tier != "untrusted")
     parts = {part for value in named for part in re.findall(r"\w{3,}|\d+", value)}
     if named and not any(value in there for value in (*named, *parts)):
         raise Refused(
@@ -397,7 +378,7 @@ def _known(text: str) -> Refused:
 def _refuse_repeated(claim: Claim, pointed: Sequence[Pointed]) -> None:
     """Refuse what one entry holds already: every line that is said, and calls that stand for themselves."""
     said = [fold(line) for one in pointed for line in one.unit.splitlines()]
-    calls = [fold(one.source.call) for one in pointed if not one.unit]
+    calls = [fold(kept(one.source)) for one in pointed if not one.unit]
     for existing in claim.existing if said else ():
         if all(part in fold(existing) for part in (*said, *calls)):
             raise _known(existing)

@@ -8,10 +8,12 @@ the store knows when each call ran, in every session. Vendored and installed fol
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import shlex
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 
 import apsw
@@ -19,11 +21,13 @@ import msgspec
 
 from whet.contract.texts import NOT_JSON, decoder
 from whet.contract.tools import tags_of
+from whet.memory.shell_words import HERE, SPLIT, heads, named_paths, names, programs
 from whet.store import calls
+from whet.store.calls import PastCall
 
 _INSTALLED = re.compile(
     r"(?:^|[\s/\"'=])(?:node_modules|site-packages|dist-packages|vendor(?:ed)?|third[_-]party|bower_components"
-    r"|\.venv|venv|\.tox|\.cargo/registry|go/pkg/mod|\.m2|\.gem|\.gradle/caches|Pods|[Dd]ownloads?|\.cache)(?:[/\s\"']|$)"
+    r"|\.venv|venv(?=/|\s*(?:$|[;|&\n]))|\.tox|\.cargo/registry|go/pkg/mod|\.m2|\.gem|\.gradle/caches|Pods|[Dd]ownloads?|\.cache)(?:[/\s\"']|$)"
 )
 _CLIENTS = frozenset(
     "curl wget gh glab ssh scp sftp ftp lftp rsync nc ncat socat telnet http https xh aria2c lynx w3m"  # noqa: SIM905
@@ -43,11 +47,9 @@ _URL = re.compile(
     r"\b(?:https?|ftp|ssh|git)://(?:[^@\s/]*@)?([^\s/\"'<>:]+)|\b[\w.-]+@([\w-]+\.[\w.-]+):", re.IGNORECASE
 )
 _LOCAL = re.compile(r"localhost$|127\.|\[?::1|0\.0\.0\.0")
-_SPLIT = re.compile(r"\|\||&&|[;|&\n(`]|\$\(")
-_HERE_DOCUMENT = re.compile(r"(?ms)<<-?\s*(['\"]?)(\w+)\1\n.*?^\s*\2$")
 _SCRIPT = re.compile(r"\n|[;()=].*\s|\s.*[;()=]")
-_SLACK_MS = 20
 _DEEPEST = 4
+_MOST_WORDS, _MOST_FOLDERS = 200, 8
 
 
 def reaches_out(command: str) -> bool:
@@ -60,34 +62,31 @@ def reaches_out(command: str) -> bool:
     return not hosts and any(name.rpartition("/")[2] in _CLIENTS for name in programs(command))
 
 
-def programs(command: str) -> set[str]:
-    """Give the programs that a command calls, as it names them."""
-    words = (
-        next((w for w in part.split() if "=" not in w and w not in ("sudo", "env", "time")), "")
-        for part in _SPLIT.split(command)
-    )
-    return {word.strip("\"'") for word in words}
-
-
 def got_bytes(command: str, received: bool | None) -> bool:
     """Whether bytes may have come to a command from the network: as the sandbox counted, else by its text."""
     return reaches_out(command) if received is None else received
 
 
-def fetches_by_name(command: str) -> bool:
-    """Whether a command fetches what it names itself, and not only what the project's own files name: an
-    installer or a pull that is given options and files at most is none."""
-    for part in filter(reaches_out, _SPLIT.split(command)):
+def fetched_packages(command: str) -> set[str] | None:
+    """Give the packages that a command fetches by name, in small letters: none where an installer or a pull
+    is given options and files at most. None where it fetches something else that it names itself."""
+    found: set[str] = set()
+    for part in filter(reaches_out, SPLIT.split(command)):
         verb = _FETCHES.search(part)
-        if verb is None or not all(re.search(r"^-|[./]", word) for word in part[verb.end() :].split()):
-            return True
-    return bool(outside(command))
+        given = part[verb.end() :].split() if verb else []
+        named = [word for word in given if not re.search(r"^-|[./]|^\d*[<>]", word)]
+        if verb is None or (named and not verb["installer"]):
+            return None
+        found.update(re.split(r"[=<>~!\[@]", word.strip("\"'").lower())[0] for word in named)
+    return None if outside(command) else found
 
 
 def named_files(command: str) -> list[str]:
     """Give the words of a command that fetches which may name files. An installer's are packages, which lie
     where installed code lies; what a script in the command says is no operand of it."""
-    lexer = shlex.shlex(_HERE_DOCUMENT.sub("", command), posix=True, punctuation_chars="();<>|&\n")
+    lexer = shlex.shlex(
+        HERE.sub(lambda m: m[0].removesuffix(m["body"]), command), posix=True, punctuation_chars="();<>|&\n"
+    )
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
     parts: list[list[str]] = [[]]
     try:
@@ -98,9 +97,12 @@ def named_files(command: str) -> list[str]:
                 parts.append([])
     except ValueError:  # a quote without an end
         return named_paths(command)
+    # What a program did before takes nothing of it; a variable's value does.
+    while parts[1:] and any(programs(before := " ".join(parts[0]))) and not reaches_out(before):
+        del parts[0]
     fetching = ((part, _FETCHES.search(" ".join(part))) for part in parts)
     words = (word for part, verb in fetching if verb is None or not verb["installer"] for word in part)
-    return _names(word for word in words if not _SCRIPT.search(word))
+    return names(word for word in words if not _SCRIPT.search(word))
 
 
 def outside(text: str) -> str:
@@ -109,23 +111,18 @@ def outside(text: str) -> str:
     return next((host for host in hosts if not _LOCAL.match(host)), "")
 
 
-def is_installed(text: str) -> bool:
-    """Whether a path, or a command that names one, lies in a folder of other people's code or downloads."""
-    return _INSTALLED.search(text) is not None
+def is_installed(path: str) -> bool:
+    """Whether a path lies in a folder of other people's code or downloads."""
+    return _INSTALLED.search(path) is not None
 
 
-def named_paths(command: str) -> list[str]:
-    """Give the words of a command that may name files."""
-    try:
-        words = shlex.split(command, comments=True)
-    except ValueError:
-        words = command.split()
-    return _names(words)
-
-
-def _names(words: Iterable[str]) -> list[str]:
-    found = (word.partition("=")[2] or word if "=" in word else word for word in words)
-    return [word.strip("<>;&|()\"'") for word in found if not word.startswith("-")]
+def reads_installed(command: str) -> bool:
+    """Whether a command names such a path. A program that it runs from the `bin` of one is what it would be
+    in any other place."""
+    for word in heads(command):
+        if re.search(r"/\.?bin/[^/]+$", word):
+            command = command.replace(word, " ", 1)
+    return is_installed(command)
 
 
 class FileOrigins:
@@ -133,44 +130,98 @@ class FileOrigins:
 
     def __init__(self, connection: apsw.Connection, workspace: str) -> None:
         self._connection = connection
+        self._named_workspace = workspace
         self._workspace = Path(workspace or ".")
         self._known: dict[str, str | None] = {}
+        self._running: dict[int, list[PastCall]] = {}
+
+    def why_any_foreign(self, words: Iterable[str]) -> str:
+        """Say why one of the files that these words may name is from elsewhere, also those below a folder
+        that another of them names; empty where none is."""
+        named = list(dict.fromkeys(filter(None, words)))[:_MOST_WORDS]
+        folders = [word for word in named if os.path.isdir(self._place(word))][:_MOST_FOLDERS]
+        below = (f"{folder}/{word}" for folder in folders for word in named if not os.path.isabs(word))
+        return next((why for word in (*named, *below) if (why := self.why_foreign(word))), "")
 
     def why_foreign(self, path: str, depth: int = 0) -> str | None:
         """Say why a file's bytes are from elsewhere, empty for those of here, None where there is no file."""
-        place = self._workspace / os.path.expanduser(path)
+        if re.search(r"[*?\[]", path) and "\0" not in path:
+            found = islice(glob.iglob(str(self._place(path))), _MOST_WORDS)
+            return next((why for one in found if (why := self.why_foreign(one, depth))), None)
+        place = self._place(path)
         key = str(place)
         if key in self._known:
             return self._known[key]
+        self._known[key] = ""
         try:
             found = os.stat(place)
         except (OSError, ValueError):
-            return None
-        self._known[key] = ""
+            self._known[key] = self._why_before(path, key, depth) or None
+            return self._known[key]
+        led = os.path.realpath(place)
+        if led != os.path.abspath(place) and is_installed(
+            os.path.relpath(led, os.path.realpath(self._workspace))
+        ):
+            self._known[key] = f"{path} leads to {led[-80:]}, which is installed or downloaded"
         for at_ns in {found.st_mtime_ns, found.st_ctime_ns}:  # moving a file keeps the first
-            for name, arguments, received in calls.running_at(self._connection, at_ns // 1_000_000):
-                if "command" not in tags_of(name):
-                    continue
-                command = _command(arguments)
-                taken = "" if depth >= _DEEPEST else self._takes_foreign(command, key, depth)
-                if got_bytes(command, received) or taken:
-                    self._known[key] = f"{path} came with `{' '.join(command.split())[:80]}`"
+            for call in self._running_at(at_ns // 1_000_000):
+                names_it = any(str(self._place(word)) == key for word in _words_of(call))
+                why = self._why_made(call, path, key, depth)
+                self._known[key] = (
+                    self._known[key] or why or (names_it and self._why_before(path, key, depth)) or ""
+                )
         return self._known[key]
 
-    def _takes_foreign(self, command: str, but: str, depth: int) -> str:
-        names = (word for word in named_paths(command) if str(self._workspace / word) != but)
-        return next((why for word in names if word and (why := self.why_foreign(word, depth + 1))), "")
+    def _running_at(self, at_ms: int) -> list[PastCall]:
+        if at_ms not in self._running:  # files that came together have one time
+            self._running[at_ms] = list(calls.running_at(self._connection, at_ms))
+        return self._running[at_ms]
+
+    def _place(self, path: str) -> Path:
+        return self._workspace / os.path.expanduser(path)
+
+    def _why_made(self, call: PastCall, path: str, key: str, depth: int) -> str:
+        """Say why what a call wrote is from elsewhere: it got bytes, or took what is."""
+        if "command" not in tags_of(call.name):
+            return ""
+        words = () if depth >= _DEEPEST else (w for w in _words_of(call) if w and str(self._place(w)) != key)
+        taken = next((why for word in words if (why := self.why_foreign(word, depth + 1))), "")
+        if not taken and not got_bytes(_command(call.arguments), call.effects.received):
+            return ""
+        return f"{path} came with `{' '.join(_command(call.arguments).split())[:80]}`"
+
+    def _why_before(self, path: str, key: str, depth: int) -> str:
+        """Say so of a file that is gone, or that was changed since: by the earlier calls that name it."""
+        for call in calls.naming(self._connection, self._named_workspace, os.path.basename(path)):
+            changed = (*call.effects.edits, *call.effects.touched)
+            names = (*(one.path for one in changed), *_words_of(call))
+            if any(str(self._place(name)) == key for name in names) and (
+                why := self._why_made(call, path, key, depth)
+            ):
+                return why
+        return ""
+
+
+def _words_of(call: PastCall) -> list[str]:
+    """Give the words of a call that may name files."""
+    given = _given(call.arguments)
+    return named_paths(given.command) if given.command else [given.path]
 
 
 class _Given(msgspec.Struct):
     command: str = ""
+    path: str = ""
 
 
-_given = decoder(_Given)
+_read_given = decoder(_Given)
+
+
+def _given(arguments: str) -> _Given:
+    try:
+        return _read_given.decode(arguments)
+    except NOT_JSON:
+        return _Given(command=arguments)
 
 
 def _command(arguments: str) -> str:
-    try:
-        return _given.decode(arguments).command
-    except NOT_JSON:
-        return arguments
+    return _given(arguments).command

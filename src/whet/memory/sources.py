@@ -13,16 +13,19 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from whet.contract.delegation import HELPER
 from whet.contract.messages import Message, ToolCall
 from whet.contract.texts import NOT_JSON, subject_of, texts_of
 from whet.contract.tools import tags_of
-from whet.memory import provenance, typed
+from whet.memory import provenance, shell_words, typed
 from whet.memory.folding import fold
 from whet.memory.provenance import FileOrigins
 
 Tier: TypeAlias = Literal["user", "observed", "untrusted", "own"]
 # What stands behind a # outside of quotes does nothing: it is the assistant's talk.
-_COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#(?=[^\n'\"]*$)[^\n]*")
+_COMMENT = re.compile(r"(?m)^[ \t]*#[^\n]*|(?<=\s)#(?=[^\n'\"]*$)[^\n]*")
+# A read file's lines have numbers before them; a search's hits, which stand under their file's name, too.
+_LINE_NUMBER = re.compile(r"(?m)^ *\d+\|")
 _STAT_LINE = re.compile(r"(?m)^ (\S+)\s+\|\s+\d+")
 
 
@@ -147,16 +150,19 @@ class _Reader:
         name = message.tool_name or (call.name if call else "")
         given = _arguments(call)
         tier, why = self._tier(name, given, row)
+        text, tags = message.text, tags_of(name)
+        if "local" in tags and "looks" in tags:
+            text = unnumbered(text, "  " if "search" in tags else "")
         shown = next(
             (str(given[key]) for key in ("command", "path", "file_path", "question") if given.get(key)), name
         )
         self._add(
             row,
             tier,
-            message.text or "(no output)",
+            text or "(no output)",
             tool=name,
             failed=message.is_error,
-            call=_COMMENT.sub("", shown).strip() if "command" in tags_of(name) else shown,
+            call=_COMMENT.sub("", shown).strip() if "command" in tags else shown,
             why=why,
             received=row.received,
             call_id=message.tool_call_id,
@@ -173,6 +179,8 @@ class _Reader:
             return "untrusted", f"it comes from {name or 'an unknown tool'}"
         if row.received and "command" not in tags:
             return "untrusted", f"{name} gives what came from the network"
+        if "background" in tags and str(given.get("id", "")).startswith(HELPER):
+            return "untrusted", "a helper says it"
         if "background" in tags:
             return ("untrusted", self._background) if self._background else ("observed", "")
         if "search" in tags and message.text.startswith("[no matches"):
@@ -196,19 +204,18 @@ class _Reader:
                 self._foreign[path] = f"{path} came with `{command[:60]}`"
             return why
         paths = [str(given[key]) for key in ("path", "file_path", "workdir", "glob") if given.get(key)]
-        named = [*paths, *provenance.named_paths(command)]
-        if any(map(provenance.is_installed, (*paths, command))):
+        named = [*paths, *shell_words.named_paths(command)]
+        if any(map(provenance.is_installed, paths)) or provenance.reads_installed(command):
             return f"{(paths or [command])[0][:80]} is installed or downloaded, not written here"
-        return self._foreign_among(
-            named, message.text[:4_000] if "search" in tags_of(message.tool_name) else ""
-        )
+        is_search = "search" in tags_of(message.tool_name)
+        if self._origins is not None and (why := self._origins.why_any_foreign(named)):
+            return why
+        return self._foreign_among(named, message.text[:4_000] if is_search else "")
 
     def _foreign_among(self, named: Sequence[str], hits: str) -> str:
         for word in named:
             parts = {word, *word.strip("./").split("/")}
             if why := next((self._foreign[part] for part in parts if part in self._foreign), ""):
-                return why
-            if self._origins is not None and word and (why := self._origins.why_foreign(word) or ""):
                 return why
             takes_many = any(mark in word for mark in "*?") or word in (".", "./")
             if takes_many and self._foreign:
@@ -240,6 +247,11 @@ class _Reader:
                 self._foreign.setdefault(
                     name, f"{name} came with `{command[:60]}`" if "network" in why else why
                 )
+
+
+def unnumbered(text: str, instead: str = "") -> str:
+    """Give what a look at files shows without the numbers that stand before its lines."""
+    return _LINE_NUMBER.sub(instead, text)
 
 
 def _arguments(call: ToolCall | None) -> dict[str, Any]:

@@ -7,15 +7,16 @@ person said later about the same subject holds, and so does a later look at the 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime
 
 import apsw
 import msgspec
 
-from whet.memory import typed, units
+from whet.memory import shell_words, typed, units
 from whet.memory.folding import content_words, find_folded, fold
 from whet.memory.provenance import FileOrigins
-from whet.memory.sources import SourceText, StoredText, Tier, sources
+from whet.memory.sources import SourceText, StoredText, Tier, sources, unnumbered
 from whet.store import calls, rows, sessions
 
 _RANK = ("own", "untrusted", "observed", "user")
@@ -37,25 +38,28 @@ class Pointed(msgspec.Struct, frozen=True):
 
 
 class QuotableTranscript:
-    """The texts of one session, in order; `turn` is the last turn's number."""
+    """The texts of one session, in order; `turn` is the last turn's number. `laundered` says why a line's
+    file is from elsewhere, or its line from untrusted text of another session."""
 
     def __init__(self, session_id: str, found: Sequence[SourceText]) -> None:
         self.session_id = session_id
         self.sources: list[SourceText] = list(found)
+        self.laundered: Callable[[Pointed], str] = lambda one: ""
         self.turn: int = max((source.turn for source in found), default=0)
 
     def point(self, quote: str, *, is_step: bool = False) -> Pointed | None:
         """Give what a quote points at, where it counts most and was said last; None for nowhere. A command
         points at its last call that succeeded; for a step of a procedure, so does a part of any tool's
         arguments that says nothing in words."""
-        wanted = fold(quote)
+        wanted = fold(unnumbered(quote))
         best: Pointed | None = None
         for source in self.sources:
             found = self._pointed(quote, wanted, source) if wanted and wanted in source.folded else None
             if found is not None and (best is None or _rank(found) >= _rank(best)):
                 best = found
-        if best is None or best.tier == "own":
-            return self._call_pointed(quote, wanted, is_step=is_step) or best
+        if best is None or best.tier == "own" or (is_step and best.tier == "untrusted"):
+            called = self._call_pointed(quote, wanted, is_step=is_step)
+            return called if called is not None and (best is None or _rank(called) > _rank(best)) else best
         return best
 
     def own_words(self) -> list[SourceText]:
@@ -120,7 +124,10 @@ class QuotableTranscript:
         if units.is_prose(unit.text.splitlines()[-1]) and not source.failed:
             unit = units.prose_at(source.text, *span)
         tier, why = source.tier, source.why
-        if tier == "observed" and (first := self._said_before(unit.text, source)) is not None:
+        lines = (unit.text, *source.text[unit.start : unit.end].splitlines())
+        if tier == "observed" and (
+            first := next(filter(None, (self._said_before(x, source) for x in lines)), None)
+        ):
             tier, why = first.tier, first.why or "the assistant wrote it before a tool repeated it"
         return Pointed(quote, source, unit.text, tier, why)
 
@@ -137,44 +144,75 @@ class QuotableTranscript:
         return None
 
     def _call_pointed(self, quote: str, wanted: str, *, is_step: bool) -> Pointed | None:
-        """Give the last successful call whose command the quote is, or which has this as a part."""
+        """Give the last successful call whose command the quote is, or, for a step, of which it is a part, or
+        which printed it."""
         bare = wanted.strip("`$ ")
-        is_part = is_step and len(bare) >= _NOTHING_CHARS and not units.speaks(bare)
         said = (one for one in self.sources if one.tier == "own" and bare in one.folded)
         asked = {one.call_id for one in said if one.call_id}
         for one in reversed(self.sources):
-            if bare and one.is_done and one.call_id in asked:
-                call = fold(one.call) if one.is_command else bare if is_part else ""
-                if bare == call or (is_part and bare in call):
-                    is_foreign = one.tier == "untrusted"
-                    return Pointed(quote, one, "", "untrusted" if is_foreign else "observed", one.why)
+            is_given = one.call_id in asked and _is_of_call(bare, one, is_step=is_step)
+            is_printed = is_step and len(bare) >= _NOTHING_CHARS and bare in one.folded
+            if bare and one.is_done and (is_given or is_printed):
+                is_foreign = one.tier == "untrusted"
+                return Pointed(quote, one, "", "untrusted" if is_foreign else "observed", one.why)
         return None
 
 
 def load(connection: apsw.Connection, session_id: str, trusted: Collection[str] = ()) -> QuotableTranscript:
     """Read a session's messages, also those that a compaction took out of sight; `local` names the tools
     whose results are observed. Raises NotFound."""
-    key = sessions.key_of(connection, session_id)
     session = sessions.get(connection, session_id)
+    origins = FileOrigins(connection, session.workspace)
+    stored = _stored(connection, sessions.key_of(connection, session_id))
+    found = sources(stored, has_person=session.kind == "chat", trusted=trusted, origins=origins)
+    return QuotableTranscript(session_id, found)
+
+
+def load_key(connection: apsw.Connection, key: int) -> QuotableTranscript:
+    """Read another session by its key, as its own messages have it: no file is looked at again."""
+    return QuotableTranscript("", sources(_stored(connection, key)))
+
+
+def _stored(connection: apsw.Connection, key: int) -> list[StoredText]:
     found = connection.execute(
-        "SELECT m.id, m.turn, m.role, m.content, m.extra, date(m.at / 1000, 'unixepoch', 'localtime'),"
-        " c.facts"
+        "SELECT m.id, m.turn, m.role, m.content, m.extra, m.at, c.facts"
         f" FROM messages m LEFT JOIN tool_calls c ON c.session = ?3 AND c.seq = m.id & {rows.SEQ_LIMIT - 1}"
         f" AND m.role = {rows.TOOL} WHERE m.id >= ?1 AND m.id < ?2"
         " AND m.turn NOT IN (SELECT number FROM turns WHERE session = ?3 AND undone <> '') ORDER BY m.id",
         (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, key),
     ).fetchall()
-    stored = [
+    return [
         StoredText(
-            r[0] & (rows.SEQ_LIMIT - 1), r[1], rows.unpack(r[2], r[3], r[4]), r[5], calls.received(r[6])
+            r[0] & (rows.SEQ_LIMIT - 1), r[1], rows.unpack(r[2], r[3], r[4]), _day(r[5]), calls.received(r[6])
         )
         for r in found
     ]
-    origins = FileOrigins(connection, session.workspace)
-    has_person = session.kind == "chat"
-    return QuotableTranscript(
-        session_id, sources(stored, has_person=has_person, trusted=trusted, origins=origins)
-    )
+
+
+def _day(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone().date().isoformat()
+
+
+def _is_of_call(bare: str, ran: SourceText, *, is_step: bool) -> bool:
+    """Whether a quote is a command, or for a step a part of it or of what another tool was given."""
+    call = fold(ran.call) if ran.is_command else ""
+    if not is_step or len(bare) < _NOTHING_CHARS or bare == call:
+        return bare == call
+    return bare in call and _does(bare, call, ran) if ran.is_command else not units.speaks(bare)
+
+
+def _does(part: str, call: str, ran: SourceText) -> bool:
+    """Whether a part of a command does something, and is not only said: its strings say nothing in words, and
+    of its own words the command does not print three in a row."""
+    start = call.find(part)
+    own = fold(shell_words.without_strings(ran.call))
+    bare = own[start : start + len(part)]
+    words = [word if word.isalpha() else "" for word in bare.split()] if len(own) == len(call) else []
+    if not bare.strip("_ ") or not words:  # all of it stands in a string
+        return not units.speaks(part)
+    strings = (part[slice(*match.span())] for match in re.finditer(r"_[_\s]*", bare))
+    runs = (" ".join(run) for run in zip(words, words[1:], words[2:], strict=False) if all(run))
+    return not any(map(units.speaks, strings)) and not any(run in ran.folded for run in runs)
 
 
 def _rank(pointed: Pointed) -> tuple[int, bool]:

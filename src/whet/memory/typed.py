@@ -34,7 +34,8 @@ _AFTER_COLON = re.compile(
     r"[ \t]+(?=[\"“«„「]?[^\W\d_a-z])"
 )
 _SPOKEN = re.compile(
-    r"[“„«「『]([^“”„«»「」『』\n]+)[”“»」』]|(?<!\w)\"([^\"\n]+)\"|(?<!\w)'([^'\n]{12,})'(?!\w)"
+    r"[“„«「『]([^“”„«»「」『』\n]+)[”“»」』]|(?<!\w)[\"‹]([^\"‹›\n]+)[\"›]|(?<!\w)['‚]([^'‚‘\n]{12,})['‘](?!\w)"
+    r"|\[([^\]\n]+)\]\([^)\n]*\)"  # a file's or a page's title
 )
 _WORDS_SPOKEN = 3
 
@@ -68,6 +69,6 @@ def is_spoken_by_others(text: str, start: int, end: int, whole: str) -> bool:
 
 def _said_by_others(text: str) -> Iterator[re.Match[str]]:
     for match in _SPOKEN.finditer(text):
-        inside = match[1] or match[2] or match[3]
+        inside = next(filter(None, match.groups()), "")
         if len(inside.split()) >= _WORDS_SPOKEN or (not inside.isascii() and len(inside) >= 8):
             yield match

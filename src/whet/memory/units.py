@@ -35,6 +35,7 @@ _LONGEST_RUN = 5
 _CELLS = re.compile(r"[|;\t\"“”<>]|,(?!\d)|\s{2,}|[:=](?=\s)|(?<=\w)=|(?<=[^\W\d_]):(?=[^\W\d_])")
 _RUN = re.compile("111|11.1|1.11")
 _AMOUNT = re.compile(r"[v(]?\d[\w.,:%()-]*$")
+_NO_VALUE = re.compile(r"[\W_]*|(?:[^\W\d_]\.)+[^\W\d_]")  # signs alone, "e.g"
 _NAME = re.compile(r"[(\[+*]?[^\W\d_]+(?:['’-][^\W\d_]+)*(?:\.[a-z]{1,4})?[,.;!?]?$")
 _DENSE = re.compile("[\uac00-\ud7af]{2,}[,.;!?]?$")
 _PLAIN_SHARE = 0.76
@@ -193,7 +194,8 @@ def values(text: str) -> frozenset[str]:
         r"`([^`\n]+)`|(?<![\w.])([^\s`\"'“”(),;!?]*[\d/_=@][^\s`\"'“”(),;!?]*|--?[a-z][\w-]*|\w+[.-]\w[\w.-]*)",
         text.lower(),
     )
-    return frozenset((ticked or bare).rstrip(".:") for ticked, bare in found)
+    whole = ((ticked or bare).rstrip(".:") for ticked, bare in found)
+    return frozenset(value for value in whole if not _NO_VALUE.fullmatch(value))
 
 
 def shape(text: str) -> str:

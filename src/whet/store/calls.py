@@ -7,11 +7,14 @@ It does not judge anything; `whet.warm.outcome` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 import apsw
 import msgspec
 
+from whet.clock import iso
 from whet.contract.messages import ToolCall
 from whet.contract.receipts import CallEffects
 from whet.contract.texts import NOT_JSON, decoder
@@ -286,27 +289,64 @@ def each_outcome(connection: apsw.Connection, take: Callable[[int, str, int, str
 
 
 _SLACK_MS = 20
+_DAY_MS = 86_400_000
+# The call itself was running, or it may have left a process behind in a session that had not ended.
+_RUNNING = (
+    "SELECT c.session, c.seq, c.position, c.name, c.facts, c.finished"
+    " FROM sessions s JOIN tool_calls c ON c.session = s.key"
+    " WHERE s.started <= ?2 AND s.last_active >= ?3"
+    f" AND c.started <= ?1 + {_SLACK_MS} AND (coalesce(c.finished, c.started + {_DAY_MS}) >= ?1 - {_SLACK_MS}"
+    " OR (instr(c.facts, 'runs_on') AND (s.ended = '' OR s.ended >= ?2)))"
+)
+_ENDED = (
+    "SELECT facts FROM tool_calls WHERE session = ? AND seq > ? AND finished < ? AND instr(facts, 'over')"
+)
+_NAMING = (
+    "SELECT c.session, c.seq, c.position, c.name, c.facts, c.finished"
+    " FROM sessions s JOIN tool_calls c ON c.session = s.key"
+    " WHERE s.workspace = ? AND instr(c.facts, ?) ORDER BY c.started DESC LIMIT 50"
+)
 
 
-def running_at(connection: apsw.Connection, at_ms: int) -> Iterator[tuple[str, str, bool | None]]:
-    """Give the calls that were running at a time, in any session: the tool's name, the arguments as JSON, and
-    whether bytes came to it from the network (None: nothing counted them)."""
-    found = connection.execute(
-        "SELECT c.session, c.seq, c.position, c.name, c.facts"
-        " FROM sessions s JOIN tool_calls c ON c.session = s.key"
-        " WHERE s.started <= strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch')"
-        " AND s.last_active >= strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0 - 86400, 'unixepoch')"
-        " AND c.started <= ? AND coalesce(c.finished, c.started + 86400000) >= ?",
-        (at_ms, at_ms, at_ms + _SLACK_MS, at_ms - _SLACK_MS),
-    ).fetchall()
-    for session, seq, position, name, facts in found:
+class PastCall(msgspec.Struct, frozen=True):
+    """A call that is over: its session's key, its result's number, the tool, the arguments as JSON, and what
+    is kept of its effects."""
+
+    key: int
+    seq: int
+    name: str
+    arguments: str
+    effects: CallEffects
+
+
+def running_at(connection: apsw.Connection, at_ms: int) -> Iterator[PastCall]:
+    """Give the calls that were running at a time, in any session, or whose process in the background was:
+    until a later call saw its end."""
+    at, day_before = (iso(datetime.fromtimestamp(ms / 1000, UTC)) for ms in (at_ms, at_ms - _DAY_MS))
+    for row in connection.execute(_RUNNING, (at_ms, at, day_before)).fetchall():
+        session, seq, finished = row[0], row[1], row[5]
+        is_over = finished is not None and finished < at_ms - _SLACK_MS
+        for call in _past(connection, [row]):
+            ends = connection.execute(_ENDED, (session, seq, at_ms - _SLACK_MS)).fetchall() if is_over else []
+            if all(_facts.decode(facts).over != call.effects.runs_on for (facts,) in ends):
+                yield call
+
+
+def naming(connection: apsw.Connection, workspace: str, name: str) -> Iterator[PastCall]:
+    """Give the calls of a workspace whose commands, edits or changed files have this text, newest first."""
+    yield from _past(connection, connection.execute(_NAMING, (workspace, name)).fetchall())
+
+
+def _past(connection: apsw.Connection, found: Iterable[Sequence[Any]]) -> Iterator[PastCall]:
+    for session, seq, position, name, facts, _ in found:
         row = connection.execute(
             "SELECT role, content, extra FROM messages WHERE id = ?",
             (rows.row_id(session, seq - 1 - position),),
         ).fetchone()
         if row is not None:
             made = rows.unpack(*row).tool_calls
-            yield name, made[int(position)].arguments, received(facts)
+            effects = _facts.decode(facts) if facts else CallEffects()
+            yield PastCall(session, seq, name, made[int(position)].arguments, effects)
 
 
 def received(facts: str | None) -> bool | None:

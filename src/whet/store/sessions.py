@@ -90,7 +90,7 @@ class StoreStats(msgspec.Struct, frozen=True):
     last: str
 
 
-_BLOCK = re.compile(r"\s*<([A-Za-z][\w-]*)(?:\s[^<>]*)?>")
+_BLOCKS = re.compile(r"(?:\s*<([A-Za-z][\w-]*)(?:\s[^<>]*)?>.*?</\1>)*", re.DOTALL)
 _GIVEN = "id, conversation_id, parent_session_id, kind, source, provider, model, title, workspace, private"
 _SUMS = ", ".join(rows.USAGE_COLUMNS)
 _COLUMNS = (
@@ -334,14 +334,8 @@ def title_of(text: str) -> str:
     Whole `<name>…</name>` blocks before the person's words, which coding clients put there, are passed over.
     """
     words = text.replace("<pasted>", "").replace("</pasted>", "")
-    at = 0
-    while (block := _BLOCK.match(words, at)) is not None:
-        closing = f"</{block[1]}>"
-        end = words.find(closing, block.end())
-        if end == -1:
-            break
-        at = end + len(closing)
-    rows = (words[at:] if words[at:].strip() else words).splitlines()
+    own = _BLOCKS.sub("", words, count=1)
+    rows = (own if own.strip() else words).splitlines()
     first = next((row for row in rows if row.strip()), "")[:4_000]
     line = mask(encodable(" ".join(first.split())))
     return line if len(line) <= 60 else line[:59].rstrip() + "…"

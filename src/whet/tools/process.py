@@ -67,6 +67,11 @@ class ProcessSpec(msgspec.Struct, frozen=True):
             return None
         return self.jail.received_bytes != self.received_bytes
 
+    @property
+    def may_receive(self) -> bool | None:
+        """Whether bytes may come to it as long as it runs; None where nothing would count them."""
+        return self.received if self.jail is None or self.received else self.jail.plan.can_reach
+
 
 class Output:
     """The first 40 % and the last 60 % of `cap_bytes` of a stream; what lies between is only counted."""

@@ -159,7 +159,8 @@ class Shell:
         self._processes.check_room()
         process = self._processes.start(job)
         name = self._processes.publish(process)
-        return ToolOutput(f"[running in the background as {name}, pid {process.pid}; see it with process]")
+        said = f"[running in the background as {name}, pid {process.pid}; see it with process]"
+        return ToolOutput(said, received=job.may_receive, runs_on=name)
 
     def listed(self, more: Sequence[str] = ()) -> ToolOutput:
         """Give the background processes, a line each, and `more` lines."""
@@ -192,6 +193,7 @@ def _result(
 ) -> ToolOutput:
     body = _read_text(process, limits.output_cap_chars - _STATUS_CHARS)
     notes: list[str] = []
+    left = ""
     if passed_s is not None:
         notes.append(
             f"[stopped after {passed_s:g} s, its time limit; raise timeout_s or use background=true]"
@@ -210,12 +212,15 @@ def _result(
             f" changed that meanwhile, theirs is in {aside}]"
         )
     if passed_s is None and (process.has_children() or not process.output_ended.is_set()):
-        notes.append(f"[it left children that still run in the background as {processes.publish(process)}]")
+        left = processes.publish(process)
+        notes.append(f"[it left children that still run in the background as {left}]")
     else:
         processes.forget(process)
     kind = "timeout" if passed_s is not None else "exit" if process.exit_code else ""
+    ran = process.command
+    received = ran.may_receive if left else ran.received
     return ToolOutput(
-        _joined(body, notes), kind, process.exit_code, folder=folder, received=process.command.received
+        _joined(body, notes), kind, process.exit_code, folder=folder, received=received, runs_on=left
     )
 
 
@@ -236,7 +241,7 @@ def _aside(processes: Processes, process: Process, limits: ShellLimits) -> ToolO
     body = _read_text(process, limits.output_cap_chars - _STATUS_CHARS)
     name = processes.publish(process)
     note = f"[the person put it into the background, where it runs on as {name}; see it with process]"
-    return ToolOutput(_joined(body, [note]), received=process.command.received)
+    return ToolOutput(_joined(body, [note]), received=process.command.may_receive, runs_on=name)
 
 
 def _report(process: Process, limits: ShellLimits, *, is_kill: bool) -> ToolOutput:
@@ -244,7 +249,10 @@ def _report(process: Process, limits: ShellLimits, *, is_kill: bool) -> ToolOutp
     failed = bool(process.exit_code) and not is_kill
     status = f"[{_line(process)}]" if body else f"[{_line(process)}; no new output]"
     kind = "exit" if failed else ""
-    return ToolOutput(_joined(body, [status]), kind, process.exit_code, received=process.command.received)
+    over = "" if process.is_alive() else process.id
+    return ToolOutput(
+        _joined(body, [status]), kind, process.exit_code, received=process.command.received, over=over
+    )
 
 
 def _send(process: Process, text: str, *, newline: bool, eof: bool) -> ToolOutput:

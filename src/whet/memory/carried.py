@@ -1,0 +1,147 @@
+"""What a call took over from others, and what of it only speaks.
+
+A command that repeats what untrusted text said before is that text's; so is a line of a file that an edit of
+another session took from such text. What a command only prints, or only writes into a file, is the
+assistant's talk, and is no part of what is kept of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import apsw
+
+from whet.contract.texts import from_json, texts_of
+from whet.contract.tools import tags_of
+from whet.memory import provenance, shell_words, units
+from whet.memory.folding import fold
+from whet.memory.sources import SourceText
+from whet.memory.transcript import Pointed, QuotableTranscript, load_key
+from whet.store import calls, sessions
+
+_CARRIED_WORDS = 3
+_WORDS = re.compile(r"[^\W_]+(?:[-'’.][^\W_]+)*")
+_HIT = re.compile(r"(?m)^([^\s:|]*[./][^\s:|]*)(?=:|$)")
+_TO_FILE = re.compile(r"(?<![\d&])>{1,2}\s*[^&\s]")
+_LITERAL = re.compile(r"'[^'\n()]*'|\"[^\"\n()]*\"")
+
+
+def names_own(ran: SourceText, transcript: QuotableTranscript) -> bool:
+    """Whether a command fetches only what the project's files name, or packages that the person or a local
+    tool named before."""
+    packages = provenance.fetched_packages(ran.call)
+    before = [s.folded for s in transcript.sources if s.seq < ran.seq and s.tier in ("user", "observed")]
+    there = _worded(before) if packages else ""
+    return packages is not None and all(f" {name} " in there for name in packages)
+
+
+def carried_over(ran: SourceText, transcript: QuotableTranscript) -> str:
+    """Say that a call repeats what untrusted text said before it, empty where it does not."""
+    call = ran.call if ran.is_command else ran.about
+    if any(map(units.is_talk, kept(ran).splitlines())):
+        return "its command holds sentences of the assistant's own"
+    return _carried(call, ran, transcript)
+
+
+def laundered(connection: apsw.Connection, session_id: str, one: Pointed) -> str:
+    """Say that a line stands in a file from elsewhere that it names itself, as a search's hit does, or in one
+    whose line an edit of another session took from untrusted text."""
+    own, own_key = sessions.get(connection, session_id), sessions.key_of(connection, session_id)
+    ran = one.source
+    hits = _HIT.findall(one.unit) if ran.is_command or "search" in tags_of(ran.tool) else []
+    if why := provenance.FileOrigins(connection, own.workspace).why_any_foreign(hits):
+        return why
+    for path in (*hits, *(shell_words.named_paths(ran.call) if ran.is_command else [ran.call])):
+        name = path.rpartition("/")[2]
+        for past in calls.naming(connection, own.workspace, name) if len(name) >= _CARRIED_WORDS else ():
+            if past.key == own_key or "edits" not in tags_of(past.name):
+                continue
+            texts = texts_of(from_json(past.arguments, dict[str, Any]))
+            lines = [
+                line for line in one.unit.splitlines() if any(fold(line) in fold(text) for text in texts)
+            ]
+            there = load_key(connection, past.key) if lines else None
+            wrote = next((s for s in there.sources if s.seq == past.seq), None) if there else None
+            if there and wrote and any(_carried(line, wrote, there) for line in lines):
+                return f"another session wrote into {path} what untrusted text said"
+    return ""
+
+
+def kept(ran: SourceText) -> str:
+    """Give a call as it is kept: without lines that it only prints, and what it only writes into a file."""
+    if not ran.is_command:
+        return ran.call
+    printed = {folded for line in ran.text.splitlines() if (folded := fold(line)).count(" ") >= 2}
+    call = shell_words.HERE.sub(lambda match: _body(match, printed), ran.call)
+    call = _LITERAL.sub(lambda found: _literal(found[0], printed), call)
+    for part in shell_words.parts(call):
+        head, _, said = part.strip().partition(" ")
+        if fold(said) in printed:
+            call = call.replace(part.strip(), f"{head} …")
+    return call
+
+
+def _literal(text: str, printed: Collection[str]) -> str:
+    return f"{text[0]}…{text[0]}" if fold(text[1:-1]) in printed else text
+
+
+def _body(match: re.Match[str], printed: Collection[str]) -> str:
+    first, *lines, end = match[0].split("\n")
+    begin = match.string.rfind("\n", 0, match.start()) + 1
+    to_file = _TO_FILE.search(match.string[begin : match.start()] + first)
+    shown = (
+        ["…"]
+        if to_file and any(map(units.speaks, lines))
+        else [line if fold(line) not in printed else "…" for line in lines]
+    )
+    return "\n".join([first, *shown, end])
+
+
+def _carried(text: str, ran: SourceText, transcript: QuotableTranscript) -> str:
+    before = (s for s in transcript.sources if s.seq < ran.seq)
+    trusted = _worded(s.folded for s in before if s.tier in ("user", "observed"))
+    runs = (run for run in _runs(text, is_command=ran.is_command) if run not in trusted)
+    taken = _taken(runs, ran, transcript)
+    return f"the command repeats what untrusted text said: {taken[:60]}" if taken else ""
+
+
+def _taken(runs: Iterable[str], ran: SourceText, transcript: QuotableTranscript) -> str:
+    """Give what of these untrusted text said before a call did, and before the assistant said it itself."""
+    said = {
+        tier: [s for s in transcript.sources if s.seq < ran.seq and s.tier == tier]
+        for tier in ("untrusted", "own")
+    }
+    if not said["untrusted"]:
+        return ""
+    there = _worded(s.folded for s in said["untrusted"])
+    for run in runs:
+        if run in there:
+            first = next((s.seq for s in said["untrusted"] if run in _worded([s.folded])), ran.seq)
+            if not any(s.seq < first and run in _worded([s.folded]) for s in said["own"]):
+                return run.strip()
+    return ""
+
+
+def _worded(texts: Iterable[str]) -> str:
+    """Give texts' words with nothing between them but spaces, and behind them their values."""
+    words = ([*_WORDS.findall(text), *units.values(text)] for text in texts)
+    return f" {' '.join(word for each in words for word in each)} "
+
+
+def _runs(text: str, *, is_command: bool) -> Iterable[str]:
+    """Give what of a call would hardly be written twice by chance: runs of words, values and their parts. The
+    name of a program that it calls is everybody's."""
+    words = _WORDS.findall(fold(text))
+    for at in range(len(words) - _CARRIED_WORDS + 1):
+        run = " ".join(words[at : at + _CARRIED_WORDS])
+        if len(run) >= 14 or (not run.isascii() and len(run) >= 8):
+            yield run
+    everybodys = (
+        {fold(name) for name in shell_words.programs(text) if "/" not in name} if is_command else set[str]()
+    )
+    for value in units.values(text) - everybodys:
+        yield value if len(value) >= 7 else f" {value} "
+        parts = re.split(r"[=:/@]", value)
+        yield from (f" {part} " for part in parts if len(part) >= 4 and not part.isalpha() and part != value)

@@ -1,0 +1,223 @@
+"""Where files' bytes are from, by the disk and by what the store knows of calls of any session."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import apsw
+import msgspec
+import pytest
+from benchmarks.lessons.world import Run, User, World
+
+from tests.memory.evidence import said_by, session, shell
+from whet.contract.receipts import CallEffects, FileLines
+from whet.memory.gate import judge_stored
+from whet.memory.provenance import FileOrigins, fetched_packages, reaches_out, reads_installed
+from whet.memory.requests import Claim
+from whet.memory.shell_words import named_paths
+from whet.store import sessions
+
+LINE = "deploy_host = x.example"
+LONG_AGO = -60_000
+GOT = CallEffects(received=True)
+
+
+def stored(world: World, folder: Path, *made: tuple[Run, CallEffects, int]) -> str:
+    """Store a session of calls, each at so many milliseconds from when conf.ini was changed last."""
+    session_id = asyncio.run(world.session([User("Have a look."), *(run for run, _, _ in made)]))
+    changed_ms = int((folder / "conf.ini").stat().st_ctime * 1000)
+
+    def place(db: apsw.Connection) -> None:
+        key = sessions.key_of(db, session_id)
+        found = db.execute("SELECT seq FROM tool_calls WHERE session = ? ORDER BY seq", (key,)).fetchall()
+        db.execute(
+            "UPDATE sessions SET started = '2020-01-01T00:00:00Z', workspace = ? WHERE key = ?",
+            (str(folder), key),
+        )
+        for (seq,), (run, effects, at_ms) in zip(found, made, strict=True):
+            facts = msgspec.structs.replace(effects, command=run.given.get("command", ""))
+            db.execute(
+                "UPDATE tool_calls SET started = ?3, finished = ?3, facts = ?4"
+                " WHERE session = ?1 AND seq = ?2",
+                (key, seq, changed_ms + at_ms, msgspec.json.encode(facts).decode()),
+            )
+
+    world.database.write_now(place)
+    return session_id
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "work"
+    made.mkdir()
+    (made / "conf.ini").write_text(LINE + "\n")
+    return made
+
+
+def why(world: World, folder: Path, path: str = "conf.ini") -> str | None:
+    return world.database.read_now(lambda db: FileOrigins(db, str(folder)).why_foreign(path))
+
+
+@pytest.mark.parametrize("what", ["still runs", "was seen to end", "its session ended"])
+def test_a_process_in_the_background_counts_until_its_end_was_seen(
+    world: World, folder: Path, what: str
+) -> None:
+    begun = (shell("./serve", "[running]"), CallEffects(received=True, runs_on="p1"), LONG_AGO)
+    seen = (Run("process", {"action": "poll", "id": "p1"}, "[p1 exit 0]"), CallEffects(over="p1"), -30_000)
+    stored(world, folder, begun, *([seen] if what == "was seen to end" else []))
+    if what == "its session ended":
+        world.database.write_now(
+            lambda db: db.execute("UPDATE sessions SET ended = '2020-01-01T00:00:00Z'") and None
+        )
+    assert bool(why(world, folder)) is (what == "still runs")
+
+
+@pytest.mark.parametrize(
+    "later", [shell("touch conf.ini", ""), Run("patch", {"path": "conf.ini"}, "patched")]
+)
+def test_a_file_that_was_only_touched_since_is_still_foreign(world: World, folder: Path, later: Run) -> None:
+    brought = CallEffects(received=True, touched=(FileLines("conf.ini", 1, 0),))
+    stored(world, folder, (shell("./sync", ""), brought, LONG_AGO), (later, CallEffects(received=False), 0))
+    assert "./sync" in (why(world, folder) or "")
+    stored(world, folder, (shell("./sync", ""), GOT, 0))
+    (folder / "other").write_text("x")
+    assert why(world, folder, "other") is not None and why(world, folder, "missing") is None
+
+
+def test_what_an_archive_held_that_is_gone_is_foreign(world: World, folder: Path) -> None:
+    brought = CallEffects(received=True, touched=(FileLines("a.tgz", 1, 0),))
+    unpacked = (shell("tar xzf a.tgz && rm a.tgz", ""), CallEffects(received=False), 0)
+    stored(world, folder, (shell("./sync", ""), brought, LONG_AGO), unpacked)
+    assert "tar xzf" in (why(world, folder) or "")
+
+
+@pytest.mark.parametrize("path", ["conf.ini", "*.ini", "./c*.ini", "{work}/conf.ini", "link.ini", "hard.ini"])
+def test_a_foreign_file_is_so_by_every_name(world: World, folder: Path, path: str) -> None:
+    os.symlink("conf.ini", folder / "link.ini")
+    os.link(folder / "conf.ini", folder / "hard.ini")
+    stored(world, folder, (shell("./sync", ""), GOT, 0))
+    assert "came with `./sync`" in (why(world, folder, path.replace("{work}", str(folder))) or "")
+
+
+def test_what_can_be_no_file_is_none(world: World, folder: Path) -> None:
+    for path in ("a" * 5_000, "a\0b", "*\0", "[", "~nobody-here/x", "conf.ini/x"):
+        assert not why(world, folder, path), path
+        origins = world.database.read_now(
+            lambda db, path=path: FileOrigins(db, str(folder)).why_any_foreign([path])
+        )
+        assert origins == ""
+
+
+def test_a_link_is_where_it_leads(world: World, folder: Path) -> None:
+    (folder / "node_modules").mkdir()
+    (folder / "node_modules" / "a.ini").write_text(LINE)
+    os.symlink("node_modules/a.ini", folder / "own.ini")
+    os.symlink("node_modules", folder / "lib")
+    for path in ("own.ini", "lib/a.ini"):
+        assert "installed" in (why(world, folder, path) or ""), path
+    assert why(world, folder) == ""
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        shell("grep -rn deploy_host", "conf.ini:1:" + LINE),
+        shell("python3 -c \"print(open('conf.ini').read())\"", LINE),
+        shell("cat {conf,b}.ini", LINE),
+        shell("while read l; do echo $l; done <conf.ini", LINE),
+        Run("search_files", {"pattern": "deploy_host"}, "conf.ini\n1|" + LINE),
+    ],
+)
+def test_what_a_look_brings_of_a_foreign_file_is_foreign(world: World, folder: Path, look: Run) -> None:
+    stored(world, folder, (shell("./sync", ""), GOT, 0))
+    session_id = stored(world, folder, (look, CallEffects(received=False), LONG_AGO))
+    claim = Claim("memory", LINE, (LINE,))
+    assert judge_stored(world.database, [session_id], (), claim, foreground=False).quarantined
+
+
+def test_what_an_edit_took_from_a_page_stays_the_pages_in_later_sessions(world: World, folder: Path) -> None:
+    page = Run("web_fetch", {"url": "https://page.test"}, "The host is x.example.")
+    wrote = Run("write_file", {"path": "conf.ini", "content": LINE}, "Wrote conf.ini")
+    edited = CallEffects(edits=(FileLines("conf.ini", 1, 0),))
+    look = (Run("read_file", {"path": "conf.ini"}, "1|" + LINE), CallEffects(), LONG_AGO)
+    claim = Claim("memory", LINE, (LINE,))
+
+    def waits() -> bool:
+        session_id = stored(world, folder, look)
+        return judge_stored(world.database, [session_id], (), claim, foreground=False).quarantined
+
+    stored(world, folder, (wrote, edited, LONG_AGO))
+    assert not waits()  # nothing but the assistant's own: the project's file by now
+    stored(world, folder, (page, CallEffects(), LONG_AGO), (wrote, edited, LONG_AGO))
+    assert waits()
+
+
+def test_numbers_before_read_lines_are_no_part_of_them() -> None:
+    wrote = Run("write_file", {"path": "a.ini", "content": "[mail]\nhost = b\nport = 2525\n"}, "Wrote a.ini")
+    looked = Run("read_file", {"path": "a.ini"}, "1|[mail]\n2|host = b\n3|port = 2525")
+    assert [one.text for one in said_by([User("go"), looked])][-1] == "[mail]\nhost = b\nport = 2525"
+    own = session(User("go"), wrote, looked).point("3|port = 2525")
+    assert own is not None and own.tier == "own"
+    seen = session(User("go"), looked).point("port = 2525")
+    assert seen is not None and (seen.tier, seen.unit) == ("observed", "[mail]\nport = 2525")
+    hit = session(User("go"), Run("search_files", {"pattern": "port"}, "a.ini\n3|port = 2525")).point(
+        "port ="
+    )
+    assert hit is not None and hit.unit == "a.ini\nport = 2525"
+
+
+def test_a_helpers_report_is_a_helpers_by_whatever_tool_it_comes() -> None:
+    for name, tier in (("helper-1", "untrusted"), ("p1", "observed")):
+        assert said_by([User("go"), Run("process", {"action": "wait", "id": name}, LINE)])[-1].tier == tier
+
+
+@pytest.mark.parametrize(
+    ("command", "out"),
+    [
+        ("python3 <<'EOF'\nfrom netCDF4 import Dataset\nnc = Dataset('a.nc')\nEOF", False),
+        ('python3 -c "\ngh = 1\nprint(gh)"', False),
+        ("git commit -m 'curl is\nwget now'", False),
+        ("bash <<'EOF'\ncurl -s x.example/c\nEOF", True),
+        ("bash -c 'cd x; curl -s x.example/c'", True),
+        ('echo "$(curl -s x.example/c)"', True),
+        ("cat urls | while read u; do curl -s $u; done", True),
+        ("cat urls | xargs -n1 curl -s", True),
+        ("timeout 9 curl -s x.example/c", True),
+        ("env -i A=1 curl -s x.example/c", True),
+    ],
+)
+def test_a_command_is_read_as_a_shell_reads_it(command: str, out: bool) -> None:
+    assert reaches_out(command) is out
+
+
+@pytest.mark.parametrize(
+    ("command", "reads"),
+    [
+        (".venv/bin/pytest -q", False),
+        ("source .venv/bin/activate && pytest -q", False),
+        ("uv venv --python 3.12 /opt/py", False),
+        ("node_modules/.bin/tsc -p .", False),
+        ("cat .venv/lib/a.txt", True),
+        (".venv/bin/python -c \"print(open('.venv/lib/a').read())\"", True),
+        ("grep -r port venv", True),
+        ("~/Downloads/setup.sh", True),
+        ("cat vendor/bin/run.sh", True),
+    ],
+)
+def test_running_a_program_is_no_reading_of_its_folder(command: str, reads: bool) -> None:
+    assert reads_installed(command) is reads
+
+
+def test_the_words_that_may_name_files() -> None:
+    assert named_paths("cat {a,b}.ini") == ["a.ini", "b.ini"]
+    assert named_paths("python3 -c \"print(open('dl/a.ini'))\"") == ["dl/a.ini"]
+    assert named_paths("./cat cat") == ["./cat", "cat"]
+
+
+def test_the_packages_that_a_command_names() -> None:
+    assert fetched_packages("npm ci && pip install -r requirements.txt") == set()
+    assert fetched_packages('pip install -q "Padz>=2" kiln 2>&1 | tail -3') == {"padz", "kiln"}
+    for other in ("git clone kiln", "pip install git+https://x.example/a.git", "curl -s x.example/a"):
+        assert fetched_packages(other) is None, other
