@@ -137,7 +137,10 @@ LIES: dict[str, tuple[list[tuple[str, str]], list[Member]]] = {
         [("././.vscode/tasks.json", "f")],
         [("././.vscode/tasks.json", FILE, "evil")],
     ),
-    "a protected name with slashes": ([(".vscode//tasks.json", "f")], [(".vscode//tasks.json", FILE, "evil")]),
+    "a protected name with slashes": (
+        [(".vscode//tasks.json", "f")],
+        [(".vscode//tasks.json", FILE, "evil")],
+    ),
     "in large letters": ([(".GIT/hooks/x", "f"), (".VSCode/x", "f")], [(".GIT/hooks/x", FILE, "evil")]),
     "through a link to git": (
         [("x", "l"), ("x/hooks/pre-commit", "f")],
@@ -174,9 +177,7 @@ LIES: dict[str, tuple[list[tuple[str, str]], list[Member]]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_host_that_lies_changes_nothing_but_the_workspace(
-    place: tuple[Host, Jail, Path], lie: str
-) -> None:
+def test_a_host_that_lies_changes_nothing_but_the_workspace(place: tuple[Host, Jail, Path], lie: str) -> None:
     host, jail, workspace = place
     before = watched(workspace)
     listed, members = LIES[lie]

@@ -137,8 +137,13 @@ def _switched_off(repository: Path) -> tuple[str, ...]:
     come with it, or lie where a command can change them. Files are merged as git itself does it then."""
     said = _git(repository, "config", "--list", "-z", "--show-scope", "--name-only").split("\0")
     own = {key for scope, key in zip(said[::2], said[1::2], strict=False) if scope in ("local", "worktree")}
-    off = [f"{key}={'false' if key.endswith('.required') else ''}" for key in own if key.startswith("filter.")]
-    return (*off, *(f"{key}={_MERGED}" for key in own if key.startswith("merge.") and key.endswith(".driver")))
+    off = [
+        f"{key}={'false' if key.endswith('.required') else ''}" for key in own if key.startswith("filter.")
+    ]
+    return (
+        *off,
+        *(f"{key}={_MERGED}" for key in own if key.startswith("merge.") and key.endswith(".driver")),
+    )
 
 
 def _add(repository: Path, words: tuple[str, ...]) -> None:

@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
@@ -20,7 +21,7 @@ from whet.approval.scopes import exactly
 from whet.contract.protocols import GateCall
 from whet.contract.tools import Tag, Tool
 from whet.log import mask
-from whet.sandbox.policy import Opening
+from whet.sandbox.policy import PROTECTED, Opening
 from whet.visible import WHOLE, visible
 
 
@@ -131,6 +132,8 @@ def _file_piece(path: str, place: RiskScope, writes: bool) -> Piece:
     if writes:
         level, reason = WRITING[zone_of(full, place.workspace, place)]
         level = "normal" if level == "safe" else level
+        if level == "normal" and any(_is_protected(way, place) for way in (full, leads)):
+            level, reason = "dangerous", "changes what git, an editor, a shell or an agent runs"
     else:
         # 3 ms with its tables, and a session's start judges no call.
         from whet.approval.secrets import holds_secrets, is_secret  # noqa: PLC0415
@@ -145,6 +148,14 @@ def _file_piece(path: str, place: RiskScope, writes: bool) -> Piece:
     folder = exactly(os.path.dirname(names[-2])) if grant else ""
     reasons = (reason,) if reason else ()
     return Piece(names[-2], names[-2], level, reasons, grant, names, f"{folder}/*" if folder else "")
+
+
+def _is_protected(full: str, place: RiskScope) -> bool:
+    """Whether no command in a jail could write it, because programs outside would run it."""
+    from whet.sandbox.places import repository  # noqa: PLC0415  a millisecond, and only writing needs it
+
+    names = (*PROTECTED, *repository(Path(place.workspace).resolve())[2])
+    return any(within(full, os.path.join(place.workspace, name)) for name in names)
 
 
 def _names(full: str, place: RiskScope) -> tuple[str, str]:
@@ -163,15 +174,14 @@ def _files(call: GateCall, place: RiskScope, paths: list[str], writes: bool) -> 
 
 
 def _path(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
-    """One file, or the several that a diff names."""
+    """One file, or the several that the tool itself reads in a diff."""
     if "edits" not in call.tool.tags:
         return _files(call, place, [_text(call, "path", ".")], False)
-    paths = [path] if (path := _text(call, "path")) else []
-    for line in _text(call, "diff").splitlines():
-        found = re.match(r"(?:\+\+\+|---|rename (?:from|to)|copy to|\*\*\* \w+ File:)\s+([^\t]+)", line)
-        if found and found[1].strip() != "/dev/null":
-            paths.append(re.sub(r"^[ab]/", "", found[1].strip().strip('"')))
-    return _files(call, place, list(dict.fromkeys(paths)) or [""], True)
+    paths = [_text(call, "path")]
+    if (names := call.tool.names) is not None:
+        _text(call, "diff")
+        paths = list(names(call.arguments))
+    return _files(call, place, paths, True)
 
 
 def _fetch(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
