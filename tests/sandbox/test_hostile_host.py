@@ -1,6 +1,6 @@
-"""A host that is not honest: its `find` and `tar` are the attacker's, as a command that ran there can make them.
+"""A host that is not honest: its `find` and `tar` are the attacker's, as a command there can make them.
 
-The program that stands in for ssh runs here what it is told to run there, so the whole protocol is the real one.
+The program that stands in for ssh runs here what it is told to run there: the whole protocol is the real one.
 """
 
 from __future__ import annotations
