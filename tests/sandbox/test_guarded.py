@@ -185,7 +185,10 @@ AS_A_REPOSITORY = {
     "at once": (f"{_TOP}; printf '{{}}' > config; rm .git/HEAD",),
     "settings first": (f"{_TOP}; rm HEAD; printf '{{}}' > config", "cp b/HEAD .", "rm .git/HEAD"),
     "settings last": (f"{_TOP}; rm .git/HEAD", "printf '{}' > config"),
-    "shared with another": ("git init -q --bare b; printf '{}' > b/config; cp b/HEAD .; rm -r .git; echo b > commondir",),
+    "another's": (
+        "git init -q --bare b; printf '{}' > b/config",
+        "mv b/HEAD .; rm -r .git; echo b > commondir",
+    ),
     "without .git": ("rm -rf .git", f"{_TOP}; printf '{{}}' > config"),
     "a folder": (f"{_SUB}; printf '{{}}' > sub/config",),
     "a folder, later": (_SUB, "printf '{}' > sub/config"),

@@ -15,15 +15,17 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
+from stat import S_ISLNK
 
 import msgspec
 
 from whet.contract.changes import TextChange, hash_of
 from whet.contract.errors import ToolError
 from whet.regular import read_regular_text
+from whet.sandbox.nofollow import parent_of, put
 from whet.searchpath import outside
 from whet.store.helper_rows import MergePlan, WorkingTree
 from whet.tools.output import clean
@@ -267,14 +269,16 @@ def _write(found: MergePlan, repository: Path, helper_id: str) -> bool:
                 continue
             if now != found.was[path]:
                 return False
-            if not will:
-                place.unlink(missing_ok=True)
-                continue
-            place.parent.mkdir(parents=True, exist_ok=True)
-            half = place.with_name(f".{place.name}.whet-half")
-            half.unlink(missing_ok=True)
-            shutil.move(made / path, half)
-            os.replace(half, place)
+            # A command that was left running may put a link in a folder's place: each is held open.
+            with parent_of(str(place), str(repository), make=bool(will)) as (folder, name):
+                half = f".{name}.whet-half" if will else name
+                with suppress(FileNotFoundError):
+                    os.unlink(half, dir_fd=folder)
+                if will:
+                    state = (made / path).lstat()
+                    data = os.readlink(os.fsencode(made / path)) if S_ISLNK(state.st_mode) else None
+                    put(folder, half, state.st_mode, (made / path).read_bytes() if data is None else data)
+                    os.rename(half, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError as error:
         raise ToolError(f"the edits can't be written: {error.strerror or error}") from error
     finally:

@@ -27,8 +27,8 @@ class Entered:
 
     def repositories(self, top: str) -> list[str]:
         """Give the git folders of the repositories that git or an editor enters from `top`: those that its
-        index names, at any depth, a folder that is not there yet, too; those right in one of its folders; of
-        its second working trees; and `top` itself, or one of its folders, where it looks like a git folder."""
+        index names, at any depth, a folder that is not there yet, too; those right in one of its folders;
+        of its second working trees; and `top` and its folders where they look like git's own."""
         folders = _folders(top)
         found = dict.fromkeys((*_second_trees(git_folder(top)), *filter(_is_bare, (top, *folders))))
         own = [one for one in folders if os.path.lexists(one + "/.git")][:_MOST_REPOSITORIES]
@@ -84,7 +84,7 @@ def _second_trees(git: str) -> list[str]:
 
 
 def git_folder(tree: str) -> str:
-    """Give where the repository of a working tree is: `.git`, or where the link or file of that name leads."""
+    """Give where the repository of a working tree is: `.git`, or where the file or link there leads."""
     git = tree + "/.git"
     if os.path.islink(git):
         return os.path.realpath(git)
