@@ -21,7 +21,7 @@ from whet.approval.scopes import exactly
 from whet.contract.protocols import GateCall
 from whet.contract.tools import Tag, Tool
 from whet.log import mask
-from whet.sandbox.policy import PROTECTED, Opening
+from whet.sandbox.policy import Opening
 from whet.visible import WHOLE, visible
 
 
@@ -132,7 +132,8 @@ def _file_piece(path: str, place: RiskScope, writes: bool) -> Piece:
     if writes:
         level, reason = WRITING[zone_of(full, place.workspace, place)]
         level = "normal" if level == "safe" else level
-        if level == "normal" and any(_is_protected(way, place) for way in (full, leads)):
+        ways = ((full, place.workspace), (leads, real(place.workspace)))
+        if level == "normal" and any(_starts_programs(*way) for way in ways):
             level, reason = "dangerous", "changes what git, an editor, a shell or an agent runs"
     else:
         # 3 ms with its tables, and a session's start judges no call.
@@ -150,12 +151,10 @@ def _file_piece(path: str, place: RiskScope, writes: bool) -> Piece:
     return Piece(names[-2], names[-2], level, reasons, grant, names, f"{folder}/*" if folder else "")
 
 
-def _is_protected(full: str, place: RiskScope) -> bool:
-    """Whether no command in a jail could write it, because programs outside would run it."""
-    from whet.sandbox.places import repository  # noqa: PLC0415  a millisecond, and only writing needs it
+def _starts_programs(path: str, workspace: str) -> bool:
+    from whet.sandbox.places import starts_programs  # noqa: PLC0415  only writing needs it
 
-    names = (*PROTECTED, *repository(Path(place.workspace).resolve())[2])
-    return any(within(full, os.path.join(place.workspace, name)) for name in names)
+    return starts_programs(Path(path), Path(workspace))
 
 
 def _names(full: str, place: RiskScope) -> tuple[str, str]:
