@@ -10,8 +10,9 @@ import errno
 import os
 import stat
 import sys
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -23,7 +24,7 @@ def read_regular(path: str | Path, most_bytes: int, within: Path | None = None) 
         return file.read(most_bytes)
 
 
-def open_regular(path: str | Path, within: Path | None = None) -> BinaryIO:
+def open_regular(path: str | Path, within: Path | None = None) -> BufferedReader:
     """Open a regular file to read it. Raises OSError as `read_regular` does."""
     if not stat.S_ISREG(os.stat(path).st_mode):  # to open a device may already do something
         raise OSError(errno.EINVAL, "not a regular file", str(path))
