@@ -13,7 +13,6 @@ import sys
 from io import BufferedReader
 from pathlib import Path
 
-
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
