@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ _KEYS = "".join(map(chr, range(0x400, 0x43C)))
 _PASTE = "".join(f"line {number} of what was pasted, as wide as a line of text is\r" for number in range(200))
 _PLAIN = "a text of many words without any mark around it, " * 1_160
 _ANSWER_LINES = 3_000
+_TURNS, _TURNS_SHORT, _TURNS_WARM = 10_000, 600, 500
 _ERASES_THE_SCREEN = re.compile(r"\x1b\[[23]J|\x1bc")
 
 
@@ -46,6 +48,7 @@ def run(runs: int, full: bool) -> list[Row]:
         _typing("chat-paste", "a paste of 200 lines", f"\x1b[200~{_PASTE}\x1b[201~"),
         _typing("chat-plain-paste", f"{len(_PLAIN) / 1000:.0f} kB without paste marks", _PLAIN),
         _scrolling(),
+        _growing(_TURNS if full else _TURNS_SHORT, full),
     ]
 
 
@@ -120,3 +123,36 @@ def _scrolling() -> Row:
         erased == 0 and once and first < len(drawn) * 0.6,
         COMMAND,
     )
+
+
+def _growing(turns: int, full: bool) -> Row:
+    """Ask and be answered over and over in one chat: its memory must not grow with the conversation."""
+    seen: list[float] = []
+    with PracticeServer() as server, _chat(server) as tty:
+        began_s = cpu_of(tty.pid)
+        for number in range(1, _TURNS_WARM + turns + 1):
+            tty.type(f"question {number}: which of the builds of today failed, and where?\r")
+            tty.wait_for("1 step")
+            tty.wait_for("› ")
+            if number == _TURNS_WARM:
+                began_s = cpu_of(tty.pid)
+            if number >= _TURNS_WARM and (number - _TURNS_WARM) % (turns // 10) == 0:
+                seen.append(_resident_mb(tty.pid))
+                print(f"  {number} turns, {seen[-1]:.1f} MB", file=sys.stderr, flush=True)
+        cpu_ms = (cpu_of(tty.pid) - began_s) * 1000 / turns
+    grown = seen[-1] - seen[0]
+    return Row(
+        "chat-turns" if full else "chat-turns-short",
+        f"terminal chat: growth over {turns:,} turns of one conversation",
+        "≤ 10 MB",
+        f"{grown:+.1f} MB, from {seen[0]:.1f} to {seen[-1]:.1f} MB; {cpu_ms:.1f} ms of CPU a turn",
+        "none",
+        grown <= 10 if full else None,  # a few turns show nothing about the goal
+        COMMAND + (" --full" if full else ""),
+        details=[f"Counted after {_TURNS_WARM} turns: {', '.join(f'{mb:.0f}' for mb in seen)} MB."],
+    )
+
+
+def _resident_mb(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text("ascii")
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1000

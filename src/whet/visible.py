@@ -33,11 +33,14 @@ def visible(text: str, limit: int = MOST_CHARS, *, masks: bool = True) -> str:
     return f"{shown}\n[... {cut:,} more characters not shown]" if cut > 0 else shown
 
 
-def spelled(text: str) -> str:
-    """Write characters that can't be seen, turn text around or look like others as their code, or with it."""
+def spelled(text: str, keeps: str = "\n") -> str:
+    """Write characters that can't be seen, turn text around or look like others as their code, or with it.
+
+    Those of `keeps` stay as they are: a line of code at a terminal keeps its tabs, too.
+    """
     if _PLAIN.fullmatch(text) is None:
         text = _EMOJI_FORM.sub("", text)
-        text = text.translate({ord(c): _spelling(c) for c in set(text) if c != "\n" and _hides(c)})
+        text = text.translate({ord(c): _spelling(c) for c in set(text) if c not in keeps and _hides(c)})
     return marked(text)
 
 

@@ -15,7 +15,13 @@ def test_printable_takes_out_what_a_terminal_would_act_on() -> None:
 
 
 def test_exact_spells_hidden_characters_out() -> None:
-    assert wording.exact("rm \u202e -rf\u200b \x1b[1m/\nnext") == "rm \\u202e -rf\\u200b \\x1b[1m/\nnext"
+    said = wording.exact("rm \u202e -rf\u200b \x1b[1m/\n\tnext")
+    assert said == "rm <U+202E> -rf<U+200B> \\e[1m/\n\tnext"
+
+
+def test_exact_marks_what_looks_like_something_else() -> None:
+    assert wording.exact("cat /etc/p\u0430sswd; ls a\u115fb") == "cat /etc/p\u0430<U+0430>sswd; ls a<U+115F>b"
+    assert wording.exact("\tпривет, мир: README.md") == "\tпривет, мир: README.md"
 
 
 @pytest.mark.parametrize("width", [1, 5, 20, 40, 80])

@@ -326,6 +326,20 @@ def test_a_title_shows_no_part_of_a_secret():
     )
 
 
+@pytest.mark.parametrize(
+    ("said", "title"),
+    [
+        ("<system-reminder>\nToday is Friday.\n</system-reminder>\nFix the build", "Fix the build"),
+        ("<a x='1'>b</a> <environment_context>\n<cwd>/w</cwd>\n</environment_context>\n\nGo on", "Go on"),
+        ("<div>is this right?</div>", "<div>is this right?</div>"),
+        ("<b>never closed\nand more", "<b>never closed"),
+        ("<pasted>one\ntwo</pasted>", "one"),
+    ],
+)
+def test_a_title_is_of_the_persons_words_and_of_no_block_that_a_client_put_before_them(said, title):
+    assert sessions.title_of(said) == title
+
+
 def test_what_forks_have_copied_is_found_once_where_it_was_said(db, clock):
     asyncio.run(talk(db, clock, "s1", "the heron", "the bittern"))
     for name, origin in (("a", "s1"), ("b", "s1"), ("aa", "a")):

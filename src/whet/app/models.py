@@ -35,22 +35,6 @@ _MOST_UNUSED = 4
 _SUMMARY_PROMPT = "You write records of conversations, exactly as asked and nothing else."
 
 
-class _CappedLink:
-    """A link whose requests count against caps."""
-
-    def __init__(self, wallet: Wallet, link: ModelLink, session_id: str, what: str) -> None:
-        self._wallet, self._link, self._whose = wallet, link, (session_id, what)
-
-    @property
-    def info(self) -> ModelInfo:
-        """The model."""
-        return self._link.info
-
-    def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
-        """Stream within the caps."""
-        return self._wallet.stream(self._link, messages, *self._whose)
-
-
 class SwitchableLink:
     """A session's way to its model; another link can take the place of the present one between requests.
     `around`, where it is set, carries each request over the link that it is given."""
@@ -71,7 +55,7 @@ class SwitchableLink:
         """Stream over the present link."""
         wallet, link = self._wallet(), self._link
         if wallet is not None:
-            link = _CappedLink(wallet, link, self._session_id, "turn")
+            link = wallet.capped(link, self._session_id, "turn")
         return link.stream(messages) if self.around is None else self.around(link, messages)
 
     def switch(self, link: ModelLink) -> None:
@@ -162,7 +146,7 @@ class Summariser:
     async def _ask(self, messages: Sequence[Message]) -> str:
         link: ModelLink = self._provider().open(_SUMMARY_PROMPT, (), "summaries")
         if (wallet := self._wallet()) is not None:
-            link = _CappedLink(wallet, link, "", "summary")
+            link = wallet.capped(link, "", "summary")
         side = self._side_calls
         asked = link.stream(messages) if side is None else side.stream("compression", link, messages)
         try:

@@ -47,11 +47,8 @@ def _marking(app: App) -> TurnObserver:
     from whet.app.marking import MarkingObserver, MarkingParts  # noqa: PLC0415 - only where it was asked for
 
     def capped(link: ModelLink, session_id: str) -> ModelLink:
-        if app.models.wallet is None:
-            return link
-        from whet.app.wallet import WalletLink  # noqa: PLC0415 - imported with the wallet
-
-        return WalletLink(link, app.models.wallet, session_id, "judge")
+        wallet = app.models.wallet
+        return link if wallet is None else wallet.capped(link, session_id, "judge")
 
     return MarkingObserver(MarkingParts(app.database, app.clock, app.gate, app.models.judge, capped))
 

@@ -39,6 +39,10 @@ class Wallet:
         self._settings = settings
         self._unpriced_told = False
 
+    def capped(self, link: ModelLink, session_id: str, what: str) -> ModelLink:
+        """Give the link as one whose requests count against the caps."""
+        return _WalletLink(link, self, session_id, what)
+
     async def stream(
         self, link: ModelLink, messages: Sequence[Message], session_id: str, what: str
     ) -> AsyncIterator[StreamItem]:
@@ -142,9 +146,8 @@ class WalletProvider:
 
     def open(self, system: str, tools: Sequence[ToolSpec], session_id: str) -> ModelLink:
         """Open a link that reserves before each call."""
-        return WalletLink(
-            self._provider.open(system, tools, session_id), self._wallet, session_id, self._what
-        )
+        link = self._provider.open(system, tools, session_id)
+        return self._wallet.capped(link, session_id, self._what)
 
     async def list_models(self) -> list[str]:
         """Give the models that the server names."""
@@ -155,7 +158,7 @@ class WalletProvider:
         await self._provider.aclose()
 
 
-class WalletLink:
+class _WalletLink:
     """A link past the caps."""
 
     def __init__(self, link: ModelLink, wallet: Wallet, session_id: str, what: str) -> None:

@@ -32,7 +32,6 @@ from whet.contract.texts import NOT_JSON, subject_of
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\)|[@-Z\\-_])", re.DOTALL)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_HIDDEN = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]|[\U000e0000-\U000e007f]")
 _TELLING = re.compile(r"error|fail|fatal|exception|not found|no such|denied|cannot|can't", re.IGNORECASE)
 _STATUS = re.compile(r"\[exit -?\d+[^\]]*\]")
 _EXCEPTION = re.compile(r"[\w.]+(?:Error|Exception|Warning)\b.*\S")
@@ -49,13 +48,11 @@ def printable(text: str) -> str:
 
 
 def exact(text: str) -> str:
-    """Give `text` with everything that a terminal would hide or act on spelled out; newlines stay."""
-    return _HIDDEN.sub(_spelled, _CONTROLS.sub(_spelled, text))
+    """Give `text` with all that a terminal would hide or act on spelled out and look-alikes marked, as every
+    other interface shows it; tabs and newlines stay."""
+    from whet.visible import spelled  # noqa: PLC0415 - 10 ms of tables, for what is rarely shown
 
-
-def _spelled(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+    return spelled(text, keeps="\n\t")
 
 
 def columns(text: str) -> int:

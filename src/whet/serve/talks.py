@@ -258,13 +258,13 @@ class SessionTurns:
     async def _begin(self, wish: SessionChoice, news: content.NewContent) -> str:
         # A warm start is chosen by the first message; a session with a history has had its own.
         warm = "off" if news.history or wish.is_chore else ""
-        first = next((one.text for one in news.history if one.speaker == "user"), news.text)
+        said = [*(one.text for one in news.history if one.speaker == "user"), news.text]
         clock = self._turns.hosted.app.clock
         session_id = clock.new_id()
         if wish.tools:
             self._tools.offer(session_id, wish.tools)
         await self._turns.hosted.new_session(
-            title=sessions.title_of(first),
+            title=sessions.title_of("\n".join(said)),
             private=wish.private,
             warm=warm,
             source="api",

@@ -8,6 +8,7 @@ the very same bytes.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
@@ -89,6 +90,7 @@ class StoreStats(msgspec.Struct, frozen=True):
     last: str
 
 
+_BLOCK = re.compile(r"\s*<([A-Za-z][\w-]*)(?:\s[^<>]*)?>")
 _GIVEN = "id, conversation_id, parent_session_id, kind, source, provider, model, title, workspace, private"
 _SUMS = ", ".join(rows.USAGE_COLUMNS)
 _COLUMNS = (
@@ -327,8 +329,19 @@ def resolve(connection: apsw.Connection, name: str) -> str:
 
 
 def title_of(text: str) -> str:
-    """Make a session's title from its first message: the first line, masked, at most 60 characters."""
-    rows = (row.replace("<pasted>", "").replace("</pasted>", "") for row in text.splitlines())
+    """Make a session's title from its first message: the first line, masked, at most 60 characters.
+
+    Whole `<name>…</name>` blocks before the person's words, which coding clients put there, are passed over.
+    """
+    words = text.replace("<pasted>", "").replace("</pasted>", "")
+    at = 0
+    while (block := _BLOCK.match(words, at)) is not None:
+        closing = f"</{block[1]}>"
+        end = words.find(closing, block.end())
+        if end == -1:
+            break
+        at = end + len(closing)
+    rows = (words[at:] if words[at:].strip() else words).splitlines()
     first = next((row for row in rows if row.strip()), "")[:4_000]
     line = mask(encodable(" ".join(first.split())))
     return line if len(line) <= 60 else line[:59].rstrip() + "…"
