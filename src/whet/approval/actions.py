@@ -132,8 +132,10 @@ def _file_piece(path: str, place: RiskScope, writes: bool) -> Piece:
     if writes:
         level, reason = WRITING[zone_of(full, place.workspace, place)]
         level = "normal" if level == "safe" else level
+        from whet.sandbox.places import starts_programs  # noqa: PLC0415  only writing needs it
+
         ways = ((full, place.workspace), (leads, real(place.workspace)))
-        if level == "normal" and any(_starts_programs(*way) for way in ways):
+        if level == "normal" and any(starts_programs(Path(one), Path(top)) for one, top in ways):
             level, reason = "dangerous", "changes what git, an editor, a shell or an agent runs"
     else:
         # 3 ms with its tables, and a session's start judges no call.
@@ -149,12 +151,6 @@ def _file_piece(path: str, place: RiskScope, writes: bool) -> Piece:
     folder = exactly(os.path.dirname(names[-2])) if grant else ""
     reasons = (reason,) if reason else ()
     return Piece(names[-2], names[-2], level, reasons, grant, names, f"{folder}/*" if folder else "")
-
-
-def _starts_programs(path: str, workspace: str) -> bool:
-    from whet.sandbox.places import starts_programs  # noqa: PLC0415  only writing needs it
-
-    return starts_programs(Path(path), Path(workspace))
 
 
 def _names(full: str, place: RiskScope) -> tuple[str, str]:
@@ -176,11 +172,8 @@ def _path(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     """One file, or the several that the tool itself reads in a diff."""
     if "edits" not in call.tool.tags:
         return _files(call, place, [_text(call, "path", ".")], False)
-    paths = [_text(call, "path")]
-    if (names := call.tool.names) is not None:
-        _text(call, "diff")
-        paths = list(names(call.arguments))
-    return _files(call, place, paths, True)
+    named = call.tool.names(call.arguments) if call.tool.names else [_text(call, "path")]
+    return _files(call, place, list(named), True)
 
 
 def _fetch(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
