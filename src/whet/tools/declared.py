@@ -181,13 +181,7 @@ def _previewed(edits: Tool, pool: ToolPool, allowed: Sequence[Path]) -> Tool:
         given = read(arguments) if read is not None else arguments
         return await pool.run(planned, ctx, given)
 
-    return msgspec.structs.replace(edits, preview=preview, names=_files_of)
-
-
-def _files_of(arguments: dict[str, Any]) -> Sequence[str]:
-    from whet.tools import diffs
-
-    return diffs.named(arguments)
+    return msgspec.structs.replace(edits, preview=preview)
 
 
 def _patch_tool(pool: ToolPool, allowed: Sequence[Path]) -> Tool:
