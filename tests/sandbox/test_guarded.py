@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import subprocess
@@ -223,3 +224,23 @@ def test_a_submodules_files_are_said_to_lie_nowhere_else(jail: Jail, tmp_path: P
     run(jail, f"{add.replace('{}', 'bad')}; git config -f {config.format('bad')} core.worktree {tmp_path}")
     assert (jail.policy.workspace / config.format("good")).exists()
     assert not (jail.policy.workspace / config.format("bad")).exists()
+
+
+def test_a_name_that_comes_and_goes_keeps_no_jail_from_starting(jail: Jail) -> None:
+    place, ended = jail.policy.workspace / ".zed", threading.Event()
+
+    def flip() -> None:
+        while not ended.is_set():
+            place.mkdir(exist_ok=True)
+            with contextlib.suppress(OSError):
+                place.rmdir()
+
+    thread = threading.Thread(target=flip)
+    thread.start()
+    try:
+        for _ in range(25):
+            jail.open()
+            jail.close()
+    finally:
+        ended.set()
+        thread.join()
