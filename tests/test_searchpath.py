@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import venv
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,25 @@ def test_working_trees_are_made_by_none(trap: tuple[Path, Path], tmp_path: Path)
     tree = worktrees.plan(workspace, "h1", tmp_path / "trees")
     worktrees.make(tree, "h1", workspace)
     assert Path(tree.place, "a.txt").exists()
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize("way", ["import {}", "a path"])
+def test_an_interpreter_elsewhere_runs_nothing_that_its_packages_lead_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """As an environment beside the workspace does, in which that is installed to be worked on."""
+    workspace, trace, env = tmp_path / "work", tmp_path / "ran", tmp_path / "env"
+    workspace.mkdir()
+    venv.create(env, symlinks=True)
+    (site,) = env.glob("lib/python3*/site-packages")
+    (site / "there.py").touch()
+    (site / "own.pth").write_text(f"{workspace}\n" + (way.format("hook") + "\n" if "{" in way else ""))
+    for name in ("sitecustomize", "hook"):
+        (workspace / f"{name}.py").write_text(f"open({str(trace)!r}, 'w')\n")
+    monkeypatch.setenv("PATH", f"{env / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    assert "there" in _installed(["there", "nowhere_at_all"], workspace)
+    assert "nowhere_at_all" not in _installed(["nowhere_at_all"], workspace)
     assert not trace.exists()
 
 

@@ -52,6 +52,9 @@ STARTERS: tuple[tuple[str, ...], ...] = (
     ),
 )
 
+_BARE = "git init -q --bare b && cp -r b/. . && rm -r b"
+_AS_BARE = r"printf '[core]\n\trepositoryformatversion=0\n\tbare=false\n\tworktree=.\n\tfsmonitor = echo x >> {t} #\n' > config"
+
 # What the person's git runs.
 GIT: tuple[tuple[str, ...], ...] = (
     (
@@ -107,6 +110,9 @@ GIT: tuple[tuple[str, ...], ...] = (
     ("git config --file=.git/config core.fsmonitor 'echo x >> {t} #'",),
     ("GIT_DIR=$PWD/.git git config core.fsmonitor 'echo x >> {t} #'",),
     ("exec 9<>.git/config; " + _MONITOR + " >&9",),
+    (f"{_BARE}; {_AS_BARE}; rm .git/HEAD",),
+    (f"{_BARE}; rm HEAD; {_AS_BARE}", "cp .git/HEAD .", "rm .git/HEAD"),
+    ("rm -rf .git", f"{_BARE}; {_AS_BARE}"),
 )
 
 # In one go: what other classes have no word for.

@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import socket
+import stat
 import subprocess
 import threading
 from pathlib import Path
@@ -49,12 +50,17 @@ class World:
         self.home = root / "home"
         self.workspace = root / "work"
         self.heard = 0
-        self._fresh: list[tuple[object, ...]] = []
-        self._template = root / "template"
+        self._pristine = root / "pristine"
         self._servers: list[socket.socket] = []
         self._canary: subprocess.Popen[bytes] | None = None
         self._as_begun = ""
-        self._project(self._template)
+        self._project(self._pristine / "work")
+        for name in dict.fromkeys((*SECRETS, *WRITTEN)):
+            path = self._pristine / "home" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"# {KEY}\n")
+        shutil.copytree(self._pristine, root, symlinks=True, dirs_exist_ok=True)
+        self._fresh = self._looks()
         self.restore()
         # Not one of the system's choice: somebody who still tries an old server's port is no command's doing.
         self.port = self._listen(socket.AF_INET, ("127.0.0.1", quiet_port()))
@@ -86,19 +92,11 @@ class World:
         return command.replace("{pid}", str(self._canary.pid))
 
     def restore(self) -> None:
-        """Put home, workspace and canary back."""
+        """Put home, workspace and canary back. What nobody changed stays the very same file: jails hold on to
+        those, and would have to be started anew."""
         self._catch_up()
         self.heard = 0
-        is_fresh = self._fresh and self._fresh == self._looks() and self._settings() == self._as_begun
-        if is_fresh and self._canary and self._canary.poll() is None:
-            return
-        for folder in (self.home, self.workspace):
-            _empty(folder)
-        for name in dict.fromkeys((*SECRETS, *WRITTEN)):
-            path = self.home / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"# {KEY}\n")
-        shutil.copytree(self._template, self.workspace, symlinks=True, dirs_exist_ok=True)
+        self._mend()
         if self._canary is not None and self._settings() != self._as_begun:
             self._canary.kill()
             self._canary.wait()
@@ -109,19 +107,33 @@ class World:
             while "sleep" not in self._settings():  # until exec
                 pass
             self._as_begun = self._settings()
-        self._fresh = self._looks()
 
-    def _looks(self) -> list[tuple[object, ...]]:
-        """Give what shows whether anything was changed: names, sizes, times, modes."""
-        found: list[tuple[object, ...]] = []
+    def _mend(self) -> None:
+        """Remove what is new or another file than it was, and copy what is missing then."""
+        for place in (self.home, self.workspace):
+            place.mkdir(exist_ok=True)
+        for path, stamp in self._looks().items():
+            if self._fresh.get(path) != stamp and os.path.lexists(path):
+                if path in self._fresh and stat.S_ISDIR(stamp[0]) and len(self._fresh[path]) == 1:
+                    os.chmod(path, self._fresh[path][0])
+                else:
+                    shutil.rmtree(path) if stat.S_ISDIR(stamp[0]) else os.unlink(path)
+        for path in sorted(self._fresh):
+            if not os.path.lexists(path):
+                source = self._pristine / os.path.relpath(path, self.root)
+                if len(self._fresh[path]) == 1:
+                    os.mkdir(path, self._fresh[path][0])
+                else:
+                    shutil.copy2(source, path, follow_symlinks=False)
+                self._fresh[path] = _stamp(path)
+
+    def _looks(self) -> dict[str, tuple[int, ...]]:
+        """Give what shows whether anything was changed, by path, what lies high first."""
+        found: dict[str, tuple[int, ...]] = {}
         for place in (self.home, self.workspace):
             for folder, folders, files in os.walk(place):
-                for name in sorted((*folders, *files)):
-                    stat = os.lstat(os.path.join(folder, name))
-                    found.append(
-                        (folder, name, stat.st_mode, stat.st_size, stat.st_mtime_ns if name in files else 0)
-                    )
-        return sorted(found, key=str)
+                found |= {path: _stamp(path) for name in (*folders, *files) if (path := f"{folder}/{name}")}
+        return found
 
     def state(self) -> State:
         """Give what is watched: hashes of names, modes, times and contents, and the canary's settings. What
@@ -234,14 +246,12 @@ class World:
                 connection.close()
 
 
-def _empty(folder: Path) -> None:
-    """Remove what is in a folder, not the folder: jails hold on to it."""
-    folder.mkdir(exist_ok=True)
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink()
+def _stamp(path: str) -> tuple[int, ...]:
+    """Give a folder's mode; of all else what no program can leave as it was after a change."""
+    state = os.lstat(path)
+    if stat.S_ISDIR(state.st_mode):
+        return (state.st_mode,)
+    return (state.st_mode, state.st_ino, state.st_ctime_ns)
 
 
 def _hash(places: list[Path], leave_out: Path | None = None) -> str:
@@ -266,13 +276,13 @@ def _each(paths: list[Path]) -> frozenset[str]:
 
 def _add(digest: hashlib._Hash, path: Path, *, timed: bool = True) -> None:
     try:
-        stat = path.lstat()
+        state = path.lstat()
     except OSError:
         return
-    digest.update(f"{path} {stat.st_mode} ".encode(errors="surrogateescape"))
+    digest.update(f"{path} {state.st_mode} ".encode(errors="surrogateescape"))
     if path.is_symlink():
         digest.update(os.fsencode(os.readlink(path)))
     elif path.is_file():
-        digest.update(f"{stat.st_mtime_ns if timed else ''} ".encode() + path.read_bytes())
+        digest.update(f"{state.st_mtime_ns if timed else ''} ".encode() + path.read_bytes())
     elif not path.is_dir():
         digest.update(b"special")

@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 import sys
+from io import BufferedReader
 from pathlib import Path
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -18,15 +19,24 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 def read_regular(path: str | Path, most_bytes: int, within: Path | None = None) -> bytes:
     """Give the beginning of a regular file. Raises OSError for anything else, and with `within` for a file
     that is not in that folder, whatever links lead to it."""
+    with open_regular(path, within) as file:
+        return file.read(most_bytes)
+
+
+def open_regular(path: str | Path, within: Path | None = None) -> BufferedReader:
+    """Open a regular file to read it. Raises OSError as `read_regular` does."""
     if not stat.S_ISREG(os.stat(path).st_mode):  # to open a device may already do something
         raise OSError(errno.EINVAL, "not a regular file", str(path))
-    handle = os.open(path, _FLAGS)
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+    file = os.fdopen(os.open(path, _FLAGS), "rb")
+    try:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        if within is not None and not _place(handle).is_relative_to(os.path.realpath(within)):
+        if within is not None and not _place(file.fileno()).is_relative_to(os.path.realpath(within)):
             raise OSError(errno.EXDEV, "leads out of its folder", str(path))
-        return file.read(most_bytes)
+    except OSError:
+        file.close()
+        raise
+    return file
 
 
 def read_regular_text(path: str | Path, most_bytes: int, within: Path | None = None) -> str:

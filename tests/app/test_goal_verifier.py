@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,9 +15,12 @@ from tests.app.goal_runs import Judge
 from tests.app.verifiers import ATTACKS, HONEST, VerifierCase
 from tests.rewind.running import ANSWER, shell
 from whet.app.build import App
+from whet.app.goal_base import TreeBase, as_it_was, keep, text_of
+from whet.app.goal_verifier import changed_files, guarded_files
 from whet.app.goals import GoalRunner, GoalWish
 from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, ModelSettings, SandboxSettings, Settings
+from whet.contract.errors import ToolError
 from whet.practice.server import PracticeServer
 from whet.store.goals import GoalRow
 
@@ -109,3 +113,39 @@ def test_the_checks_of_the_beginning_run_in_the_sandbox(tmp_path: Path) -> None:
     case = {"a test more": HONEST["a test more"]}
     ended = asyncio.run(_pursued(tmp_path, case, Judge(), "auto"))
     assert ended["a test more"].state == "achieved", ended
+
+
+@pytest.mark.parametrize("what", ["a pipe", "a link to what never ends", "a link to nothing", "a folder"])
+def test_what_takes_a_guarded_files_place_has_changed_and_holds_nobody_up(tmp_path: Path, what: str) -> None:
+    place = tmp_path / "check.sh"
+    place.write_text("true\n")
+    guarded = guarded_files("sh check.sh", tmp_path)
+    place.unlink()
+    match what:
+        case "a pipe":
+            os.mkfifo(place)
+        case "a folder":
+            place.mkdir()
+        case _:
+            place.symlink_to("/dev/zero" if "never" in what else "/nowhere")
+    assert changed_files(guarded, tmp_path) == ["check.sh"]
+
+
+def test_nothing_is_copied_through_a_link_that_takes_a_folders_place(tmp_path: Path) -> None:
+    """A background command may do that between the look at the workspace and the copy of it."""
+    work, kept, secret = tmp_path / "work", tmp_path / "kept", tmp_path / "keys"
+    for folder in (work / "d", secret):
+        folder.mkdir(parents=True)
+    (secret / "k").write_text("a key")
+    (work / "d" / "k").write_text("mine")
+    base = keep(work, kept, "")
+    (work / "d" / "k").unlink()
+    (work / "d").rmdir()
+    (work / "d").symlink_to(secret)
+    with contextlib.suppress(ToolError):
+        as_it_was(base, kept, (work, tmp_path / "copy"), {"d/k"}, set())
+    assert not list((tmp_path / "copy").rglob("k"))
+    with contextlib.suppress(ToolError):
+        as_it_was(TreeBase({"d/k": "stat"}, {}), kept, (work, tmp_path / "other"), set(), set())
+    assert not list((tmp_path / "other").rglob("k"))
+    assert text_of(kept, "d/k") == "mine"

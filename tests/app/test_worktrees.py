@@ -114,3 +114,47 @@ def test_an_edit_in_the_moment_of_the_last_commit_is_seen(tmp_path: Path) -> Non
     os.utime(file, ns=(at, at))
     tree = worktrees.plan(work, "one", tmp_path / "trees")
     assert (worktrees.make(tree, "one", work) / "a.txt").read_text() == "new\n"
+
+
+BY_SETTINGS = {
+    "a filter on the way in": "filter.x.clean",
+    "a filter on the way out": "filter.x.smudge",
+    "a filter that lives on": "filter.x.process",
+    "a driver of merges": "merge.x.driver",
+    "a driver of diffs": "diff.x.command",
+    "text of what is none": "diff.x.textconv",
+    "a diff of its own": "diff.external",
+    "a watch of files": "core.fsmonitor",
+    "a way of refs": "core.alternateRefsCommand",
+    "a program of ssh": "core.sshCommand",
+    "a key of signatures": "gpg.program",
+}
+
+
+@pytest.mark.parametrize("how", BY_SETTINGS)
+@pytest.mark.parametrize("where", ["here", "in a submodule"])
+def test_git_runs_nothing_of_a_repositorys_choosing(tmp_path: Path, how: str, where: str) -> None:
+    """A repository that came with its settings, as in an archive, and files that name its drivers."""
+    work, ran = repository(tmp_path), tmp_path / "ran"
+    folder = work
+    if where == "in a submodule":
+        folder = repository(work / "sub")
+        add = "git add -f sub/work && git -c user.name=n -c user.email=n@l commit -qm s"
+        subprocess.run(add, shell=True, cwd=work, check=True)
+    (folder / ".gitattributes").write_text("*.txt filter=x merge=x diff=x\n")
+    key = BY_SETTINGS[how]
+    settings = {key: f"touch {ran}", "commit.gpgSign": "true"}
+    if key.startswith("filter"):
+        settings["filter.x.required"] = "true"
+    for key, value in settings.items():
+        subprocess.run(["git", "config", key, value], cwd=folder, check=True)
+    (folder / "b.txt").write_text("b\n")
+    os.utime(folder / "a.txt", ns=(1, 1))
+    tree = worktrees.plan(work, "one", tmp_path / "trees")
+    place = worktrees.make(tree, "one", work)
+    (place / "a.txt").write_text("theirs\n" * 9)
+    (work / "a.txt").write_text("ours\n" * 9)
+    worktrees.merge(tree, "one", lambda: None, lambda plan: None)
+    (place / "c.txt").write_text("c\n")
+    worktrees.merge(tree, "two", lambda: None, lambda plan: None)
+    assert not ran.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from whet.contract.events import ApprovalAsked, ApprovalDecided, Event, Notice
 from whet.contract.messages import ToolCall
 from whet.contract.protocols import Answer, ApprovalRequest, Decision, GateCall
 from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec, tags_of
+from whet.tools.diffs import named
 
 
 class Someone:
@@ -85,7 +87,8 @@ class Bench:
 
     def call(self, tool: str, session: str = "s1", **arguments: object) -> GateCall:
         spec = ToolSpec(tool, "", {})
-        made = Tool(spec, "t", frozenset(EFFECTS.get(tool, {"execute"})), _never, tags=tags_of(tool))
+        effects, names = frozenset(EFFECTS.get(tool, {"execute"})), named if tool == "patch" else None
+        made = Tool(spec, "t", effects, _never, tags=tags_of(tool), names=names)
         return GateCall(session, ToolCall("c1", tool, "{}"), made, dict(arguments), str(self.workspace))
 
     def decide(self, tool: str, session: str = "s1", **arguments: object) -> Decision:
@@ -252,6 +255,42 @@ def test_a_diff_is_judged_by_every_file_in_it(tmp_path: Path) -> None:
     assert bench.decide("patch", diff=good).verdict == "allow"
     bad = good + "--- /dev/null\n+++ /opt/outside.py\n@@ -0,0 +1 @@\n+b\n"
     assert bench.decide("patch", diff=bad).verdict == "deny"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        '"b/\\056git/hooks/pre-commit"',
+        '"b/.g\\151t/config"',
+        "b/x\x0c/../.git/hooks/pre-commit",
+        "b/x\u2028/../.git/config",
+        "b/x\x1c/../.envrc",
+        "b/.vscode/tasks.json",
+        "b/.git/config\t2001-01-01",
+        "/opt/x",
+    ],
+)
+def test_a_diffs_files_are_those_that_it_changes_however_they_are_written(
+    tmp_path: Path, header: str
+) -> None:
+    bench = Bench(tmp_path, Someone(), mode="auto")
+    hunk = "@@ -0,0 +1 @@\n+b\n"
+    assert bench.decide("patch", diff=f"--- /dev/null\n+++ {header}\n{hunk}").verdict == "deny"
+    envelope = f"*** Begin Patch\n*** Add File: {header[2:]}\n+x\n*** End Patch"
+    if header.startswith("b/"):
+        assert bench.decide("patch", diff=envelope).verdict == "deny"
+
+
+def test_what_starts_programs_outside_is_asked_about_in_mode_auto_too(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone(), mode="auto")
+    subprocess.run(["git", "init", "-q", bench.workspace], check=True)
+    subprocess.run(["git", "config", "core.hooksPath", "tools/hooks"], cwd=bench.workspace, check=True)
+    (bench.workspace / "way").symlink_to(".vscode")
+    for path in (".vscode/tasks.json", ".envrc", ".mcp.json", ".whet/hooks.json", "way/settings.json"):
+        assert bench.decide("write_file", path=path).verdict == "deny", path
+    assert bench.decide("write_file", path="tools/hooks/pre-commit").verdict == "deny"
+    for path in ("vscode/tasks.json", "src/.envrc", "tools/hook.py", ".github/x.yml"):
+        assert bench.decide("write_file", path=path).verdict == "allow", path
 
 
 def test_secrets_are_asked_about_even_in_mode_auto(tmp_path: Path) -> None:

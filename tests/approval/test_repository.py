@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from whet.approval.repository import runs
 from whet.approval.risk import RiskScope
 from whet.approval.shell_risk import analyse
 from whet.tools.shell import command_environment
@@ -145,3 +146,30 @@ def test_settings_that_are_in_the_environment_stay() -> None:
     assert made["GIT_CONFIG_KEY_0"] == "a.b"
     assert made["GIT_CONFIG_KEY_1"] == "core.fsmonitor"
     assert int(made["GIT_CONFIG_COUNT"]) > 1
+
+
+@pytest.mark.parametrize("where", ["beyond a million bytes", "in a second tree"])
+def test_a_submodule_is_found_wherever_its_repository_names_it(tmp_path: Path, where: str) -> None:
+    def git(folder: Path, *words: str, given: str = "") -> None:
+        who = ("-c", "user.name=a", "-c", "user.email=b")
+        subprocess.run(["git", *who, *words], cwd=folder, input=given, text=True, check=True)
+
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    git(tree, "init", "-q")
+    git(tree, "commit", "-q", "--allow-empty", "-m", "x")
+    if where == "in a second tree":
+        git(tree, "worktree", "add", "-q", str(tmp_path / "second"))
+        tree = tmp_path / "second"
+    else:
+        empty = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
+        git(tree, "hash-object", "-w", "--stdin")
+        lines = (f"100644 {empty}\tfolder/with/a/long/name/file{number:06}\n" for number in range(12_000))
+        git(tree, "update-index", "--index-info", given="".join(lines))
+    inner = tree / "zz"
+    inner.mkdir()
+    git(inner, "init", "-q")
+    git(inner, "commit", "-q", "--allow-empty", "-m", "x")
+    git(inner, "config", "diff.external", "evil")
+    git(tree, "update-index", "--add", "zz")
+    assert "evil" in runs(str(tree))

@@ -61,3 +61,35 @@ def test_a_turn_is_shown_and_taken_back(desk: Desk) -> None:
     shown, restored, again = desk.run(story())
     assert "-whole" in shown and "+spoiled" in shown
     assert (restored, again) == ("whole\n", "spoiled\n")
+
+
+@pytest.mark.parametrize("offered", ["change", "because"])
+def test_a_call_is_changed_or_denied_with_words_where_the_editor_has_forms(desk: Desk, offered: str) -> None:
+    desk.server.install([does("terminal", command="touch one"), ScriptedReply("Done.")])
+    desk.editor.answer = lambda options: next(one.option_id for one in options if one.option_id == offered)
+    written = {"change": "touch other", "because": "not today"}[offered]
+    desk.editor.filled = lambda mode: written
+
+    async def story() -> None:
+        await desk.ask(await desk.session(), "go")
+
+    desk.run(story())
+    (form,) = desk.editor.forms
+    assert (desk.work / "other").exists() == (offered == "change") and not (desk.work / "one").exists()
+    assert form[1].requested_schema.properties["answer"].default == (
+        "touch one" if offered == "change" else None
+    )
+    assert offered == "change" or "Their words: not today" in str(desk.server.requests[-1].body)
+
+
+def test_a_form_that_nobody_fills_in_is_no_answer(desk: Desk) -> None:
+    desk.server.install([does("terminal", command="touch one"), ScriptedReply("Done.")])
+    picks = iter(["because", "change", "no"])
+    desk.editor.answer = lambda options: next(picks)
+
+    async def story() -> None:
+        await desk.ask(await desk.session(), "go")
+
+    desk.run(story())
+    assert len(desk.editor.forms) == 2 and len(desk.editor.asked) == 3
+    assert not (desk.work / "one").exists()

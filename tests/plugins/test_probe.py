@@ -87,3 +87,14 @@ def test_tools_are_run_on_arguments_of_their_schemas_where_they_can_do_no_harm(h
     assert "it crashed" in one.tried["wrong"] and "nothing" in one.tried["wrong"]
     assert "it crashed" in one.tried["harm"] and "it crashed" in one.tried["far"]
     assert outside.read_text() == "kept"
+
+
+@pytest.mark.parametrize("name", ["json", "logging", "whet"])
+def test_a_file_of_the_folder_that_it_is_called_from_is_no_module_of_ours(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    write(home, "good", TOOL.format(name="good"))
+    (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    (good,) = look(Home(home), ["good"])
+    assert good.is_loaded and not (tmp_path / "ran").exists()

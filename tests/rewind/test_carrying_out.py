@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -110,3 +112,30 @@ def test_a_file_that_became_a_link_before_it_was_read_is_left_out(tmp_path: Path
         os.close(root_fd)
     assert found is not None and found.state.kind == "left_out"
     assert why_left_out(found.state).startswith("can't be read")
+
+
+def test_no_mode_is_set_through_a_link_that_takes_a_files_place(tmp_path: Path) -> None:
+    """The link is put there at the last moment: as the mode of the name is about to be set."""
+    made, root, outside = workspace(tmp_path), tmp_path / "work", tmp_path / "theirs"
+    file = root / "run.sh"
+    file.write_text("text")
+    outside.write_text("")
+    for path in (file, outside):
+        path.chmod(0o600)
+    first = step(made, "chmod 755 run.sh")
+    changes = list(plan(made, first, "s", {"s"}, force=False).changes)
+    swapped: list[str] = []
+
+    def swap(event: str, given: tuple[object, ...]) -> None:
+        if event not in ("os.chmod", "open") or given[0] != "run.sh" or swapped:
+            return
+        if event == "os.chmod" or (isinstance(given[2], int) and given[2] & os.O_PATH):
+            swapped.append(event)
+            file.unlink()
+            file.symlink_to(outside)
+
+    outside.chmod(0o640)
+    sys.addaudithook(swap)
+    done = carried_out(made, changes)
+    assert swapped and done.paths == 0 and set(done.failed) == {"run.sh"}
+    assert stat.S_IMODE(outside.stat().st_mode) == 0o640

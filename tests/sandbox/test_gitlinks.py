@@ -43,6 +43,21 @@ def test_every_form_of_an_index_is_read(top: Path, version: str) -> None:
     assert sorted(found) == [".git/modules/lib/sm", "lib/sm/deep/.git", "sub/.git", "sub/deep/.git"]
 
 
+def test_a_folder_that_git_takes_for_a_repository_is_one(tmp_path: Path) -> None:
+    (tmp_path / "HEAD").touch()
+    assert Entered().repositories(str(tmp_path)) == []
+    (tmp_path / "sub").mkdir()
+    git(tmp_path / "sub", "init", "-q", "--bare")
+    (tmp_path / "objects").mkdir()
+    assert Entered().repositories(str(tmp_path)) == [str(tmp_path), str(tmp_path / "sub")]
+
+
+def test_a_repository_is_where_its_link_leads(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / ".git").symlink_to("../g")
+    assert Entered().repositories(str(tmp_path)) == [str(tmp_path / "g")]
+
+
 def test_what_is_no_index_names_nothing(tmp_path: Path) -> None:
     assert Entered().repositories(str(tmp_path)) == []
     (tmp_path / ".git").mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import subprocess
@@ -177,3 +178,69 @@ def test_links_that_come_and_go_lead_the_guard_nowhere(jail: Jail, tmp_path: Pat
         thread.join()
     assert sorted(path.name for path in outside.rglob("*")) == ["in", "key", "key"]
     assert (outside / "key").read_text() == "KEY"
+
+
+_BARE = "[core]\\n\\trepositoryformatversion=0\\n\\tbare=false\\n\\tworktree={}\\n\\tfsmonitor=touch {} #\\n"
+_TOP, _SUB = "git init -q --bare b && cp -r b/. .", "git init -q --bare sub"
+AS_A_REPOSITORY = {
+    "at once": (f"{_TOP}; printf '{{}}' > config; rm .git/HEAD",),
+    "settings first": (f"{_TOP}; rm HEAD; printf '{{}}' > config", "cp b/HEAD .", "rm .git/HEAD"),
+    "settings last": (f"{_TOP}; rm .git/HEAD", "printf '{}' > config"),
+    "another's": (
+        "git init -q --bare b; printf '{}' > b/config",
+        "mv b/HEAD .; rm -r .git; echo b > commondir",
+    ),
+    "without .git": ("rm -rf .git", f"{_TOP}; printf '{{}}' > config"),
+    "a folder": (f"{_SUB}; printf '{{}}' > sub/config",),
+    "a folder, later": (_SUB, "printf '{}' > sub/config"),
+    "a link to a folder": ("git init -q sub; mv sub/.git g; printf '{}' > g/config; ln -s ../g sub/.git",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", AS_A_REPOSITORY)
+def test_no_folder_becomes_a_repository_that_runs_programs(jail: Jail, tmp_path: Path, how: str) -> None:
+    workspace, ran = jail.policy.workspace, tmp_path / "ran"
+    for step in AS_A_REPOSITORY[how]:
+        tree = workspace / "sub" if "sub" in step else workspace
+        run(jail, step.replace("{}", _BARE.replace("{}", str(tree), 1).replace("{}", str(ran), 1)))
+    for folder in (workspace, workspace / "sub"):
+        if folder.is_dir():  # as a person does there
+            subprocess.run(["git", "status"], cwd=folder, capture_output=True, check=False)
+    assert not ran.exists()
+
+
+def test_a_fresh_bare_repository_is_left_as_git_makes_it(jail: Jail) -> None:
+    run(jail, "git init -q --bare sub && git clone -q --bare . other")
+    run(jail, "true")
+    assert (jail.policy.workspace / "sub" / "config").exists()
+    assert (jail.policy.workspace / "other" / "config").exists()
+
+
+def test_a_submodules_files_are_said_to_lie_nowhere_else(jail: Jail, tmp_path: Path) -> None:
+    who = "git -c user.name=a -c user.email=b -c protocol.file.allow=always"
+    config = ".git/modules/{}/config"
+    add = f"git init -q lib; {who} -C lib commit -q --allow-empty -m x; {who} submodule add -q ./lib {{}}"
+    run(jail, f"{add.replace('{}', 'good')}; {who} submodule add -q ./lib evil; cat {config.format('good')}")
+    run(jail, f"{add.replace('{}', 'bad')}; git config -f {config.format('bad')} core.worktree {tmp_path}")
+    assert (jail.policy.workspace / config.format("good")).exists()
+    assert not (jail.policy.workspace / config.format("bad")).exists()
+
+
+def test_a_name_that_comes_and_goes_keeps_no_jail_from_starting(jail: Jail) -> None:
+    place, ended = jail.policy.workspace / ".zed", threading.Event()
+
+    def flip() -> None:
+        while not ended.is_set():
+            place.mkdir(exist_ok=True)
+            with contextlib.suppress(OSError):
+                place.rmdir()
+
+    thread = threading.Thread(target=flip)
+    thread.start()
+    try:
+        for _ in range(25):
+            jail.open()
+            jail.close()
+    finally:
+        ended.set()
+        thread.join()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.tools.calls import Desk
 from whet.contract.errors import BadInput, ToolDenied
 from whet.tools.paths import ConfinedPath, folder_of, kind, missing, open_file, printable, resolve
 
@@ -142,3 +144,18 @@ def test_a_missing_name_offers_the_nearest(workspace: Path) -> None:
     (workspace / "src").mkdir()
     assert "inside.txt" in missing(resolve("insid.txt", workspace)).hint
     assert "src" in missing(resolve("scr/main.py", workspace)).hint
+
+
+@pytest.mark.parametrize("name", ["d/pre-commit", "v/tasks.json", "h/x"])
+def test_no_link_leads_a_write_to_what_starts_programs(tmp_path: Path, name: str) -> None:
+    """A command that was left running can make it between the gate's look and the write."""
+    subprocess.run(["git", "init", "-q", "--template=", tmp_path], check=True)
+    subprocess.run(["git", "config", "core.hooksPath", "tools/hooks"], cwd=tmp_path, check=True)
+    for folder in (".git/hooks", ".vscode", "src", "tools/hooks"):
+        (tmp_path / folder).mkdir(parents=True)
+    for link, leads in (("d", ".git/hooks"), ("v", ".vscode"), ("s", "src"), ("h", "tools/hooks")):
+        (tmp_path / link).symlink_to(leads)
+    desk = Desk(tmp_path)
+    assert "link leads" in desk.error("write_file", path=name, content="x").message
+    assert desk.text("write_file", path="s/x", content="x")
+    assert not [path for path in tmp_path.rglob("*") if path.name in ("pre-commit", "tasks.json")]

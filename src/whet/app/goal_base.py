@@ -19,6 +19,7 @@ import msgspec
 from whet.contract.errors import ToolError
 from whet.contract.texts import from_json
 from whet.regular import read_regular
+from whet.sandbox.nofollow import copy, parent_of
 
 Difference = Literal["changed", "new", "gone"]
 _LARGE_BYTES = 2_000_000
@@ -50,9 +51,7 @@ def keep(workspace: Path, place: Path, path_variable: str, may_change: tuple[str
         signature = _signature(source, is_installed=is_installed)
         if signature.startswith("hash ") and (size := source.stat().st_size) <= left:
             left -= size
-            target = contents / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target, follow_symlinks=False)
+            _copy(workspace, name, contents)
         files[name] = signature
     base = TreeBase(files, _programs(path_variable), may_change, len(files) < _MOST_FILES)
     half = place / "base.json.half"
@@ -123,7 +122,7 @@ def as_it_was(
             linked.add(_link_point(name, installed_folder(name, workspace), touched))
     for name in program:
         if _is_there(workspace / name):
-            _copy(workspace / name, target / name)
+            _copy(workspace, name, target)
     for name in sorted(linked):
         if name and _is_there(workspace / name) and not _is_there(target / name):
             (target / name).parent.mkdir(parents=True, exist_ok=True)
@@ -140,7 +139,7 @@ def _restore(name: str, signature: str, where: tuple[Path, Path, Path]) -> bool:
     """Put a file of the base into a copy; False for one that is as it was and part of installed packages."""
     contents, workspace, target = where
     if signature.startswith("hash ") and _is_there(contents / name):
-        _copy(contents / name, target / name)
+        _copy(contents, name, target)
     elif signature.startswith("link "):
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         (target / name).symlink_to(signature.removeprefix("link "))
@@ -149,7 +148,7 @@ def _restore(name: str, signature: str, where: tuple[Path, Path, Path]) -> bool:
     elif installed_folder(name, workspace):
         return False
     else:
-        _copy(workspace / name, target / name)
+        _copy(workspace, name, target)
     return True
 
 
@@ -214,7 +213,7 @@ def _signature(path: Path, *, is_installed: bool) -> str:
         mode = state.st_mode & 0o111
         if is_installed or state.st_size > _LARGE_BYTES or not path.is_file():
             return f"stat {mode} {state.st_size} {state.st_mtime_ns} {state.st_ctime_ns} {state.st_ino}"
-        return f"hash {mode} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+        return f"hash {mode} {hashlib.sha256(read_regular(path, _LARGE_BYTES + 1)).hexdigest()}"
     except OSError:
         return "unreadable"
 
@@ -237,14 +236,16 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _copy(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
+def _copy(root: Path, name: str, target: Path) -> None:
+    """Copy what lies in `root`, where a command may put a link to a key in any folder's place meanwhile."""
+    (target / name).parent.mkdir(parents=True, exist_ok=True)
     try:
-        shutil.copy2(source, target, follow_symlinks=False)
+        with parent_of(f"{root}/{name}", str(root)) as (folder, last):
+            copy(folder, last, target / name)
     except FileNotFoundError:
         return  # it went meanwhile
     except OSError as error:
-        raise ToolError(f"{source.name} can't be copied: {error.strerror or error}") from error
+        raise ToolError(f"{name} can't be copied: {error.strerror or error}") from error
 
 
 def _is_there(path: Path) -> bool:

@@ -49,7 +49,11 @@ _MAKEFILES = re.compile(r"(?:^|/)(?:(?:GNU)?[Mm]akefile|[^/]*\.mk)$")
 _TARGETS = re.compile(r"^([^\s#:=][^#:=]*):(?!=)", re.MULTILINE)
 _INDEX = frozenset({"__init__", "mod", "index", "lib", "main"})
 _ASK = (
-    "import importlib.util, sys\n"
+    "import importlib.util, os, site, sys\n"
+    "above = os.path.dirname(os.path.dirname(sys.executable))\n"
+    "own = os.path.join(above, 'pyvenv.cfg')\n"
+    "said = open(own).read() if os.path.isfile(own) else 'packages = true'\n"
+    "sys.path += site.getsitepackages([above] * os.path.isfile(own) + site.PREFIXES * ('= true' in said))\n"
     "def there(name):\n"
     "    try: return importlib.util.find_spec(name) is not None\n"
     "    except (ImportError, ValueError): return False\n"
@@ -348,7 +352,8 @@ def _installed(modules: list[str], workspace: Path) -> set[str]:
             continue
         try:
             said = subprocess.run(
-                [python, "-I", "-c", _ASK, *modules],
+                # Without site: a `.pth` there may lead to the workspace, and what lies there would be run.
+                [python, "-I", "-S", "-c", _ASK, *modules],
                 capture_output=True,
                 check=False,
                 timeout=20,

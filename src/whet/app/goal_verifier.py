@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from whet.agent.test_runs import names_runner, test_counts
 from whet.contract.tools import ToolContext, ToolOutput
+from whet.regular import open_regular
 from whet.sandbox.policy import Opening
 from whet.tools.confined import Confined
 from whet.tools.declared import ShellLimits
@@ -126,7 +127,7 @@ def _files(place: Path) -> list[Path]:
 
 def _hash(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:  # a pipe in its place would never end
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return ""

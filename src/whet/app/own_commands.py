@@ -20,6 +20,7 @@ from whet.app.slash import SlashCommand
 from whet.contract.errors import ConfigError
 from whet.contract.texts import unclosing
 from whet.memory import frontmatter
+from whet.regular import read_regular
 
 _MOST_BYTES = 100_000
 _MOST_FILES = 500
@@ -117,8 +118,7 @@ def _described(name: str, path: Path, is_own: bool) -> PromptCommand:
 def _parts(path: Path) -> tuple[dict[str, Any], str]:
     """Give the front matter's fields, where there is one, and the text."""
     try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
+        data = read_regular(path, _MOST_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"can't read {path}: {error.strerror}", hint="fix its permissions") from error
     if len(data) > _MOST_BYTES:

@@ -15,15 +15,17 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
+from stat import S_ISLNK
 
 import msgspec
 
 from whet.contract.changes import TextChange, hash_of
 from whet.contract.errors import ToolError
 from whet.regular import read_regular_text
+from whet.sandbox.nofollow import parent_of, put
 from whet.searchpath import outside
 from whet.store.helper_rows import MergePlan, WorkingTree
 from whet.tools.output import clean
@@ -40,6 +42,10 @@ _WHO = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER")
 _PLACES = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"})
 _NOTHING = ("0" * 40, "0" * 64)
 _LOCKS: ContextVar[tuple[int, ...]] = ContextVar("locks that git inherits", default=())
+_SETTINGS: ContextVar[tuple[str, ...]] = ContextVar("settings by which git runs no programs", default=())
+_OFF = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "submodule.recurse=false",
+        "core.askPass=", "credential.helper=")  # fmt: skip
+_MERGED = "git merge-file --marker-size=%L -L ours -L base -L theirs %A %O %B"
 
 Keep = Callable[[MergePlan], None]
 Stored = Callable[[], MergePlan | None]
@@ -120,11 +126,26 @@ def _alone(repository: Path) -> Generator[Path]:
     folder = Path(_git(repository, "rev-parse", "--absolute-git-dir").strip())
     with (folder / "whet-merge.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        before = _LOCKS.set((lock.fileno(),))
+        before, settings = _LOCKS.set((lock.fileno(),)), _SETTINGS.set(_switched_off(repository))
         try:
             yield repository
         finally:
+            _SETTINGS.reset(settings)
             _LOCKS.reset(before)
+
+
+def _switched_off(repository: Path) -> tuple[str, ...]:
+    """Give settings instead of a repository's own by which git would run programs on its files: they may have
+    come with it, or lie where a command can change them. Files are merged as git itself does it then."""
+    said = _git(repository, "config", "--list", "-z", "--show-scope", "--name-only").split("\0")
+    own = {key for scope, key in zip(said[::2], said[1::2], strict=False) if scope in ("local", "worktree")}
+    off = [
+        f"{key}={'false' if key.endswith('.required') else ''}" for key in own if key.startswith("filter.")
+    ]
+    return (
+        *off,
+        *(f"{key}={_MERGED}" for key in own if key.startswith("merge.") and key.endswith(".driver")),
+    )
 
 
 def _add(repository: Path, words: tuple[str, ...]) -> None:
@@ -158,7 +179,8 @@ def _worked_out(tree: WorkingTree, helper_id: str) -> MergePlan:
     _git(repository, "update-ref", _REF + helper_id, theirs)
     if not _git(repository, "diff-tree", "-r", "--name-only", tree.base, theirs).strip():
         return MergePlan(note="it changed no files")
-    patch = _git(repository, "diff", "--binary", "--no-ext-diff", "--no-textconv", tree.base, theirs)
+    plain = ("--binary", "--no-ext-diff", "--no-textconv", "--submodule=short")
+    patch = _git(repository, "diff", *plain, tree.base, theirs)
     kept = _git(repository, "hash-object", "-w", "--stdin", given=patch).strip()
     ours = _snapshot(repository, helper_id, tree.base)
     said = _run(repository, ("merge-tree", "--write-tree", "--name-only", "-z", ours, theirs))
@@ -186,7 +208,11 @@ def _snapshot(repository: Path, name: str, parent: str = "", place: Path | None 
             _git(repository, "read-tree", parent, env=own)
         elif (folder / "index").is_file():
             shutil.copy2(folder / "index", index)  # by its time git knows which files to read again
-        _git(place or repository, "add", "--all", "--", ":/", env=own)
+        # Into a submodule another git would go, under that one's settings.
+        listed = _git(repository, "ls-files", "-s", "-z", env=own).split("\0")
+        inner = (one.partition("\t")[2] for one in listed if one.startswith("160000 "))
+        left = (f":(top,exclude,literal){name}" for name in inner)
+        _git(place or repository, "add", "--all", "--", ":/", *left, env=own)
         made = _git(repository, "write-tree", env=own).strip()
     finally:
         index.unlink(missing_ok=True)
@@ -243,14 +269,16 @@ def _write(found: MergePlan, repository: Path, helper_id: str) -> bool:
                 continue
             if now != found.was[path]:
                 return False
-            if not will:
-                place.unlink(missing_ok=True)
-                continue
-            place.parent.mkdir(parents=True, exist_ok=True)
-            half = place.with_name(f".{place.name}.whet-half")
-            half.unlink(missing_ok=True)
-            shutil.move(made / path, half)
-            os.replace(half, place)
+            # A command that was left running may put a link in a folder's place: each is held open.
+            with parent_of(str(place), str(repository), make=bool(will)) as (folder, name):
+                half = f".{name}.whet-half" if will else name
+                with suppress(FileNotFoundError):
+                    os.unlink(half, dir_fd=folder)
+                if will:
+                    state = (made / path).lstat()
+                    data = os.readlink(os.fsencode(made / path)) if S_ISLNK(state.st_mode) else None
+                    put(folder, half, state.st_mode, (made / path).read_bytes() if data is None else data)
+                    os.rename(half, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError as error:
         raise ToolError(f"the edits can't be written: {error.strerror or error}") from error
     finally:
@@ -331,17 +359,8 @@ def _run(
 ) -> subprocess.CompletedProcess[bytes]:
     usual = {name: value for name, value in command_environment(os.environ).items() if name not in _PLACES}
     path = outside(place, *_repository_of(place))
-    environment = {**usual, **_WHO, "LC_ALL": "C", "PATH": path, **(env or {})}
-    command = [
-        "git",
-        "-c",
-        "core.hooksPath=/dev/null",
-        "-c",
-        "core.fsmonitor=false",
-        "-c",
-        "gc.auto=0",
-        *words,
-    ]
+    environment = {**usual, **_WHO, "LC_ALL": "C", "PATH": path, "GIT_ALLOW_PROTOCOL": "https", **(env or {})}
+    command = ["git", *(word for one in (*_OFF, *_SETTINGS.get()) for word in ("-c", one)), *words]
     try:
         return subprocess.run(
             command,

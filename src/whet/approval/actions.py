@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
@@ -131,6 +132,11 @@ def _file_piece(path: str, place: RiskScope, writes: bool) -> Piece:
     if writes:
         level, reason = WRITING[zone_of(full, place.workspace, place)]
         level = "normal" if level == "safe" else level
+        from whet.sandbox.places import starts_programs  # noqa: PLC0415  only writing needs it
+
+        ways = ((full, place.workspace), (leads, real(place.workspace)))
+        if level == "normal" and any(starts_programs(Path(one), Path(top)) for one, top in ways):
+            level, reason = "dangerous", "changes what git, an editor, a shell or an agent runs"
     else:
         # 3 ms with its tables, and a session's start judges no call.
         from whet.approval.secrets import holds_secrets, is_secret  # noqa: PLC0415
@@ -163,15 +169,11 @@ def _files(call: GateCall, place: RiskScope, paths: list[str], writes: bool) -> 
 
 
 def _path(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
-    """One file, or the several that a diff names."""
+    """One file, or the several that the tool itself reads in a diff."""
     if "edits" not in call.tool.tags:
         return _files(call, place, [_text(call, "path", ".")], False)
-    paths = [path] if (path := _text(call, "path")) else []
-    for line in _text(call, "diff").splitlines():
-        found = re.match(r"(?:\+\+\+|---|rename (?:from|to)|copy to|\*\*\* \w+ File:)\s+([^\t]+)", line)
-        if found and found[1].strip() != "/dev/null":
-            paths.append(re.sub(r"^[ab]/", "", found[1].strip().strip('"')))
-    return _files(call, place, list(dict.fromkeys(paths)) or [""], True)
+    named = call.tool.names(call.arguments) if call.tool.names else [_text(call, "path")]
+    return _files(call, place, list(named), True)
 
 
 def _fetch(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:

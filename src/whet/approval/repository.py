@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 import subprocess
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from whet.regular import read_regular
+from whet.sandbox.gitlinks import git_folder, gitlinks
 from whet.searchpath import outside
 
 _LIMIT_S = 5
@@ -34,7 +37,7 @@ _HINTS = re.compile(
     rb"|update|diffFilter|cmd|path\b|editor|alias|hooksPath|ext::|include",
     re.IGNORECASE,
 )
-_GITLINK = b"\x00\x00\xe0\x00"  # the mode of a submodule in an index
+_MOST_BYTES = 100_000_000
 
 
 def runs(folder: str, verb: str = "", *, reads: bool = True, git_dir: str = "") -> str:
@@ -45,7 +48,7 @@ def runs(folder: str, verb: str = "", *, reads: bool = True, git_dir: str = "") 
     """
     try:
         return next(_found(folder, git_dir, verb, reads, 0), "")
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
+    except (OSError, ValueError, struct.error, subprocess.SubprocessError) as error:
         return f"settings that can't be read ({error})"
 
 
@@ -67,7 +70,7 @@ def _found(folder: str, git_dir: str, verb: str, reads: bool, depth: int) -> Ite
             if _is_run(key, value, verb, reads):
                 yield f"{key}={value}"
     if depth < _DEEPEST:
-        for inner in _inner(folder, place):
+        for inner in _inner(place):
             yield from _found(inner, "", verb, reads, depth + 1)
 
 
@@ -109,7 +112,7 @@ def _has_hints(place: str) -> bool:
 
 def _bytes(path: str) -> bytes:
     try:
-        return read_regular(path, 1_000_000)
+        return read_regular(path, _MOST_BYTES)
     except FileNotFoundError:
         return b""
 
@@ -124,14 +127,11 @@ def _settings(folder: str, git_dir: str) -> Iterator[tuple[str, str]]:
             yield key.lower(), value
 
 
-def _inner(folder: str, place: str) -> Sequence[str]:
+def _inner(place: str) -> Sequence[str]:
     """Give the folders of the repositories that this one holds as submodules."""
-    if not os.path.isdir(place) or _GITLINK not in _bytes(os.path.join(place, "index")):
-        return ()
     top = os.path.dirname(place)
-    lines = _git(top, ["ls-files", "-s", "-z"]).split("\0")
-    inner = [line.partition("\t")[2] for line in lines if line.startswith("160000 ")]
-    folders = [os.path.join(top, name) for name in inner[:_MOST_INNER]]
+    inner = gitlinks(_bytes(git_folder(top) + "/index"))
+    folders = [os.path.join(top, name) for name in islice(inner, _MOST_INNER)]
     return [inside for inside in folders if os.path.lexists(os.path.join(inside, ".git"))]
 
 

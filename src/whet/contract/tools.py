@@ -163,6 +163,7 @@ class Tool(msgspec.Struct, frozen=True):
     `parallel`: calls of one step may run at the same time as others. `repeatable`: running it twice does
     no harm, so that a call interrupted by a crash runs again at resume instead of "outcome unknown".
     `timeout_s` None: the tool keeps its own limit. `check` and `preview` are asked before a person is.
+    `names` gives the files that its arguments name, as it reads them; raises BadInput. None: their `path`.
     `stands_for`: its calls are calls of other tools; gives the name and arguments of the one meant, or raises
     ToolError.
     """
@@ -178,6 +179,7 @@ class Tool(msgspec.Struct, frozen=True):
     tags: frozenset[str] = msgspec.field(default_factory=frozenset[str])
     check: Check | None = None
     preview: Preview | None = None
+    names: Callable[[dict[str, Any]], Sequence[str]] | None = None
     stands_for: StandsFor | None = None
 
     @property

@@ -7,6 +7,7 @@ whether harmless calls are asked about at all.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
 from acp import RequestError
@@ -20,6 +21,8 @@ from acp.schema import (
     ToolCallUpdate,
 )
 
+from whet.amending import amended, editable
+from whet.contract.errors import ConfigError
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
 from whet.editors import tool_calls
 from whet.editors.editor import Editor
@@ -30,6 +33,7 @@ from whet.visible import visible
 
 _ANSWER = "answer"
 _NO_SUCH_METHOD = -32601
+_BY_FORM = {"change": "What runs instead?", "because": "Why not? The model reads it."}
 _ANSWERS: dict[str, Answer] = {"once": "once", "session": "session", "always": "always", "no": "no"}
 
 Arguments = Callable[[str, str], Awaitable[str]]
@@ -63,7 +67,7 @@ class EditorPerson:
         arguments = tool_calls.arguments_of(await self._arguments(request.session_id, request.call_id))
         content = tool_calls.asked(request)
         shown = self._view.show(request.call_id, request.tool, arguments, content)
-        reply = await self._ask(shown, content, _options(request))
+        reply = await self._ask(shown, content, request)
         answer = reply.answer if reply is not None else None
         if request.session_id != self._session_id:  # a helper's call: its end is not told
             self._view.close(request.call_id, "allowed" if answer not in (None, "no") else "denied", ok=True)
@@ -88,8 +92,15 @@ class EditorPerson:
     async def _fill_in(self, shown: ShownCall, question: str, choices: Sequence[str]) -> str | None:
         """Ask by a form of one field, and learn where the editor has none after all."""
         names = {visible(choice): choice for choice in choices}
+        text = await self._written(shown, visible(question), enum=list(names) if choices else None)
+        return None if text is None else names.get(text) if choices else text
+
+    async def _written(
+        self, shown: ShownCall, question: str, *, enum: list[str] | None = None, default: str = ""
+    ) -> str | None:
+        """Give what was written in a form of one field; None for none."""
         field = ElicitationStringPropertySchema(
-            type="string", title="Answer", enum=list(names) if choices else None
+            type="string", title="Answer", enum=enum, default=default or None
         )
         schema = ElicitationSchema(type="object", properties={_ANSWER: field}, required=[_ANSWER])
         form = ElicitationFormSessionMode(
@@ -97,7 +108,7 @@ class EditorPerson:
         )
         await self._editor.outbox.flush()
         try:
-            said = await self._editor.client.create_elicitation(message=visible(question), mode=form)
+            said = await self._editor.client.create_elicitation(message=question, mode=form)
         except RequestError as error:
             self._editor.forms = error.code != _NO_SUCH_METHOD
             return None
@@ -106,9 +117,7 @@ class EditorPerson:
         except ConnectionError:
             return await _for_the_end()
         text = (said.content or {}).get(_ANSWER) if isinstance(said, AcceptElicitationResponse) else None
-        if not isinstance(text, str):
-            return None
-        return names.get(text) if choices else text
+        return text if isinstance(text, str) else None
 
     async def _pick(self, shown: ShownCall, question: str, choices: Sequence[str]) -> str | None:
         """Ask as for a permission, with the choices as options."""
@@ -119,14 +128,26 @@ class EditorPerson:
         picked = await self._request(shown, [tool_calls.said(question)], options)
         return choices[int(picked)] if picked else None
 
-    async def _ask(
-        self, shown: ShownCall, content: list[Content], options: list[PermissionOption]
-    ) -> Reply | None:
-        picked = await self._request(shown, content, options)
-        if picked is None:
-            return None
-        answer, _, scope = picked.partition(":")
-        return Reply(_ANSWERS.get(answer, "no"), int(scope or 0))
+    async def _ask(self, shown: ShownCall, content: list[Content], request: ApprovalRequest) -> Reply | None:
+        while True:
+            draft = editable(request).text
+            forms = [
+                name for name in _BY_FORM if self._editor.forms and (name != "change" or "\n" not in draft)
+            ]
+            picked = await self._request(shown, content, _options(request, forms))
+            if picked is None:
+                return None
+            answer, _, scope = picked.partition(":")
+            if answer not in _BY_FORM:
+                return Reply(_ANSWERS.get(answer, "no"), int(scope or 0))
+            changes = answer == "change"
+            text = await self._written(shown, _BY_FORM[answer], default=draft if changes else "")
+            if text is None:
+                continue  # what they did not write is no answer
+            if not changes:
+                return Reply("no", words=text)
+            with contextlib.suppress(ConfigError):
+                return Reply("once", arguments=amended(request, text))
 
     async def _request(
         self, shown: ShownCall, content: list[Content], options: list[PermissionOption]
@@ -160,8 +181,8 @@ async def _for_the_end() -> None:
     await asyncio.get_running_loop().create_future()
 
 
-def _options(request: ApprovalRequest) -> list[PermissionOption]:
-    """Offer what may be answered: what is dangerous has no answer for good."""
+def _options(request: ApprovalRequest, forms: Sequence[str]) -> list[PermissionOption]:
+    """Offer what may be answered: what is dangerous has no answer for good; by form where there are forms."""
     options = [PermissionOption(option_id="once", name="Allow once", kind="allow_once")]
     for number, scope in enumerate(request.scopes):
         mark = f":{number}" if number else ""
@@ -170,4 +191,9 @@ def _options(request: ApprovalRequest) -> list[PermissionOption]:
         if scope.always:
             name = f"Always allow {visible(scope.text)}"
             options.append(PermissionOption(option_id=f"always{mark}", name=name, kind="allow_always"))
-    return [*options, PermissionOption(option_id="no", name="Deny", kind="reject_once")]
+    if "change" in forms:
+        options.append(PermissionOption(option_id="change", name="Change it first …", kind="allow_once"))
+    options.append(PermissionOption(option_id="no", name="Deny", kind="reject_once"))
+    if "because" in forms:
+        options.append(PermissionOption(option_id="because", name="Deny, because …", kind="reject_once"))
+    return options

@@ -72,7 +72,8 @@ def _together(
     home: Home, names: Sequence[str], workspace: Path | None, limit_s: float
 ) -> list[PluginProbe] | str:
     """Give what became of them, or why that can't be said."""
-    command = [sys.executable, "-m", "whet.plugins.probe", str(home.root), str(workspace or ""), *names]
+    # -P: what lies in the folder that this is called from is no module of ours.
+    command = [sys.executable, "-P", "-m", "whet.plugins.probe", str(home.root), str(workspace or ""), *names]
     try:
         done = subprocess.run(
             command, capture_output=True, stdin=subprocess.DEVNULL, timeout=limit_s, check=False

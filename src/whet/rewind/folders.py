@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
@@ -51,7 +52,7 @@ def unlock(root_fd: int, path: str, bits: int) -> int | None:
             is_plain = stat.S_ISREG(seen.st_mode) or stat.S_ISDIR(seen.st_mode)
             if seen.st_uid != os.geteuid() or not is_plain or mode & bits == bits:
                 return None
-            os.chmod(name, mode | bits, dir_fd=folder)
+            set_mode(folder, name, mode | bits)
             return mode
     except OSError:
         return None
@@ -60,7 +61,20 @@ def unlock(root_fd: int, path: str, bits: int) -> int | None:
 def lock(root_fd: int, path: str, mode: int) -> None:
     """Set a mode again that `unlock` gave."""
     with suppress(OSError), parent_of(root_fd, path) as (folder, name):
-        os.chmod(name, mode, dir_fd=folder)
+        set_mode(folder, name, mode)
+
+
+def set_mode(folder: int, name: str, mode: int) -> None:
+    """Set the mode of a file or folder in an open folder, never of what a link leads to that has taken its
+    place meanwhile. Raises OSError."""
+    if sys.platform == "darwin":
+        os.chmod(name, mode, dir_fd=folder, follow_symlinks=False)
+        return
+    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.chmod(f"/proc/self/fd/{handle}", mode)  # a link has none that could be set
+    finally:
+        os.close(handle)
 
 
 def open_for_listing(root_fd: int, folder: str) -> int:

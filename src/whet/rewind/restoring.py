@@ -16,7 +16,7 @@ import msgspec
 
 from whet.contract.errors import StoreCorrupt, StoreFull, WhetError
 from whet.rewind.contents import unpacked
-from whet.rewind.folders import open_folder, open_root, parent_of
+from whet.rewind.folders import open_folder, open_root, parent_of, set_mode
 from whet.rewind.planning import Change
 from whet.rewind.recorder import Workspace
 from whet.rewind.states import Known, PathState, joined, split
@@ -128,7 +128,7 @@ class Restorer:
                     continue
                 mode = stat.S_IMODE(seen.st_mode)
                 if stat.S_ISDIR(seen.st_mode) and mode & _OWNER != _OWNER:
-                    os.chmod(name, mode | _OWNER, dir_fd=handle)
+                    set_mode(handle, name, mode | _OWNER)
                     self._modes.setdefault(folder, mode)
 
     def _remove(self, change: Change) -> None:
@@ -155,12 +155,12 @@ class Restorer:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(name, _OWNER, dir_fd=folder)
                 if change.now is not None and change.now.mode & _OWNER != _OWNER:
-                    os.chmod(name, then.mode | _OWNER, dir_fd=folder)
+                    set_mode(folder, name, then.mode | _OWNER)
             else:
                 if change.now is not None and _stays(change):
                     self._refuse_if_moved(folder, name, change)
                 if _only_mode(change) and os.stat(name, dir_fd=folder, follow_symlinks=False).st_nlink == 1:
-                    os.chmod(name, then.mode, dir_fd=folder)
+                    set_mode(folder, name, then.mode)
                 else:
                     self._write(folder, name, then)
             self._touched.add(split(change.path)[0])
@@ -206,7 +206,7 @@ class Restorer:
             ):
                 seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 if stat.S_ISDIR(seen.st_mode) and stat.S_IMODE(seen.st_mode) != mode:
-                    os.chmod(name, mode, dir_fd=folder)
+                    set_mode(folder, name, mode)
 
     def _sync(self) -> None:
         """Put the names on the disk; the contents are there, where they are few."""

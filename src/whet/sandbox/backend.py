@@ -25,6 +25,8 @@ _PORTABLE = re.compile(
 _ALSO = frozenset(
     ("PAGER", "MANPAGER", "SYSTEMD_PAGER", "PYTHONUNBUFFERED", "DEBIAN_FRONTEND", "NO_COLOR", "LANG", "TZ")
 )
+# A person's own settings may give a host their keys' agent, their screen, and ports of this machine.
+_NO_WAY_BACK = ("ForwardAgent=no", "ForwardX11=no", "ClearAllForwardings=yes")
 _NUMBER = "${TMPDIR:-/tmp}/.whet-"
 _GROUP = 'cut -d" " -f5 /proc/$$/stat 2>/dev/null'
 # crun starts a command in a group that has no number inside, by which it could be ended.
@@ -132,7 +134,8 @@ class SshLines:
     def __init__(self, program: str, host: str, control: Path) -> None:
         self._program = program
         self._host = host
-        self._options = ["-o", "BatchMode=yes", "-o", f"ControlPath={control}"]
+        settings = ("BatchMode=yes", f"ControlPath={control}", *_NO_WAY_BACK)
+        self._options = [word for one in settings for word in ("-o", one)]
 
     def start(self) -> list[str]:
         """Give what makes the connection, which lasts until `stop`."""

@@ -35,10 +35,11 @@ def bubblewrap_arguments(program: str, policy: SandboxPolicy, scratch: Scratch, 
     for _, flag, path in mounts:
         made += _mount(flag, path)
     anchors, protected = guarded(policy)
+    # What is gone by then is held by none of them, and looked after as what was never there.
     for path in anchors:
-        made += ["--bind", str(path), str(path)]
+        made += ["--bind-try", str(path), str(path)]
     for path in protected:
-        made += ["--ro-bind", str(path), str(path)]
+        made += ["--ro-bind-try", str(path), str(path)]
     for alias in policy.aliases:
         target = os.path.realpath(alias)
         made += (

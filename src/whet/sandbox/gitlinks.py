@@ -27,10 +27,12 @@ class Entered:
 
     def repositories(self, top: str) -> list[str]:
         """Give the git folders of the repositories that git or an editor enters from `top`: those that its
-        index names, at any depth, a folder that is not there yet, too; those right in one of its folders; and
-        of its second working trees."""
-        found = dict.fromkeys(_second_trees(git_folder(top)))
-        waiting = [(tree, 0) for tree in (*_own_folders(top), top)]
+        index names, at any depth, a folder that is not there yet, too; those right in one of its folders;
+        of its second working trees; and `top` and its folders where they look like git's own."""
+        folders = _folders(top)
+        found = dict.fromkeys((*_second_trees(git_folder(top)), *filter(_is_bare, (top, *folders))))
+        own = [one for one in folders if os.path.lexists(one + "/.git")][:_MOST_REPOSITORIES]
+        waiting = [(tree, 0) for tree in (*own, top)]
         found |= dict.fromkeys(git_folder(tree) for tree, _ in waiting[:-1])
         while waiting and len(found) < _MOST_REPOSITORIES:
             tree, depth = waiting.pop()
@@ -55,14 +57,22 @@ class Entered:
         return known[1]
 
 
-def _own_folders(top: str) -> list[str]:
-    """Give the folders right below that are working trees themselves: editors ask git about each."""
+def _folders(top: str) -> list[str]:
+    """Give the folders right below: editors ask git about each, and people go there."""
     try:
         with os.scandir(top) as entries:
             names = [one.path for one in entries if one.is_dir(follow_symlinks=False) and one.name != ".git"]
     except OSError:
         return []
-    return [one for one in sorted(names) if os.path.lexists(one + "/.git")][:_MOST_REPOSITORIES]
+    return sorted(names)
+
+
+def _is_bare(folder: str) -> bool:
+    """Whether git takes a folder for a repository without `.git`: one that it is called in, or finds above,
+    where that is not whole."""
+    if not os.path.lexists(folder + "/HEAD"):
+        return False
+    return any(os.path.lexists(f"{folder}/{name}") for name in ("objects", "commondir"))
 
 
 def _second_trees(git: str) -> list[str]:
@@ -74,8 +84,10 @@ def _second_trees(git: str) -> list[str]:
 
 
 def git_folder(tree: str) -> str:
-    """Give where the repository of a working tree is: `.git`, or what the file of that name says."""
+    """Give where the repository of a working tree is: `.git`, or where the file or link there leads."""
     git = tree + "/.git"
+    if os.path.islink(git):
+        return os.path.realpath(git)
     try:
         said = read_regular_text(git, _MOST_POINTER_BYTES)
         return os.path.normpath(os.path.join(tree, said.partition("gitdir:")[2].strip()))

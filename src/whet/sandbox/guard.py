@@ -191,7 +191,7 @@ class Guard:
         found = (git for tree in self._trees for git in self._entered.repositories(tree))
         # A file says where a working tree's repository is: a foreign one is none of ours to mend.
         inside = [
-            git for git in dict.fromkeys(found) if any(git.startswith(f"{one}/") for one in self._roots)
+            git for git in dict.fromkeys(found) if any(f"{git}/".startswith(f"{one}/") for one in self._roots)
         ]
         names = [os.path.join(git, name) for git in inside for name in GIT_RUNS]
         looked = look(names)
@@ -318,10 +318,16 @@ def _is_plain_config(path: Path) -> bool:
         if (match := _SECTION.match(line)) is not None:
             section = match.group(1).lower()
         elif not _is_plain_line(line, section):
-            is_tree = section == "core" and re.match(r"\s*worktree\s*=", line)  # as every submodule's says
-            if not is_tree or "modules" not in path.parts:
+            named = re.match(r"\s*worktree\s*=\s*(\S+)\s*$", line) if section == "core" else None
+            if named is None or not _is_submodules(path, named[1]):
                 return False
     return True
+
+
+def _is_submodules(config: Path, tree: str) -> bool:
+    """Whether a repository's working tree is said to be where a submodule's is: in the one that holds it."""
+    above, modules, _ = str(config).partition("/.git/modules/")
+    return bool(modules) and (config.parent / tree).resolve().is_relative_to(above)
 
 
 def _is_own(commondir: Path) -> bool:

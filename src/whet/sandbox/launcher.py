@@ -99,7 +99,8 @@ def enter_namespaces(plan: dict[str, Any]) -> None:
     for source, target in plan["binds"]:
         mount(source, target, None, MS_BIND | MS_REC)
     for path in plan["anchors"]:
-        mount(path, path, None, MS_BIND | MS_REC)
+        with contextlib.suppress(FileNotFoundError):
+            mount(path, path, None, MS_BIND | MS_REC)
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, b"newinstance,ptmxmode=0666,mode=620")
     mount("/dev/pts/ptmx", "/dev/ptmx", None, MS_BIND)
@@ -107,8 +108,9 @@ def enter_namespaces(plan: dict[str, Any]) -> None:
     for path in plan["writable"]:
         set_read_only(path, recursive=False, wanted=False)
     for path in plan["read_only"]:
-        mount(path, path, None, MS_BIND)
-        set_read_only(path, recursive=False)
+        with contextlib.suppress(FileNotFoundError):  # gone since: looked after as what was never there
+            mount(path, path, None, MS_BIND)
+            set_read_only(path, recursive=False)
     os.chdir("/")
 
 

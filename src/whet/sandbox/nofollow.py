@@ -8,10 +8,13 @@ descriptor.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import shutil
 import stat
 from collections import deque
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TypeAlias
 
 FolderStamps: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
@@ -110,6 +113,23 @@ def put(handle: int, name: str, mode: int, data: bytes | None) -> None:
         os.fchmod(opened, stat.S_IMODE(mode))
     finally:
         os.close(opened)
+
+
+def copy(handle: int, name: str, target: Path) -> None:
+    """Copy a file or a link to a path where no command gets, with mode and time. Raises OSError."""
+    state = os.stat(name, dir_fd=handle, follow_symlinks=False)
+    target.unlink(missing_ok=True)
+    if stat.S_ISLNK(state.st_mode):
+        target.symlink_to(os.readlink(name, dir_fd=handle))
+        return
+    opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=handle)
+    with os.fdopen(opened, "rb") as source, target.open("xb") as made:
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        shutil.copyfileobj(source, made)
+        os.fchmod(made.fileno(), stat.S_IMODE(state.st_mode))
+        made.flush()
+        os.utime(made.fileno(), ns=(state.st_atime_ns, state.st_mtime_ns))
 
 
 @contextlib.contextmanager

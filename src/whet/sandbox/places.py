@@ -185,6 +185,12 @@ def _toolchains(person: Path, environment: Mapping[str, str]) -> list[Path]:
     return [path for path in kept if not home.is_relative_to(path)]  # never the home itself or above it
 
 
+def starts_programs(path: Path, workspace: Path) -> bool:
+    """Whether a path is one that no command may write, since programs outside run what is there."""
+    names = (*PROTECTED, *repository(workspace)[2])
+    return any(path.is_relative_to(workspace / name) for name in names)
+
+
 def repository(root: Path) -> tuple[list[Path], list[Path], list[str]]:
     """Give what the workspace's own repository needs outside of it: (written, read, protected). A subfolder's
     repository lies above it; that of a second working tree elsewhere, which names the tree in turn."""

@@ -23,6 +23,7 @@ import msgspec
 
 from whet.contract.texts import from_json
 from whet.sandbox.backend import place_of
+from whet.sandbox.nofollow import parent_of, put
 from whet.sandbox.policy import GIT_RUNS
 
 _LIST = r"find . -mindepth 1 -printf '%P\0%y\0%s\0%T@\0%m\0%l\0'"
@@ -104,12 +105,21 @@ class SyncedTree:
         return lines + failed
 
     def _is_held(self, path: str, one: SyncEntry | None) -> bool:
+        path = path.casefold()  # as it may be on this side
         if path.rpartition("/")[2] == ".git":
             return one is None or one.kind != "d"
+        is_link = one is not None and one.kind == "l"
         names = (
             os.path.relpath(name, self._workspace) if name[:1] == "/" else name for name in self._protected
         )
-        return _is_run(path) or any(path == name or path.startswith(f"{name}/") for name in names)
+        return (
+            _is_run(path)
+            or (is_link and "/.git/" in f"/{path}")  # git makes none, and what one leads to is no git's own
+            or any(
+                path == name or path.startswith(f"{name}/") or (is_link and name.startswith(f"{path}/"))
+                for name in map(str.casefold, names)
+            )
+        )
 
     def _send(self, changed: list[str], gone: list[str], known: Listing) -> Listing:
         """Give what is there afterwards; what others changed there meanwhile is as it was, and comes back."""
@@ -133,36 +143,52 @@ class SyncedTree:
             return []
         pack = "tar -c --no-recursion --null --verbatim-files-from -T - -f -"
         packed = self._ask(f"cd {self._there} && {pack}", _zero(paths))
-        failed: list[str] = []
-        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:
-            for member in archive:
-                name = member.name.removeprefix("./")
-                try:
-                    self._make_way(name, there[name].kind)
-                    archive.extract(member, self._workspace, filter="data")
-                except (tarfile.TarError, OSError, KeyError) as error:
-                    failed.append(f"{name}: can't be brought back: {error}")
+        wanted, failed = set(paths), list[str]()
+        try:
+            with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:
+                for member in archive:
+                    name = member.name.removeprefix("./")
+                    if name not in wanted:
+                        failed.append(f"{name}: was not asked for, and is left there")
+                        continue
+                    try:
+                        self._bring(archive, member, (name, there[name]))
+                    except (tarfile.TarError, OSError, KeyError) as error:
+                        failed.append(f"{name}: can't be brought back: {error}")
+        except tarfile.TarError as error:
+            raise SyncFailed(f"what came back is no archive: {error}") from error
         return failed
 
-    def _make_way(self, path: str, kind: str) -> None:
-        """Remove what is here under a name, but a folder that stays one: no link is written through."""
-        place = self._workspace / path
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            is_folder = stat.S_ISDIR(place.lstat().st_mode)
-            if is_folder and kind != "d" and self._is_inside(place):
-                shutil.rmtree(place)
-            elif not is_folder and self._is_inside(place):
-                place.unlink()
-
-    def _is_inside(self, place: Path) -> bool:
-        return place.parent.resolve().is_relative_to(self._workspace.resolve())
+    def _bring(self, archive: tarfile.TarFile, member: tarfile.TarInfo, named: tuple[str, SyncEntry]) -> None:
+        """Write one path of those that changed there; no link on its way is followed. Raises OSError, and
+        TarError for a link that leads out."""
+        name, one = named
+        if one.kind != ("d" if member.isdir() else "l" if member.issym() else "f"):
+            raise OSError("it is something else by now")
+        safe = tarfile.data_filter(member, str(self._workspace))
+        with parent_of(f"{self._workspace}/{name}", str(self._workspace), make=True) as (folder, last):
+            _make_way(folder, last, one.kind)
+            if one.kind == "d":
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(last, dir_fd=folder)
+                return
+            if one.kind == "l":
+                put(folder, last, stat.S_IFLNK, os.fsencode(safe.linkname))
+                return
+            data = archive.extractfile(member)
+            if data is None:
+                raise OSError("it is no file")
+            put(folder, last, stat.S_IFREG | (safe.mode or 0o600), data.read())
+            os.utime(last, (member.mtime, member.mtime), dir_fd=folder, follow_symlinks=False)
 
     def _remove(self, paths: list[str]) -> None:
         for path in sorted(paths, key=len, reverse=True):
-            place = self._workspace / path
-            with contextlib.suppress(OSError):
-                if self._is_inside(place):
-                    place.rmdir() if stat.S_ISDIR(place.lstat().st_mode) else place.unlink()
+            with (
+                contextlib.suppress(OSError),
+                parent_of(f"{self._workspace}/{path}", str(self._workspace)) as (folder, name),
+            ):
+                is_folder = stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+                os.rmdir(name, dir_fd=folder) if is_folder else os.unlink(name, dir_fd=folder)
 
     def _ask(self, text: str, given: bytes = b"") -> bytes:
         done = subprocess.run(
@@ -223,14 +249,29 @@ def listing(root: Path) -> Listing:
 
 
 def _read_listing(said: bytes) -> Listing:
+    """Read what find said. Raises SyncFailed for what it never says: the other side need not be honest."""
     fields = os.fsdecode(said).split("\0")[:-1]
     found: Listing = {}
-    for path, kind, size, time, mode, target in zip(*[iter(fields)] * 6, strict=True):
-        if kind == "f":
-            found[path] = SyncEntry(kind, int(size), time, mode)
-        elif kind in "dl":
-            found[path] = SyncEntry(kind, mode=mode if kind == "d" else "", target=target)
+    try:
+        for path, kind, size, time, mode, target in zip(*[iter(fields)] * 6, strict=True):
+            if any(part in ("", ".", "..") for part in path.split("/")):
+                raise SyncFailed(f"{path!r} is no path in a workspace")
+            if kind == "f":
+                found[path] = SyncEntry(kind, int(size), time, mode)
+            elif kind in ("d", "l"):
+                found[path] = SyncEntry(kind, mode=mode if kind == "d" else "", target=target)
+    except ValueError as error:
+        raise SyncFailed("its files can't be listed") from error
     return found
+
+
+def _make_way(folder: int, name: str, kind: str) -> None:
+    """Remove what is here under a name, but a folder that stays one."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            os.unlink(name, dir_fd=folder)
+        elif kind != "d":
+            shutil.rmtree(name, dir_fd=folder)
 
 
 def _zero(paths: Iterable[str]) -> bytes:

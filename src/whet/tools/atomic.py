@@ -84,6 +84,9 @@ def _prepare(place: ConfinedPath, data: bytes) -> str:
     """Write `data` to the disk beside `place` and give its temporary name."""
     if kind(place) == "folder":
         raise BadInput(f"{place.shown} is a folder", hint="name a file in it")
+    # A command that was left running may have made the link since the gate looked.
+    if place.is_led and _starts_programs(place):
+        raise BadInput(f"a link leads to {place.shown}", hint="name that itself")
     temporary = f".whet-{os.urandom(8).hex()}.tmp"
     try:
         with folder_of(place, make=True) as folder:
@@ -91,6 +94,12 @@ def _prepare(place: ConfinedPath, data: bytes) -> str:
     except OSError as error:
         raise failure("write", place, error) from error
     return temporary
+
+
+def _starts_programs(place: ConfinedPath) -> bool:
+    from whet.sandbox.places import starts_programs  # noqa: PLC0415  few paths are led to
+
+    return starts_programs(place.path, place.root)
 
 
 def _commit(change: PendingWrite, temporary: str) -> None:

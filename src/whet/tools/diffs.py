@@ -8,7 +8,8 @@ Description of Unified Format"; names in quotes as git writes them.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -94,6 +95,13 @@ def parse(diff: str, path: str = "") -> list[FilePatch]:
             "the diff holds no hunk", hint="a unified diff has lines --- FILE, +++ FILE, @@ -1,3 +1,4 @@"
         )
     return patches
+
+
+def named(arguments: Mapping[str, Any]) -> list[str]:
+    """Give the files that the arguments of a call name, in a diff, too. Raises BadInput."""
+    path, diff = arguments.get("path") or "", arguments.get("diff") or ""
+    found = (name for one in (parse(diff, path) if diff else ()) for name in (one.old, one.new))
+    return list(dict.fromkeys(filter(None, (path, *found)))) or [""]
 
 
 def apply(text: str, hunks: Sequence[Hunk]) -> tuple[str, list[str]]:

@@ -35,11 +35,13 @@ _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class ConfinedPath(msgspec.Struct, frozen=True):
-    """A resolved path: `path` has no symlinks and lies in `root`; `shown` is how the model knows it."""
+    """A resolved path: `path` has no symlinks and lies in `root`; `shown` is how the model knows it, `is_led`
+    whether a link led there."""
 
     root: Path
     path: Path
     shown: str
+    is_led: bool = False
 
     @property
     def name(self) -> str:
@@ -55,14 +57,16 @@ def resolve(text: str, workspace: Path, allowed: Sequence[Path] = ()) -> Confine
     named = _named(text)
     base = Path(os.path.realpath(workspace))
     try:
-        found = Path(os.path.realpath(_exact(base, named)))
+        exact = _exact(base, named)
+        found = Path(os.path.realpath(exact))
     except (OSError, ValueError) as error:
         raise BadInput(f"{printable(text[:80])!r} can't be a path: {error}") from error
     for root in (base, *(Path(os.path.realpath(folder)) for folder in allowed)):
         if found.is_relative_to(root):
             _refuse_system(root, found)
             inside = found.relative_to(base) if root == base else found
-            return ConfinedPath(root, found, printable(os.fspath(inside)))
+            is_led = os.path.normpath(base / exact) != os.fspath(found)
+            return ConfinedPath(root, found, printable(os.fspath(inside)), is_led)
     raise ToolDenied(
         f"{printable(text)} is outside the workspace {base}",
         hint="name a file in the workspace, or use the terminal",

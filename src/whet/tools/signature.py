@@ -118,6 +118,7 @@ def make_tool(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> T
         tags=frozenset(options.get("tags", ())),
         check=lambda given: read_arguments(name, parameters, given),
         preview=_proposed if "edits" in options.get("tags", ()) else None,
+        names=_named if "edits" in options.get("tags", ()) else None,
         **cast("Any", declared),
     )
 
@@ -133,6 +134,12 @@ def checked(tool: Tool, also: Callable[[dict[str, Any]], None]) -> Tool:
         return values
 
     return msgspec.structs.replace(tool, check=check)
+
+
+def _named(arguments: dict[str, Any]) -> list[str]:
+    from whet.tools.diffs import named  # noqa: PLC0415 - most sessions ask no such tool
+
+    return named(arguments)
 
 
 async def _proposed(ctx: ToolContext, arguments: dict[str, Any]) -> tuple[TextChange, ...]:
