@@ -123,7 +123,8 @@ def deciding(server: Running, change: Any) -> threading.Thread:
 
 @pytest.mark.parametrize("what", ["a list", "a table", "nothing"])
 def test_arguments_that_change_while_a_person_decides_do_not_run(tmp_path: Path, what: str) -> None:
-    paths, options, ran = ["/tmp/a"], {"dry": True}, []
+    paths, options = ["/tmp/a"], {"dry": True}
+    ran: list[object] = []
     changes = {"a list": lambda: paths.append("/srv/shop"), "a table": options.clear, "nothing": lambda: None}
     with Running(tmp_path, upkeep=False) as server:
         url, token = f"http://127.0.0.1:{server.port}", server.token("submit", "agent")
