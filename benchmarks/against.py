@@ -52,8 +52,8 @@ def older_source(commit: str) -> Iterator[Path]:
 
 
 def _spent_s(source: Path, base_url: str, model: str) -> float:
-    is_ours = source == ROOT / "src"
-    program = PROGRAMS["Whet, unconfined" if is_ours else "Whet"]
+    has_sandbox = (source / "whet" / "sandbox").exists()
+    program = PROGRAMS["Whet, unconfined" if has_sandbox else "Whet"]
     with tempfile.TemporaryDirectory() as folder:
         home, work = Path(folder, "home"), Path(folder, "work")
         home.mkdir()
