@@ -35,7 +35,18 @@ def killed(work: Callable[[], object], after_s: float) -> None:
     os.waitpid(pid, 0)
 
 
-def wreck(root: Path, rng: random.Random) -> None:
+def killed_once(is_so: Callable[[], bool], work: Callable[[], object]) -> None:
+    """Run `work` in a process of its own that is killed as soon as this is so, at no set time."""
+    pid = child(work)
+    while not is_so():
+        if os.waitpid(pid, os.WNOHANG)[0]:
+            return
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def wreck(root: Path, rng: random.Random) -> list[Path]:
+    """Delete, add and change files; gives those that are gone."""
     names = sorted(path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
     for path in names[: len(names) // 2]:
         path.unlink()
@@ -46,6 +57,7 @@ def wreck(root: Path, rng: random.Random) -> None:
     for path in names[len(names) // 2 :]:
         path.chmod(0o600)
         path.write_bytes(rng.randbytes(2_000))
+    return names[: len(names) // 2]
 
 
 def one_round(folder: Path, seed: int, *, while_restoring: bool) -> bool:
@@ -72,7 +84,7 @@ def one_round(folder: Path, seed: int, *, while_restoring: bool) -> bool:
             killed(record, rng.uniform(0.002, 0.12))
         made = workspace(folder)
         first, _ = begin_step(made, "s", 1, 1)
-        wreck(root, rng)
+        back_first = rng.choice(wreck(root, rng))
         wrecked = fingerprint(root)
         if not while_restoring:
             made.close()
@@ -85,7 +97,7 @@ def one_round(folder: Path, seed: int, *, while_restoring: bool) -> bool:
             return True
         end_step(made, first)
         made.close()
-        killed(restore, rng.uniform(0.005, 0.35))
+        killed_once(back_first.exists, restore)
         made = workspace(folder)
         mid = fingerprint(root)
         finished = finish(made)
@@ -113,4 +125,4 @@ def test_100_kills_leave_nothing_half_done(tmp_path: Path) -> None:
     middle = 0
     for seed in range(100):
         middle += one_round(tmp_path / str(seed), seed, while_restoring=seed % 2 == 1)
-    assert middle > 55, f"only {middle} kills came in the middle"
+    assert middle > 90, f"only {middle} kills came in the middle"
