@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.cli.running import Tty, flags
 
 from benchmarks.measure import clean_environment, median
-from benchmarks.recorder import cpu_of
+from benchmarks.recorder import cpu_of, resident_mb
 from benchmarks.table import Row
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
@@ -138,7 +138,7 @@ def _growing(turns: int, full: bool) -> Row:
             if number == warm_up:
                 began_s = cpu_of(tty.pid)
             if number >= warm_up and (number - warm_up) % (turns // 10) == 0:
-                seen.append(_resident_mb(tty.pid))
+                seen.append(resident_mb(tty.pid))
                 print(f"  {number} turns, {seen[-1]:.1f} MB", file=sys.stderr, flush=True)
         cpu_ms = (cpu_of(tty.pid) - began_s) * 1000 / turns
     grown = seen[-1] - seen[0]
@@ -152,8 +152,3 @@ def _growing(turns: int, full: bool) -> Row:
         COMMAND + (" --full" if full else ""),
         details=[f"Counted after {warm_up:,} turns: {', '.join(f'{mb:.0f}' for mb in seen)} MB."],
     )
-
-
-def _resident_mb(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text("ascii")
-    return int(status.partition("VmRSS:")[2].split()[0]) / 1000

@@ -9,12 +9,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import statistics
-import subprocess
-import tarfile
 import tempfile
-from io import BytesIO
 from pathlib import Path
 
+from benchmarks.against import older_source
 from benchmarks.confirm import Figures, load, served
 from benchmarks.measure import ROOT
 
@@ -27,14 +25,8 @@ def main() -> None:
     parser.add_argument("commit")
     parser.add_argument("--rounds", type=int, default=12)
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        older = Path(name, "older")
-        packed = subprocess.run(
-            ["git", "archive", asked.commit, "src"], cwd=ROOT, capture_output=True, check=True
-        )
-        with tarfile.open(fileobj=BytesIO(packed.stdout)) as archive:
-            archive.extractall(older, filter="data")
-        for line in lines(*_rounds(Path(name), older / "src", asked.rounds)):
+    with older_source(asked.commit) as older, tempfile.TemporaryDirectory() as name:
+        for line in lines(*_rounds(Path(name), older, asked.rounds)):
             print(line)
 
 

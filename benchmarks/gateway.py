@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 
 from benchmarks.measure import ROOT, clean_environment, median
-from benchmarks.recorder import cpu_of
+from benchmarks.recorder import cpu_of, resident_mb
 from benchmarks.streaming import FLOOR_MS, floor_ms
 from benchmarks.table import Row
 from whet.practice.ask import PracticeRequest
@@ -98,8 +98,7 @@ class Driver:
 
     def rss_mb(self) -> float:
         """The process's memory."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        return int(status.partition("VmRSS:")[2].split()[0]) / 1000
+        return resident_mb(self.pid)
 
     def cpu_ms(self) -> float:
         """The CPU time of all its threads, those that have ended left out."""

@@ -78,6 +78,12 @@ def _read_request(connection: socket.socket) -> bytes:
     return body
 
 
+def resident_mb(pid: int) -> float:
+    """Megabytes that a running process has in memory now."""
+    with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+        return int(file.read().partition("VmRSS:")[2].split()[0]) / 1000
+
+
 def cpu_of(pid: int) -> float:
     """CPU seconds that a running process has used so far."""
     with open(f"/proc/{pid}/stat", encoding="utf-8") as file:

@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from benchmarks.overhead import practice_server
+from benchmarks.recorder import resident_mb
 from benchmarks.serving import serving
 from benchmarks.table import Row
 
@@ -99,8 +100,7 @@ async def _watched(crowd: Crowd, pid: int, length_s: float) -> list[tuple[float,
     seen: list[tuple[float, float]] = []
     while not staying.done():
         await asyncio.wait({staying}, timeout=_LOOK_S)
-        status = Path(f"/proc/{pid}/status").read_text()
-        seen.append((time.monotonic() - began_s, int(status.partition("VmRSS:")[2].split()[0]) / 1000))
+        seen.append((time.monotonic() - began_s, resident_mb(pid)))
         print(f"  {seen[-1][0]:.0f} s, {seen[-1][1]:.1f} MB, {crowd.answers}", file=sys.stderr, flush=True)
     staying.result()
     return seen

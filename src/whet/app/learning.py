@@ -182,7 +182,7 @@ class RecollectionObserver(TurnObserver):
         """Add the notes that did not come along before."""
         if not any("notes" in tags_of(name) for name in session.tools):
             return message
-        there = self._entries()  # two small files: a thread's way there and back costs more
+        there = await asyncio.to_thread(self._entries)
         if not there:
             return message
         from whet.app.recollection import beside  # noqa: PLC0415 - only where something is learned
