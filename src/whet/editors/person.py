@@ -7,7 +7,6 @@ whether harmless calls are asked about at all.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
 from acp import RequestError
@@ -129,6 +128,7 @@ class EditorPerson:
         return choices[int(picked)] if picked else None
 
     async def _ask(self, shown: ShownCall, content: list[Content], request: ApprovalRequest) -> Reply | None:
+        problem = ""
         while True:
             draft = editable(request).text
             forms = [
@@ -141,13 +141,16 @@ class EditorPerson:
             if answer not in _BY_FORM:
                 return Reply(_ANSWERS.get(answer, "no"), int(scope or 0))
             changes = answer == "change"
-            text = await self._written(shown, _BY_FORM[answer], default=draft if changes else "")
+            question = f"{problem}{_BY_FORM[answer]}"
+            text = await self._written(shown, question, default=draft if changes else "")
             if text is None:
                 continue  # what they did not write is no answer
             if not changes:
                 return Reply("no", words=text)
-            with contextlib.suppress(ConfigError):
+            try:
                 return Reply("once", arguments=amended(request, text))
+            except ConfigError as error:
+                problem = f"That can't run: {error.message}. "
 
     async def _request(
         self, shown: ShownCall, content: list[Content], options: list[PermissionOption]

@@ -258,7 +258,6 @@ class SessionTurns:
     async def _begin(self, wish: SessionChoice, news: content.NewContent) -> str:
         # A warm start is chosen by the first message; a session with a history has had its own.
         warm = "off" if news.history or wish.is_chore else ""
-        # The first may be all a client's own; a long history is not gone through for a title.
         said = [*(one.text for one in news.history if one.speaker == "user"), news.text][:3]
         clock = self._turns.hosted.app.clock
         session_id = clock.new_id()
