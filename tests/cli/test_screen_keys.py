@@ -17,10 +17,9 @@ from prompt_toolkit.keys import Keys
 from tests.cli.running import Tty, flags, run
 from whet.cli.blocks import MarkdownBlock
 from whet.cli.dropped_images import dropped_images
-from whet.cli.finding import FileFinder, rank
 from whet.cli.pasted import folded
 from whet.cli.plan import plan_rows
-from whet.cli.prompting import InputCompleter, PasteParser
+from whet.cli.prompting import FileFinder, InputCompleter, PasteParser, rank
 from whet.cli.render import Painter
 from whet.cli.status import StatusFacts, branch_of, status_line
 from whet.cli.wording import columns

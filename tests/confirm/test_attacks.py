@@ -39,7 +39,7 @@ from whet.confirm.web.keyring import site_of
 from whet.confirm.web.provider import ProviderPages
 from whet.contract.errors import StoreCorrupt
 from whet.http1.client import HttpClient, Limits
-from whet.web.socket_owner import owner
+from whet.web.sessions import owner
 
 POLICY = """
 [groups]

@@ -14,8 +14,8 @@ from tests.cli.running import run
 from tests.support import FixedClock
 from whet.contract.errors import BadInput
 from whet.evals import bench, bench_points, bench_tau2
+from whet.evals.bench import PlainBm25
 from whet.evals.bench_data import load
-from whet.evals.bench_plain import PlainBm25
 
 
 def locomo(folder: Path) -> None:

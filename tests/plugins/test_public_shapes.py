@@ -20,7 +20,7 @@ from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, ModelSettings, PluginSettings, Settings
 from whet.contract.events import Notice, ToolFinished
 from whet.contract.protocols import Answer, ApprovalRequest, NobodyPresent
-from whet.plugins.exercise import exercise
+from whet.plugins.probe import exercise
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 

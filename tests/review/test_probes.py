@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.review.rig import SAID, Bench, bench, does, remember, says, use
-from whet.app.probing import looking
+from whet.app.review_worker import looking
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.origin import Origin

@@ -7,8 +7,10 @@ hear of what is learned. None of their tools or hooks runs in a review.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import msgspec
 
@@ -19,10 +21,10 @@ from whet.app.memories import joined
 from whet.app.models import Dialer
 from whet.app.parts import has_caps, learn_prices
 from whet.app.plugin_parts import PluginNeeds
-from whet.app.probing import looking
 from whet.app.reviews import ReviewParts, ReviewRunner
 from whet.app.warm_starts import WarmStarts
 from whet.approval.gate import PolicyGate
+from whet.approval.risk import RiskScope
 from whet.clock import SystemClock
 from whet.config.key_hosts import beside
 from whet.config.paths import Home
@@ -37,10 +39,13 @@ from whet.review.budget import Budget
 from whet.review.fork import ForkParts, usable
 from whet.review.judge import Checks
 from whet.review.order import Order
+from whet.review.probes import Look
 from whet.review.worker import ReviewWorker
 from whet.store.database import open_store
 from whet.store.grants import GrantRepository
 from whet.tools.declared import file_tools, session_tools
+
+_LIMIT_S = 20.0
 
 
 def make(needs: ReviewParts, tell: Callable[[ReviewFinished], None]) -> ReviewWorker:
@@ -135,3 +140,33 @@ def _capped(needs: ReviewParts, provider: Provider) -> Provider:
     from whet.app.wallet import Wallet, WalletProvider  # noqa: PLC0415 - only where something is capped
 
     return WalletProvider(provider, Wallet(needs.database, needs.clock, needs.settings.wallet), "review")
+
+
+def looking(home: Home, settings: Settings) -> Look:
+    """Make what runs a probe. The sandbox is tried out at the first one."""
+
+    def look(command: str, workspace: str) -> str | None:
+        from whet.app.confining import confine  # noqa: PLC0415 - only where a review keeps a fact
+        from whet.approval.actions import ActionView  # noqa: PLC0415 - as above
+        from whet.approval.policy import GatePolicy  # noqa: PLC0415 - as above
+        from whet.approval.shell_risk import analyse  # noqa: PLC0415 - as above
+        from whet.tools.declared import TERMINAL  # noqa: PLC0415 - as above
+        from whet.tools.shell import command_environment  # noqa: PLC0415 - as above
+
+        root = os.path.realpath(workspace)
+        if not os.path.isdir(root):
+            return None
+        risk = analyse(command, root, RiskScope(root, os.path.expanduser("~"), str(home.root)))
+        action = ActionView(TERMINAL, command, command, risk.commands, risk.reasons)
+        ruling = GatePolicy(settings.approval).judge(action, ())
+        if risk.level != "safe" or risk.network or ruling.verdict != "allow":
+            return None
+        confinement = confine(home, settings.sandbox)
+        try:
+            return confinement.look(
+                ["bash", "-c", command], command_environment(os.environ), Path(root), _LIMIT_S
+            )
+        finally:
+            confinement.close()
+
+    return look

@@ -17,8 +17,8 @@ import msgspec
 from whet.cli.demo_play import DemoRun
 from whet.cli.demo_world import signal_pid
 from whet.contract.texts import from_json
-from whet.practice import goals_task
-from whet.practice.script import ScriptedReply
+from whet.practice.ask import PracticeCall
+from whet.practice.script import ScriptedReply, running
 from whet.practice.server import PracticeServer
 
 _CHECK = (
@@ -61,7 +61,7 @@ def _lie(play: DemoRun) -> None:
     stage.title("1  A model that says it is done")
     (project / "check.py").write_text(_CHECK, "utf-8")
     (project / "total.py").write_text(_WRONG, "utf-8")
-    replies = goals_task.lies_then_mends(("check.py", _CHECK), ("total.py", _RIGHT))
+    replies = lies_then_mends(("check.py", _CHECK), ("total.py", _RIGHT))
     with PracticeServer(script=replies) as server:
         done = _pursued(play, server, ["start", "mend the total", "--verify", "python3 check.py"])
         sent = [json.dumps(request.parsed["messages"][-1]) for request in server.requests]
@@ -84,7 +84,7 @@ def _kill(play: DemoRun) -> None:
     stage, project = play.stage, play.world.project
     stage.title("2  kill -9")
     (project / "count.sh").write_text(_COUNT, "utf-8")
-    with PracticeServer(script=goals_task.counts(4)) as server:
+    with PracticeServer(script=counts(4)) as server:
         _settle(play, server)
         arguments = ["goal", "start", "count to three", "--verify", "sh count.sh", "--json"]
         stage.command("whet " + " ".join(arguments))
@@ -123,8 +123,7 @@ def _cap(play: DemoRun) -> None:
 def _settle(play: DemoRun, server: PracticeServer, more: str = "") -> None:
     """Have the demo's home speak to this server."""
     play.world.home.config.write_text(
-        f"model:\n  provider: practice\n  model: practice\n  base_url: {server.base_url}\n"
-        f"{goals_task.allowed()}{more}",
+        f"model:\n  provider: practice\n  model: practice\n  base_url: {server.base_url}\n{allowed()}{more}",
         "utf-8",
     )
 
@@ -151,3 +150,30 @@ def _until_written(path: Path, process: subprocess.Popen[str]) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+def lies_then_mends(check: tuple[str, str], program: tuple[str, str]) -> list[ScriptedReply]:
+    """Claim, weaken the check, put it back and mend the program; each is a path and what it should hold."""
+    return [
+        ScriptedReply("Done. I have mended it and all checks pass."),
+        _write(check[0], "print('the total is right')\n"),
+        ScriptedReply("Now the check passes."),
+        _write(*check),
+        _write(*program),
+        ScriptedReply("The total is summed up now."),
+    ]
+
+
+def counts(rounds: int) -> list[ScriptedReply]:
+    """Write a line in each round."""
+    return [running("echo round >> rounds.txt"), ScriptedReply("Counted.")] * rounds
+
+
+def allowed() -> str:
+    """Give the settings under which it may do so with nobody there."""
+    return "approval:\n  mode: auto\n  allow: [terminal, write_file]\n"
+
+
+def _write(path: str, content: str) -> ScriptedReply:
+    arguments = json.dumps({"path": path, "content": content})
+    return ScriptedReply(tool_calls=(PracticeCall("write_file", arguments),))

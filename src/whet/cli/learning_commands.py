@@ -1,7 +1,7 @@
-"""Slash commands of learning: /memory, /skills, and each skill by its own name.
+"""Slash commands of learning: /memory, /skills, /inbox, and each skill by its own name.
 
 A skill's text goes into the message as a document, so that it counts as loaded text and never as the person's
-own words. The load leaves a receipt.
+own words. The load leaves a receipt. What waits is decided on for whoever the conversation belongs to.
 """
 
 from __future__ import annotations
@@ -9,19 +9,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whet.app.slash import SlashCommand
-from whet.cli import wording
-from whet.cli.inbox_command import inbox_command
 from whet.cli.main import COMMANDS
 from whet.cli.shell_line import RAN
-from whet.contract.errors import NotFound
+from whet.cli.wording import cut, printable
+from whet.contract.errors import ConfigError, NotFound
 from whet.contract.origin import Origin
-from whet.contract.texts import unclosing
+from whet.contract.texts import typed_number, unclosing
 from whet.memory import skill_store
+from whet.store import news
+from whet.store.ledger import LedgerRow
 
 if TYPE_CHECKING:
     from whet.cli.commands import ChatControl
 
 _LISTED = 40
+_SHOWN = 20
+_TEXT_CHARS = 300
+_USAGE = "/inbox, /inbox accept NUMBER, /inbox reject NUMBER"
 
 
 async def _memory(chat: ChatControl, rest: str) -> None:
@@ -30,9 +34,9 @@ async def _memory(chat: ChatControl, rest: str) -> None:
         chat.say("nothing is remembered yet; say: remember that ...", "dim")
     for file in files:
         if file.entries:
-            chat.say(wording.printable(f"{file.text.strip()}\n({file.used})"))
+            chat.say(printable(f"{file.text.strip()}\n({file.used})"))
         if file.trouble:
-            chat.say(wording.printable(f"problem: {file.trouble}"), "yellow")
+            chat.say(printable(f"problem: {file.trouble}"), "yellow")
     chat.say("`whet memory log` says who wrote what and why, `whet undo` takes it back", "dim")
 
 
@@ -42,7 +46,7 @@ async def _skills(chat: ChatControl, rest: str) -> None:
     wide = max((len(info.name) for info in shown[:_LISTED]), default=0)
     for info in shown[:_LISTED]:
         about = f"can't be used: {info.problem}" if info.problem else info.description
-        chat.say(wording.cut(wording.printable(f"  /{info.name:<{wide}}  {about}"), chat.width()))
+        chat.say(cut(printable(f"  /{info.name:<{wide}}  {about}"), chat.width()))
     if len(shown) > _LISTED:
         chat.say(f"  and {len(shown) - _LISTED} more; /skills WORDS finds them", "dim")
     if not shown:
@@ -93,3 +97,46 @@ def learning_commands() -> list[SlashCommand[ChatControl]]:
         ),
         inbox_command(),
     ]
+
+
+async def _inbox(chat: ChatControl, rest: str) -> None:
+    if rest:
+        await _decide(chat, *rest.split())
+        return
+    profile, database = chat.desk.profile, chat.desk.database
+    rows: list[LedgerRow] = await database.read(lambda db: news.waiting(db, profile))
+    refused: list[LedgerRow] = await database.read(lambda db: news.refusals(db, profile))
+    await database.append(lambda db: news.tell(db, profile))
+    if not rows and not refused:
+        chat.say("nothing waits for you, and nothing was refused", "dim")
+    for title, some in (("waits for you", rows), ("refused", refused)):
+        for row in some[:_SHOWN]:
+            _show(chat, title, row)
+        if len(some) > _SHOWN:
+            chat.say(f"and {len(some) - _SHOWN} more: whet review inbox", "dim")
+    if decidable := [row for row in (*rows, *refused) if row in rows or row.kind == "memory"]:
+        chat.say(f"/inbox accept {decidable[0].id} takes it, /inbox reject {decidable[0].id} drops it", "dim")
+
+
+def _show(chat: ChatControl, title: str, row: LedgerRow) -> None:
+    text = " ".join((row.after or f"removes: {row.before}").split())[:_TEXT_CHARS]
+    chat.say(printable(f"{row.id} {title} ({row.kind} {row.item}): {text}"))
+    if row.reason:
+        chat.say(printable(f"  because: {row.reason}"), "dim")
+
+
+async def _decide(chat: ChatControl, word: str, *numbers: str) -> None:
+    decide = {"accept": chat.desk.accept, "reject": chat.desk.reject}.get(word)
+    ids = [typed_number(one) for one in numbers]
+    if decide is None or not ids or None in ids:
+        raise ConfigError(f"/inbox knows no {' '.join((word, *numbers))[:40]!r}", hint=_USAGE)
+    for number in ids:
+        row = await decide(number or 0)
+        done = {"active": "in force", "rejected": "dropped"}.get(row.state, f"{row.state} ({row.reason})")
+        chat.say(printable(f"{row.id} {row.kind} {row.item}: {done}"))
+
+
+def inbox_command() -> SlashCommand[ChatControl]:
+    """Give the command."""
+    text = "See what waits or was refused; accept or reject it."
+    return SlashCommand("inbox", text, _inbox, "[accept|reject NUMBER]", anytime=True, remote=True)

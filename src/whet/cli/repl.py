@@ -20,7 +20,6 @@ from whet.agent.session import Session
 from whet.app.build import App
 from whet.app.slash import Commands, announced, argument_of, parse, unescaped
 from whet.cli import attach, jobs
-from whet.cli.board import StatusBoard
 from whet.cli.commands import ChatControl, add_plugin_commands, builtin_commands
 from whet.cli.greeting import greet, say_where_we_are
 from whet.cli.key_actions import KeyActions
@@ -31,6 +30,7 @@ from whet.cli.main import run_on_loop
 from whet.cli.prompting import InputCompleter
 from whet.cli.render import Painter
 from whet.cli.screen import LineScreen, PromptSignal, Screen, Typed
+from whet.cli.status import StatusBoard
 from whet.cli.terminal import Terminal
 from whet.cli.wording import printable, review_line
 from whet.config.schema import Settings

@@ -6,10 +6,14 @@ data and code give the same card.
 
 from __future__ import annotations
 
+import math
+import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from heapq import nlargest
 from pathlib import Path
 from statistics import fmean
 from typing import TypeAlias
@@ -20,7 +24,6 @@ from whet.clock import Clock, iso
 from whet.contract.messages import Message
 from whet.evals.bench_cases import BenchCase, BenchQuestion
 from whet.evals.bench_data import BenchData
-from whet.evals.bench_plain import PlainBm25
 from whet.stats import Interval, mcnemar, typical_mean
 from whet.store import bulk
 from whet.store.database import StateDatabase
@@ -33,6 +36,13 @@ _ORIGIN = "bench"
 
 Finder: TypeAlias = Callable[[BenchQuestion, int], list[str]]
 """Gives refs of messages, best first, for a question and how many."""
+_K1, _B = 1.2, 0.75
+_WORDS = (
+    "a an and are as at be been by can could did do does for from had has have he her his how i if in is it "
+    "its me my of on or our she should so that the their them they this to was we were what when where which "
+    "who whom why will with would you your"
+)
+_STOP = frozenset(_WORDS.split())
 
 
 class BenchArm(msgspec.Struct, frozen=True):
@@ -161,3 +171,31 @@ def _gap(part: str, answers: Sequence[_Answer]) -> BenchGap:
     only_plain = sum(plain == 1 and own < 1 for own, plain in pairs)
     gap = typical_mean([own - plain for own, plain in pairs], seed=SEED)
     return BenchGap(part, gap, only_own, only_plain, mcnemar(only_own, only_plain))
+
+
+class PlainBm25:
+    """An index of texts by their place in the list."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        documents = [_tokens(text) for text in texts]
+        self._lengths = [len(tokens) for tokens in documents]
+        self._mean = sum(self._lengths) / max(len(documents), 1) or 1.0
+        self._where: dict[str, list[tuple[int, int]]] = {}
+        for place, tokens in enumerate(documents):
+            for token, count in Counter(tokens).items():
+                self._where.setdefault(token, []).append((place, count))
+
+    def best(self, query: str, limit: int) -> list[int]:
+        """Give the places of the best texts, best first."""
+        scores: Counter[int] = Counter()
+        for token in dict.fromkeys(_tokens(query)):
+            found = self._where.get(token, [])
+            idf = math.log(1 + (len(self._lengths) - len(found) + 0.5) / (len(found) + 0.5))
+            for place, count in found:
+                norm = 1 - _B + _B * self._lengths[place] / self._mean
+                scores[place] += idf * count * (_K1 + 1) / (count + _K1 * norm)  # pyright: ignore[reportArgumentType] a Counter takes floats
+        return nlargest(limit, scores, key=lambda place: (scores[place], -place))
+
+
+def _tokens(text: str) -> list[str]:
+    return [token for token in re.findall(r"[^\W_]+", text.lower()) if token not in _STOP]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Sequence
+from difflib import SequenceMatcher
 
 import apsw
 import msgspec
@@ -16,13 +17,13 @@ import msgspec
 from whet.rewind import database
 from whet.rewind.contents import content_of, pack
 from whet.rewind.database import Record
-from whet.rewind.merging import merged
 from whet.rewind.states import PathState, split
 
 SINCE = "changed since by someone else"
 AT_ONCE = "also changed by another session at the same time"
 UNRECORDED_NOW = "what is there now is not recorded, so this could not be taken back again"
 UNRECORDED_THEN = "what was there is not recorded"
+_LARGEST_BYTES = 2_000_000
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -176,3 +177,39 @@ def _leaves_folder(change: Change) -> bool:
 def packed_texts(plan: Plan) -> list[tuple[bytes, int, bytes]]:
     """Give what merges made, as it is stored."""
     return [(hash_, *pack(text)) for hash_, text in plan.texts.items()]
+
+
+def merged(base: bytes, mine: bytes, other: bytes) -> bytes | None:
+    """Give a text with both sides' changes of `base`; None where they touch each other, or it is no text."""
+    if mine == other or other == base:
+        return mine
+    if mine == base:
+        return other
+    if max(len(base), len(mine), len(other)) > _LARGEST_BYTES or any(
+        b"\0" in text for text in (base, mine, other)
+    ):
+        return None
+    lines = base.splitlines(keepends=True)
+    edits = sorted([*_edits(lines, mine), *_edits(lines, other)], key=lambda edit: (edit[0], edit[1]))
+    made: list[bytes] = []
+    at = 0
+    last: tuple[int, int, list[bytes]] | None = None
+    for edit in edits:
+        first, end, text = edit
+        if edit == last:
+            continue  # both sides did the same
+        if last is not None and first <= last[1]:
+            return None
+        made += [*lines[at:first], *text]
+        at, last = end, edit
+    return b"".join([*made, *lines[at:]])
+
+
+def _edits(lines: list[bytes], text: bytes) -> list[tuple[int, int, list[bytes]]]:
+    theirs = text.splitlines(keepends=True)
+    matcher = SequenceMatcher(None, lines, theirs, autojunk=False)
+    return [
+        (low, high, theirs[first:last])
+        for tag, low, high, first, last in matcher.get_opcodes()
+        if tag != "equal"
+    ]

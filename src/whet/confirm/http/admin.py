@@ -1,10 +1,10 @@
-"""What admins and auditors call: the whitelist, events, checkpoints, webhooks that never arrived."""
+"""Beside requests: the whitelist, events, checkpoints, webhooks that never arrived, who sits for whom."""
 
 from __future__ import annotations
 
 import apsw
 
-from whet.confirm import whitelist
+from whet.confirm import stand_ins, whitelist
 from whet.confirm.callbacks import revive
 from whet.confirm.http import shapes
 from whet.confirm.http.exchange import Answer, Exchange
@@ -77,3 +77,34 @@ async def keys(call: Exchange) -> Answer:
     """Give the public keys that grants and checkpoints are checked with."""
     found = call.service.public_keys.values()
     return 200, shapes.JsonWebKeys([shapes.JsonWebKey(key.id, key.text) for key in found])
+
+
+async def delegations(call: Exchange) -> Answer:
+    """List who sits for whom now."""
+    now_s = call.service.timeline.now_s()
+    return 200, shapes.DelegationList(
+        call.service.database.read_now(lambda db: stand_ins.in_force(db, now_s))
+    )
+
+
+async def delegate(call: Exchange, asked: shapes.AwayBody) -> Answer:
+    """Let somebody sit for the caller until a time."""
+    if call.who.is_open:
+        raise HttpRefusal(403, "a delegation takes tokens: run without --insecure-no-auth")
+    known = call.backend.guard.approvers()
+    try:
+        return 201, await call.service.change(
+            lambda tx: stand_ins.delegate(tx, call.who.name, asked.stand_in.strip(), asked.until, known)
+        )
+    except ValueError as error:
+        raise HttpRefusal(400, str(error)) from error
+
+
+async def come_back(call: Exchange) -> Answer:
+    """End a delegation."""
+    is_admin = call.who.role == "admin"
+    try:
+        await call.service.change(lambda tx: stand_ins.end(tx, call.number, call.who.name, is_admin=is_admin))
+    except NotFound as error:
+        raise HttpRefusal(404, error.message) from error
+    return 200, shapes.RowAnswer(call.number, "removed")

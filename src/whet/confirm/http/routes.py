@@ -7,7 +7,7 @@ from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
 
-from whet.confirm.http import admin, decisions, reading, shapes, stand_ins, streams, submissions
+from whet.confirm.http import admin, decisions, reading, shapes, streams, submissions
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.wire import encode
 from whet.confirm.stand_ins import Delegation
@@ -171,13 +171,11 @@ OPERATIONS: tuple[Operation, ...] = (
         takes=shapes.ManyBody,
         gives={200: shapes.ManyAnswer},
     ),
-    _get(
-        "/delegations", stand_ins.delegations, "Who sits for whom", shapes.DelegationList, roles=("approve",)
-    ),
+    _get("/delegations", admin.delegations, "Who sits for whom", shapes.DelegationList, roles=("approve",)),
     Operation(
         "POST",
         "/delegations",
-        stand_ins.delegate,
+        admin.delegate,
         "Let somebody sit for you until a time",
         roles=("approve",),
         takes=shapes.AwayBody,
@@ -186,7 +184,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "DELETE",
         "/delegations/{number}",
-        stand_ins.come_back,
+        admin.come_back,
         "End a delegation",
         roles=("approve",),
         gives={200: shapes.RowAnswer},
