@@ -7,15 +7,8 @@ from __future__ import annotations
 
 from whet.store.migrations import m001_m006 as first
 from whet.store.migrations import m007_m012 as later
-from whet.store.migrations import m013_m015 as newest
-from whet.store.migrations.m016 import M016_GOALS
-from whet.store.migrations.m017 import M017_POSITIONS
-from whet.store.migrations.m018 import M018_GOAL_SCHEDULES
-from whet.store.migrations.m019 import M019_FORKS
-from whet.store.migrations.m023 import M023_HELPERS
-from whet.store.migrations.m024 import M024_PLANNING
-from whet.store.migrations.m026 import M026_TITLES
-from whet.store.migrations.m027 import M027_SHORT_PARTS
+from whet.store.migrations import m013_m015 as search
+from whet.store.migrations import m016_m027 as newest
 
 STEPS: dict[str, str] = {
     "m001_sessions": first.M001_SESSIONS,
@@ -30,16 +23,16 @@ STEPS: dict[str, str] = {
     "m010_gateway": later.M010_GATEWAY,
     "m011_moved": later.M011_MOVED,
     "m012_chosen_models": later.M012_CHOSEN_MODELS,
-    "m013_rewinds": newest.M013_REWINDS,
-    "m014_search": newest.M014_SEARCH,
-    "m015_pointed": newest.M015_POINTED,
-    "m016_goals": M016_GOALS,
-    "m017_positions": M017_POSITIONS,
-    "m018_goal_schedules": M018_GOAL_SCHEDULES,
-    "m019_forks": M019_FORKS,
-    "m023_helpers": M023_HELPERS,
-    "m024_planning": M024_PLANNING,
-    "m026_titles": M026_TITLES,
-    "m027_short_parts": M027_SHORT_PARTS,
+    "m013_rewinds": search.M013_REWINDS,
+    "m014_search": search.M014_SEARCH,
+    "m015_pointed": search.M015_POINTED,
+    "m016_goals": newest.M016_GOALS,
+    "m017_positions": newest.M017_POSITIONS,
+    "m018_goal_schedules": newest.M018_GOAL_SCHEDULES,
+    "m019_forks": newest.M019_FORKS,
+    "m023_helpers": newest.M023_HELPERS,
+    "m024_planning": newest.M024_PLANNING,
+    "m026_titles": newest.M026_TITLES,
+    "m027_short_parts": newest.M027_SHORT_PARTS,
 }
 """The SQL of each step by its name, in order."""

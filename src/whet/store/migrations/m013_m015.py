@@ -1,4 +1,4 @@
-"""The schema's newest steps, in order: rewinds, a search index that ranks, what a review points at."""
+"""The schema's steps for rewinds, a search index that ranks, what a review points at."""
 
 from __future__ import annotations
 
