@@ -30,6 +30,7 @@ from whet.providers.wire import (
     quote,
     raise_error_in,
     refused,
+    replayed,
     sent_schema,
     unique_ids,
     unreadable,
@@ -128,19 +129,12 @@ def _user(message: Message) -> bytes:
 
 
 def _tool_result(message: Message) -> bytes:
-    content = b""
+    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": _id(message.tool_call_id)}
     if isinstance(message.content, str):
-        content = b',"content":' + quote(message.content) if message.content.strip() else b""
+        result |= {"content": message.content} if message.content.strip() else {}
     elif parts := _parts(message.content):
-        content = b',"content":[' + b",".join(parts) + b"]"
-    return b"".join(
-        (
-            b'{"type":"tool_result","tool_use_id":',
-            quote(_id(message.tool_call_id)),
-            content,
-            b',"is_error":true}' if message.is_error else b"}",
-        )
-    )
+        result["content"] = list(map(msgspec.Raw, parts))
+    return encode(result | {"is_error": True} if message.is_error else result)
 
 
 def _parts(parts: Sequence[TextPart | ImagePart]) -> list[bytes]:
@@ -159,9 +153,8 @@ def _image(part: ImagePart) -> bytes:
 
 
 def _assistant(message: Message) -> bytes:
-    replayed = _replayed(message)
-    if replayed:
-        return replayed
+    if given := _replayed(message):
+        return given
     # An answer that ends the request may not end in white space; it is cut everywhere, to stay a prefix.
     blocks = [_text(message.text.rstrip())] + [
         _tool_use(c.id, c.name, c.arguments) for c in message.tool_calls
@@ -170,17 +163,8 @@ def _assistant(message: Message) -> bytes:
 
 
 def _tool_use(call_id: str, name: str, arguments: str) -> bytes:
-    return b"".join(
-        (
-            b'{"type":"tool_use","id":',
-            quote(_id(call_id)),
-            b',"name":',
-            quote(wire_name(name)),
-            b',"input":',
-            object_or_empty(arguments).encode("utf-8", "replace"),
-            b"}",
-        )
-    )
+    made = msgspec.Raw(object_or_empty(arguments).encode("utf-8", "replace"))
+    return encode({"type": "tool_use", "id": _id(call_id), "name": wire_name(name), "input": made})
 
 
 def _id(call_id: str) -> str:
@@ -197,17 +181,11 @@ _BLOCK_HEADS = decoder(list[_BlockHead])
 
 def _replayed(message: Message) -> bytes:
     """Give the vendor's own blocks, unless the message has since been changed to other tool calls."""
-    replay = message.replay
-    if replay is None or replay.format != "anthropic_messages":
-        return b""
-    try:
-        heads = _BLOCK_HEADS.decode(replay.blocks_json)
-    except (msgspec.DecodeError, UnicodeError):
-        return b""
-    uses = [head.id for head in heads if head.type == "tool_use"]
+    text, heads = replayed(message, "anthropic_messages", _BLOCK_HEADS)
+    uses = [head.id for head in heads or () if head.type == "tool_use"]
     if not heads or uses != [_id(call.id) for call in message.tool_calls]:
         return b""
-    blocks = replay.blocks_json.strip()[1:-1].encode("utf-8", "replace")
+    blocks = text.strip()[1:-1].encode("utf-8", "replace")
     # The API refuses an assistant message whose last block is a thought.
     return blocks + b"," + _EMPTY if heads[-1].type in _THINKING else blocks
 
@@ -284,8 +262,7 @@ class _Block:
         if self.type == "tool_use":
             return _tool_use(call_id, self.name, self.text or "{}")
         if self.type == "thinking":
-            thought = b'{"type":"thinking","thinking":' + quote(self.text)
-            return thought + b',"signature":' + quote(self.signature) + b"}"
+            return encode({"type": "thinking", "thinking": self.text, "signature": self.signature})
         return self.raw
 
 

@@ -37,6 +37,7 @@ from whet.providers.wire import (
     quote,
     raise_error_in,
     refused,
+    replayed,
     sent_schema,
     unique_ids,
     unreadable,
@@ -84,13 +85,8 @@ class ChatCompletions:
         """Encode one message; before it the images of the tool results that it follows."""
         message = messages[index]
         if message.role == "tool":
-            return (
-                b',{"role":"tool","tool_call_id":'
-                + quote(self._id(message.tool_call_id))
-                + b',"content":'
-                + quote(message.text)
-                + b"}"
-            )
+            call_id = self._id(message.tool_call_id)
+            return b"," + encode({"role": "tool", "tool_call_id": call_id, "content": message.text})
         images = _image_message(messages, index)
         if message.role == "user":
             return images + b',{"role":"user","content":' + content_json(message, _part) + b"}"
@@ -105,46 +101,22 @@ class ChatCompletions:
         return ChatDecoder(info, self._dialect.replay_fields)
 
     def _assistant(self, message: Message) -> bytes:
-        text = message.text
-        pieces = [
-            b',{"role":"assistant","content":',
-            quote(text) if text or not message.tool_calls else b"null",
-        ]
-        replay = self._replay(message)
+        text = message.text if message.text or not message.tool_calls else None
+        fields: dict[str, Any] = {"role": "assistant", "content": text}
+        _, sent = replayed(message, "chat_completions", _FIELDS)
+        replay = (sent or {}) if self._dialect.replay_fields else {}
         extras = _FIELDS.decode(replay["extra_content"]) if "extra_content" in replay else {}
         for name in self._dialect.replay_fields:
             if name in replay and name != "extra_content":
-                pieces += [b",", quote(name), b":", bytes(replay[name])]
+                fields[name] = replay[name]
         if message.tool_calls:
-            pieces.append(b',"tool_calls":[')
-            pieces.append(b",".join(self._call(call, extras.get(call.id)) for call in message.tool_calls))
-            pieces.append(b"]")
-        pieces.append(b"}")
-        return b"".join(pieces)
+            fields["tool_calls"] = [self._call(call, extras.get(call.id)) for call in message.tool_calls]
+        return b"," + encode(fields)
 
-    def _replay(self, message: Message) -> dict[str, msgspec.Raw]:
-        replay = message.replay
-        if replay is None or replay.format != "chat_completions" or not self._dialect.replay_fields:
-            return {}
-        try:
-            return _FIELDS.decode(replay.blocks_json)
-        except (msgspec.DecodeError, UnicodeError):
-            return {}
-
-    def _call(self, call: ToolCall, extra: msgspec.Raw | None) -> bytes:
-        return b"".join(
-            (
-                b'{"id":',
-                quote(self._id(call.id)),
-                b',"type":"function","function":{"name":',
-                quote(wire_name(call.name)),
-                b',"arguments":',
-                quote(object_or_empty(call.arguments)),
-                b"}",
-                b',"extra_content":' + bytes(extra) if extra is not None else b"",
-                b"}",
-            )
-        )
+    def _call(self, call: ToolCall, extra: msgspec.Raw | None) -> dict[str, Any]:
+        function = {"name": wire_name(call.name), "arguments": object_or_empty(call.arguments)}
+        made = {"id": self._id(call.id), "type": "function", "function": function}
+        return made if extra is None else made | {"extra_content": extra}
 
     def _id(self, call_id: str) -> str:
         return wire_id(call_id, _SHORT_IDS, 9) if self._dialect.short_ids else wire_id(call_id, _IDS, 24)

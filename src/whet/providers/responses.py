@@ -34,6 +34,7 @@ from whet.providers.wire import (
     object_or_empty,
     quote,
     refused,
+    replayed,
     sent_schema,
     unique_ids,
     unreadable,
@@ -82,13 +83,9 @@ class ResponsesEncoder:
         if message.role == "user":
             return b',{"role":"user","content":' + content_json(message, _part) + b"}"
         if message.role == "tool":
-            return (
-                b',{"type":"function_call_output","call_id":'
-                + quote(_id(message.tool_call_id))
-                + b',"output":'
-                + content_json(message, _part)
-                + b"}"
-            )
+            output = msgspec.Raw(content_json(message, _part))
+            call_id = _id(message.tool_call_id)
+            return b"," + encode({"type": "function_call_output", "call_id": call_id, "output": output})
         return b"," + (_replayed(message) or _assistant(message))
 
     def tail(self, messages: Sequence[Message]) -> bytes:
@@ -117,24 +114,13 @@ def _part(part: TextPart | ImagePart) -> bytes:
 
 
 def _assistant(message: Message) -> bytes:
-    items: list[bytes] = []
+    items: list[dict[str, str]] = []
     if message.text or not message.tool_calls:
-        items.append(b'{"role":"assistant","content":' + quote(message.text) + b"}")
-    items.extend(
-        b"".join(
-            (
-                b'{"type":"function_call","call_id":',
-                quote(_id(call.id)),
-                b',"name":',
-                quote(wire_name(call.name)),
-                b',"arguments":',
-                quote(object_or_empty(call.arguments)),
-                b"}",
-            )
-        )
-        for call in message.tool_calls
-    )
-    return b",".join(items)
+        items.append({"role": "assistant", "content": message.text})
+    for call in message.tool_calls:
+        made = {"type": "function_call", "call_id": _id(call.id), "name": wire_name(call.name)}
+        items.append(made | {"arguments": object_or_empty(call.arguments)})
+    return b",".join(map(encode, items))
 
 
 def _id(call_id: str) -> str:
@@ -155,17 +141,11 @@ _ITEM = decoder(_Item)
 
 def _replayed(message: Message) -> bytes:
     """Give the vendor's own items, unless the message has since been changed to other tool calls."""
-    replay = message.replay
-    if replay is None or replay.format != "responses":
-        return b""
-    try:
-        items = _ITEMS.decode(replay.blocks_json)
-    except (msgspec.DecodeError, UnicodeError):
-        return b""
-    calls = [(item.call_id, item.name) for item in items if item.type == "function_call"]
+    text, items = replayed(message, "responses", _ITEMS)
+    calls = [(item.call_id, item.name) for item in items or () if item.type == "function_call"]
     if not items or calls != [(_id(call.id), wire_name(call.name)) for call in message.tool_calls]:
         return b""
-    return replay.blocks_json.strip()[1:-1].encode("utf-8", "replace")
+    return text.strip()[1:-1].encode("utf-8", "replace")
 
 
 class _Usage(msgspec.Struct):

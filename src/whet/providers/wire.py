@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -25,6 +25,7 @@ from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.texts import decoder
 from whet.contract.tools import ToolSpec
 
+T = TypeVar("T")
 ENCODER = msgspec.json.Encoder()
 # A union with Raw does not decode; a field that is absent is an empty Raw.
 ABSENT = msgspec.Raw()
@@ -238,6 +239,17 @@ def _open(schema: Any) -> Any:
         elif key != "additionalProperties" or value is not False or "properties" not in given:
             kept[key] = value
     return kept
+
+
+def replayed(message: Message, form: str, shape: msgspec.json.Decoder[T]) -> tuple[str, T | None]:
+    """Give what the vendor sent in `form`, as text and read; "" and None where it sent nothing such."""
+    replay = message.replay
+    if replay is None or replay.format != form:
+        return "", None
+    try:
+        return replay.blocks_json, shape.decode(replay.blocks_json)
+    except (msgspec.DecodeError, UnicodeError):
+        return "", None
 
 
 def is_object(text: str) -> bool:
