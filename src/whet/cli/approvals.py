@@ -21,9 +21,7 @@ from whet.store.database import StateDatabase, has_store
 T = TypeVar("T")
 
 
-@click.group(help="List what was allowed for good, and take it back.")
-def approvals() -> None:
-    """Group the approval commands."""
+approvals = click.Group("approvals", help="List what was allowed for good, and take it back.")
 
 
 @approvals.command("list")

@@ -23,10 +23,7 @@ from whet.config.redact import secrets_masked
 from whet.contract.errors import ConfigError
 from whet.contract.tools import declared
 
-
-@click.group(help="Read and change settings; say where a value comes from.")
-def config() -> None:
-    """Group the settings commands."""
+config = click.Group("config", help="Read and change settings; say where a value comes from.")
 
 
 def complete_key(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

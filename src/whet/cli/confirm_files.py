@@ -107,9 +107,7 @@ def me() -> str:
     return f"cli:{getpass.getuser()}"
 
 
-@click.group()
-def token() -> None:
-    """Make, list, rotate and revoke bearer tokens."""
+token = click.Group("token", help="Make, list, rotate and revoke bearer tokens.")
 
 
 @token.command()
@@ -333,9 +331,7 @@ def disallow(home: Home, entry: int, db_path: Path | str | None) -> None:
     click.echo(f"Entry {entry} is gone.")
 
 
-@click.group()
-def audit() -> None:
-    """Verify and export the audit log."""
+audit = click.Group("audit", help="Verify and export the audit log.")
 
 
 @audit.command()

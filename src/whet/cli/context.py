@@ -39,9 +39,7 @@ _session = click.option(
 )
 
 
-@click.group(help="Context engines: list them, see how full a session is, compact it.")
-def context() -> None:
-    """Group the context commands."""
+context = click.Group("context", help="Context engines: list them, see how full a session is, compact it.")
 
 
 @context.command("engines")

@@ -53,9 +53,7 @@ class _Seconds(click.FloatRange):
 _SECONDS = _Seconds(1, 1e7)
 
 
-@click.group(help="Have the agent work at set times.")
-def cron() -> None:
-    """Group the schedule commands."""
+cron = click.Group("cron", help="Have the agent work at set times.")
 
 
 @cron.command(

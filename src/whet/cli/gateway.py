@@ -154,9 +154,8 @@ def _number(name: str) -> Callable[[dict[str, Any]], str]:
 gateway.add_command(outbox)
 
 
-@gateway.group()
-def pair() -> None:
-    """Let people in by the code that they were given, and out again."""
+pair = click.Group("pair", help="Let people in by the code that they were given, and out again.")
+gateway.add_command(pair)
 
 
 @pair.command("list")

@@ -23,10 +23,7 @@ from whet.log import mask
 from whet.store import goals
 from whet.store.goals import GoalRow
 
-
-@click.group(help="Start, list, show, stop or resume goals that must be proven.")
-def goal() -> None:
-    """Work towards goals: each ends as achieved, budget, stuck or cancelled, with what was really done."""
+goal = click.Group("goal", help="Start, list, show, stop or resume goals that must be proven.")
 
 
 @goal.command("start")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Mapping
 
 import click
 from click.shell_completion import CompletionItem
@@ -23,26 +24,39 @@ COMPLETION_VARIABLE = "_WHET_COMPLETE"
 _homes: list[Home] = []
 
 
-class CommandTable(click.Group):
-    """A click group that imports a command's module when that command is called."""
+class LateGroup(click.Group):
+    """A click group that imports a command's module when that command is called. `table` has, for each name,
+    module:attribute and what it does."""
+
+    table: Mapping[str, tuple[str, str]] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Give the names in the table's order."""
-        return list(COMMANDS)
+        return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command. Raises NotFound where this installation lacks its module."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in self.table:
             return None
-        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        module, _, attribute = self.table[cmd_name][0].partition(":")
         try:
             return getattr(importlib.import_module(module), attribute)
         except ModuleNotFoundError as error:
             if error.name != module:
                 raise
-            raise NotFound(
-                f"`whet {cmd_name}` is not part of this installation", hint="whet --help"
-            ) from error
+            what = f"`{ctx.command_path} {cmd_name}` is not part of this installation"
+            raise NotFound(what, hint="whet --help") from error
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from the table; no module is imported for it."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self.table.items()])
+
+
+class CommandTable(LateGroup):
+    """The top of the command line."""
+
+    table = COMMANDS
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the options; one that is not of the table begins the default command: `whet --continue`."""
@@ -69,11 +83,6 @@ class CommandTable(click.Group):
         close = nearest(args[0], list(COMMANDS))
         hint = f"did you mean `whet {close}`?" if close else 'to ask something: whet chat -q "..."'
         raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands from the table; no module is imported for it."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete command names from the table."""

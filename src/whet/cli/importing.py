@@ -49,9 +49,7 @@ _DONE = ("set", "copied", "saved", "installed", "let in", "added, paused", "quar
 _dry = click.option("--dry-run", "dry", is_flag=True, help="Say what would be done; write nothing.")
 
 
-@click.group("import", help="Move in from Hermes Agent, Claude Code, Codex, opencode or pi.")
-def importing() -> None:
-    """Group the import commands."""
+importing = click.Group("import", help="Move in from Hermes Agent, Claude Code, Codex, opencode or pi.")
 
 
 @importing.command(
@@ -136,36 +134,6 @@ def _skills(home: Home, root: Path, source: str, dry: bool) -> list[TakenOver]:
         line.finish()
 
 
-@importing.command("claude-code")
-@click.argument("path", type=click.Path(path_type=Path), default=Path("~/.claude"))
-@_dry
-@json_option
-@click.pass_obj
-def from_claude_code(home: Home, path: Path, dry: bool, as_json: bool) -> None:
-    """Take over Claude Code's transcripts: a folder of them, or one file."""
-    _transcripts(home, path, (claude_code.ORIGIN, claude_code.files, claude_code.read), dry, as_json)
-
-
-@importing.command("codex")
-@click.argument("path", type=click.Path(path_type=Path), default=Path("~/.codex"))
-@_dry
-@json_option
-@click.pass_obj
-def from_codex(home: Home, path: Path, dry: bool, as_json: bool) -> None:
-    """Take over Codex's transcripts: a folder of them, or one file."""
-    _transcripts(home, path, (codex.ORIGIN, codex.files, codex.read), dry, as_json)
-
-
-@importing.command("pi")
-@click.argument("path", type=click.Path(path_type=Path), default=Path("~/.pi"))
-@_dry
-@json_option
-@click.pass_obj
-def from_pi(home: Home, path: Path, dry: bool, as_json: bool) -> None:
-    """Take over pi's transcripts: a folder of them, or one file."""
-    _transcripts(home, path, (pi.ORIGIN, pi.files, pi.read), dry, as_json)
-
-
 @importing.command("opencode")
 @click.argument("path", type=click.Path(path_type=Path), default=Path("~/.local/share/opencode"))
 @_dry
@@ -213,6 +181,23 @@ def _transcripts(home: Home, path: Path, form: _Format, dry: bool, as_json: bool
     troubles: dict[str, Any] = {"unreadable_lines": bad, "unreadable_files": unread}
     report |= {name: found for name, found in troubles.items() if found}
     _show(report, as_json)
+
+
+def _add_transcripts(name: str, program: str, form: _Format) -> None:
+    """Add the command that takes over a program's transcripts."""
+
+    @importing.command(name, help=f"Take over {program}'s transcripts: a folder of them, or one file.")
+    @click.argument("path", type=click.Path(path_type=Path), default=Path(f"~/.{name.removesuffix('-code')}"))
+    @_dry
+    @json_option
+    @click.pass_obj
+    def take(home: Home, path: Path, dry: bool, as_json: bool) -> None:
+        _transcripts(home, path, form, dry, as_json)
+
+
+_add_transcripts("claude-code", "Claude Code", (claude_code.ORIGIN, claude_code.files, claude_code.read))
+_add_transcripts("codex", "Codex", (codex.ORIGIN, codex.files, codex.read))
+_add_transcripts("pi", "pi", (pi.ORIGIN, pi.files, pi.read))
 
 
 def _carried(home: Home, origin: str, sessions: Iterable[PastSession], total: int, dry: bool) -> CarrySums:

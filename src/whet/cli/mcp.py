@@ -51,9 +51,7 @@ class _Row(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-@click.group(help="Use MCP servers' tools; be an MCP server yourself.")
-def mcp() -> None:
-    """Group the MCP commands."""
+mcp = click.Group("mcp", help="Use MCP servers' tools; be an MCP server yourself.")
 
 
 mcp.add_command(add_browser)

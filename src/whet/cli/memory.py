@@ -22,9 +22,7 @@ from whet.store.ledger import LedgerRow
 _TARGET = click.Choice(["memory", "user"])
 
 
-@click.group(help="Show, edit and explain what is remembered.")
-def memory() -> None:
-    """Group the memory commands."""
+memory = click.Group("memory", help="Show, edit and explain what is remembered.")
 
 
 for _command in (memory_stats, memory_retire):

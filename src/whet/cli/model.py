@@ -24,10 +24,7 @@ from whet.contract.protocols import ModelInfo, Provider
 from whet.log import mask
 from whet.providers.catalog import SERVERS, describe
 
-
-@click.group(help="Show, list and choose the model.")
-def model() -> None:
-    """Group the model commands."""
+model = click.Group("model", help="Show, list and choose the model.")
 
 
 @model.command("show")

@@ -42,9 +42,7 @@ class _Row(msgspec.Struct, frozen=True):
     description: str
 
 
-@click.group(help="List, install, enable and check plugins.")
-def plugins() -> None:
-    """Group the plugin commands."""
+plugins = click.Group("plugins", help="List, install, enable and check plugins.")
 
 
 def _settings(home: Home) -> PluginSettings:

@@ -21,10 +21,7 @@ from whet.practice.script import ScriptedReply, parse_script
 from whet.practice.server import PracticeServer
 from whet.practice.strict import Options
 
-
-@click.group()
-def practice() -> None:
-    """Run the practice model: a scripted stand-in, not a language model."""
+practice = click.Group("practice", help="Run the practice model: a scripted stand-in, not a language model.")
 
 
 @practice.command()

@@ -40,9 +40,7 @@ class _Standing(msgspec.Struct, frozen=True):
     hosts: list[str]
 
 
-@click.group(help="See what commands may reach, and try one.")
-def sandbox() -> None:
-    """Group the sandbox commands."""
+sandbox = click.Group("sandbox", help="See what commands may reach, and try one.")
 
 
 @sandbox.command("status")

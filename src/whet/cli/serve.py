@@ -77,9 +77,8 @@ def serve(ctx: click.Context, **options: Any) -> None:
         _serve(ctx.obj, options)
 
 
-@serve.group()
-def token() -> None:
-    """Make, list and revoke the tokens that programs call with."""
+token = click.Group("token", help="Make, list and revoke the tokens that programs call with.")
+serve.add_command(token)
 
 
 @token.command("create")

@@ -11,10 +11,7 @@ from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.store.database import StateDatabase, open_team
 
-
-@click.group(help="Copy all conversations to a team's database, or back.")
-def store() -> None:
-    """Group the store commands."""
+store = click.Group("store", help="Copy all conversations to a team's database, or back.")
 
 
 @store.command()

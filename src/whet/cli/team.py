@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from whet.store.team_status import TeamStatus
 
 
-@click.group(help="Set up the database that several machines share, and see how it is.")
-def team() -> None:
-    """Group the team commands."""
+team = click.Group("team", help="Set up the database that several machines share, and see how it is.")
 
 
 @team.command()

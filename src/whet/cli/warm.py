@@ -32,14 +32,12 @@ from whet.warm.mine import MiningScope
 from whet.warm.rates import Rate, Rates
 from whet.warm.template import Template, encode
 
-
-@click.group(
+warm = click.Group(
+    "warm",
     help="Start sessions with tool calls that worked before, and measure whether that helps.",
     epilog='First: whet warm build NAME. Then: whet chat --warm NAME -q "..."  or  '
     "whet config set warm.default auto.",
 )
-def warm() -> None:
-    """Group the commands."""
 
 
 @warm.command("build", epilog="Example: whet warm build tests --tags python,pytest --project .")
