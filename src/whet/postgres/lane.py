@@ -13,8 +13,6 @@ too: what a model has said is not asked for again.
 from __future__ import annotations
 
 import logging
-import queue
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,11 +24,10 @@ from whet.contract.errors import StoreBusy, StoreError
 from whet.postgres.connection import PostgresConnection
 from whet.postgres.faults import as_store_error, is_away, is_lost, may_run_again
 from whet.postgres.rows import RowSender
-from whet.sqlite.lane import Deliver, Outcome, RowStatement, Work
+from whet.sqlite.lane import GroupLane, Outcome, RowStatement, Work
 
 WRITE_LOCK = 0x57524954
 _LOCK = f"SELECT pg_advisory_xact_lock({WRITE_LOCK})".encode()
-_GROUP_MAX = 256
 _RUNS_MAX = 8
 _PAUSE_S = 0.2
 _TOLD_AT = 3
@@ -51,8 +48,10 @@ class Round:
         """Hear that the transaction was taken back, or that its end is not known."""
 
 
-class TeamLane:
+class TeamLane(GroupLane):
     """Commits works in the order they were put, many in one transaction; `around` is done with functions."""
+
+    name = "team-lane"
 
     def __init__(
         self,
@@ -61,27 +60,13 @@ class TeamLane:
         patience_s: float,
         around: Round | None = None,
     ) -> None:
+        super().__init__()
         self._around = around or Round()
         self._connect = connect
         self._url = url
         self._patience_s = patience_s
         self._connection: PostgresConnection | None = None
         self._sender: RowSender | None = None
-        self._queue: queue.SimpleQueue[tuple[Sequence[Work], Deliver] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._start = threading.Lock()
-        self._closed = False
-        self.commits: int = 0
-
-    def put(self, works: Sequence[Work], deliver: Deliver) -> None:
-        """Queue `works`; `deliver` is called on the lane's thread with their outcomes after the commit."""
-        with self._start:
-            if self._closed:
-                raise StoreError("the database is closed")
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="team-lane", daemon=True)
-                self._thread.start()
-            self._queue.put((works, deliver))
 
     def try_here(self, works: Sequence[Work]) -> list[Outcome] | None:
         """Do nothing: the network is never waited for on the caller's thread."""
@@ -89,37 +74,12 @@ class TeamLane:
 
     def close(self) -> None:
         """Commit what is queued, stop the thread and close the connection."""
-        with self._start:
-            if self._closed:
-                return
-            self._closed = True
-            self._queue.put(None)
-        if self._thread is not None:
-            self._thread.join()
+        super().close()
         if self._connection is not None:
             self._connection.raw.close()
 
-    def _run(self) -> None:
-        while self._serve():
-            pass
-
-    def _serve(self) -> bool:
-        """Wait for writes and commit all that are queued; False when there will be no more."""
-        items: list[tuple[Sequence[Work], Deliver]] = []
-        works: list[Work] = []
-        item = self._queue.get()
-        while item is not None:
-            items.append(item)
-            works += item[0]
-            if len(works) >= _GROUP_MAX or self._queue.empty():
-                break
-            item = self._queue.get()
-        outcomes = self._commit(works) if works else []
-        begin = 0
-        for group, deliver in items:
-            deliver(outcomes[begin : begin + len(group)])
-            begin += len(group)
-        return item is not None
+    def _commit_group(self, works: Sequence[Work]) -> list[Outcome]:
+        return self._commit(works) if works else []
 
     def _commit(self, works: Sequence[Work]) -> list[Outcome]:
         """Commit all works in one transaction; on a failure each in one of its own."""
@@ -164,7 +124,6 @@ class TeamLane:
         finally:
             if not connection.raw.closed and connection.in_transaction:
                 connection.raw.execute("ROLLBACK")
-        self.commits += 1
         return begun.outcomes
 
     def _run_all(self, connection: PostgresConnection, works: Sequence[Work], begun: _Begun) -> None:

@@ -100,8 +100,68 @@ class _Capture:
         return True
 
 
-class WriterLane:
-    """Commits works in the order they were put, many in one transaction."""
+class GroupLane:
+    """One thread that commits what was put, in its order, all that waits together."""
+
+    name = ""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[tuple[Sequence[Work], Deliver] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._start = threading.Lock()
+        self._closed = False
+
+    def put(self, works: Sequence[Work], deliver: Deliver) -> None:
+        """Queue `works`; `deliver` is called on the lane's thread with their outcomes after the commit."""
+        with self._start:
+            if self._closed:
+                raise StoreError("the database is closed")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+                self._thread.start()
+            self._queue.put((works, deliver))
+
+    def close(self) -> None:
+        """Commit what is queued and stop the thread."""
+        with self._start:
+            if self._closed:
+                return
+            self._closed = True
+            self._queue.put(None)
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while self._serve():
+            pass  # nothing of a batch stays referenced while the lane waits for the next one
+
+    def _serve(self) -> bool:
+        """Wait for writes and commit all that are queued; False when there will be no more."""
+        items: list[tuple[Sequence[Work], Deliver]] = []
+        works: list[Work] = []
+        item = self._queue.get()
+        while item is not None:
+            items.append(item)
+            works += item[0]
+            if len(works) >= _GROUP_MAX or self._queue.empty():
+                break
+            item = self._queue.get()
+        outcomes = self._commit_group(works)
+        begin = 0
+        for group, deliver in items:
+            deliver(outcomes[begin : begin + len(group)])
+            begin += len(group)
+        return item is not None
+
+    def _commit_group(self, works: Sequence[Work]) -> list[Outcome]:
+        """Commit works, or none, on the lane's thread."""
+        raise NotImplementedError
+
+
+class WriterLane(GroupLane):
+    """Commits works in the order they were put, many in one transaction. The connection stays open."""
+
+    name = "store-lane"
 
     def __init__(
         self,
@@ -111,14 +171,11 @@ class WriterLane:
         *,
         checkpoint_pages: int = CHECKPOINT_PAGES,
     ) -> None:
+        super().__init__()
         self._connection = connection
         self._path = path
         self._held = threading.Lock()
         self._capture = _Capture()  # used under `_held`; each commit making one of its own costs a per cent
-        self._queue: queue.SimpleQueue[tuple[Sequence[Work], Deliver] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._start = threading.Lock()
-        self._closed = False
         self._patience_ms = patience_ms
         self._timeout_ms = -1
         self._pace_s = 0.0
@@ -130,16 +187,6 @@ class WriterLane:
         self.before_commit: Callable[[apsw.Connection], object] | None = None
         """Called inside each transaction of functions, as its last part; its failure undoes them."""
         connection.wal_autocheckpoint(0)
-
-    def put(self, works: Sequence[Work], deliver: Deliver) -> None:
-        """Queue `works`; `deliver` is called on the lane's thread with their outcomes after the commit."""
-        with self._start:
-            if self._closed:
-                raise StoreError("the database is closed")
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="store-lane", daemon=True)
-                self._thread.start()
-            self._queue.put((works, deliver))
 
     def try_here(self, works: Sequence[Work]) -> list[Outcome] | None:
         """Commit `works` on the caller's thread if nobody else is writing and the disk has been quick.
@@ -169,40 +216,12 @@ class WriterLane:
             self.put((), lambda _outcomes: None)
         return outcomes
 
-    def close(self) -> None:
-        """Commit what is queued and stop the thread. The connection stays open."""
-        with self._start:
-            if self._closed:
-                return
-            self._closed = True
-            self._queue.put(None)
-        if self._thread is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        while self._serve():
-            pass  # nothing of a batch stays referenced while the lane waits for the next one
-
-    def _serve(self) -> bool:
-        """Wait for writes and commit all that are queued; False when there will be no more."""
-        items: list[tuple[Sequence[Work], Deliver]] = []
-        works: list[Work] = []
-        item = self._queue.get()
-        while item is not None:
-            items.append(item)
-            works += item[0]
-            if len(works) >= _GROUP_MAX or self._queue.empty():
-                break
-            item = self._queue.get()
+    def _commit_group(self, works: Sequence[Work]) -> list[Outcome]:
         with self._held:
             outcomes = self._commit_patiently(works) if works else []
             if self._wants_checkpoint():
                 self._checkpoint()
-        begin = 0
-        for group, deliver in items:
-            deliver(outcomes[begin : begin + len(group)])
-            begin += len(group)
-        return item is not None
+        return outcomes
 
     def _commit_patiently(self, works: Sequence[Work]) -> list[Outcome]:
         self._wait_at_most(self._patience_ms)
