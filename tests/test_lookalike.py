@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.growing import grows_in_proportion
 from whet.lookalike import latin, marked
-from whet.visible import odd_characters, oddities, spelled, visible
+from whet.visible import named, odd_characters, spelled, visible
 
 MARKED = [
     ("аpple.com", "а<U+0430>pple.com"),  # one Cyrillic letter in a Latin word
@@ -51,7 +51,7 @@ def test_what_could_be_misread_is_marked(text, shown):
 
 @pytest.mark.parametrize("text", PLAIN)
 def test_ordinary_text_of_any_script_stays_as_it_is(text):
-    assert spelled(text).replace("\\t", "\t") == text and not oddities(text)
+    assert spelled(text).replace("\\t", "\t") == text and not odd_characters(text)
 
 
 @given(st.text(st.characters() | st.sampled_from("aаοｒ \n٢1́‥<U+>")))
@@ -75,7 +75,8 @@ def test_a_long_hostile_text_is_read_in_one_pass():
 
 
 def test_each_odd_character_is_named_once():
-    assert oddities("ааpple\u202e") == ["U+0430 CYRILLIC SMALL LETTER A", "U+202E RIGHT-TO-LEFT OVERRIDE"]
+    odd = sorted(odd_characters("ааpple\u202e"))
+    assert list(map(named, odd)) == ["U+0430 CYRILLIC SMALL LETTER A", "U+202E RIGHT-TO-LEFT OVERRIDE"]
     assert latin("іgnоrе") == "ignore"
 
 

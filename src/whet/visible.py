@@ -57,11 +57,6 @@ def named(character: str) -> str:
     return f"U+{ord(character):04X} {unicodedata.name(character, 'a control character')}"
 
 
-def oddities(text: str) -> list[str]:
-    """Name each of the `odd_characters`, once."""
-    return [named(one) for one in sorted(odd_characters(text))]
-
-
 @lru_cache(maxsize=4096)
 def _hides(character: str) -> bool:
     if " " <= character <= "~":

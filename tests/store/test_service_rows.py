@@ -82,7 +82,6 @@ def test_warm_starts_and_what_came_of_their_templates(db):
     on(db, warm.record, "s2", WarmStart("web", "h", "held_out", "default", 0), "t2")
     on(db, warm.record, "s3", WarmStart("web", "h", "warm", "name", 3), "t3")
     assert on(db, warm.start_of, "s1") == first and on(db, warm.start_of, "s9") is None
-    assert on(db, warm.uses) == {"h": (2, 1)}
     state = TemplateState("it hurts", "never")
     on(db, warm.set_state, "h", "web", state, "now")
     assert on(db, warm.states) == {"h": state}

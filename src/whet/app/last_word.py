@@ -7,19 +7,18 @@ not know the loop.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from whet.agent.session import InboxEntry, Session, receipt_of
 from whet.contract.messages import Message
-from whet.contract.protocols import ModelLink, ModelReply, StreamItem
+from whet.contract.protocols import ModelReply, StreamItem
 from whet.contract.texts import tagged
 from whet.plugins.calls import fields_of
 
 if TYPE_CHECKING:
     from whet.plugins.hooks import Hooks
 
-Stream = Callable[[ModelLink, Sequence[Message]], AsyncIterator[StreamItem]]
 MOST = 3
 """How often the hooks may have one turn go on."""
 

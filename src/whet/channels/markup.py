@@ -23,7 +23,6 @@ _EM = re.compile(
 _STRIKE = re.compile(r"~~(?=\S)(.+?)(?<=\S)~~")
 _HEADING = re.compile(r"^ {0,3}#{1,6}\s+(.+?)\s*#*$")
 _BULLET = re.compile(r"^(\s*)[-*+]\s+")
-_QUOTE = re.compile(r"^ {0,3}>\s?")
 _HELD = re.compile("\x00(\\d+)\x00")
 
 

@@ -45,7 +45,6 @@ from whet.log import mask
 from whet.store.sessions import title_of
 
 _STDIN_WAIT_S = 3.0
-_GRACE_S = 10.0
 _DIFF_ROWS = 16
 
 

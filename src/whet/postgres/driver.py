@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 from whet.contract.errors import ConfigError
 
-SCHEMES = ("postgresql://", "postgres://")
 _PASSWORD = re.compile(r"(://[^:]*):(.*)@", re.DOTALL)
 _UNWRITTEN = re.compile(r"[@/?#\s]")
 

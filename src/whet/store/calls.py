@@ -88,8 +88,6 @@ class _Answered(msgspec.Struct, gc=False):
 _asked = decoder(_Asked)
 _answered = decoder(_Answered)
 
-Choice = tuple[str, tuple[object, ...]]
-
 
 def finished_sessions(
     connection: apsw.Connection,

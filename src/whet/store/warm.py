@@ -95,14 +95,6 @@ def first_calls(connection: apsw.Connection, hash_: str, calls: int, limit: int 
     return counts
 
 
-def uses(connection: apsw.Connection) -> dict[str, tuple[int, int]]:
-    """Give (sessions started warm, sessions held out) by template hash."""
-    found = connection.execute(
-        "SELECT hash, sum(arm = 'warm'), sum(arm = 'held_out') FROM warm_starts GROUP BY hash"
-    )
-    return {row[0]: (row[1], row[2]) for row in found}
-
-
 def hidden_sources(connection: apsw.Connection, ids: list[str]) -> tuple[set[str], set[str]]:
     """Of these sessions give (those marked private, those that are not in this store)."""
     found = dict(

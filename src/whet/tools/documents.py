@@ -26,7 +26,6 @@ _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _NUMBER = re.compile(r"(\d+)\.xml$")
-_COLUMN = re.compile(r"[A-Z]+")
 
 # What a ZIP archive and the XML in it raise where they are broken, locked or packed in a way of their own.
 _BROKEN = (

@@ -23,8 +23,6 @@ Outcome = Literal["ok", "failed", "corrected", "undone", "objected", "denied", "
 """ok; failed: it did not do what was asked; corrected: it worked but was made again with mended arguments;
 undone and objected: the person took it back or said no; denied: not let through; unknown: nobody can say."""
 
-ERRORS = ("failed",)
-"""What counts as an error in a rate; denied and unknown calls are left out of it altogether."""
 
 _NOT_RUN = {"denied": "denied", "interrupted": "unknown", "cancelled": "unknown"}
 

@@ -28,7 +28,6 @@ from whet.contract.tools import ToolSpec
 VERSION = 1
 FRAME_TOKENS = 60
 STALE_AFTER_DAYS = 30
-RESULT_CHARS = 500
 _LARGEST_BYTES = 1_000_000
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._ -]{0,62}[A-Za-z0-9_-])?")
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?")
