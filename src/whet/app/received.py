@@ -12,14 +12,10 @@ import unicodedata
 from pathlib import Path
 
 from whet.contract.errors import WhetError
+from whet.contract.messages import image_type as image_type  # of what is received, too
 
 FOLDER = "received"
 MOST_IMAGE_BYTES = 5_000_000
-_MAGIC: tuple[tuple[bytes, str], ...] = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-)
 
 
 def save_received(workspace: Path, name: str, data: bytes) -> Path:
@@ -46,10 +42,3 @@ def safe_name(name: str) -> str:
     kept = "".join(c if c.isalnum() or c in "._- ()+" else "_" for c in last).strip(" ._")
     stem, suffix = os.path.splitext(kept)
     return f"{stem[:60] or 'file'}{suffix[:20]}"
-
-
-def image_type(data: bytes) -> str:
-    """Give the type that a file's bytes are of; empty for what is no image that models read."""
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((mime for magic, mime in _MAGIC if data.startswith(magic)), "")

@@ -308,11 +308,9 @@ class _Missed:
         return True
 
 
-def _open(name: str, settings: DiscordSettings, tokens: tuple[str, ...]) -> Discord:
-    return Discord(name, tokens[0], settings.base_url)
-
-
-PLATFORM = Platform(DiscordSettings, _open)
+PLATFORM = Platform(
+    DiscordSettings, lambda name, settings, tokens: Discord(name, tokens[0], settings.base_url)
+)
 
 
 def _said_at_s(number: str) -> float:

@@ -236,11 +236,7 @@ class Slack:
         return slot.file_id
 
 
-def _open(name: str, settings: SlackSettings, tokens: tuple[str, ...]) -> Slack:
-    return Slack(name, tokens, settings.base_url)
-
-
-PLATFORM = Platform(SlackSettings, _open)
+PLATFORM = Platform(SlackSettings, lambda name, settings, tokens: Slack(name, tokens, settings.base_url))
 
 
 def _seconds(stamp: str) -> float:

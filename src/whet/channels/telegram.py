@@ -255,11 +255,9 @@ class Telegram:
         return str(found.message_id) if found else ""
 
 
-def _open(name: str, settings: TelegramSettings, tokens: tuple[str, ...]) -> Telegram:
-    return Telegram(name, tokens[0], settings.base_url)
-
-
-PLATFORM = Platform(TelegramSettings, _open)
+PLATFORM = Platform(
+    TelegramSettings, lambda name, settings, tokens: Telegram(name, tokens[0], settings.base_url)
+)
 
 
 def _keyboard(message: Outgoing) -> dict[str, Any]:

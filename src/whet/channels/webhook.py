@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
 import hmac
 import logging
 import time
-from collections.abc import Generator
 from typing import Any, Literal
 
 import msgspec
@@ -77,15 +75,6 @@ class _Body(msgspec.Struct):
     type: Literal["message", "press", "edit"] = "message"
 
 
-class _Quiet(SiteServer):
-    """A server beside others: the process's signals are not its business."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None]:
-        """Leave them alone."""
-        yield
-
-
 class Webhook:
     """One program at the other end."""
 
@@ -114,7 +103,7 @@ class Webhook:
             raise SendFailed(error.message, is_final=True) from error
         site = Starlette(routes=[Route("/", self._receive, methods=["POST"])])
         config = make_config(site, 1.0)
-        server = _Quiet(config, lambda: None, lambda: None)
+        server = SiteServer(config, lambda: None, lambda: None, takes_signals=False)
         try:
             await server.serve([listener])
         finally:
@@ -215,11 +204,7 @@ class Webhook:
         )
 
 
-def _open(name: str, settings: WebhookSettings, tokens: tuple[str, ...]) -> Webhook:
-    return Webhook(name, tokens[0], settings)
-
-
-PLATFORM = Platform(WebhookSettings, _open)
+PLATFORM = Platform(WebhookSettings, lambda name, settings, tokens: Webhook(name, tokens[0], settings))
 
 
 def _no(status: int, why: str) -> JSONResponse:

@@ -13,7 +13,7 @@ import select
 from pathlib import Path
 
 from whet.contract.errors import ConfigError, NotFound
-from whet.contract.messages import ImagePart
+from whet.contract.messages import ImagePart, image_type
 
 CAP_CHARS = 200_000
 IMAGE_CAP_BYTES = 20_000_000
@@ -21,12 +21,6 @@ _CHUNK_BYTES = 1 << 20
 IMAGE_NAME = r"\.(?:png|jpe?g|gif|webp)"
 _IMAGE_MENTION = re.compile(
     rf"(?:^|\s)@(?:\"([^\"\n]+{IMAGE_NAME})\"|(\S+{IMAGE_NAME}))(?=[.,;:?!)\]'\"]*(?:\s|$))", re.IGNORECASE
-)
-_SIGNATURES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
 )
 
 
@@ -75,17 +69,10 @@ def load_image(path: Path) -> ImagePart:
             f"the image {path} has {len(data):,} bytes, more than {IMAGE_CAP_BYTES:,}",
             hint="make it smaller first",
         )
-    media_type = _media_type(data)
+    media_type = image_type(data)
     if not media_type:
         raise ConfigError(f"{path} is not an image that models read", hint="PNG, JPEG, GIF and WebP work")
     return ImagePart(media_type, base64.b64encode(data).decode("ascii"))
-
-
-def _media_type(data: bytes) -> str:
-    for signature, media_type in _SIGNATURES:
-        if data.startswith(signature):
-            return media_type
-    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else ""
 
 
 def read_piped(fd: int = 0, *, wait_s: float | None = None) -> str | None:

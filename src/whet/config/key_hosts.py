@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from urllib.parse import urlsplit
 
 import msgspec
 
 from whet.config.schema import FallbackSettings, JudgeSettings, ModelSettings, ReviewSettings, SearchSettings
+from whet.contract.texts import PORTS, parts_of
 
-_PORTS = {"http": 80, "https": 443}
 _LOOPBACK = ("localhost", "::1")
 
 
@@ -58,13 +57,10 @@ _OWNERS = {key: home.url for home in _ALL_HOMES.values() for key in home.keys}
 
 def origin(url: str) -> tuple[str, str, int] | None:
     """Give a URL's scheme, host and port as the HTTP client connects; None where it is no http(s) URL."""
-    try:
-        parts = urlsplit(url)
-        if parts.scheme not in _PORTS or not parts.hostname or parts.port == 0:
-            return None
-        return parts.scheme, parts.hostname, parts.port or _PORTS[parts.scheme]
-    except ValueError:
+    parts = parts_of(url)
+    if parts is None or not parts.hostname:
         return None
+    return parts.scheme, parts.hostname, parts.port or PORTS[parts.scheme]
 
 
 def is_theirs(url: str, root: str) -> bool:

@@ -52,11 +52,9 @@ class DecisionInput(msgspec.Struct, frozen=True):
 
 def decide(tx: Tx, ballot: DecisionInput, who: Caller, policy: ConfirmPolicy) -> RequestOutcome:
     """Count a vote and settle the request where that is enough."""
-    request, refusal = _open_request(tx, ballot.request_id)
+    request, refusal = _open_request(tx, ballot.request_id, who)
     if refusal or request is None:
         return refusal or _missing()
-    if refusal := _gone(tx, request, who) or _altered(tx, request, who):
-        return refusal
     if ballot.digest and (refusal := _not_as_seen(tx, request, who, ballot.digest)):
         return refusal
     if not who.is_open and is_same_person(who.name, request.principal):
@@ -219,11 +217,9 @@ def _judged(
 
 def cancel(tx: Tx, request_id: str, who: Caller, reason: str) -> RequestOutcome:
     """Take a pending request back; only who submitted it may, or an admin."""
-    request, refusal = _open_request(tx, request_id, owner=who)
+    request, refusal = _open_request(tx, request_id, who, is_own=True)
     if refusal or request is None:
         return refusal or _missing()
-    if refusal := _gone(tx, request, who) or _altered(tx, request, who):
-        return refusal
     return RequestOutcome("decided", "cancelled", requests.settle(tx, request, "cancelled", who.name, reason))
 
 
@@ -241,11 +237,9 @@ class Amendment(msgspec.Struct, frozen=True):
 def amend(tx: Tx, change: Amendment, who: Caller, policy: ConfirmPolicy) -> RequestOutcome:
     """Change the details of a pending request whose submitter accepts that. Only who may decide on it may do
     so, and changes what they looked at; votes so far are void, and the rule is that for the new details."""
-    request, refusal = _open_request(tx, change.request_id)
+    request, refusal = _open_request(tx, change.request_id, who)
     if refusal or request is None:
         return refusal or _missing()
-    if refusal := _gone(tx, request, who) or _altered(tx, request, who):
-        return refusal
     if refusal := _not_as_seen(tx, request, who, change.digest):
         return refusal
     if not request.accepts_edits:
@@ -376,15 +370,15 @@ def escalate(tx: Tx, limit: int) -> int:
 
 
 def _open_request(
-    tx: Tx, request_id: str, *, owner: Caller | None = None
+    tx: Tx, request_id: str, who: Caller, *, is_own: bool = False
 ) -> tuple[ConfirmRequest | None, RequestOutcome | None]:
-    """Give a request that is pending now; where it is not, the outcome that says so. An overdue one is
-    written down as expired on the way."""
+    """Give a request that is pending now, to a caller who still stands; where it is not, the outcome that
+    says so. An overdue one is written down as expired on the way."""
     row = tx.connection.execute(requests.ONE, (request_id,)).fetchone()
     if row is None:
         return None, _missing()
     request = requests.as_request(row, 0.0)
-    if owner and not _owns(owner, request):
+    if is_own and not _owns(who, request):
         return None, _missing()
     if request.is_pending and tx.now_s >= request.expires_at:
         request = requests.settle(tx, request, "expired", BY_TIMEOUT)
@@ -393,7 +387,7 @@ def _open_request(
     if not request.is_pending:
         by = f" by {request.resolved_by}" if request.resolved_by else ""
         return None, RequestOutcome("already_decided", f"already {request.status}{by}", request)
-    return request, None
+    return request, _gone(tx, request, who) or _altered(tx, request, who)
 
 
 def _not_as_seen(tx: Tx, request: ConfirmRequest, who: Caller, digest: str) -> RequestOutcome | None:

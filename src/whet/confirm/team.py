@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -21,7 +22,6 @@ from whet.confirm.sealer import Sealer
 from whet.confirm.team_schema import NOTED
 from whet.postgres.connection import PostgresConnection
 from whet.postgres.driver import shown
-from whet.postgres.faults import as_store_error
 from whet.postgres.lane import Round, TeamLane
 from whet.postgres.pool import ConnectionPool
 from whet.sqlite.batching import WriteBatcher
@@ -224,14 +224,7 @@ class TeamConfirmDatabase(ConfirmDatabase):
 def init(url: str) -> list[str]:
     """Make the service's tables, or bring them up to date; give the names of the steps applied. Raises
     StoreError."""
-    pool = ConnectionPool(url, "")
-    try:
-        raw = pool.raw()
-    except psycopg.Error as error:
-        raise as_store_error(error, url) from error
-    try:
-        return team_schema.init(raw)
-    except psycopg.Error as error:
-        raise as_store_error(error, url) from error
-    finally:
-        raw.close()
+    made: list[str] = []
+    with closing(ConnectionPool(url, "")) as pool:
+        pool.checked(lambda raw: made.extend(team_schema.init(raw)))
+    return made

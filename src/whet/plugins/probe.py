@@ -125,10 +125,6 @@ def main(arguments: Sequence[str]) -> None:
         file.write(msgspec.json.encode(looked))
 
 
-if __name__ == "__main__":
-    main(sys.argv[1:])
-
-
 def exercise(loaded: LoadedPlugins, plugin: str) -> list[str]:
     """Try a plugin's hooks and memories and give what went wrong, a line each."""
     return asyncio.run(_exercise(loaded, plugin))
@@ -178,3 +174,7 @@ def _takes_text(handler: Callable[..., object]) -> bool:
     except ValueError:
         return True
     return True
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput
-from whet.contract.messages import ImagePart
+from whet.contract.messages import ImagePart, image_type
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.tools import atomic, held
 from whet.tools.encoding import Encoding, sniff
@@ -53,7 +53,7 @@ def read(
     with os.fdopen(open_file(place), "rb") as stream:
         head = stream.read(_SNIFF_BYTES)
         size_bytes = os.fstat(stream.fileno()).st_size
-        if image := _image_type(head):
+        if image := image_type(head):
             return _image(stream, place, image, size_bytes)
         if head.startswith(b"PK\x03\x04") or b"%PDF-" in head[:1024]:
             document = _document(stream, head, size_bytes, lines, stop)
@@ -159,16 +159,6 @@ def _entry(entry: os.DirEntry[str]) -> str:
         return f"{name}  {size(entry.stat(follow_symlinks=False).st_size)}"
     except OSError:
         return f"{name}  (can't be looked at)"
-
-
-def _image_type(head: bytes) -> str:
-    if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if head.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if head.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    return "image/webp" if head.startswith(b"RIFF") and head[8:12] == b"WEBP" else ""
 
 
 def _image(stream: BinaryIO, place: ConfinedPath, media_type: str, size_bytes: int) -> ToolOutput:

@@ -14,7 +14,7 @@ from whet.confirm.people import PREFIX
 from whet.confirm.records import Caller
 from whet.confirm.service import ConfirmService
 from whet.confirm.tokens import TOKENS, as_principal
-from whet.web.sessions import Account, LoginSession, TooManyAttempts
+from whet.web.sessions import Account, LoginSession, TooManyAttempts, Visit
 from whet.web.throttle import Throttle
 from whet.web.tokens import LoginTable
 
@@ -68,6 +68,10 @@ class TokenAccounts:
         row = self._service.database.read_one(TOKENS.by_id, (key,))
         who = as_principal(row, self._service.timeline.now_s())
         return None if who is None or who.role == "submit" else who
+
+    def who(self, visit: Visit) -> Caller:
+        """Give who a visitor is; one whose account is gone may only look."""
+        return self.principal(visit.account.key) or Caller(visit.account.name, "audit")
 
 
 class SessionRows:

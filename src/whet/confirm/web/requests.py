@@ -56,14 +56,14 @@ class RequestPages:
         found = self._find(request)
         if found is None:
             return self._problem(404, visit, "There is no such request.")
-        who = self._who(visit)
+        who = self._accounts.who(visit)
         if found.is_pending and who.may("approve"):
             await self._service.mark_viewed(found, who)
         return await self._answer(visit, found)
 
     async def decide(self, request: Http, visit: Visit) -> Response:
         """Take a decision from the form; high-risk approvals are asked for once more."""
-        found, form, who = self._find(request), request.state.form, self._who(visit)
+        found, form, who = self._find(request), request.state.form, self._accounts.who(visit)
         verdict, reason, digest = form.get("verdict"), form.get("reason", "").strip(), form.get("digest", "")
         if found is None:
             return self._problem(404, visit, "There is no such request.")
@@ -71,7 +71,7 @@ class RequestPages:
             return self._problem(400, visit, "Nothing was decided: the form is not complete.")
         if not who.may("approve"):
             return self._problem(403, visit, "Nothing was decided: you may look, not decide.")
-        if verdict == "approve" and self._is_unseen(found, who):
+        if verdict == "approve" and view.is_unseen(self._service, found, who):
             text = "Not decided. A part of this was not shown to you: have it shown first."
             return await self._answer(visit, found, status=409, problem=text)
         plan = found.plan
@@ -98,20 +98,15 @@ class RequestPages:
 
     async def reveal(self, request: Http, visit: Visit) -> Response:
         """Show what is hidden of a request to a person who may decide; that they asked is recorded first."""
-        found, who = self._find(request), self._who(visit)
+        found, who = self._find(request), self._accounts.who(visit)
         if found is None or not who.may("approve"):
             return self._problem(403, visit, "You can't see more of this request.")
         await sight.reveal(self._service, found.id, who)
         return RedirectResponse(f"/r/{found.id}", 303)
 
-    def _is_unseen(self, found: ConfirmRequest, who: Caller) -> bool:
-        if sight.revealed(self._service, found.id, who) == found.digest:
-            return False
-        return bool(view.unseen_of(found, self._service.policy_file.policy))
-
     async def _sure(self, visit: Visit, found: ConfirmRequest, reason: str, problem: str = "") -> Response:
         """Ask once more, with the second factor where it takes one; again where its code was not right."""
-        detail = await self._detail(found, self._who(visit))
+        detail = await self._detail(found, self._accounts.who(visit))
         values: dict[str, object] = {
             "detail": detail,
             "reason": reason,
@@ -122,7 +117,7 @@ class RequestPages:
 
     def _asking(self, found: ConfirmRequest, visit: Visit) -> str:
         """Give what the browser asks an authenticator for, as JSON; "" where the person has no passkey."""
-        known = self._service.database.read_now(lambda db: passkeys.of(db, self._who(visit).name))
+        known = self._service.database.read_now(lambda db: passkeys.of(db, self._accounts.who(visit).name))
         challenge = base64url(passkeys.challenge_of("approve", found.digest))
         asked = {
             "challenge": challenge,
@@ -133,7 +128,7 @@ class RequestPages:
 
     async def amend(self, request: Http, visit: Visit) -> Response:
         """Change the details of a request whose submitter accepts that; it must be approved again."""
-        found, who = self._find(request), self._who(visit)
+        found, who = self._find(request), self._accounts.who(visit)
         if found is None or not who.may("approve"):
             return self._problem(403, visit, "Nothing was changed: you can't decide on this request.")
         try:
@@ -165,7 +160,7 @@ class RequestPages:
         values: dict[str, object] = {
             "cards": [view.card(found, now_s) for found in pending],
             "count": self._service.count_pending(),
-            "detail": await self._detail(shown, self._who(visit)) if shown else None,
+            "detail": await self._detail(shown, self._accounts.who(visit)) if shown else None,
             "is_home": is_home,
             "problem": problem,
             "channels": self._channels(),
@@ -201,10 +196,6 @@ class RequestPages:
     def _find(self, request: Http) -> ConfirmRequest | None:
         request_id = request.path_params["id"]
         return self._service.get(request_id) if SHAPE.fullmatch(request_id) else None
-
-    def _who(self, visit: Visit) -> Caller:
-        who = self._accounts.principal(visit.account.key)
-        return who or Caller(visit.account.name, "audit")
 
     def _channels(self) -> list[ChannelState]:
         return self._notifier.states() if self._notifier else []

@@ -7,7 +7,6 @@ from typing import Any
 from starlette.requests import Request as Http
 from starlette.responses import Response
 
-from whet.confirm import sight
 from whet.confirm.decide import DecisionInput
 from whet.confirm.ids import SHAPE
 from whet.confirm.records import Caller, ConfirmRequest
@@ -38,7 +37,7 @@ class SeveralPages:
 
     async def decide(self, request: Http, visit: Visit) -> Response:
         """Decide on each that was ticked; what could not be is said."""
-        form, who = request.state.form, self._who(visit)
+        form, who = request.state.form, self._accounts.who(visit)
         verdict, reason = form.get("verdict"), form.get("reason", "").strip()
         ticked = {name.removeprefix(_FIELD): text for name, text in form.items() if name.startswith(_FIELD)}
         if verdict not in ("approve", "deny") or len(reason) > _MOST_REASON or len(ticked) > _MOST:
@@ -59,7 +58,7 @@ class SeveralPages:
 
     async def _one(self, found: ConfirmRequest, ballot: DecisionInput, who: Caller) -> tuple[str, str]:
         action = view.card(found, 0.0)["action"]
-        if ballot.verdict == "approve" and self._unseen(found, who):
+        if ballot.verdict == "approve" and view.is_unseen(self._service, found, who):
             return action, "Not decided: a part of it was not shown to you."
         outcome = await self._service.decide(ballot, who)
         if outcome.kind in ("decided", "voted"):
@@ -69,7 +68,7 @@ class SeveralPages:
     def _answer(
         self, visit: Visit, status: int = 200, problem: str = "", said: list[dict[str, str]] | None = None
     ) -> Response:
-        now_s, who = self._service.timeline.now_s(), self._who(visit)
+        now_s, who = self._service.timeline.now_s(), self._accounts.who(visit)
         pending = self._service.list(RequestFilter("pending", limit=200))
         pending.sort(key=lambda one: one.expires_at)
         rows = [self._row(one, who, now_s) for one in pending]
@@ -83,17 +82,8 @@ class SeveralPages:
         barrier = view.barrier(found, view.Viewer(who, policy, now_s))
         if not barrier and (found.is_high_risk or plan.needs_factor or plan.needs_passkey):
             barrier = "Decide on this one by itself."
-        if not barrier and self._unseen(found, who):
+        if not barrier and view.is_unseen(self._service, found, who):
             barrier = "A part of it was not shown to you yet."
         if not barrier and service.database.read_now(lambda db: viewed_at(db, found.id, who.name)) is None:
             barrier = "Look at it first."
         return view.card(found, now_s) | {"barrier": barrier, "digest": found.digest}
-
-    def _unseen(self, found: ConfirmRequest, who: Caller) -> bool:
-        if sight.revealed(self._service, found.id, who) == found.digest:
-            return False
-        return bool(view.unseen_of(found, self._service.policy_file.policy))
-
-    def _who(self, visit: Visit) -> Caller:
-        who = self._accounts.principal(visit.account.key)
-        return who or Caller(visit.account.name, "audit")

@@ -14,7 +14,9 @@ from whet.confirm.policy import ConfirmPolicy
 from whet.confirm.quorum import counts_for, describe
 from whet.confirm.records import BY_TIMEOUT, AuditEvent, Caller, ConfirmRequest, Vote
 from whet.confirm.risk import RiskReading
+from whet.confirm.service import ConfirmService
 from whet.confirm.shown import MOST_TEXT, editable, hidden, look_closely, one_line
+from whet.confirm.sight import revealed
 from whet.confirm.web.arguments import ArgumentDiffLine, Sight, changes, document, rows
 from whet.visible import visible
 
@@ -148,6 +150,13 @@ def unseen_of(request: ConfirmRequest, policy: ConfirmPolicy) -> list[str]:
     details: dict[str, object] = msgspec.json.decode(request.details_json)
     texts = request.description, request.action, request.requester, request.session_key
     return hidden(details, texts, policy.redact)
+
+
+def is_unseen(service: ConfirmService, request: ConfirmRequest, who: Caller) -> bool:
+    """Whether something is hidden at first that this person has not had shown."""
+    if revealed(service, request.id, who) == request.digest:
+        return False
+    return bool(unseen_of(request, service.policy_file.policy))
 
 
 def barrier(request: ConfirmRequest, viewer: Viewer) -> str:

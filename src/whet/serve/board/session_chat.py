@@ -17,13 +17,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from whet.app import planning
-from whet.app.received import MOST_IMAGE_BYTES, image_type, save_received
+from whet.app.received import MOST_IMAGE_BYTES, save_received
 from whet.app.rewinding import Outcome, Point, Rewinding
 from whet.app.slash import parse
 from whet.clock import iso
 from whet.contract.errors import BadInput, ConfigError, NotFound, StoreError, WhetError
 from whet.contract.events import Event, ReasoningDelta, TextDelta, ToolProgress
-from whet.contract.messages import ImagePart
+from whet.contract.messages import ImagePart, image_type
 from whet.rewind.states import shown as path_shown
 from whet.serve.board import shown
 from whet.serve.board.frame import Frame, asked_number
