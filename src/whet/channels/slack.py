@@ -236,7 +236,7 @@ class Slack:
         return slot.file_id
 
 
-PLATFORM = Platform(SlackSettings, lambda name, settings, tokens: Slack(name, tokens, settings.base_url))
+PLATFORM = Platform(SlackSettings, lambda name, given, tokens: Slack(name, tokens, given.base_url))
 
 
 def _seconds(stamp: str) -> float:

@@ -204,7 +204,7 @@ class Webhook:
         )
 
 
-PLATFORM = Platform(WebhookSettings, lambda name, settings, tokens: Webhook(name, tokens[0], settings))
+PLATFORM = Platform(WebhookSettings, lambda name, given, tokens: Webhook(name, tokens[0], given))
 
 
 def _no(status: int, why: str) -> JSONResponse:
