@@ -308,9 +308,7 @@ class _Missed:
         return True
 
 
-PLATFORM = Platform(
-    DiscordSettings, lambda name, settings, tokens: Discord(name, tokens[0], settings.base_url)
-)
+PLATFORM = Platform(DiscordSettings, lambda name, given, tokens: Discord(name, tokens[0], given.base_url))
 
 
 def _said_at_s(number: str) -> float:

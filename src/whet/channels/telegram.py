@@ -255,9 +255,7 @@ class Telegram:
         return str(found.message_id) if found else ""
 
 
-PLATFORM = Platform(
-    TelegramSettings, lambda name, settings, tokens: Telegram(name, tokens[0], settings.base_url)
-)
+PLATFORM = Platform(TelegramSettings, lambda name, given, tokens: Telegram(name, tokens[0], given.base_url))
 
 
 def _keyboard(message: Outgoing) -> dict[str, Any]:
