@@ -18,7 +18,7 @@ import msgspec
 from whet.contract.messages import NO_IMAGE, ImagePart, Message, Part, TextPart, ToolCall, Usage, image_in
 from whet.contract.texts import decoder, from_values
 from whet.moving.lines import JsonLines
-from whet.moving.pairing import dicts_in, ms_of, pair, past_session, result_of, text_in
+from whet.moving.pairing import Transcript, dicts_in, ms_of, result_of, text_in, usage_of
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession
 
@@ -113,16 +113,12 @@ def _is_prompt(line: _Line) -> bool:
     return bool(kinds) and "tool_result" not in kinds
 
 
-class _Transcript:
-    """A session while its lines come in."""
-
+class _Transcript(Transcript):
     def __init__(self) -> None:
-        self._said: list[PastMessage] = []
+        super().__init__()
         self._title = ""
         self._workspace = ""
         self._last_id = ""
-        self._compacted_at = 0  # the index of the last summary
-        self._summaries: set[int] = set()
 
     def add(self, line: _Line) -> None:
         if line.type == "summary":
@@ -131,13 +127,12 @@ class _Transcript:
             return
         if line.type == "assistant":
             joined = bool(line.message.id) and text_in(line.message.id) == self._last_id
-            _add_answer(self._said, line, line.message, joined=joined)
+            _add_answer(self.said, line, line.message, joined=joined)
             self._last_id = text_in(line.message.id)
         elif line.type == "user":
             if line.is_compact_summary:
-                self._compacted_at = len(self._said)
-                self._summaries.add(len(self._said))
-            self._said.extend(_from_user(line.message, ms_of(line.timestamp)))
+                self.summarise()
+            self.said.extend(_from_user(line.message, ms_of(line.timestamp)))
             self._last_id = ""
         else:
             return
@@ -145,19 +140,15 @@ class _Transcript:
 
     def session(self, session_id: str) -> PastSession | None:
         """Give the session, None where nobody said anything."""
-        paired = pair(self._said)
-        rows = paired.messages
-        if not any(row.message.role == "user" for row in rows):
-            return None
         about = NewSession(
             id=session_id,
             source=ORIGIN,
             provider="anthropic",
-            model=next((row.model for row in rows if row.model), ""),
+            model=next((row.model for row in self.said if row.model), ""),
             workspace=self._workspace,
             title=self._title,
         )
-        return past_session(about, paired, self._summaries, self._compacted_at)
+        return self.past(about)
 
 
 def _add_answer(said: list[PastMessage], line: _Line, given: _Said, *, joined: bool) -> None:
@@ -242,14 +233,4 @@ def _usage(given: Any) -> Usage | None:
     except msgspec.ValidationError:
         return None
     read, wrote = used.cache_read_input_tokens, used.cache_creation_input_tokens
-    prompt = used.input_tokens + read + wrote
-    return Usage(
-        prompt_tokens=prompt,
-        completion_tokens=used.output_tokens,
-        total_tokens=prompt + used.output_tokens,
-        input_tokens=used.input_tokens,
-        output_tokens=used.output_tokens,
-        cache_read_tokens=read,
-        cache_write_tokens=wrote,
-        cost_usd=None,
-    )
+    return usage_of(used.input_tokens, used.output_tokens, read=read, wrote=wrote)

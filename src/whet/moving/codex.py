@@ -18,7 +18,7 @@ import msgspec
 from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall
 from whet.contract.texts import decoder
 from whet.moving.lines import JsonLines
-from whet.moving.pairing import dicts_in, image_of, ms_of, pair, past_session, result_of, text_in
+from whet.moving.pairing import Transcript, dicts_in, image_of, ms_of, result_of, text_in
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession
 
@@ -78,15 +78,11 @@ def read(path: Path) -> tuple[PastSession | None, int]:
     return transcript.session(), lines.bad
 
 
-class _Transcript:
-    """A session while its lines come in."""
-
+class _Transcript(Transcript):
     def __init__(self, name: str) -> None:
-        self._said: list[PastMessage] = []
+        super().__init__()
         self._id, self._is_named = name, False
         self._workspace = self._model = ""
-        self._compacted_at = 0  # the index of the last summary
-        self._summaries: set[int] = set()
 
     def add(self, kind: str, payload: _Payload, at_ms: int) -> None:
         if kind == "session_meta" and not self._is_named:
@@ -96,21 +92,17 @@ class _Transcript:
             self._model = text_in(payload.model) or self._model
             self._workspace = self._workspace or text_in(payload.cwd)
         elif kind == "response_item":
-            _add(self._said, payload, at_ms, self._model)
+            _add(self.said, payload, at_ms, self._model)
         elif kind == "compacted" and (summary := text_in(payload.message).strip()):
-            self._compacted_at = len(self._said)
-            self._summaries.add(len(self._said))
-            self._said.append(PastMessage(Message(role="user", content=summary), at_ms))
+            self.summarise()
+            self.said.append(PastMessage(Message(role="user", content=summary), at_ms))
 
     def session(self) -> PastSession | None:
         """Give the session, None where nobody said anything."""
-        paired = pair(self._said)
-        if not any(row.message.role == "user" for row in paired.messages):
-            return None
         about = NewSession(
             id=self._id, source=ORIGIN, provider="openai", model=self._model, workspace=self._workspace
         )
-        return past_session(about, paired, self._summaries, self._compacted_at)
+        return self.past(about)
 
 
 def _add(said: list[PastMessage], item: _Payload, at_ms: int, model: str) -> None:

@@ -15,9 +15,9 @@ import apsw
 import msgspec
 
 from whet.contract.errors import ConfigError
-from whet.contract.messages import Message, Part, TextPart, ToolCall, Usage
+from whet.contract.messages import Message, Part, TextPart, ToolCall
 from whet.contract.texts import NOT_JSON, decoder, from_json
-from whet.moving.pairing import ending_of, image_of, pair
+from whet.moving.pairing import ending_of, image_of, pair, usage_of
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession, SessionKind, title_of
 
@@ -299,17 +299,8 @@ def _put_usage(row: _Row, messages: list[PastMessage]) -> None:
         if messages[number].message.role == "assistant":
             read, wrote = row.cache_read_tokens or 0, row.cache_write_tokens or 0
             given, gave = row.input_tokens or 0, row.output_tokens or 0
-            usage = Usage(
-                prompt_tokens=given + read + wrote,
-                completion_tokens=gave,
-                total_tokens=given + read + wrote + gave,
-                input_tokens=given,
-                output_tokens=gave,
-                cache_read_tokens=read,
-                cache_write_tokens=wrote,
-                reasoning_tokens=row.reasoning_tokens or 0,
-                cost_usd=_cost_usd(row),
-            )
+            usage = usage_of(given, gave, read=read, wrote=wrote, reasoning=row.reasoning_tokens or 0)
+            usage = msgspec.structs.replace(usage, cost_usd=_cost_usd(row))
             messages[number] = msgspec.structs.replace(messages[number], usage=usage, model=row.model or "")
             return
 

@@ -17,7 +17,7 @@ import msgspec
 
 from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall, Usage
 from whet.contract.texts import NOT_JSON, from_json, from_values
-from whet.moving.pairing import image_of, pair, past_session, result_of, text_in
+from whet.moving.pairing import Transcript, image_of, result_of, text_in, usage_of
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession
 
@@ -58,7 +58,7 @@ def sessions(connection: apsw.Connection) -> Iterator[PastSession]:
 
 
 def _session(connection: apsw.Connection, about: NewSession, reverted: str) -> PastSession | None:
-    said, summaries, compacted_at = list[PastMessage](), set[int](), 0
+    transcript = Transcript()
     rows = connection.execute(
         "SELECT id, time_created, data FROM message WHERE session_id = ? ORDER BY time_created, id",
         (about.id,),
@@ -73,16 +73,12 @@ def _session(connection: apsw.Connection, about: NewSession, reverted: str) -> P
         fields = [_fields(part) for (part,) in parts]
         if message.get("role") == "user":
             if content := _said_by_person(fields):
-                said.append(PastMessage(Message(role="user", content=content), at_ms))
+                transcript.said.append(PastMessage(Message(role="user", content=content), at_ms))
         elif message.get("role") == "assistant":
             if message.get("summary") is True:
-                compacted_at = len(said)
-                summaries.add(len(said))
-            said += _answers(message, fields, at_ms)
-    paired = pair(said)
-    if not any(row.message.role == "user" for row in paired.messages):
-        return None
-    return past_session(about, paired, summaries, compacted_at)
+                transcript.summarise()
+            transcript.said += _answers(message, fields, at_ms)
+    return transcript.past(about)
 
 
 def _said_by_person(parts: list[dict[str, Any]]) -> str | tuple[Part, ...]:
@@ -141,20 +137,9 @@ def _usage(given: Any) -> Usage | None:
     cache = _counts(given.get("cache")) if isinstance(given, dict) else {}  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
     read, wrote = cache.get("read", 0), cache.get("write", 0)
     fresh, output = counts.get("input", 0), counts.get("output", 0) + counts.get("reasoning", 0)
-    prompt = fresh + read + wrote
-    if not prompt + output:
+    if not fresh + read + wrote + output:
         return None
-    return Usage(
-        prompt_tokens=prompt,
-        completion_tokens=output,
-        total_tokens=prompt + output,
-        input_tokens=fresh,
-        output_tokens=output,
-        cache_read_tokens=read,
-        cache_write_tokens=wrote,
-        reasoning_tokens=counts.get("reasoning", 0),
-        cost_usd=None,
-    )
+    return usage_of(fresh, output, read=read, wrote=wrote, reasoning=counts.get("reasoning", 0))
 
 
 def _counts(given: Any) -> dict[str, int]:

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, cast
 
 import msgspec
 
-from whet.contract.messages import ImagePart, Message, ToolCall, image_in
+from whet.contract.messages import ImagePart, Message, ToolCall, Usage, image_in
+from whet.contract.protocols import ModelInfo
 from whet.contract.texts import NOT_JSON
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession, title_of
 
+_UNPRICED = ModelInfo("", "", 0, 0)
 MISSING = "No result of this call was recorded."
 
 
@@ -66,20 +68,43 @@ def live_from(first: int, paired: PairedMessages) -> tuple[int, ...] | None:
     return tuple(range(begin, len(paired.sources)))
 
 
-def past_session(
-    about: NewSession, paired: PairedMessages, summaries: Collection[int], compacted_at: int
-) -> PastSession:
-    """Give the session that a transcript was. Without a title in `about` it gets its first words, of those
-    that are not among the `summaries` (indices, as in `sources`); from `compacted_at` on the model saw it."""
-    rows = paired.messages
-    own = (
-        row.message.text
-        for row, source in zip(rows, paired.sources, strict=True)
-        if row.message.role == "user" and source not in summaries
+class Transcript:
+    """A session while its lines come in: `said`, and which of it are summaries of what came before."""
+
+    def __init__(self) -> None:
+        self.said: list[PastMessage] = []
+        self._summaries: set[int] = set()
+        self._seen_from = 0
+
+    def summarise(self, seen_from: int | None = None) -> None:
+        """Take what is said next for a summary; from it, or from `seen_from` (an index), the model saw on."""
+        self._summaries.add(len(self.said))
+        self._seen_from = len(self.said) if seen_from is None else seen_from
+
+    def past(self, about: NewSession) -> PastSession | None:
+        """Give the session that it was, None where nobody said anything. Without a title in `about` it gets
+        its first words, of those that are no summary."""
+        paired = pair(self.said)
+        rows = paired.messages
+        if not any(row.message.role == "user" for row in rows):
+            return None
+        own = (
+            row.message.text
+            for row, source in zip(rows, paired.sources, strict=True)
+            if row.message.role == "user" and source not in self._summaries
+        )
+        about = msgspec.structs.replace(about, title=title_of(about.title or next(own, "")))
+        times = [row.at_ms for row in rows if row.at_ms] or [0]
+        live = live_from(self._seen_from, paired)
+        return PastSession(about, rows, min(times), max(times), "completed", live)
+
+
+def usage_of(fresh: int, output: int, *, read: int = 0, wrote: int = 0, reasoning: int = 0) -> Usage:
+    """Give the usage of an answer whose price is not known; `fresh` came neither from a cache nor into it."""
+    prompt = fresh + read + wrote
+    return _UNPRICED.usage(
+        prompt=prompt, output=output, cache_read=read, cache_write=wrote, reasoning=reasoning
     )
-    about = msgspec.structs.replace(about, title=title_of(about.title or next(own, "")))
-    times = [row.at_ms for row in rows if row.at_ms] or [0]
-    return PastSession(about, rows, min(times), max(times), "completed", live_from(compacted_at, paired))
 
 
 def result_of(message: Message, at_ms: int, *, is_error: bool = False) -> PastMessage:

@@ -17,7 +17,7 @@ import msgspec
 from whet.contract.messages import NO_IMAGE, Message, Part, TextPart, ToolCall, Usage, image_in
 from whet.contract.texts import decoder, from_values
 from whet.moving.lines import JsonLines
-from whet.moving.pairing import dicts_in, ms_of, pair, past_session, result_of, text_in
+from whet.moving.pairing import Transcript, dicts_in, ms_of, result_of, text_in, usage_of
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession
 
@@ -87,33 +87,25 @@ def _branch(entries: list[_Line]) -> list[_Line]:
     return found[::-1]
 
 
-class _Transcript:
-    """A session while its entries come in."""
-
+class _Transcript(Transcript):
     def __init__(self) -> None:
-        self._said: list[PastMessage] = []
+        super().__init__()
         self._provider = self._model = ""
         self._begins: dict[str, int] = {}
-        self._compacted_at = 0
-        self._summaries: set[int] = set()
 
     def add(self, line: _Line) -> None:
-        self._begins[text_in(line.id)] = len(self._said)
+        self._begins[text_in(line.id)] = len(self.said)
         at_ms = ms_of(line.timestamp)
         if line.type == "compaction" and (summary := text_in(line.summary).strip()):
-            self._compacted_at = self._begins.get(text_in(line.first_kept), len(self._said))
-            self._summaries.add(len(self._said))
-            self._said.append(PastMessage(Message(role="user", content=summary), at_ms))
+            self.summarise(self._begins.get(text_in(line.first_kept)))
+            self.said.append(PastMessage(Message(role="user", content=summary), at_ms))
         elif line.type == "message" and line.message is not None:
             self._add(line.message, at_ms)
 
     def session(self, about: NewSession) -> PastSession | None:
         """Give the session, None where nobody said anything."""
-        paired = pair(self._said)
-        if not any(row.message.role == "user" for row in paired.messages):
-            return None
         about = msgspec.structs.replace(about, provider=self._provider, model=self._model)
-        return past_session(about, paired, self._summaries, self._compacted_at)
+        return self.past(about)
 
     def _add(self, said: dict[str, Any], at_ms: int) -> None:
         content = said.get("content")
@@ -122,16 +114,16 @@ class _Transcript:
                 parts = _parts(content)
                 if parts:
                     plain = parts[0].text if len(parts) == 1 and isinstance(parts[0], TextPart) else parts
-                    self._said.append(PastMessage(Message(role="user", content=plain), at_ms))
+                    self.said.append(PastMessage(Message(role="user", content=plain), at_ms))
             case "assistant":
                 self._model = text_in(said.get("model")) or self._model
                 self._provider = text_in(said.get("provider")) or self._provider
                 calls = tuple(_call(block) for block in dicts_in(content) if block.get("type") == "toolCall")
                 text = "\n".join(part.text for part in _parts(content) if isinstance(part, TextPart))
                 message = Message(role="assistant", content=text, tool_calls=calls)
-                self._said.append(PastMessage(message, at_ms, _usage(said.get("usage")), self._model))
+                self.said.append(PastMessage(message, at_ms, _usage(said.get("usage")), self._model))
             case "toolResult":
-                self._said.append(_result(said, at_ms))
+                self.said.append(_result(said, at_ms))
             case _:
                 pass
 
@@ -168,14 +160,4 @@ def _usage(given: Any) -> Usage | None:
         used = from_values(given, _Usage)
     except msgspec.ValidationError:
         return None
-    prompt = used.input + used.cache_read + used.cache_write
-    return Usage(
-        prompt_tokens=prompt,
-        completion_tokens=used.output,
-        total_tokens=prompt + used.output,
-        input_tokens=used.input,
-        output_tokens=used.output,
-        cache_read_tokens=used.cache_read,
-        cache_write_tokens=used.cache_write,
-        cost_usd=None,
-    )
+    return usage_of(used.input, used.output, read=used.cache_read, wrote=used.cache_write)
