@@ -11,7 +11,7 @@ from typing import TypeVar
 import click
 
 from whet.cli import stored
-from whet.cli.output import Column, emit, emit_rows, json_option
+from whet.cli.output import Column, emit, emit_rows, home_and_json
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound
@@ -25,8 +25,7 @@ approvals = click.Group("approvals", help="List what was allowed for good, and t
 
 
 @approvals.command("list")
-@json_option
-@click.pass_obj
+@home_and_json
 def list_(home: Home, as_json: bool) -> None:
     """List every answer \"always\" that still holds."""
     found = _use(home, lambda database: database.read_now(grants.all_grants)) or []
@@ -43,8 +42,7 @@ def list_(home: Home, as_json: bool) -> None:
 
 @approvals.command("revoke")
 @click.argument("grant_id", type=int)
-@json_option
-@click.pass_obj
+@home_and_json
 def revoke(home: Home, grant_id: int, as_json: bool) -> None:
     """Take back the answer with this id; the next such call is asked about again."""
     if not _use(home, lambda database: database.write_now(lambda db: grants.remove(db, grant_id))):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from whet.cli.output import Column, emit, emit_json, emit_rows, json_option, styled, wrapped
+from whet.cli.output import Column, emit, emit_json, emit_rows, home_and_json, styled, wrapped
 from whet.cli.wording import printable
 from whet.config import secrets
 from whet.config.edit import set_value, unset_value
@@ -48,8 +48,7 @@ def _load(home: Home) -> LoadedSettings:
 
 @config.command("get")
 @_key
-@json_option
-@click.pass_obj
+@home_and_json
 def get(home: Home, key: str, as_json: bool) -> None:
     """Print a setting's value."""
     if secrets.is_secret_name(key) and "." not in key:
@@ -80,8 +79,7 @@ def _secret_origin(home: Home, name: str) -> str:
 @config.command("set")
 @_key
 @click.argument("value", required=False)
-@json_option
-@click.pass_obj
+@home_and_json
 def set_(home: Home, key: str, value: str | None, as_json: bool) -> None:
     """Write a setting to config.yaml; lists are comma-separated.
 
@@ -150,8 +148,7 @@ def _secret_value(name: str, value: str | None) -> str:
 
 @config.command("unset")
 @_key
-@json_option
-@click.pass_obj
+@home_and_json
 def unset(home: Home, key: str, as_json: bool) -> None:
     """Take a setting out of config.yaml, so that its default counts."""
     change = unset_value(home, key)
@@ -165,8 +162,7 @@ def unset(home: Home, key: str, as_json: bool) -> None:
 
 
 @config.command("path")
-@json_option
-@click.pass_obj
+@home_and_json
 def path(home: Home, as_json: bool) -> None:
     """Print where config.yaml is."""
     _say(
@@ -176,8 +172,7 @@ def path(home: Home, as_json: bool) -> None:
 
 @config.command("why")
 @_key
-@json_option
-@click.pass_obj
+@home_and_json
 def why(home: Home, key: str, as_json: bool) -> None:
     """Say what a setting is, where its value comes from, and what that overrides."""
     field = known(key)
@@ -211,8 +206,7 @@ def _row(label: str, text: str) -> None:
 
 @config.command("list")
 @click.option("--changed", is_flag=True, help="Only what is not the default.")
-@json_option
-@click.pass_obj
+@home_and_json
 def list_(home: Home, changed: bool, as_json: bool) -> None:
     """List every setting with its value and where that comes from."""
     loaded = _load(home)

@@ -16,7 +16,16 @@ import apsw
 import click
 import msgspec
 
-from whet.cli.output import Column, ProgressLine, emit, emit_json, emit_rows, json_option, styled
+from whet.cli.output import (
+    Column,
+    ProgressLine,
+    emit,
+    emit_json,
+    emit_rows,
+    home_and_json,
+    json_option,
+    styled,
+)
 from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -117,8 +126,7 @@ token = click.Group("token", help="Make, list, rotate and revoke bearer tokens."
     "--for", "valid_s", type=Age(), metavar="TIME", help="How long it holds, e.g. 30d; else until revoked."
 )
 @db_option
-@json_option
-@click.pass_obj
+@home_and_json
 def create(
     home: Home, role: str, name: str, valid_s: float | None, db_path: Path | str | None, as_json: bool
 ) -> None:
@@ -136,8 +144,7 @@ def create(
 
 @token.command("list")
 @db_option
-@json_option
-@click.pass_obj
+@home_and_json
 def list_tokens(home: Home, db_path: Path | str | None, as_json: bool) -> None:
     """List tokens; secrets are not stored, so they can't be shown."""
     with opened(home, db_path) as (database, _):
@@ -174,8 +181,7 @@ def revoke(home: Home, token_id: str, db_path: Path | str | None) -> None:
     "--overlap", "overlap_s", type=Age(), default=0.0, help="How long the old one still holds, e.g. 1h."
 )
 @db_option
-@json_option
-@click.pass_obj
+@home_and_json
 def rotate(home: Home, token_id: str, overlap_s: float, db_path: Path | str | None, as_json: bool) -> None:
     """Make a new token of the same name and role in place of an old one."""
     with opened(home, db_path) as (database, where):
@@ -190,8 +196,7 @@ def rotate(home: Home, token_id: str, overlap_s: float, db_path: Path | str | No
 @click.option("--remove", is_flag=True, help="Take the second factor away instead.")
 @click.option("--remove-passkeys", "lost", is_flag=True, help="Take the passkeys away instead.")
 @db_option
-@json_option
-@click.pass_obj
+@home_and_json
 def enrol(home: Home, name: str, remove: bool, lost: bool, db_path: Path | str | None, as_json: bool) -> None:
     """Give a person a second factor: six digits from an authenticator app (TOTP), printed once.
 
@@ -278,8 +283,7 @@ def test(path: Path, action: str, details: str, as_json: bool, **who: str) -> No
 @click.argument("request_id", metavar="ID")
 @click.option("--policy", "path", type=click.Path(path_type=Path), help="Judge by this file; else by none.")
 @db_option
-@json_option
-@click.pass_obj
+@home_and_json
 def explain(
     home: Home, request_id: str, path: Path | None, db_path: Path | str | None, as_json: bool
 ) -> None:
@@ -342,8 +346,7 @@ audit = click.Group("audit", help="Verify and export the audit log.")
     "--key", "key_path", type=click.Path(path_type=Path, exists=True), help="Public key kept elsewhere."
 )
 @db_option
-@json_option
-@click.pass_obj
+@home_and_json
 def verify(
     home: Home, checkpoint: Path | None, key_path: Path | None, db_path: Path | str | None, as_json: bool
 ) -> None:

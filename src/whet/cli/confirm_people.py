@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from whet.cli.confirm_files import change, db_option, me, opened
-from whet.cli.output import Column, emit, emit_rows, json_option
+from whet.cli.output import Column, emit, emit_rows, home_and_json, json_option
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.confirm import people as rows
@@ -66,8 +66,7 @@ people = click.Group("people", help="List and forget people who sign in with a p
 
 @people.command("list")
 @db_option
-@json_option
-@click.pass_obj
+@home_and_json
 def list_people(home: Home, db_path: Path | str | None, as_json: bool) -> None:
     """List who ever signed in with the provider."""
     with opened(home, db_path) as (database, _):

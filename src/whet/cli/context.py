@@ -18,7 +18,7 @@ from whet.cli import stored
 from whet.cli.context_report import OUTCOMES, report
 from whet.cli.launch import ChatOptions, load_settings, start_app
 from whet.cli.main import run_on_loop
-from whet.cli.output import Column, emit, emit_json, json_option, table, terminal_width
+from whet.cli.output import Column, emit, emit_json, home_and_json, table, terminal_width
 from whet.cli.wording import aside, printable
 from whet.config.load import load
 from whet.config.paths import Home
@@ -43,8 +43,7 @@ context = click.Group("context", help="Context engines: list them, see how full 
 
 
 @context.command("engines")
-@json_option
-@click.pass_obj
+@home_and_json
 def engines(home: Home, as_json: bool) -> None:
     """List the engines that `context.engine` can name; * is the one in use."""
     rows, warning = _with_app(home, _engines, flags=_NO_MODEL if is_needed(_settings(home)) else None)
@@ -63,8 +62,7 @@ def engines(home: Home, as_json: bool) -> None:
 
 @context.command("status")
 @_session
-@json_option
-@click.pass_obj
+@home_and_json
 def status(home: Home, session_id: str, as_json: bool) -> None:
     """Say how full a session's window is and what compactions saved."""
     flags = _NO_MODEL if is_needed(_settings(home)) else None

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from whet.cli import stored
-from whet.cli.output import Column, emit_json, json_option, styled, table
+from whet.cli.output import Column, emit_json, home_and_json, styled, table
 from whet.cli.output import cost as as_usd
 from whet.cli.wording import count
 from whet.clock import SystemClock, iso
@@ -54,8 +54,7 @@ class CostReport(msgspec.Struct, frozen=True):
 
 @click.command(help="Show what was spent, what the day will come to, and the caps.")
 @click.option("--days", type=click.IntRange(1, 366), default=7, help="How many days back.")
-@json_option
-@click.pass_obj
+@home_and_json
 def cost(home: Home, days: int, as_json: bool) -> None:
     """Show the last days, each model, today's forecast, and what is near its cap."""
     stored.must_exist(home)

@@ -19,7 +19,7 @@ import msgspec
 from whet.app.goal_words import parse_usd
 from whet.cli import output, stored
 from whet.cli.main import run_on_loop
-from whet.cli.output import Column, emit_json, emit_rows, json_option, styled
+from whet.cli.output import Column, emit_json, emit_rows, home_and_json, json_option, styled
 from whet.cli.wording import clip, printable
 from whet.clock import Clock, SystemClock, iso
 from whet.config.load import load
@@ -82,8 +82,7 @@ cron = click.Group("cron", help="Have the agent work at set times.")
 @click.option("--until-achieved", is_flag=True, help="Pause the schedule once its goal is proven.")
 @click.option("--quiet", default="", metavar="22:00-07:00", help="Send a chat nothing then; together after.")
 @click.option("--timeout", "timeout_s", type=_SECONDS, metavar="SECONDS", help="A run's limit.")
-@json_option
-@click.pass_obj
+@home_and_json
 def add(home: Home, expression: str | None, at: str | None, as_json: bool, **given: Any) -> None:
     """Add a schedule: a cron EXPRESSION of five fields, or one time with --at.
 
@@ -114,8 +113,7 @@ def add(home: Home, expression: str | None, at: str | None, as_json: bool, **giv
 
 
 @cron.command("list")
-@json_option
-@click.pass_obj
+@home_and_json
 def list_(home: Home, as_json: bool) -> None:
     """List schedules with their next and last run."""
 
@@ -141,8 +139,7 @@ def list_(home: Home, as_json: bool) -> None:
 @click.option(
     "--limit", type=click.IntRange(1), default=10, show_default=True, help="The latest so many runs."
 )
-@json_option
-@click.pass_obj
+@home_and_json
 def show(home: Home, name: str, limit: int, as_json: bool) -> None:
     """Show a schedule, its next time and its latest runs."""
 

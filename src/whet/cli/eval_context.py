@@ -11,7 +11,7 @@ import msgspec
 
 from whet.app.discover import by_keys, is_needed, nothing_set
 from whet.cli.main import run_on_loop
-from whet.cli.output import Column, ProgressLine, emit_json, json_option, table, wrapped
+from whet.cli.output import Column, ProgressLine, emit_json, home_and_json, table, wrapped
 from whet.cli.stored import opened
 from whet.cli.wording import count, printable
 from whet.clock import SystemClock
@@ -48,8 +48,7 @@ _LEGEND = (
 )
 @click.option("--judge", default=0, metavar="N", help="With --live: also ask your model for N of the facts.")
 @click.option("--chart", type=click.Path(dir_okay=False, path_type=Path), help="Write a chart (SVG) here.")
-@json_option
-@click.pass_obj
+@home_and_json
 def context(  # noqa: PLR0913 one parameter an option
     home: Home,
     wanted: tuple[str, ...],

@@ -12,7 +12,7 @@ import msgspec
 
 from whet.cli import eval_own
 from whet.cli.eval_own import OwnOptions
-from whet.cli.output import Column, ProgressLine, emit_json, json_option, table, wrapped
+from whet.cli.output import Column, ProgressLine, emit_json, home_and_json, table, wrapped
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.evals import world_report
@@ -54,8 +54,7 @@ _LEAST_SESSIONS = 12
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for runs and report.")
 @click.option("--fresh", is_flag=True, help="Forget the runs that are there.")
-@json_option
-@click.pass_obj
+@home_and_json
 def learning(home: Home, /, **given: Any) -> None:
     """Measure learning: what reaches the point of use, at what harm and cost.
 

@@ -11,7 +11,7 @@ import msgspec
 
 from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options
 from whet.cli.main import run_on_loop
-from whet.cli.output import Column, ProgressLine, cost, emit_json, json_option, table, wrapped
+from whet.cli.output import Column, ProgressLine, cost, emit_json, home_and_json, table, wrapped
 from whet.cli.stored import opened
 from whet.cli.warm import interval
 from whet.clock import SystemClock
@@ -49,8 +49,7 @@ from whet.warm.template import Template, load
 )
 @model_options
 @click.option("--seed", default=0, show_default=True, help="Which placebo is drawn.")
-@json_option
-@click.pass_obj
+@home_and_json
 def warm(home: Home, name: str, file: Path, repeats: int, as_json: bool, **given: str | int | None) -> None:
     """Run tasks cold, warm and with a placebo, paired, and compare errors, success, tokens and cost.
 

@@ -18,7 +18,7 @@ from whet.cli import stored
 from whet.cli.commands import builtin_commands
 from whet.cli.gateway_outbox import outbox
 from whet.cli.main import run_on_loop
-from whet.cli.output import Column, emit, emit_json, json_option, table
+from whet.cli.output import Column, emit, emit_json, home_and_json, table
 from whet.cli.serve import served_beside
 from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
@@ -74,8 +74,7 @@ def run(home: Home, workspace: Path | None, web: bool, web_port: int) -> None:
 
 
 @gateway.command()
-@json_option
-@click.pass_obj
+@home_and_json
 def status(home: Home, as_json: bool) -> None:
     """Show each channel: whether it runs, what waits, and what nobody knows the fate of."""
     text = read_gateway(home.gateway)
@@ -159,8 +158,7 @@ gateway.add_command(pair)
 
 
 @pair.command("list")
-@json_option
-@click.pass_obj
+@home_and_json
 def pair_list(home: Home, as_json: bool) -> None:
     """Show who was let in and who waits."""
     _must_exist(home)
@@ -181,8 +179,7 @@ def pair_list(home: Home, as_json: bool) -> None:
 
 @pair.command("accept")
 @click.argument("code")
-@json_option
-@click.pass_obj
+@home_and_json
 def pair_accept(home: Home, code: str, as_json: bool) -> None:
     """Let in whoever has this code. They get a memory of their own and may approve nothing."""
     clock = SystemClock()

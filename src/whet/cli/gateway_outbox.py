@@ -10,7 +10,7 @@ import apsw
 import click
 
 from whet.cli import stored
-from whet.cli.output import Column, emit, emit_json, json_option, table
+from whet.cli.output import Column, emit, emit_json, home_and_json, json_option, table
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.contract.channels import Outgoing
@@ -56,8 +56,7 @@ def outbox(context: click.Context, as_json: bool) -> None:
 
 @outbox.command()
 @click.argument("number", metavar="ID", type=int)
-@json_option
-@click.pass_obj
+@home_and_json
 def show(home: Home, number: int, as_json: bool) -> None:
     """Show one message with its whole text."""
     row = next((_facts(*found) for found in _found(home, _OPEN) if found[0].id == number), None)
@@ -70,8 +69,7 @@ def show(home: Home, number: int, as_json: bool) -> None:
 @outbox.command()
 @click.argument("numbers", metavar="ID...", type=int, nargs=-1)
 @click.option("--all", "is_all", is_flag=True, help="Every message whose fate is unknown or that failed.")
-@json_option
-@click.pass_obj
+@home_and_json
 def resend(home: Home, numbers: tuple[int, ...], is_all: bool, as_json: bool) -> None:
     """Send messages again, as new ones. The running gateway does it within seconds."""
     now_ms = SystemClock().unix_ms()
@@ -86,8 +84,7 @@ def resend(home: Home, numbers: tuple[int, ...], is_all: bool, as_json: bool) ->
 @outbox.command()
 @click.argument("numbers", metavar="ID...", type=int, nargs=-1)
 @click.option("--all", "is_all", is_flag=True, help="Every message whose fate is unknown or that failed.")
-@json_option
-@click.pass_obj
+@home_and_json
 def drop(home: Home, numbers: tuple[int, ...], is_all: bool, as_json: bool) -> None:
     """Forget messages: they are not sent and not asked about any more."""
 

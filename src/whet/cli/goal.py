@@ -12,7 +12,7 @@ from whet.app.goals import GoalReport, GoalRunner, GoalWish, report
 from whet.cli import stored, wording
 from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options, start_app
 from whet.cli.main import run_on_loop
-from whet.cli.output import Column, age, cost, emit, emit_json, emit_rows, fit, json_option, terminal_width
+from whet.cli.output import Column, age, cost, emit, emit_json, emit_rows, fit, home_and_json, terminal_width
 from whet.cli.person import LinePerson
 from whet.clock import SystemClock, iso
 from whet.config.paths import Home
@@ -34,8 +34,7 @@ goal = click.Group("goal", help="Start, list, show, stop or resume goals that mu
 @click.option("--budget", default="0", metavar="USD", help="The most that it may cost.")
 @click.option("--steps", type=click.IntRange(0), default=0, help="The most model calls.")
 @model_options
-@json_option
-@click.pass_obj
+@home_and_json
 def start(home: Home, text: str, as_json: bool, **given: object) -> None:
     """Pursue TEXT until CMD passes, or without one until `finish` is borne out by calls."""
     wish = GoalWish(
@@ -52,8 +51,7 @@ def start(home: Home, text: str, as_json: bool, **given: object) -> None:
 @goal.command("resume")
 @click.argument("goal_id", default="")
 @model_options
-@json_option
-@click.pass_obj
+@home_and_json
 def resume(home: Home, goal_id: str, as_json: bool, **given: object) -> None:
     """Go on with a goal that was paused or cut off."""
     stored.must_exist(home)
@@ -64,8 +62,7 @@ def resume(home: Home, goal_id: str, as_json: bool, **given: object) -> None:
 
 
 @goal.command("list")
-@json_option
-@click.pass_obj
+@home_and_json
 def list_goals(home: Home, as_json: bool) -> None:
     """List goals, newest first."""
     stored.must_exist(home)
@@ -82,8 +79,7 @@ def list_goals(home: Home, as_json: bool) -> None:
 
 @goal.command("show")
 @click.argument("goal_id", default="")
-@json_option
-@click.pass_obj
+@home_and_json
 def show(home: Home, goal_id: str, as_json: bool) -> None:
     """Show a goal, what its calls really did, and what the verifier said last."""
     stored.must_exist(home)
@@ -93,8 +89,7 @@ def show(home: Home, goal_id: str, as_json: bool) -> None:
 
 @goal.command("stop")
 @click.argument("goal_id", default="")
-@json_option
-@click.pass_obj
+@home_and_json
 def stop(home: Home, goal_id: str, as_json: bool) -> None:
     """End an open goal as cancelled; a turn that runs elsewhere is its last one."""
     stored.must_exist(home)

@@ -17,7 +17,7 @@ from whet.cli import stored
 from whet.cli.importing_home import PARTS as HOME_PARTS
 from whet.cli.importing_home import take_parts
 from whet.cli.importing_learned import PROGRAM, take_memory, take_skills
-from whet.cli.output import ProgressLine, emit_json, json_option, styled, wrapped
+from whet.cli.output import ProgressLine, emit_json, home_and_json, styled, wrapped
 from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -58,8 +58,7 @@ importing = click.Group("import", help="Move in from Hermes Agent, Claude Code, 
 @click.argument("path", type=click.Path(path_type=Path), default=Path("~/.hermes"))
 @click.option("--only", type=click.Choice(_PARTS), multiple=True, help="Take this part; may be repeated.")
 @_dry
-@json_option
-@click.pass_obj
+@home_and_json
 def hermes(home: Home, path: Path, only: tuple[str, ...], dry: bool, as_json: bool) -> None:
     """Take over a Hermes Agent home: settings, keys, plugins, persona, MCP servers, chat platforms, schedules
     (paused), memory, skills and every session.
@@ -108,8 +107,7 @@ def _sessions(home: Home, source: HermesSessions, dry: bool) -> dict[str, Any]:
 @importing.command("skills", epilog="Example: whet import skills ~/.agents/skills --dry-run")
 @click.argument("path", type=click.Path(path_type=Path))
 @_dry
-@json_option
-@click.pass_obj
+@home_and_json
 def from_skills(home: Home, path: Path, dry: bool, as_json: bool) -> None:
     """Take over a folder of skills (agentskills: folders with a SKILL.md), at any depth.
 
@@ -137,8 +135,7 @@ def _skills(home: Home, root: Path, source: str, dry: bool) -> list[TakenOver]:
 @importing.command("opencode")
 @click.argument("path", type=click.Path(path_type=Path), default=Path("~/.local/share/opencode"))
 @_dry
-@json_option
-@click.pass_obj
+@home_and_json
 def from_opencode(home: Home, path: Path, dry: bool, as_json: bool) -> None:
     """Take over opencode's sessions: the folder of its database, or that file."""
     folder = path.expanduser()
@@ -189,8 +186,7 @@ def _add_transcripts(name: str, program: str, form: _Format) -> None:
     @importing.command(name, help=f"Take over {program}'s transcripts: a folder of them, or one file.")
     @click.argument("path", type=click.Path(path_type=Path), default=Path(f"~/.{name.removesuffix('-code')}"))
     @_dry
-    @json_option
-    @click.pass_obj
+    @home_and_json
     def take(home: Home, path: Path, dry: bool, as_json: bool) -> None:
         _transcripts(home, path, form, dry, as_json)
 

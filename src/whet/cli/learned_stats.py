@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import click
 
 from whet.cli.learned import with_desk
-from whet.cli.output import Column, emit_json, json_option, table, wrapped
+from whet.cli.output import Column, emit_json, home_and_json, table, wrapped
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
@@ -28,8 +28,7 @@ _all = click.option("--all", "with_gone", is_flag=True, help="Earlier versions a
 
 @click.command("stats")
 @_all
-@json_option
-@click.pass_obj
+@home_and_json
 def memory_stats(home: Home, with_gone: bool, as_json: bool) -> None:
     """Say how sessions went with each note and without it; what hurts is proposed for retirement."""
     found = with_desk(home, lambda desk: of_desk(desk, ("memory", "user")))
@@ -38,8 +37,7 @@ def memory_stats(home: Home, with_gone: bool, as_json: bool) -> None:
 
 @click.command("stats")
 @_all
-@json_option
-@click.pass_obj
+@home_and_json
 def skills_stats(home: Home, with_gone: bool, as_json: bool) -> None:
     """Say how sessions went with each skill and without it; what hurts is proposed for retirement."""
     found = with_desk(home, lambda desk: of_desk(desk, ("skill",)))
@@ -48,8 +46,7 @@ def skills_stats(home: Home, with_gone: bool, as_json: bool) -> None:
 
 @click.command("retire")
 @click.argument("item_id", metavar="ID")
-@json_option
-@click.pass_obj
+@home_and_json
 def memory_retire(home: Home, item_id: str, as_json: bool) -> None:
     """Take a note out, by its id in `whet memory stats`; `whet undo` brings it back."""
     _tell(with_desk(home, lambda desk: _retire_note(desk, item_id)), as_json)
@@ -57,8 +54,7 @@ def memory_retire(home: Home, item_id: str, as_json: bool) -> None:
 
 @click.command("retire")
 @click.argument("name")
-@json_option
-@click.pass_obj
+@home_and_json
 def skills_retire(home: Home, name: str, as_json: bool) -> None:
     """Take a skill out; the ledger keeps it, and `whet undo` brings it back."""
     request = SkillRequest("delete", name, confirmed=True)

@@ -18,7 +18,7 @@ import msgspec
 from whet.cli.main import run_on_loop
 from whet.cli.mcp_browser import add_browser
 from whet.cli.mcp_report import reach_all, show
-from whet.cli.output import Column, age, emit_json, json_option, table, wrapped
+from whet.cli.output import Column, age, emit_json, home_and_json, table, wrapped
 from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
 from whet.config.edit import change_list, put_part, remove_part
@@ -82,8 +82,7 @@ def _one(home: Home, name: str) -> McpServerSettings:
 
 
 @mcp.command("list", short_help="List the servers and what is known of them.")
-@json_option
-@click.pass_obj
+@home_and_json
 def list_servers(home: Home, as_json: bool) -> None:
     """List the configured servers and what is known of their tools; reaches none."""
     rows = [_row(home, name, server) for name, server in _servers(home).items()]
@@ -162,8 +161,7 @@ class _Add(click.Command):
 @click.option("--allow", multiple=True, metavar="TOOL", help="Only these tools (a name or pattern).")
 @click.option("--deny", multiple=True, metavar="TOOL", help="Not these tools (a name or pattern).")
 @click.option("--no-test", is_flag=True, help="Do not reach it now.")
-@json_option
-@click.pass_obj
+@home_and_json
 def add(home: Home, name: str, command: tuple[str, ...], no_test: bool, as_json: bool, **given: Any) -> None:
     """Add a server to config.yaml, or replace it, and see what it offers.
 
@@ -246,8 +244,7 @@ def _warn_of_secrets(server: McpServerSettings) -> None:
 
 @mcp.command("remove")
 @_name
-@json_option
-@click.pass_obj
+@home_and_json
 def remove(home: Home, name: str, as_json: bool) -> None:
     """Take a server out of config.yaml, with its login."""
     _one(home, name)
@@ -261,8 +258,7 @@ def remove(home: Home, name: str, as_json: bool) -> None:
 
 @mcp.command("test", short_help="Reach servers and show their tools.")
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_server)
-@json_option
-@click.pass_obj
+@home_and_json
 def test(home: Home, names: tuple[str, ...], as_json: bool) -> None:
     """Reach servers (all enabled ones where none is named) and show their tools; exit code 1 on a failure."""
     servers = {name: _one(home, name) for name in names} or {
@@ -284,8 +280,7 @@ def test(home: Home, names: tuple[str, ...], as_json: bool) -> None:
 @_name
 @click.argument("tools", nargs=-1, metavar="[TOOL]...")
 @click.option("--remove", "removes", is_flag=True, help="Ask about them again.")
-@json_option
-@click.pass_obj
+@home_and_json
 def trust(home: Home, name: str, tools: tuple[str, ...], removes: bool, as_json: bool) -> None:
     """Let tools of a server (all that it has now, where none is named) run without a question.
 
@@ -317,8 +312,7 @@ def trust(home: Home, name: str, tools: tuple[str, ...], removes: bool, as_json:
 @click.option("--client-secret-env", default="", metavar="NAME", help="The variable with its secret.")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @click.option("--wait", "wait_s", default=300.0, show_default=True, help="Seconds to wait for you.")
-@json_option
-@click.pass_obj
+@home_and_json
 def login(
     home: Home, name: str, client_id: str, client_secret_env: str, no_browser: bool, **rest: Any
 ) -> None:
@@ -359,8 +353,7 @@ def login(
 
 @mcp.command("logout")
 @_name
-@json_option
-@click.pass_obj
+@home_and_json
 def logout(home: Home, name: str, as_json: bool) -> None:
     """Forget the login at a server."""
     from whet.mcp.login import tokens_path  # noqa: PLC0415 as above

@@ -15,7 +15,7 @@ import click
 
 from whet.cli.main import run_on_loop
 from whet.cli.mcp_report import reach_all, show
-from whet.cli.output import emit_json, json_option, wrapped
+from whet.cli.output import emit_json, home_and_json, wrapped
 from whet.config.edit import put_part
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings
@@ -32,8 +32,7 @@ _INSTALL_S = 600.0
 @click.option("--host", "hosts", multiple=True, metavar="HOST", help="Only these hosts, e.g. *.example.com.")
 @click.option("--browser", "program", default="", metavar="PATH", help="The browser to start.")
 @click.option("--no-test", is_flag=True, help="Do not start it now.")
-@json_option
-@click.pass_obj
+@home_and_json
 def add_browser(
     home: Home, name: str, hosts: tuple[str, ...], program: str, no_test: bool, as_json: bool
 ) -> None:

@@ -6,7 +6,7 @@ import click
 
 from whet.cli.learned import as_object, change_lines, changes_table, with_desk
 from whet.cli.learned_stats import memory_retire, memory_stats
-from whet.cli.output import emit, emit_json, json_option, wrapped
+from whet.cli.output import emit, emit_json, home_and_json, wrapped
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
@@ -30,8 +30,7 @@ for _command in (memory_stats, memory_retire):
 
 
 @memory.command("show")
-@json_option
-@click.pass_obj
+@home_and_json
 def show(home: Home, as_json: bool) -> None:
     """Show MEMORY.md and USER.md as every new session reads them."""
     files, counts = with_desk(home, _state)
@@ -101,8 +100,7 @@ def add(home: Home, text: tuple[str, ...], user: bool) -> None:
 @click.option("--session", "session_id", default="", metavar="ID", help="Only what rests on this session.")
 @click.option("--waiting", is_flag=True, help="Only what waits for your yes.")
 @click.option("--limit", type=click.IntRange(1), default=30, show_default=True, help="How many.")
-@json_option
-@click.pass_obj
+@home_and_json
 def log(home: Home, change: int | None, session_id: str, waiting: bool, limit: int, as_json: bool) -> None:
     """List changes to memory, the newest first; with a CHANGE's number, tell all of it."""
     if change is not None:

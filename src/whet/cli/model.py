@@ -12,7 +12,7 @@ import click
 from whet.app.discover import by_keys, is_needed, nothing_set
 from whet.app.plugin_parts import borrowed_provider
 from whet.cli.main import run_on_loop
-from whet.cli.output import emit, emit_json, json_option
+from whet.cli.output import emit, emit_json, home_and_json
 from whet.cli.wording import printable
 from whet.config.edit import set_value
 from whet.config.fields import fields
@@ -28,8 +28,7 @@ model = click.Group("model", help="Show, list and choose the model.")
 
 
 @model.command("show")
-@json_option
-@click.pass_obj
+@home_and_json
 def show(home: Home, as_json: bool) -> None:
     """Say which model answers, from where that comes, its window and its prices."""
     loaded = _load(home)
@@ -69,8 +68,7 @@ def price(info: ModelInfo) -> str:
 
 
 @model.command("list")
-@json_option
-@click.pass_obj
+@home_and_json
 def list_(home: Home, as_json: bool) -> None:
     """Ask the server which models it serves."""
     with _connected(home, _load(home)) as provider:
@@ -95,8 +93,7 @@ async def _ask(provider: Provider) -> list[str]:
 @model.command("set")
 @click.argument("name")
 @click.option("--provider", default="", help="Switch the provider too.")
-@json_option
-@click.pass_obj
+@home_and_json
 def set_(home: Home, name: str, provider: str, as_json: bool) -> None:
     """Choose the model for new requests; NAME as the server knows it."""
     if not name.strip():

@@ -30,6 +30,11 @@ json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
 )
 
 
+def home_and_json(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the home as its first argument, and `--json` as `as_json`."""
+    return json_option(click.pass_obj(command))
+
+
 @dataclass(frozen=True, slots=True)
 class Column(Generic[R]):
     """A table's column: `cell` writes what a row has in it; `grows` takes the width that is left; `least` is

@@ -13,7 +13,7 @@ import click
 
 from whet.app.slash import SlashCommand
 from whet.cli import stored
-from whet.cli.output import emit_json, json_option
+from whet.cli.output import emit_json, home_and_json
 from whet.clock import SystemClock, iso
 from whet.config.paths import Home
 from whet.store import outcomes
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 @click.argument("rating", type=click.Choice(["good", "bad"]))
 @click.argument("session_id", metavar="[SESSION]", required=False, default="")
 @click.option("--turn", type=click.IntRange(1), help="This turn instead of the last one.")
-@json_option
-@click.pass_obj
+@home_and_json
 def rate(home: Home, rating: Rating, session_id: str, turn: int | None, as_json: bool) -> None:
     """Say that a turn went well or badly; the latest session's last one where none is named.
 

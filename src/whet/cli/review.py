@@ -19,7 +19,7 @@ from whet.app.review_worker import open_reviews
 from whet.app.reviews import ReviewRunner
 from whet.cli import output, stored
 from whet.cli.main import run_on_loop
-from whet.cli.output import Column, emit_json, json_option
+from whet.cli.output import Column, emit_json, home_and_json
 from whet.cli.transcript import render
 from whet.cli.wording import count, printable, review_line
 from whet.clock import SystemClock
@@ -54,8 +54,7 @@ review = click.Group(
 )
 @click.option("--focus", default="", metavar="TEXT", help="What to look at above all.")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only memory, or only skills.")
-@json_option
-@click.pass_obj
+@home_and_json
 def run(home: Home, name: str, focus: str, kinds: tuple[Kind, ...], as_json: bool) -> None:
     """Review a session now and say what was saved."""
     stored.must_exist(home)
@@ -81,8 +80,7 @@ def run(home: Home, name: str, focus: str, kinds: tuple[Kind, ...], as_json: boo
 @review.command("list")
 @click.option("--session", "name", default="", metavar="ID", help="Only of this session.")
 @click.option("-n", "--limit", default=20, type=click.IntRange(1), show_default=True, help="How many.")
-@json_option
-@click.pass_obj
+@home_and_json
 def list_(home: Home, name: str, limit: int, as_json: bool) -> None:
     """List reviews with their tokens, cached share and cost, and what today's came to."""
     since = day_start(SystemClock().now())
@@ -103,8 +101,7 @@ def list_(home: Home, name: str, limit: int, as_json: bool) -> None:
 @review.command("show")
 @click.argument("name", metavar="REVIEW")
 @click.option("--full", is_flag=True, help="Tool calls with their arguments and results in full.")
-@json_option
-@click.pass_obj
+@home_and_json
 def show(home: Home, name: str, full: bool, as_json: bool) -> None:
     """Show one review: why it ran, what it cost, what it saved, and all that was said in it."""
     row = _find(home, name)
@@ -126,8 +123,7 @@ def show(home: Home, name: str, full: bool, as_json: bool) -> None:
 
 
 @review.command("inbox")
-@json_option
-@click.pass_obj
+@home_and_json
 def inbox(home: Home, as_json: bool) -> None:
     """List what waits for your word, and what reviews were refused, with the reasons."""
     rows = stored.read(home, lambda db: ledger.select(db, states=news.WAITING)) if has_store(home) else []
@@ -158,8 +154,7 @@ def _show_waiting(row: LedgerRow) -> None:
 
 @review.command("accept")
 @click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
-@json_option
-@click.pass_obj
+@home_and_json
 def accept(home: Home, ids: tuple[int, ...], as_json: bool) -> None:
     """Let changes that wait come into force."""
     _decide(home, ids, "in force", lambda found, id_: found.desk.accept(id_), as_json=as_json)
@@ -167,8 +162,7 @@ def accept(home: Home, ids: tuple[int, ...], as_json: bool) -> None:
 
 @review.command("reject")
 @click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
-@json_option
-@click.pass_obj
+@home_and_json
 def reject(home: Home, ids: tuple[int, ...], as_json: bool) -> None:
     """Drop changes that wait; the ledger keeps that they were made and dropped."""
     _decide(home, ids, "dropped", lambda found, id_: found.desk.reject(id_), as_json=as_json)

@@ -15,7 +15,7 @@ from whet.app.rewind_answers import diff_answer, points_answer, rewind_answer
 from whet.app.rewinding import Outcome, Rewinding, parse_target
 from whet.cli import rewind_report, stored
 from whet.cli.main import run_on_loop
-from whet.cli.output import emit_json, json_option, print_long, styled
+from whet.cli.output import emit_json, home_and_json, print_long, styled
 from whet.cli.sessions import complete_session
 from whet.cli.wording import exact
 from whet.clock import SystemClock
@@ -39,8 +39,7 @@ T = TypeVar("T")
 @click.option("--undo", is_flag=True, help="Take the last rewind of the session back.")
 @click.option("--force", "--theirs", "force", is_flag=True, help="Also set back what others changed.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-@json_option
-@click.pass_obj
+@home_and_json
 def rewind(home: Home, target: str, parts: Parts, **flags: bool) -> None:
     """Go back to before a turn, or a step of it. Without one: list the points that there are.
 
@@ -82,8 +81,7 @@ def rewind(home: Home, target: str, parts: Parts, **flags: bool) -> None:
 @click.command("diff")
 @click.argument("target", metavar="[SESSION][:TURN]", default="", shell_complete=complete_session)
 @click.option("--stat", is_flag=True, help="Only names and counts.")
-@json_option
-@click.pass_obj
+@home_and_json
 def diff(home: Home, target: str, stat: bool, as_json: bool) -> None:
     """Show what a turn changed in the files, whoever did it: a tool, a shell command, a program of its.
 

@@ -11,7 +11,7 @@ from whet.app import task_runs
 from whet.cli import wording
 from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options, start_app, workspace_of
 from whet.cli.main import run_on_loop
-from whet.cli.output import Column, emit_json, emit_rows, json_option
+from whet.cli.output import Column, emit_json, emit_rows, home_and_json
 from whet.config.paths import Home
 from whet.contract.protocols import NobodyPresent
 from whet.log import mask
@@ -28,8 +28,7 @@ Done = tuple[HelperRow, HelperView]
 @click.option("--jobs", type=click.IntRange(1, 64), default=None, help="How many work at once.")
 @click.option("--again", is_flag=True, help="Do tasks again that have ended.")
 @model_options
-@json_option
-@click.pass_obj
+@home_and_json
 def run(home: Home, file: Path, jobs: int | None, again: bool, as_json: bool, **given: object) -> None:
     """Do the tasks of FILE, several at once; the same file again goes on with what is left of it."""
     options = ChatOptions(home, flags=model_flags(given))

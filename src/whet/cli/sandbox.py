@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from whet.app.confining import confine
-from whet.cli.output import emit, json_option
+from whet.cli.output import emit, home_and_json
 from whet.cli.wording import printable
 from whet.config.load import load
 from whet.config.paths import Home
@@ -44,8 +44,7 @@ sandbox = click.Group("sandbox", help="See what commands may reach, and try one.
 
 
 @sandbox.command("status")
-@json_option
-@click.pass_obj
+@home_and_json
 def status(home: Home, as_json: bool) -> None:
     """Say which engine holds here, why not a better one, and what commands may reach in this folder."""
     confinement, workspace = _confinement(home)
@@ -68,8 +67,7 @@ def status(home: Home, as_json: bool) -> None:
 
 @sandbox.command("explain", context_settings={"ignore_unknown_options": True})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@json_option
-@click.pass_obj
+@home_and_json
 def explain_(home: Home, command: Sequence[str], as_json: bool) -> None:
     """Say what a command names that it could not reach. Nothing is run."""
     confinement, workspace = _confinement(home)
@@ -87,8 +85,7 @@ def explain_(home: Home, command: Sequence[str], as_json: bool) -> None:
 @sandbox.command("try", context_settings={"ignore_unknown_options": True})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--timeout", "timeout_s", type=float, default=120.0, show_default=True, help="Seconds.")
-@json_option
-@click.pass_obj
+@home_and_json
 def try_(home: Home, command: Sequence[str], timeout_s: float, as_json: bool) -> None:
     """Run a command as the model's commands are run here, and say what stopped it."""
     confinement, workspace = _confinement(home)

@@ -23,7 +23,7 @@ from whet.cli.launch import (
     workspace_of,
 )
 from whet.cli.main import run_on_loop
-from whet.cli.output import Column, age, emit, emit_rows, json_option
+from whet.cli.output import Column, age, emit, emit_rows, home_and_json
 from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
 from whet.config.paths import Home
@@ -90,8 +90,7 @@ serve.add_command(token)
     show_default=True,
     help="chat: its own sessions; guest: with a memory of its own too; owner: everything.",
 )
-@json_option
-@click.pass_obj
+@home_and_json
 def create(home: Home, name: str, role: Any, as_json: bool) -> None:
     """Make a token for NAME (a program, a device) and print it, this once."""
     row, secret = _change(home, lambda db: tokens.make(db, name, role, SystemClock()))
@@ -99,8 +98,7 @@ def create(home: Home, name: str, role: Any, as_json: bool) -> None:
 
 
 @token.command("list")
-@json_option
-@click.pass_obj
+@home_and_json
 def list_(home: Home, as_json: bool) -> None:
     """List tokens; their secrets are nowhere."""
     rows = _change(home, tokens.TOKENS.all)
@@ -118,8 +116,7 @@ def list_(home: Home, as_json: bool) -> None:
 
 @token.command("revoke")
 @click.argument("name")
-@json_option
-@click.pass_obj
+@home_and_json
 def revoke(home: Home, name: str, as_json: bool) -> None:
     """Take the token NAME (or its id) back: calls end at once, streams within seconds."""
     row = _change(home, lambda db: tokens.revoke(db, name, iso(SystemClock().now())))

@@ -19,7 +19,7 @@ import click
 from whet.app.recording import forget_deleted
 from whet.cli import output, stored
 from whet.cli.forks import titled
-from whet.cli.output import Column, emit, emit_json, json_option, styled
+from whet.cli.output import Column, emit, emit_json, home_and_json, styled
 from whet.cli.transcript import render
 from whet.cli.wording import count, cut, printable
 from whet.clock import SystemClock, iso
@@ -71,8 +71,7 @@ def _read(home: Home, work: Callable[[apsw.Connection], T]) -> T:
 @click.option("--here", is_flag=True, help="Only those of this folder.")
 @click.option("--all-kinds", is_flag=True, help="Delegated tasks and reviews too.")
 @click.option("--archived", is_flag=True, help="Those that were put aside.")
-@json_option
-@click.pass_obj
+@home_and_json
 def list_(  # noqa: PLR0913 - one for each option
     home: Home, words: tuple[str, ...], limit: int, here: bool, all_kinds: bool, archived: bool, as_json: bool
 ) -> None:
@@ -117,8 +116,7 @@ def _table(rows: list[TreeRow]) -> str:
 @sessions.command("show")
 @_session
 @click.option("--full", is_flag=True, help="Tool calls with their arguments and results in full.")
-@json_option
-@click.pass_obj
+@home_and_json
 def show(home: Home, session: str, full: bool, as_json: bool) -> None:
     """Show what was said in a session."""
 
@@ -140,8 +138,7 @@ def show(home: Home, session: str, full: bool, as_json: bool) -> None:
 @click.option("--role", type=click.Choice(["user", "assistant", "tool"]), help="Only what this role said.")
 @click.option("--since", metavar="DATE", help="Only since this date, e.g. 2026-11-01.")
 @click.option("--private", is_flag=True, help="Private sessions too.")
-@json_option
-@click.pass_obj
+@home_and_json
 def search(home: Home, words: tuple[str, ...], limit: int, **given: Any) -> None:
     """Search everything that was said; "quoted words" stand together."""
     hits: list[Hit] = []
@@ -254,8 +251,7 @@ def _writer(target: str, *, force: bool) -> Generator[Callable[[str, str], None]
 @sessions.command("rename")
 @_session
 @click.argument("title", nargs=-1, required=True)
-@json_option
-@click.pass_obj
+@home_and_json
 def rename(home: Home, session: str, title: tuple[str, ...], as_json: bool) -> None:
     """Give a session another title."""
     name = " ".join(" ".join(title).split())
@@ -266,8 +262,7 @@ def rename(home: Home, session: str, title: tuple[str, ...], as_json: bool) -> N
 @sessions.command("archive")
 @_session
 @click.option("--off", is_flag=True, help="Bring it back.")
-@json_option
-@click.pass_obj
+@home_and_json
 def archive(home: Home, session: str, off: bool, as_json: bool) -> None:
     """Put a session aside: lists leave it out, search finds it."""
     now = "" if off else iso(SystemClock().now())
@@ -278,8 +273,7 @@ def archive(home: Home, session: str, off: bool, as_json: bool) -> None:
 @sessions.command("fork")
 @_session
 @click.argument("turn", type=click.IntRange(1), required=False)
-@json_option
-@click.pass_obj
+@home_and_json
 def fork(home: Home, session: str, turn: int | None, as_json: bool) -> None:
     """Begin a session where another one was after a TURN (its last one, if none is given)."""
     clock = SystemClock()
@@ -296,8 +290,7 @@ def fork(home: Home, session: str, turn: int | None, as_json: bool) -> None:
 @sessions.command("private")
 @_session
 @click.option("--off", is_flag=True, help="Show it again.")
-@json_option
-@click.pass_obj
+@home_and_json
 def private(home: Home, session: str, off: bool, as_json: bool) -> None:
     """Keep a session out of search, bulk export and learning."""
     row = _change(home, session, lambda db, session_id: store.set_private(db, session_id, not off))
@@ -322,8 +315,7 @@ def _say(row: SessionRow, text: str, as_json: bool) -> None:
 @click.argument("names", metavar="SESSION...", nargs=-1, shell_complete=complete_session)
 @click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 @click.option("--remains", is_flag=True, help="Only take what was deleted before out of the file.")
-@json_option
-@click.pass_obj
+@home_and_json
 def delete(home: Home, names: tuple[str, ...], yes: bool, remains: bool, as_json: bool) -> None:
     """Delete sessions and all that was said in them, for good.
 
@@ -383,8 +375,7 @@ def _confirm(rows: list[SessionRow]) -> None:
 
 
 @sessions.command("stats")
-@json_option
-@click.pass_obj
+@home_and_json
 def stats(home: Home, as_json: bool) -> None:
     """Sum up what is stored."""
     if not has_store(home):

@@ -8,7 +8,7 @@ import apsw
 import click
 
 from whet.cli.learned import with_desk
-from whet.cli.output import emit, json_option
+from whet.cli.output import emit, home_and_json
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound
@@ -19,8 +19,7 @@ from whet.memory.desk import LearningService
 
 @click.command("check")
 @click.argument("name")
-@json_option
-@click.pass_obj
+@home_and_json
 def skills_check(home: Home, name: str, as_json: bool) -> None:
     """Replay the steps of the skill NAME on the sessions that they were taken from.
 

@@ -10,7 +10,7 @@ import apsw
 import click
 
 from whet.cli.learned import with_desk
-from whet.cli.output import emit, json_option
+from whet.cli.output import emit, home_and_json
 from whet.cli.wording import printable
 from whet.config.load import load
 from whet.config.paths import Home
@@ -37,8 +37,7 @@ from whet.store import learned
     show_default=True,
     help="Answers of the model, at most.",
 )
-@json_option
-@click.pass_obj
+@home_and_json
 def skills_improve(home: Home, name: str, budget: int, as_json: bool) -> None:
     """Look for better steps of the skill NAME and keep them if its cases prove them.
 

@@ -12,7 +12,7 @@ import click
 
 from whet.cli.learned import as_object, change_lines, changes_table, with_desk
 from whet.cli.learned_stats import skills_retire, skills_stats
-from whet.cli.output import Column, emit, emit_json, json_option, print_long, table, wrapped
+from whet.cli.output import Column, emit, emit_json, home_and_json, print_long, table, wrapped
 from whet.cli.skill_cases import skills_check
 from whet.cli.skill_improve import skills_improve
 from whet.cli.wording import printable
@@ -38,8 +38,7 @@ for _command in (skills_stats, skills_retire, skills_check, skills_improve):
 
 @skills.command("list")
 @click.argument("words", nargs=-1)
-@json_option
-@click.pass_obj
+@home_and_json
 def list_(home: Home, words: tuple[str, ...], as_json: bool) -> None:
     """List skills, or those that fit WORDS."""
 
@@ -92,8 +91,7 @@ def _about(info: SkillInfo) -> str:
 @skills.command("show")
 @click.argument("name")
 @click.argument("file", default="")
-@json_option
-@click.pass_obj
+@home_and_json
 def show(home: Home, name: str, file: str, as_json: bool) -> None:
     """Show a skill as the agent reads it, or one of its files."""
 
@@ -110,8 +108,7 @@ def show(home: Home, name: str, file: str, as_json: bool) -> None:
 @click.argument("name", required=False)
 @click.option("--waiting", is_flag=True, help="Only what waits for your yes.")
 @click.option("--limit", type=click.IntRange(1), default=30, show_default=True, help="How many.")
-@json_option
-@click.pass_obj
+@home_and_json
 def log(home: Home, name: str | None, waiting: bool, limit: int, as_json: bool) -> None:
     """List changes to skills, or to the skill NAME; a change's number instead tells all of it."""
     if name is not None and (number := typed_number(name)) is not None:
@@ -138,8 +135,7 @@ def log(home: Home, name: str | None, waiting: bool, limit: int, as_json: bool) 
 
 @skills.command("validate")
 @click.argument("path", type=click.Path(path_type=Path))
-@json_option
-@click.pass_obj
+@home_and_json
 def validate(home: Home, path: Path, as_json: bool) -> None:
     """Check a skill's folder: front matter, size, paths, and what its text might do."""
     problem, found = "", None
@@ -163,8 +159,7 @@ def validate(home: Home, path: Path, as_json: bool) -> None:
 @skills.command("install")
 @click.argument("source")
 @click.option("--yes", is_flag=True, help="Don't ask.")
-@json_option
-@click.pass_obj
+@home_and_json
 def install(home: Home, source: str, yes: bool, as_json: bool) -> None:
     """Install the skills of a folder or of a git repository: their text is shown, nothing is run.
 

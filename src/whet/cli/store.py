@@ -6,7 +6,7 @@ from contextlib import closing
 
 import click
 
-from whet.cli.output import emit, json_option
+from whet.cli.output import emit, home_and_json
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.store.database import StateDatabase, open_team
@@ -17,8 +17,7 @@ store = click.Group("store", help="Copy all conversations to a team's database, 
 @store.command()
 @click.option("--to", "to_url", metavar="URL", help="Copy this home's file to the team's database.")
 @click.option("--from", "from_url", metavar="URL", help="Copy the team's database into this home's file.")
-@json_option
-@click.pass_obj
+@home_and_json
 def copy(home: Home, to_url: str | None, from_url: str | None, as_json: bool) -> None:
     """Copy everything, then count and hash every table on both sides. What was broken off goes on.
 

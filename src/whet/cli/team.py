@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from whet.cli.output import emit, json_option
+from whet.cli.output import emit, home_and_json
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
 from whet.postgres.driver import has_password, needs_driver, shown
@@ -21,8 +21,7 @@ team = click.Group("team", help="Set up the database that several machines share
 
 @team.command()
 @click.argument("url")
-@json_option
-@click.pass_obj
+@home_and_json
 def init(home: Home, url: str, as_json: bool) -> None:
     """Set up the team's database at URL, or bring it up to date; say how to use it.
 
@@ -52,8 +51,7 @@ def init(home: Home, url: str, as_json: bool) -> None:
     show_default=True,
     help="Seconds to wait for the answer.",
 )
-@json_option
-@click.pass_obj
+@home_and_json
 def ask(home: Home, text: str, session: str, timeout_s: float, as_json: bool) -> None:
     """Have one of the team's workers answer TEXT, and print the answer."""
     from whet.cli import team_turns  # noqa: PLC0415 - brings the agent, as `whet chat` does
@@ -62,8 +60,7 @@ def ask(home: Home, text: str, session: str, timeout_s: float, as_json: bool) ->
 
 
 @team.command()
-@json_option
-@click.pass_obj
+@home_and_json
 def status(home: Home, as_json: bool) -> None:
     """Say whether the database answers, who works, and what waits."""
     url, lease_s = team_url(home)

@@ -8,7 +8,7 @@ import click
 
 from whet.cli.learned import as_object, change_lines, with_desk
 from whet.cli.memory import require_home
-from whet.cli.output import emit, emit_json, json_option, wrapped
+from whet.cli.output import emit, emit_json, home_and_json, wrapped
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
@@ -24,8 +24,7 @@ _WOULD = {"take back": "would take back", "drop": "would drop", "keep": "would k
 
 @click.command(help="Take a learned change back; an undo can be undone too.")
 @click.argument("change", type=int)
-@json_option
-@click.pass_obj
+@home_and_json
 def undo(home: Home, change: int, as_json: bool) -> None:
     """Take back CHANGE, as `whet memory log` and `whet skills log` number it: whet undo 12"""
     require_home(home)
@@ -38,8 +37,7 @@ def undo(home: Home, change: int, as_json: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Only say what would be taken back.")
 @click.option("--purge", is_flag=True, help="Take the words out of the ledger too, for good.")
 @click.option("-y", "--yes", is_flag=True, help="With --purge: don't ask.")
-@json_option
-@click.pass_obj
+@home_and_json
 def forget(home: Home, session_id: str, dry_run: bool, purge: bool, yes: bool, as_json: bool) -> None:
     """Take back what rests on a session, skills compiled from it included.
 

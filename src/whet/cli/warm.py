@@ -16,7 +16,7 @@ import msgspec
 
 from whet.app.warm_templates import Built, Listed, WarmTemplates
 from whet.cli import stored
-from whet.cli.output import Column, ProgressLine, emit_json, json_option, styled, table, wrapped
+from whet.cli.output import Column, ProgressLine, emit_json, home_and_json, styled, table, wrapped
 from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -59,8 +59,7 @@ warm = click.Group(
     help="Tokens.",
 )
 @click.option("--with-changes", is_flag=True, help="Take calls that run programs or change files too.")
-@json_option
-@click.pass_obj
+@home_and_json
 def build(home: Home, name: str, as_json: bool, **given: Any) -> None:
     """Mine the store for calls that worked and save them as template NAME."""
     project = str(Path(given["project"]).expanduser().absolute()) if given["project"] else ""
@@ -87,8 +86,7 @@ def build(home: Home, name: str, as_json: bool, **given: Any) -> None:
 
 
 @warm.command("list")
-@json_option
-@click.pass_obj
+@home_and_json
 def list_(home: Home, as_json: bool) -> None:
     """List templates and what they were seen to do: held out minus warm, error rate of the first 10 calls."""
     with _desk(home) as desk:
@@ -117,8 +115,7 @@ def list_(home: Home, as_json: bool) -> None:
 @warm.command("show")
 @click.argument("name")
 @click.option("--why", is_flag=True, help="Say of each example why it was chosen and where it is from.")
-@json_option
-@click.pass_obj
+@home_and_json
 def show(home: Home, name: str, why: bool, as_json: bool) -> None:
     """Show a template's examples, and which of them are stale."""
     with _desk(home) as desk:
@@ -142,8 +139,7 @@ def delete(home: Home, name: str) -> None:
 
 
 @warm.command("stats")
-@json_option
-@click.pass_obj
+@home_and_json
 def stats(home: Home, as_json: bool) -> None:
     """Show error rates by tool, position and session length, and whether long sessions err less."""
     with _desk(home) as desk, _progress("judging", "sessions") as progress:
@@ -153,8 +149,7 @@ def stats(home: Home, as_json: bool) -> None:
 
 @warm.command("label")
 @click.option("--again", is_flag=True, help="Judge calls again that have an outcome.")
-@json_option
-@click.pass_obj
+@home_and_json
 def label(home: Home, again: bool, as_json: bool) -> None:
     """Judge how the calls of old sessions went; new sessions are judged as they go."""
     with _desk(home) as desk, _progress("judging", "sessions") as progress:
