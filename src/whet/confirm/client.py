@@ -18,7 +18,6 @@ import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, cast
 
 import httpx2
@@ -112,9 +111,7 @@ class ConfirmClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -322,9 +319,7 @@ class BlockingClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.run(self.calls.close())
         self._runner.close()
 

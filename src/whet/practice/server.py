@@ -10,7 +10,6 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Self
 
 import uvicorn
@@ -137,9 +136,7 @@ class PracticeServer:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property

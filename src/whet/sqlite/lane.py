@@ -13,7 +13,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any, TypeAlias
 
 import apsw
@@ -93,9 +92,7 @@ class _Capture:
     def __enter__(self) -> _Capture:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         self.error = error
         return True
 
