@@ -122,12 +122,12 @@ class Compat:
         self._answering = answering
 
     async def models(self, request: Request, caller: ApiCaller) -> Response:
-        """List the one model that there is."""
+        """List the models: one, `whet`."""
         ends = {"first_id": MODEL, "last_id": MODEL, "has_more": False}
         return JsonAnswer({"object": "list", "data": [_model(MODEL)], **ends})
 
     async def model(self, request: Request, caller: ApiCaller) -> Response:
-        """Show it."""
+        """Show a model."""
         name = request.path_params["name"]
         self._known(name)
         return JsonAnswer(_model(name))
@@ -163,7 +163,7 @@ class Compat:
         return await self._answer(request, wish, codec, form, is_stream=bool(asked.stream))
 
     async def messages(self, request: Request, caller: ApiCaller, asked: MessagesRequest) -> Response:
-        """Answer a message."""
+        """Answer a message as Anthropic's API does."""
         wish = _wish(request, caller, messages.read_said(asked), None)
         tools = messages.read_tools(asked)
         wish = _with_tools(wish, tools, asked.tool_choice, parallel=asked.parallel_tool_calls)
@@ -172,7 +172,7 @@ class Compat:
         return await self._answer(request, wish, codec, form, is_stream=bool(asked.stream))
 
     async def count_tokens(self, request: Request, caller: ApiCaller, asked: MessagesRequest) -> Response:
-        """Estimate how many tokens a request has."""
+        """Estimate a message's tokens."""
         said, tools = messages.read_said(asked), messages.read_tools(asked)
         return JsonAnswer({"input_tokens": max(1, content.size_tokens(said, tools))})
 

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from whet.app.build import App
+from whet.contract.texts import map_texts
 from whet.log import mask
 from whet.serve.auth import ApiCaller
 from whet.serve.wire import JsonAnswer
@@ -42,27 +43,21 @@ class Goals:
         """Give the calls."""
         one = "/api/goals/{id}"
         return (
-            Operation("GET", "/api/goals", self.listed, "List goals, newest first", roles=_OWNER),
+            Operation("GET", "/api/goals", self.listed, roles=_OWNER),
             Operation(
-                "POST",
-                "/api/goals",
-                self.start,
-                "Hand a goal to a worker",
-                roles=_OWNER,
-                takes=GoalInput,
-                gives={202: JSON_OBJECT},
+                "POST", "/api/goals", self.start, roles=_OWNER, takes=GoalInput, gives={202: JSON_OBJECT}
             ),
-            Operation("GET", one, self.show, "Show a goal and what its calls did", roles=_OWNER),
-            Operation("POST", f"{one}/stop", self.stop, "End a goal as cancelled", roles=_OWNER),
+            Operation("GET", one, self.show, roles=_OWNER),
+            Operation("POST", f"{one}/stop", self.stop, roles=_OWNER),
         )
 
     async def listed(self, request: Request, caller: ApiCaller) -> Response:
         """List goals, newest first."""
         found = await self._app.database.read(goals.listed)
-        return JsonAnswer({"goals": [_masked(msgspec.to_builtins(one)) for one in found]})
+        return JsonAnswer({"goals": [map_texts(msgspec.to_builtins(one), mask) for one in found]})
 
     async def start(self, request: Request, caller: ApiCaller, wanted: GoalInput) -> Response:
-        """Store a goal: 202 with the id to ask for."""
+        """Hand a goal to a worker. 202 with the id to ask for."""
         from whet.app.goal_queue import queue_goal  # noqa: PLC0415 - few clients have goals
         from whet.app.goals import GoalWish  # noqa: PLC0415 - the same
 
@@ -73,14 +68,14 @@ class Goals:
         return JsonAnswer({"id": made.id, "state": "waiting"}, 202)
 
     async def show(self, request: Request, caller: ApiCaller) -> Response:
-        """Show a goal."""
+        """Show a goal and what its calls did."""
         from whet.app.goal_queue import goal_of  # noqa: PLC0415 - few clients have goals
 
         number, found = await goal_of(self._app, request.path_params["id"])
         return JsonAnswer(_answer(number, None if found is None else msgspec.to_builtins(found)))
 
     async def stop(self, request: Request, caller: ApiCaller) -> Response:
-        """End a goal."""
+        """End a goal as cancelled."""
         from whet.app.goal_queue import stop_goal  # noqa: PLC0415 - few clients have goals
 
         number = request.path_params["id"]
@@ -91,13 +86,4 @@ class Goals:
 def _answer(number: str, found: dict[str, Any] | None) -> dict[str, Any]:
     if found is None:
         return {"id": number, "state": "waiting"}
-    return {"id": number, "state": found["goal"]["state"], **_masked(found)}
-
-
-def _masked(value: Any) -> Any:
-    """Give a value with the secrets in its texts masked."""
-    if isinstance(value, str):
-        return mask(value)
-    if isinstance(value, dict):
-        return {name: _masked(one) for name, one in value.items()}  # pyright: ignore[reportUnknownVariableType]
-    return [_masked(one) for one in value] if isinstance(value, list | tuple) else value  # pyright: ignore[reportUnknownVariableType]
+    return {"id": number, "state": found["goal"]["state"], **map_texts(found, mask)}

@@ -33,7 +33,7 @@ class Hosts:
         self._running: dict[tuple[str, str], asyncio.Task[RpcMessage]] = {}
 
     async def post(self, request: Request, caller: ApiCaller, message: RpcMessage) -> Response:
-        """Take one message."""
+        """Speak MCP: one JSON-RPC message."""
         off = called_off(message)
         if off is not None and (task := self._running.get((caller.token_id, off))):
             task.cancel()

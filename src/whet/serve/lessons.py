@@ -65,22 +65,14 @@ class LessonCalls:
     def operations(self) -> tuple[Operation, ...]:
         """Give the calls."""
         seen = RequestParameter("seen", description="1 marks what is new as told.")
-        listed = "Say what was learned since the owner was last told, what waits, what was refused"
         return (
             Operation(
-                "GET",
-                "/api/learned",
-                self.show,
-                listed,
-                roles=_OWNER,
-                gives={200: Lessons},
-                parameters=(seen,),
+                "GET", "/api/learned", self.show, roles=_OWNER, gives={200: Lessons}, parameters=(seen,)
             ),
             Operation(
                 "POST",
                 "/api/learned/{id}",
                 self.decide,
-                "Accept or reject a change that waits, or a refused note",
                 roles=_OWNER,
                 takes=LessonAnswer,
                 gives={200: LessonFacts},
@@ -88,7 +80,8 @@ class LessonCalls:
         )
 
     async def show(self, request: Request, caller: ApiCaller) -> Response:
-        """Say it; it stays new until somebody was told."""
+        """Say what was learned since the owner was last told, what waits, what was refused. It stays new
+        until somebody was told."""
         is_seen = request.query_params.get("seen", "") == "1"
 
         def read(db: apsw.Connection) -> tuple[LearningNews, list[LedgerRow], list[LedgerRow]]:
@@ -107,7 +100,7 @@ class LessonCalls:
         return JsonAnswer(told)
 
     async def decide(self, request: Request, caller: ApiCaller, wanted: LessonAnswer) -> Response:
-        """Take it or drop it."""
+        """Accept or reject a change that waits, or a refused note."""
         asked, desk = request.path_params["id"], self._app.learning.desk
         number = typed_number(asked)
         if number is None:

@@ -123,7 +123,7 @@ class Native:
         return JsonAnswer(self._facts(self._session(request, caller)))
 
     async def delete(self, request: Request, caller: ApiCaller) -> Response:
-        """Delete a session and all that was said in it; 409 while a turn runs."""
+        """Delete a session and all that was said in it. 409 while a turn runs."""
         async with self.between_turns(request, caller) as (app, session):
             session.log.close()  # a turn that was cancelled at its very beginning may still hold the session
             gone = await app.database.write(lambda db: sessions.delete(db, session.id))
@@ -131,7 +131,7 @@ class Native:
         return JsonAnswer({"deleted": session.id, "sessions": gone})
 
     async def messages(self, request: Request, caller: ApiCaller) -> Response:
-        """Give the messages after a number, as OpenAI chat dicts with `seq`; secrets masked."""
+        """Give the messages after a number. As OpenAI chat dicts with `seq`; secrets masked."""
         row = self._session(request, caller)
         after = whole_number(request, "after", 0, _TOP)
         limit = whole_number(request, "limit", 100, _MOST_MESSAGES)
@@ -141,7 +141,7 @@ class Native:
         )
 
     async def turn(self, request: Request, caller: ApiCaller, wanted: NewTurn) -> Response:
-        """Start a turn: 202, or its events where the client accepts a stream."""
+        """Start a turn; with Accept: text/event-stream its events."""
         row = self._session(request, caller)
         if row.kind != "chat":
             raise ApiError(400, f"a session of kind {row.kind} takes no messages", code="invalid_session")
@@ -160,7 +160,7 @@ class Native:
         )
 
     async def events(self, request: Request, caller: ApiCaller) -> Response:
-        """Stream a session's events, from Last-Event-ID (or `after`) on."""
+        """Stream a session's events. From Last-Event-ID (or `after`) on."""
         row = self._session(request, caller)
         last_id = request.headers.get("last-event-id") or request.query_params.get("after", "")
         return self._listen(caller, row.id, last_id)
@@ -171,7 +171,7 @@ class Native:
         return JsonAnswer({"cancelled": await self._turns.cancel(row.id)})
 
     async def steer(self, request: Request, caller: ApiCaller, said: Steering) -> Response:
-        """Say something to the running turn; 409 where none runs."""
+        """Say something to the running turn. 409 where none runs."""
         row = self._session(request, caller)
         if not said.text.strip():
             raise ApiError(400, "there is no text", param="text")
@@ -181,7 +181,7 @@ class Native:
         return JsonAnswer({"steered": True}, 202)
 
     async def approvals(self, request: Request, caller: ApiCaller) -> Response:
-        """List the questions that wait."""
+        """List the questions that wait for the owner."""
         return JsonAnswer(QuestionList(self._turns.questions.pending()))
 
     async def answer(self, request: Request, caller: ApiCaller, wanted: QuestionAnswer) -> Response:

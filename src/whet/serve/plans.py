@@ -41,18 +41,18 @@ class PlanCalls:
         """Give the calls."""
         plan, helpers = "/api/sessions/{id}/plan", "/api/sessions/{id}/helpers"
         return (
-            Operation("GET", plan, self.show, "Show a session's plan and what was done for each step"),
-            Operation("POST", plan, self.change, "Plan, change the steps, approve", takes=PlanInput),
-            Operation("GET", helpers, self.helpers, "List a session's helpers", gives={200: HelperList}),
+            Operation("GET", plan, self.show),
+            Operation("POST", plan, self.change, takes=PlanInput),
+            Operation("GET", helpers, self.helpers, gives={200: HelperList}),
         )
 
     async def show(self, request: Request, caller: ApiCaller) -> Response:
-        """Show the plan."""
+        """Show a session's plan and what was done for each step."""
         app, session = await self._api.opened(request, caller)
         return JsonAnswer(_built(await planning.state_of(app, session.id)))
 
     async def change(self, request: Request, caller: ApiCaller, wanted: PlanInput) -> Response:
-        """Change the plan."""
+        """Plan, change the steps, approve."""
         app, session = await self._api.opened(request, caller)
         if wanted.planning is not None:
             await planning.set_planning(app, session.id, wanted.planning)
@@ -62,7 +62,7 @@ class PlanCalls:
         return JsonAnswer(_built(await planning.state_of(app, session.id)) | ({"text": said} if said else {}))
 
     async def helpers(self, request: Request, caller: ApiCaller) -> Response:
-        """List the helpers."""
+        """List a session's helpers."""
         app, session = await self._api.opened(request, caller)
         return JsonAnswer(HelperList(await app.database.read(lambda db: helper_rows.seen(db, session.id))))
 

@@ -54,42 +54,30 @@ class RewindCalls:
         """Give the calls."""
         rewind, turn = "/api/sessions/{id}/rewind", RequestParameter("turn", int)
         return (
-            Operation("GET", rewind, self.points, "List the points to go back to", gives={200: RewindPoints}),
+            Operation("GET", rewind, self.points, gives={200: RewindPoints}),
+            Operation("POST", rewind, self.rewind, takes=RewindInput, gives={200: RewindAnswer}),
             Operation(
-                "POST",
-                rewind,
-                self.rewind,
-                "Go back to before a turn or step, or take that back",
-                takes=RewindInput,
-                gives={200: RewindAnswer},
-            ),
-            Operation(
-                "GET",
-                "/api/sessions/{id}/diff",
-                self.diff,
-                "Show what a turn changed in the files; without one, what the session did",
-                gives={200: DiffAnswer},
-                parameters=(turn,),
+                "GET", "/api/sessions/{id}/diff", self.diff, gives={200: DiffAnswer}, parameters=(turn,)
             ),
         )
 
     async def points(self, request: Request, caller: ApiCaller) -> Response:
-        """List the points; a rewind that was cut off is finished first."""
+        """List the points to go back to. A rewind that was cut off is finished first."""
         async with self._api.between_turns(request, caller) as (app, session):
             found = Rewinding(app.recordings, session.log, app.workspace)
             finished = await found.recover()
             return JsonAnswer(points_answer(finished, await found.steps(), await found.left_out()))
 
     async def diff(self, request: Request, caller: ApiCaller) -> Response:
-        """Show what changed, secrets masked."""
+        """Show what a turn changed in the files; without one, what the session did. Secrets are masked."""
         turn = whole_number(request, "turn", 0, _LAST_TURN)
         app, session = await self._api.opened(request, caller)
         found = await Rewinding(app.recordings, session.log, app.workspace).diff(turn)
         return JsonAnswer(diff_answer(found, mask))
 
     async def rewind(self, request: Request, caller: ApiCaller, wanted: RewindInput) -> Response:
-        """Go back; 409 while a turn runs, and where somebody's edits are in the way and nothing is said of
-        them."""
+        """Go back to before a turn or step, or take that back. 409 while a turn runs, and where somebody's
+        edits are in the way and nothing is said of them."""
         point = _point(wanted.to)
         is_forced = wanted.own_edits == "replace"
         if is_forced and not caller.is_owner:

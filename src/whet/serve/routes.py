@@ -34,13 +34,12 @@ _LIMIT, _AFTER = RequestParameter("limit", int), RequestParameter("after", int)
 def openai_calls(compat: Compat) -> tuple[Operation, ...]:
     """Give what OpenAI's and Anthropic's clients call."""
     return (
-        Operation("GET", "/v1/models", compat.models, "List the models: one, `whet`"),
-        Operation("GET", "/v1/models/{name:path}", compat.model, "Show a model"),
+        Operation("GET", "/v1/models", compat.models),
+        Operation("GET", "/v1/models/{name:path}", compat.model),
         Operation(
             "POST",
             "/v1/chat/completions",
             compat.chat,
-            "Answer a chat completion",
             takes=ChatRequest,
             gives=_CHOSEN,
             parameters=(_SESSION,),
@@ -49,7 +48,6 @@ def openai_calls(compat: Compat) -> tuple[Operation, ...]:
             "POST",
             "/v1/responses",
             compat.responses,
-            "Answer a response",
             takes=ResponsesRequest,
             gives=_CHOSEN,
             parameters=(_SESSION,),
@@ -58,7 +56,6 @@ def openai_calls(compat: Compat) -> tuple[Operation, ...]:
             "POST",
             "/v1/messages",
             compat.messages,
-            "Answer a message as Anthropic's API does",
             takes=MessagesRequest,
             gives=_CHOSEN,
             parameters=(_SESSION,),
@@ -67,7 +64,6 @@ def openai_calls(compat: Compat) -> tuple[Operation, ...]:
             "POST",
             "/v1/messages/count_tokens",
             compat.count_tokens,
-            "Estimate a message's tokens",
             takes=MessagesRequest,
             gives={200: JSON_OBJECT},
         ),
@@ -82,39 +78,16 @@ def session_calls(api: Native) -> tuple[Operation, ...]:
             "GET",
             "/api/sessions",
             api.sessions,
-            "List sessions, the last active first",
             parameters=(_LIMIT, RequestParameter("before"), RequestParameter("q")),
         ),
-        Operation(
-            "POST",
-            "/api/sessions",
-            api.create,
-            "Begin a session",
-            takes=native.SessionInput,
-            gives={201: SessionFacts},
-        ),
-        Operation("GET", _ONE, api.show, "Show a session", gives=session),
-        Operation("PATCH", _ONE, api.rename, "Name a session", takes=native.Rename, gives=session),
-        Operation("DELETE", _ONE, api.delete, "Delete a session and all that was said in it"),
-        Operation(
-            "GET",
-            f"{_ONE}/messages",
-            api.messages,
-            "Give the messages after a number",
-            parameters=(_AFTER, _LIMIT),
-        ),
+        Operation("POST", "/api/sessions", api.create, takes=native.SessionInput, gives={201: SessionFacts}),
+        Operation("GET", _ONE, api.show, gives=session),
+        Operation("PATCH", _ONE, api.rename, takes=native.Rename, gives=session),
+        Operation("DELETE", _ONE, api.delete),
+        Operation("GET", f"{_ONE}/messages", api.messages, parameters=(_AFTER, _LIMIT)),
         *_turn_calls(api),
-        Operation(
-            "GET",
-            "/api/approvals",
-            api.approvals,
-            "List the questions that wait for the owner",
-            roles=_OWNER,
-            gives={200: QuestionList},
-        ),
-        Operation(
-            "POST", "/api/approvals/{id}", api.answer, "Answer one", roles=_OWNER, takes=native.QuestionAnswer
-        ),
+        Operation("GET", "/api/approvals", api.approvals, roles=_OWNER, gives={200: QuestionList}),
+        Operation("POST", "/api/approvals/{id}", api.answer, roles=_OWNER, takes=native.QuestionAnswer),
     )
 
 
@@ -124,7 +97,6 @@ def _turn_calls(api: Native) -> tuple[Operation, ...]:
             "POST",
             f"{_ONE}/turns",
             api.turn,
-            "Start a turn; with Accept: text/event-stream its events",
             takes=native.NewTurn,
             gives={202: JSON_OBJECT, 200: EVENT_STREAM},
         ),
@@ -132,50 +104,27 @@ def _turn_calls(api: Native) -> tuple[Operation, ...]:
             "GET",
             f"{_ONE}/events",
             api.events,
-            "Stream a session's events",
             gives={200: EVENT_STREAM},
             parameters=(RequestParameter("after"), RequestParameter("Last-Event-ID", place="header")),
         ),
-        Operation("POST", f"{_ONE}/cancel", api.cancel, "Cancel the running turn"),
-        Operation(
-            "POST",
-            f"{_ONE}/steer",
-            api.steer,
-            "Say something to the running turn",
-            takes=native.Steering,
-            gives={202: JSON_OBJECT},
-        ),
+        Operation("POST", f"{_ONE}/cancel", api.cancel),
+        Operation("POST", f"{_ONE}/steer", api.steer, takes=native.Steering, gives={202: JSON_OBJECT}),
     )
 
 
 def mcp_call(hosts: Hosts) -> Operation:
     """Give what MCP clients call."""
-    return Operation(
-        "POST",
-        "/mcp",
-        hosts.post,
-        "Speak MCP: one JSON-RPC message",
-        roles=_OWNER,
-        takes=JSON_OBJECT,
-        gives=_CHOSEN,
-    )
+    return Operation("POST", "/mcp", hosts.post, roles=_OWNER, takes=JSON_OBJECT, gives=_CHOSEN)
 
 
 def open_calls(*handlers: Callable[[Request], Awaitable[Response]]) -> tuple[Operation, ...]:
     """Give what takes no token; `handlers` give the document and say that it runs."""
     describe, health, ready, metrics = handlers
     return (
-        Operation("GET", "/openapi.json", describe, "Give this document", roles=None),
-        Operation("GET", "/health", health, "Say that it runs", roles=None),
-        Operation("GET", "/ready", ready, "Say whether its database answers", roles=None),
-        Operation(
-            "GET",
-            "/metrics",
-            metrics,
-            "Give counts in the Prometheus text format",
-            gives={200: Media("text/plain")},
-            roles=None,
-        ),
+        Operation("GET", "/openapi.json", describe, roles=None),
+        Operation("GET", "/health", health, roles=None),
+        Operation("GET", "/ready", ready, roles=None),
+        Operation("GET", "/metrics", metrics, gives={200: Media("text/plain")}, roles=None),
     )
 
 

@@ -109,12 +109,15 @@ class Site:
         return [route_of(one, self.door) for one in self.operations]
 
     async def _describe(self, request: Request) -> Response:
+        """Give this document."""
         return JsonAnswer(described(self.operations))
 
     async def _health(self, request: Request) -> Response:
+        """Say that it runs."""
         return JsonAnswer({"status": "ok", "running": len(self.turns.running)})
 
     async def _ready(self, request: Request) -> Response:
+        """Say whether its database answers."""
         try:
             await self.app.database.read(lambda db: db.execute("SELECT 1").fetchone())
         except StoreError as error:
@@ -122,6 +125,7 @@ class Site:
         return JsonAnswer({"status": "ok"})
 
     async def _metrics(self, request: Request) -> Response:
+        """Give counts in the Prometheus text format."""
         return PlainTextResponse(await self.turns.metrics())
 
 

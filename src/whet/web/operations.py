@@ -47,7 +47,6 @@ class Operation(msgspec.Struct, frozen=True):
     method: str
     path: str
     handler: Callable[..., Any]
-    summary: str
     roles: tuple[str, ...] | None = ()
     takes: Any = None
     needs_body: bool = True
@@ -55,6 +54,13 @@ class Operation(msgspec.Struct, frozen=True):
     parameters: tuple[RequestParameter, ...] = ()
     failures: tuple[int, ...] = ()
     looks_again: bool = False
+    named: str = ""
+
+    @property
+    def summary(self) -> str:
+        """What it does, in a line: `named`, else the first sentence of the handler's docstring."""
+        said = self.named or " ".join((self.handler.__doc__ or "").split()).partition(". ")[0]
+        return said.removesuffix(".")
 
     @property
     def is_stream(self) -> bool:

@@ -44,9 +44,9 @@ def _verb(
         "POST",
         path,
         handler,
-        summary,
         (role,),
         takes,
+        named=summary,
         gives=gives,
         failures=(404, 409, 425),
         looks_again=True,
@@ -58,7 +58,7 @@ def _get(
     path: str, handler: Callable[..., Awaitable[Answer | None]], summary: str, gives: Any, **more: Any
 ) -> Operation:
     """Give a call that only reads."""
-    return Operation("GET", path, handler, summary, gives={200: gives}, **more)
+    return Operation("GET", path, handler, named=summary, gives={200: gives}, **more)
 
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -66,7 +66,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/confirm",
         submissions.submit,
-        "Submit an action",
+        named="Submit an action",
         roles=("submit",),
         takes=shapes.SubmitBody,
         gives={202: shapes.PendingAnswer, 200: shapes.AllowedAnswer},
@@ -147,7 +147,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/whitelist",
         admin.allow,
-        "Let an action pass for a while",
+        named="Let an action pass for a while",
         roles=("admin",),
         takes=shapes.AllowBody,
         gives={201: AllowedEntry},
@@ -156,7 +156,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "DELETE",
         "/whitelist/{entry}",
         admin.disallow,
-        "Take an entry back",
+        named="Take an entry back",
         roles=("admin",),
         gives={200: shapes.RowAnswer},
         parameters=(RequestParameter("entry", int, "path"),),
@@ -166,7 +166,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/decisions",
         decisions.decide_many,
-        "Decide on several requests, each looked at before",
+        named="Decide on several requests, each looked at before",
         roles=("approve",),
         takes=shapes.ManyBody,
         gives={200: shapes.ManyAnswer},
@@ -176,7 +176,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/delegations",
         admin.delegate,
-        "Let somebody sit for you until a time",
+        named="Let somebody sit for you until a time",
         roles=("approve",),
         takes=shapes.AwayBody,
         gives={201: Delegation},
@@ -185,7 +185,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "DELETE",
         "/delegations/{number}",
         admin.come_back,
-        "End a delegation",
+        named="End a delegation",
         roles=("approve",),
         gives={200: shapes.RowAnswer},
         parameters=(RequestParameter("number", int, "path"),),
@@ -202,7 +202,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/callbacks/{number}/retry",
         admin.retry,
-        "Have a webhook sent again",
+        named="Have a webhook sent again",
         roles=("admin",),
         gives={200: shapes.RowAnswer},
         parameters=(RequestParameter("number", int, "path"),),
@@ -211,7 +211,7 @@ OPERATIONS: tuple[Operation, ...] = (
     _get("/keys", admin.keys, "Public keys (JWK set)", shapes.JsonWebKeys, roles=None),
     _get("/health", reading.health, "Health", shapes.HealthAnswer, roles=None),
     _get("/metrics", reading.metrics, "Prometheus metrics", Media("text/plain"), roles=None),
-    Operation("GET", "/openapi.json", describe, "This document", roles=None),
+    Operation("GET", "/openapi.json", describe, named="This document", roles=None),
 )
 ROUTES = Routes(OPERATIONS)
 
