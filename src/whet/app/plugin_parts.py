@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -145,15 +145,12 @@ async def _answer(needs: PluginNeeds, request: ModelRequest, told: Sequence[Side
         model=request.model or needs.settings.context.summary_model or model.model,
         max_output_tokens=request.max_tokens or model.max_output_tokens,
     )
-    provider = needs.connect(wanted)
-    try:
+    async with aclosing(needs.connect(wanted)) as provider:
         link = provider.open(system, (), "plugin")
         asked = told[0].stream(request.task or "plugin", link, messages) if told else link.stream(messages)
         async for item in asked:
             if isinstance(item, ModelReply):
                 return item.message.text
-    finally:
-        await provider.aclose()
     raise ProviderError("the model gave no answer")
 
 

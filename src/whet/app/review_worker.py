@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, closing
 from pathlib import Path
 
 import msgspec
@@ -95,12 +95,8 @@ async def open_reviews(
         if plugins is not None:
             learning.trust(plugins.tools)
         needs = ReviewParts(home, settings, database, clock, learning, grants, pool, dialer)
-        async with joined(plugins, learning.desk):
-            reviews = ReviewRunner(needs)
-            try:
-                yield reviews
-            finally:
-                await reviews.aclose()
+        async with joined(plugins, learning.desk), aclosing(ReviewRunner(needs)) as reviews:
+            yield reviews
     finally:
         pool.close()
         dialer.close()
@@ -161,12 +157,9 @@ def looking(home: Home, settings: Settings) -> Look:
         ruling = GatePolicy(settings.approval).judge(action, ())
         if risk.level != "safe" or risk.network or ruling.verdict != "allow":
             return None
-        confinement = confine(home, settings.sandbox)
-        try:
+        with closing(confine(home, settings.sandbox)) as confinement:
             return confinement.look(
                 ["bash", "-c", command], command_environment(os.environ), Path(root), _LIMIT_S
             )
-        finally:
-            confinement.close()
 
     return look

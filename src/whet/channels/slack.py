@@ -8,6 +8,7 @@ all: no links, no mentions, no markup.
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -226,11 +227,8 @@ class Slack:
     async def _upload(self, name: str, data: bytes) -> str:
         slot = await self._api.call("files.getUploadURLExternal", {"filename": name, "length": len(data)})
         content, kind = form({}, "file", name, data)
-        upload = VendorHttp("Slack", slot.upload_url)
-        try:
+        async with aclosing(VendorHttp("Slack", slot.upload_url)) as upload:
             answer = await upload.raw("POST", "", content, {"content-type": kind}, 120.0)
-        finally:
-            await upload.aclose()
         if answer.status != 200:
             raise refused("Slack", answer, "the upload was refused")
         return slot.file_id

@@ -10,6 +10,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
@@ -157,13 +158,10 @@ def check_database(home: Home, *, full: bool = False) -> Iterator[DoctorFinding]
         yield DoctorFinding("database", "ok", "none yet")
         return
     try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        try:
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
             connection.set_busy_timeout(2000)
             connection.pragma("query_only", True)
             yield from _look_at(path, connection, full=full)
-        finally:
-            connection.close()
     except apsw.Error as error:
         yield DoctorFinding("database", "failed", f"{path}: {error}", _restore(path))
 
@@ -180,11 +178,8 @@ def _look_at_team(url: str) -> DoctorFinding:
 
 
 def _sqlite_version() -> str:
-    connection = apsw.Connection(":memory:")
-    try:
+    with closing(apsw.Connection(":memory:")) as connection:
         row = connection.execute("SELECT sqlite_version()").fetchone()
-    finally:
-        connection.close()
     return str(row[0]) if row else "0"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 import click
@@ -135,10 +136,7 @@ def _with_app(
     settings = load_settings(options, None)
 
     async def run() -> T:
-        app = await start_app(options, settings, NobodyPresent())
-        try:
+        async with aclosing(await start_app(options, settings, NobodyPresent())) as app:
             return await work(app)
-        finally:
-            await app.aclose()
 
     return run_on_loop(run())

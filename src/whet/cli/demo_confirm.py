@@ -7,6 +7,7 @@ shop's database, the service's records and page, the recorded requests, and the 
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,6 @@ class Seen(msgspec.Struct, frozen=True):
 
 def play(play: DemoRun) -> None:
     """Tell the chapter."""
-    began_s = time.monotonic()
     make_shop(play.world.project)
     service = _open(play)
     turn, seen = _ask(play, service)
@@ -51,7 +51,7 @@ def play(play: DemoRun) -> None:
     _alter(play, service)
     _approve_itself(play, service)
     _sign(play, service)
-    _measure(play, service, (began_s, turn))
+    _measure(play, service, turn)
 
 
 def _open(play: DemoRun) -> DemoConfirmService:
@@ -162,13 +162,9 @@ def _alter(play: DemoRun, service: DemoConfirmService) -> None:
     )
     before = f'"reason":"{_REASON}'.encode()
     home, differing = service.altered_copy(before, before.replace(b"90 days", b"10 days"))
-    stage.command(f"WHET_HOME={home} whet confirm audit verify")
-    altered, said_altered = service.whet("confirm", "audit", "verify", home=home)
-    stage.block(said_altered.strip())
+    altered, said_altered = _verify(play, service, home)
     stage.say("And the log that nobody touched:")
-    stage.command(f"WHET_HOME={service.home.root} whet confirm audit verify")
-    untouched, said = service.whet("confirm", "audit", "verify")
-    stage.block(said.strip())
+    untouched, said = _verify(play, service, service.home.root)
     play.check("one_byte_differs", differing == 1, f"{differing} bytes")
     play.check("altered_log_found", altered == 1 and "wrong: " in said_altered, clip(said_altered, 200))
     play.check("untouched_log_verifies", untouched == 0 and "Nothing was altered" in said, clip(said, 200))
@@ -190,16 +186,15 @@ def _approve_itself(play: DemoRun, service: DemoConfirmService) -> None:
     )
     wiped = service.records()[0]["id"]
     forged = f"INSERT OR REPLACE INTO votes VALUES ('{wiped}', 'owner', 'approve', 1.0, '')"
-    code, said = _verify_forged(play, service, forged)
+    code, said = _verify(play, service, service.forged_copy(forged))
     play.check("forged_vote_found", code == 1 and "vote" in said, clip(said, 200))
     play.conclude(
         "What you just saw: a token that submits approves nothing, and a vote that nobody cast is named."
     )
 
 
-def _verify_forged(play: DemoRun, service: DemoConfirmService, sql: str) -> tuple[int, str]:
-    """Change a copy of the database, check its log, and give the exit code and what was said."""
-    home = service.forged_copy(sql)
+def _verify(play: DemoRun, service: DemoConfirmService, home: Path) -> tuple[int, str]:
+    """Check the log in a home, and give the exit code and what was said."""
     play.stage.command(f"WHET_HOME={home} whet confirm audit verify")
     code, said = service.whet("confirm", "audit", "verify", home=home)
     play.stage.block(said.strip())
@@ -240,13 +235,11 @@ def _sign(play: DemoRun, service: DemoConfirmService) -> None:
     stage.say(f"On the page: {_outcome(record)}.")
     is_signed = (record["status"], record["resolved_by"]) == ("approved", APPROVER)
     play.check("approved_by_passkey", is_signed, _outcome(record))
-    stage.command(f"WHET_HOME={service.home.root} whet confirm audit verify")
-    code, said = service.whet("confirm", "audit", "verify")
-    stage.block(said.strip())
+    code, said = _verify(play, service, service.home.root)
     play.check("signature_verifies", code == 0, clip(said, 200))
     stage.say("In a copy, the signature is taken out of that vote:")
     unsigned = "UPDATE events SET data = json_remove(data, '$.proof') WHERE kind = 'vote'"
-    code, said = _verify_forged(play, service, unsigned)
+    code, said = _verify(play, service, service.forged_copy(unsigned))
     play.check("vote_without_signature_found", code == 1 and "signature" in said, clip(said, 300))
     play.conclude(
         "What you just saw: the yes carries a signature of the person's own key over this very request, and"
@@ -254,8 +247,7 @@ def _sign(play: DemoRun, service: DemoConfirmService) -> None:
     )
 
 
-def _measure(play: DemoRun, service: DemoConfirmService, run: tuple[float, DemoTurn]) -> None:
-    began_s, turn = run
+def _measure(play: DemoRun, service: DemoConfirmService, turn: DemoTurn) -> None:
     requests = play.world.requests()
     held = play.requests_hold(requests)
     play.measured |= {
@@ -266,7 +258,7 @@ def _measure(play: DemoRun, service: DemoConfirmService, run: tuple[float, DemoT
             for one in service.records()
         ],
         "prefixes": held,
-        "wall_s": round(time.monotonic() - began_s, 2),
+        "wall_s": play.wall_s,
     }
 
 
@@ -275,8 +267,5 @@ def _carts(shop: Path) -> int:
 
 
 def _rows(shop: Path, sql: str) -> list[tuple[Any, ...]]:
-    db = apsw.Connection(str(shop), flags=apsw.SQLITE_OPEN_READONLY)
-    try:
+    with closing(apsw.Connection(str(shop), flags=apsw.SQLITE_OPEN_READONLY)) as db:
         return list(db.execute(sql))
-    finally:
-        db.close()

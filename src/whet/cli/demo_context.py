@@ -7,7 +7,6 @@ and from the recorded requests, not from what the demo said.
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections.abc import Callable, Sequence
 
@@ -47,7 +46,7 @@ class Measured(msgspec.Struct, frozen=True):
 
 def play(play: DemoRun) -> None:
     """Play the chapter."""
-    stage, began_s = play.stage, time.monotonic()
+    stage = play.stage
     stage.title("A long conversation in a small window")
     stage.say(
         "Everything here is real but the model: the practice model is a scripted stand-in that sees each "
@@ -74,7 +73,7 @@ def play(play: DemoRun) -> None:
         "What you just saw: where its window lacks the answer, the model calls `recall` and gets the very "
         "message back."
     )
-    _measure(play, session_id, words, right, began_s)
+    _measure(play, session_id, words, right)
 
 
 def _furnish(play: DemoRun) -> dict[int, str]:
@@ -135,7 +134,7 @@ def _had_left(requests: Sequence[SeenRequest], words: dict[int, str]) -> bool:
     return bool(first) and not any(word in first for word in words.values())
 
 
-def _measure(play: DemoRun, session_id: str, words: dict[int, str], right: int, began_s: float) -> None:
+def _measure(play: DemoRun, session_id: str, words: dict[int, str], right: int) -> None:
     stage = play.stage
     stage.title("What was measured")
     with opened(play.world.home) as database:
@@ -151,7 +150,7 @@ def _measure(play: DemoRun, session_id: str, words: dict[int, str], right: int, 
     play.check("every_request_in_the_window", 0 < largest <= WINDOW, f"{largest:,} tokens")
     play.check("every_request_valid", not refused, "; ".join(refused[:3]))
     play.check("facts_were_out_of_the_window", _had_left(seen, words), "a code word was still in a request")
-    play.measured |= {"context": found, "wall_s": round(time.monotonic() - began_s, 2)}
+    play.measured |= {"context": found, "wall_s": play.wall_s}
     stage.write("\n")
     stage.table(
         [

@@ -9,6 +9,7 @@ import itertools
 import re
 import time
 from collections.abc import Sequence
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -117,16 +118,13 @@ async def _overhead(world: DemoWorld) -> Overhead:
     flags = {"model.model": f"practice-steps-{_OVERHEAD_STEPS}"}
     settings = load(world.home, flags, environ={}).settings
     home = Home(world.folder / "home-for-measuring")
-    app = await App.start(home, settings, {}, NobodyPresent(), world.project)
-    try:
+    async with aclosing(await App.start(home, settings, {}, NobodyPresent(), world.project)) as app:
         warm = await app.new_session()
         await run_turn(warm, warm.user_message("Read README.md"), lambda event: None)
         session = await app.new_session()
         cpu_s, wall_s = time.process_time(), time.perf_counter()
         end = await run_turn(session, session.user_message("Read README.md"), lambda event: None)
         cpu_s, wall_s = time.process_time() - cpu_s, time.perf_counter() - wall_s
-    finally:
-        await app.aclose()
     if end.reason != "answered":
         raise Unavailable(f"the measuring run ended: {end.error or end.reason}", hint="run the demo again")
     return Overhead(end.steps, round(cpu_s / end.steps * 1000, 2), round(wall_s / end.steps * 1000, 2))

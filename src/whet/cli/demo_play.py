@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -63,7 +64,13 @@ class DemoRun:
     world: DemoWorld
     checks: list[Check] = field(default_factory=list[Check])
     measured: dict[str, object] = field(default_factory=dict[str, object])
+    _began_s: float = field(default_factory=time.monotonic)
     _concluded: int = 0
+
+    @property
+    def wall_s(self) -> float:
+        """How long it has run."""
+        return round(time.monotonic() - self._began_s, 2)
 
     def check(self, name: str, ok: bool, detail: str = "") -> bool:
         """Note whether something that was claimed holds."""

@@ -10,7 +10,7 @@ import http.client
 import http.server
 import shutil
 import threading
-import time
+from contextlib import closing
 from pathlib import Path
 
 from whet.app.confining import confine
@@ -64,25 +64,21 @@ class _Listener:
 
 def play(play: DemoRun) -> None:
     """Tell the chapter."""
-    began_s = time.monotonic()
     if not shutil.which("make"):
         raise Unavailable("this chapter runs a Makefile, and there is no make", hint="install make")
-    listener = _Listener()
-    try:
+    with closing(_Listener()) as listener:
         play.check("server_hears", listener.hears_itself())
         held = _open(play, listener)
         kept = _look(play)
         turn = _run(play, listener, held, kept)
         if held.holds and turn.end is not None:
             _take_back(play, turn.end.session_id, kept)
-    finally:
-        listener.close()
     play.measured |= {
         "engine": held.name,
         "line": held.line,
         "requests": len(play.world.requests()),
         "heard": len(listener.heard),
-        "wall_s": round(time.monotonic() - began_s, 2),
+        "wall_s": play.wall_s,
     }
 
 
@@ -111,11 +107,8 @@ def _open(play: DemoRun, listener: _Listener) -> EngineStatus:
 
 
 def _status(home: Home) -> EngineStatus:
-    confinement = confine(home, SandboxSettings(mode="strict"))
-    try:
+    with closing(confine(home, SandboxSettings(mode="strict"))) as confinement:
         return confinement.status()
-    finally:
-        confinement.close()
 
 
 def _run(play: DemoRun, listener: _Listener, held: EngineStatus, before: dict[str, bytes]) -> DemoTurn:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -149,11 +150,8 @@ class DemoConfirmService:
     def forged_copy(self, statement: str) -> Path:
         """Copy the service's home and run SQL on the copy's database; gives the copied home."""
         copy = self._copy(f"forged-{len([*self._world.folder.glob('forged-*')])}")
-        db = apsw.Connection(str(places(copy).database))
-        try:
+        with closing(apsw.Connection(str(places(copy).database))) as db:
             db.execute(statement)
-        finally:
-            db.close()
         return copy.root
 
     def altered_copy(self, before: bytes, after: bytes) -> tuple[Path, int]:
@@ -171,11 +169,8 @@ class DemoConfirmService:
         copy = Home(self._world.folder / name)
         ours, theirs = places(self.home), places(copy)
         theirs.folder.mkdir(parents=True)
-        db = apsw.Connection(str(ours.database), flags=apsw.SQLITE_OPEN_READONLY)
-        try:
+        with closing(apsw.Connection(str(ours.database), flags=apsw.SQLITE_OPEN_READONLY)) as db:
             db.execute("VACUUM INTO ?", (str(theirs.database),))
-        finally:
-            db.close()
         for path in (ours.public_key, ours.checkpoints):
             if path.exists():
                 (theirs.folder / path.name).write_bytes(path.read_bytes())
@@ -197,10 +192,7 @@ def _call(
     base: str, method: str, path: str, body: str = "", headers: dict[str, str] | None = None
 ) -> tuple[int, str, bytes]:
     """Make one request; gives status, the cookie that is set, and the body."""
-    connection = http.client.HTTPConnection(urlsplit(base).netloc, timeout=_TIMEOUT_S)
-    try:
+    with closing(http.client.HTTPConnection(urlsplit(base).netloc, timeout=_TIMEOUT_S)) as connection:
         connection.request(method, path, body or None, headers or {})
         answer = connection.getresponse()
         return answer.status, answer.getheader("set-cookie", ""), answer.read()
-    finally:
-        connection.close()

@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -46,24 +47,20 @@ class _Answer(msgspec.Struct):
 
 def play(play: DemoRun) -> None:
     """Tell the chapter."""
-    began_s = time.monotonic()
     with needs_driver():
         import psycopg  # noqa: PLC0415 - an extra, which only this chapter uses
 
         del psycopg
-    server = TrialServer()
-    try:
+    with closing(TrialServer()) as server:
         workers = _open(play, server)
         killed = _trouble(play, workers, signal.SIGKILL)
         stopped = _trouble(play, workers, signal.SIGSTOP)
         play.whet("team", "status")
-    finally:
-        server.close()
     play.measured |= {
         "lease_s": _LEASE_S,
         "killed_to_answer_s": killed,
         "stopped_to_answer_s": stopped,
-        "wall_s": round(time.monotonic() - began_s, 2),
+        "wall_s": play.wall_s,
     }
 
 
@@ -131,13 +128,10 @@ def _script(play: DemoRun, mark: Path, text: str) -> None:
     # The shell's parent is the worker: the mark says which one ran the command, and how often.
     command = f"echo $PPID >> {mark.name}; sleep 8"
     script = ScriptFile([running(command), ScriptedReply(text)])
-    connection = http.client.HTTPConnection(urlsplit(play.world.base_url).netloc, timeout=10)
-    try:
+    with closing(http.client.HTTPConnection(urlsplit(play.world.base_url).netloc, timeout=10)) as connection:
         connection.request("POST", "/practice/script", msgspec.json.encode(script))
         if connection.getresponse().status != 200:
             raise Unavailable("the practice server refused the script")
-    finally:
-        connection.close()
 
 
 def _pid_at_work(mark: Path) -> int:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
@@ -88,12 +89,9 @@ class DemoWorld:
 
     def requests(self) -> list[SeenRequest]:
         """Ask the practice server for what it was sent so far, oldest first."""
-        connection = http.client.HTTPConnection(urlsplit(self._address).netloc, timeout=10)
-        try:
+        with closing(http.client.HTTPConnection(urlsplit(self._address).netloc, timeout=10)) as connection:
             connection.request("GET", "/practice/requests")
             return from_json(connection.getresponse().read(), _Seen).requests
-        finally:
-            connection.close()
 
     def close(self) -> None:
         """End what still runs, and remove the folder unless it is kept."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
 
 import click
@@ -119,12 +120,9 @@ async def _all(replay: ReplaySetup, story: Story, wanted: tuple[str, ...], judge
         raise NotFound(f"there is no engine {missing[0]!r}", hint=f"there are: {', '.join(known)}")
     if not judged:
         return [await run(replay, name, story) for name in wanted or known]
-    provider = connect(replay.settings.model, replay.settings.fallback, replay.secrets)
-    try:
+    async with aclosing(connect(replay.settings.model, replay.settings.fallback, replay.secrets)) as provider:
         replay = msgspec.structs.replace(replay, judge=ModelJudge(provider), judged_facts=judged)
         return [await run(replay, name, story) for name in wanted or known]
-    finally:
-        await provider.aclose()
 
 
 def _for_replay(settings: Settings, window: int) -> Settings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import aclosing
 
 import click
 import msgspec
@@ -121,8 +122,9 @@ def _pursue(options: ChatOptions, what: GoalWish | GoalRow, *, as_json: bool) ->
     there = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
 
     async def run() -> GoalReport:
-        app = await start_app(options, settings, LinePerson() if there else NobodyPresent())
-        try:
+        async with aclosing(
+            await start_app(options, settings, LinePerson() if there else NobodyPresent())
+        ) as app:
             runner = GoalRunner(app, _silent if as_json else _show)
             if isinstance(what, GoalWish):
                 row, session = await runner.start(what)
@@ -133,8 +135,6 @@ def _pursue(options: ChatOptions, what: GoalWish | GoalRow, *, as_json: bool) ->
             ended = await runner.pursue(row, session)
             await app.reviews.leave()
             return await app.database.read(lambda db: report(db, ended))
-        finally:
-            await app.aclose()
 
     try:
         done = run_on_loop(run())

@@ -6,6 +6,7 @@ It does not know what the server offers.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import aclosing
 
 from whet.app.hosted import SessionHost
 from whet.app.mcp_server import OwnMcpServer
@@ -27,11 +28,6 @@ def run(home: Home, flags: Mapping[str, object], *, asks: bool) -> None:
 
 async def _serve(options: ChatOptions, settings: Settings, *, asks: bool) -> None:
     people = Switchboard()
-    app = await start_app(options, settings, people)
-    hosted = SessionHost(app, people)
-    try:
-        async with kept_small():
+    async with aclosing(await start_app(options, settings, people)) as app:
+        async with aclosing(SessionHost(app, people)) as hosted, kept_small():
             await serve_stdio(OwnMcpServer(hosted, asks=asks).answer)
-    finally:
-        await hosted.aclose()
-        await app.aclose()

@@ -12,6 +12,7 @@ import os
 import signal
 import stat
 import sys
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -95,8 +96,9 @@ def is_piped(fd: int = 0) -> bool:
 
 async def _run(options: ChatOptions, settings: Settings, question: str, images: list[ImagePart]) -> int:
     there = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
-    app = await start_app(options, settings, LinePerson() if there else NobodyPresent())
-    try:
+    async with aclosing(
+        await start_app(options, settings, LinePerson() if there else NobodyPresent())
+    ) as app:
         if options.output == "text" and (settings.sandbox.mode == "off" or options.home.no_sandbox.exists()):
             from whet.sandbox.known import unheld  # noqa: PLC0415 - most starts have nothing to say
 
@@ -109,8 +111,6 @@ async def _run(options: ChatOptions, settings: Settings, question: str, images: 
         code = await _answer(report, session.user_message(question, images))
         await app.reviews.leave()
         return code
-    finally:
-        await app.aclose()
 
 
 def _ask(prompt: str) -> str:

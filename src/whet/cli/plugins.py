@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -263,8 +264,9 @@ def run(home: Home, name: str, arguments: tuple[str, ...]) -> None:
     from whet.plugins.load import PluginHost, load_plugins  # noqa: PLC0415 - as above
 
     settings = _settings(home)
-    loaded = load_plugins(home, settings, os.environ, PluginHost(workspace=_workspace(settings)))
-    try:
+    with closing(
+        load_plugins(home, settings, os.environ, PluginHost(workspace=_workspace(settings)))
+    ) as loaded:
         found = next((one for one in loaded.cli_commands if one.name == name), None)
         if found is None:
             there = ", ".join(one.name for one in loaded.cli_commands) or "none"
@@ -274,7 +276,5 @@ def run(home: Home, name: str, arguments: tuple[str, ...]) -> None:
         parsed = parser.parse_args(list(arguments))
         handler = found.handler or getattr(parsed, "func", None)
         code = handler(parsed) if callable(handler) else None
-    finally:
-        loaded.close()
     if isinstance(code, int) and code:
         raise click.exceptions.Exit(code)

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -55,8 +56,7 @@ async def _run(options: ChatOptions, settings: Settings) -> int:
         commands.add(command)
     desk = _Desk()
     screen = _open_screen(options, settings, commands, desk)
-    app = await start_app(options, settings, screen.person)
-    try:
+    async with aclosing(await start_app(options, settings, screen.person)) as app:
         plugin_notes = add_plugin_commands(app, commands)
         session = await open_session(app, options)
         chat = TerminalChat(app, session, screen, commands, desk)
@@ -66,8 +66,6 @@ async def _run(options: ChatOptions, settings: Settings) -> int:
         await forget_empty(app, chat.session)
         await app.reviews.leave()
         return code
-    finally:
-        await app.aclose()
 
 
 def _open_screen(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from pathlib import Path
 
 import click
@@ -39,14 +40,11 @@ def run(home: Home, file: Path, jobs: int | None, again: bool, as_json: bool, **
     tasks = task_runs.read_tasks(file, workspace_of(settings))
 
     async def work() -> list[Done]:
-        app = await start_app(options, settings, NobodyPresent())
-        try:
+        async with aclosing(await start_app(options, settings, NobodyPresent())) as app:
             app.sessions.helper_listeners.append(_tell)
             rows = await task_runs.run_tasks(app, tasks, f"run {file.name}", again=again)
             seen = await app.database.read(lambda db: task_runs.seen_by_name(db, rows))
             return [(row, seen[row.name]) for row in rows]
-        finally:
-            await app.aclose()
 
     try:
         done = run_on_loop(work())

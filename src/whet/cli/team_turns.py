@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 import apsw
 import click
@@ -102,11 +102,10 @@ async def watched(worker: TurnWorker, queue: TurnQueue, wanted: WorkerOptions) -
         return
     from whet.team.probe import WorkerProbe  # noqa: PLC0415 - brings the server's modules, 80 ms
 
-    probe = WorkerProbe(queue.database, worker.counts, lambda: worker.is_taking, wanted.host, wanted.port)
-    try:
+    async with aclosing(
+        WorkerProbe(queue.database, worker.counts, lambda: worker.is_taking, wanted.host, wanted.port)
+    ) as probe:
         yield f"; metrics at http://{wanted.host}:{probe.port}/metrics"
-    finally:
-        await probe.aclose()
 
 
 def _leave() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 
 import apsw
 
@@ -62,13 +63,10 @@ def _schema_problems(db: apsw.Connection) -> list[str]:
     if not isinstance(db, apsw.Connection):  # pyright: ignore[reportUnnecessaryIsInstance] a team's has the same calls
         return []
     version = int(db.pragma("user_version"))
-    made = apsw.Connection(":memory:")
-    try:
+    with closing(apsw.Connection(":memory:")) as made:
         for step in STEPS[:version]:
             made.execute(step)
         ours, here = _schema(made), _schema(db)
-    finally:
-        made.close()
     odd = sorted({name for _, name, _ in ours ^ here if not name.startswith("sqlite_")})
     return [f"the schema was altered: {', '.join(odd[:5])}"] if odd else []
 

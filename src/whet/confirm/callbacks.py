@@ -16,6 +16,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -154,13 +155,10 @@ class Callbacks:
         """Send until cancelled."""
         limits = Limits(_TIMEOUT_S, silence_s=_TIMEOUT_S, idle_s=_IDLE_S, most_idle=_MOST_IDLE)
         client = HttpClient(limits, uses_proxy=False)
-        try:
-            async with asyncio.TaskGroup() as group:
-                while True:
-                    left_over = self._begin(lambda item: group.create_task(self._send(client, item)))
-                    await self._slots.pause(left_over)
-        finally:
-            await client.aclose()
+        async with aclosing(client), asyncio.TaskGroup() as group:
+            while True:
+                left_over = self._begin(lambda item: group.create_task(self._send(client, item)))
+                await self._slots.pause(left_over)
 
     def _begin(self, send: Callable[[DueCallback], object]) -> bool:
         """Send what is due and has room; say whether something that is due has to wait for others to end.

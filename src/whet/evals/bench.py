@@ -11,7 +11,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from heapq import nlargest
 from pathlib import Path
@@ -134,23 +134,22 @@ def _share(refs: Sequence[str], question: BenchQuestion) -> float:
 def _own(case: BenchCase, clock: Clock) -> Generator[Finder]:
     """Give our search over a store that holds the case."""
     places: dict[tuple[str, int], str] = {}
-    with tempfile.TemporaryDirectory(prefix="whet-bench-") as folder:
-        database = StateDatabase.open(Path(folder) / "state.db", clock)
-        try:
-            for session in case.sessions:
-                said = [bulk.PastMessage(Message("user", one.text), one.at_ms) for one in session.messages]
-                past = bulk.PastSession(NewSession(session.id), said, said[0].at_ms if said else 0)
-                database.write_now(lambda db, past=past: bulk.put(db, _ORIGIN, past, iso(clock.now())))
-                places |= {(session.id, seq): one.ref for seq, one in enumerate(session.messages, 1)}
+    with (
+        tempfile.TemporaryDirectory(prefix="whet-bench-") as folder,
+        closing(StateDatabase.open(Path(folder) / "state.db", clock)) as database,
+    ):
+        for session in case.sessions:
+            said = [bulk.PastMessage(Message("user", one.text), one.at_ms) for one in session.messages]
+            past = bulk.PastSession(NewSession(session.id), said, said[0].at_ms if said else 0)
+            database.write_now(lambda db, past=past: bulk.put(db, _ORIGIN, past, iso(clock.now())))
+            places |= {(session.id, seq): one.ref for seq, one in enumerate(session.messages, 1)}
 
-            def find(question: BenchQuestion, hits: int) -> list[str]:
-                now = datetime.fromtimestamp(question.now_ms / 1000, UTC)
-                found = find_now(database, question.text, hits, now=now)
-                return [places[hit.session_id, hit.seq] for hit in found]
+        def find(question: BenchQuestion, hits: int) -> list[str]:
+            now = datetime.fromtimestamp(question.now_ms / 1000, UTC)
+            found = find_now(database, question.text, hits, now=now)
+            return [places[hit.session_id, hit.seq] for hit in found]
 
-            yield find
-        finally:
-            database.close()
+        yield find
 
 
 def _plain(case: BenchCase) -> Finder:

@@ -10,6 +10,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -86,21 +87,15 @@ class ReplaySetup(msgspec.Struct, frozen=True):
 async def names(replay: ReplaySetup) -> list[str]:
     """Give the engines that can be compared: all but the one that never compacts."""
     with tempfile.TemporaryDirectory(prefix="whet-eval-") as folder:
-        app = await _start(replay, Path(folder), "compressor")
-        try:
+        async with aclosing(await _start(replay, Path(folder), "compressor")) as app:
             return [name for name in app.contexts.engines if name != "none"]
-        finally:
-            await app.aclose()
 
 
 async def run(replay: ReplaySetup, engine: str, story: Story) -> EngineResult:
     """Replay `story` through the engine of that name."""
     with tempfile.TemporaryDirectory(prefix="whet-eval-") as folder:
-        app = await _start(replay, Path(folder), engine)
-        try:
+        async with aclosing(await _start(replay, Path(folder), engine)) as app:
             return await _Run(app, replay, engine, story).result()
-        finally:
-            await app.aclose()
 
 
 async def _start(replay: ReplaySetup, folder: Path, engine: str) -> App:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 
 import apsw
@@ -127,10 +128,11 @@ class OwnTaskSetup:
         arm, learns = label.arm, label.learns and label.arm != "off"
         place = self.folder / "work" / f"{label.name}-{label.repeat}" / task.name
         await task_folder.furnish(task, self._origin, place)
-        app = await App.start(
-            home, self._for(arm, learns), self._secrets, NobodyPresent(), place, source="eval"
-        )
-        try:
+        async with aclosing(
+            await App.start(
+                home, self._for(arm, learns), self._secrets, NobodyPresent(), place, source="eval"
+            )
+        ) as app:
             warm = await self._examples(app, home, learns) if arm in _WARM else "off"
             session = await app.new_session(title=task.name, warm=warm)
             end = await run_turn(session, session.user_message(task.prompt), lambda event: None)
@@ -141,8 +143,6 @@ class OwnTaskSetup:
                 await app.reviews.drain()
             after = await app.database.read(_reviewed)
             calls = await app.database.read(lambda db: calls_of(db, session.id))
-        finally:
-            await app.aclose()
         ok, said = await task_folder.verify(task, place, self._settings.sandbox, home)
         return TaskOutcome(
             arm=label.name,
@@ -172,19 +172,19 @@ class OwnTaskSetup:
 
     async def items(self, home: Home) -> list[PromptItem]:
         """Give what a home has learned."""
-        app = await App.start(home, self._for("all", False), self._secrets, NobodyPresent(), self.folder)
-        try:
+        async with aclosing(
+            await App.start(home, self._for("all", False), self._secrets, NobodyPresent(), self.folder)
+        ) as app:
             part = await app.learning.prompt_part(("memory", "skill_view"))
-        finally:
-            await app.aclose()
         return [item for item in part.items if item.hash]
 
     async def without(self, home: Home, item: PromptItem, copy: Home) -> None:
         """Copy a home and take one learned item out of the copy."""
         shutil.rmtree(copy.root, ignore_errors=True)
         shutil.copytree(home.root, copy.root)
-        app = await App.start(copy, self._for("all", False), self._secrets, NobodyPresent(), self.folder)
-        try:
+        async with aclosing(
+            await App.start(copy, self._for("all", False), self._secrets, NobodyPresent(), self.folder)
+        ) as app:
             desk, origin = app.learning.desk, Origin("user", platform="eval")
             if item.kind == "skill":
                 await desk.change_skill(SkillRequest("delete", item.id, confirmed=True), origin)
@@ -194,8 +194,6 @@ class OwnTaskSetup:
                     if target == item.kind and entry_id(entry) == item.id:
                         request = MemoryRequest("remove", target, old_text=entry.said, confirmed=True)
                         await desk.change_notes(request, origin)
-        finally:
-            await app.aclose()
 
     def _for(self, arm: str, learns: bool) -> Settings:
         """Give the settings of an arm: the person's, with the toolsets of learning that it has."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -40,11 +41,8 @@ async def furnish(task: OwnTask, origin: Path, place: Path) -> None:
 async def verify(task: OwnTask, place: Path, settings: SandboxSettings, home: Home) -> tuple[bool, str]:
     """Let the task's verifier judge; gives whether it was content, and the end of what it said. It runs what
     the agent wrote, so it is confined as the agent's own commands were."""
-    confinement = confine(home, settings)
-    try:
+    with closing(confine(home, settings)) as confinement:
         code, said = await _confined(task.verify, place, confinement)
-    finally:
-        confinement.close()
     return code == 0, said[-SAID_CHARS:] if code else ""
 
 

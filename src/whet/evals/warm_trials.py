@@ -8,6 +8,7 @@ once, for the placebo, and never written.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Literal
 
@@ -119,14 +120,13 @@ class WarmTrialSetup:
         settings = msgspec.structs.replace(
             self._settings, tools=msgspec.structs.replace(self._settings.tools, workspace="")
         )
-        app = await App.start(self._home(arm), settings, self._secrets, NobodyPresent(), place, source="eval")
-        try:
+        async with aclosing(
+            await App.start(self._home(arm), settings, self._secrets, NobodyPresent(), place, source="eval")
+        ) as app:
             session = await app.new_session(title=name, warm=arm if arm in self._templates else "off")
             end = await run_turn(session, session.user_message(prompt), lambda event: None)
             key = await app.database.read(lambda db: sessions.key_of(db, session.id))
             _, outcomes = await app.database.read(lambda db: outcomes_of(db, key, 0))
-        finally:
-            await app.aclose()
         judged = [one for _, one, _ in outcomes if one not in ("denied", "unknown")]
         failures = tuple(one == "failed" for one in judged[:FIRST_CALLS])
         done = end.reason == "answered"

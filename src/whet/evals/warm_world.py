@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from contextlib import aclosing
 from datetime import datetime
 from pathlib import Path
 
@@ -50,8 +51,7 @@ def furnish(folder: Path, seed: int, *, pitfalls: bool = True) -> Depot:
 async def live(depot: Depot, settings: Settings, sessions: int) -> None:
     """Let a practice user work there: sessions of three turns, every second one on records, run for real."""
     rng = random.Random(f"life {depot.seed}")
-    app = await App.start(depot.home, settings, {}, NobodyPresent(), depot.place)
-    try:
+    async with aclosing(await App.start(depot.home, settings, {}, NobodyPresent(), depot.place)) as app:
         for number in range(sessions):
             session = await app.new_session(title=f"day {number}", warm="off")
             for _ in range(3):
@@ -60,8 +60,6 @@ async def live(depot: Depot, settings: Settings, sessions: int) -> None:
                 message = session.user_message(question(asked, notes))
                 await run_turn(session, message, lambda event: None)
             await session.context.aclose()
-    finally:
-        await app.aclose()
 
 
 def _numbers(rng: random.Random) -> dict[str, int]:

@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -140,11 +141,10 @@ async def run_once(tool: Tool, workspace: Path) -> str:
 def main(work: Path, name: str) -> None:
     """Run the tools of a plugin and write what came of them beside it."""
     host = PluginHost(workspace=work)
-    loaded = load_plugins(Home(work / "home"), PluginSettings(enabled=(name,)), os.environ, host)
-    try:
+    with closing(
+        load_plugins(Home(work / "home"), PluginSettings(enabled=(name,)), os.environ, host)
+    ) as loaded:
         found = {tool.name: asyncio.run(run_once(tool, work))[:_MOST_CHARS] for tool in loaded.tools}
-    finally:
-        loaded.close()
     (work / _REPORT).write_bytes(msgspec.json.encode(found))
 
 

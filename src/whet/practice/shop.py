@@ -7,6 +7,7 @@ transaction, so that what ran and how often can be read from the database. Pure 
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -80,8 +81,7 @@ main(sys.argv[1:])
 def make_shop(folder: Path) -> None:
     """Write program and database into `folder`, which is there; a database of that name must not be."""
     (folder / PROGRAM).write_text(_PROGRAM, "utf-8")
-    db = apsw.Connection(str(folder / DATABASE))
-    try:
+    with closing(apsw.Connection(str(folder / DATABASE))) as db:
         db.execute("BEGIN")
         db.execute(_SCHEMA)
         people = [(name,) for name in ("Ada", "Bela", "Chidi", "Dunja")]
@@ -91,8 +91,6 @@ def make_shop(folder: Path) -> None:
         carts = [(number % 4 + 1, f"-{age} days") for number, age in enumerate(CART_AGES_DAYS)]
         db.executemany("INSERT INTO carts (customer, touched) VALUES (?, datetime('now', ?))", carts)
         db.execute("COMMIT")
-    finally:
-        db.close()
 
 
 MATCH = re.compile(r"\btidy\b.*\bshop\b", re.I)

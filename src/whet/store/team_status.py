@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 
 import apsw
 import msgspec
@@ -42,11 +43,8 @@ SELECT (SELECT setting FROM pg_settings WHERE name = 'server_version'),
 
 def read(url: str, lease_s: float) -> TeamStatus:
     """Ask the database. Raises StoreError."""
-    database = TeamDatabase.open_url(url, lease_s=lease_s, patience_s=2)
-    try:
+    with closing(TeamDatabase.open_url(url, lease_s=lease_s, patience_s=2)) as database:
         return database.read_now(lambda connection: _status(connection, url))
-    finally:
-        database.close()
 
 
 def _status(connection: apsw.Connection, url: str) -> TeamStatus:

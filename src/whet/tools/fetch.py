@@ -13,6 +13,7 @@ import socket
 import ssl
 import zlib
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 
 import httpx2
 
@@ -199,12 +200,9 @@ def _parsed(url: str) -> httpx2.URL:
 async def _follow(client: httpx2.AsyncClient, url: httpx2.URL) -> FetchedPage:
     request = client.build_request("GET", url)
     for _ in range(MAX_REDIRECTS + 1):
-        response = await client.send(request, stream=True, follow_redirects=False)
-        try:
+        async with aclosing(await client.send(request, stream=True, follow_redirects=False)) as response:
             if response.next_request is None:
                 return await _read_body(response)
-        finally:
-            await response.aclose()
         request = response.next_request
     raise ToolError(f"{url.host} redirected more than {MAX_REDIRECTS} times")
 
