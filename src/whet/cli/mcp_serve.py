@@ -28,6 +28,9 @@ def run(home: Home, flags: Mapping[str, object], *, asks: bool) -> None:
 
 async def _serve(options: ChatOptions, settings: Settings, *, asks: bool) -> None:
     people = Switchboard()
-    async with aclosing(await start_app(options, settings, people)) as app:
-        async with aclosing(SessionHost(app, people)) as hosted, kept_small():
-            await serve_stdio(OwnMcpServer(hosted, asks=asks).answer)
+    async with (
+        aclosing(await start_app(options, settings, people)) as app,
+        aclosing(SessionHost(app, people)) as hosted,
+        kept_small(),
+    ):
+        await serve_stdio(OwnMcpServer(hosted, asks=asks).answer)
