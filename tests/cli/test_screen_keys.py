@@ -16,8 +16,7 @@ from prompt_toolkit.keys import Keys
 
 from tests.cli.running import Tty, flags, run
 from whet.cli.blocks import MarkdownBlock
-from whet.cli.dropped_images import dropped_images
-from whet.cli.pasted import folded
+from whet.cli.pasted import dropped_images, folded
 from whet.cli.plan import plan_rows
 from whet.cli.prompting import FileFinder, InputCompleter, PasteParser, rank
 from whet.cli.render import Painter

@@ -14,8 +14,8 @@ from whet.agent.loop import run_turn
 from whet.agent.session import InboxEntry
 from whet.app import planning
 from whet.cli import attach, jobs, mode, picking, unfolding
-from whet.cli.dropped_images import dropped_images
 from whet.cli.output import size
+from whet.cli.pasted import dropped_images
 from whet.cli.screen import PromptSignal
 from whet.cli.shell_line import run_here, shell_of
 from whet.contract.errors import NotFound, WhetError

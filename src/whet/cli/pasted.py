@@ -1,18 +1,24 @@
-"""Pasted texts that are too long for the input line: a placeholder stands for each until the line is sent.
+"""What is pasted or dropped: a mark stands for a long text until the line is sent, images are mentioned.
 
 It needs nothing of the terminal, so that programs without one can import it.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+from pathlib import Path
+from urllib.parse import unquote
 
+from whet.cli.attach import IMAGE_NAME
 from whet.contract.texts import tagged
 
 PASTE_LINES = 8
 PASTE_CHARS = 1_000
 _PASTED_WORDS = 4
 _PASTED = re.compile(r"<pasted>(.*?)</pasted>", re.S)
+_DROPPED_CHARS = 4_000
 
 
 class Pastes:
@@ -53,3 +59,20 @@ class Pastes:
 def folded(text: str) -> str:
     """Give a message with each paste as the chat shows it."""
     return _PASTED.sub(lambda paste: Pastes().take(paste[1]), text)
+
+
+def dropped_images(text: str) -> str:
+    """Give what a terminal types for dropped or pasted image files (their paths, quoted or escaped, or file
+    addresses) as mentions that send them along; any other text as it is."""
+    if len(text) > _DROPPED_CHARS or not re.search(IMAGE_NAME, text, re.IGNORECASE):
+        return text
+    whole = text.strip()
+    try:  # a path that was copied from a file manager has its blanks as they are
+        words = [whole] if os.path.isfile(os.path.expanduser(whole)) else shlex.split(text)
+    except ValueError:
+        return text
+    paths = [Path(unquote(word[7:]) if word.startswith("file://") else word).expanduser() for word in words]
+    are_images = [p.is_absolute() and re.search(IMAGE_NAME + "$", p.name, re.IGNORECASE) for p in paths]
+    if not paths or not all(are_images) or not all(map(os.path.isfile, paths)):
+        return text
+    return " ".join(f'@"{path}"' if " " in str(path) else f"@{path}" for path in paths) + " "

@@ -1,4 +1,4 @@
-"""Names as rules and limits compare them.
+"""Names as rules and limits compare them, and the ids of requests.
 
 `Deploy`, `deploy` and `de\u200bploy` are one action: compatibility forms are folded, case is folded, control
 and invisible characters are dropped.
@@ -7,6 +7,7 @@ and invisible characters are dropped.
 from __future__ import annotations
 
 import re
+import secrets
 import unicodedata
 from functools import lru_cache
 
@@ -14,6 +15,11 @@ from whet.confirm.records import HIGH_RISK_ACTIONS
 
 _PLAIN = re.compile(r"[a-z0-9_.:/]+")
 _JOINTS = re.compile(r"[\s\-.]+")
+_DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_TIME_DIGITS, _RANDOM_DIGITS = 7, 15
+_AS_DIGIT = bytes(_DIGITS[byte % 62] for byte in range(256))
+_UNEVEN = bytes(range(248, 256))  # left out, or the first digits would come more often
+SHAPE = re.compile(r"[0-9A-Za-z]{22}")
 
 
 @lru_cache(maxsize=4096)
@@ -41,3 +47,25 @@ def person_key(name: str) -> str:
 def is_same_person(one: str, other: str) -> bool:
     """Whether two principals' names stand for one person."""
     return one == other or person_key(one) == person_key(other)
+
+
+def new_request_id(now_s: float) -> str:
+    """Give a new id for a request that is submitted at `now_s` (Unix seconds)."""
+    rest, digit = divmod(int(now_s * 1000), len(_DIGITS))
+    return f"{_time_part(rest)}{_DIGITS[digit]:c}{_random_part()}"
+
+
+@lru_cache(maxsize=1)  # changes every 62 ms
+def _time_part(rest: int) -> str:
+    digits = bytearray()
+    for _ in range(_TIME_DIGITS - 1):
+        rest, digit = divmod(rest, len(_DIGITS))
+        digits.append(_DIGITS[digit])
+    return digits[::-1].decode()
+
+
+def _random_part() -> str:
+    found = b""
+    while len(found) < _RANDOM_DIGITS:
+        found += secrets.token_bytes(24).translate(_AS_DIGIT, _UNEVEN)
+    return found[:_RANDOM_DIGITS].decode()

@@ -12,9 +12,8 @@ import msgspec
 
 from whet.confirm import requests
 from whet.confirm.canonical import canonical, stored_digest
-from whet.confirm.ids import new_request_id
 from whet.confirm.ledger import Tx
-from whet.confirm.names import action_key, is_high_risk
+from whet.confirm.names import action_key, is_high_risk, new_request_id
 from whet.confirm.policy import ConfirmPolicy, Facts, PolicyJudgement
 from whet.confirm.records import ApprovalPlan, Caller, ConfirmRequest
 

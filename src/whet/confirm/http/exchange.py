@@ -9,7 +9,7 @@ from whet.confirm.http.guard import ApiGuard
 from whet.confirm.http.pulse import StreamPulse
 from whet.confirm.http.shapes import record
 from whet.confirm.http.wire import Headers, HttpRefusal, Scope, Send, encode, header, query
-from whet.confirm.ids import SHAPE
+from whet.confirm.names import SHAPE
 from whet.confirm.notify import deliveries
 from whet.confirm.records import Caller, ConfirmRequest
 from whet.confirm.service import ConfirmService

@@ -13,8 +13,7 @@ import msgspec
 
 from whet.channels.markup import fenced
 from whet.confirm.notify.buttons import Buttons
-from whet.confirm.notify.channel import OnPress
-from whet.confirm.notify.notice import AGENT_MARK, HIDDEN, RequestNotice
+from whet.confirm.notify.notice import AGENT_MARK, HIDDEN, OnPress, RequestNotice
 from whet.contract.channels import (
     Channel,
     ChatPlace,

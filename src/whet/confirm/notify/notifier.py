@@ -20,9 +20,8 @@ from whet.confirm import sight
 from whet.confirm.ledger import Tx
 from whet.confirm.notify import deliveries
 from whet.confirm.notify.breaker import Breaker, retry_delay_s
-from whet.confirm.notify.channel import NoticeChannel
 from whet.confirm.notify.deliveries import NotifyDelivery
-from whet.confirm.notify.notice import RequestNotice
+from whet.confirm.notify.notice import NoticeChannel, RequestNotice
 from whet.confirm.notify.one_way import Log
 from whet.confirm.notify.presses import Presses
 from whet.confirm.notify.settings import ChannelsText, People, open_channels

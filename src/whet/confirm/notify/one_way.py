@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 
 from whet.confirm.notify import plain
-from whet.confirm.notify.channel import OnPress
-from whet.confirm.notify.notice import RequestNotice
+from whet.confirm.notify.notice import OnPress, RequestNotice
 from whet.contract.channels import SendFailed
 from whet.contract.errors import ConfigError
 from whet.lanes import LaneTimeout, PluginLane

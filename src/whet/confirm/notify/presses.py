@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from whet.confirm.decide import DecisionInput
-from whet.confirm.ids import SHAPE
+from whet.confirm.names import SHAPE
 from whet.confirm.notify.settings import ConfiguredNotifier, People
 from whet.confirm.notify.telling import clock_time
 from whet.confirm.records import Caller, ConfirmRequest, RequestOutcome

@@ -19,8 +19,8 @@ from whet.channels.loading import open_channel, secret_of
 from whet.channels.tables import Ids, convert_tables, ids_of
 from whet.config.paths import read_small
 from whet.confirm.notify.buttons import DENY_REASONS, Buttons
-from whet.confirm.notify.channel import NoticeChannel
 from whet.confirm.notify.chat import ChatNotices
+from whet.confirm.notify.notice import NoticeChannel
 from whet.confirm.notify.one_way import Apprise, WebhookNotifier
 from whet.contract.errors import ConfigError
 from whet.contract.texts import from_values

@@ -12,8 +12,8 @@ from starlette.responses import RedirectResponse, Response
 from whet.confirm import passkeys, sight
 from whet.confirm.decide import DecisionInput
 from whet.confirm.http.wire import HttpRefusal, parse_object
-from whet.confirm.ids import SHAPE
 from whet.confirm.keys import base64url
+from whet.confirm.names import SHAPE
 from whet.confirm.notify import deliveries
 from whet.confirm.notify.notifier import ChannelState, ConfirmNotifier
 from whet.confirm.passkeys import MOST_PROOF_CHARS

@@ -8,7 +8,7 @@ from starlette.requests import Request as Http
 from starlette.responses import Response
 
 from whet.confirm.decide import DecisionInput
-from whet.confirm.ids import SHAPE
+from whet.confirm.names import SHAPE
 from whet.confirm.records import Caller, ConfirmRequest
 from whet.confirm.requests import RequestFilter, viewed_at
 from whet.confirm.service import ConfirmService
