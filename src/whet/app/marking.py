@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import aclosing
 
 import msgspec
 
@@ -74,14 +75,12 @@ class MarkingObserver(TurnObserver):
             provider = parts.connect()
         except WhetError as error:
             return [], error.message
-        try:
+        async with aclosing(provider):
             prompt = wording.prompt("marks.md")
             child = asked_aside(parent, parent.id, provider, f"marks-{turn_id}", prompt)
             link = parts.capped(provider.open(prompt, [], child.id), child.id)
             once = OnceParts(parts.database, parts.clock, parts.gate)
             answer, why_not = await ask_once(once, child, link, _question(receipt, said))
-        finally:
-            await provider.aclose()
         return [number for number in refused_by(answer) if 0 < number <= len(said)], why_not
 
 

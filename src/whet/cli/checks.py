@@ -10,7 +10,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import aclosing, closing
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
@@ -261,10 +261,8 @@ async def check_online(
     try:
         with borrowed_provider(home, settings, load_secrets(home, environ)) as provider:
             start_s, wanted = clock.monotonic_s(), provider.info.model
-            try:
+            async with aclosing(provider):
                 models = await provider.list_models()
-            finally:
-                await provider.aclose()
     except WhetError as error:
         return DoctorFinding("server", "failed", error.message, error.hint)
     text = f"answers in {1000 * (clock.monotonic_s() - start_s):.0f} ms, {len(models)} models"

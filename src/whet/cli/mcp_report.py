@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -62,10 +63,8 @@ async def reach_all(home: Home, servers: Mapping[str, McpServerSettings]) -> lis
     def jail(server: McpServerSettings) -> Jail | None:
         return server_jail(confinement, workspace, server)
 
-    try:
+    with closing(confinement):
         found = await asyncio.gather(*(_reach(home, name, server, jail) for name, server in servers.items()))
-    finally:
-        confinement.close()
     allowed = set(settings.approval.allow)
     return [msgspec.structs.replace(one, asked_about=_asked_about(one, patterns, allowed)) for one in found]
 

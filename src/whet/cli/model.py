@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 
 import click
 
@@ -84,10 +84,8 @@ def list_(home: Home, as_json: bool) -> None:
 
 
 async def _ask(provider: Provider) -> list[str]:
-    try:
+    async with aclosing(provider):
         return await provider.list_models()
-    finally:
-        await provider.aclose()
 
 
 @model.command("set")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -89,7 +90,7 @@ def explain_(home: Home, command: Sequence[str], as_json: bool) -> None:
 def try_(home: Home, command: Sequence[str], timeout_s: float, as_json: bool) -> None:
     """Run a command as the model's commands are run here, and say what stopped it."""
     confinement, workspace = _confinement(home)
-    try:
+    with closing(confinement):
         jail = confinement.place(workspace)
         if jail is None:
             raise WhetError(confinement.standing().line, hint="whet sandbox status")
@@ -97,8 +98,6 @@ def try_(home: Home, command: Sequence[str], timeout_s: float, as_json: bool) ->
         environment = jail.environment(command_environment(os.environ))
         code, said = jail.run(JailedCommand(["/bin/sh", "-c", text], environment, workspace), timeout_s)
         denial = confinement.explain("", jail, (text, said, workspace)) if code else None
-    finally:
-        confinement.close()
     openings = [_opening(one) for one in denial.openings] if denial else []
     facts = {"exit": code, "output": said, "stopped": denial.what if denial else "", "openings": openings}
     parts = [said.rstrip("\n"), *([denial.line] if denial else []), f"[exit {code}]"]

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, closing
 
 import apsw
 import click
@@ -129,7 +129,7 @@ def queue_of(database: StateDatabase) -> DatabaseQueue:
 def ask(home: Home, text: str, session: str, timeout_s: float, *, as_json: bool) -> None:
     """Queue a turn, in a new session or a stored one, and print its answer when a worker has given it."""
     database, clock = open_store(home, SystemClock()), SystemClock()
-    try:
+    with closing(database):
         queue = queue_of(database)
         turn_id = clock.new_id()
 
@@ -145,8 +145,6 @@ def ask(home: Home, text: str, session: str, timeout_s: float, *, as_json: bool)
         ended = _waited(queue, turn_id, timeout_s)
         key = database.read_now(lambda db: sessions.key_of(db, session_id))
         said = database.read_now(lambda db: turns.outcome(db, key, ended.turn)[2])
-    finally:
-        database.close()
     if as_json:
         emit_json(
             {
@@ -167,14 +165,12 @@ def ask(home: Home, text: str, session: str, timeout_s: float, *, as_json: bool)
 def _waited(queue: DatabaseQueue, turn_id: str, timeout_s: float) -> EndedTurn:
     clock = SystemClock()
     until_s = clock.monotonic_s() + timeout_s
-    try:
+    with closing(queue):
         while clock.monotonic_s() < until_s:
             found = outcome(queue.database, turn_id)
             if found is not None and found.reason:
                 return found
             queue.hear(ENDED, _LOOK_S)
-    finally:
-        queue.close()
     why = queue.database.read_now(lambda db: orders.why_waiting(db, turn_id))
     told = f" ({why})" if why else ""
     raise StoreError(

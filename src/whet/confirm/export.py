@@ -13,6 +13,7 @@ import logging
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
@@ -246,7 +247,7 @@ class LogExport:
     async def run(self) -> None:
         """Send until cancelled; the place is noted then, too."""
         failures = 0
-        try:
+        async with aclosing(self._destination):
             while True:
                 future = self._service.hub.next_event(is_background=True)
                 try:
@@ -264,8 +265,6 @@ class LogExport:
                     await asyncio.sleep(min(0.5 * 2 ** min(failures, 10), _MOST_WAIT_S))
                 finally:
                     self._service.hub.forget(future)
-        finally:
-            await self._destination.aclose()
 
     async def _rest(self, future: asyncio.Future[None]) -> None:
         """Wait for news; the place is noted before a long wait."""

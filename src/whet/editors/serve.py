@@ -12,7 +12,7 @@ import signal
 import stat
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -51,14 +51,12 @@ async def serve(home: Home, read: Callable[[], Settings], shared: Sequence[Slash
     running = asyncio.ensure_future(run_agent(cast(Agent, agent), writer, reader, use_unstable_protocol=True))
     ended = asyncio.ensure_future(hung_up.wait())
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, hung_up.set)
-    try:
+    async with aclosing(agent):
         await asyncio.wait({running, ended}, return_when=asyncio.FIRST_COMPLETED)
         running.cancel()
         ended.cancel()
         with suppress(asyncio.CancelledError, ConnectionError, RequestError):
             await running
-    finally:
-        await agent.aclose()
 
 
 async def open_program(home: Home, settings: Settings, furnish: Furnish) -> Program:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from datetime import datetime
 from pathlib import Path
 
@@ -72,15 +72,13 @@ def templates(depot: Depot, now: datetime) -> dict[TrialArm, Template]:
     clock = SystemClock()
     database = StateDatabase.open(depot.home.database, clock)
     options, choice = BuildOptions(name=NAME), MiningScope(min_messages=10)
-    try:
+    with closing(database):
         mined = database.read_now(lambda db: mine(db, choice, lambda done, total: None))
         if not mined.failing_tools():
             options = msgspec.structs.replace(options, least_error_rate=0.0)
         built = WarmTemplates(depot.home, database, clock).build(options, choice).template
         drawn_one = database.read_now(lambda db: placebo(db, mined, built, options, now, depot.seed))
         return {"warm": built, "placebo": drawn_one}
-    finally:
-        database.close()
 
 
 async def ask(

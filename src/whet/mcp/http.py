@@ -11,7 +11,7 @@ import contextlib
 import re
 import ssl
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -105,14 +105,12 @@ class HttpTransport:
 
     async def aclose(self) -> None:
         """Tell the server that the session is over, and close the connections."""
-        try:
+        async with aclosing(self._http):
             await self._streams.aclose()
             with contextlib.suppress(TimeoutError, httpx2.HTTPError, OSError, UnicodeError, ServerFailed):
                 if self._session_id:
                     async with asyncio.timeout(_GOODBYE_S):
                         await self._http.delete(self._url, headers=await self._all_headers())
-        finally:
-            await self._http.aclose()
 
     async def _post(
         self, message: bytes, answer: Waiting | None, given: Mapping[str, str], *, is_second: bool

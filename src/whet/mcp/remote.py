@@ -12,6 +12,7 @@ import logging
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -292,10 +293,8 @@ class Remote:
 
     async def _retire(self, connection: Connection) -> None:
         """Let a connection go once the calls that are under way on it have ended."""
-        try:
+        async with aclosing(connection):
             await connection.settled(self.settings.timeout_s)
-        finally:
-            await connection.aclose()
 
     async def _drop(self, connection: Connection) -> None:
         if self.connection is connection:

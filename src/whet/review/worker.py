@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from typing import Any, Literal
@@ -180,18 +180,14 @@ class ReviewWorker:
             return {}
         if judge is None:
             return {}
-        try:
+        async with aclosing(judge):
             return await doubts(self._parts, fork, job.id, judge, by_hand=order.is_by_hand)
-        finally:
-            await judge.aclose()
 
     @asynccontextmanager
     async def _provider(self, order: Order) -> AsyncGenerator[tuple[Provider, bool]]:
         provider, shares_prefix = self._connect(order)
-        try:
+        async with aclosing(provider):
             yield provider, shares_prefix
-        finally:
-            await provider.aclose()
 
     async def _converse(self, fork: Fork) -> str:
         """Bring the review's conversation to its end and give a note on how it ended, empty for well.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import psycopg
 
@@ -55,12 +55,10 @@ class Notices:
                 with suppress(psycopg.Error, StoreError):
                     (await opening).raw.close()
                 raise
-            try:
+            with closing(connection.raw):
                 for hear in self._hear.values():
                     hear("")  # what came before is looked for at once
                 await self._read(connection)
-            finally:
-                connection.raw.close()
 
     def _listen(self) -> PostgresConnection:
         connection = self._database.connected()
