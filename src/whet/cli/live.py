@@ -272,7 +272,7 @@ class TerminalTurnView:
         if self._began_s is None:
             return rows
         room = max(height, 1)
-        if tail := self._blocks.tail_end(room, _TAIL_CHARS) or self._reasoning_tail():
+        if tail := self._blocks.tail_end(room, _TAIL_CHARS) or self._reasoning[-_TAIL_CHARS:]:
             style = "" if self._blocks.tail_end(1, 1) else "class:dim"
             rows += [[(style, line)] for line in wrapped(wording.printable(tail), width)[-room:]]
         for call in self._running.values():
@@ -407,9 +407,6 @@ class TerminalTurnView:
         *done, self._reasoning = (self._reasoning + text).split("\n")
         for line in done:
             self._write_reasoning(line)
-
-    def _reasoning_tail(self) -> str:
-        return self._reasoning[-_TAIL_CHARS:]
 
     def _write_reasoning(self, line: str) -> None:
         text = "\n".join(wrapped(wording.printable(line), self.surface.width()))

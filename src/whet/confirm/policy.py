@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from whet.confirm.names import action_key, is_high_risk, person_key
+from whet.confirm.names import is_high_risk, person_key
 from whet.confirm.records import HIGH_RISK_ACTIONS, ApprovalPlan
 
 Effect = Literal["deny", "ask", "allow"]
@@ -165,11 +165,6 @@ def _any_glob(patterns: Sequence[str], text: str) -> bool:
 @lru_cache(maxsize=1024)
 def _glob(pattern: str) -> re.Pattern[str]:
     return re.compile(translate(pattern))
-
-
-def fold_pattern(pattern: str) -> str:
-    """Fold an action's glob as names are folded, so that `Deploy_*` fits `deploy_x`."""
-    return action_key(pattern)
 
 
 def _is_time(rule: ConfirmRule, now_s: float) -> bool:

@@ -17,6 +17,7 @@ import msgspec
 import yaml
 
 from whet.config.paths import read_small
+from whet.confirm.names import action_key
 from whet.confirm.policy import (
     CONTRACT_LIMIT_S,
     LONGEST_S,
@@ -24,7 +25,6 @@ from whet.confirm.policy import (
     ConfirmPolicy,
     ConfirmRule,
     Effect,
-    fold_pattern,
     parse_path,
 )
 from whet.confirm.quorum import groups_in, parse_quorum
@@ -123,7 +123,7 @@ def _rule(text: RuleText, number: int, groups: dict[str, tuple[str, ...]]) -> Co
         return ConfirmRule(
             name=name,
             effect=text.effect,
-            actions=tuple(fold_pattern(pattern) for pattern in _many(text.action)),
+            actions=tuple(map(action_key, _many(text.action))),  # `Deploy_*` fits `deploy_x`
             principals=_many(text.principal),
             requesters=_many(text.requester),
             sessions=_many(text.session),

@@ -61,7 +61,8 @@ class Positions:
         """Keep how far an engine is with these rows, where that is news; one that was told of the session's
         end has them all."""
         held = cursors(seat.engine)
-        now = {name: _last_seq(rows if ended else rows[:count]) for name, count in held.items()}
+        had = {name: rows if ended else rows[:count] for name, count in held.items()}
+        now = {name: max(map(_seq, those), default=0) for name, those in had.items()}
         news = {name: seq for name, seq in now.items() if seq > self._kept.get((seat.name, name), 0)}
         if news:
             await self._log.writer.db.write(
@@ -73,10 +74,6 @@ class Positions:
 def _seq(row: ChatRow) -> int:
     number = row.get("_seq")
     return number if isinstance(number, int) else 0
-
-
-def _last_seq(rows: Sequence[ChatRow]) -> int:
-    return max(map(_seq, rows), default=0)
 
 
 def _count(rows: Sequence[ChatRow], seq: int) -> int:

@@ -85,10 +85,11 @@ def _mended(done: list[DoneCall]) -> Iterator[Mended]:
         command = str(item.arguments.get("command", ""))
         if item.name != "terminal" or not command or item.denied or item.interrupted:
             continue
-        if _has_failed(item):
+        if _EXIT.search(item.result):
             failed.append(item)
             continue
-        earlier = next((one for one in failed if _extends(command, str(one.arguments["command"]))), None)
+        wrongs = ((one, str(one.arguments["command"])) for one in failed)
+        earlier = next((one for one, wrong in wrongs if command != wrong and wrong in command), None)
         if earlier is not None and command not in seen:
             seen.add(command)
             wrong = str(earlier.arguments["command"])
@@ -124,14 +125,6 @@ def _skill(name: str, found: Mended) -> str:
         f"1. In the project's folder, run `{found.right}`.\n"
         f"2. It went well when it prints “{found.proof}”.\n"
     )
-
-
-def _extends(command: str, wrong: str) -> bool:
-    return command != wrong and wrong in command
-
-
-def _has_failed(item: DoneCall) -> bool:
-    return _EXIT.search(item.result) is not None
 
 
 def _complaint(item: DoneCall) -> str:

@@ -15,7 +15,7 @@ import apsw
 import msgspec
 
 from whet.rewind import database
-from whet.rewind.contents import content_of, pack
+from whet.rewind.contents import content_of
 from whet.rewind.database import Record
 from whet.rewind.states import PathState, split
 
@@ -172,11 +172,6 @@ class Planner:
 def _leaves_folder(change: Change) -> bool:
     is_folder = [side is not None and side.kind == "folder" for side in (change.now, change.then)]
     return is_folder == [True, False]
-
-
-def packed_texts(plan: Plan) -> list[tuple[bytes, int, bytes]]:
-    """Give what merges made, as it is stored."""
-    return [(hash_, *pack(text)) for hash_, text in plan.texts.items()]
 
 
 def merged(base: bytes, mine: bytes, other: bytes) -> bytes | None:

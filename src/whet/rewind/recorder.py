@@ -134,7 +134,7 @@ class Workspace:
             root_fd = open_root(self.root)
         except OSError as error:
             raise NotFound(f"the workspace {self.root} can't be opened: {error.strerror}") from error
-        looker = self._looker(root_fd)
+        looker = Looker(root_fd, self._tree, self._skipped, self.limits.paths, self._watch)
         try:
             found = self._look(looker, short=short and is_known)
             if not (found.to_read or found.settled or found.gone):
@@ -168,9 +168,6 @@ class Workspace:
         found = looker.look()
         self._looked_s, self._linked = now_s, found.linked
         return found
-
-    def _looker(self, root_fd: int) -> Looker:
-        return Looker(root_fd, self._tree, self._skipped, self.limits.paths, self._watch)
 
     def _budget(self) -> int:
         """Give how much may be added; records past their age go, and more where there is little room."""

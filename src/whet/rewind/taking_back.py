@@ -15,9 +15,10 @@ import msgspec
 from whet.contract.errors import StoreCorrupt
 from whet.contract.texts import from_values
 from whet.rewind import database
+from whet.rewind.contents import pack
 from whet.rewind.database import Record
 from whet.rewind.differences import difference
-from whet.rewind.planning import Change, Conflict, Plan, Planner, packed_texts
+from whet.rewind.planning import Change, Conflict, Plan, Planner
 from whet.rewind.recorder import Workspace
 from whet.rewind.restoring import Restorer
 from whet.rewind.states import PathState, shown, split
@@ -146,7 +147,7 @@ def take_back(
         changes = list(made.changes.values())
         if not changes:
             return TakenBack([], list(made.conflicts.values()), {})
-        texts = packed_texts(made)
+        texts = [(hash_, *pack(text)) for hash_, text in made.texts.items()]
         if texts:
             workspace.file.write_now(lambda db: database.put_blobs(db, texts))
         begun = msgspec.structs.replace(new, kind="rewind", before=before, at_ms=workspace.clock.unix_ms())

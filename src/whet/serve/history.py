@@ -44,12 +44,8 @@ def fingerprint(said: Sequence[Utterance], answer: str = "") -> str:
     return f"tip:{digest.hexdigest()[:40]}" if before else ""
 
 
-def as_past(said: Sequence[Utterance], now_ms: int) -> list[PastMessage]:
+def as_past(said: Sequence[Utterance], now_ms: int) -> Iterator[PastMessage]:
     """Give a history as it is stored: each answer's results behind it, in the order of its calls."""
-    return list(_past(said, now_ms))
-
-
-def _past(said: Sequence[Utterance], now_ms: int) -> Iterator[PastMessage]:
     for at, one in enumerate(said):
         if one.speaker == "assistant":
             # No server takes images that an assistant gave.

@@ -273,7 +273,7 @@ class SessionTurns:
             session_id=session_id,
         )
         if news.history:
-            past = history.as_past(news.history, clock.unix_ms())
+            past = list(history.as_past(news.history, clock.unix_ms()))
             await self._database.append(lambda db: bulk.begin_with(db, session_id, past))
         return session_id
 

@@ -265,11 +265,6 @@ def keep_outcomes(
     connection.execute("UPDATE sessions SET judged_turn = ? WHERE key = ?", (turn, key))
 
 
-def count_messages(sessions: Iterable[MinedSession]) -> int:
-    """Sum up the messages, for a progress line."""
-    return sum(session.messages for session in sessions)
-
-
 def each_outcome(connection: apsw.Connection, take: Callable[[int, str, int, str], None]) -> None:
     """Call `take(session key, tool, position, outcome)` for every judged call, in order; position from 0.
 

@@ -44,6 +44,7 @@ told AS (
 SELECT coalesce((SELECT max(id) FROM put), 0), pg_notify('{NEWS}', $7),
   (SELECT pg_notify('{WAITING}', '') FROM told LIMIT 1)
 """
+_PIECES = TextDelta | ReasoningDelta | ToolProgress
 _IS_THERE = "SELECT 1 FROM team_events WHERE session = ? AND turn = ? AND body = ? AND id > ?"
 _FORGET = (
     "DELETE FROM team_events WHERE id <="
@@ -88,7 +89,7 @@ class EventWriter:
         joined = None if last is None or last.mark != mark else _joined(last.event, event)
         if last is not None and joined is not None:
             last.event = joined
-        elif len(self._waiting) < _MOST_WAITING or not _is_piece(event):
+        elif len(self._waiting) < _MOST_WAITING or not isinstance(event, _PIECES):
             self._last[session_id] = one = _Waiting(session_id, mark, event)
             self._waiting.append(one)
         elif last is None or last.event is not None:  # the database is away: the pieces are not kept
@@ -150,10 +151,6 @@ def _values(rows: Sequence[_Waiting]) -> tuple[Any, ...]:
         [mark.attempts for mark in ended],
         names if len(names) <= PAYLOAD_BYTES_MAX else "",
     )
-
-
-def _is_piece(event: Event | None) -> bool:
-    return isinstance(event, TextDelta | ReasoningDelta | ToolProgress)
 
 
 def _joined(last: Event | None, event: Event | None) -> Event | None:

@@ -139,7 +139,7 @@ def mine(connection: apsw.Connection, choice: MiningScope, progress: Progress) -
         source=choice.source,
         workspace=choice.project,
     )
-    total = calls.count_messages(sessions)
+    total = sum(session.messages for session in sessions)
     mined = Mined(sessions=len(sessions))
     for session in sessions:
         for judged, hint in _judged(connection, session):
