@@ -21,7 +21,7 @@ from whet.config.paths import Home
 from whet.config.schema import McpServerSettings, Settings, WalletSettings
 from whet.contract.delegation import BackgroundHelpers, HelperWish
 from whet.contract.errors import ConfigError, ToolError
-from whet.contract.protocols import NobodyPresent, Person
+from whet.contract.protocols import NobodyPresent, Person, Provider
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.providers import catalog
 from whet.tools.declared import (
@@ -160,6 +160,15 @@ def has_caps(wallet: WalletSettings) -> bool:
     """Whether anything is capped."""
     usd = wallet.daily_usd or wallet.session_usd or wallet.person_usd or wallet.schedule_usd
     return bool(usd or wallet.daily_tokens or wallet.session_tokens)
+
+
+def capped(provider: Provider, database: StateDatabase, clock: Clock, wallet: WalletSettings) -> Provider:
+    """Have a review's calls go past the caps where there are any."""
+    if not has_caps(wallet):
+        return provider
+    from whet.app.wallet import Wallet, WalletProvider  # noqa: PLC0415 - only where something is capped
+
+    return WalletProvider(provider, Wallet(database, clock, wallet), "review")
 
 
 def learn_prices(home: Home, clock: Clock) -> None:

@@ -19,7 +19,7 @@ from whet.app import plugin_parts
 from whet.app.learning import LearningServices
 from whet.app.memories import joined
 from whet.app.models import Dialer
-from whet.app.parts import has_caps, learn_prices
+from whet.app.parts import capped, learn_prices
 from whet.app.plugin_parts import PluginNeeds
 from whet.app.reviews import ReviewParts, ReviewRunner
 from whet.app.warm_starts import WarmStarts
@@ -130,12 +130,7 @@ def _judge(needs: ReviewParts, order: Order) -> Provider | None:
 
 
 def _capped(needs: ReviewParts, provider: Provider) -> Provider:
-    """Have a review's calls go past the caps where there are any."""
-    if not has_caps(needs.settings.wallet):
-        return provider
-    from whet.app.wallet import Wallet, WalletProvider  # noqa: PLC0415 - only where something is capped
-
-    return WalletProvider(provider, Wallet(needs.database, needs.clock, needs.settings.wallet), "review")
+    return capped(provider, needs.database, needs.clock, needs.settings.wallet)
 
 
 def looking(home: Home, settings: Settings) -> Look:

@@ -14,7 +14,6 @@ from whet.cli.output import emit, home_and_json
 from whet.cli.wording import printable
 from whet.config.load import load
 from whet.config.paths import Home
-from whet.config.schema import Settings
 from whet.config.secrets import load_secrets
 from whet.contract.errors import NotFound
 from whet.contract.messages import Message
@@ -52,10 +51,12 @@ def skills_improve(home: Home, name: str, budget: int, as_json: bool) -> None:
         text, base_hash, cases = await _read(desk, name)
         # The way to model servers, and what looks for steps: only this command needs them.
         from whet.app.models import Dialer  # noqa: PLC0415
+        from whet.app.parts import capped  # noqa: PLC0415
         from whet.review.improving import improve, with_steps  # noqa: PLC0415
 
         dialer = Dialer(settings, secrets)
-        provider = _capped(dialer.connect_alone(settings.model), desk, settings)
+        provider = dialer.connect_alone(settings.model)
+        provider = capped(provider, desk.database, desk.reader.clock, settings.wallet)
         loop = asyncio.get_running_loop()
 
         def ask(prompt: str) -> str:
@@ -116,17 +117,6 @@ async def _asked(provider: Provider, prompt: str) -> str:
         if isinstance(item, ModelReply):
             return item.message.text
     return ""
-
-
-def _capped(provider: Provider, desk: LearningService, settings: Settings) -> Provider:
-    """Have the calls go past the caps where there are any."""
-    from whet.app.parts import has_caps  # noqa: PLC0415 - as above
-
-    if not has_caps(settings.wallet):
-        return provider
-    from whet.app.wallet import Wallet, WalletProvider  # noqa: PLC0415 - only where something is capped
-
-    return WalletProvider(provider, Wallet(desk.database, desk.reader.clock, settings.wallet), "review")
 
 
 def _lines(scores: list[dict[str, object]], end: str) -> str:
