@@ -21,7 +21,8 @@ from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, FallbackSettings, Settings
 from whet.config.secrets import load_secrets
 from whet.contract.errors import BadInput, NotFound
-from whet.evals import context_chart, context_story
+from whet.evals import context_story
+from whet.evals.chart import bars
 from whet.evals.context_replay import EngineResult, ReplaySetup, measured_tokens, names, run
 from whet.evals.context_story import ModelJudge, Story
 from whet.practice.server import PracticeServer
@@ -194,7 +195,7 @@ def _chart(story: Story, window: int, results: list[EngineResult]) -> str:
     def of(value: Callable[[EngineResult], float]) -> dict[str, float]:
         return {result.engine: value(result) for result in results}
 
-    return context_chart.bars(
+    return bars(
         f"{story.name}, window {count(window)} tokens",
         [
             ("facts that one tool call brings back", of(lambda one: one.recoverable / one.facts), "{:.0%}"),

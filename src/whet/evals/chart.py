@@ -1,4 +1,4 @@
-"""A line chart in SVG: learning curves over sessions, one line per arm. No library, light and dark."""
+"""Charts in SVG: learning curves over sessions, and engines side by side. No library, light and dark."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ _WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT = 760, 360, 50, 40, 130
 _COLOURS = ("#8a94a0", "#c27c0e", "#0a7d5a", "#7a5cc0", "#b0476b", "#2f6fb0", "#5b7a1e", "#444")
 _STYLE = (
     "<style>text{font-family:system-ui,sans-serif;fill:#333;font-size:12px}.t{font-size:14px;font-weight:600}"
-    ".g{stroke:#8884;stroke-width:1}polyline{fill:none;stroke-width:2}"
+    ".g{stroke:#8884;stroke-width:1}polyline{fill:none;stroke-width:2}.m{font-weight:600}"
     "@media (prefers-color-scheme:dark){text{fill:#ddd}}</style>"
 )
+_BARS_WIDTH, _LABEL, _BAR = 720, 190, 400
+_BAR_COLOURS = ("#0a7d5a", "#c27c0e", "#7a5cc0", "#2f6fb0", "#b0476b", "#8a94a0")
 
 
 def learning_chart(title: str, curves: Mapping[str, Sequence[float]], *, smooth: int = 5) -> str:
@@ -46,7 +48,34 @@ def learning_chart(title: str, curves: Mapping[str, Sequence[float]], *, smooth:
         parts.append(
             f'<text x="{points[-1][0] + 8:.1f}" y="{y + 4:.1f}" style="fill:{colour}">{escape(name)}</text>'
         )
-    size = f'width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
+    return _svg(_WIDTH, _HEIGHT, parts)
+
+
+def bars(title: str, measures: Sequence[tuple[str, Mapping[str, float], str]]) -> str:
+    """Draw a group of bars for each measure: (measure, value of each engine, the format of a value)."""
+    parts = [f'<text x="10" y="22" class="t">{escape(title)}</text>']
+    top = 40
+    names = list(dict.fromkeys(name for _, values, _ in measures for name in values))
+    for measure, values, shape in measures:
+        parts.append(f'<text x="10" y="{top + 12}" class="m">{escape(measure)}</text>')
+        top += 20
+        largest = max([*values.values(), 1e-9])
+        for name, value in values.items():
+            width = max(1.0, value / largest * _BAR)
+            colour = _BAR_COLOURS[names.index(name) % len(_BAR_COLOURS)]
+            parts.append(f'<text x="{_LABEL - 8}" y="{top + 12}" text-anchor="end">{escape(name)}</text>')
+            parts.append(
+                f'<rect x="{_LABEL}" y="{top + 1}" width="{width:.1f}" height="14" rx="2" fill="{colour}"/>'
+            )
+            said = escape(shape.format(value))
+            parts.append(f'<text x="{_LABEL + width + 6:.1f}" y="{top + 12}">{said}</text>')
+            top += 18
+        top += 10
+    return _svg(_BARS_WIDTH, top, parts)
+
+
+def _svg(width: int, height: int, parts: Sequence[str]) -> str:
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">{_STYLE}{"".join(parts)}</svg>\n'
 
 
