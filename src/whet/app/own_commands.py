@@ -40,7 +40,6 @@ class PromptCommand(msgspec.Struct, frozen=True):
     description: str
     argument_hint: str
     path: Path
-    is_own: bool
 
     def message(self, rest: str) -> str:
         """Give the message that `/name rest` stands for. Raises ConfigError."""
@@ -60,10 +59,10 @@ def prompt_commands(root: Path | None, workspace: Path) -> list[PromptCommand]:
     """Give the commands of a home (None: without it) and of a workspace, by name; broken files are told by
     their description."""
     found: dict[str, PromptCommand] = {}
-    places = [(root / "commands", True)] if root else []
-    for folder, is_own in (*places, (workspace / ".whet" / "commands", False)):
-        for name, path in _files(folder, None if is_own else workspace):
-            found.setdefault(name, _described(name, path, is_own))
+    own = [(root / "commands", None)] if root else []
+    for folder, inside in (*own, (workspace / ".whet" / "commands", workspace)):
+        for name, path in _files(folder, inside):
+            found.setdefault(name, _described(name, path))
     return [found[name] for name in sorted(found)]
 
 
@@ -101,18 +100,18 @@ def _files(folder: Path, inside: Path | None) -> Iterator[tuple[str, Path]]:
             yield name, path
 
 
-def _described(name: str, path: Path, is_own: bool) -> PromptCommand:
+def _described(name: str, path: Path) -> PromptCommand:
     try:
         values, body = _parts(path)
     except ConfigError as error:
-        return PromptCommand(name, f"can't be used: {error.message}", "", path, is_own)
+        return PromptCommand(name, f"can't be used: {error.message}", "", path)
     about = str(values.get("description") or next((x for x in body.splitlines() if x.strip()), ""))
     about = " ".join(about.split()).lstrip("# ")
     about = about if len(about) <= _ABOUT_CHARS else about[: _ABOUT_CHARS - 1] + "…"
     hint = values.get("argument-hint", "")
     # YAML takes [file] for a list; it is meant as it stands.
     hint = " ".join(f"[{one}]" for one in hint) if isinstance(hint, list) else str(hint or "")  # pyright: ignore[reportUnknownVariableType]
-    return PromptCommand(name, about, hint, path, is_own)
+    return PromptCommand(name, about, hint, path)
 
 
 def _parts(path: Path) -> tuple[dict[str, Any], str]:

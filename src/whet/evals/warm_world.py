@@ -38,14 +38,13 @@ class Depot(msgspec.Struct, frozen=True):
     seed: int
     place: Path
     home: Home
-    pitfalls: bool
 
 
 def furnish(folder: Path, seed: int, *, pitfalls: bool = True) -> Depot:
     """Write a depot."""
     place = folder / f"depot-{seed}-{'gated' if pitfalls else 'open'}"
     make_depot(place, seed, pitfalls=pitfalls)
-    return Depot(seed, place, Home(folder / f"home-{place.name}"), pitfalls)
+    return Depot(seed, place, Home(folder / f"home-{place.name}"))
 
 
 async def live(depot: Depot, settings: Settings, sessions: int) -> None:

@@ -29,7 +29,7 @@ _RESULT = (
 )
 _ROWS = (
     f"SELECT m.id, m.turn, m.role, {_RESULT}, m.extra, c.step, c.error_kind, c.exit_code, c.decided_by,"
-    " octet_length(m.content), m.at FROM messages m"
+    " m.at FROM messages m"
     " LEFT JOIN tool_calls c ON m.role = 2 AND c.session = ?1 AND c.seq = m.id & ?2"
     " WHERE m.id > ?3 AND m.id < (?1 + 1) << ?4 ORDER BY m.id"
 )
@@ -66,7 +66,6 @@ class StoredCall(msgspec.Struct, gc=False):
     error_kind: str = ""
     exit_code: int | None = None
     decided_by: str = ""
-    result_bytes: int = 0
 
 
 class UserWords(msgspec.Struct, frozen=True, gc=False):
@@ -127,14 +126,14 @@ def of_session(connection: apsw.Connection, key: int, from_turn: int = 0) -> Ite
     """
     waiting: dict[str, StoredCall] = {}
     parameters = (key, rows.SEQ_LIMIT - 1, _last_before(connection, key, from_turn), rows.SEQ_BITS)
-    for id_, turn, role, content, extra, step, kind, exit_code, decided_by, size, at_ms in connection.execute(
+    for id_, turn, role, content, extra, step, kind, exit_code, decided_by, at_ms in connection.execute(
         _ROWS, parameters
     ):
         seq = id_ & (rows.SEQ_LIMIT - 1)
         if role == rows.TOOL:
             call = _paired(waiting, extra)
             if call is not None:
-                call.seq, call.result, call.result_bytes, call.at_ms = seq, content, size, at_ms
+                call.seq, call.result, call.at_ms = seq, content, at_ms
                 if step is not None:
                     call.error_kind, call.exit_code, call.decided_by = kind, exit_code, decided_by
                 yield call
