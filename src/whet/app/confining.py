@@ -76,10 +76,7 @@ def _named(server: McpServerSettings) -> list[Opening]:
 def installed_with(program: Path) -> list[Path]:
     """Give the folders that a program needs besides its own: the modules that it lies among, its package or
     project, its Python environment and that one's interpreter."""
-    found: list[Path] = []
-    for folder in program.parents:
-        if folder.name == "node_modules" or (folder / "pyvenv.cfg").is_file():
-            found.append(folder)
+    found = [one for one in program.parents if one.name == "node_modules" or (one / "pyvenv.cfg").is_file()]
     package = next(
         (one for one in program.parents if any((one / name).is_file() for name in _PACKAGES)), None
     )

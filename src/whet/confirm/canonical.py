@@ -64,9 +64,7 @@ def _write(value: object, parts: list[str]) -> None:
 def _write_object(value: dict[str, object], parts: list[str]) -> None:
     separator = "{"
     for key in sorted(value) if all(map(str.isascii, value)) else sorted(value, key=_utf16):
-        parts.append(separator)
-        parts.append(_quote(key))
-        parts.append(":")
+        parts += (separator, _quote(key), ":")
         _write(value[key], parts)
         separator = ","
     parts.append("}" if value else "{}")

@@ -185,6 +185,4 @@ def first_lines(settings: ListenSettings, ports: Sequence[int], made: Sequence[P
         lines.append(f"web page and browsers: http://{host}:{ports[1]}")
     if settings.is_open:
         lines.append("WARNING: --insecure-no-auth: anybody on this machine can approve anything")
-    for path in made:
-        lines.append(f"made a first token ({path.stem}): {path}")
-    return lines
+    return lines + [f"made a first token ({path.stem}): {path}" for path in made]
