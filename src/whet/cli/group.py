@@ -44,8 +44,9 @@ class LateGroup(click.Group):
         except ModuleNotFoundError as error:
             if error.name != module:
                 raise
-            what = f"`{ctx.command_path} {cmd_name}` is not part of this installation"
-            raise NotFound(what, hint="whet --help") from error
+            raise NotFound(
+                f"`{ctx.command_path} {cmd_name}` is not part of this installation", hint="whet --help"
+            ) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the table; no module is imported for it."""
