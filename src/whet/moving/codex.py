@@ -18,7 +18,7 @@ import msgspec
 from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall
 from whet.contract.texts import decoder
 from whet.moving.lines import JsonLines
-from whet.moving.pairing import Transcript, dicts_in, image_of, ms_of, result_of, text_in
+from whet.moving.pairing import ReadTranscript, dicts_in, image_of, ms_of, result_of, text_in
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession
 
@@ -78,7 +78,7 @@ def read(path: Path) -> tuple[PastSession | None, int]:
     return transcript.session(), lines.bad
 
 
-class _Transcript(Transcript):
+class _Transcript(ReadTranscript):
     def __init__(self, name: str) -> None:
         super().__init__()
         self._id, self._is_named = name, False

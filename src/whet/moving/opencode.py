@@ -17,7 +17,7 @@ import msgspec
 
 from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall, Usage
 from whet.contract.texts import NOT_JSON, from_json, from_values
-from whet.moving.pairing import Transcript, image_of, result_of, text_in, usage_of
+from whet.moving.pairing import ReadTranscript, image_of, result_of, text_in, usage_of
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession
 
@@ -58,7 +58,7 @@ def sessions(connection: apsw.Connection) -> Iterator[PastSession]:
 
 
 def _session(connection: apsw.Connection, about: NewSession, reverted: str) -> PastSession | None:
-    transcript = Transcript()
+    transcript = ReadTranscript()
     rows = connection.execute(
         "SELECT id, time_created, data FROM message WHERE session_id = ? ORDER BY time_created, id",
         (about.id,),

@@ -68,7 +68,7 @@ def live_from(first: int, paired: PairedMessages) -> tuple[int, ...] | None:
     return tuple(range(begin, len(paired.sources)))
 
 
-class Transcript:
+class ReadTranscript:
     """A session while its lines come in: `said`, and which of it are summaries of what came before."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ import msgspec
 from whet.contract.messages import NO_IMAGE, Message, Part, TextPart, ToolCall, Usage, image_in
 from whet.contract.texts import decoder, from_values
 from whet.moving.lines import JsonLines
-from whet.moving.pairing import Transcript, dicts_in, ms_of, result_of, text_in, usage_of
+from whet.moving.pairing import ReadTranscript, dicts_in, ms_of, result_of, text_in, usage_of
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession
 
@@ -87,7 +87,7 @@ def _branch(entries: list[_Line]) -> list[_Line]:
     return found[::-1]
 
 
-class _Transcript(Transcript):
+class _Transcript(ReadTranscript):
     def __init__(self) -> None:
         super().__init__()
         self._provider = self._model = ""
