@@ -27,16 +27,16 @@ class Wrong(msgspec.Struct):
 
 
 async def nothing() -> None:
-    return None
+    """Do nothing."""
 
 
-LIST = Operation("GET", "/things", nothing, named="List", parameters=(RequestParameter("limit", int),))
-MAKE = Operation("POST", "/things", nothing, named="Make", takes=Taken, gives={201: Given}, failures=(409,))
-SHOW = Operation("GET", "/things/{id}", nothing, named="Show", gives={200: Given})
-DO = Operation("POST", "/things/{id}/do", nothing, named="Do", takes=Taken, needs_body=False)
-HEAR = Operation("GET", "/events", nothing, named="Hear", gives={200: EVENT_STREAM})
-TEXT = Operation("GET", "/text", nothing, named="Read", roles=None, gives={200: Media("text/plain")})
-BOTH = Operation("POST", "/both", nothing, named="Either", gives={200: (Given, EVENT_STREAM)})
+LIST = Operation("GET", "/things", nothing, parameters=(RequestParameter("limit", int),))
+MAKE = Operation("POST", "/things", nothing, takes=Taken, gives={201: Given}, failures=(409,))
+SHOW = Operation("GET", "/things/{id}", nothing, gives={200: Given})
+DO = Operation("POST", "/things/{id}/do", nothing, takes=Taken, needs_body=False)
+HEAR = Operation("GET", "/events", nothing, gives={200: EVENT_STREAM})
+TEXT = Operation("GET", "/text", nothing, roles=None, gives={200: Media("text/plain")})
+BOTH = Operation("POST", "/both", nothing, gives={200: (Given, EVENT_STREAM)})
 TABLE = (LIST, MAKE, SHOW, DO, HEAR, TEXT, BOTH)
 ROUTES = Routes(TABLE)
 
@@ -75,7 +75,7 @@ def test_a_table_answers_for_its_first_segments(path: bytes, is_covered: bool) -
 @pytest.mark.parametrize("path", ["/{id}", "/things/x/{id}", "/things/{id}/{other}"])
 def test_a_parameter_stands_second_and_alone(path: str) -> None:
     with pytest.raises(ValueError, match="second segment"):
-        Routes((Operation("GET", path, nothing, named="Odd"),))
+        Routes((Operation("GET", path, nothing),))
 
 
 def described(*operations: Operation, **more: Any) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def test_the_document_tells_what_differs_from_the_usual() -> None:
 
 def test_a_named_path_parameter_has_its_type_and_words() -> None:
     number = RequestParameter("n", int, "path", "a row")
-    made = described(Operation("GET", "/rows/{n:int}", nothing, named="Show", parameters=(number,)))
+    made = described(Operation("GET", "/rows/{n:int}", nothing, parameters=(number,)))
     assert made["paths"]["/rows/{n}"]["get"]["parameters"] == [
         {"name": "n", "in": "path", "required": True, "schema": {"type": "integer"}, "description": "a row"}
     ]

@@ -54,12 +54,11 @@ class Operation(msgspec.Struct, frozen=True):
     parameters: tuple[RequestParameter, ...] = ()
     failures: tuple[int, ...] = ()
     looks_again: bool = False
-    named: str = ""
 
     @property
     def summary(self) -> str:
-        """What it does, in a line: `named`, else the first sentence of the handler's docstring."""
-        said = self.named or " ".join((self.handler.__doc__ or "").split()).partition(". ")[0]
+        """What it does, in a line: the first sentence of the handler's docstring."""
+        said = " ".join((self.handler.__doc__ or "").split()).partition(". ")[0]
         return said.removesuffix(".")
 
     @property

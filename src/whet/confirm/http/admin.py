@@ -15,7 +15,7 @@ _LISTED = 200
 
 
 async def audit_events(call: Exchange) -> Answer:
-    """Give the hash-chained log, oldest first, from ?after= on."""
+    """The hash-chained log. Oldest first, from ?after= on."""
     after = call.query.get("after", "0")
     is_number = after.isascii() and after.isdigit() and len(after) < 19
     found = call.service.log.history(after_id=int(after) if is_number else 0)
@@ -23,7 +23,7 @@ async def audit_events(call: Exchange) -> Answer:
 
 
 async def checkpoint(call: Exchange) -> Answer:
-    """Give the newest signed checkpoint."""
+    """The newest signed checkpoint."""
     columns = ", ".join(shapes.CheckpointAnswer.__struct_fields__)
     sql = f"SELECT {columns} FROM checkpoints ORDER BY size DESC LIMIT 1"
     row = call.service.database.read_one(sql, ())
@@ -31,12 +31,12 @@ async def checkpoint(call: Exchange) -> Answer:
 
 
 async def allowed(call: Exchange) -> Answer:
-    """List the whitelist."""
+    """Whitelist entries."""
     return 200, shapes.AllowedEntries(call.service.database.read_now(whitelist.entries))
 
 
 async def allow(call: Exchange, asked: shapes.AllowBody) -> Answer:
-    """Add a whitelist entry."""
+    """Let an action pass for a while."""
     wanted = whitelist.WhitelistRequest(
         asked.action.strip(), asked.principal.strip(), asked.session_key, asked.seconds
     )
@@ -47,7 +47,7 @@ async def allow(call: Exchange, asked: shapes.AllowBody) -> Answer:
 
 
 async def disallow(call: Exchange) -> Answer:
-    """Take a whitelist entry back."""
+    """Take an entry back."""
     try:
         await call.service.change(lambda tx: whitelist.remove(tx, call.number, call.who.name))
     except NotFound as error:
@@ -56,7 +56,7 @@ async def disallow(call: Exchange) -> Answer:
 
 
 async def dead_letters(call: Exchange) -> Answer:
-    """List webhooks that have not arrived."""
+    """Webhooks that have not arrived."""
 
     def read(db: apsw.Connection) -> list[shapes.DeadLetter]:
         columns = ", ".join(shapes.DeadLetter.__struct_fields__)
@@ -74,13 +74,13 @@ async def retry(call: Exchange) -> Answer:
 
 
 async def keys(call: Exchange) -> Answer:
-    """Give the public keys that grants and checkpoints are checked with."""
+    """Public keys (JWK set). Grants and checkpoints are checked with them."""
     found = call.service.public_keys.values()
     return 200, shapes.JsonWebKeys([shapes.JsonWebKey(key.id, key.text) for key in found])
 
 
 async def delegations(call: Exchange) -> Answer:
-    """List who sits for whom now."""
+    """Who sits for whom."""
     now_s = call.service.timeline.now_s()
     return 200, shapes.DelegationList(
         call.service.database.read_now(lambda db: stand_ins.in_force(db, now_s))
@@ -88,7 +88,7 @@ async def delegations(call: Exchange) -> Answer:
 
 
 async def delegate(call: Exchange, asked: shapes.AwayBody) -> Answer:
-    """Let somebody sit for the caller until a time."""
+    """Let somebody sit for you until a time."""
     if call.who.is_open:
         raise HttpRefusal(403, "a delegation takes tokens: run without --insecure-no-auth")
     known = call.backend.guard.approvers()

@@ -47,20 +47,20 @@ _STATUS: dict[OutcomeKind, int] = {
 
 
 async def approve(call: Exchange, asked: ApproveBody) -> Answer:
-    """Say yes."""
+    """Approve."""
     ballot = DecisionInput(call.request_id, "approve", asked.reason, asked.digest or "", code=asked.code)
     return await _vote(call, ballot, asked.approver)
 
 
 async def deny(call: Exchange, asked: DenyBody) -> Answer:
-    """Say no, with a reason where one is given."""
+    """Deny. A reason may be given."""
     return await _vote(
         call, DecisionInput(call.request_id, "deny", asked.reason, asked.digest or ""), asked.denier
     )
 
 
 async def decide_many(call: Exchange, asked: ManyBody) -> Answer:
-    """Decide on several requests, each looked at before, each in a transaction of its own."""
+    """Decide on several requests, each looked at before. Each has a transaction of its own."""
     outcomes: list[ManyOutcome] = []
     for item in asked.items:
         ballot = DecisionInput(item.id, asked.verdict, asked.reason, item.digest, is_one_of_many=True)
@@ -87,7 +87,7 @@ async def _vote(call: Exchange, ballot: DecisionInput, name: str) -> Answer:
 
 
 async def amend(call: Exchange, asked: AmendBody) -> Answer:
-    """Change the details, where the requester takes edits."""
+    """Change the details. Only where the requester takes edits."""
     try:
         seen = call.request_id, asked.digest
         outcome = await call.service.amend(seen, call.who, asked.details, asked.reason)
@@ -104,7 +104,7 @@ async def cancel(call: Exchange, asked: CancelBody) -> Answer:
 
 
 async def consume(call: Exchange, asked: ConsumeBody) -> Answer:
-    """Use an approval up for exactly the approved digest; gives the signed grant along. The same
+    """Use an approval up, once. Only for exactly the approved digest; gives the signed grant along. The same
     Idempotency-Key gets the same answer again: a caller that crashed after this may ask what it had got."""
     key = idempotency_key(call)
     request = _request_of(await call.service.consume(call.request_id, call.who, asked.digest, key))
@@ -113,7 +113,7 @@ async def consume(call: Exchange, asked: ConsumeBody) -> Answer:
 
 
 async def report(call: Exchange, asked: ReportBody) -> Answer:
-    """Close the record with what came of it."""
+    """Say what came of it. It closes the record."""
     outcome = await call.service.report(call.request_id, call.who, asked.result, asked.note)
     request = _request_of(outcome)
     return 200, made_of(ReportedAnswer, request)

@@ -17,7 +17,7 @@ _PLAIN = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
 
 
 async def status(call: Exchange) -> Answer:
-    """Show a request; with ?wait=SECONDS once it has ended."""
+    """Show a request; ?wait=SECONDS waits for its end."""
     request = _visible(call)
     wait_s = _wait_seconds(call)
     if wait_s > 0 and request.is_pending and not call.service.hub.is_closed:
@@ -31,7 +31,7 @@ async def status(call: Exchange) -> Answer:
 
 
 async def grant(call: Exchange) -> Answer:
-    """Give the signed statement that a request was approved."""
+    """The signed grant of an approved request."""
     request = _visible(call)
     if request.status not in ("approved", "auto_approved"):
         raise HttpRefusal(409, f"it is {request.status}, not approved", more={"status": request.status})
@@ -39,7 +39,7 @@ async def grant(call: Exchange) -> Answer:
 
 
 async def listing(call: Exchange) -> Answer:
-    """List requests, newest first, paged with ?before=; a submitter sees its own."""
+    """List requests. Newest first, paged with ?before=; a submitter sees its own."""
     asked = call.query
     wanted = asked.get("status", "")
     if wanted and wanted not in STATUSES:
@@ -53,7 +53,7 @@ async def listing(call: Exchange) -> Answer:
 
 
 async def audit(call: Exchange) -> Answer:
-    """Give the newest requests in the contract's shape, paged with ?before=."""
+    """Requests, newest first. In the contract's shape, paged with ?before=."""
     limit = _limit(call.query)
     found = call.service.list(RequestFilter(before_seq=_before(call.query), limit=limit))
     entries = [shapes.audit_entry(one) for one in found]
@@ -61,12 +61,12 @@ async def audit(call: Exchange) -> Answer:
 
 
 async def health(call: Exchange) -> Answer:
-    """Say that it runs."""
+    """Health."""
     return 200, shapes.HealthAnswer("ok", call.service.count_pending(), call.service.timeline.now_s())
 
 
 async def metrics(call: Exchange) -> Answer:
-    """Give counts in the Prometheus text format."""
+    """Prometheus metrics."""
     return 200, call.backend.metrics.render(call.service).encode(), _PLAIN
 
 

@@ -26,13 +26,12 @@ _AFTER = RequestParameter("after", int)
 
 
 async def describe(call: Exchange) -> Answer:
-    """Give the OpenAPI document."""
+    """This document."""
     return 200, _document()
 
 
 def _verb(
     handler: Callable[..., Awaitable[Answer]],
-    summary: str,
     role: str,
     takes: type,
     gives: Mapping[int, type],
@@ -46,7 +45,6 @@ def _verb(
         handler,
         (role,),
         takes,
-        named=summary,
         gives=gives,
         failures=(404, 409, 425),
         looks_again=True,
@@ -54,11 +52,9 @@ def _verb(
     )
 
 
-def _get(
-    path: str, handler: Callable[..., Awaitable[Answer | None]], summary: str, gives: Any, **more: Any
-) -> Operation:
+def _get(path: str, handler: Callable[..., Awaitable[Answer | None]], gives: Any, **more: Any) -> Operation:
     """Give a call that only reads."""
-    return Operation("GET", path, handler, named=summary, gives={200: gives}, **more)
+    return Operation("GET", path, handler, gives={200: gives}, **more)
 
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -66,7 +62,6 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/confirm",
         submissions.submit,
-        named="Submit an action",
         roles=("submit",),
         takes=shapes.SubmitBody,
         gives={202: shapes.PendingAnswer, 200: shapes.AllowedAnswer},
@@ -74,89 +69,44 @@ OPERATIONS: tuple[Operation, ...] = (
         failures=(422,),
         looks_again=True,
     ),
-    _get(
-        "/confirm",
-        reading.listing,
-        "List requests",
-        shapes.RequestList,
-        parameters=(_STATUS, _LIMIT, _BEFORE),
-    ),
+    _get("/confirm", reading.listing, shapes.RequestList, parameters=(_STATUS, _LIMIT, _BEFORE)),
     _get(
         "/confirm/{id}",
         reading.status,
-        "Show a request; ?wait=SECONDS waits for its end",
         shapes.RequestRecord,
         parameters=(RequestParameter("wait", float),),
         failures=(404,),
     ),
-    _verb(decisions.approve, "Approve", "approve", shapes.ApproveBody, _VOTED, needs_body=False),
-    _verb(decisions.deny, "Deny", "approve", shapes.DenyBody, _VOTED, needs_body=False),
-    _verb(
-        decisions.cancel, "Take an own request back", "submit", shapes.CancelBody, _SETTLED, needs_body=False
-    ),
-    _verb(decisions.amend, "Change the details", "approve", shapes.AmendBody, {200: shapes.AmendedAnswer}),
-    _verb(
-        decisions.consume,
-        "Use an approval up, once",
-        "submit",
-        shapes.ConsumeBody,
-        {200: shapes.ConsumedAnswer},
-        parameters=(_KEY,),
-    ),
-    _verb(decisions.report, "Say what came of it", "submit", shapes.ReportBody, {200: shapes.ReportedAnswer}),
+    _verb(decisions.approve, "approve", shapes.ApproveBody, _VOTED, needs_body=False),
+    _verb(decisions.deny, "approve", shapes.DenyBody, _VOTED, needs_body=False),
+    _verb(decisions.cancel, "submit", shapes.CancelBody, _SETTLED, needs_body=False),
+    _verb(decisions.amend, "approve", shapes.AmendBody, {200: shapes.AmendedAnswer}),
+    _verb(decisions.consume, "submit", shapes.ConsumeBody, {200: shapes.ConsumedAnswer}, parameters=(_KEY,)),
+    _verb(decisions.report, "submit", shapes.ReportBody, {200: shapes.ReportedAnswer}),
     _get(
         "/confirm/{id}/grant",
         reading.grant,
-        "The signed grant of an approved request",
         shapes.GrantAnswer,
         roles=("submit", "audit"),
         failures=(404, 409),
     ),
-    _get(
-        "/audit",
-        reading.audit,
-        "Requests, newest first",
-        shapes.AuditPage,
-        roles=("audit", "approve"),
-        parameters=(_LIMIT, _BEFORE),
-    ),
-    _get(
-        "/audit/events",
-        admin.audit_events,
-        "The hash-chained log",
-        shapes.EventPage,
-        roles=("audit",),
-        parameters=(_AFTER,),
-    ),
-    _get(
-        "/audit/checkpoint",
-        admin.checkpoint,
-        "The newest signed checkpoint",
-        shapes.CheckpointAnswer,
-        roles=("audit", "approve"),
-    ),
+    _get("/audit", reading.audit, shapes.AuditPage, roles=("audit", "approve"), parameters=(_LIMIT, _BEFORE)),
+    _get("/audit/events", admin.audit_events, shapes.EventPage, roles=("audit",), parameters=(_AFTER,)),
+    _get("/audit/checkpoint", admin.checkpoint, shapes.CheckpointAnswer, roles=("audit", "approve")),
     _get(
         "/events",
         streams.stream,
-        "Server-sent events; Last-Event-ID goes on where a client left off",
         EVENT_STREAM,
         parameters=(_AFTER, RequestParameter("request"), RequestParameter("Last-Event-ID", place="header")),
     ),
-    _get("/whitelist", admin.allowed, "Whitelist entries", shapes.AllowedEntries, roles=("audit",)),
+    _get("/whitelist", admin.allowed, shapes.AllowedEntries, roles=("audit",)),
     Operation(
-        "POST",
-        "/whitelist",
-        admin.allow,
-        named="Let an action pass for a while",
-        roles=("admin",),
-        takes=shapes.AllowBody,
-        gives={201: AllowedEntry},
+        "POST", "/whitelist", admin.allow, roles=("admin",), takes=shapes.AllowBody, gives={201: AllowedEntry}
     ),
     Operation(
         "DELETE",
         "/whitelist/{entry}",
         admin.disallow,
-        named="Take an entry back",
         roles=("admin",),
         gives={200: shapes.RowAnswer},
         parameters=(RequestParameter("entry", int, "path"),),
@@ -166,17 +116,15 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/decisions",
         decisions.decide_many,
-        named="Decide on several requests, each looked at before",
         roles=("approve",),
         takes=shapes.ManyBody,
         gives={200: shapes.ManyAnswer},
     ),
-    _get("/delegations", admin.delegations, "Who sits for whom", shapes.DelegationList, roles=("approve",)),
+    _get("/delegations", admin.delegations, shapes.DelegationList, roles=("approve",)),
     Operation(
         "POST",
         "/delegations",
         admin.delegate,
-        named="Let somebody sit for you until a time",
         roles=("approve",),
         takes=shapes.AwayBody,
         gives={201: Delegation},
@@ -185,33 +133,25 @@ OPERATIONS: tuple[Operation, ...] = (
         "DELETE",
         "/delegations/{number}",
         admin.come_back,
-        named="End a delegation",
         roles=("approve",),
         gives={200: shapes.RowAnswer},
         parameters=(RequestParameter("number", int, "path"),),
         failures=(404,),
     ),
-    _get(
-        "/callbacks",
-        admin.dead_letters,
-        "Webhooks that have not arrived",
-        shapes.DeadLetters,
-        roles=("audit",),
-    ),
+    _get("/callbacks", admin.dead_letters, shapes.DeadLetters, roles=("audit",)),
     Operation(
         "POST",
         "/callbacks/{number}/retry",
         admin.retry,
-        named="Have a webhook sent again",
         roles=("admin",),
         gives={200: shapes.RowAnswer},
         parameters=(RequestParameter("number", int, "path"),),
         failures=(404,),
     ),
-    _get("/keys", admin.keys, "Public keys (JWK set)", shapes.JsonWebKeys, roles=None),
-    _get("/health", reading.health, "Health", shapes.HealthAnswer, roles=None),
-    _get("/metrics", reading.metrics, "Prometheus metrics", Media("text/plain"), roles=None),
-    Operation("GET", "/openapi.json", describe, named="This document", roles=None),
+    _get("/keys", admin.keys, shapes.JsonWebKeys, roles=None),
+    _get("/health", reading.health, shapes.HealthAnswer, roles=None),
+    _get("/metrics", reading.metrics, Media("text/plain"), roles=None),
+    Operation("GET", "/openapi.json", describe, roles=None),
 )
 ROUTES = Routes(OPERATIONS)
 

@@ -29,7 +29,8 @@ _chunk = lru_cache(maxsize=2048)(shapes.stream_chunk)
 
 
 async def stream(call: Exchange) -> None:
-    """Send events until the client goes, the token is revoked or the service stops."""
+    """Server-sent events; Last-Event-ID goes on where a client left off. They end when the client goes, the
+    token is revoked or the service stops."""
     service, guard, scope, send = call.service, call.backend.guard, call.scope, call.send
     after_id = _start(call)
     wanted = _wanted(call.who, call.query.get("request", ""))

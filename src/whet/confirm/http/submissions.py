@@ -21,7 +21,7 @@ _KEY = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,254}")
 
 
 async def submit(call: Exchange, asked: SubmitBody) -> Answer:
-    """Store a submission. Raises Refusal."""
+    """Submit an action. Raises Refusal."""
     key = idempotency_key(call)
     body_hash = b""
     if key:
