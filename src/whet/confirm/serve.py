@@ -110,18 +110,13 @@ async def serve(
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(work()) for work in works]
         if stop is not None:
-            tasks.append(group.create_task(_stop_at(stop, server)))
+            tasks.append(group.create_task(server.stop_at(stop)))
         try:
             await server.serve(sockets=sockets)
         finally:
             for task in tasks:
                 task.cancel()
     await Upkeep(service, where.checkpoints, *settings.witnesses.files).seal()
-
-
-async def _stop_at(stop: asyncio.Event, server: SiteServer) -> None:
-    await stop.wait()
-    server.stop()
 
 
 def make_web(

@@ -58,7 +58,7 @@ async def serve(
             drains.append(asyncio.create_task(work))
 
     server = SiteServer(config, lambda: on_ready(port), end, takes_signals=stop is None)
-    watch = asyncio.create_task(_stop_at(stop, server)) if stop is not None else None
+    watch = asyncio.create_task(server.stop_at(stop)) if stop is not None else None
     site.turns.start()
     hosted.app.reviews.start()
     hosted.app.schedules.start()
@@ -79,8 +79,3 @@ def _application(site: Site, where: SiteAddress, listening: ServeOptions, port: 
 
     board = Dashboard(site, where, port)
     return site.asgi(where, board.routes(), board.door.problem)
-
-
-async def _stop_at(stop: asyncio.Event, server: SiteServer) -> None:
-    await stop.wait()
-    server.stop()

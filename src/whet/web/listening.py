@@ -77,6 +77,11 @@ class SiteServer(uvicorn.Server):
         self.stopping.set()
         self._on_stop()
 
+    async def stop_at(self, stop: asyncio.Event) -> None:
+        """Stop once `stop` is set."""
+        await stop.wait()
+        self.stop()
+
 
 def listen(host: str, port: int, options: str = "--port") -> socket.socket:
     """Open a listening socket. Raises ConfigError that says how to find who has the port, and which options
