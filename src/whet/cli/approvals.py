@@ -21,7 +21,7 @@ from whet.store.database import StateDatabase, has_store
 T = TypeVar("T")
 
 
-approvals = click.Group("approvals", help="List what was allowed for good, and take it back.")
+approvals: click.Group = click.Group("approvals", help="List what was allowed for good, and take it back.")
 
 
 @approvals.command("list")

@@ -23,7 +23,7 @@ from whet.config.redact import secrets_masked
 from whet.contract.errors import ConfigError
 from whet.contract.tools import declared
 
-config = click.Group("config", help="Read and change settings; say where a value comes from.")
+config: click.Group = click.Group("config", help="Read and change settings; say where a value comes from.")
 
 
 def complete_key(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

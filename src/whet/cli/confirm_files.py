@@ -116,7 +116,7 @@ def me() -> str:
     return f"cli:{getpass.getuser()}"
 
 
-token = click.Group("token", help="Make, list, rotate and revoke bearer tokens.")
+token: click.Group = click.Group("token", help="Make, list, rotate and revoke bearer tokens.")
 
 
 @token.command()
@@ -335,7 +335,7 @@ def disallow(home: Home, entry: int, db_path: Path | str | None) -> None:
     click.echo(f"Entry {entry} is gone.")
 
 
-audit = click.Group("audit", help="Verify and export the audit log.")
+audit: click.Group = click.Group("audit", help="Verify and export the audit log.")
 
 
 @audit.command()

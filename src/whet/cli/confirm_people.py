@@ -61,7 +61,9 @@ def away(stand_in: str, until: str, number: int, url: str, as_json: bool) -> Non
     emit_rows(found, shape, {"delegations": found}, none="Nobody is away.", as_json=as_json)
 
 
-people = click.Group("people", help="List and forget people who sign in with a provider (OpenID Connect).")
+people: click.Group = click.Group(
+    "people", help="List and forget people who sign in with a provider (OpenID Connect)."
+)
 
 
 @people.command("list")

@@ -40,7 +40,9 @@ _session = click.option(
 )
 
 
-context = click.Group("context", help="Context engines: list them, see how full a session is, compact it.")
+context: click.Group = click.Group(
+    "context", help="Context engines: list them, see how full a session is, compact it."
+)
 
 
 @context.command("engines")

@@ -53,7 +53,7 @@ class _Seconds(click.FloatRange):
 _SECONDS = _Seconds(1, 1e7)
 
 
-cron = click.Group("cron", help="Have the agent work at set times.")
+cron: click.Group = click.Group("cron", help="Have the agent work at set times.")
 
 
 @cron.command(

@@ -17,4 +17,4 @@ class _Evaluations(LateGroup):
     table = EVALUATIONS
 
 
-evaluate = _Evaluations("eval", help="Measure whether what Whet keeps helps, and at what cost.")
+evaluate: LateGroup = _Evaluations("eval", help="Measure whether what Whet keeps helps, and at what cost.")

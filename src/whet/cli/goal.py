@@ -24,7 +24,7 @@ from whet.log import mask
 from whet.store import goals
 from whet.store.goals import GoalRow
 
-goal = click.Group("goal", help="Start, list, show, stop or resume goals that must be proven.")
+goal: click.Group = click.Group("goal", help="Start, list, show, stop or resume goals that must be proven.")
 
 
 @goal.command("start")

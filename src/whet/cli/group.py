@@ -57,7 +57,7 @@ class LateGroup(click.Group):
 class CommandTable(LateGroup):
     """The top of the command line."""
 
-    table = COMMANDS
+    table: Mapping[str, tuple[str, str]] = COMMANDS
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the options; one that is not of the table begins the default command: `whet --continue`."""

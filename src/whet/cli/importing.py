@@ -49,7 +49,9 @@ _DONE = ("set", "copied", "saved", "installed", "let in", "added, paused", "quar
 _dry = click.option("--dry-run", "dry", is_flag=True, help="Say what would be done; write nothing.")
 
 
-importing = click.Group("import", help="Move in from Hermes Agent, Claude Code, Codex, opencode or pi.")
+importing: click.Group = click.Group(
+    "import", help="Move in from Hermes Agent, Claude Code, Codex, opencode or pi."
+)
 
 
 @importing.command(

@@ -51,7 +51,7 @@ class _Row(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-mcp = click.Group("mcp", help="Use MCP servers' tools; be an MCP server yourself.")
+mcp: click.Group = click.Group("mcp", help="Use MCP servers' tools; be an MCP server yourself.")
 
 
 mcp.add_command(add_browser)

@@ -22,7 +22,7 @@ from whet.store.ledger import LedgerRow
 _TARGET = click.Choice(["memory", "user"])
 
 
-memory = click.Group("memory", help="Show, edit and explain what is remembered.")
+memory: click.Group = click.Group("memory", help="Show, edit and explain what is remembered.")
 
 
 for _command in (memory_stats, memory_retire):

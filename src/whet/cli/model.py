@@ -24,7 +24,7 @@ from whet.contract.protocols import ModelInfo, Provider
 from whet.log import mask
 from whet.providers.catalog import SERVERS, describe
 
-model = click.Group("model", help="Show, list and choose the model.")
+model: click.Group = click.Group("model", help="Show, list and choose the model.")
 
 
 @model.command("show")

@@ -43,7 +43,7 @@ class _Row(msgspec.Struct, frozen=True):
     description: str
 
 
-plugins = click.Group("plugins", help="List, install, enable and check plugins.")
+plugins: click.Group = click.Group("plugins", help="List, install, enable and check plugins.")
 
 
 def _settings(home: Home) -> PluginSettings:

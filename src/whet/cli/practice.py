@@ -21,7 +21,9 @@ from whet.practice.script import ScriptedReply, parse_script
 from whet.practice.server import PracticeServer
 from whet.practice.strict import Options
 
-practice = click.Group("practice", help="Run the practice model: a scripted stand-in, not a language model.")
+practice: click.Group = click.Group(
+    "practice", help="Run the practice model: a scripted stand-in, not a language model."
+)
 
 
 @practice.command()

@@ -41,7 +41,7 @@ _EVERYTHING = 1 << 30
 _NONE_YET = "No reviews yet. They come by themselves; by hand: whet review run --session ID"
 
 
-review = click.Group(
+review: click.Group = click.Group(
     "review",
     help="Review finished turns: run one, see what each did and cost, accept or reject.",
     epilog='Example: whet review run --session 0kqv --focus "how the tests are run"',

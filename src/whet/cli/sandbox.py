@@ -41,7 +41,7 @@ class _Standing(msgspec.Struct, frozen=True):
     hosts: list[str]
 
 
-sandbox = click.Group("sandbox", help="See what commands may reach, and try one.")
+sandbox: click.Group = click.Group("sandbox", help="See what commands may reach, and try one.")
 
 
 @sandbox.command("status")

@@ -77,7 +77,7 @@ def serve(ctx: click.Context, **options: Any) -> None:
         _serve(ctx.obj, options)
 
 
-token = click.Group("token", help="Make, list and revoke the tokens that programs call with.")
+token: click.Group = click.Group("token", help="Make, list and revoke the tokens that programs call with.")
 serve.add_command(token)
 
 

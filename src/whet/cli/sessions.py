@@ -43,7 +43,7 @@ _EVERYTHING = 1 << 30
 _NONE_YET = "No sessions yet. Begin one: whet"
 
 
-sessions = click.Group("sessions", help="List, show, search, export and delete conversations.")
+sessions: click.Group = click.Group("sessions", help="List, show, search, export and delete conversations.")
 
 
 def complete_session(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

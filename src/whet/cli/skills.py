@@ -29,7 +29,7 @@ from whet.store.learned import Mark, Use
 from whet.store.ledger import LedgerRow
 from whet.visible import visible
 
-skills = click.Group("skills", help="List, read, install, check and pin skills.")
+skills: click.Group = click.Group("skills", help="List, read, install, check and pin skills.")
 
 
 for _command in (skills_stats, skills_retire, skills_check, skills_improve):

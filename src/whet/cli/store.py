@@ -11,7 +11,7 @@ from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.store.database import StateDatabase, open_team
 
-store = click.Group("store", help="Copy all conversations to a team's database, or back.")
+store: click.Group = click.Group("store", help="Copy all conversations to a team's database, or back.")
 
 
 @store.command()

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from whet.store.team_status import TeamStatus
 
 
-team = click.Group("team", help="Set up the database that several machines share, and see how it is.")
+team: click.Group = click.Group(
+    "team", help="Set up the database that several machines share, and see how it is."
+)
 
 
 @team.command()

@@ -32,7 +32,7 @@ from whet.warm.mine import MiningScope
 from whet.warm.rates import Rate, Rates
 from whet.warm.template import Template, encode
 
-warm = click.Group(
+warm: click.Group = click.Group(
     "warm",
     help="Start sessions with tool calls that worked before, and measure whether that helps.",
     epilog='First: whet warm build NAME. Then: whet chat --warm NAME -q "..."  or  '
