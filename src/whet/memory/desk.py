@@ -20,7 +20,7 @@ from whet.clock import iso
 from whet.contract.origin import Origin
 from whet.log import mask
 from whet.memory import merging, notes, undo
-from whet.memory.changes import Judge, NoteChanges, SkillChanges
+from whet.memory.changes import Changes, Judge
 from whet.memory.library import Library
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import (
@@ -30,8 +30,8 @@ from whet.memory.requests import (
     NeedsYes,
     Refused,
     SkillRequest,
-    Target,
     WriteOutcome,
+    target_of,
     told,
 )
 from whet.memory.settling import Settling
@@ -87,9 +87,8 @@ class LearningService:
         self.skills: SkillStore = SkillStore(reader)
         self.judging: ClaimGate = ClaimGate(reader.database)
         self.listeners: list[Callable[[LedgerRow], None]] = []
-        self._settling = Settling(reader.profile, reader.limits, reader.review)
-        self._notes = NoteChanges(reader, self.judging)
-        self._skills = SkillChanges(reader, self.judging)
+        self._settling = Settling(reader)
+        self._changes = Changes(reader, self.judging)
 
     def for_person(self, name: str, folder: Path) -> LearningService:
         """Give the desk of another person: notes and skills of their own, nothing of anybody else's."""
@@ -106,11 +105,11 @@ class LearningService:
         Repeated with the same session and call id it gives the stored outcome. Never raises for what the
         model can mend; StoreError passes.
         """
-        return await self._change(lambda: self._notes.enter(request, origin), origin, request)
+        return await self._change(request, origin)
 
     async def change_skill(self, request: SkillRequest, origin: Origin) -> WriteOutcome:
         """Make one change to a skill, as `change_notes` does to the notes."""
-        return await self._change(lambda: self._skills.enter(request, origin), origin, request)
+        return await self._change(request, origin)
 
     def settle(
         self, connection: apsw.Connection, task_id: str, doubts: Mapping[int, str] | None = None
@@ -193,9 +192,7 @@ class LearningService:
         self.reader.bring_into_step()
         return done
 
-    async def _change(
-        self, enter: Callable[[], LedgerRow], origin: Origin, request: MemoryRequest | SkillRequest
-    ) -> WriteOutcome:
+    async def _change(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
         def work() -> WriteOutcome:
             if (made := self._made_before(origin)) is not None:
                 if made.state == "refused" and not made.changes:
@@ -203,7 +200,7 @@ class LearningService:
                 return told(made, self._room_used(made, origin))
             if origin.write_origin == "review" and self.reader.review.writes == "off":
                 raise Refused("Reviews keep nothing: review.writes is off", hint="End the review.")
-            row = enter()
+            row = self._changes.enter(request, origin)
             if row.state == "active":
                 self.reader.bring_into_step()
                 self._tell([row])
@@ -252,7 +249,7 @@ class LearningService:
     def _room_used(self, row: LedgerRow, origin: Origin) -> str:
         if row.kind != "memory":
             return ""
-        target: Target = "user" if row.item == "user" else "memory"
+        target = target_of(row.item)
         text = self.database.read_now(lambda db: merging.note_text(db, self.profile, target, origin.task_id))
         return notes.used(text, self.reader.room_chars(target))
 

@@ -131,7 +131,7 @@ class MemoryReader:
         """What enters edits by hand and writes files; made when something changed, which is seldom."""
         from whet.memory.journal import Journal  # noqa: PLC0415 - a session's start rarely needs it
 
-        return Journal(self.database, self.clock, self.folder, (self.profile, self.seen), self.troubles)
+        return Journal(self)
 
     async def prompt_part(
         self, offered: Collection[str] | None, without: Collection[PromptItem] = ()

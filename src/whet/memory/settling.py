@@ -11,11 +11,10 @@ from collections.abc import Mapping
 import apsw
 import msgspec
 
-from whet.config.schema import MemorySettings, ReviewSettings
 from whet.memory import merging, notes
-from whet.memory.merging import EntryChange
-from whet.memory.notes import NoteEdit
-from whet.memory.requests import Refused, Target
+from whet.memory.notes import EntryChange
+from whet.memory.reader import MemoryReader
+from whet.memory.requests import Refused, target_of
 from whet.store import learned, ledger
 from whet.store.ledger import LedgerRow, State
 
@@ -23,10 +22,8 @@ from whet.store.ledger import LedgerRow, State
 class Settling:
     """Settles the staged rows of one profile."""
 
-    def __init__(self, profile: str, limits: MemorySettings, review: ReviewSettings) -> None:
-        self._profile = profile
-        self._limits = limits
-        self._review = review
+    def __init__(self, reader: MemoryReader) -> None:
+        self._reader = reader
 
     def settle(self, connection: apsw.Connection, task_id: str, doubts: Mapping[int, str]) -> list[LedgerRow]:
         """Give the task's rows, each with its new state; what was settled before stays as it is. What
@@ -61,7 +58,7 @@ class Settling:
     def _state_of(self, connection: apsw.Connection, row: LedgerRow) -> tuple[State, str]:
         if row.trust == "untrusted":
             return "quarantined", ""
-        if self._review.writes == "ask":
+        if self._reader.review.writes == "ask":
             return "inbox", "review.writes is ask"
         if row.kind == "skill" and _has_no_case(row):
             return "inbox", "it changes the steps, and no call of a session shows the new ones"
@@ -70,16 +67,12 @@ class Settling:
         return "active", ""
 
     def _enforce_note(self, connection: apsw.Connection, row: LedgerRow) -> None:
-        target: Target = "user" if row.item == "user" else "memory"
-        path = notes.FILES[target]
-        limit = self._limits.memory_chars if target == "memory" else self._limits.user_chars
-        wanted = learned.state(connection, self._profile, path).wanted
-        before = notes.decoded(learned.text(connection, wanted))
-        after = merging.step(before, target, EntryChange(row.before, row.after))
+        target, profile = target_of(row.item), self._reader.profile
+        before = merging.note_in_force(connection, profile, target)
+        after = notes.step(before, target, EntryChange(row.before, row.after))
         if row.after:
-            notes.check_room(before, NoteEdit(after, row.before, row.after), target, limit)
-        key = learned.keep_text(connection, after.encode()) if after else ""
-        learned.want(connection, self._profile, path, key)
+            notes.check_room(before, after, target, self._reader.room_chars(target))
+        merging.want_note(connection, profile, target, after)
 
 
 def enforce_skill(connection: apsw.Connection, row: LedgerRow) -> None:

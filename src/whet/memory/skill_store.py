@@ -13,8 +13,8 @@ import msgspec
 from whet.clock import iso
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
-from whet.memory import disk, merging, skill_changes
-from whet.memory.folders import MOST_BYTES, BadFolder, files_of, good_path
+from whet.memory import folders, merging, skill_changes
+from whet.memory.folders import BadSkill, good_path
 from whet.memory.library import Library, SkillInfo
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import Refused, WriteOutcome
@@ -110,7 +110,8 @@ class SkillStore:
         def work(connection: apsw.Connection) -> Files | None:
             staged = ledger.of_task(connection, task_id, ("staged",))
             is_staged = any((row.kind, row.item) == ("skill", name) for row in staged)
-            return merging.skill_files(connection, self._profile, name, task_id) if is_staged else None
+            hashes = merging.skill_hashes(connection, self._profile, name, task_id)
+            return merging.texts(connection, hashes) if is_staged else None
 
         return self._database.read_now(work) if task_id else None
 
@@ -162,7 +163,7 @@ def load(library: Library, name: str, file_path: str = "") -> Load:
     if info.problem:
         raise Refused(f"The skill {name} can't be used: {info.problem}", hint="Tell the person.")
     try:
-        files = {path: disk.read(info.folder / path, MOST_BYTES) or b"" for path in files_of(info.folder)}
+        files = folders.read(info.folder)
     except WhetError as error:
         raise Refused(f"The skill {name} can't be used: {error.message}", hint=error.hint) from error
     return shown(name, files, file_path, str(info.folder))
@@ -176,7 +177,7 @@ def shown(name: str, files: Mapping[str, bytes], file_path: str, where: str) -> 
         if path not in files:
             raise Refused(f"The skill {name} has no {path}", hint=f"It has: {', '.join(list(files)[:40])}")
         text = files[path].decode("utf-8-sig")
-    except BadFolder as error:
+    except BadSkill as error:
         raise Refused(error.message, hint=error.hint) from error
     except UnicodeDecodeError:
         raise Refused(f"{path} of the skill {name} is not text", hint="It can be used by its path.") from None

@@ -18,8 +18,8 @@ from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
 from whet.memory import frontmatter, merging, notes
 from whet.memory.frontmatter import BadSkill
-from whet.memory.merging import EntryChange
-from whet.memory.requests import Refused, Target
+from whet.memory.notes import EntryChange
+from whet.memory.requests import Refused, target_of
 from whet.memory.settling import Settling, enforce_skill
 from whet.store import learned, ledger, purge
 from whet.store.ledger import FileChange, LedgerRow, NewRow, digest
@@ -125,10 +125,8 @@ def _reverse(row: LedgerRow, origin: Origin) -> NewRow:
 
 
 def _put_note(connection: apsw.Connection, back: LedgerRow) -> None:
-    target: Target = "user" if back.item == "user" else "memory"
-    path = notes.FILES[target]
-    wanted = learned.state(connection, back.profile, path).wanted
-    text = notes.decoded(learned.text(connection, wanted))
+    target = target_of(back.item)
+    text = merging.note_in_force(connection, back.profile, target)
     if _is_whole(connection, back):
         after, lost = merging.carry(text, target, merging.changes(back.before, back.after))
         if lost:
@@ -136,9 +134,8 @@ def _put_note(connection: apsw.Connection, back: LedgerRow) -> None:
     else:
         if back.before and back.before not in {entry.said for entry in notes.entries(text)}:
             raise Refused("its entry has changed since")
-        after = merging.step(text, target, EntryChange(back.before, back.after))
-    key = learned.keep_text(connection, after.encode()) if after else ""
-    learned.want(connection, back.profile, path, key)
+        after = notes.step(text, target, EntryChange(back.before, back.after))
+    merging.want_note(connection, back.profile, target, after)
 
 
 def _is_whole(connection: apsw.Connection, row: LedgerRow) -> bool:
@@ -253,10 +250,8 @@ def _standing(connection: apsw.Connection, profile: str, everything: list[Ledger
     which says whether it still is."""
     made = [row for row in everything if row.state == "active" and not row.undoes]
     found = {row.after for row in made if row.kind == "skill"} - {""}
-    for path in notes.FILES.values():
-        wanted = learned.state(connection, profile, path).wanted
-        text = notes.decoded(learned.text(connection, wanted))
-        found |= {entry.said for entry in notes.entries(text)}
+    for target in notes.FILES:
+        found |= {entry.said for entry in notes.entries(merging.note_in_force(connection, profile, target))}
     return found
 
 
