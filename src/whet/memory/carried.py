@@ -29,8 +29,12 @@ _LITERAL = re.compile(r"'[^'\n()]*'|\"[^\"\n()]*\"")
 
 
 def names_own(ran: SourceText, transcript: QuotableTranscript) -> bool:
-    """Whether a command fetches only what the project's files name, or packages that the person or a local
-    tool named before."""
+    """Whether a command fetches only what the project's files name, packages that the person or a local tool
+    named before, or from addresses and repositories that the person did."""
+    places = provenance.fetched_places(ran.call)
+    typed = "\n".join(s.folded for s in transcript.sources if s.seq < ran.seq and s.tier == "user")
+    if places and all(re.search(rf"(?<![\w./-]){re.escape(one)}(?![\w/-])", typed) for one in places):
+        return True
     packages = provenance.fetched_packages(ran.call)
     before = [s.folded for s in transcript.sources if s.seq < ran.seq and s.tier in ("user", "observed")]
     there = _worded(before) if packages else ""
@@ -72,9 +76,9 @@ def laundered(connection: apsw.Connection, session_id: str, one: Pointed) -> str
 def kept(ran: SourceText) -> str:
     """Give a call as it is kept: without lines that it only prints, and what it only writes into a file."""
     if not ran.is_command:
-        return ran.call
+        return ran.about
     printed = {folded for line in ran.text.splitlines() if (folded := fold(line)).count(" ") >= 2}
-    call = shell_words.HERE.sub(lambda match: _body(match, printed), ran.call)
+    call = shell_words.STRING.sub(lambda match: _lines(match, printed), ran.call)
     call = _LITERAL.sub(lambda found: _literal(found[0], printed), call)
     for part in shell_words.parts(call):
         head, _, said = part.strip().partition(" ")
@@ -87,16 +91,17 @@ def _literal(text: str, printed: Collection[str]) -> str:
     return f"{text[0]}…{text[0]}" if fold(text[1:-1]) in printed else text
 
 
-def _body(match: re.Match[str], printed: Collection[str]) -> str:
-    first, *lines, end = match[0].split("\n")
+def _lines(match: re.Match[str], printed: Collection[str]) -> str:
+    """Give a string or a here-document without the lines, below its first, that only speak."""
+    first, *lines = match[0].split("\n")
+    end = lines.pop() if lines else ""
     begin = match.string.rfind("\n", 0, match.start()) + 1
-    to_file = _TO_FILE.search(match.string[begin : match.start()] + first)
-    shown = (
-        ["…"]
-        if to_file and any(map(units.speaks, lines))
-        else [line if fold(line) not in printed else "…" for line in lines]
-    )
-    return "\n".join([first, *shown, end])
+    to_file = match["body"] and _TO_FILE.search(match.string[begin : match.start()] + first)
+    if to_file and any(map(units.speaks, lines)):
+        lines = ["…"]
+    shown = [line if fold(line) not in printed and not units.is_talk(line) else "…" for line in lines]
+    end = f"…{end[-1]}" if units.is_talk(end) else end
+    return "\n".join([first, *shown, *([end] if "\n" in match[0] else [])])
 
 
 def _carried(text: str, ran: SourceText, transcript: QuotableTranscript) -> str:

@@ -21,7 +21,7 @@ import msgspec
 
 from whet.contract.texts import NOT_JSON, decoder
 from whet.contract.tools import tags_of
-from whet.memory.shell_words import HERE, SPLIT, heads, named_paths, names, programs
+from whet.memory.shell_words import HERE, SPLIT, heads, named_paths, names, parts, programs
 from whet.store import calls
 from whet.store.calls import PastCall
 
@@ -44,8 +44,12 @@ _CODE = re.compile(
     r"urllib|requests\.|httpx|aiohttp|http\.client|fetch\(|axios|net/http|open-uri|socket\.|/dev/tcp/"
 )
 _URL = re.compile(
-    r"\b(?:https?|ftp|ssh|git)://(?:[^@\s/]*@)?([^\s/\"'<>:]+)|\b[\w.-]+@([\w-]+\.[\w.-]+):", re.IGNORECASE
+    r"(?<!\{)\b(?:https?|ftp|ssh|git)://(?:[^@\s/]*@)?([^\s/\"'<>:]+)"  # in braces it is a name of XML
+    r"|\b[\w.-]+@([\w-]+\.[\w.-]+):",
+    re.IGNORECASE,
 )
+# An address to its end, or a repository as its host knows it.
+_PLACE = re.compile(r"\b\w+://[^\s\"'<>()]+|(?<![\w./~-])[\w.-]+/[\w./-]+")
 _LOCAL = re.compile(r"localhost$|127\.|\[?::1|0\.0\.0\.0")
 _SCRIPT = re.compile(r"\n|[;()=].*\s|\s.*[;()=]")
 _DEEPEST = 4
@@ -79,6 +83,18 @@ def fetched_packages(command: str) -> set[str] | None:
             return None
         found.update(re.split(r"[=<>~!\[@]", word.strip("\"'").lower())[0] for word in named)
     return None if outside(command) else found
+
+
+def fetched_places(command: str) -> list[str]:
+    """Give the addresses and repositories that a command fetches from, in small letters; none where it may
+    fetch from elsewhere, too."""
+    found: list[str] = []
+    for part in filter(reaches_out, parts(command)):
+        named = _PLACE.findall(part.lower())
+        if not named or _CODE.search(command):
+            return []
+        found += named
+    return [*found, *(one[0].lower() for one in _PLACE.finditer(command) if outside(one[0]))]
 
 
 def named_files(command: str) -> list[str]:

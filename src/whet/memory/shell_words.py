@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 SPLIT = re.compile(r"\|\||&&|[;|&\n(`]|\$\(")
 _HERE_DOCUMENT = r"<<-?\s*(?P<mark>['\"]?)(?P<end>\w+)(?P=mark)[^\n]*(?P<body>\n.*?^\s*(?P=end)$)"
 HERE = re.compile(rf"(?ms){_HERE_DOCUMENT}")
-_STRING = re.compile(rf"(?ms){_HERE_DOCUMENT}|'[^']*'|\"(?:\\.|[^\"\\])*\"")
+STRING = re.compile(rf"(?ms){_HERE_DOCUMENT}|'[^']*'|\"(?:\\.|[^\"\\])*\"")
 # What stands before a program that a shell is told to run.
 _BEFORE_PROGRAM = frozenset(
     "if then elif else while until do ! { sudo env time exec command nohup"  # noqa: SIM905
@@ -55,7 +55,7 @@ def without_strings(command: str) -> str:
             return text
         return text[: len(text) - len(body)] + re.sub(r"\S", "_", body)
 
-    return _STRING.sub(covered, command)
+    return STRING.sub(covered, command)
 
 
 def named_paths(command: str) -> list[str]:

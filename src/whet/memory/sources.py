@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from fnmatch import fnmatch
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -213,15 +214,10 @@ class _Reader:
         return self._foreign_among(named, message.text[:4_000] if is_search else "")
 
     def _foreign_among(self, named: Sequence[str], hits: str) -> str:
-        for word in named:
-            parts = {word, *word.strip("./").split("/")}
-            if why := next((self._foreign[part] for part in parts if part in self._foreign), ""):
-                return why
-            takes_many = any(mark in word for mark in "*?") or word in (".", "./")
-            if takes_many and self._foreign:
-                return next(iter(self._foreign.values()))
+        parts = {part for word in named for part in (word, *word.strip("./").split("/"))}
+        takes_all = not parts.isdisjoint((".", "./"))
         for path, why in self._foreign.items():
-            if path and path in hits:
+            if takes_all or path in hits or any(path == part or fnmatch(path, part) for part in parts):
                 return why
         since, why = self._unnamed
         if (

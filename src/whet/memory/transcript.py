@@ -198,7 +198,7 @@ def _is_of_call(bare: str, ran: SourceText, *, is_step: bool) -> bool:
     call = fold(ran.call) if ran.is_command else ""
     if not is_step or len(bare) < _NOTHING_CHARS or bare == call:
         return bare == call
-    return bare in call and _does(bare, call, ran) if ran.is_command else not units.speaks(bare)
+    return not ran.is_command or (bare in call and _does(bare, call, ran))
 
 
 def _does(part: str, call: str, ran: SourceText) -> bool:

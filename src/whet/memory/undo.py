@@ -21,7 +21,7 @@ from whet.memory.frontmatter import BadSkill
 from whet.memory.notes import EntryChange
 from whet.memory.requests import Refused, target_of
 from whet.memory.settling import Settling, enforce_skill
-from whet.store import learned, ledger, purge
+from whet.store import ledger, purge
 from whet.store.ledger import FileChange, LedgerRow, NewRow, digest
 from whet.store.starts import LABEL_CHARS
 
