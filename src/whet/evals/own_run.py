@@ -187,12 +187,12 @@ class OwnTaskSetup:
         try:
             desk, origin = app.learning.desk, Origin("user", platform="eval")
             if item.kind == "skill":
-                await desk.change_skill(SkillRequest("delete", item.id, confirmed=True), origin)
+                await desk.change_skill(SkillRequest("delete", item.id), origin)
                 return
             for target, path in notes.FILES.items():
                 for entry in notes.entries(desk.reader.text(path)):
                     if target == item.kind and entry_id(entry) == item.id:
-                        request = MemoryRequest("remove", target, old_text=entry.said, confirmed=True)
+                        request = MemoryRequest("remove", target, old_text=entry.said)
                         await desk.change_notes(request, origin)
         finally:
             await app.aclose()

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from typing import Any
 
 import apsw
 
-from whet.contract.texts import from_json, texts_of
+from whet.contract.texts import texts_of
 from whet.contract.tools import tags_of
 from whet.memory import provenance, shell_words, units
 from whet.memory.folding import fold
@@ -62,7 +61,7 @@ def laundered(connection: apsw.Connection, session_id: str, one: Pointed) -> str
         for past in calls.naming(connection, own.workspace, name) if len(name) >= _CARRIED_WORDS else ():
             if past.key == own_key or "edits" not in tags_of(past.name):
                 continue
-            texts = texts_of(from_json(past.arguments, dict[str, Any]))
+            texts = texts_of(provenance.arguments_of(past.arguments))
             lines = [
                 line for line in one.unit.splitlines() if any(fold(line) in fold(text) for text in texts)
             ]

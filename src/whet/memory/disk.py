@@ -51,7 +51,7 @@ def read(path: Path, limit_bytes: int = LARGEST_BYTES) -> bytes | None:
                 f"{path} has {facts.st_size:,} bytes, more than the {limit_bytes:,} that are read",
                 hint="make it shorter, or move it away; what was learned is in the ledger",
             )
-        return _read_all(handle, limit_bytes + 1)
+        return open(handle, "rb", closefd=False).read(limit_bytes + 1)
     finally:
         os.close(handle)
 
@@ -179,12 +179,3 @@ def _fill(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _read_all(handle: int, limit_bytes: int) -> bytes:
-    pieces: list[bytes] = []
-    left = limit_bytes
-    while left > 0 and (piece := os.read(handle, min(left, 1 << 20))):
-        pieces.append(piece)
-        left -= len(piece)
-    return b"".join(pieces)

@@ -15,11 +15,11 @@ import shlex
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import apsw
-import msgspec
 
-from whet.contract.texts import NOT_JSON, decoder
+from whet.contract.texts import NOT_JSON, from_json
 from whet.contract.tools import tags_of
 from whet.memory.shell_words import HERE, SPLIT, heads, named_paths, names, parts, programs
 from whet.store import calls
@@ -95,6 +95,15 @@ def fetched_places(command: str) -> list[str]:
             return []
         found += named
     return [*found, *(one[0].lower() for one in _PLACE.finditer(command) if outside(one[0]))]
+
+
+def arguments_of(text: str) -> dict[str, Any]:
+    """Read what a call was given; nothing where that is no object of JSON."""
+    try:
+        given = from_json(text or "{}", dict[str, Any])
+    except NOT_JSON:
+        return {}
+    return given
 
 
 def named_files(command: str) -> list[str]:
@@ -202,9 +211,10 @@ class FileOrigins:
             return ""
         words = () if depth >= _DEEPEST else (w for w in _words_of(call) if w and str(self._place(w)) != key)
         taken = next((why for word in words if (why := self.why_foreign(word, depth + 1))), "")
-        if not taken and not got_bytes(_command(call.arguments), call.effects.received):
+        command = str(arguments_of(call.arguments).get("command", ""))
+        if not taken and not got_bytes(command, call.effects.received):
             return ""
-        return f"{path} came with `{' '.join(_command(call.arguments).split())[:80]}`"
+        return f"{path} came with `{' '.join(command.split())[:80]}`"
 
     def _why_before(self, path: str, key: str, depth: int) -> str:
         """Say so of a file that is gone, or that was changed since: by the earlier calls that name it."""
@@ -220,24 +230,5 @@ class FileOrigins:
 
 def _words_of(call: PastCall) -> list[str]:
     """Give the words of a call that may name files."""
-    given = _given(call.arguments)
-    return named_paths(given.command) if given.command else [given.path]
-
-
-class _Given(msgspec.Struct):
-    command: str = ""
-    path: str = ""
-
-
-_read_given = decoder(_Given)
-
-
-def _given(arguments: str) -> _Given:
-    try:
-        return _read_given.decode(arguments)
-    except NOT_JSON:
-        return _Given(command=arguments)
-
-
-def _command(arguments: str) -> str:
-    return _given(arguments).command
+    given = arguments_of(call.arguments)
+    return named_paths(str(given["command"])) if given.get("command") else [str(given.get("path", ""))]

@@ -25,21 +25,20 @@ _STATES = {
 
 
 class MemoryRequest(msgspec.Struct, frozen=True):
-    """One change to the notes. `old_text` is a unique part of the entry that is replaced or removed;
-    `confirmed`: the person said yes to a change of what is theirs. `reason` is kept with the row."""
+    """One change to the notes. `old_text` is a unique part of the entry that is replaced or removed; `reason`
+    is kept with the row."""
 
     action: MemoryAction
     target: Target = "memory"
     content: str = ""
     old_text: str = ""
     evidence: tuple[str, ...] = ()
-    base_hash: str = ""
-    confirmed: bool = False
     reason: str = ""
 
 
 class SkillRequest(msgspec.Struct, frozen=True):
-    """One change to a skill. `content` is a whole SKILL.md; `base_hash` the hash that skill_view gave."""
+    """One change to a skill. `content` is a whole SKILL.md; `base_hash` the hash that skill_view gave;
+    `confirmed`: the person said yes to a change of what is theirs."""
 
     action: SkillAction
     name: str

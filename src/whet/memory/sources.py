@@ -16,7 +16,7 @@ import msgspec
 
 from whet.contract.delegation import HELPER
 from whet.contract.messages import Message, ToolCall
-from whet.contract.texts import NOT_JSON, subject_of, texts_of
+from whet.contract.texts import subject_of, texts_of
 from whet.contract.tools import tags_of
 from whet.memory import provenance, shell_words, typed
 from whet.memory.folding import fold
@@ -125,7 +125,7 @@ class _Reader:
             self._add(row, "own", message.text)
             for call in message.tool_calls:
                 self._calls[call.id] = call
-                texts = "\n".join(texts_of(_arguments(call)))
+                texts = "\n".join(texts_of(provenance.arguments_of(call.arguments)))
                 self._add(row, "own", texts, tool=call.name, call_id=call.id)
         else:
             self._result(row)
@@ -149,7 +149,7 @@ class _Reader:
         message = row.message
         call = self._calls.get(message.tool_call_id)
         name = message.tool_name or (call.name if call else "")
-        given = _arguments(call)
+        given = provenance.arguments_of(call.arguments if call else "")
         tier, why = self._tier(name, given, row)
         text, tags = message.text, tags_of(name)
         if "local" in tags and "looks" in tags:
@@ -248,13 +248,3 @@ class _Reader:
 def unnumbered(text: str, instead: str = "") -> str:
     """Give what a look at files shows without the numbers that stand before its lines."""
     return _LINE_NUMBER.sub(instead, text)
-
-
-def _arguments(call: ToolCall | None) -> dict[str, Any]:
-    if call is None:
-        return {}
-    try:
-        values = msgspec.json.decode(call.arguments or "{}")
-    except NOT_JSON:
-        return {}
-    return values if isinstance(values, dict) else {}  # pyright: ignore[reportUnknownVariableType] JSON of a model
