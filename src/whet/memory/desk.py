@@ -194,28 +194,32 @@ class LearningService:
 
     async def _change(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
         def work() -> WriteOutcome:
-            if (made := self._made_before(origin)) is not None:
-                if made.state == "refused" and not made.changes:
-                    return WriteOutcome(False, "refused", made.reason)
-                return told(made, self._room_used(made, origin))
-            if origin.write_origin == "review" and self.reader.review.writes == "off":
-                raise Refused("Reviews keep nothing: review.writes is off", hint="End the review.")
-            row = self._changes.enter(request, origin)
-            if row.state == "active":
-                self.reader.bring_into_step()
-                self._tell([row])
-            return told(row, self._room_used(row, origin), self.reader.troubles)
-
-        def guarded() -> WriteOutcome:
             try:
-                return work()
+                return self._made(request, origin)
             except Refused as error:
                 self._keep_refusal(request, origin, error)
                 return error.outcome
             except NeedsYes as error:
                 return WriteOutcome(False, "needs_yes", error.message)
 
-        return await asyncio.to_thread(guarded)
+        return await asyncio.to_thread(work)
+
+    def _made(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
+        by_call = (origin.session_id, origin.tool_call_id)
+        made = (
+            self.database.read_now(lambda db: ledger.by_call(db, *by_call)) if origin.tool_call_id else None
+        )
+        if made is not None and made.state == "refused" and not made.changes:
+            return WriteOutcome(False, "refused", made.reason)
+        if made is not None:
+            return told(made, self._room_used(made, origin))
+        if origin.write_origin == "review" and self.reader.review.writes == "off":
+            raise Refused("Reviews keep nothing: review.writes is off", hint="End the review.")
+        row = self._changes.enter(request, origin)
+        if row.state == "active":
+            self.reader.bring_into_step()
+            self._tell([row])
+        return told(row, self._room_used(row, origin), self.reader.troubles)
 
     def _keep_refusal(self, request: MemoryRequest | SkillRequest, origin: Origin, error: Refused) -> None:
         """Keep what a review was refused, so that the person can look at it and accept a note by hand."""
@@ -240,11 +244,6 @@ class LearningService:
                 ledger.insert(connection, new, self._now())
 
         self.database.write_now(work)
-
-    def _made_before(self, origin: Origin) -> LedgerRow | None:
-        if not origin.tool_call_id:
-            return None
-        return self.database.read_now(lambda db: ledger.by_call(db, origin.session_id, origin.tool_call_id))
 
     def _room_used(self, row: LedgerRow, origin: Origin) -> str:
         if row.kind != "memory":

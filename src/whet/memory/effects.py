@@ -61,10 +61,8 @@ def by_session(turns: Iterable[TurnOutcome]) -> dict[str, Sums]:
     found: dict[str, Sums] = {}
     for turn in turns:
         old = found.get(turn.session_id, Sums())
-        had_trouble = max(old.troubled, int(turn.had_trouble))
-        found[turn.session_id] = Sums(
-            1, had_trouble, old.calls + turn.calls, old.failed_calls + turn.failed_calls
-        )
+        calls, failed = old.calls + turn.calls, old.failed_calls + turn.failed_calls
+        found[turn.session_id] = Sums(1, max(old.troubled, int(turn.had_trouble)), calls, failed)
     return found
 
 

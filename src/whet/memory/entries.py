@@ -36,17 +36,14 @@ def steps(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> list[str]:
     done = [one for one in pointed if not one.source.failed and (one.source.is_command or not one.unit)]
     other = [one for one in pointed if not one.source.failed and one not in done]
     named = [*named, *_named(failed)]
-    ran = [kept(one.source) for one in _one_each(done) if one.source.is_command]
-    commands = dict(zip(ran, parameterised(ran, named), strict=True))
+    commands = _commands(done, named)
     lines: list[str] = []
-    for one in _one_each(done):
-        source = one.source
-        call = kept(source)
-        command = commands[call] if source.is_command else ""
+    for number, one in enumerate(_one_each(done), 1):
+        source, call = one.source, kept(one.source)
+        step = ticked(commands[call]) if source.is_command else f"{source.tool} {ticked(call)}"
         # What one instance printed is no part of a step with parameters.
-        proof = _quoted([o for o in done if o.source is source]) if command == call else ""
-        step = ticked(command) if command else f"{source.tool} {ticked(source.about)}"
-        lines.append(f"{len(lines) + 1}. {step}" + (f" → {proof}" if proof else ""))
+        proof = _quoted([o for o in done if o.source is source]) if commands.get(call, "") == call else ""
+        lines.append(f"{number}. {step}" + (f" → {proof}" if proof else ""))
     lines += [f"- {text}" for text in _grouped(other, named)]
     lines += [f"- Fails: {_failing(one)}" for one in failed]
     return lines
@@ -82,30 +79,30 @@ def _named(failed: Sequence[Pointed]) -> list[str]:
     return [form for one in failed for form in units.forms(one.unit)]
 
 
-def _grouped(pointed: Sequence[Pointed], forms_named: Sequence[str]) -> list[str]:
+def _grouped(pointed: Sequence[Pointed], named: Sequence[str]) -> list[str]:
     """Give one text for each source, its statements in order."""
     found: list[str] = []
-    one_each = _one_each(pointed)
-    commands = [kept(one.source) for one in one_each if one.source.is_command]
-    named = dict(zip(commands, parameterised(commands, forms_named), strict=True))
-    for one in one_each:
-        said = _quoted([each for each in pointed if each.source is one.source])
-        source = one.source
+    commands = _commands(pointed, named)
+    for one in _one_each(pointed):
+        source, said = one.source, _quoted([each for each in pointed if each.source is one.source])
         if source.role == "user":
             found.append(f"{said} (said {source.day})" if source.day else said)
-        elif source.tier == "user":
-            found.append(f"asked “{source.call}”: {said}" + (f" ({source.day})" if source.day else ""))
-        else:
-            place = ticked(named[kept(source)]) if source.is_command else source.call
-            dated = f" ({source.day})" if source.day else ""
-            found.append(
-                f"{place} → {said}{dated}"
-                if said and source.is_command
-                else f"{place}: {said}{dated}"
-                if said
-                else f"{place} worked{dated}"
-            )
+            continue
+        place = ticked(commands[kept(source)]) if source.is_command else source.call
+        if source.tier == "user":
+            place = f"asked “{place}”"
+        between = " →" if source.is_command else ":"
+        found.append(
+            (f"{place}{between} {said}" if said else f"{place} worked")
+            + (f" ({source.day})" if source.day else "")
+        )
     return found
+
+
+def _commands(pointed: Sequence[Pointed], named: Sequence[str]) -> dict[str, str]:
+    """Give what each command is shown as, by how it is kept."""
+    ran = [kept(one.source) for one in _one_each(pointed) if one.source.is_command]
+    return dict(zip(ran, parameterised(ran, named), strict=True))
 
 
 def _one_each(pointed: Sequence[Pointed]) -> list[Pointed]:
