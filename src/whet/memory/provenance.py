@@ -11,7 +11,6 @@ from __future__ import annotations
 import glob
 import os
 import re
-import shlex
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
@@ -21,7 +20,7 @@ import apsw
 
 from whet.contract.texts import NOT_JSON, from_json
 from whet.contract.tools import tags_of
-from whet.memory.shell_words import HERE, SPLIT, heads, named_paths, names, parts, programs
+from whet.memory.shell_words import heads, named_paths, names, parts, programs
 from whet.store import calls
 from whet.store.calls import PastCall
 
@@ -51,7 +50,6 @@ _URL = re.compile(
 # An address to its end, or a repository as its host knows it.
 _PLACE = re.compile(r"\b\w+://[^\s\"'<>()]+|(?<![\w./~-])[\w.-]+/[\w./-]+")
 _LOCAL = re.compile(r"localhost$|127\.|\[?::1|0\.0\.0\.0")
-_SCRIPT = re.compile(r"\n|[;()=].*\s|\s.*[;()=]")
 _DEEPEST = 4
 _MOST_WORDS, _MOST_FOLDERS = 200, 8
 
@@ -75,7 +73,7 @@ def fetched_packages(command: str) -> set[str] | None:
     """Give the packages that a command fetches by name, in small letters: none where an installer or a pull
     is given options and files at most. None where it fetches something else that it names itself."""
     found: set[str] = set()
-    for part in filter(reaches_out, SPLIT.split(command)):
+    for part in filter(reaches_out, parts(command)):
         verb = _FETCHES.search(part)
         given = part[verb.end() :].split() if verb else []
         named = [word for word in given if not re.search(r"^-|[./]|^\d*[<>]", word)]
@@ -88,13 +86,11 @@ def fetched_packages(command: str) -> set[str] | None:
 def fetched_places(command: str) -> list[str]:
     """Give the addresses and repositories that a command fetches from, in small letters; none where it may
     fetch from elsewhere, too."""
-    found: list[str] = []
-    for part in filter(reaches_out, parts(command)):
-        named = _PLACE.findall(part.lower())
-        if not named or _CODE.search(command):
-            return []
-        found += named
-    return [*found, *(one[0].lower() for one in _PLACE.finditer(command) if outside(one[0]))]
+    each = [_PLACE.findall(part.lower()) for part in parts(command) if reaches_out(part)]
+    if not all(each) or _CODE.search(command):
+        return []
+    named = (one for some in each for one in some)
+    return [*named, *(one for one in _PLACE.findall(command.lower()) if outside(one))]
 
 
 def arguments_of(text: str) -> dict[str, Any]:
@@ -107,27 +103,18 @@ def arguments_of(text: str) -> dict[str, Any]:
 
 
 def named_files(command: str) -> list[str]:
-    """Give the words of a command that fetches which may name files. An installer's are packages, which lie
-    where installed code lies; what a script in the command says is no operand of it."""
-    lexer = shlex.shlex(
-        HERE.sub(lambda m: m[0].removesuffix(m["body"]), command), posix=True, punctuation_chars="();<>|&\n"
+    """Give the words of a command that fetches which may name files. What a program did before takes nothing
+    of it, a variable's value does. An installer's operands are packages, which lie where installed code lies;
+    what a script in the command says is no operand of it."""
+    each = list(filter(str.strip, parts(command)))
+    first = next((n for n, part in enumerate(each) if reaches_out(part) or not any(heads(part))), -1)
+    fetching = ((part, _FETCHES.search(part)) for part in each[first:])
+    words = (
+        re.split(r"\s*<<-?\s*\S+|[\s<>]+", part)
+        for part, verb in fetching
+        if verb is None or not verb["installer"]
     )
-    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
-    parts: list[list[str]] = [[]]
-    try:
-        for token in lexer:
-            if token.strip("();|&\n"):
-                parts[-1].append(token)
-            else:
-                parts.append([])
-    except ValueError:  # a quote without an end
-        return named_paths(command)
-    # What a program did before takes nothing of it; a variable's value does.
-    while parts[1:] and any(programs(before := " ".join(parts[0]))) and not reaches_out(before):
-        del parts[0]
-    fetching = ((part, _FETCHES.search(" ".join(part))) for part in parts)
-    words = (word for part, verb in fetching if verb is None or not verb["installer"] for word in part)
-    return names(word for word in words if not _SCRIPT.search(word))
+    return names(word for some in words for word in some if word.strip("_"))
 
 
 def outside(text: str) -> str:

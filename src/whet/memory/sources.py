@@ -230,7 +230,7 @@ class _Reader:
 
     def _mark(self, command: str, why: str, given: dict[str, Any]) -> None:
         """Note the names that a command may have left foreign bytes under."""
-        heads = {part.split()[0] for part in re.split(r"[;|&\n]+", command) if part.split()}
+        heads = shell_words.programs(command)
         for word in provenance.named_files(command):
             name = (
                 re.sub(r"^\w+://", "", word)
