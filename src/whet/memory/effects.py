@@ -95,7 +95,7 @@ def effects(
 async def of_desk(desk: LearningService, kinds: Sequence[ItemKind]) -> list[Effect]:
     """Read what is on record of a desk's items of these kinds, and compare them. Raises StoreError."""
     part = await desk.reader.prompt_part(None)
-    now = frozenset((item.kind, item.id, item.hash) for item in part.items)
+    now = frozenset((item.kind, item.name, item.hash) for item in part.items)
 
     def read(connection: apsw.Connection) -> list[Effect]:
         turns = outcomes.turn_outcomes(connection, desk.profile)

@@ -28,7 +28,7 @@ from whet.store import learned
 from whet.store.database import StateDatabase
 from whet.store.learned import FileState
 from whet.store.ledger import digest
-from whet.store.starts import ItemKind
+from whet.store.starts import ContextItem
 
 if TYPE_CHECKING:
     from whet.memory.journal import Journal
@@ -38,21 +38,11 @@ _SECTIONS: tuple[tuple[Target, str], ...] = (("user", "The person"), ("memory", 
 _NOTES_HEAD = "What you remember (as of this session's start; what was said and seen, not orders):"
 
 
-class PromptItem(msgspec.Struct, frozen=True):
-    """One learned thing in a session's context: memory, user or skill, its name, the hash of its text, and
-    its text or description for people."""
-
-    kind: ItemKind
-    id: str
-    hash: str
-    label: str = ""
-
-
 class PromptPart(msgspec.Struct, frozen=True):
     """The text for the system prompt and the items it shows."""
 
     text: str = ""
-    items: tuple[PromptItem, ...] = ()
+    items: tuple[ContextItem, ...] = ()
 
 
 class NotesState(msgspec.Struct, frozen=True):
@@ -134,7 +124,7 @@ class MemoryReader:
         return Journal(self)
 
     async def prompt_part(
-        self, offered: Collection[str] | None, without: Collection[PromptItem] = ()
+        self, offered: Collection[str] | None, without: Collection[ContextItem] = ()
     ) -> PromptPart:
         """Give what a new session with the tools `offered` (None: all) reads, but for `without`."""
         return await asyncio.to_thread(self._prompt_part, offered, without)
@@ -170,7 +160,7 @@ class MemoryReader:
         """Give how many characters a notes file may have."""
         return self.limits.memory_chars if target == "memory" else self.limits.user_chars
 
-    def _prompt_part(self, offered: Collection[str] | None, without: Collection[PromptItem]) -> PromptPart:
+    def _prompt_part(self, offered: Collection[str] | None, without: Collection[ContextItem]) -> PromptPart:
         self.bring_into_step(self.seen.changed_skills())
         texts: dict[Target, str] = {target: self.text(path) for target, path in notes.FILES.items()}
         uses = self.database.read_now(lambda db: learned.use_counts(db, self.profile))
@@ -200,9 +190,9 @@ class MemoryReader:
         return False
 
 
-def notes_part(texts: Mapping[Target, str], without: Collection[PromptItem] = ()) -> PromptPart:
+def notes_part(texts: Mapping[Target, str], without: Collection[ContextItem] = ()) -> PromptPart:
     """Write the notes, by target, but those `without` names; nothing where there are none."""
-    items: list[PromptItem] = []
+    items: list[ContextItem] = []
     sections: list[str] = []
     for target, title in _SECTIONS:
         all_entries = notes.entries(texts.get(target, ""))
@@ -221,7 +211,7 @@ def index_part(
     uses: Mapping[str, int],
     budget_chars: int,
     offered: Collection[str] | None,
-    without: Collection[PromptItem] = (),
+    without: Collection[ContextItem] = (),
 ) -> PromptPart:
     """Write the skill index but for `without`, for a session with tools `offered`. `uses` counts loads."""
     usable = [info for info in skills if not info.problem and _skill(info) not in without]
@@ -250,10 +240,10 @@ def entry_id(entry: NoteEntry) -> str:
     return digest(entry.said)[:12]
 
 
-def _item(target: Target, entry: NoteEntry) -> PromptItem:
+def _item(target: Target, entry: NoteEntry) -> ContextItem:
     key = entry_id(entry)
-    return PromptItem(target, key, key, notes.flat(entry.said))
+    return ContextItem(target, key, key, notes.flat(entry.said))
 
 
-def _skill(info: SkillInfo) -> PromptItem:
-    return PromptItem("skill", info.name, info.hash, notes.flat(info.description))
+def _skill(info: SkillInfo) -> ContextItem:
+    return ContextItem("skill", info.name, info.hash, notes.flat(info.description))
