@@ -13,6 +13,7 @@ import apsw
 
 from whet.memory import notes
 from whet.memory.notes import EntryChange
+from whet.memory.reader import in_force
 from whet.memory.requests import Refused, Target
 from whet.memory.skill_changes import Files
 from whet.store import learned, ledger
@@ -46,12 +47,6 @@ def carry(text: str, target: Target, wanted: Sequence[EntryChange]) -> tuple[str
     return text, lost
 
 
-def note_in_force(connection: apsw.Connection, profile: str, target: Target) -> str:
-    """Give what a notes file should hold, from the ledger."""
-    wanted = learned.state(connection, profile, notes.FILES[target]).wanted
-    return notes.decoded(learned.text(connection, wanted))
-
-
 def want_note(connection: apsw.Connection, profile: str, target: Target, text: str) -> None:
     """Say what a notes file should hold; empty for no file."""
     key = learned.keep_text(connection, text.encode()) if text else ""
@@ -60,7 +55,7 @@ def want_note(connection: apsw.Connection, profile: str, target: Target, text: s
 
 def note_text(connection: apsw.Connection, profile: str, target: Target, task_id: str = "") -> str:
     """Give a notes file as the writer sees it."""
-    text = note_in_force(connection, profile, target)
+    text = in_force(connection, profile, notes.FILES[target])
     for row in ledger.of_task(connection, task_id, ("staged",)):
         if (row.kind, row.item, row.profile) == ("memory", target, profile):
             try:

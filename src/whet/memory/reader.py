@@ -127,16 +127,28 @@ class MemoryReader:
         self, offered: Collection[str] | None, without: Collection[ContextItem] = ()
     ) -> PromptPart:
         """Give what a new session with the tools `offered` (None: all) reads, but for `without`."""
-        return await asyncio.to_thread(self._prompt_part, offered, without)
+
+        def work() -> PromptPart:
+            self.bring_into_step(self.seen.changed_skills())
+            texts: dict[Target, str] = {target: self.text(path) for target, path in notes.FILES.items()}
+            uses = self.database.read_now(lambda db: learned.use_counts(db, self.profile))
+            said = notes_part(texts, without)
+            index = index_part(self.library.all(), uses, self.limits.skill_index_chars, offered, without)
+            text = "\n\n".join(filter(None, (said.text, index.text)))
+            return PromptPart(text, (*said.items, *index.items))
+
+        return await asyncio.to_thread(work)
 
     async def notes(self) -> list[NotesState]:
         """Give both notes files, edits by hand noticed first."""
 
-        def work() -> list[NotesState]:
-            self.bring_into_step()
-            return [self._state(target, path) for target, path in notes.FILES.items()]
+        def state(target: Target, path: str) -> NotesState:
+            text, place = self.text(path), str(self.folder / path)
+            used, trouble = notes.used(text, self.room_chars(target)), self.troubles.get(path, "")
+            return NotesState(target, place, text, len(notes.entries(text)), used, trouble)
 
-        return await asyncio.to_thread(work)
+        await asyncio.to_thread(self.bring_into_step)
+        return [await asyncio.to_thread(state, target, path) for target, path in notes.FILES.items()]
 
     def bring_into_step(self, skills: Sequence[str] = ()) -> None:
         """Enter edits by hand and write the files that wait, of both notes and these skills.
@@ -150,30 +162,11 @@ class MemoryReader:
 
     def text(self, path: str) -> str:
         """Give what a notes file should hold, from the ledger."""
-
-        def work(connection: apsw.Connection) -> bytes:
-            return learned.text(connection, learned.state(connection, self.profile, path).wanted)
-
-        return notes.decoded(self.database.read_now(work))
+        return self.database.read_now(lambda db: in_force(db, self.profile, path))
 
     def room_chars(self, target: Target) -> int:
         """Give how many characters a notes file may have."""
         return self.limits.memory_chars if target == "memory" else self.limits.user_chars
-
-    def _prompt_part(self, offered: Collection[str] | None, without: Collection[ContextItem]) -> PromptPart:
-        self.bring_into_step(self.seen.changed_skills())
-        texts: dict[Target, str] = {target: self.text(path) for target, path in notes.FILES.items()}
-        uses = self.database.read_now(lambda db: learned.use_counts(db, self.profile))
-        said = notes_part(texts, without)
-        index = index_part(self.library.all(), uses, self.limits.skill_index_chars, offered, without)
-        text = "\n\n".join(filter(None, (said.text, index.text)))
-        return PromptPart(text, (*said.items, *index.items))
-
-    def _state(self, target: Target, path: str) -> NotesState:
-        text = self.text(path)
-        used = notes.used(text, self.room_chars(target))
-        place, trouble = str(self.folder / path), self.troubles.get(path, "")
-        return NotesState(target, place, text, len(notes.entries(text)), used, trouble)
 
     def _notes_changed(self) -> bool:
         """Whether a notes file is not what was last seen; cheap, for the start of every session."""
@@ -188,6 +181,11 @@ class MemoryReader:
             if key != self.seen.state(path, key).written:
                 return True
         return False
+
+
+def in_force(connection: apsw.Connection, profile: str, path: str) -> str:
+    """Give what a notes file should hold, inside a transaction."""
+    return notes.decoded(learned.text(connection, learned.state(connection, profile, path).wanted))
 
 
 def notes_part(texts: Mapping[Target, str], without: Collection[ContextItem] = ()) -> PromptPart:

@@ -13,7 +13,7 @@ import msgspec
 
 from whet.memory import merging, notes
 from whet.memory.notes import EntryChange
-from whet.memory.reader import MemoryReader
+from whet.memory.reader import MemoryReader, in_force
 from whet.memory.requests import Refused, target_of
 from whet.store import learned, ledger
 from whet.store.ledger import LedgerRow, State
@@ -68,7 +68,7 @@ class Settling:
 
     def _enforce_note(self, connection: apsw.Connection, row: LedgerRow) -> None:
         target, profile = target_of(row.item), self._reader.profile
-        before = merging.note_in_force(connection, profile, target)
+        before = in_force(connection, profile, notes.FILES[target])
         after = notes.step(before, target, EntryChange(row.before, row.after))
         if row.after:
             notes.check_room(before, after, target, self._reader.room_chars(target))

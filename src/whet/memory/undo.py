@@ -19,6 +19,7 @@ from whet.contract.origin import Origin
 from whet.memory import frontmatter, merging, notes
 from whet.memory.frontmatter import BadSkill
 from whet.memory.notes import EntryChange
+from whet.memory.reader import in_force
 from whet.memory.requests import Refused, target_of
 from whet.memory.settling import Settling, enforce_skill
 from whet.store import ledger, purge
@@ -126,7 +127,7 @@ def _reverse(row: LedgerRow, origin: Origin) -> NewRow:
 
 def _put_note(connection: apsw.Connection, back: LedgerRow) -> None:
     target = target_of(back.item)
-    text = merging.note_in_force(connection, back.profile, target)
+    text = in_force(connection, back.profile, notes.FILES[target])
     if _is_whole(connection, back):
         after, lost = merging.carry(text, target, merging.changes(back.before, back.after))
         if lost:
@@ -250,8 +251,8 @@ def _standing(connection: apsw.Connection, profile: str, everything: list[Ledger
     which says whether it still is."""
     made = [row for row in everything if row.state == "active" and not row.undoes]
     found = {row.after for row in made if row.kind == "skill"} - {""}
-    for target in notes.FILES:
-        found |= {entry.said for entry in notes.entries(merging.note_in_force(connection, profile, target))}
+    for path in notes.FILES.values():
+        found |= {entry.said for entry in notes.entries(in_force(connection, profile, path))}
     return found
 
 
