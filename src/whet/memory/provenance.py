@@ -21,6 +21,7 @@ import apsw
 from whet.contract.texts import NOT_JSON, from_json
 from whet.contract.tools import tags_of
 from whet.memory.shell_words import heads, named_paths, names, parts, programs
+from whet.regular import read_regular_text
 from whet.store import calls
 from whet.store.calls import PastCall
 
@@ -51,7 +52,8 @@ _URL = re.compile(
 _PLACE = re.compile(r"\b\w+://[^\s\"'<>()]+|(?<![\w./~-])[\w.-]+/[\w./-]+")
 _LOCAL = re.compile(r"localhost$|127\.|\[?::1|0\.0\.0\.0")
 _DEEPEST = 4
-_MOST_WORDS, _MOST_FOLDERS = 200, 8
+_MOST_WORDS, _MOST_FOLDERS, _MOST_IN_SCRIPT = 200, 8, 30
+_SCRIPT_BYTES = 20_000
 
 
 def reaches_out(command: str) -> bool:
@@ -196,12 +198,21 @@ class FileOrigins:
         """Say why what a call wrote is from elsewhere: it got bytes, or took what is."""
         if "command" not in tags_of(call.name):
             return ""
-        words = () if depth >= _DEEPEST else (w for w in _words_of(call) if w and str(self._place(w)) != key)
-        taken = next((why for word in words if (why := self.why_foreign(word, depth + 1))), "")
+        words = [] if depth >= _DEEPEST else [w for w in _words_of(call) if w and str(self._place(w)) != key]
+        inside = () if depth else (w for word in words for w in self._named_in(word))
+        taken = next((why for word in (*words, *inside) if (why := self.why_foreign(word, depth + 1))), "")
         command = str(arguments_of(call.arguments).get("command", ""))
         if not taken and not got_bytes(command, call.effects.received):
             return ""
         return f"{path} came with `{' '.join(command.split())[:80]}`"
+
+    def _named_in(self, path: str) -> list[str]:
+        """Give what a file names that a call may have run: a script opens what its command does not name."""
+        try:
+            text = read_regular_text(self._place(path), _SCRIPT_BYTES)
+        except (OSError, ValueError):
+            return []
+        return [word for word in named_paths(text) if re.search(r"\w[./]\w", word)][:_MOST_IN_SCRIPT]
 
     def _why_before(self, path: str, key: str, depth: int) -> str:
         """Say so of a file that is gone, or that was changed since: by the earlier calls that name it."""
