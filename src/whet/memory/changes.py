@@ -18,7 +18,7 @@ from whet.contract.origin import Origin
 from whet.memory import merging, notes, skill_changes
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import Claim, GateVerdict, MemoryRequest, NeedsYes, Refused, SkillRequest
-from whet.memory.settling import enforce_skill
+from whet.memory.settling import enforce
 from whet.memory.skill_changes import SkillPlan
 from whet.store import learned, ledger
 from whet.store.ledger import FileChange, LedgerRow, NewRow, State, digest
@@ -65,8 +65,8 @@ class Changes:
                     return made
                 prepare(connection)
                 row = ledger.insert(connection, new, iso(self._reader.clock.now()))
-                if row.kind == "skill" and row.state == "active":
-                    enforce_skill(connection, row)
+                if row.state == "active":
+                    enforce(connection, row)
                 return row
 
             with suppress(_Stale):
@@ -82,7 +82,7 @@ class Changes:
         request = self._named_by_remark(request, existing)
         verdict = self._note_verdict(request, origin, existing)
         limit = self._reader.room_chars(request.target)
-        text, edit = notes.change(base, _written(request, verdict, existing), limit)
+        _, edit = notes.change(base, _written(request, verdict, existing), limit)
         new = NewRow(
             kind="memory",
             item=request.target,
@@ -103,8 +103,6 @@ class Changes:
         def prepare(connection: apsw.Connection) -> None:
             if there(connection) != base:
                 raise _Stale
-            if new.state == "active":
-                merging.want_note(connection, self._profile, request.target, text)
 
         return new, prepare
 

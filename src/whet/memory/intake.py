@@ -17,7 +17,7 @@ from whet.memory import disk, folders, frontmatter, skill_changes
 from whet.memory.provenance import reaches_out
 from whet.memory.requests import Refused
 from whet.memory.scan import scan
-from whet.memory.settling import enforce_skill
+from whet.memory.settling import enforce
 from whet.store import learned, ledger
 from whet.store.learned import Mark
 from whet.store.ledger import FileChange, LedgerRow, NewRow
@@ -84,7 +84,7 @@ def enter(
     )
     learned.set_mark(connection, profile, Mark(intake.name, "person", source=source))
     if row.state == "active":
-        enforce_skill(connection, row)
+        enforce(connection, row)
     return row
 
 

@@ -47,10 +47,7 @@ class Settling:
     def enforce(self, connection: apsw.Connection, row: LedgerRow) -> str:
         """Bring one row into force; gives why that can't be, or nothing."""
         try:
-            if row.kind == "memory":
-                self._enforce_note(connection, row)
-            else:
-                enforce_skill(connection, row)
+            enforce(connection, row, self._reader.room_chars(target_of(row.item)))
         except Refused as error:
             return error.message
         return ""
@@ -66,17 +63,17 @@ class Settling:
             return "inbox", "it changes something of your own"
         return "active", ""
 
-    def _enforce_note(self, connection: apsw.Connection, row: LedgerRow) -> None:
-        target, profile = target_of(row.item), self._reader.profile
-        before = in_force(connection, profile, notes.FILES[target])
+
+def enforce(connection: apsw.Connection, row: LedgerRow, room_chars: int = 0) -> None:
+    """Say what files should hold with this row in force. Raises Refused where its item has changed since, and
+    where notes have less than `room_chars` (0: not asked)."""
+    if row.kind == "memory":
+        target = target_of(row.item)
+        before = in_force(connection, row.profile, notes.FILES[target])
         after = notes.step(before, target, EntryChange(row.before, row.after))
-        if row.after:
-            notes.check_room(before, after, target, self._reader.room_chars(target))
-        merging.want_note(connection, profile, target, after)
-
-
-def enforce_skill(connection: apsw.Connection, row: LedgerRow) -> None:
-    """Say what a skill's files should hold; Refused where one has changed since the row was made."""
+        if row.after and room_chars:
+            notes.check_room(before, after, target, room_chars)
+        merging.want_note(connection, row.profile, target, after)
     for change in row.changes:
         if learned.state(connection, row.profile, change.path).wanted != change.before:
             raise Refused(f"{change.path} has changed since")

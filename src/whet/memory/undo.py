@@ -18,10 +18,9 @@ from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
 from whet.memory import frontmatter, merging, notes
 from whet.memory.frontmatter import BadSkill
-from whet.memory.notes import EntryChange
 from whet.memory.reader import in_force
 from whet.memory.requests import Refused, target_of
-from whet.memory.settling import Settling, enforce_skill
+from whet.memory.settling import Settling, enforce
 from whet.store import ledger, purge
 from whet.store.ledger import FileChange, LedgerRow, NewRow, digest
 from whet.store.starts import LABEL_CHARS
@@ -58,10 +57,8 @@ def undo(connection: apsw.Connection, row: LedgerRow, origin: Origin, now: str) 
         raise CannotUndo(f"change {row.id} is {row.state}; there is nothing to take back")
     back = ledger.insert(connection, _reverse(row, origin), now)
     try:
-        if row.kind == "memory":
-            _put_note(connection, back)
-        else:
-            enforce_skill(connection, back)
+        if not _puts_whole_notes(connection, back):
+            enforce(connection, back)
     except Refused as error:
         built = later(connection, row)
         hint = f"take back first: {', '.join(f'change {one.id}' for one in built)}" if built else error.hint
@@ -125,25 +122,23 @@ def _reverse(row: LedgerRow, origin: Origin) -> NewRow:
     )
 
 
-def _put_note(connection: apsw.Connection, back: LedgerRow) -> None:
-    target = target_of(back.item)
+def _puts_whole_notes(connection: apsw.Connection, back: LedgerRow) -> bool:
+    """Bring a row of notes into force that speaks of the whole file, as only large edits by hand do; False
+    for another one. Raises Refused where what it takes out has changed since."""
+    first, target = back, target_of(back.item)
+    while first.undoes:
+        first = ledger.get(connection, first.undoes)
     text = in_force(connection, back.profile, notes.FILES[target])
-    if _is_whole(connection, back):
-        after, lost = merging.carry(text, target, merging.changes(back.before, back.after))
-        if lost:
-            raise Refused("some of its entries have changed since")
-    else:
-        if back.before and back.before not in {entry.said for entry in notes.entries(text)}:
+    if back.kind != "memory" or first.action != "hand_edit":
+        gone = back.kind == "memory" and back.before
+        if gone and back.before not in {entry.said for entry in notes.entries(text)}:
             raise Refused("its entry has changed since")
-        after = notes.step(text, target, EntryChange(back.before, back.after))
+        return False
+    after, lost = merging.carry(text, target, merging.changes(back.before, back.after))
+    if lost:
+        raise Refused("some of its entries have changed since")
     merging.want_note(connection, back.profile, target, after)
-
-
-def _is_whole(connection: apsw.Connection, row: LedgerRow) -> bool:
-    """Whether the row speaks of a whole file rather than of an entry: only large edits by hand do."""
-    while row.undoes:
-        row = ledger.get(connection, row.undoes)
-    return row.action == "hand_edit"
+    return True
 
 
 def later(connection: apsw.Connection, row: LedgerRow) -> list[LedgerRow]:
