@@ -24,7 +24,7 @@ _CARRIED_WORDS = 3
 _WORDS = re.compile(r"[^\W_]+(?:[-'’.][^\W_]+)*")
 _HIT = re.compile(r"(?m)^([^\s:|]*[./][^\s:|]*)(?=:|$)")
 _TO_FILE = re.compile(r"(?<![\d&])>{1,2}\s*[^&\s]")
-_LITERAL = re.compile(r"'[^'\n()]*'|\"[^\"\n()]*\"")
+_LITERAL = re.compile(r"(['\"])(?:(?!\1)[^\n()])*\1")
 
 
 def names_own(ran: SourceText, transcript: QuotableTranscript) -> bool:
@@ -42,10 +42,9 @@ def names_own(ran: SourceText, transcript: QuotableTranscript) -> bool:
 
 def carried_over(ran: SourceText, transcript: QuotableTranscript) -> str:
     """Say that a call repeats what untrusted text said before it, empty where it does not."""
-    call = ran.call if ran.is_command else ran.about
     if any(map(units.is_talk, kept(ran).splitlines())):
         return "its command holds sentences of the assistant's own"
-    return _carried(call, ran, transcript)
+    return _carried(ran.call if ran.is_command else ran.about, ran, transcript)
 
 
 def laundered(connection: apsw.Connection, session_id: str, one: Pointed) -> str:
@@ -62,9 +61,7 @@ def laundered(connection: apsw.Connection, session_id: str, one: Pointed) -> str
             if past.key == own_key or "edits" not in tags_of(past.name):
                 continue
             texts = texts_of(provenance.arguments_of(past.arguments))
-            lines = [
-                line for line in one.unit.splitlines() if any(fold(line) in fold(text) for text in texts)
-            ]
+            lines = [line for line in one.unit.splitlines() if any(fold(line) in fold(x) for x in texts)]
             there = load_key(connection, past.key) if lines else None
             wrote = next((s for s in there.sources if s.seq == past.seq), None) if there else None
             if there and wrote and any(_carried(line, wrote, there) for line in lines):
@@ -78,16 +75,12 @@ def kept(ran: SourceText) -> str:
         return ran.about
     printed = {folded for line in ran.text.splitlines() if (folded := fold(line)).count(" ") >= 2}
     call = shell_words.STRING.sub(lambda match: _lines(match, printed), ran.call)
-    call = _LITERAL.sub(lambda found: _literal(found[0], printed), call)
+    call = _LITERAL.sub(lambda one: f"{one[1]}…{one[1]}" if fold(one[0][1:-1]) in printed else one[0], call)
     for part in shell_words.parts(call):
         head, _, said = part.strip().partition(" ")
         if fold(said) in printed:
             call = call.replace(part.strip(), f"{head} …")
     return call
-
-
-def _literal(text: str, printed: Collection[str]) -> str:
-    return f"{text[0]}…{text[0]}" if fold(text[1:-1]) in printed else text
 
 
 def _lines(match: re.Match[str], printed: Collection[str]) -> str:
@@ -104,27 +97,16 @@ def _lines(match: re.Match[str], printed: Collection[str]) -> str:
 
 
 def _carried(text: str, ran: SourceText, transcript: QuotableTranscript) -> str:
-    before = (s for s in transcript.sources if s.seq < ran.seq)
-    trusted = _worded(s.folded for s in before if s.tier in ("user", "observed"))
-    runs = (run for run in _runs(text, is_command=ran.is_command) if run not in trusted)
-    taken = _taken(runs, ran, transcript)
-    return f"the command repeats what untrusted text said: {taken[:60]}" if taken else ""
-
-
-def _taken(runs: Iterable[str], ran: SourceText, transcript: QuotableTranscript) -> str:
-    """Give what of these untrusted text said before a call did, and before the assistant said it itself."""
-    said = {
-        tier: [s for s in transcript.sources if s.seq < ran.seq and s.tier == tier]
-        for tier in ("untrusted", "own")
-    }
-    if not said["untrusted"]:
-        return ""
-    there = _worded(s.folded for s in said["untrusted"])
-    for run in runs:
-        if run in there:
-            first = next((s.seq for s in said["untrusted"] if run in _worded([s.folded])), ran.seq)
-            if not any(s.seq < first and run in _worded([s.folded]) for s in said["own"]):
-                return run.strip()
+    """Say what of a text untrusted text said before a call did, and before the assistant said it itself."""
+    before = [s for s in transcript.sources if s.seq < ran.seq]
+    foreign = _worded(s.folded for s in before if s.tier == "untrusted")
+    each: list[tuple[str, str]] = []
+    for run in _runs(text, is_command=ran.is_command):
+        if run in foreign:
+            each = each or [(s.tier, _worded([s.folded])) for s in before]
+            tiers = [tier for tier, words in each if run in words]
+            if tiers[:1] == ["untrusted"] and {"user", "observed"}.isdisjoint(tiers):
+                return f"the command repeats what untrusted text said: {run.strip()[:60]}"
     return ""
 
 
@@ -142,10 +124,8 @@ def _runs(text: str, *, is_command: bool) -> Iterable[str]:
         run = " ".join(words[at : at + _CARRIED_WORDS])
         if len(run) >= 14 or (not run.isascii() and len(run) >= 8):
             yield run
-    everybodys = (
-        {fold(name) for name in shell_words.programs(text) if "/" not in name} if is_command else set[str]()
-    )
-    for value in units.values(text) - everybodys:
+    programs = shell_words.programs(text) if is_command else ()
+    for value in units.values(text).difference(fold(name) for name in programs if "/" not in name):
         yield value if len(value) >= 7 else f" {value} "
         parts = re.split(r"[=:/@]", value)
         yield from (f" {part} " for part in parts if len(part) >= 4 and not part.isalpha() and part != value)

@@ -132,10 +132,8 @@ class _Reader:
 
     def _add(self, row: StoredText, tier: Tier, text: str, **more: Any) -> None:
         if text.strip():
-            role = row.message.role
-            self.found.append(
-                SourceText(row.seq, row.turn, role, tier, text, fold(text), day=row.day, **more)
-            )
+            who = (row.message.role, tier)
+            self.found.append(SourceText(row.seq, row.turn, *who, text, fold(text), day=row.day, **more))
 
     def _user(self, row: StoredText) -> None:
         if not self._has_person:
@@ -189,7 +187,7 @@ class _Reader:
         words = str(given.get("command") or "") if "command" in tags else ""
         why = self._why(words, given, row)
         if why and words:
-            self._mark(words, why, given)
+            self._mark(words, why)
         return ("untrusted", why) if why else ("observed", "")
 
     def _why(self, command: str, given: dict[str, Any], row: StoredText) -> str:
@@ -215,34 +213,24 @@ class _Reader:
 
     def _foreign_among(self, named: Sequence[str], hits: str) -> str:
         parts = {part for word in named for part in (word, *word.strip("./").split("/"))}
-        takes_all = not parts.isdisjoint((".", "./"))
+        takes_all = not {".", "./"}.isdisjoint(named)
         for path, why in self._foreign.items():
             if takes_all or path in hits or any(path == part or fnmatch(path, part) for part in parts):
                 return why
         since, why = self._unnamed
-        if (
-            why
-            and named
-            and not any(word and fold(word) in one.folded for word in named for one in self.found[:since])
-        ):
-            return f"{named[-1][:60]} may have come with {why}"
-        return ""
+        before = [one.folded for one in self.found[:since]]
+        if not why or not named or any(word and fold(word) in one for word in named for one in before):
+            return ""
+        return f"{named[-1][:60]} may have come with {why}"
 
-    def _mark(self, command: str, why: str, given: dict[str, Any]) -> None:
+    def _mark(self, command: str, why: str) -> None:
         """Note the names that a command may have left foreign bytes under."""
         heads = shell_words.programs(command)
         for word in provenance.named_files(command):
-            name = (
-                re.sub(r"^\w+://", "", word)
-                .partition("?")[0]
-                .rstrip("/")
-                .rpartition("/")[2]
-                .removesuffix(".git")
-            )
+            name = re.sub(r"^\w+://|(?:\.git)?/*$", "", word.partition("?")[0]).rpartition("/")[2]
             if word not in heads and re.match(r"[\w.~/-]", word) and name.strip("."):
-                self._foreign.setdefault(
-                    name, f"{name} came with `{command[:60]}`" if "network" in why else why
-                )
+                came = f"{name} came with `{command[:60]}`" if "network" in why else why
+                self._foreign.setdefault(name, came)
 
 
 def unnumbered(text: str, instead: str = "") -> str:
