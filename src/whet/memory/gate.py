@@ -132,8 +132,8 @@ def _verbatim(claim: Claim, transcript: QuotableTranscript) -> GateVerdict:
 def _about(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> str:
     """Give what the person asked for where the work was done that is pointed at."""
     turn = min((one.source.turn for one in pointed), default=0)
-    asked = (one.text for one in transcript.sources if one.tier == one.role == "user" and one.turn >= turn)
-    return next((units.sentences(text)[0] for text in asked), "")
+    said = (one for one in transcript.sources if one.tier == one.role == "user" and one.turn >= turn)
+    return next((units.sentences(one.text)[0] for one in said), "")
 
 
 def _pointed(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> list[Pointed]:
