@@ -150,12 +150,9 @@ class LearningService:
     async def forget(self, session_id: str, origin: Origin, *, dry_run: bool) -> list[ForgetStep]:
         """Take back all that rests on a session, or say what that would be. Gives the steps, in order."""
 
-        def plan() -> list[ForgetStep]:
-            self.reader.bring_into_step()
-            return self.database.read_now(lambda db: undo.forget_steps(db, self.profile, session_id))
-
         if dry_run:
-            return await asyncio.to_thread(plan)
+            await asyncio.to_thread(self.reader.bring_into_step)
+            return await self.database.read(lambda db: undo.forget_steps(db, self.profile, session_id))
         steps = await asyncio.to_thread(
             self._in_step, lambda db: undo.forget(db, self.profile, session_id, origin, self._now())
         )
@@ -168,13 +165,10 @@ class LearningService:
         Raises StoreBusy where another process keeps the database in use: asked again, it is done.
         """
 
-        def run() -> Purged:
-            self.reader.bring_into_step()
-            done = self.database.write_now(lambda db: undo.purge_words(db, self.profile, session_id))
-            erase(self.database)
-            return done
-
-        return await asyncio.to_thread(run)
+        await asyncio.to_thread(self.reader.bring_into_step)
+        done = await self.database.write(lambda db: undo.purge_words(db, self.profile, session_id))
+        await asyncio.to_thread(erase, self.database)
+        return done
 
     async def _decide(
         self, row_id: int, decide: Callable[[apsw.Connection, LedgerRow], LedgerRow]
@@ -193,16 +187,13 @@ class LearningService:
         return done
 
     async def _change(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
-        def work() -> WriteOutcome:
-            try:
-                return self._made(request, origin)
-            except Refused as error:
-                self._keep_refusal(request, origin, error)
-                return error.outcome
-            except NeedsYes as error:
-                return WriteOutcome(False, "needs_yes", error.message)
-
-        return await asyncio.to_thread(work)
+        try:
+            return await asyncio.to_thread(self._made, request, origin)
+        except Refused as error:
+            await asyncio.to_thread(self._keep_refusal, request, origin, error)
+            return error.outcome
+        except NeedsYes as error:
+            return WriteOutcome(False, "needs_yes", error.message)
 
     def _made(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
         by_call = (origin.session_id, origin.tool_call_id)

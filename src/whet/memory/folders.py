@@ -10,8 +10,8 @@ import os
 import re
 from pathlib import Path
 
-from whet.contract.errors import WhetError
 from whet.memory import disk
+from whet.memory.requests import Refused
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9]|-(?!-)){0,62}[a-z0-9]|[a-z0-9]")
 MOST_FILES = 200
@@ -19,7 +19,7 @@ MOST_BYTES = 5_000_000
 _DEEPEST = 6
 
 
-class BadSkill(WhetError):
+class BadSkill(Refused):
     """A folder or a SKILL.md that can be no skill; the message says why."""
 
 

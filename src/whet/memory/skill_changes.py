@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from whet.memory import frontmatter
-from whet.memory.folders import BadSkill, good_name, good_path
+from whet.memory.folders import good_name, good_path
 from whet.memory.requests import Refused, SkillRequest
 from whet.store.ledger import digest
 
@@ -43,12 +43,15 @@ class SkillPlan(msgspec.Struct, frozen=True):
 
 def plan(files: Files, request: SkillRequest) -> SkillPlan:
     """Give the change that `request` asks for, on the skill's present files. Raises Refused."""
-    try:
-        good_name(request.name)
-        made = _planned(files, request)
-        _check_main(files, made, request.name)
-    except BadSkill as error:
-        raise Refused(error.message, hint=error.hint) from error
+    good_name(request.name)
+    made = _planned(files, request)
+    if (main := made.files.get(MAIN)) is not None:
+        declared, _ = frontmatter.name_and_description(_decoded(main, MAIN))
+        if declared != request.name:
+            raise Refused(
+                f"The front matter names the skill {declared!r}, not {request.name!r}",
+                hint="They must be the same.",
+            )
     return made
 
 
@@ -200,17 +203,6 @@ def _text(content: str, what: str) -> str:
             f"{what} has more than {MOST_FILE_CHARS:,} characters", hint="Split it into references/."
         )
     return content if content.endswith("\n") else content + "\n"
-
-
-def _check_main(files: Files, made: SkillPlan, name: str) -> None:
-    main = made.files.get(MAIN)
-    if main is None:
-        return
-    declared, _ = frontmatter.name_and_description(_decoded(main, MAIN))
-    if declared != name:
-        raise Refused(
-            f"The front matter names the skill {declared!r}, not {name!r}", hint="They must be the same."
-        )
 
 
 def _nearest(text: str, wanted: str) -> str:

@@ -145,11 +145,11 @@ def later(connection: apsw.Connection, row: LedgerRow) -> list[LedgerRow]:
     """Give the changes in force that were made on top of `row`, the newest first."""
     rows = ledger.select(connection, profile=row.profile, kind=row.kind, item=row.item, states=("active",))
     touched = {change.path for change in row.changes}
+    since = (one for one in rows if one.id > row.id)
     return [
         one
-        for one in rows
-        if one.id > row.id
-        and ((row.after and one.before == row.after) or touched & {change.path for change in one.changes})
+        for one in since
+        if (row.after and one.before == row.after) or touched & {change.path for change in one.changes}
     ]
 
 
@@ -188,15 +188,13 @@ def _forget_one(connection: apsw.Connection, row: LedgerRow, steps: dict[int, Fo
     by_hand = next((one for one in since if one.origin.write_origin == "user"), None)
     if by_hand is not None:
         steps[row.id] = ForgetStep(row, "keep", f"you changed it since (change {by_hand.id})")
-        return
-    if row.kind == "memory" and since:
-        steps[row.id] = ForgetStep(
-            row, "keep", f"replaced since by change {since[0].id}, which has evidence of its own"
-        )
-        return
-    for one in since:
-        steps.setdefault(one.id, ForgetStep(one, "take back", f"it was built on change {row.id}"))
-    steps[row.id] = ForgetStep(row, "take back")
+    elif row.kind == "memory" and since:
+        why = f"replaced since by change {since[0].id}, which has evidence of its own"
+        steps[row.id] = ForgetStep(row, "keep", why)
+    else:
+        for one in since:
+            steps.setdefault(one.id, ForgetStep(one, "take back", f"it was built on change {row.id}"))
+        steps[row.id] = ForgetStep(row, "take back")
 
 
 class Purged(msgspec.Struct, frozen=True):
