@@ -69,11 +69,8 @@ class Library:
         """Give the skill of that name, None without one."""
         if not NAME.fullmatch(name):
             return None
-        return self._read(self.folder / name) or self._checked(self._others.get(name))
-
-    def _checked(self, info: SkillInfo | None) -> SkillInfo | None:
-        """Give a skill from elsewhere as it is on disk now."""
-        if info is None or (info.folder / "SKILL.md").is_file():
+        info = self._read(self.folder / name) or self._others.get(name)
+        if info is None or info.problem or (info.folder / "SKILL.md").is_file():
             return info
         return msgspec.structs.replace(info, problem=f"{info.folder} is gone")
 
@@ -85,15 +82,15 @@ class Library:
         return [info for folder in folders if (info := self._read(folder)) is not None]
 
     def _read(self, folder: Path) -> SkillInfo | None:
+        problem = "its folder is a symbolic link" if folder.is_symlink() else ""
         try:
             text = disk.read_text(folder / "SKILL.md", LARGEST_MAIN_BYTES)
             if text is None:
                 return None
-            if folder.is_symlink():
-                return SkillInfo(folder.name, "", "home", folder, "its folder is a symbolic link")
             name, description = frontmatter.name_and_description(text)
+            problem = problem or (f"its front matter names it {name!r}" if name != folder.name else "")
         except WhetError as error:
-            return SkillInfo(folder.name, "", "home", folder, error.message)
-        if name != folder.name:
-            return SkillInfo(folder.name, "", "home", folder, f"its front matter names it {name!r}")
+            problem = problem or error.message
+        if problem:
+            return SkillInfo(folder.name, "", "home", folder, problem)
         return SkillInfo(name, description, "home", folder, hash=digest(text)[:12])

@@ -265,7 +265,7 @@ def _written(entry: str) -> list[str]:
 
 def _entry_text(lines: Sequence[str]) -> str:
     first = _BULLET.sub("", lines[0], count=1)
-    return "\n".join([first.strip(), *(line.strip() for line in lines[1:])]).strip()
+    return "\n".join(line.strip() for line in (first, *lines[1:])).strip()
 
 
 def _joined(lines: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from whet.memory import frontmatter
+from whet.memory import frontmatter, notes
 from whet.memory.folders import good_name, good_path
 from whet.memory.requests import Refused, SkillRequest
 from whet.store.ledger import digest
@@ -90,9 +90,8 @@ def _numbered(lines: Sequence[str]) -> list[str]:
 
 
 def _head(name: str, about: str) -> str:
-    request = re.sub(r":\s", " - ", " ".join(about.split()).replace("#", ""))
-    shown = request if len(request) <= _MOST_ABOUT else request[: _MOST_ABOUT - 1].rstrip() + "…"
-    return f"name: {name}\ndescription: What worked for “{shown or name}”"
+    request = re.sub(r":\s", " - ", notes.flat(about).replace("#", ""))
+    return f"name: {name}\ndescription: What worked for “{notes.short(request, _MOST_ABOUT) or name}”"
 
 
 def tree_hash(files: Mapping[str, str]) -> str:
