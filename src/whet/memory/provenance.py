@@ -48,8 +48,10 @@ _URL = re.compile(
     r"|\b[\w.-]+@([\w-]+\.[\w.-]+):",
     re.IGNORECASE,
 )
-# An address to its end, or a repository as its host knows it.
-_PLACE = re.compile(r"\b\w+://[^\s\"'<>()]+|(?<![\w./~-])[\w.-]+/[\w./-]+")
+# An address to its end, a repository as its host knows it, a host's name.
+_PLACE = re.compile(
+    r"\b\w+://[^\s\"'<>()]+|(?<![\w./~-])(?:[\w.-]+/[\w./-]+|[\w.-]+(?=:/)|(?:[\w-]+\.)+[a-z]{2,}(?!\w))"
+)
 _LOCAL = re.compile(r"localhost$|127\.|\[?::1|0\.0\.0\.0")
 _DEEPEST = 4
 _MOST_WORDS, _MOST_FOLDERS, _MOST_IN_SCRIPT = 200, 8, 30
@@ -88,20 +90,19 @@ def fetched_packages(command: str) -> set[str] | None:
 def fetched_places(command: str) -> list[str]:
     """Give the addresses and repositories that a command fetches from, in small letters; none where it may
     fetch from elsewhere, too."""
-    each = [_PLACE.findall(part.lower()) for part in parts(command) if reaches_out(part)]
-    if not all(each) or _CODE.search(command):
+    fetching = [part.lower() for part in parts(command) if reaches_out(part)]
+    if not all(map(_PLACE.search, fetching)) or _CODE.search(command):
         return []
-    named = (one for some in each for one in some)
-    return [*named, *(one for one in _PLACE.findall(command.lower()) if outside(one))]
+    addresses = (one[0] for one in _PLACE.finditer(command.lower()) if outside(one[0]))
+    return [*_PLACE.findall("\n".join(fetching)), *addresses]
 
 
 def arguments_of(text: str) -> dict[str, Any]:
     """Read what a call was given; nothing where that is no object of JSON."""
     try:
-        given = from_json(text or "{}", dict[str, Any])
+        return from_json(text or "{}", dict[str, Any])
     except NOT_JSON:
         return {}
-    return given
 
 
 def named_files(command: str) -> list[str]:
