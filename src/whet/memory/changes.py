@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 import apsw
 import msgspec
@@ -16,6 +17,7 @@ from whet.clock import iso
 from whet.contract.errors import StoreBusy
 from whet.contract.origin import Origin
 from whet.memory import merging, notes, skill_changes
+from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import Claim, GateVerdict, MemoryRequest, NeedsYes, Refused, SkillRequest
 from whet.memory.settling import enforce
@@ -25,14 +27,20 @@ from whet.store.ledger import FileChange, LedgerRow, NewRow, State, digest
 
 Judge = Callable[[Claim, Origin], GateVerdict]
 """Judges a claim, or raises Refused."""
-Prepare = Callable[[apsw.Connection], None]
-Planned = tuple[NewRow, Prepare]
-"""A row, and what is done before it in its transaction."""
 _TRIES = 5
 
 
 class _Stale(Exception):
     """The item changed between being read and being written."""
+
+
+class _Planned(NamedTuple):
+    """A row, what it was planned on and how that is read again, and the texts of its files."""
+
+    row: NewRow
+    base: object
+    there: Callable[[apsw.Connection], object]
+    texts: Sequence[bytes] = ()
 
 
 class Changes:
@@ -54,17 +62,20 @@ class Changes:
         busy = f"the skill {request.name} keeps changing"
         return self._entered(lambda: self._skill(request, origin), busy)
 
-    def _entered(self, planned: Callable[[], Planned], busy: str) -> LedgerRow:
-        """Enter what is planned, in one transaction with what it prepares; a row that the same call made
-        before is given as it is."""
+    def _entered(self, plan: Callable[[], _Planned], busy: str) -> LedgerRow:
+        """Enter what is planned, in one transaction; a row that the same call made before is given as is."""
         for _ in range(_TRIES):
-            new, prepare = planned()
+            planned = plan()
 
-            def work(connection: apsw.Connection, new: NewRow = new, prepare: Prepare = prepare) -> LedgerRow:
-                if made := ledger.by_call(connection, new.origin.session_id, new.origin.tool_call_id):
+            def work(connection: apsw.Connection, planned: _Planned = planned) -> LedgerRow:
+                by = planned.row.origin
+                if made := ledger.by_call(connection, by.session_id, by.tool_call_id):
                     return made
-                prepare(connection)
-                row = ledger.insert(connection, new, iso(self._reader.clock.now()))
+                if planned.there(connection) != planned.base:
+                    raise _Stale
+                for content in planned.texts:
+                    learned.keep_text(connection, content)
+                row = ledger.insert(connection, planned.row, iso(self._reader.clock.now()))
                 if row.state == "active":
                     enforce(connection, row)
                 return row
@@ -73,21 +84,21 @@ class Changes:
                 return self._database.write_now(work)
         raise StoreBusy(busy, hint="try again")
 
-    def _note(self, request: MemoryRequest, origin: Origin) -> Planned:
-        def there(connection: apsw.Connection) -> str:
-            return merging.note_text(connection, self._profile, request.target, origin.task_id)
-
-        base = self._database.read_now(there)
-        existing = tuple(entry.said for entry in notes.entries(base))
-        request = self._named_by_remark(request, existing)
-        verdict = self._note_verdict(request, origin, existing)
-        limit = self._reader.room_chars(request.target)
-        _, edit = notes.change(base, _written(request, verdict, existing), limit)
-        new = NewRow(
-            kind="memory",
-            item=request.target,
+    def _row(
+        self,
+        request: MemoryRequest | SkillRequest,
+        origin: Origin,
+        verdict: GateVerdict,
+        edit: EntryChange | SkillPlan,
+    ) -> NewRow:
+        is_note = isinstance(request, MemoryRequest)
+        said = request.content if is_note else request.content or request.new_string
+        state: State = "quarantined" if verdict.quarantined else "active"
+        return NewRow(
+            kind="memory" if is_note else "skill",
+            item=request.target if is_note else request.name,
             action=request.action,
-            state=_state(verdict, origin),
+            state="staged" if origin.write_origin == "review" else state,
             origin=origin,
             before=edit.before,
             after=edit.after,
@@ -97,14 +108,20 @@ class Changes:
             trust=verdict.trust,
             reason=request.reason or verdict.why,
             profile=self._profile,
-            remark=request.content if verdict.text else "",
+            remark=said if verdict.text else "",
         )
 
-        def prepare(connection: apsw.Connection) -> None:
-            if there(connection) != base:
-                raise _Stale
+    def _note(self, request: MemoryRequest, origin: Origin) -> _Planned:
+        def there(connection: apsw.Connection) -> str:
+            return merging.note_text(connection, self._profile, request.target, origin.task_id)
 
-        return new, prepare
+        base = self._database.read_now(there)
+        existing = tuple(entry.said for entry in notes.entries(base))
+        request = self._named_by_remark(request, existing)
+        verdict = self._note_verdict(request, origin, existing)
+        limit = self._reader.room_chars(request.target)
+        _, edit = notes.change(base, _written(request, verdict, existing), limit)
+        return _Planned(self._row(request, origin, verdict, edit), base, there)
 
     def _named_by_remark(self, request: MemoryRequest, existing: tuple[str, ...]) -> MemoryRequest:
         """Give the request with the entry that is meant where the model named it by its own words for it."""
@@ -126,7 +143,7 @@ class Changes:
         claim = Claim("memory", request.content, request.evidence, existing=existing, target=request.target)
         return self._judge(claim, origin)
 
-    def _skill(self, request: SkillRequest, origin: Origin) -> Planned:
+    def _skill(self, request: SkillRequest, origin: Origin) -> _Planned:
         def there(connection: apsw.Connection) -> dict[str, str]:
             return merging.skill_hashes(connection, self._profile, request.name, origin.task_id)
 
@@ -137,35 +154,15 @@ class Changes:
         if verdict.text:
             made = skill_changes.from_sources(files, made, request.name, (verdict.text, verdict.about))
         after = {path: "" if content is None else digest(content) for path, content in made.files.items()}
-        new = NewRow(
-            kind="skill",
-            item=request.name,
-            action=request.action,
-            state=_state(verdict, origin),
-            origin=origin,
-            before=made.before,
-            after=made.after,
-            changes=tuple(
-                FileChange(f"skills/{request.name}/{path}", hashes.get(path, ""), key)
-                for path, key in after.items()
-            ),
+        root = f"skills/{request.name}/"
+        row = msgspec.structs.replace(
+            self._row(request, origin, verdict, made),
+            changes=tuple(FileChange(root + path, hashes.get(path, ""), key) for path, key in after.items()),
             base_hash=skill_changes.tree_hash(hashes),
             hash=skill_changes.tree_hash({**hashes, **after}),
-            evidence=verdict.evidence,
-            trust=verdict.trust,
-            reason=request.reason or verdict.why,
-            profile=self._profile,
-            remark=(request.content or request.new_string) if verdict.text else "",
         )
-
-        def prepare(connection: apsw.Connection) -> None:
-            if there(connection) != hashes:
-                raise _Stale
-            for content in made.files.values():
-                if content is not None:
-                    learned.keep_text(connection, content)
-
-        return new, prepare
+        texts = [content for content in made.files.values() if content is not None]
+        return _Planned(row, hashes, there, texts)
 
     def _skill_verdict(self, request: SkillRequest, origin: Origin, made: SkillPlan) -> GateVerdict:
         is_file = skill_changes.MAIN not in made.files and bool(made.after)
@@ -204,12 +201,6 @@ def _written(request: MemoryRequest, verdict: GateVerdict, existing: Sequence[st
     if request.action != "add" or len(older) != 1:
         return made
     return msgspec.structs.replace(made, action="replace", old_text=older[0])
-
-
-def _state(verdict: GateVerdict, origin: Origin) -> State:
-    if origin.write_origin == "review":
-        return "staged"
-    return "quarantined" if verdict.quarantined else "active"
 
 
 def _based(request: SkillRequest, origin: Origin, files: skill_changes.Files) -> SkillRequest:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from whet.contract.errors import WhetError
 from whet.memory import disk, frontmatter
@@ -72,7 +73,7 @@ class Library:
         info = self._read(self.folder / name) or self._others.get(name)
         if info is None or info.problem or (info.folder / "SKILL.md").is_file():
             return info
-        return msgspec.structs.replace(info, problem=f"{info.folder} is gone")
+        return replace(info, problem=f"{info.folder} is gone")
 
     def _own(self) -> list[SkillInfo]:
         try:
@@ -82,15 +83,16 @@ class Library:
         return [info for folder in folders if (info := self._read(folder)) is not None]
 
     def _read(self, folder: Path) -> SkillInfo | None:
-        problem = "its folder is a symbolic link" if folder.is_symlink() else ""
+        info = SkillInfo(folder.name, "", "home", folder)
         try:
             text = disk.read_text(folder / "SKILL.md", LARGEST_MAIN_BYTES)
             if text is None:
                 return None
+            if folder.is_symlink():
+                return replace(info, problem="its folder is a symbolic link")
             name, description = frontmatter.name_and_description(text)
-            problem = problem or (f"its front matter names it {name!r}" if name != folder.name else "")
         except WhetError as error:
-            problem = problem or error.message
-        if problem:
-            return SkillInfo(folder.name, "", "home", folder, problem)
-        return SkillInfo(name, description, "home", folder, hash=digest(text)[:12])
+            return replace(info, problem=error.message)
+        if name != folder.name:
+            return replace(info, problem=f"its front matter names it {name!r}")
+        return replace(info, description=description, hash=digest(text)[:12])
