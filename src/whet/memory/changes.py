@@ -56,13 +56,12 @@ class Changes:
         """Enter a change and give its row. Raises Refused, NeedsYes, StoreBusy."""
         if isinstance(request, MemoryRequest):
             self._reader.bring_into_step()
-            return self._entered(lambda: self._note(request, origin), "the notes keep changing")
+            return self._entered(lambda: self._note(request, origin), "the notes")
         self._check_name(request)
         self._reader.bring_into_step([request.name])
-        busy = f"the skill {request.name} keeps changing"
-        return self._entered(lambda: self._skill(request, origin), busy)
+        return self._entered(lambda: self._skill(request, origin), f"the skill {request.name}")
 
-    def _entered(self, plan: Callable[[], _Planned], busy: str) -> LedgerRow:
+    def _entered(self, plan: Callable[[], _Planned], what: str) -> LedgerRow:
         """Enter what is planned, in one transaction; a row that the same call made before is given as is."""
         for _ in range(_TRIES):
             planned = plan()
@@ -82,7 +81,7 @@ class Changes:
 
             with suppress(_Stale):
                 return self._database.write_now(work)
-        raise StoreBusy(busy, hint="try again")
+        raise StoreBusy(f"others keep changing {what}", hint="try again")
 
     def _row(
         self,

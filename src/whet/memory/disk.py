@@ -78,7 +78,7 @@ def swap(path: Path, expected: str, content: bytes | None) -> None:
     same moment is never lost. Raises Moved where it is not as expected and nothing was changed;
     StoreUnwritable, Unreadable.
     """
-    with _written("write", path):
+    with _written(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if path.is_symlink() or path.is_dir():
             read(path)
@@ -100,7 +100,7 @@ def swap(path: Path, expected: str, content: bytes | None) -> None:
 def replace(path: Path, content: bytes) -> None:
     """Put `content` in the place of a file that is ours alone; durable on return. Raises StoreUnwritable."""
     fresh = path.with_name(f"{path.name}.new")
-    with _written("write", path):
+    with _written(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _fill(fresh, content)
         fresh.replace(path)
@@ -130,7 +130,7 @@ def drop_empty(folder: Path, top: Path) -> None:
 @contextmanager
 def locked(folder: Path) -> Generator[None]:
     """Keep other processes of ours out of a folder's files meanwhile; a person is not kept out."""
-    with _written("write in", folder):
+    with _written(f"in {folder}"):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -141,12 +141,12 @@ def locked(folder: Path) -> Generator[None]:
 
 
 @contextmanager
-def _written(how: str, path: Path) -> Generator[None]:
+def _written(place: Path | str) -> Generator[None]:
     try:
         yield
     except OSError as error:
         raise StoreUnwritable(
-            f"can't {how} {path}: {error.strerror}", hint="check the folder's owner and free space"
+            f"can't write {place}: {error.strerror}", hint="check the folder's owner and free space"
         ) from error
 
 
