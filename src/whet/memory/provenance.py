@@ -12,6 +12,7 @@ import glob
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,7 @@ class FileOrigins:
         self._workspace = Path(workspace or ".")
         self._known: dict[str, str | None] = {}
         self._running: dict[int, list[PastCall]] = {}
+        self._inside: dict[str, list[str]] = {}
 
     def why_any_foreign(self, words: Iterable[str]) -> str:
         """Say why one of the files that these words may name is from elsewhere, also those below a folder
@@ -209,11 +211,13 @@ class FileOrigins:
 
     def _named_in(self, path: str) -> list[str]:
         """Give what a file names that a call may have run: a script opens what its command does not name."""
-        try:
-            text = read_regular_text(self._place(path), _SCRIPT_BYTES)
-        except (OSError, ValueError):
-            return []
-        return [word for word in named_paths(text) if re.search(r"\w[./]\w", word)][:_MOST_IN_SCRIPT]
+        if path not in self._inside:
+            text = ""
+            with suppress(OSError, ValueError):
+                text = read_regular_text(self._place(path), _SCRIPT_BYTES)
+            words = (word for word in named_paths(text) if re.search(r"\w[./]\w", word))
+            self._inside[path] = list(islice(words, _MOST_IN_SCRIPT))
+        return self._inside[path]
 
     def _why_before(self, path: str, key: str, depth: int) -> str:
         """Say so of a file that is gone, or that was changed since: by the earlier calls that name it."""

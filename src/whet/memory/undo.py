@@ -125,13 +125,14 @@ def _reverse(row: LedgerRow, origin: Origin) -> NewRow:
 def _puts_whole_notes(connection: apsw.Connection, back: LedgerRow) -> bool:
     """Bring a row of notes into force that speaks of the whole file, as only large edits by hand do; False
     for another one. Raises Refused where what it takes out has changed since."""
+    if back.kind != "memory":
+        return False
     first, target = back, target_of(back.item)
     while first.undoes:
         first = ledger.get(connection, first.undoes)
     text = in_force(connection, back.profile, notes.FILES[target])
-    if back.kind != "memory" or first.action != "hand_edit":
-        gone = back.kind == "memory" and back.before
-        if gone and back.before not in {entry.said for entry in notes.entries(text)}:
+    if first.action != "hand_edit":
+        if back.before and back.before not in {entry.said for entry in notes.entries(text)}:
             raise Refused("its entry has changed since")
         return False
     after, lost = merging.carry(text, target, merging.changes(back.before, back.after))
