@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from whet.memory import units
 from whet.memory.carried import kept
 from whet.memory.notes import SAID_PITFALL
+from whet.memory.sources import SourceText
 from whet.memory.transcript import Pointed
 
 _OPTION = re.compile(r"-|[^=\s]+=")
@@ -23,7 +24,7 @@ def entry(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> str:
     """Give the note for what was pointed at, in the session's order. `named`: commands with placeholders."""
     failed = [one for one in pointed if one.source.failed]
     rest = [one for one in pointed if not one.source.failed]
-    body = "; ".join(_grouped(rest, [*named, *_named(failed)]))
+    body = "; ".join(_grouped(rest, named))
     if not failed:
         return body
     wrong = "; ".join(_failing(one) for one in failed)
@@ -35,11 +36,10 @@ def steps(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> list[str]:
     failed = [one for one in pointed if one.source.failed]
     done = [one for one in pointed if not one.source.failed and (one.source.is_command or not one.unit)]
     other = [one for one in pointed if not one.source.failed and one not in done]
-    named = [*named, *_named(failed)]
     commands = _commands(done, named)
     lines: list[str] = []
-    for number, one in enumerate(_one_each(done), 1):
-        source, call = one.source, kept(one.source)
+    for number, source in enumerate(_sources(done), 1):
+        call = kept(source)
         step = ticked(commands[call]) if source.is_command else f"{source.tool} {ticked(call)}"
         # What one instance printed is no part of a step with parameters.
         proof = _quoted([o for o in done if o.source is source]) if commands.get(call, "") == call else ""
@@ -52,11 +52,8 @@ def steps(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> list[str]:
 def parameterised(commands: Sequence[str], named: Sequence[str]) -> list[str]:
     """Put parameters into commands: where a tool's own error has `named` a placeholder, or where the same
     command ran with something else in one place."""
-    found: list[str] = []
-    for command in commands:
-        given = next(filter(None, (filled(form, command) for form in named)), "")
-        found.append(given or _varied(command, commands))
-    return list(dict.fromkeys(found)) if len(set(found)) == len(commands) else found
+    given = (next(filter(None, (filled(form, one) for form in named)), "") for one in commands)
+    return [filled_in or _varied(one, commands) for one, filled_in in zip(commands, given, strict=True)]
 
 
 def subject(text: str) -> str:
@@ -75,16 +72,12 @@ def _failing(one: Pointed) -> str:
     return ticked(kept(one.source)) + (f" → {_quoted([one])}" if one.unit else " fails")
 
 
-def _named(failed: Sequence[Pointed]) -> list[str]:
-    return [form for one in failed for form in units.forms(one.unit)]
-
-
 def _grouped(pointed: Sequence[Pointed], named: Sequence[str]) -> list[str]:
     """Give one text for each source, its statements in order."""
     found: list[str] = []
     commands = _commands(pointed, named)
-    for one in _one_each(pointed):
-        source, said = one.source, _quoted([each for each in pointed if each.source is one.source])
+    for source in _sources(pointed):
+        said = _quoted([one for one in pointed if one.source is source])
         if source.role == "user":
             found.append(f"{said} (said {source.day})" if source.day else said)
             continue
@@ -101,15 +94,13 @@ def _grouped(pointed: Sequence[Pointed], named: Sequence[str]) -> list[str]:
 
 def _commands(pointed: Sequence[Pointed], named: Sequence[str]) -> dict[str, str]:
     """Give what each command is shown as, by how it is kept."""
-    ran = [kept(one.source) for one in _one_each(pointed) if one.source.is_command]
+    ran = [kept(source) for source in _sources(pointed) if source.is_command]
     return dict(zip(ran, parameterised(ran, named), strict=True))
 
 
-def _one_each(pointed: Sequence[Pointed]) -> list[Pointed]:
-    by_source: dict[int, Pointed] = {}
-    for one in sorted(pointed, key=lambda each: each.source.seq):
-        by_source.setdefault(id(one.source), one)
-    return list(by_source.values())
+def _sources(pointed: Sequence[Pointed]) -> list[SourceText]:
+    each = {id(one.source): one.source for one in pointed}
+    return sorted(each.values(), key=lambda source: source.seq)
 
 
 def _quoted(pointed: Sequence[Pointed]) -> str:
