@@ -149,7 +149,6 @@ class LearningService:
 
     async def forget(self, session_id: str, origin: Origin, *, dry_run: bool) -> list[ForgetStep]:
         """Take back all that rests on a session, or say what that would be. Gives the steps, in order."""
-
         if dry_run:
             await asyncio.to_thread(self.reader.bring_into_step)
             return await self.database.read(lambda db: undo.forget_steps(db, self.profile, session_id))
@@ -164,7 +163,6 @@ class LearningService:
 
         Raises StoreBusy where another process keeps the database in use: asked again, it is done.
         """
-
         await asyncio.to_thread(self.reader.bring_into_step)
         done = await self.database.write(lambda db: undo.purge_words(db, self.profile, session_id))
         await asyncio.to_thread(erase, self.database)
@@ -196,10 +194,8 @@ class LearningService:
             return WriteOutcome(False, "needs_yes", error.message)
 
     def _made(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
-        by_call = (origin.session_id, origin.tool_call_id)
-        made = (
-            self.database.read_now(lambda db: ledger.by_call(db, *by_call)) if origin.tool_call_id else None
-        )
+        by = (origin.session_id, origin.tool_call_id)
+        made = self.database.read_now(lambda db: ledger.by_call(db, *by))
         if made is not None and made.state == "refused" and not made.changes:
             return WriteOutcome(False, "refused", made.reason)
         if made is not None:
