@@ -117,7 +117,7 @@ def on_page(api: Api) -> tuple[Shown, Shown]:
     api.say(*script())
     by_api: Shown = {}
     by_page: Shown = {}
-    with api.http() as owner, httpx2.Client(base_url=api.url, trust_env=False, timeout=30) as person:
+    with api.http() as owner, httpx2.Client(base_url=api.url, timeout=30) as person:
         sign_in(person, api, api.token)
         session = begin(owner)
         assert owner.post(f"/api/sessions/{session}/turns", json={"text": "go"}).status_code < 300

@@ -35,7 +35,7 @@ MODULES = (
     "asyncio",
     "httptools",
     "whet.http1.client",
-    "whet.http1.trust",
+    "whet.trust",
     "httpx2",
     "anyio._backends._asyncio",
 )

@@ -266,7 +266,7 @@ def test_status_tells_no_engine_of_a_session(tmp_path: Path) -> None:
             live = await session.context.status()
         trace.clear()
         async with opened(server, tmp_path, recording(lambda: RecordingEngine(trace))) as app:
-            seen = await app.context_status(session.id)
+            seen = await app.sessions.context_status(session.id)
         assert (live.window_tokens, live.threshold_tokens, live.counted) == (50_000, 37_500, True)
         assert (seen.threshold_tokens, seen.messages, seen.counted) == (37_500, 2, False)
         assert abs(seen.used_tokens - live.used_tokens) < live.used_tokens / 3

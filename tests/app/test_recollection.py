@@ -86,7 +86,7 @@ def test_nobody_elses_and_what_chance_keeps_from_a_session_stays_out(tmp_path: P
             session = await b.app.new_session()
             part = await b.app.learning.reader.prompt_part(None)
             held = next(item for item in part.items if "payroll" in item.label)
-            item = ContextItem(held.kind, held.id, held.hash)
+            item = ContextItem(held.kind, held.name, held.hash)
             write = b.app.database.write_now
             write(lambda db: starts.record_items(db, session.id, (), (item,), randomised=True))
             await run_turn(session, session.user_message("Restart payroll"), b.events.append)

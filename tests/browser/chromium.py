@@ -258,7 +258,7 @@ class Browser:
             self._give_up(self._given_up)
         try:
             self._start()
-            client = stack.enter_context(httpx2.Client(trust_env=False, timeout=_ANSWER_S))
+            client = stack.enter_context(httpx2.Client(timeout=_ANSWER_S))
             version = client.get(f"http://127.0.0.1:{self._port}/json/version").json()
             root = _enter(
                 stack, client.websocket(version["webSocketDebuggerUrl"], max_message_size_bytes=1 << 20)

@@ -54,9 +54,7 @@ class Daemon:
         self.url = said[-1].split()[-1]
         self._drain = threading.Thread(target=self.process.stdout.read, daemon=True)
         self._drain.start()
-        self.agent = httpx2.Client(
-            base_url=self.url, headers=self._bearer("submit"), trust_env=False, timeout=30
-        )
+        self.agent = httpx2.Client(base_url=self.url, headers=self._bearer("submit"), timeout=30)
 
     def token(self, role: str = "approve") -> str:
         return (self.home / "confirm" / f"{role}.token").read_text().strip()

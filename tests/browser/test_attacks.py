@@ -134,7 +134,7 @@ class Person:
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
         self.origin = {"origin": daemon.url}
-        self.client = httpx2.Client(base_url=daemon.url, trust_env=False, timeout=30)
+        self.client = httpx2.Client(base_url=daemon.url, timeout=30)
         answer = self.client.post("/login", data={"token": daemon.token()}, headers=self.origin)
         assert answer.status_code == 303
         cookie = answer.headers["set-cookie"]
@@ -194,7 +194,7 @@ def test_forged_forms_decide_nothing(daemon: Daemon, person: Person) -> None:
 
 
 def test_signing_in_is_guarded(daemon: Daemon, person: Person) -> None:
-    with httpx2.Client(base_url=daemon.url, trust_env=False, timeout=30) as client:
+    with httpx2.Client(base_url=daemon.url, timeout=30) as client:
         assert client.get("/r/0000000000000000000000").status_code == 303
         assert client.get("/live").status_code == 403
         made_up = {"cookie": f"whet_confirm_{daemon.url.rpartition(':')[2]}={'x' * 43}"}
@@ -227,7 +227,7 @@ def test_signing_out_ends_the_session_also_for_a_copy_of_the_cookie(daemon: Daem
     one = Person(daemon)
     copy = dict(one.client.cookies)
     csrf = one.form(request_id)["csrf"]
-    with httpx2.Client(base_url=daemon.url, trust_env=False, timeout=30, cookies=copy) as thief:
+    with httpx2.Client(base_url=daemon.url, timeout=30, cookies=copy) as thief:
         assert thief.get("/").status_code == 200
         assert one.client.post("/logout", data={"csrf": csrf}, headers=one.origin).status_code == 303
         assert thief.get("/").status_code == 303

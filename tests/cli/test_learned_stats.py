@@ -38,7 +38,7 @@ def filled(home: Home, clock: FixedClock) -> None:
         await desk.change_notes(MemoryRequest("add", content="The tests need X=1."), _USER)
         await desk.change_skill(SkillRequest("create", "deploy", content=_SKILL), _USER)
         part = await desk.reader.prompt_part(("memory", "skill_view"))
-        return [ContextItem(item.kind, item.id, item.hash, item.label) for item in part.items]
+        return [ContextItem(item.kind, item.name, item.hash, item.label) for item in part.items]
 
     items = with_desk(home, learn)
     notes = [item for item in items if item.kind == "memory"]

@@ -96,9 +96,7 @@ class Running:
     def client(self, role: str = "", name: str = "") -> httpx2.Client:
         """A client with a token of `role` for the principal `name` (else the role's name); none for ""."""
         headers = {"authorization": f"Bearer {self.token(role, name or role)}"} if role else {}
-        made = httpx2.Client(
-            base_url=f"http://127.0.0.1:{self.port}", headers=headers, trust_env=False, timeout=20
-        )
+        made = httpx2.Client(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=20)
         self._clients.append(made)
         return made
 

@@ -122,7 +122,7 @@ def test_the_secret_is_sealed_and_another_key_opens_nothing(guarded):
 def test_the_page_asks_for_the_code_and_a_chat_has_no_button(guarded):
     made, server = guarded.ask(), guarded.server
     site = f"http://127.0.0.1:{server.page_port}"
-    with httpx2.Client(base_url=site, headers={"origin": site}, trust_env=False, timeout=20) as browser:
+    with httpx2.Client(base_url=site, headers={"origin": site}, timeout=20) as browser:
         secret = server.token("approve", "alice")
         assert browser.post("/login", data={"token": secret}).status_code == 303
         page = browser.get(f"/r/{made['id']}").text

@@ -40,9 +40,7 @@ def server(provider: Provider, tmp_path: Path) -> Iterator[Running]:
 
 
 def browser(server: Running) -> httpx2.Client:
-    made = httpx2.Client(
-        base_url=f"http://127.0.0.1:{server.page_port}", trust_env=False, timeout=30, follow_redirects=False
-    )
+    made = httpx2.Client(base_url=f"http://127.0.0.1:{server.page_port}", timeout=30, follow_redirects=False)
     server._clients.append(made)
     return made
 
@@ -51,7 +49,7 @@ def gone(client: httpx2.Client) -> str:
     """Go to the provider; give the address that it sends the browser back to."""
     sent = client.get("/oidc/start?next=/history")
     assert sent.status_code == 303, sent.text
-    return httpx2.get(sent.headers["location"], trust_env=False).headers["location"]
+    return httpx2.get(sent.headers["location"]).headers["location"]
 
 
 def signed_in(server: Running, user: Mapping[str, object] | None = None) -> httpx2.Client:

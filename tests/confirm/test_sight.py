@@ -32,7 +32,7 @@ HIDING = [
 def page_of(server: Running, name: str = "alice") -> Iterator[httpx2.Client]:
     """A browser in which somebody is signed in."""
     url = f"http://127.0.0.1:{server.page_port}"
-    with httpx2.Client(base_url=url, headers={"origin": url}, trust_env=False, timeout=20) as browser:
+    with httpx2.Client(base_url=url, headers={"origin": url}, timeout=20) as browser:
         assert browser.post("/login", data={"token": server.token("approve", name)}).status_code == 303
         yield browser
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -62,9 +63,10 @@ def test_a_type_is_read_with_and_without_strictness_and_refused_by_one_kind_of_e
 def test_no_module_lets_msgspec_meet_a_type_beside_it() -> None:
     found: list[str] = []
     for path in Path(whet.__file__).parent.rglob("*.py"):
-        if path.name == "texts.py":
+        text = path.read_text()
+        if path.name == "texts.py" or not re.search(r"msgspec(\.\w+)*\.(Decoder|convert|decode)", text):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and (called := ast.unparse(node.func)).startswith("msgspec."):
                 typed = any(word.arg == "type" for word in node.keywords)
                 if called.endswith((".Decoder", ".convert")) or (called.endswith(".decode") and typed):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
@@ -51,9 +52,10 @@ def _call(name: str, **arguments: Any) -> dict[str, Any]:
 
 
 class Clerk:
-    """The running server; `bodies` are the requests that it got. A context manager."""
+    """The running server; `bodies` are the requests that it got. A context manager. `answer` gives the
+    assistant message for a request."""
 
-    def __init__(self) -> None:
+    def __init__(self, answer: Callable[[dict[str, Any]], dict[str, Any]] = decide) -> None:
         self.bodies: list[dict[str, Any]] = []
         clerk = self
 
@@ -61,7 +63,7 @@ class Clerk:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 clerk.bodies.append(body)
-                delta = decide(body)
+                delta = answer(body)
                 reason = "tool_calls" if delta.get("tool_calls") else "stop"
                 usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
                 frames = [

@@ -11,10 +11,13 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.cli.running import run
+from tests.evals.server import Clerk
 from tests.support import FixedClock
+from whet.config.paths import Home
 from whet.contract.errors import BadInput
-from whet.evals import bench, bench_points, bench_tau2
+from whet.evals import bench, bench_answers, bench_points, bench_tau2
 from whet.evals.bench import PlainBm25
+from whet.evals.bench_cases import BenchQuestion
 from whet.evals.bench_data import load
 
 
@@ -69,9 +72,11 @@ def test_locomo_is_read_with_its_quirks(tmp_path: Path) -> None:
     locomo(tmp_path)
     first, second = load("locomo", tmp_path).cases
     assert (first.is_tuned, second.is_tuned) == (True, False)
-    assert [(one.evidence, one.kind) for one in first.questions] == [
-        ((frozenset(["D1:2"]),), "4"),
-        ((frozenset(["D1:4"]),), "1"),
+    assert [(one.evidence, one.kind, one.answer) for one in first.questions] == [
+        ((frozenset(["D1:2"]),), "4", "lake"),
+        ((frozenset(["D1:4"]),), "1", ""),
+        ((), "5", None),
+        ((), "2", ""),
     ]
     (session,) = first.sessions
     assert session.messages[3].text == "Bob: The tent was warm. a photo of a red tent"
@@ -309,3 +314,81 @@ def test_another_state_after_the_gold_actions_is_told(
     monkeypatch.setenv("TAU2_DATA_DIR", "")
     done = bench_tau2.run(tmp_path, ["shop"])
     assert (done.calls, done.other_state) == (3, other)
+
+
+@pytest.mark.parametrize(
+    ("kind", "right", "said", "score"),
+    [
+        ("4", "camping by the lake", "They camped by a lake.", 6 / 7),
+        ("4", "2022", "in 2023", 0.0),
+        ("1", "tents, boats", "a boat, the tent", 1.0),
+        ("1", "tents, boats", "tents", 0.5),
+        ("3", "Yes; she said so twice", "yes", 1.0),
+        ("5", None, "No information available.", 1.0),
+        ("5", None, "By the lake", 0.0),
+    ],
+)
+def test_answers_are_scored_as_locomo_scores_them(
+    kind: str, right: str | None, said: str, score: float
+) -> None:
+    question = BenchQuestion("?", (), kind, 0, right)
+    assert bench_answers.locomo_score(said, question) == pytest.approx(score)
+
+
+def _answered(tmp_path: Path, clerk: Clerk, *more: str) -> tuple[int, dict[str, Any], str]:
+    home = Home(tmp_path / "whet-home")
+    home.ensure()
+    model = {"provider": "own", "model": "m", "base_url": clerk.base_url, "api_key_env": ""}
+    home.config.write_text(json.dumps({"model": model}))
+    given = ["--data", str(tmp_path), "--answers", str(tmp_path / "kept.jsonl"), "--json", *more]
+    code, out, err = run(["eval", "bench", *given], tmp_path)
+    return code, json.loads(out) if code == 0 else {}, err
+
+
+def test_a_model_answers_from_the_hits_and_a_stopped_run_goes_on(tmp_path: Path) -> None:
+    locomo(tmp_path)
+
+    def answer(body: dict[str, Any]) -> dict[str, Any]:
+        text = str(body["messages"][-1]["content"])
+        known = "camped?" in text and "2023-05-08] Bob: Fine! We went camping by the lake." in text
+        return {"content": "By the lake" if known else "No information available"}
+
+    with Clerk(answer) as clerk:
+        code, card, err = _answered(tmp_path, clerk, "locomo")
+        assert code == 0, err
+        arms = {row["arm"]: row for row in card["arms"]}
+        # Three questions of each of two cases have an answer that is known; one of them that there is none.
+        assert {arm: row["questions"] for arm, row in arms.items()} == {"search": 4, "bm25": 4}
+        assert arms["search"]["kinds"] == {"4": pytest.approx(2 / 3), "5": 1.0}
+        assert len(clerk.bodies) == 8
+        kept = (tmp_path / "kept.jsonl").read_bytes()
+        (tmp_path / "kept.jsonl").write_bytes(kept[:-20])
+        code, again, _ = _answered(tmp_path, clerk, "locomo")
+        assert again == card and len(clerk.bodies) == 9
+        code, few, _ = _answered(tmp_path, clerk, "locomo", "--questions", "2")
+        assert [row["questions"] for row in few["arms"]] == [2, 2] and len(clerk.bodies) == 9
+        _answered(tmp_path, clerk, "locomo", "--hits", "1")
+        assert len(clerk.bodies) == 17, "answers from other hits are others"
+
+
+def test_the_model_judges_where_the_benchmark_has_it_so(tmp_path: Path) -> None:
+    longmemeval(tmp_path)
+
+    def answer(body: dict[str, Any]) -> dict[str, Any]:
+        text = str(body["messages"][-1]["content"])
+        if "Right answer: " in text:
+            return {"content": "Yes." if "Right answer: Rex\nGiven answer: It is Rex" in text else "no"}
+        return {"content": "It is Rex" if "called Rex" in text else "no information available"}
+
+    with Clerk(answer) as clerk:
+        code, card, err = _answered(tmp_path, clerk, "longmemeval")
+    assert code == 0, err
+    assert [row["score"]["estimate"] for row in card["arms"]] == [1.0, 1.0]
+    assert card["arms"][0]["spent"]["total_tokens"] == 220
+
+
+def test_answers_need_right_ones(tmp_path: Path) -> None:
+    trajectories(tmp_path)
+    with Clerk() as clerk:
+        code, _, err = _answered(tmp_path, clerk, "longmemeval-v2")
+    assert code == 1 and "has no answers to score" in err

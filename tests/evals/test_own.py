@@ -16,7 +16,7 @@ from whet.contract.messages import Usage
 from whet.evals.own_report import results, uplift
 from whet.evals.own_run import TaskOutcome
 from whet.evals.own_tasks import read_tasks
-from whet.memory.reader import PromptItem
+from whet.store.starts import ContextItem
 
 _TASKS = f"""\
 tasks:
@@ -96,7 +96,7 @@ def test_a_clear_difference_on_enough_tasks_is_evidence() -> None:
     assert everything.p_value is not None and everything.p_value < 0.001
     assert off.cost_per_success is None and everything.cost_per_success == 10.0
     without = [outcome("without-x", repeat, name, False) for name in names for repeat in (1, 2, 3)]
-    item = PromptItem("memory", "x", "x")
+    item = ContextItem("memory", "x", "x")
     assert uplift(item, [row for row in rows if row.arm == "all"], without).finding == "helps"
     assert uplift(item, without, without).finding == "no evidence"
 

@@ -64,7 +64,7 @@ _QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx2.Client]:
-    with httpx2.Client(trust_env=False, verify=False, timeout=20) as made:
+    with httpx2.Client(verify=False, timeout=20) as made:
         yield made
 
 

@@ -25,7 +25,7 @@ from whet.mcp.oauth import Client, LoginFailed, log_in
 
 async def browse(address: str) -> str:
     """Open the address as a browser does, follow where it leads, and give the last page."""
-    async with httpx2.AsyncClient(follow_redirects=True, trust_env=False, timeout=30) as http:
+    async with httpx2.AsyncClient(follow_redirects=True, timeout=30) as http:
         return (await http.get(address)).text
 
 

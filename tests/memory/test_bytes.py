@@ -93,6 +93,24 @@ def test_what_an_archive_held_that_is_gone_is_foreign(world: World, folder: Path
     assert "tar xzf" in (why(world, folder) or "")
 
 
+@pytest.mark.parametrize(
+    ("name", "script"),
+    [
+        ("unpack.py", "import tarfile as t\nt.open('dl/a.tgz').extractall()\n"),
+        ("unpack.sh", 'set -e\ncd "$HOME" && tar xzf dl/a.tgz\n'),
+        ("unpack.sh", "tar xzf dl/b.tgz\n"),
+    ],
+)
+def test_what_a_script_unpacks_is_where_the_archive_is_from(
+    world: World, folder: Path, name: str, script: str
+) -> None:
+    (folder / name).write_text(script)
+    brought = CallEffects(received=True, touched=(FileLines("dl/a.tgz", 1, 0),))
+    ran = (shell(f"python3 {name}", ""), CallEffects(received=False), 0)
+    stored(world, folder, (shell("./sync", ""), brought, LONG_AGO), ran)
+    assert ("python3 unpack" in (why(world, folder) or "")) is ("a.tgz" in script)
+
+
 @pytest.mark.parametrize("path", ["conf.ini", "*.ini", "./c*.ini", "{work}/conf.ini", "link.ini", "hard.ini"])
 def test_a_foreign_file_is_so_by_every_name(world: World, folder: Path, path: str) -> None:
     os.symlink("conf.ini", folder / "link.ini")

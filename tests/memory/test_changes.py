@@ -14,7 +14,7 @@ from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
 from whet.memory import merging, notes, skill_changes
 from whet.memory.desk import LearningService
-from whet.memory.merging import EntryChange
+from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import MemoryRequest, Refused, SkillRequest, WriteOutcome
 from whet.memory.undo import CannotUndo
@@ -311,13 +311,13 @@ def test_an_entry_from_before_the_ledger_is_the_persons(world: World) -> None:
 def test_a_file_may_be_full_to_its_last_character() -> None:
     text = "# Memory\n\n- one\n"
     exact = len("# Memory\n\n- one\n- 4567")
-    assert notes.change(text, MemoryRequest("add", content="4567"), exact).after == "4567"
+    assert notes.change(text, MemoryRequest("add", content="4567"), exact)[1].after == "4567"
     with pytest.raises(Refused, match="needs 1 more") as full:
         notes.change(text, MemoryRequest("add", content="45678"), exact)
     assert "MEMORY.md is full: " in full.value.message and f"({exact:,} characters)" in full.value.message
     assert full.value.hint.endswith("The longest entries: one")
     # What is over the limit already may be changed to something as long, not to something longer.
-    assert notes.change(text, MemoryRequest("replace", content="two", old_text="one"), 5).after == "two"
+    assert notes.change(text, MemoryRequest("replace", content="two", old_text="one"), 5)[1].after == "two"
     with pytest.raises(Refused, match="is full"):
         notes.change(text, MemoryRequest("replace", content="four", old_text="one"), 5)
     with pytest.raises(Refused, match=r"USER\.md"):
@@ -392,10 +392,12 @@ def test_a_part_names_one_entry_and_the_whole_of_one_stands_before_parts_of_othe
 
 def test_a_replaced_pitfall_stays_one_and_says_so_once() -> None:
     text = "## Pitfalls\n- tar hangs\n"
-    edit = notes.replace(text, "tar", "Pitfall: tar needs -z")
+    asked = MemoryRequest("replace", content="Pitfall: tar needs -z", old_text="tar")
+    after, edit = notes.change(text, asked, 500)
     assert (edit.before, edit.after) == ("Pitfall: tar hangs", "Pitfall: tar needs -z")
-    assert edit.text == "## Pitfalls\n- tar needs -z\n"
-    assert notes.add("", "user", "Pitfall: is a word").text == "# User\n\n- Pitfall: is a word\n"
+    assert after == "## Pitfalls\n- tar needs -z\n"
+    said = MemoryRequest("add", "user", "Pitfall: is a word")
+    assert notes.change("", said, 500)[0] == "# User\n\n- Pitfall: is a word\n"
 
 
 def test_comments_and_headings_are_no_entries() -> None:
@@ -423,11 +425,11 @@ def test_moved_entries_are_unchanged_and_pairs_are_replacements() -> None:
 
 def test_a_change_that_is_made_already_changes_nothing() -> None:
     text = "- a\n"
-    assert merging.step(text, "memory", EntryChange("", "a")) == text
-    assert merging.step(text, "memory", EntryChange("gone", "a")) == text
-    assert merging.step(text, "memory", EntryChange("gone", "")) == text
+    assert notes.step(text, "memory", EntryChange("", "a")) == text
+    assert notes.step(text, "memory", EntryChange("gone", "a")) == text
+    assert notes.step(text, "memory", EntryChange("gone", "")) == text
     with pytest.raises(Refused, match="has changed since"):
-        merging.step(text, "memory", EntryChange("gone", "b"))
+        notes.step(text, "memory", EntryChange("gone", "b"))
 
 
 # --- hand edits, and what is told of changes ---------------------------------------------------------

@@ -12,8 +12,7 @@ import pytest
 from whet.contract.errors import StoreUnwritable
 from whet.memory import disk, folders, frontmatter
 from whet.memory.disk import Moved, UnreadableFile
-from whet.memory.folders import BadFolder, files_of, good_name, good_path
-from whet.memory.frontmatter import BadSkill
+from whet.memory.folders import BadSkill, files_of, good_name, good_path
 from whet.store.ledger import digest
 
 
@@ -169,7 +168,7 @@ def deep(root: Path) -> None:
 def test_a_folder_that_can_be_no_skill(tmp_path: Path, spoil: Callable[[Path], None], says: str) -> None:
     root = skill(tmp_path / "s", SKILL_md="x")
     spoil(root)
-    with pytest.raises(BadFolder, match=says):
+    with pytest.raises(BadSkill, match=says):
         files_of(root)
 
 
@@ -200,7 +199,7 @@ def test_a_path_is_tidied(path: str, tidied: str) -> None:
     "path", ["", ".", "./", "/a", "~a", "../a", "a/../b", "a\0b", "a/.b", "a\tb", "1/2/3/4/5/6/7", "a" * 201]
 )
 def test_a_path_that_leads_elsewhere_is_refused(path: str) -> None:
-    with pytest.raises(BadFolder):
+    with pytest.raises(BadSkill):
         good_path(path)
 
 
@@ -211,7 +210,7 @@ def test_a_skills_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "A", "-a", "a-", "a--b", "a" * 65, "a_b", "a/b", "ä"])
 def test_what_is_no_skills_name(name: str) -> None:
-    with pytest.raises(BadFolder):
+    with pytest.raises(BadSkill):
         good_name(name)
 
 

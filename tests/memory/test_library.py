@@ -12,10 +12,10 @@ from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
 from whet.memory import intake, reader, skill_store
 from whet.memory.library import LARGEST_MAIN_BYTES, Library, SkillInfo
-from whet.memory.reader import PromptItem
 from whet.memory.requests import Refused, SkillRequest
 from whet.store import learned, ledger
 from whet.store.ledger import digest
+from whet.store.starts import ContextItem
 
 HAND = Origin("user")
 
@@ -144,10 +144,10 @@ def test_the_prompt_holds_names_and_descriptions_until_the_budget_is_spent() -> 
 
     def names(budget: int, uses: dict[str, int] | None = None) -> list[str]:
         part = reader.index_part(skills, uses or {}, budget, offered)
-        assert [item.id for item in part.items] == [
+        assert [item.name for item in part.items] == [
             row[2] for row in part.text.splitlines() if row.startswith("- ")
         ]
-        return [item.id for item in part.items]
+        return [item.name for item in part.items]
 
     assert names(3 * line) == ["a", "b", "c"]
     assert names(3 * line - 1) == ["a", "b"]
@@ -157,14 +157,14 @@ def test_the_prompt_holds_names_and_descriptions_until_the_budget_is_spent() -> 
     assert "more" not in reader.index_part(skills, {}, 3 * line, offered).text
     assert reader.index_part(skills, {}, 900, {"memory"}).text == ""
     assert reader.index_part(infos(("a", "x"), problem="p"), {}, 900, offered).text == ""
-    held = PromptItem("skill", "a", "", "x" * 10)
+    held = ContextItem("skill", "a", "", "x" * 10)
     assert "- a:" not in reader.index_part(skills, {}, 900, offered, [held]).text
 
 
 def test_a_homes_skill_stands_before_one_from_elsewhere_in_a_small_budget() -> None:
     skills = [SkillInfo("a", "x", "built-in", Path()), SkillInfo("b", "x", "home", Path())]
     part = reader.index_part(skills, {}, len("- a: x") + 1, {"skill_view"})
-    assert [item.id for item in part.items] == ["b"]
+    assert [item.name for item in part.items] == ["b"]
 
 
 def test_a_long_description_is_cut_and_kept_on_its_line() -> None:

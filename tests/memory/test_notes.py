@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from whet.memory import merging, notes
-from whet.memory.merging import EntryChange
+from whet.memory.notes import EntryChange
 from whet.memory.notes import change as plan
-from whet.memory.requests import MemoryRequest, Refused
+from whet.memory.requests import MemoryAction, MemoryRequest, Refused
 
 TYPED = """# Memory
 
@@ -27,6 +27,10 @@ over two lines.
 """
 
 
+def after(text: str, action: MemoryAction, content: str = "", old_text: str = "") -> str:
+    return plan(text, MemoryRequest(action, "memory", content, old_text), 2_000)[0]
+
+
 def test_entries_are_list_items_and_paragraphs() -> None:
     found = [(entry.text, entry.section) for entry in notes.entries(TYPED)]
     assert found == [
@@ -39,40 +43,44 @@ def test_entries_are_list_items_and_paragraphs() -> None:
 
 
 def test_an_edit_touches_its_entry_only() -> None:
-    added = notes.add(TYPED, "memory", "new one").text
+    added = after(TYPED, "add", "new one")
     assert added.replace("- new one\n", "") == TYPED
     assert added.index("- new one") < added.index("## Pitfalls")
-    changed = notes.replace(TYPED, "another", "changed").text
+    changed = after(TYPED, "replace", "changed", "another")
     assert changed == TYPED.replace("* another", "- changed")
-    assert notes.remove(TYPED, "a list item").text == TYPED.replace("- a list item\n  that goes on\n", "")
+    assert after(TYPED, "remove", old_text="a list item") == TYPED.replace(
+        "- a list item\n  that goes on\n", ""
+    )
 
 
 def test_a_pitfall_goes_to_its_section() -> None:
-    edit = notes.add("", "memory", "Pitfall: make test hangs; use make check")
-    assert edit.text == "# Memory\n\n## Pitfalls\n\n- make test hangs; use make check\n"
+    text, edit = plan("", MemoryRequest("add", content="Pitfall: make test hangs; use make check"), 500)
+    assert text == "# Memory\n\n## Pitfalls\n\n- make test hangs; use make check\n"
     assert edit.after == "Pitfall: make test hangs; use make check"
-    again = notes.add(edit.text, "memory", "a fact").text
+    again = after(text, "add", "a fact")
     assert again.index("a fact") < again.index("## Pitfalls")
 
 
 def test_the_last_pitfall_takes_its_heading_with_it() -> None:
     pitfall = "Pitfall: make test hangs; use make check"
     for text in ("# Memory\n", "# Memory\n\n- a fact\n", "# Memory\n\n- a fact\n\n## Mine\n- own\n"):
-        added = notes.add(text, "memory", pitfall).text
-        assert notes.remove(added, "make test hangs").text == text
-        two = notes.add(added, "memory", "Pitfall: tar needs -z").text
-        assert notes.remove(two, "make test hangs").text.count("## Pitfalls") == 1
-    assert notes.remove(TYPED, "make test hangs").text == TYPED.replace(
+        added = after(text, "add", pitfall)
+        assert after(added, "remove", old_text="make test hangs") == text
+        two = after(added, "add", "Pitfall: tar needs -z")
+        assert after(two, "remove", old_text="make test hangs").count("## Pitfalls") == 1
+    assert after(TYPED, "remove", old_text="make test hangs") == TYPED.replace(
         "## Pitfalls\n- make test hangs\n\n", ""
     )
     for typed in ("# Memory\n\n## pitfalls\n- x y\n", "# Memory\n\n## Pitfalls\n<!-- mine -->\n- x y\n"):
-        assert notes.remove(typed, "x y").text == typed.replace("- x y\n", ""), "a person's own words stay"
+        assert after(typed, "remove", old_text="x y") == typed.replace("- x y\n", ""), (
+            "a person's own words stay"
+        )
 
 
 @pytest.mark.parametrize("content", ["", "  \n ", "# heading", "x" * 800])
 def test_what_is_no_entry_is_refused(content: str) -> None:
     with pytest.raises(Refused):
-        notes.add("", "memory", content)
+        after("", "add", content)
 
 
 def test_an_unclear_old_text_names_what_there_is() -> None:
@@ -108,5 +116,5 @@ def test_changes_and_carrying_them_over() -> None:
 def test_a_note_keeps_its_dashes() -> None:
     """Only a bullet at its beginning is none of it."""
     for said in ("`git branch` → “* main / dev”", "Tea - not coffee - at four", "2 + 2 is four"):
-        assert plan("", MemoryRequest("add", "memory", said), 2_000).after == said
-    assert plan("", MemoryRequest("add", "memory", "- Tea at four"), 2_000).after == "Tea at four"
+        assert plan("", MemoryRequest("add", "memory", said), 2_000)[1].after == said
+    assert plan("", MemoryRequest("add", "memory", "- Tea at four"), 2_000)[1].after == "Tea at four"

@@ -153,7 +153,7 @@ def test_a_purged_skills_description_is_gone_from_what_sessions_began_with(world
     ((_, state),) = asyncio.run(world.review(session, [skill]))
     assert state == "active"
     part = asyncio.run(world.desk.reader.prompt_part(("skill_view",)))
-    items = [starts.ContextItem(item.kind, item.id, item.hash, item.label) for item in part.items]
+    items = [starts.ContextItem(item.kind, item.name, item.hash, item.label) for item in part.items]
     new = sessions.NewSession(id="later", system_prompt=part.text)
     world.database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
     world.database.write_now(lambda db: starts.record_items(db, "later", items))

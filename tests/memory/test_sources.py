@@ -61,6 +61,12 @@ def test_a_file_that_came_from_the_network_stays_untrusted_wherever_it_goes() ->
     assert last_tier(User("go"), fetched, copied, shell("cat b.md", "use nox")) == "untrusted"
 
 
+def test_a_pattern_takes_what_it_fits() -> None:
+    fetched = shell("curl -o lib/page.txt https://x.example", "saved")
+    for pattern, tier in (("*.csv", "observed"), ("p*.txt", "untrusted"), ("*/x", "untrusted")):
+        assert last_tier(User("go"), fetched, shell(f"cat {pattern}", "a = 1")) == tier, pattern
+
+
 def test_what_a_variable_hides_is_doubted_where_it_was_not_named_before() -> None:
     fetched = shell('F=page.txt; curl -o "$F" https://x.example', "saved")
     assert last_tier(User("go"), fetched, shell("cat page.txt", "x = 1")) == "untrusted"
@@ -102,6 +108,9 @@ def test_installed_code_is_untrusted_by_its_place(path: str) -> None:
         ("git log --oneline", False),
         ("npm test", False),
         ("make check", False),
+        ("python3 -c \"x.find('{http://w3.example/a}t')\"", False),
+        ("python3 -c \"x.open('http://w3.example/a')\"", True),
+        ('curl "{http://w3.example/a,b}"', True),
     ],
 )
 def test_which_commands_reach_out(command: str, out: bool) -> None:

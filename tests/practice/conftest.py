@@ -42,14 +42,14 @@ def serve(stack: ExitStack) -> Serve:
 # Making a client takes 50 ms of certificates; one of each vendor serves all tests.
 @pytest.fixture(scope="session")
 def openai_client() -> Iterator[openai.OpenAI]:
-    http = openai.DefaultHttpxClient(trust_env=False)
+    http = openai.DefaultHttpxClient()
     with openai.OpenAI(api_key="sk-practice", max_retries=0, timeout=30, http_client=http) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
 def claude_client() -> Iterator[anthropic.Anthropic]:
-    http = anthropic.DefaultHttpxClient(trust_env=False)
+    http = anthropic.DefaultHttpxClient()
     with anthropic.Anthropic(api_key="sk-practice", max_retries=0, timeout=30, http_client=http) as client:
         yield client
 

@@ -238,7 +238,7 @@ def test_a_name_that_comes_and_goes_keeps_no_jail_from_starting(jail: Jail) -> N
     thread = threading.Thread(target=flip)
     thread.start()
     try:
-        for _ in range(25):
+        for _ in range(12):
             jail.open()
             jail.close()
     finally:

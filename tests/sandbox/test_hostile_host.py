@@ -10,7 +10,6 @@ import io
 import os
 import shutil
 import subprocess
-import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,15 +27,9 @@ for last; do :; done
 case " $* " in *" -N "*|*" -O "*) exit 0 ;; esac
 PATH={there}:$PATH exec sh -c "$last"
 """
-_LIAR = """#!{python}
-import os, subprocess, sys
-said = {said!r}
-is_asked = {word!r} in sys.argv
-if is_asked and os.path.exists(said):
-    real = b"" if {alone} else subprocess.check_output([{real!r}, *sys.argv[1:]])
-    sys.stdout.buffer.write(real + open(said, "rb").read())
-else:
-    os.execv({real!r}, sys.argv)
+_LIAR = """#!/bin/sh
+case " $* " in *" {word} "*) [ -e "{said}" ] && {{ {before} cat "{said}"; exit; }} ;; esac
+exec {real} "$@"
 """
 Member = tuple[str, bytes, str]
 """A name, a type of tar's, and what it holds or where it leads."""
@@ -52,9 +45,10 @@ class Host:
         there = folder / "there-bin"
         for made in (self.tools, there):
             made.mkdir()
-        given = {"python": sys.executable, "there": there, "log": self.log}
-        find = {"said": str(self._list), "word": "-printf", "alone": False, "real": shutil.which("find")}
-        tar = {"said": str(self._packed), "word": "-c", "alone": True, "real": shutil.which("tar")}
+        given = {"there": there, "log": self.log}
+        real = shutil.which("find")
+        find = {"said": self._list, "word": "-printf", "before": f'{real} "$@";', "real": real}
+        tar = {"said": self._packed, "word": "-c", "before": "", "real": shutil.which("tar")}
         for path, text, more in (
             (self.tools / "ssh", _SSH, {}),
             (there / "find", _LIAR, find),

@@ -118,7 +118,7 @@ class Api:
 
     def http(self, token: str = "") -> httpx2.Client:
         headers = {"authorization": f"Bearer {token or self.token}"}
-        return httpx2.Client(base_url=self.url, headers=headers, trust_env=False, timeout=WAIT_S)
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=WAIT_S)
 
     def routes(self) -> list[Route]:
         """The routes of the API, as the application has them."""
@@ -173,7 +173,7 @@ def asking_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 # Making a client takes 50 ms of certificates; one serves all tests.
 @pytest.fixture(scope="session")
 def sdk() -> Iterator[openai.OpenAI]:
-    http = openai.DefaultHttpxClient(trust_env=False)
+    http = openai.DefaultHttpxClient()
     with openai.OpenAI(api_key="unset", timeout=WAIT_S, http_client=http) as client:
         yield client
 

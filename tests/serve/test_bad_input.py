@@ -148,7 +148,7 @@ def test_a_wrong_call_is_refused(api: Api, method: str, path: str, body: Any, st
 def test_nobody_gets_in_without_a_token_or_from_another_site(api: Api) -> None:
     # From an address of its own: wrong tokens are counted by address, and the other tests have some too.
     elsewhere = httpx2.HTTPTransport(local_address="127.0.0.9")
-    with httpx2.Client(base_url=api.url, trust_env=False, transport=elsewhere, timeout=WAIT_S) as http:
+    with httpx2.Client(base_url=api.url, transport=elsewhere, timeout=WAIT_S) as http:
         health = http.get("/health").json()  # what another test left may run on for a moment
         assert health["status"] == "ok" and health.keys() == {"status", "running"}
         for path in ("/v1/models", "/api/sessions", "/api/approvals"):

@@ -46,7 +46,7 @@ def test_the_gateway_serves_them_too_and_ends_them_with_itself(tmp_path: Path) -
             assert said[-1], said
         url = said[-1].split()[-1]
         token = (home / "serve" / "owner.token").read_text().strip()
-        with httpx2.Client(base_url=url, trust_env=False, timeout=WAIT_S) as http:
+        with httpx2.Client(base_url=url, timeout=WAIT_S) as http:
             body = {"model": "whet", "messages": [{"role": "user", "content": "hi"}]}
             bearer = {"authorization": f"Bearer {token}"}
             answer = http.post("/v1/chat/completions", json=body, headers=bearer)

@@ -47,7 +47,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 @pytest.fixture
 def person(board: Api) -> Iterator[httpx2.Client]:
     """A browser that is signed in with the owner's token."""
-    with httpx2.Client(base_url=board.url, trust_env=False, timeout=WAIT_S) as client:
+    with httpx2.Client(base_url=board.url, timeout=WAIT_S) as client:
         sign_in(client, board, board.token)
         yield client
 
@@ -73,7 +73,7 @@ def remember(board: Api, text: str, state: str = "active") -> LedgerRow:
 
 
 def test_only_the_owner_comes_in_and_revoking_signs_out(board: Api) -> None:
-    with httpx2.Client(base_url=board.url, trust_env=False, timeout=WAIT_S) as client:
+    with httpx2.Client(base_url=board.url, timeout=WAIT_S) as client:
         for path in (*PAGES, "/sessions/x", "/learning/1"):
             answer = client.get(path)
             assert answer.status_code == 303 and answer.headers["location"].startswith("/login?next=")
@@ -205,7 +205,7 @@ def test_a_question_is_answered_on_the_page(board: Api, person: httpx2.Client) -
 
 
 def test_programs_are_refused_in_their_own_words_beside_the_pages(board: Api) -> None:
-    with httpx2.Client(base_url=board.url, trust_env=False, timeout=WAIT_S) as client:
+    with httpx2.Client(base_url=board.url, timeout=WAIT_S) as client:
         for path in ("/mcp", "/v1/chat/completions", "/api/sessions"):
             answer = client.post(path, json={})
             assert answer.status_code == 401 and answer.json()["error"]["code"] == "missing_api_key", path

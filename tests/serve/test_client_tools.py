@@ -34,7 +34,7 @@ ASKED = ScriptedReply("Let me ask.", tool_calls=(PracticeCall("get_weather", '{"
 
 @pytest.fixture(scope="session")
 def claude() -> Iterator[anthropic.Anthropic]:
-    http = anthropic.DefaultHttpxClient(trust_env=False)
+    http = anthropic.DefaultHttpxClient()
     with anthropic.Anthropic(api_key="unset", timeout=WAIT_S, http_client=http, max_retries=0) as client:
         yield client
 

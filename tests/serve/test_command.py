@@ -91,7 +91,7 @@ def test_it_makes_a_token_once_and_answers_what_runs_before_it_ends(
     assert secret not in (home / "state.db").read_bytes().decode("latin-1")
     laptop = {"authorization": f"Bearer {secret}"}
     got: list[httpx2.Response] = []
-    with httpx2.Client(base_url=running.url, trust_env=False, timeout=WAIT_S) as http:
+    with httpx2.Client(base_url=running.url, timeout=WAIT_S) as http:
         assert http.get("/v1/models", headers=laptop).status_code == 200
         whet(capsys, "serve", "token", "revoke", "laptop")
         assert http.get("/v1/models", headers=laptop).status_code == 401
@@ -109,7 +109,7 @@ def test_it_makes_a_token_once_and_answers_what_runs_before_it_ends(
         # It has stopped listening when a new connection is refused; then the turn may end.
         while True:
             try:
-                httpx2.get(f"{running.url}/health", trust_env=False)
+                httpx2.get(f"{running.url}/health")
             except httpx2.TransportError:
                 break
         model.release()

@@ -35,7 +35,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 
 @pytest.fixture
 def person(board: Api) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=board.url, trust_env=False, timeout=WAIT_S) as client:
+    with httpx2.Client(base_url=board.url, timeout=WAIT_S) as client:
         sign_in(client, board, board.token)
         client.headers["origin"] = board.url
         yield client
@@ -287,7 +287,7 @@ def test_no_form_is_taken_from_elsewhere_and_no_stream_is_given_away(
             ({"csrf": token, "text": "no"}, {"host": "evil.example"}, 421),
         ):
             assert person.post(path, data=data, headers=headers).status_code == status, (path, data)
-        with httpx2.Client(base_url=board.url, trust_env=False, timeout=WAIT_S) as nobody:
+        with httpx2.Client(base_url=board.url, timeout=WAIT_S) as nobody:
             assert nobody.post(path, data={"csrf": token, "text": "no"}).status_code == 403
             assert nobody.get(f"{page}/follow").status_code == 403
     assert person.get(f"{page}/say").status_code == 405

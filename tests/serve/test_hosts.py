@@ -24,7 +24,7 @@ async def session(api: Api, token: str = "") -> AsyncGenerator[ClientSession]:
     headers = {"authorization": f"Bearer {token or api.token}"}
     async with (
         asyncio.timeout(60),
-        httpx2.AsyncClient(headers=headers, trust_env=False) as http,
+        httpx2.AsyncClient(headers=headers) as http,
         streamable_http_client(f"{api.url}/mcp", http_client=http) as (read, write),
         ClientSession(read, write) as client,
     ):
@@ -97,7 +97,7 @@ def test_the_sdks_newer_client_falls_back_to_the_handshake(api: Api) -> None:
         headers = {"authorization": f"Bearer {api.token}"}
         async with (
             asyncio.timeout(60),
-            httpx2.AsyncClient(headers=headers, trust_env=False) as http,
+            httpx2.AsyncClient(headers=headers) as http,
             Client(streamable_http_client(f"{api.url}/mcp", http_client=http)) as client,
         ):
             assert len((await client.list_tools()).tools) == 6

@@ -60,7 +60,7 @@ def test_a_program_hears_and_decides(api: Api) -> None:
 
 def test_the_page_tells_and_one_key_accepts(api: Api) -> None:
     rows = leave(api)
-    with httpx2.Client(base_url=api.url, trust_env=False) as person:
+    with httpx2.Client(base_url=api.url) as person:
         sign_in(person, api, api.token)
         assert "since you left: learned 1, refused 1, waiting for you 1" in person.get("/").text
         inbox = person.get("/inbox").text

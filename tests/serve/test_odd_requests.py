@@ -7,9 +7,11 @@ import base64
 import gzip
 import json
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 
 from tests.serve.conftest import WAIT_S, Api
@@ -18,7 +20,7 @@ from tests.serve.test_client_tools import ASKED, SCHEMA, WEATHER, count
 from tests.serve.test_openai import row_of, sent
 from whet.contract.answers import misfit_of, unsound
 from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
+from whet.practice.script import Fault, ScriptedReply
 from whet.store import api as api_rows
 
 NODE: dict[str, Any] = {
@@ -263,6 +265,23 @@ def test_a_client_that_goes_before_it_read_its_call_leaves_a_session_that_goes_o
         assert answer.status_code == 200 and "Sunny." in answer.text, answer.text
     said = api.app.database.read_now(lambda db: api_rows.said_by_user(db, session_id))
     assert [one.rpartition("\n")[2] for one in said] == ["hi", "go on"]
+
+
+def test_a_request_that_names_the_session_waits_for_the_one_that_began_it(api: Api) -> None:
+    """The first came without an id, so only the session itself can keep the two apart."""
+    stalled = msgspec.structs.replace(ASKED, text="Let me look.", pieces=3, fault=Fault(stall_after=2))
+    api.say(stalled, *[ScriptedReply("Sunny.")] * 2)
+    first = chat(stream=True, tools=[WEATHER])
+    with api.http() as http, ThreadPoolExecutor() as pool:
+        with http.stream("POST", "/v1/chat/completions", json=first) as begun:
+            named = {"x-whet-session": begun.headers["x-whet-session"]}
+            more = chat(messages=[{"role": "user", "content": "go on"}], tools=[WEATHER])
+            second = pool.submit(http.post, "/v1/chat/completions", json=more, headers=named)
+            assert http.get("/health").status_code == 200  # asked after it
+            api.model.release()
+            assert "get_weather" in "".join(begun.iter_text())
+        answer = second.result(WAIT_S)
+    assert answer.status_code == 200 and "Sunny." in answer.text, answer.text
 
 
 def _tools(path: str) -> list[dict[str, Any]]:

@@ -72,7 +72,7 @@ class Served:
         self.process = process
         self.url = url
         headers = {"authorization": f"Bearer {token}"}
-        self.http = httpx2.Client(base_url=url, headers=headers, trust_env=False, timeout=60)
+        self.http = httpx2.Client(base_url=url, headers=headers, timeout=60)
 
     def post(self, path: str, **body: Any) -> dict[str, Any]:
         answer = self.http.post(path, json=body)

@@ -60,7 +60,7 @@ def test_a_worker_that_ends_takes_nothing_more_and_ends_what_it_has(url, tmp_pat
         try:
             found = re.search(r"http://[\d.:]+", output_of(process).readline())
             assert found is not None
-            with httpx2.Client(base_url=found[0], trust_env=False, timeout=60) as http:
+            with httpx2.Client(base_url=found[0], timeout=60) as http:
                 assert http.get("/live").status_code == http.get("/ready").status_code == 200
                 turn_id, _ = ask(db, queue, "wait")
                 wait_until(Path(f"{gate}.begun").exists, 60)

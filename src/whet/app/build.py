@@ -19,7 +19,7 @@ from whet.agent.session import Session
 from whet.app import parts
 from whet.app.contexts import Contexts
 from whet.app.learning import LearningServices
-from whet.app.models import Dialer, Models, SwitchableLink
+from whet.app.models import Dialer, Models
 from whet.app.recording import Recordings
 from whet.app.session_parts import NO_EXTRAS, OWNERS, Principal, SessionExtras, SessionStart
 from whet.app.sessions import SessionOpener
@@ -29,13 +29,11 @@ from whet.clock import Clock, SystemClock
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.errors import WhetError
-from whet.contract.protocols import ContextStatus, Person, Provider
+from whet.contract.protocols import Person
 from whet.lanes import ToolPool
-from whet.store import sessions
 from whet.store.database import StateDatabase, open_store
 from whet.store.grants import GrantRepository
 from whet.tools.declared import RECALL, SharedProcesses
-from whet.tools.registry import read_specs
 from whet.tools.todo import TodoLists
 
 if TYPE_CHECKING:
@@ -53,8 +51,6 @@ if TYPE_CHECKING:
 
 class App:
     """One process's resources, and the sessions opened on them. Close it with `aclose`."""
-
-    _jails: JailGate | None = None
 
     def __init__(
         self,
@@ -85,7 +81,7 @@ class App:
         self.person: Person = person if self.plugin_parts is None else self.plugin_parts.heard_by(person)
         self._grants = GrantRepository(self.database, self.clock)
         self.gate: PolicyGate = PolicyGate(settings.approval, self.person, self._grants, home.root)
-        self.gate.jails = self._jail_gate
+        self.gate.jails = lambda: self._jails
         self.gate.own_ports = parts.own_ports(settings)
         self.gate.sealed = parts.sealed_service(settings, home)
         self._confirmations = parts.attach_confirmations(self.gate, settings, secrets, home, self.clock)
@@ -157,32 +153,12 @@ class App:
         """
         return await self.sessions.open(session_id, extras, leaving)
 
-    async def continue_session(self) -> Session:
-        """Open the latest conversation of this workspace."""
-        return await self.open_session(await self.sessions.latest())
-
-    async def context_status(self, session_id: str) -> ContextStatus:
-        """Say how full a stored conversation's window is, without opening it for its engine."""
-        return await self.sessions.context_status(session_id)
-
     async def switch_model(self, session: Session, model: str) -> None:
         """Let another model of the same provider answer from the next request on, "" for the configured one;
         the prefix stays."""
         await self.models.switch(model)
         self.settings: Settings = msgspec.structs.replace(self.settings, model=self.models.settings)
-        await self._answer_by(self.models.provider, session)
-
-    async def answer_with(self, session: Session, model: str) -> None:
-        """Let another model of the same provider answer this one session from the next request on, while it
-        is open; "" for the one that answers the others."""
-        await self._answer_by(await self.models.choose(session.id, model), session)
-
-    async def _answer_by(self, provider: Provider, session: Session) -> None:
-        prompt, tools_json = await self.database.read(lambda db: sessions.prefix(db, session.id))
-        link = provider.open(prompt, read_specs(tools_json.encode()), session.id)
-        assert isinstance(session.link, SwitchableLink)  # every session of an App has one
-        session.link.switch((await self.warmth.reopened(session.id, link))[0])
-        await session.context.status()  # the engine learns of it now, not at the next request
+        await self.sessions.answer_by(self.models.provider, session)
 
     async def let_go(self, session: Session) -> None:
         """End a session with engine and plugins and keep nothing of it in memory; it can be opened again."""
@@ -223,12 +199,11 @@ class App:
 
         return confine(self.home, self.settings.sandbox)
 
-    def _jail_gate(self) -> JailGate:
-        if self._jails is None:
-            from whet.approval.confined import JailGate  # noqa: PLC0415 - as above
+    @cached_property
+    def _jails(self) -> JailGate:
+        from whet.approval.confined import JailGate  # noqa: PLC0415 - as above
 
-            self._jails = JailGate(lambda: self.confinement)
-        return self._jails
+        return JailGate(lambda: self.confinement)
 
     def open_wallet(self) -> None:
         """Have every model call of this process go past the caps from now on."""

@@ -226,7 +226,7 @@ class SessionHost:
         """Have another model of the same provider answer a session that one has to oneself from its next
         request on, "" the configured one; stored with the session, and what follows it in its conversation
         has it too. Durable on return. Raises WhetError."""
-        await self.app.answer_with(session, model)
+        await self.app.sessions.answer_with(session, model)
         info = session.model
         await session.log.details.choose_model(info.provider, info.model, chosen=bool(model))
 

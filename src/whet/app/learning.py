@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
@@ -25,7 +25,7 @@ from whet.contract.origin import Origin
 from whet.contract.tools import Tool, ToolContext
 from whet.memory import notes
 from whet.memory.notes import NoteEntry
-from whet.memory.reader import MemoryReader, PromptItem, PromptPart
+from whet.memory.reader import MemoryReader, PromptPart
 from whet.store import starts
 from whet.store.database import StateDatabase
 from whet.store.starts import ContextItem
@@ -114,7 +114,10 @@ class LearningServices:
         )
 
     async def prompt_part(
-        self, tools: Collection[str], reader: MemoryReader | None = None, without: Collection[PromptItem] = ()
+        self,
+        tools: Collection[str],
+        reader: MemoryReader | None = None,
+        without: Collection[ContextItem] = (),
     ) -> PromptPart:
         """Give what a new session with these tools reads of memory and skills; nothing without the tools."""
         if not any(tags_of(name) & {"notes", "loads-skills"} for name in tools):
@@ -126,7 +129,7 @@ class LearnedStart(msgspec.Struct, frozen=True):
     """What a session is begun with: its part of the prompt, and the items that chance left out of it."""
 
     part: PromptPart
-    held_out: tuple[PromptItem, ...] = ()
+    held_out: tuple[ContextItem, ...] = ()
     randomised: bool = False
 
 
@@ -161,14 +164,10 @@ class Outcomes:
         """Store what a session began with; durable on return."""
         if not start.part.items and not start.held_out:
             return
-        shown, held = (_stored(items) for items in (start.part.items, start.held_out))
+        items = (start.part.items, start.held_out)
         await self._database.append(
-            lambda db: starts.record_items(db, session_id, shown, held, randomised=start.randomised)
+            lambda db: starts.record_items(db, session_id, *items, randomised=start.randomised)
         )
-
-
-def _stored(items: Sequence[PromptItem]) -> list[ContextItem]:
-    return [ContextItem(item.kind, item.id, item.hash, item.label) for item in items]
 
 
 class RecollectionObserver(TurnObserver):

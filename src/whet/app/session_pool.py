@@ -76,7 +76,7 @@ class SessionPool:
             session = await self._app.open_session(slot.session_id, extras=extras)
             chosen = session.log.session
             if chosen.model_chosen and chosen.provider == session.model.provider:
-                await self._app.answer_with(session, chosen.model)
+                await self._app.sessions.answer_with(session, chosen.model)
             slot.session = session
         return slot.session
 

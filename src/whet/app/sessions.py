@@ -14,12 +14,13 @@ import msgspec
 
 from whet.agent.session import Session
 from whet.app.learning import Outcomes
+from whet.app.models import SwitchableLink
 from whet.app.session_builder import SessionBuilder
 from whet.app.session_parts import Principal, SessionExtras, SessionStart, StoredPrefix
 from whet.app.warm_starts import OFF
 from whet.context.prompt import system_prompt
 from whet.contract.errors import ConfigError, NotFound
-from whet.contract.protocols import ContextStatus
+from whet.contract.protocols import ContextStatus, Provider
 from whet.store import sessions
 from whet.store.trail import arguments_of
 from whet.store.transcript import Transcript
@@ -65,6 +66,20 @@ class SessionOpener:
         session = await self._builder.create(new, extras, leaving=leaving)
         await self.outcomes.record(session.id, read)
         return session
+
+    async def answer_with(self, session: Session, model: str) -> None:
+        """Let another model of the same provider answer this one session from the next request on, while it
+        is open; "" for the one that answers the others."""
+        await self.answer_by(await self._app.models.choose(session.id, model), session)
+
+    async def answer_by(self, provider: Provider, session: Session) -> None:
+        """Let the model of `provider` answer a session from the next request on; its prefix stays."""
+        app = self._app
+        prompt, tools_json = await app.database.read(lambda db: sessions.prefix(db, session.id))
+        link = provider.open(prompt, read_specs(tools_json.encode()), session.id)
+        assert isinstance(session.link, SwitchableLink)  # every session of an App has one
+        session.link.switch((await app.warmth.reopened(session.id, link))[0])
+        await session.context.status()  # the engine learns of it now, not at the next request
 
     async def open(self, session_id: str, extras: SessionExtras, leaving: Session | None) -> Session:
         """Open a stored conversation; its helpers in the background go on."""

@@ -103,7 +103,7 @@ async def _engines(app: App) -> tuple[list[dict[str, Any]], str]:
 
 async def _status(app: App, session_id: str) -> tuple[dict[str, Any], list[str]]:
     row = await _find(app, session_id)
-    state = await app.context_status(row.id)
+    state = await app.sessions.context_status(row.id)
     sums = await app.database.read(lambda db: compactions.of_session(db, row.id))
     facts = {"session_id": row.id, **msgspec.to_builtins(state)}
     facts |= {"compactions": sums.count, "saved_tokens": sums.saved_tokens}

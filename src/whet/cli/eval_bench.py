@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from whet import __version__
+from whet.app.models import Dialer
 from whet.cli import output
-from whet.cli.output import Column, ProgressLine, emit_json, json_option
+from whet.cli.launch import ChatOptions, load_settings
+from whet.cli.main import run_on_loop
+from whet.cli.output import Column, ProgressLine, cost, emit_json, json_option
 from whet.clock import SystemClock
+from whet.config.paths import Home
+from whet.config.secrets import load_secrets
+from whet.contract.errors import BadInput
 from whet.evals import bench
 from whet.evals.bench import BenchCard
-from whet.evals.bench_data import LOADERS, load
+from whet.evals.bench_data import LOADERS, BenchData, load
 from whet.stats import Interval
+
+if TYPE_CHECKING:
+    from whet.evals.bench_answers import AnswerArm, AnswerCard
 
 POINTS = "skilllearnbench"
 TAU2 = "tau2"
@@ -30,10 +41,28 @@ TAU2 = "tau2"
     help="The folder with the benchmark's files; nothing is downloaded.",
 )
 @click.option("--hits", default=10, show_default=True, type=click.IntRange(1, 100), help="How many count.")
+@click.option(
+    "--answers",
+    "kept",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Have your model answer from the hits; its answers are kept here. Costs money.",
+)
+@click.option("--questions", default=0, metavar="N", help="With --answers: this many, spread over all.")
 @click.option("--card", type=click.Path(dir_okay=False, path_type=Path), help="Write the card (JSON) here.")
 @json_option
-def bench_command(name: str, folder: Path, hits: int, card: Path | None, as_json: bool) -> None:
-    """How much of what answers a public benchmark's questions the search finds; asks no model.
+@click.pass_obj
+def bench_command(  # noqa: PLR0913 one parameter an option
+    home: Home,
+    name: str,
+    folder: Path,
+    hits: int,
+    kept: Path | None,
+    questions: int,
+    card: Path | None,
+    as_json: bool,
+) -> None:
+    """How much of what answers a public benchmark's questions the search finds; asks no
+    model without --answers.
 
     skilllearnbench is about the gate of learning instead: true key points of its
     trajectories that come into force, and swapped ones. tau2 (its package, and its
@@ -46,6 +75,8 @@ def bench_command(name: str, folder: Path, hits: int, card: Path | None, as_json
         return _points(folder, card, as_json)
     clock = SystemClock()
     data = load(name, folder)
+    if kept is not None:
+        return _answers(home, data, hits, (kept, max(questions, 0)), card, as_json)
     progress = ProgressLine("bench", clock)
     done = bench.run(
         data, hits, clock, __version__, lambda number, total: progress.update(f"case {number + 1} of {total}")
@@ -55,6 +86,51 @@ def bench_command(name: str, folder: Path, hits: int, card: Path | None, as_json
     if as_json:
         return emit_json(done)
     _show(done)
+
+
+def _answers(
+    home: Home, data: BenchData, hits: int, kept: tuple[Path, int], card: Path | None, as_json: bool
+) -> None:
+    from whet.evals.bench_answers import Answerer  # noqa: PLC0415 - what calls a model, and most runs call none
+
+    if not any(question.answer != "" for case in data.cases for question in case.questions):
+        raise BadInput(f"the data of {data.name} has no answers to score", hint="leave --answers out")
+    settings, clock = load_settings(ChatOptions(home), None), SystemClock()
+    dialer, progress = Dialer(settings, load_secrets(home, os.environ)), ProgressLine("bench", SystemClock())
+
+    async def run() -> AnswerCard:
+        provider = dialer.connect(settings.model)
+        try:
+            answerer = Answerer(provider, data, hits, kept[0])
+            found = await answerer.run(
+                clock, kept[1], lambda done, total: progress.update(f"answer {done} of {total}")
+            )
+            return answerer.card(found, __version__)
+        finally:
+            await provider.aclose()
+
+    try:
+        done = run_on_loop(run())
+    finally:
+        progress.finish()
+        dialer.close()
+    _keep(card, done)
+    if as_json:
+        return emit_json(done)
+    shape: list[Column[AnswerArm]] = [
+        Column("arm", lambda row: row.arm),
+        Column("questions", lambda row: f"{row.questions:,}", right=True),
+        Column("score", lambda row: _range(row.score), right=True),
+        Column("half right", lambda row: f"{row.right:.3f}", right=True, rank=1),
+        Column("tokens", lambda row: f"{row.spent.total_tokens:,}", right=True, rank=2),
+        Column("cost", lambda row: cost(row.spent.cost_usd), right=True, rank=3),
+    ]
+    click.echo(output.table(done.arms, shape))
+    click.echo(
+        f"\nsearch - bm25 {_range(done.gap)}; at least half right by search alone {done.only_search}, by bm25"
+        f" alone {done.only_bm25}, McNemar p = {done.p_value:.2g}\n\nanswered by {done.model};"
+        f" {', '.join(done.files)}, sha256 {done.sha256[:16]}…, seed {done.seed}"
+    )
 
 
 def _points(folder: Path, card: Path | None, as_json: bool) -> None:

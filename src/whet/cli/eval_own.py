@@ -101,7 +101,7 @@ async def _leave_out(bench: OwnTaskSetup, repeats: int, tell: Callable[[str], No
     base = await _frozen(bench, learned, "everything", repeats, tell)
     found: list[ItemUplift] = []
     for item in items:
-        name = f"without-{item.kind}-{item.id}"
+        name = f"without-{item.kind}-{item.name}"
         copy = bench.home(name, 0)
         await bench.without(learned, item, copy)
         lacking = await _frozen(bench, copy, name, repeats, tell)
@@ -132,7 +132,7 @@ def _show(arms: list[ArmResult], uplifts: list[ItemUplift], folder: Path) -> Non
     ]
     click.echo(table(arms, shape))
     for one in uplifts:
-        click.echo(f"{one.finding:<12} {_gap(one.gain):<20} {printable(one.item.label or one.item.id)}")
+        click.echo(f"{one.finding:<12} {_gap(one.gain):<20} {printable(one.item.label or one.item.name)}")
     click.echo(f"\nreport: {folder / 'report.md'}")
 
 

@@ -137,7 +137,7 @@ async def _session_of(app: App, options: ChatOptions) -> Session:
         name = options.session_id
         return await app.open_session(await app.database.read(lambda db: sessions.resolve(db, name)))
     if options.go_on:
-        return await app.continue_session()
+        return await app.open_session(await app.sessions.latest())
     return await app.new_session(private=options.private, title=options.title, warm=options.warm)
 
 

@@ -57,7 +57,7 @@ def memory_retire(home: Home, item_id: str, as_json: bool) -> None:
 @home_and_json
 def skills_retire(home: Home, name: str, as_json: bool) -> None:
     """Take a skill out; the ledger keeps it, and `whet undo` brings it back."""
-    request = SkillRequest("delete", name, confirmed=True)
+    request = SkillRequest("delete", name)
     _tell(with_desk(home, lambda desk: desk.change_skill(request, _BY_HAND)), as_json)
 
 
@@ -69,7 +69,7 @@ def proposals(found: Sequence[Effect]) -> list[Effect]:
 async def _retire_note(desk: LearningService, item_id: str) -> WriteOutcome:
     await desk.apply()  # a hand edit is entered before it is built upon
     found = [
-        MemoryRequest("remove", target, old_text=entry.said, confirmed=True)
+        MemoryRequest("remove", target, old_text=entry.said)
         for target, path in notes.FILES.items()
         for entry in notes.entries(desk.reader.text(path))
         if item_id and entry_id(entry).startswith(item_id)

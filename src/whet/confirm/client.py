@@ -28,6 +28,7 @@ from whet.config.paths import find_home, read_small
 from whet.confirm.canonical import request_digest
 from whet.contract.errors import ConfigError, WhetError
 from whet.contract.texts import from_json
+from whet.trust import trust_for
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -105,7 +106,8 @@ class ConfirmClient:
             headers=headers,
             timeout=_TIMEOUT_S,
             trust_env=not local and not path,
-            transport=httpx2.AsyncHTTPTransport(uds=path) if path else None,
+            verify=(trust := trust_for(self.url)),
+            transport=httpx2.AsyncHTTPTransport(uds=path, verify=trust) if path else None,
         )
 
     async def __aenter__(self) -> Self:

@@ -25,6 +25,7 @@ from whet.confirm.ledger import Tx
 from whet.confirm.records import AuditEvent
 from whet.confirm.service import ConfirmService
 from whet.contract.errors import ConfigError, StoreError
+from whet.trust import trust_for
 
 _TIMEOUT_S = 10.0
 _GATHER_S = 0.25
@@ -85,7 +86,9 @@ class OtlpLogs:
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         self._url = url
-        self._client = httpx2.AsyncClient(timeout=_TIMEOUT_S, headers=dict(headers), trust_env=False)
+        self._client = httpx2.AsyncClient(
+            timeout=_TIMEOUT_S, headers=dict(headers), verify=trust_for(url), trust_env=False
+        )
 
     async def send(self, events: Sequence[AuditEvent]) -> None:
         """Post them as one request."""

@@ -17,6 +17,7 @@ import msgspec
 
 from whet.confirm.watermark import last_mark
 from whet.contract.errors import ConfigError
+from whet.trust import trust_for
 
 _TIMEOUT_S = 10.0
 _logger = logging.getLogger("whet.confirm.witnesses")
@@ -74,17 +75,16 @@ class RemoteWitnesses:
     async def tell(self, row: dict[str, object]) -> None:
         """Post it to all that do not have it yet."""
         size = int(str(row["size"]))
-        behind = [url for url, told in self._told.items() if told < size]
-        if not behind:
-            return
-        async with httpx2.AsyncClient(timeout=_TIMEOUT_S, trust_env=False) as client:
-            for url in behind:
-                try:
+        for url in [url for url, told in self._told.items() if told < size]:
+            try:
+                async with httpx2.AsyncClient(
+                    timeout=_TIMEOUT_S, verify=trust_for(url), trust_env=False
+                ) as client:
                     answer = await client.post(url, json={"type": "confirmation.checkpoint", "data": row})
-                except httpx2.HTTPError as error:
-                    _logger.warning("witness %s is away: %s", url, error)
-                    continue
-                if answer.is_success:
-                    self._told[url] = size
-                else:
-                    _logger.warning("witness %s answered %d", url, answer.status_code)
+            except (httpx2.HTTPError, ConfigError) as error:
+                _logger.warning("witness %s is away: %s", url, error)
+                continue
+            if answer.is_success:
+                self._told[url] = size
+            else:
+                _logger.warning("witness %s answered %d", url, answer.status_code)

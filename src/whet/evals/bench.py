@@ -119,9 +119,10 @@ def run(
 
 
 def _answers(case: BenchCase, hits: int, clock: Clock) -> Iterator[_Answer]:
-    with _own(case, clock) as own:
-        finders: dict[str, Finder] = {OWN: own, PLAIN: _plain(case)}
-        for question in case.questions:
+    if not (asked := [question for question in case.questions if question.evidence]):
+        return
+    with finders_of(case, clock) as finders:
+        for question in asked:
             recall = {arm: _share(finder(question, hits), question) for arm, finder in finders.items()}
             yield _Answer(question.kind, case.is_tuned, recall)
 
@@ -131,8 +132,8 @@ def _share(refs: Sequence[str], question: BenchQuestion) -> float:
 
 
 @contextmanager
-def _own(case: BenchCase, clock: Clock) -> Generator[Finder]:
-    """Give our search over a store that holds the case."""
+def finders_of(case: BenchCase, clock: Clock) -> Generator[dict[str, Finder]]:
+    """Give our search over a store that holds the case, and plain BM25 over its messages."""
     places: dict[tuple[str, int], str] = {}
     with (
         tempfile.TemporaryDirectory(prefix="whet-bench-") as folder,
@@ -149,7 +150,7 @@ def _own(case: BenchCase, clock: Clock) -> Generator[Finder]:
             found = find_now(database, question.text, hits, now=now)
             return [places[hit.session_id, hit.seq] for hit in found]
 
-        yield find
+        yield {OWN: find, PLAIN: _plain(case)}
 
 
 def _plain(case: BenchCase) -> Finder:

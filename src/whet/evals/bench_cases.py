@@ -22,12 +22,14 @@ class BenchSession(msgspec.Struct, frozen=True):
 
 class BenchQuestion(msgspec.Struct, frozen=True):
     """A question, what answers it (for each piece the refs of the messages that have it, any of which will
-    do), its kind, and when it is asked."""
+    do; none where the data does not say), its kind, when it is asked, and the right answer: empty where the
+    data has none, None where the sessions do not tell it and an answer has to say so."""
 
     text: str
     evidence: tuple[frozenset[str], ...]
     kind: str
     now_ms: int
+    answer: str | None = ""
 
 
 class BenchCase(msgspec.Struct, frozen=True):

@@ -23,6 +23,8 @@ _EVIDENCE = re.compile(r"D(\d+):(\d+)")
 _LOCOMO_TIMES = ("%I:%M %p on %d %B, %Y",)
 _LONGMEMEVAL_TIMES = ("%Y/%m/%d (%a) %H:%M", "%Y/%m/%d %H:%M")
 _STEP_MS = 1_000
+_ABSTENTION = "_abs"
+"""How LongMemEval's ids of questions end that the sessions do not answer."""
 
 Said = TypeVar("Said")
 Reader: TypeAlias = Callable[[dict[str, bytes]], list[BenchCase]]
@@ -69,6 +71,7 @@ class _LocomoAsked(msgspec.Struct):
     question: str
     category: int = 0
     evidence: list[str] = []
+    answer: str | int | float = ""
 
 
 class _LocomoCase(msgspec.Struct):
@@ -82,18 +85,23 @@ _ADVERSARIAL = 5
 
 
 def _locomo(content: bytes) -> list[BenchCase]:
-    """Questions with an answer whose evidence is in the talk. A message is what its speaker said, with the
-    caption of a picture; every second case is one that settings were chosen on."""
+    """All questions; one without an answer has no evidence, whatever the data names. A message is what its
+    speaker said, with the caption of a picture; every second case is one that settings were chosen on."""
     found: list[BenchCase] = []
     for number, case in enumerate(from_json(content, list[_LocomoCase])):
         sessions = tuple(_locomo_sessions(case.conversation))
         refs = {message.ref for session in sessions for message in session.messages}
         now_ms = max((session.messages[-1].at_ms for session in sessions if session.messages), default=0)
         asked = [
-            BenchQuestion(one.question, evidence, str(one.category), now_ms + 86_400_000)
+            BenchQuestion(
+                one.question,
+                tuple(frozenset([ref]) for ref in _locomo_refs(one.evidence) if ref in refs and is_told),
+                str(one.category),
+                now_ms + 86_400_000,
+                str(one.answer) if is_told else None,
+            )
             for one in case.qa
-            if one.category != _ADVERSARIAL
-            and (evidence := tuple(frozenset([ref]) for ref in _locomo_refs(one.evidence) if ref in refs))
+            for is_told in [one.category != _ADVERSARIAL]
         ]
         found.append(BenchCase(case.sample_id, sessions, tuple(asked), is_tuned=number % 2 == 0))
     return found
@@ -133,6 +141,7 @@ class _LongCase(msgspec.Struct):
     haystack_session_ids: list[str]
     haystack_dates: list[str]
     haystack_sessions: list[list[_LongSaid]]
+    answer: str | int | float = ""
     answer_session_ids: list[str] = []
 
 
@@ -148,10 +157,14 @@ def _longmemeval(content: bytes) -> list[BenchCase]:
                 if one.has_answer:
                     evidence.append(frozenset([messages[-1].ref]))
             sessions.append(BenchSession(f"{place}-{case.haystack_session_ids[place]}", tuple(messages)))
-        if evidence:
-            now_ms = _time_ms(case.question_date, _LONGMEMEVAL_TIMES)
-            asked = BenchQuestion(case.question, tuple(evidence), case.question_type, now_ms)
-            found.append(BenchCase(case.question_id, tuple(sessions), (asked,), is_tuned=number % 2 == 0))
+        asked = BenchQuestion(
+            case.question,
+            tuple(evidence),
+            case.question_type,
+            _time_ms(case.question_date, _LONGMEMEVAL_TIMES),
+            None if case.question_id.endswith(_ABSTENTION) else str(case.answer),
+        )
+        found.append(BenchCase(case.question_id, tuple(sessions), (asked,), is_tuned=number % 2 == 0))
     return found
 
 

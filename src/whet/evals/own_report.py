@@ -14,8 +14,8 @@ import msgspec
 from whet.evals.own_run import TaskOutcome
 from whet.evals.paired import PairedGap, compare
 from whet.evals.records import CACHED_PRICE, OUTPUT_PRICE
-from whet.memory.reader import PromptItem
 from whet.stats import Interval, wilson
+from whet.store.starts import ContextItem
 
 SIGNIFICANT = 0.05
 _CLAIM = """\
@@ -53,7 +53,7 @@ class ArmResult(msgspec.Struct, frozen=True):
 class ItemUplift(msgspec.Struct, frozen=True):
     """What one learned item is worth: success with everything minus success without it alone."""
 
-    item: PromptItem
+    item: ContextItem
     gain: Interval
     p_value: float
     runs: int
@@ -71,7 +71,9 @@ def results(outcomes: Sequence[TaskOutcome]) -> list[ArmResult]:
     return [_result(arm, [one for one in outcomes if one.arm == arm], off) for arm in arms]
 
 
-def uplift(item: PromptItem, everything: Sequence[TaskOutcome], without: Sequence[TaskOutcome]) -> ItemUplift:
+def uplift(
+    item: ContextItem, everything: Sequence[TaskOutcome], without: Sequence[TaskOutcome]
+) -> ItemUplift:
     """Compare runs with all items against runs that lacked this one."""
     found = _against(everything, without)
     return ItemUplift(item, found.gap, found.p_value, len({one.repeat for one in without}))
@@ -153,7 +155,7 @@ def report(
         lines += ["", "| item | gain | finding |", "|---|---|---|"]
         for found in uplifts:
             gap = found.gain
-            text = (found.item.label or found.item.id).replace("|", "\\|")
+            text = (found.item.label or found.item.name).replace("|", "\\|")
             gain = f"{gap.estimate:+.0%} [{gap.low:+.0%}, {gap.high:+.0%}]"
             lines.append(f"| {text} | {gain} | {found.finding} |")
     leaks = [

@@ -30,10 +30,11 @@ from whet.contract.texts import from_json
 from whet.evals import task_folder
 from whet.evals.own_tasks import OwnTask
 from whet.memory import notes
-from whet.memory.reader import PromptItem, entry_id
+from whet.memory.reader import entry_id
 from whet.memory.requests import MemoryRequest, SkillRequest
 from whet.store import sessions
 from whet.store.outcomes import calls_of
+from whet.store.starts import ContextItem
 from whet.warm import template
 from whet.warm.compose import BuildOptions
 from whet.warm.mine import MiningScope
@@ -170,7 +171,7 @@ class OwnTaskSetup:
                 return "off"  # nothing has failed yet, or nothing that worked may be shown
         return _TEMPLATE if template.path_of(home, _TEMPLATE).exists() else "off"
 
-    async def items(self, home: Home) -> list[PromptItem]:
+    async def items(self, home: Home) -> list[ContextItem]:
         """Give what a home has learned."""
         async with aclosing(
             await App.start(home, self._for("all", False), self._secrets, NobodyPresent(), self.folder)
@@ -178,7 +179,7 @@ class OwnTaskSetup:
             part = await app.learning.prompt_part(("memory", "skill_view"))
         return [item for item in part.items if item.hash]
 
-    async def without(self, home: Home, item: PromptItem, copy: Home) -> None:
+    async def without(self, home: Home, item: ContextItem, copy: Home) -> None:
         """Copy a home and take one learned item out of the copy."""
         shutil.rmtree(copy.root, ignore_errors=True)
         shutil.copytree(home.root, copy.root)
@@ -187,12 +188,12 @@ class OwnTaskSetup:
         ) as app:
             desk, origin = app.learning.desk, Origin("user", platform="eval")
             if item.kind == "skill":
-                await desk.change_skill(SkillRequest("delete", item.id, confirmed=True), origin)
+                await desk.change_skill(SkillRequest("delete", item.name), origin)
                 return
             for target, path in notes.FILES.items():
                 for entry in notes.entries(desk.reader.text(path)):
-                    if target == item.kind and entry_id(entry) == item.id:
-                        request = MemoryRequest("remove", target, old_text=entry.said, confirmed=True)
+                    if target == item.kind and entry_id(entry) == item.name:
+                        request = MemoryRequest("remove", target, old_text=entry.said)
                         await desk.change_notes(request, origin)
 
     def _for(self, arm: str, learns: bool) -> Settings:

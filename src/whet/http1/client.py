@@ -181,7 +181,7 @@ class HttpClient:
 
     async def _dial(self, address: Address, proxy: OutboundProxy | None, request: Request) -> HttpConnection:
         if self._trust is None and (address.is_secure or (proxy is not None and proxy.scheme == "https")):
-            from whet.http1.trust import trusted  # noqa: PLC0415 a server in the clear needs none of it
+            from whet.trust import trusted  # noqa: PLC0415 a server in the clear needs none of it
 
             self._trust: ssl.SSLContext | None = trusted()
         connection = HttpConnection(asyncio.get_running_loop(), self._buffer)

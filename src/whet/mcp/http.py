@@ -35,6 +35,7 @@ from whet.mcp.transport import (
     SessionLost,
     is_private_way,
 )
+from whet.trust import trusted
 from whet.vendors.http import LONGEST_IDLE_S
 
 _CONNECT_S = 10.0
@@ -65,6 +66,7 @@ class HttpTransport:
             timeout=limits,
             limits=httpx2.Limits(keepalive_expiry=LONGEST_IDLE_S),
             follow_redirects=False,
+            verify=trusted(),
             trust_env=not is_this_machine(url),
         )
         self._login = Login(name, url, reach, self._http)

@@ -34,6 +34,7 @@ from whet.mcp.login import (
     grown,
 )
 from whet.mcp.transport import is_private_way
+from whet.trust import trusted
 from whet.visible import visible
 
 WAIT_S = 300.0
@@ -72,7 +73,7 @@ async def log_in(
     if not is_private_way(url):
         raise LoginFailed(f"{url} is not encrypted, so no login is sent there", hint="use its https address")
     async with httpx2.AsyncClient(
-        timeout=30.0, follow_redirects=False, trust_env=not is_this_machine(url)
+        timeout=30.0, follow_redirects=False, verify=trusted(), trust_env=not is_this_machine(url)
     ) as http:
         try:
             found = await discover(http, url, earlier.wanted, earlier.rights)

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from typing import Any
 
 import apsw
 
-from whet.contract.texts import from_json, texts_of
+from whet.contract.texts import texts_of
 from whet.contract.tools import tags_of
 from whet.memory import provenance, shell_words, units
 from whet.memory.folding import fold
@@ -25,12 +24,16 @@ _CARRIED_WORDS = 3
 _WORDS = re.compile(r"[^\W_]+(?:[-'’.][^\W_]+)*")
 _HIT = re.compile(r"(?m)^([^\s:|]*[./][^\s:|]*)(?=:|$)")
 _TO_FILE = re.compile(r"(?<![\d&])>{1,2}\s*[^&\s]")
-_LITERAL = re.compile(r"'[^'\n()]*'|\"[^\"\n()]*\"")
+_LITERAL = re.compile(r"(['\"])(?:(?!\1)[^\n()])*\1")
 
 
 def names_own(ran: SourceText, transcript: QuotableTranscript) -> bool:
-    """Whether a command fetches only what the project's files name, or packages that the person or a local
-    tool named before."""
+    """Whether a command fetches only what the project's files name, packages that the person or a local tool
+    named before, or from addresses and repositories that the person did."""
+    places = provenance.fetched_places(ran.call)
+    typed = "\n".join(s.folded for s in transcript.sources if s.seq < ran.seq and s.tier == "user")
+    if places and all(re.search(rf"(?<![\w./-]){re.escape(one)}(?![\w/-])", typed) for one in places):
+        return True
     packages = provenance.fetched_packages(ran.call)
     before = [s.folded for s in transcript.sources if s.seq < ran.seq and s.tier in ("user", "observed")]
     there = _worded(before) if packages else ""
@@ -39,10 +42,9 @@ def names_own(ran: SourceText, transcript: QuotableTranscript) -> bool:
 
 def carried_over(ran: SourceText, transcript: QuotableTranscript) -> str:
     """Say that a call repeats what untrusted text said before it, empty where it does not."""
-    call = ran.call if ran.is_command else ran.about
     if any(map(units.is_talk, kept(ran).splitlines())):
         return "its command holds sentences of the assistant's own"
-    return _carried(call, ran, transcript)
+    return _carried(ran.call if ran.is_command else ran.about, ran, transcript)
 
 
 def laundered(connection: apsw.Connection, session_id: str, one: Pointed) -> str:
@@ -58,10 +60,8 @@ def laundered(connection: apsw.Connection, session_id: str, one: Pointed) -> str
         for past in calls.naming(connection, own.workspace, name) if len(name) >= _CARRIED_WORDS else ():
             if past.key == own_key or "edits" not in tags_of(past.name):
                 continue
-            texts = texts_of(from_json(past.arguments, dict[str, Any]))
-            lines = [
-                line for line in one.unit.splitlines() if any(fold(line) in fold(text) for text in texts)
-            ]
+            texts = texts_of(provenance.arguments_of(past.arguments))
+            lines = [line for line in one.unit.splitlines() if any(fold(line) in fold(x) for x in texts)]
             there = load_key(connection, past.key) if lines else None
             wrote = next((s for s in there.sources if s.seq == past.seq), None) if there else None
             if there and wrote and any(_carried(line, wrote, there) for line in lines):
@@ -72,10 +72,10 @@ def laundered(connection: apsw.Connection, session_id: str, one: Pointed) -> str
 def kept(ran: SourceText) -> str:
     """Give a call as it is kept: without lines that it only prints, and what it only writes into a file."""
     if not ran.is_command:
-        return ran.call
+        return ran.about
     printed = {folded for line in ran.text.splitlines() if (folded := fold(line)).count(" ") >= 2}
-    call = shell_words.HERE.sub(lambda match: _body(match, printed), ran.call)
-    call = _LITERAL.sub(lambda found: _literal(found[0], printed), call)
+    call = shell_words.STRING.sub(lambda match: _lines(match, printed), ran.call)
+    call = _LITERAL.sub(lambda one: f"{one[1]}…{one[1]}" if fold(one[0][1:-1]) in printed else one[0], call)
     for part in shell_words.parts(call):
         head, _, said = part.strip().partition(" ")
         if fold(said) in printed:
@@ -83,44 +83,30 @@ def kept(ran: SourceText) -> str:
     return call
 
 
-def _literal(text: str, printed: Collection[str]) -> str:
-    return f"{text[0]}…{text[0]}" if fold(text[1:-1]) in printed else text
-
-
-def _body(match: re.Match[str], printed: Collection[str]) -> str:
-    first, *lines, end = match[0].split("\n")
+def _lines(match: re.Match[str], printed: Collection[str]) -> str:
+    """Give a string or a here-document without the lines, below its first, that only speak."""
+    first, *lines = match[0].split("\n")
+    end = lines.pop() if lines else ""
     begin = match.string.rfind("\n", 0, match.start()) + 1
-    to_file = _TO_FILE.search(match.string[begin : match.start()] + first)
-    shown = (
-        ["…"]
-        if to_file and any(map(units.speaks, lines))
-        else [line if fold(line) not in printed else "…" for line in lines]
-    )
-    return "\n".join([first, *shown, end])
+    to_file = match["body"] and _TO_FILE.search(match.string[begin : match.start()] + first)
+    if to_file and any(map(units.speaks, lines)):
+        lines = ["…"]
+    shown = [line if fold(line) not in printed and not units.is_talk(line) else "…" for line in lines]
+    end = f"…{end[-1]}" if units.is_talk(end) else end
+    return "\n".join([first, *shown, *([end] if "\n" in match[0] else [])])
 
 
 def _carried(text: str, ran: SourceText, transcript: QuotableTranscript) -> str:
-    before = (s for s in transcript.sources if s.seq < ran.seq)
-    trusted = _worded(s.folded for s in before if s.tier in ("user", "observed"))
-    runs = (run for run in _runs(text, is_command=ran.is_command) if run not in trusted)
-    taken = _taken(runs, ran, transcript)
-    return f"the command repeats what untrusted text said: {taken[:60]}" if taken else ""
-
-
-def _taken(runs: Iterable[str], ran: SourceText, transcript: QuotableTranscript) -> str:
-    """Give what of these untrusted text said before a call did, and before the assistant said it itself."""
-    said = {
-        tier: [s for s in transcript.sources if s.seq < ran.seq and s.tier == tier]
-        for tier in ("untrusted", "own")
-    }
-    if not said["untrusted"]:
-        return ""
-    there = _worded(s.folded for s in said["untrusted"])
-    for run in runs:
-        if run in there:
-            first = next((s.seq for s in said["untrusted"] if run in _worded([s.folded])), ran.seq)
-            if not any(s.seq < first and run in _worded([s.folded]) for s in said["own"]):
-                return run.strip()
+    """Say what of a text untrusted text said before a call did, and before the assistant said it itself."""
+    before = [s for s in transcript.sources if s.seq < ran.seq]
+    foreign = _worded(s.folded for s in before if s.tier == "untrusted")
+    each: list[tuple[str, str]] = []
+    for run in _runs(text, is_command=ran.is_command):
+        if run in foreign:
+            each = each or [(s.tier, _worded([s.folded])) for s in before]
+            tiers = [tier for tier, words in each if run in words]
+            if tiers[:1] == ["untrusted"] and {"user", "observed"}.isdisjoint(tiers):
+                return f"the command repeats what untrusted text said: {run.strip()[:60]}"
     return ""
 
 
@@ -138,10 +124,8 @@ def _runs(text: str, *, is_command: bool) -> Iterable[str]:
         run = " ".join(words[at : at + _CARRIED_WORDS])
         if len(run) >= 14 or (not run.isascii() and len(run) >= 8):
             yield run
-    everybodys = (
-        {fold(name) for name in shell_words.programs(text) if "/" not in name} if is_command else set[str]()
-    )
-    for value in units.values(text) - everybodys:
+    programs = shell_words.programs(text) if is_command else ()
+    for value in units.values(text).difference(fold(name) for name in programs if "/" not in name):
         yield value if len(value) >= 7 else f" {value} "
         parts = re.split(r"[=:/@]", value)
         yield from (f" {part} " for part in parts if len(part) >= 4 and not part.isalpha() and part != value)

@@ -7,6 +7,8 @@ before is given as it is. Files follow later (`journal.py`); it decides on no ev
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
 
 import apsw
 import msgspec
@@ -15,9 +17,10 @@ from whet.clock import iso
 from whet.contract.errors import StoreBusy
 from whet.contract.origin import Origin
 from whet.memory import merging, notes, skill_changes
+from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader
-from whet.memory.requests import Claim, GateVerdict, MemoryRequest, NeedsYes, Refused, SkillRequest, Target
-from whet.memory.settling import enforce_skill
+from whet.memory.requests import Claim, GateVerdict, MemoryRequest, NeedsYes, Refused, SkillRequest
+from whet.memory.settling import enforce
 from whet.memory.skill_changes import SkillPlan
 from whet.store import learned, ledger
 from whet.store.ledger import FileChange, LedgerRow, NewRow, State, digest
@@ -31,8 +34,17 @@ class _Stale(Exception):
     """The item changed between being read and being written."""
 
 
-class NoteChanges:
-    """Enters changes to the two notes files of one profile."""
+class _Planned(NamedTuple):
+    """A row, what it was planned on and how that is read again, and the texts of its files."""
+
+    row: NewRow
+    base: object
+    there: Callable[[apsw.Connection], object]
+    texts: Sequence[bytes] = ()
+
+
+class Changes:
+    """Enters changes to the notes and the skills of one profile."""
 
     def __init__(self, reader: MemoryReader, judge: Judge) -> None:
         self._reader = reader
@@ -40,39 +52,75 @@ class NoteChanges:
         self._profile = reader.profile
         self._judge = judge
 
-    def enter(self, request: MemoryRequest, origin: Origin) -> LedgerRow:
+    def enter(self, request: MemoryRequest | SkillRequest, origin: Origin) -> LedgerRow:
         """Enter a change and give its row. Raises Refused, NeedsYes, StoreBusy."""
-        self._reader.bring_into_step()
-        limit = self._reader.room_chars(request.target)
+        if isinstance(request, MemoryRequest):
+            self._reader.bring_into_step()
+            return self._entered(lambda: self._note(request, origin), "the notes")
+        self._check_name(request)
+        self._reader.bring_into_step([request.name])
+        return self._entered(lambda: self._skill(request, origin), f"the skill {request.name}")
+
+    def _entered(self, plan: Callable[[], _Planned], what: str) -> LedgerRow:
+        """Enter what is planned, in one transaction; a row that the same call made before is given as is."""
         for _ in range(_TRIES):
-            base = self._database.read_now(
-                lambda db, target=request.target: merging.note_text(db, self._profile, target, origin.task_id)
-            )
-            existing = tuple(entry.said for entry in notes.entries(base))
-            request = self._named_by_remark(request, existing)
-            verdict = self._verdict(request, origin, existing)
-            edit = notes.change(base, _written(request, verdict, existing), limit)
-            new = NewRow(
-                kind="memory",
-                item=request.target,
-                action=request.action,
-                state=_state(verdict, origin),
-                origin=origin,
-                before=edit.before,
-                after=edit.after,
-                base_hash=digest(edit.before) if edit.before else "",
-                hash=digest(edit.after) if edit.after else "",
-                evidence=verdict.evidence,
-                trust=verdict.trust,
-                reason=request.reason or verdict.why,
-                profile=self._profile,
-                remark=request.content if verdict.text else "",
-            )
-            try:
-                return self._insert(new, request.target, base, edit.text)
-            except _Stale:
-                continue
-        raise StoreBusy("the notes keep changing", hint="try again")
+            planned = plan()
+
+            def work(connection: apsw.Connection, planned: _Planned = planned) -> LedgerRow:
+                by = planned.row.origin
+                if made := ledger.by_call(connection, by.session_id, by.tool_call_id):
+                    return made
+                if planned.there(connection) != planned.base:
+                    raise _Stale
+                for content in planned.texts:
+                    learned.keep_text(connection, content)
+                row = ledger.insert(connection, planned.row, iso(self._reader.clock.now()))
+                if row.state == "active":
+                    enforce(connection, row)
+                return row
+
+            with suppress(_Stale):
+                return self._database.write_now(work)
+        raise StoreBusy(f"others keep changing {what}", hint="try again")
+
+    def _row(
+        self,
+        request: MemoryRequest | SkillRequest,
+        origin: Origin,
+        verdict: GateVerdict,
+        edit: EntryChange | SkillPlan,
+    ) -> NewRow:
+        is_note = isinstance(request, MemoryRequest)
+        said = request.content if is_note else request.content or request.new_string
+        state: State = "quarantined" if verdict.quarantined else "active"
+        return NewRow(
+            kind="memory" if is_note else "skill",
+            item=request.target if is_note else request.name,
+            action=request.action,
+            state="staged" if origin.write_origin == "review" else state,
+            origin=origin,
+            before=edit.before,
+            after=edit.after,
+            base_hash=digest(edit.before) if edit.before else "",
+            hash=digest(edit.after) if edit.after else "",
+            evidence=verdict.evidence,
+            trust=verdict.trust,
+            reason=request.reason or verdict.why,
+            profile=self._profile,
+            remark=said if verdict.text else "",
+        )
+
+    def _note(self, request: MemoryRequest, origin: Origin) -> _Planned:
+        def there(connection: apsw.Connection) -> str:
+            return merging.note_text(connection, self._profile, request.target, origin.task_id)
+
+        base = self._database.read_now(there)
+        existing = tuple(entry.said for entry in notes.entries(base))
+        request = self._named_by_remark(request, existing)
+        verdict = self._note_verdict(request, origin, existing)
+        limit = self._reader.room_chars(request.target)
+        _, edit = notes.change(base, _written(request, verdict, existing), limit)
+        return _Planned(self._row(request, origin, verdict, edit), base, there)
 
     def _named_by_remark(self, request: MemoryRequest, existing: tuple[str, ...]) -> MemoryRequest:
         """Give the request with the entry that is meant where the model named it by its own words for it."""
@@ -85,7 +133,7 @@ class NoteChanges:
         meant = (row.after for row in rows if part in notes.fold(row.remark) and row.after in existing)
         return msgspec.structs.replace(request, old_text=next(meant, request.old_text))
 
-    def _verdict(self, request: MemoryRequest, origin: Origin, existing: tuple[str, ...]) -> GateVerdict:
+    def _note_verdict(self, request: MemoryRequest, origin: Origin, existing: tuple[str, ...]) -> GateVerdict:
         if request.action == "remove":
             return GateVerdict("user")
         if request.action == "replace":
@@ -94,83 +142,28 @@ class NoteChanges:
         claim = Claim("memory", request.content, request.evidence, existing=existing, target=request.target)
         return self._judge(claim, origin)
 
-    def _insert(self, new: NewRow, target: Target, base: str, text: str) -> LedgerRow:
-        def work(connection: apsw.Connection) -> None:
-            if merging.note_text(connection, self._profile, target, new.origin.task_id) != base:
-                raise _Stale
-            if new.state == "active":
-                key = learned.keep_text(connection, text.encode()) if text else ""
-                learned.want(connection, self._profile, notes.FILES[target], key)
+    def _skill(self, request: SkillRequest, origin: Origin) -> _Planned:
+        def there(connection: apsw.Connection) -> dict[str, str]:
+            return merging.skill_hashes(connection, self._profile, request.name, origin.task_id)
 
-        return _inserted(self._reader, new, work)
-
-
-class SkillChanges:
-    """Enters changes to the skills of one profile."""
-
-    def __init__(self, reader: MemoryReader, judge: Judge) -> None:
-        self._reader = reader
-        self._database = reader.database
-        self._profile = reader.profile
-        self._judge = judge
-
-    def enter(self, request: SkillRequest, origin: Origin) -> LedgerRow:
-        """Enter a change and give its row. Raises Refused, NeedsYes, StoreBusy."""
-        self._check_name(request)
-        self._reader.bring_into_step([request.name])
-        for _ in range(_TRIES):
-            files = self._database.read_now(
-                lambda db: merging.skill_files(db, self._profile, request.name, origin.task_id)
-            )
-            made = skill_changes.plan(files, _based(request, origin, files))
-            self._check_owner(request, origin)
-            verdict = self._verdict(request, origin, made)
-            if verdict.text:
-                made = skill_changes.from_sources(files, made, request.name, (verdict.text, verdict.about))
-            new = self._row(request, origin, (files, made), verdict)
-            try:
-                return self._insert(new, files, made)
-            except _Stale:
-                continue
-        raise StoreBusy(f"the skill {request.name} keeps changing", hint="try again")
-
-    def _row(
-        self,
-        request: SkillRequest,
-        origin: Origin,
-        change: tuple[skill_changes.Files, SkillPlan],
-        verdict: GateVerdict,
-    ) -> NewRow:
-        files, made = change
+        hashes, files = self._database.read_now(lambda db: (there(db), merging.texts(db, there(db))))
+        made = skill_changes.plan(files, _based(request, origin, files))
+        self._check_owner(request, origin)
+        verdict = self._skill_verdict(request, origin, made)
+        if verdict.text:
+            made = skill_changes.from_sources(files, made, request.name, (verdict.text, verdict.about))
+        after = {path: "" if content is None else digest(content) for path, content in made.files.items()}
         root = f"skills/{request.name}/"
-        after = {**files, **made.files}
-        changes = tuple(
-            FileChange(
-                root + path,
-                digest(files[path]) if path in files else "",
-                "" if content is None else digest(content),
-            )
-            for path, content in made.files.items()
+        row = msgspec.structs.replace(
+            self._row(request, origin, verdict, made),
+            changes=tuple(FileChange(root + path, hashes.get(path, ""), key) for path, key in after.items()),
+            base_hash=skill_changes.tree_hash(hashes),
+            hash=skill_changes.tree_hash({**hashes, **after}),
         )
-        return NewRow(
-            kind="skill",
-            item=request.name,
-            action=request.action,
-            state=_state(verdict, origin),
-            origin=origin,
-            before=made.before,
-            after=made.after,
-            changes=changes,
-            base_hash=skill_changes.of(files),
-            hash=skill_changes.of({path: text for path, text in after.items() if text is not None}),
-            evidence=verdict.evidence,
-            trust=verdict.trust,
-            reason=request.reason or verdict.why,
-            profile=self._profile,
-            remark=(request.content or request.new_string) if verdict.text else "",
-        )
+        texts = [content for content in made.files.values() if content is not None]
+        return _Planned(row, hashes, there, texts)
 
-    def _verdict(self, request: SkillRequest, origin: Origin, made: SkillPlan) -> GateVerdict:
+    def _skill_verdict(self, request: SkillRequest, origin: Origin, made: SkillPlan) -> GateVerdict:
         is_file = skill_changes.MAIN not in made.files and bool(made.after)
         text = made.learned if made.learned.strip() or not request.evidence else request.new_string
         if is_file:
@@ -178,17 +171,6 @@ class SkillChanges:
             text = "\n".join(line for line in made.after.splitlines() if line not in there)
         claim = Claim("skill", text, request.evidence, known=made.before, is_verbatim=is_file)
         return self._judge(claim, origin)
-
-    def _insert(self, new: NewRow, base: skill_changes.Files, made: SkillPlan) -> LedgerRow:
-        def work(connection: apsw.Connection) -> None:
-            hashes = merging.skill_hashes(connection, self._profile, new.item, new.origin.task_id)
-            if hashes != {path: digest(content) for path, content in base.items()}:
-                raise _Stale
-            for content in made.files.values():
-                if content is not None:
-                    learned.keep_text(connection, content)
-
-        return _inserted(self._reader, new, work)
 
     def _check_name(self, request: SkillRequest) -> None:
         info = self._reader.library.find(request.name)
@@ -206,21 +188,6 @@ class SkillChanges:
             raise NeedsYes(f"May I {request.action} your own skill '{request.name}'?")
 
 
-def _inserted(reader: MemoryReader, new: NewRow, prepare: Callable[[apsw.Connection], None]) -> LedgerRow:
-    """Enter a row after `prepare`, in one transaction; one that the same call made before is given as is."""
-
-    def work(connection: apsw.Connection) -> LedgerRow:
-        if made := ledger.by_call(connection, new.origin.session_id, new.origin.tool_call_id):
-            return made
-        prepare(connection)
-        row = ledger.insert(connection, new, iso(reader.clock.now()))
-        if row.kind == "skill" and row.state == "active":
-            enforce_skill(connection, row)
-        return row
-
-    return reader.database.write_now(work)
-
-
 def _written(request: MemoryRequest, verdict: GateVerdict, existing: Sequence[str]) -> MemoryRequest:
     """Give the request with what the program wrote in place of what the model did; where an entry is there
     about the same subject, it is replaced."""
@@ -233,12 +200,6 @@ def _written(request: MemoryRequest, verdict: GateVerdict, existing: Sequence[st
     if request.action != "add" or len(older) != 1:
         return made
     return msgspec.structs.replace(made, action="replace", old_text=older[0])
-
-
-def _state(verdict: GateVerdict, origin: Origin) -> State:
-    if origin.write_origin == "review":
-        return "staged"
-    return "quarantined" if verdict.quarantined else "active"
 
 
 def _based(request: SkillRequest, origin: Origin, files: skill_changes.Files) -> SkillRequest:

@@ -20,7 +20,7 @@ from whet.clock import iso
 from whet.contract.origin import Origin
 from whet.log import mask
 from whet.memory import merging, notes, undo
-from whet.memory.changes import Judge, NoteChanges, SkillChanges
+from whet.memory.changes import Changes, Judge
 from whet.memory.library import Library
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import (
@@ -30,8 +30,8 @@ from whet.memory.requests import (
     NeedsYes,
     Refused,
     SkillRequest,
-    Target,
     WriteOutcome,
+    target_of,
     told,
 )
 from whet.memory.settling import Settling
@@ -87,9 +87,8 @@ class LearningService:
         self.skills: SkillStore = SkillStore(reader)
         self.judging: ClaimGate = ClaimGate(reader.database)
         self.listeners: list[Callable[[LedgerRow], None]] = []
-        self._settling = Settling(reader.profile, reader.limits, reader.review)
-        self._notes = NoteChanges(reader, self.judging)
-        self._skills = SkillChanges(reader, self.judging)
+        self._settling = Settling(reader)
+        self._changes = Changes(reader, self.judging)
 
     def for_person(self, name: str, folder: Path) -> LearningService:
         """Give the desk of another person: notes and skills of their own, nothing of anybody else's."""
@@ -106,11 +105,11 @@ class LearningService:
         Repeated with the same session and call id it gives the stored outcome. Never raises for what the
         model can mend; StoreError passes.
         """
-        return await self._change(lambda: self._notes.enter(request, origin), origin, request)
+        return await self._change(request, origin)
 
     async def change_skill(self, request: SkillRequest, origin: Origin) -> WriteOutcome:
         """Make one change to a skill, as `change_notes` does to the notes."""
-        return await self._change(lambda: self._skills.enter(request, origin), origin, request)
+        return await self._change(request, origin)
 
     def settle(
         self, connection: apsw.Connection, task_id: str, doubts: Mapping[int, str] | None = None
@@ -150,13 +149,9 @@ class LearningService:
 
     async def forget(self, session_id: str, origin: Origin, *, dry_run: bool) -> list[ForgetStep]:
         """Take back all that rests on a session, or say what that would be. Gives the steps, in order."""
-
-        def plan() -> list[ForgetStep]:
-            self.reader.bring_into_step()
-            return self.database.read_now(lambda db: undo.forget_steps(db, self.profile, session_id))
-
         if dry_run:
-            return await asyncio.to_thread(plan)
+            await asyncio.to_thread(self.reader.bring_into_step)
+            return await self.database.read(lambda db: undo.forget_steps(db, self.profile, session_id))
         steps = await asyncio.to_thread(
             self._in_step, lambda db: undo.forget(db, self.profile, session_id, origin, self._now())
         )
@@ -168,14 +163,10 @@ class LearningService:
 
         Raises StoreBusy where another process keeps the database in use: asked again, it is done.
         """
-
-        def run() -> Purged:
-            self.reader.bring_into_step()
-            done = self.database.write_now(lambda db: undo.purge_words(db, self.profile, session_id))
-            erase(self.database)
-            return done
-
-        return await asyncio.to_thread(run)
+        await asyncio.to_thread(self.reader.bring_into_step)
+        done = await self.database.write(lambda db: undo.purge_words(db, self.profile, session_id))
+        await asyncio.to_thread(erase, self.database)
+        return done
 
     async def _decide(
         self, row_id: int, decide: Callable[[apsw.Connection, LedgerRow], LedgerRow]
@@ -193,32 +184,29 @@ class LearningService:
         self.reader.bring_into_step()
         return done
 
-    async def _change(
-        self, enter: Callable[[], LedgerRow], origin: Origin, request: MemoryRequest | SkillRequest
-    ) -> WriteOutcome:
-        def work() -> WriteOutcome:
-            if (made := self._made_before(origin)) is not None:
-                if made.state == "refused" and not made.changes:
-                    return WriteOutcome(False, "refused", made.reason)
-                return told(made, self._room_used(made, origin))
-            if origin.write_origin == "review" and self.reader.review.writes == "off":
-                raise Refused("Reviews keep nothing: review.writes is off", hint="End the review.")
-            row = enter()
-            if row.state == "active":
-                self.reader.bring_into_step()
-                self._tell([row])
-            return told(row, self._room_used(row, origin), self.reader.troubles)
+    async def _change(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
+        try:
+            return await asyncio.to_thread(self._made, request, origin)
+        except Refused as error:
+            await asyncio.to_thread(self._keep_refusal, request, origin, error)
+            return error.outcome
+        except NeedsYes as error:
+            return WriteOutcome(False, "needs_yes", error.message)
 
-        def guarded() -> WriteOutcome:
-            try:
-                return work()
-            except Refused as error:
-                self._keep_refusal(request, origin, error)
-                return error.outcome
-            except NeedsYes as error:
-                return WriteOutcome(False, "needs_yes", error.message)
-
-        return await asyncio.to_thread(guarded)
+    def _made(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
+        by = (origin.session_id, origin.tool_call_id)
+        made = self.database.read_now(lambda db: ledger.by_call(db, *by))
+        if made is not None and made.state == "refused" and not made.changes:
+            return WriteOutcome(False, "refused", made.reason)
+        if made is not None:
+            return told(made, self._room_used(made, origin))
+        if origin.write_origin == "review" and self.reader.review.writes == "off":
+            raise Refused("Reviews keep nothing: review.writes is off", hint="End the review.")
+        row = self._changes.enter(request, origin)
+        if row.state == "active":
+            self.reader.bring_into_step()
+            self._tell([row])
+        return told(row, self._room_used(row, origin), self.reader.troubles)
 
     def _keep_refusal(self, request: MemoryRequest | SkillRequest, origin: Origin, error: Refused) -> None:
         """Keep what a review was refused, so that the person can look at it and accept a note by hand."""
@@ -244,15 +232,10 @@ class LearningService:
 
         self.database.write_now(work)
 
-    def _made_before(self, origin: Origin) -> LedgerRow | None:
-        if not origin.tool_call_id:
-            return None
-        return self.database.read_now(lambda db: ledger.by_call(db, origin.session_id, origin.tool_call_id))
-
     def _room_used(self, row: LedgerRow, origin: Origin) -> str:
         if row.kind != "memory":
             return ""
-        target: Target = "user" if row.item == "user" else "memory"
+        target = target_of(row.item)
         text = self.database.read_now(lambda db: merging.note_text(db, self.profile, target, origin.task_id))
         return notes.used(text, self.reader.room_chars(target))
 

@@ -51,7 +51,7 @@ def read(path: Path, limit_bytes: int = LARGEST_BYTES) -> bytes | None:
                 f"{path} has {facts.st_size:,} bytes, more than the {limit_bytes:,} that are read",
                 hint="make it shorter, or move it away; what was learned is in the ledger",
             )
-        return _read_all(handle, limit_bytes + 1)
+        return open(handle, "rb", closefd=False).read(limit_bytes + 1)
     finally:
         os.close(handle)
 
@@ -78,12 +78,11 @@ def swap(path: Path, expected: str, content: bytes | None) -> None:
     same moment is never lost. Raises Moved where it is not as expected and nothing was changed;
     StoreUnwritable, Unreadable.
     """
-    try:
+    with _written(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if path.is_symlink() or path.is_dir():
             read(path)
-        aside = path.with_name(f".{path.name}.before")
-        fresh = path.with_name(f".{path.name}.new")
+        aside, fresh = (path.with_name(f".{path.name}.{what}") for what in ("before", "new"))
         if content is not None:
             _fill(fresh, content)
         try:
@@ -96,24 +95,16 @@ def swap(path: Path, expected: str, content: bytes | None) -> None:
             fresh.unlink(missing_ok=True)
         aside.unlink(missing_ok=True)
         sync_folder(path.parent)
-    except OSError as error:
-        raise StoreUnwritable(
-            f"can't write {path}: {error.strerror}", hint="check the folder's owner and free space"
-        ) from error
 
 
 def replace(path: Path, content: bytes) -> None:
     """Put `content` in the place of a file that is ours alone; durable on return. Raises StoreUnwritable."""
     fresh = path.with_name(f"{path.name}.new")
-    try:
+    with _written(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _fill(fresh, content)
         fresh.replace(path)
         sync_folder(path.parent)
-    except OSError as error:
-        raise StoreUnwritable(
-            f"can't write {path}: {error.strerror}", hint="check the folder's owner and free space"
-        ) from error
 
 
 def restore_aside(path: Path) -> None:
@@ -139,18 +130,24 @@ def drop_empty(folder: Path, top: Path) -> None:
 @contextmanager
 def locked(folder: Path) -> Generator[None]:
     """Keep other processes of ours out of a folder's files meanwhile; a person is not kept out."""
-    try:
+    with _written(f"in {folder}"):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StoreUnwritable(
-            f"can't write in {folder}: {error.strerror}", hint="check the folder's owner and free space"
-        ) from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)
+
+
+@contextmanager
+def _written(place: Path | str) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnwritable(
+            f"can't write {place}: {error.strerror}", hint="check the folder's owner and free space"
+        ) from error
 
 
 def _set_aside(path: Path, aside: Path, expected: str) -> None:
@@ -182,12 +179,3 @@ def _fill(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _read_all(handle: int, limit_bytes: int) -> bytes:
-    pieces: list[bytes] = []
-    left = limit_bytes
-    while left > 0 and (piece := os.read(handle, min(left, 1 << 20))):
-        pieces.append(piece)
-        left -= len(piece)
-    return b"".join(pieces)

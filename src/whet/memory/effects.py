@@ -61,10 +61,8 @@ def by_session(turns: Iterable[TurnOutcome]) -> dict[str, Sums]:
     found: dict[str, Sums] = {}
     for turn in turns:
         old = found.get(turn.session_id, Sums())
-        had_trouble = max(old.troubled, int(turn.had_trouble))
-        found[turn.session_id] = Sums(
-            1, had_trouble, old.calls + turn.calls, old.failed_calls + turn.failed_calls
-        )
+        calls, failed = old.calls + turn.calls, old.failed_calls + turn.failed_calls
+        found[turn.session_id] = Sums(1, max(old.troubled, int(turn.had_trouble)), calls, failed)
     return found
 
 
@@ -97,7 +95,7 @@ def effects(
 async def of_desk(desk: LearningService, kinds: Sequence[ItemKind]) -> list[Effect]:
     """Read what is on record of a desk's items of these kinds, and compare them. Raises StoreError."""
     part = await desk.reader.prompt_part(None)
-    now = frozenset((item.kind, item.id, item.hash) for item in part.items)
+    now = frozenset((item.kind, item.name, item.hash) for item in part.items)
 
     def read(connection: apsw.Connection) -> list[Effect]:
         turns = outcomes.turn_outcomes(connection, desk.profile)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from whet.memory import units
 from whet.memory.carried import kept
 from whet.memory.notes import SAID_PITFALL
+from whet.memory.sources import SourceText
 from whet.memory.transcript import Pointed
 
 _OPTION = re.compile(r"-|[^=\s]+=")
@@ -23,7 +24,7 @@ def entry(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> str:
     """Give the note for what was pointed at, in the session's order. `named`: commands with placeholders."""
     failed = [one for one in pointed if one.source.failed]
     rest = [one for one in pointed if not one.source.failed]
-    body = "; ".join(_grouped(rest, [*named, *_named(failed)]))
+    body = "; ".join(_grouped(rest, named))
     if not failed:
         return body
     wrong = "; ".join(_failing(one) for one in failed)
@@ -35,18 +36,14 @@ def steps(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> list[str]:
     failed = [one for one in pointed if one.source.failed]
     done = [one for one in pointed if not one.source.failed and (one.source.is_command or not one.unit)]
     other = [one for one in pointed if not one.source.failed and one not in done]
-    named = [*named, *_named(failed)]
-    ran = [kept(one.source) for one in _one_each(done) if one.source.is_command]
-    commands = dict(zip(ran, parameterised(ran, named), strict=True))
+    commands = _commands(done, named)
     lines: list[str] = []
-    for one in _one_each(done):
-        source = one.source
+    for number, source in enumerate(_sources(done), 1):
         call = kept(source)
-        command = commands[call] if source.is_command else ""
+        step = ticked(commands[call]) if source.is_command else f"{source.tool} {ticked(call)}"
         # What one instance printed is no part of a step with parameters.
-        proof = _quoted([o for o in done if o.source is source]) if command == call else ""
-        step = ticked(command) if command else f"{source.tool} {ticked(source.about)}"
-        lines.append(f"{len(lines) + 1}. {step}" + (f" → {proof}" if proof else ""))
+        proof = _quoted([o for o in done if o.source is source]) if commands.get(call, "") == call else ""
+        lines.append(f"{number}. {step}" + (f" → {proof}" if proof else ""))
     lines += [f"- {text}" for text in _grouped(other, named)]
     lines += [f"- Fails: {_failing(one)}" for one in failed]
     return lines
@@ -55,11 +52,8 @@ def steps(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> list[str]:
 def parameterised(commands: Sequence[str], named: Sequence[str]) -> list[str]:
     """Put parameters into commands: where a tool's own error has `named` a placeholder, or where the same
     command ran with something else in one place."""
-    found: list[str] = []
-    for command in commands:
-        given = next(filter(None, (filled(form, command) for form in named)), "")
-        found.append(given or _varied(command, commands))
-    return list(dict.fromkeys(found)) if len(set(found)) == len(commands) else found
+    given = (next(filter(None, (filled(form, one) for form in named)), "") for one in commands)
+    return [filled_in or _varied(one, commands) for one, filled_in in zip(commands, given, strict=True)]
 
 
 def subject(text: str) -> str:
@@ -78,41 +72,35 @@ def _failing(one: Pointed) -> str:
     return ticked(kept(one.source)) + (f" → {_quoted([one])}" if one.unit else " fails")
 
 
-def _named(failed: Sequence[Pointed]) -> list[str]:
-    return [form for one in failed for form in units.forms(one.unit)]
-
-
-def _grouped(pointed: Sequence[Pointed], forms_named: Sequence[str]) -> list[str]:
+def _grouped(pointed: Sequence[Pointed], named: Sequence[str]) -> list[str]:
     """Give one text for each source, its statements in order."""
     found: list[str] = []
-    one_each = _one_each(pointed)
-    commands = [kept(one.source) for one in one_each if one.source.is_command]
-    named = dict(zip(commands, parameterised(commands, forms_named), strict=True))
-    for one in one_each:
-        said = _quoted([each for each in pointed if each.source is one.source])
-        source = one.source
+    commands = _commands(pointed, named)
+    for source in _sources(pointed):
+        said = _quoted([one for one in pointed if one.source is source])
         if source.role == "user":
             found.append(f"{said} (said {source.day})" if source.day else said)
-        elif source.tier == "user":
-            found.append(f"asked “{source.call}”: {said}" + (f" ({source.day})" if source.day else ""))
-        else:
-            place = ticked(named[kept(source)]) if source.is_command else source.call
-            dated = f" ({source.day})" if source.day else ""
-            found.append(
-                f"{place} → {said}{dated}"
-                if said and source.is_command
-                else f"{place}: {said}{dated}"
-                if said
-                else f"{place} worked{dated}"
-            )
+            continue
+        place = ticked(commands[kept(source)]) if source.is_command else source.call
+        if source.tier == "user":
+            place = f"asked “{place}”"
+        between = " →" if source.is_command else ":"
+        found.append(
+            (f"{place}{between} {said}" if said else f"{place} worked")
+            + (f" ({source.day})" if source.day else "")
+        )
     return found
 
 
-def _one_each(pointed: Sequence[Pointed]) -> list[Pointed]:
-    by_source: dict[int, Pointed] = {}
-    for one in sorted(pointed, key=lambda each: each.source.seq):
-        by_source.setdefault(id(one.source), one)
-    return list(by_source.values())
+def _commands(pointed: Sequence[Pointed], named: Sequence[str]) -> dict[str, str]:
+    """Give what each command is shown as, by how it is kept."""
+    ran = [kept(source) for source in _sources(pointed) if source.is_command]
+    return dict(zip(ran, parameterised(ran, named), strict=True))
+
+
+def _sources(pointed: Sequence[Pointed]) -> list[SourceText]:
+    each = {id(one.source): one.source for one in pointed}
+    return sorted(each.values(), key=lambda source: source.seq)
 
 
 def _quoted(pointed: Sequence[Pointed]) -> str:

@@ -11,17 +11,13 @@ import re
 from collections.abc import Iterable
 from typing import Any, cast
 
-from whet.contract.errors import WhetError
+from whet.memory.folders import BadSkill as BadSkill
 
 _PLAIN = r"([A-Za-z][A-Za-z0-9_-]*):[ \t]+([^\s\"'\[\]{}>|*&!%@`#,?:-][^\n]*|-?\d[\w.]*)$"
 _LARGEST_CHARS = 8_000
 _DEEPEST_YAML = 7
 NAME_CHARS = 64
 DESCRIPTION_CHARS = 1_024
-
-
-class BadSkill(WhetError):
-    """A SKILL.md that is not valid; the message says what is wrong with it."""
 
 
 def split(text: str) -> tuple[str, str]:

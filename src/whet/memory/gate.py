@@ -29,7 +29,6 @@ _MOST_QUOTES = 12
 _KEPT_QUOTE_CHARS = 400
 _MOST_LINE_CHARS = 400
 _LEAST_CHARS = 6
-_LATER = {"user": "The person took that back later in the session"}
 _NUMBERED = re.compile(r"(?m)^\s*\d{1,2}[.)]\s")
 _TWO_WORDS = re.compile(r"[^\W\d_]+(?:[/-][^\W\d_]+)+")
 _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{3,}")
@@ -39,13 +38,9 @@ def check_text(claim: Claim) -> None:
     """Raise Refused for a text that may not be kept whoever says it, and for one that is there already."""
     if finding := scan(claim.text):
         raise Refused(f"Not kept: {finding}", hint="Leave it out or say it otherwise.")
-    mine = fold(claim.text).removeprefix("pitfall: ").rstrip(".")
-    if mine and (
-        same := next(
-            (one for one in claim.existing if mine == fold(one).removeprefix("pitfall: ").rstrip(".")), ""
-        )
-    ):
-        raise _known(same)
+    mine, *there = (fold(one).removeprefix("pitfall: ").rstrip(".") for one in (claim.text, *claim.existing))
+    if mine and mine in there:
+        raise _known(claim.existing[there.index(mine)])
 
 
 def judge_brought(claim: Claim) -> GateVerdict:
@@ -71,18 +66,18 @@ def judge_stored(
     for session_id in session_ids:
         if database.read_now(lambda db, one=session_id: sessions.get(db, one)).private:
             raise Refused("This session is private: nothing is learned from it", hint="Go on without saving.")
-        transcript = database.read_now(lambda db, one=session_id: load(db, one, trusted_tools))
-        is_step = claim.kind == "skill"
-        there = tuple(quote for quote in claim.quotes if transcript.point(quote, is_step=is_step) is not None)
+        one = database.read_now(lambda db, one=session_id: load(db, one, trusted_tools))
+        there = tuple(quote for quote in claim.quotes if one.point(quote, is_step=claim.kind == "skill"))
         if best is None or len(there) > len(best[0]):
-            best = there, transcript
+            best = there, one
         if there == claim.quotes:
             break
     assert best is not None  # a lesson is about some session
-    best[1].laundered = lambda one: database.read_now(lambda db: laundered(db, best[1].session_id, one))
-    if best[0] and len(session_ids) > 1:
-        claim = msgspec.structs.replace(claim, quotes=best[0])
-    return judge(claim, best[1], foreground=foreground)
+    there, transcript = best
+    transcript.laundered = lambda one: database.read_now(lambda db: laundered(db, transcript.session_id, one))
+    if there and len(session_ids) > 1:
+        claim = msgspec.structs.replace(claim, quotes=there)
+    return judge(claim, transcript, foreground=foreground)
 
 
 def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> GateVerdict:
@@ -137,8 +132,8 @@ def _verbatim(claim: Claim, transcript: QuotableTranscript) -> GateVerdict:
 def _about(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> str:
     """Give what the person asked for where the work was done that is pointed at."""
     turn = min((one.source.turn for one in pointed), default=0)
-    asked = (one.text for one in transcript.sources if one.tier == one.role == "user" and one.turn >= turn)
-    return next((units.sentences(text)[0] for text in asked), "")
+    said = (one for one in transcript.sources if one.tier == one.role == "user" and one.turn >= turn)
+    return next((units.sentences(one.text)[0] for one in said), "")
 
 
 def _pointed(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> list[Pointed]:
@@ -200,7 +195,9 @@ def _usable(one: Pointed, claim: Claim, transcript: QuotableTranscript) -> Point
             f"That is a question, not a rule or a fact: {_short(one.unit)}", hint="Quote what was decided."
         )
     if one.tier != "untrusted" and (later := transcript.taken_back(one)):
-        what = _LATER.get(one.tier, "A later look shows something else")
+        what = "A later look shows something else"
+        if one.tier == "user":
+            what = "The person took that back later in the session"
         raise Refused(f"{what}: {_short(later)}", hint="Quote what holds in the end, or keep nothing.")
     ran = one.source
     if claim.kind == "skill" and ran.is_done and one.unit:
@@ -253,26 +250,19 @@ def _named_calls(text: str, pointed: Sequence[Pointed], transcript: QuotableTran
     folded = fold(text)
     there = {id(one.source) for one in pointed}
     turns = {one.source.turn for one in pointed}
-    found = [
-        Pointed(one.call, one, "", one.tier, one.why)
-        for one in transcript.results()
-        if one.turn in turns
-        and not one.failed
-        and id(one) not in there
-        and len(one.call) >= 4
-        and fold(one.call) in folded
-    ]
-    return list({one.source.call: one for one in found}.values())
+    ran = (
+        one for one in transcript.results() if one.turn in turns and not one.failed and id(one) not in there
+    )
+    named = {one.call: one for one in ran if len(one.call) >= 4 and fold(one.call) in folded}
+    return [Pointed(one.call, one, "", one.tier, one.why) for one in named.values()]
 
 
 def _with_remedy(pointed: list[Pointed], transcript: QuotableTranscript) -> list[Pointed]:
     """Add what then worked to what failed. Raises Refused where nothing did."""
     failed = [one for one in pointed if one.source.failed]
-    if not failed:
+    if not failed or any(one.source.seq > failed[-1].source.seq for one in pointed):
         return pointed
     last = failed[-1].source
-    if any(one.source.seq > last.seq for one in pointed):
-        return pointed
     mine = set(last.call.split())
     later = [one for one in transcript.results() if one.seq > last.seq and one.ran_well]
     nearest = max(later, key=lambda one: len(mine & set(one.call.split())), default=None)

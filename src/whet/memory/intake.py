@@ -13,12 +13,11 @@ import msgspec
 
 from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
-from whet.memory import disk, frontmatter, skill_changes
-from whet.memory.folders import files_of, good_name
+from whet.memory import disk, folders, frontmatter, skill_changes
 from whet.memory.provenance import reaches_out
 from whet.memory.requests import Refused
 from whet.memory.scan import scan
-from whet.memory.settling import enforce_skill
+from whet.memory.settling import enforce
 from whet.store import learned, ledger
 from whet.store.learned import Mark
 from whet.store.ledger import FileChange, LedgerRow, NewRow
@@ -45,13 +44,12 @@ def read_folder(folder: Path) -> SkillIntake:
     """Read a skill's folder. Raises WhetError where it is no valid skill."""
     if folder.is_symlink() or not folder.is_dir():
         raise WhetError(f"{folder} is not a folder", hint="give the folder that holds SKILL.md")
-    paths = files_of(folder)
-    if skill_changes.MAIN not in paths:
+    files = folders.read(folder)
+    if skill_changes.MAIN not in files:
         raise WhetError(f"{folder} holds no SKILL.md", hint="a skill is a folder with a SKILL.md in it")
-    files = {path: disk.read(folder / path, 5_000_000) or b"" for path in paths}
     main = disk.as_text(files[skill_changes.MAIN], folder / skill_changes.MAIN)
     name, description = frontmatter.name_and_description(main)
-    good_name(name)
+    folders.good_name(name)
     return SkillIntake(name, description, files, tuple(_findings(files)))
 
 
@@ -86,7 +84,7 @@ def enter(
     )
     learned.set_mark(connection, profile, Mark(intake.name, "person", source=source))
     if row.state == "active":
-        enforce_skill(connection, row)
+        enforce(connection, row)
     return row
 
 

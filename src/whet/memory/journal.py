@@ -9,21 +9,19 @@ one profile; it does not know who may change what.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import apsw
 import msgspec
 
-from whet.clock import Clock, iso
+from whet.clock import iso
 from whet.contract.errors import StoreError
 from whet.contract.origin import Origin
 from whet.memory import disk, merging, notes
 from whet.memory.disk import Moved, UnreadableFile
-from whet.memory.folders import BadFolder, files_of
-from whet.memory.reader import KnownFiles
+from whet.memory.folders import BadSkill, files_of
+from whet.memory.reader import MemoryReader
 from whet.memory.requests import Target
 from whet.store import learned, ledger
-from whet.store.database import StateDatabase
 from whet.store.learned import FileState
 from whet.store.ledger import FileChange, NewRow, digest
 
@@ -34,23 +32,12 @@ _OVER = "it replaces what came in between (change {})"
 
 
 class Journal:
-    """One profile's files below `folder`. Synchronous; call it off the event loop's thread."""
+    """The files of one profile's reader, whose `troubles` name what can't be read or written; what is well is
+    taken out of them. Synchronous; call it off the event loop's thread."""
 
-    def __init__(
-        self,
-        database: StateDatabase,
-        clock: Clock,
-        folder: Path,
-        profile: tuple[str, KnownFiles],
-        troubles: dict[str, str],
-    ) -> None:
-        """`profile`: its name, and what its files were last seen to hold. `troubles` takes what can't be read
-        or written, by path; what is well is taken out of it."""
-        self._database = database
-        self._clock = clock
-        self._folder = folder
-        self._profile, self._seen = profile
-        self._troubles = troubles
+    def __init__(self, reader: MemoryReader) -> None:
+        self._database, self._clock, self._folder = reader.database, reader.clock, reader.folder
+        self._profile, self._seen, self._troubles = reader.profile, reader.seen, reader.troubles
 
     def settle(self, waiting: Sequence[str], skills: Sequence[str]) -> None:
         """Bring both notes, the `waiting` files and these skills into step with the ledger.
@@ -88,7 +75,8 @@ class Journal:
                 self._seen.saw(path, there)
             return True
         if seen == state.written:
-            content = self._wanted(state)
+            kept = self._database.read_now(lambda db: learned.text(db, state.wanted))
+            content = kept if state.wanted else None
             self._seen.will_hold(path, content)
             disk.swap(place, seen, content)
             if content is None:
@@ -101,11 +89,6 @@ class Journal:
         if self._database.write_now(lambda db: self._enter(db, state, there, base)):
             self._seen.saw(path, there)
         return False
-
-    def _wanted(self, state: FileState) -> bytes | None:
-        if not state.wanted:
-            return None
-        return self._database.read_now(lambda db: learned.text(db, state.wanted))
 
     def _enter(self, connection: apsw.Connection, seen: FileState, there: bytes | None, base: bytes) -> bool:
         """Enter an edit by hand; False where another process was faster and nothing was done."""
@@ -182,7 +165,7 @@ class Journal:
         root = self._folder / "skills" / name
         try:
             files = files_of(root) if root.is_dir() and not root.is_symlink() else []
-        except BadFolder as error:
+        except BadSkill as error:
             self._troubles[f"skills/{name}"] = f"{error.message}; {error.hint}"
             return []
         self._troubles.pop(f"skills/{name}", None)

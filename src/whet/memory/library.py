@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from whet.contract.errors import WhetError
 from whet.memory import disk, frontmatter
@@ -69,13 +70,10 @@ class Library:
         """Give the skill of that name, None without one."""
         if not NAME.fullmatch(name):
             return None
-        return self._read(self.folder / name) or self._checked(self._others.get(name))
-
-    def _checked(self, info: SkillInfo | None) -> SkillInfo | None:
-        """Give a skill from elsewhere as it is on disk now."""
-        if info is None or (info.folder / "SKILL.md").is_file():
+        info = self._read(self.folder / name) or self._others.get(name)
+        if info is None or info.problem or (info.folder / "SKILL.md").is_file():
             return info
-        return msgspec.structs.replace(info, problem=f"{info.folder} is gone")
+        return replace(info, problem=f"{info.folder} is gone")
 
     def _own(self) -> list[SkillInfo]:
         try:
@@ -85,15 +83,16 @@ class Library:
         return [info for folder in folders if (info := self._read(folder)) is not None]
 
     def _read(self, folder: Path) -> SkillInfo | None:
+        info = SkillInfo(folder.name, "", "home", folder)
         try:
             text = disk.read_text(folder / "SKILL.md", LARGEST_MAIN_BYTES)
             if text is None:
                 return None
             if folder.is_symlink():
-                return SkillInfo(folder.name, "", "home", folder, "its folder is a symbolic link")
+                return replace(info, problem="its folder is a symbolic link")
             name, description = frontmatter.name_and_description(text)
         except WhetError as error:
-            return SkillInfo(folder.name, "", "home", folder, error.message)
+            return replace(info, problem=error.message)
         if name != folder.name:
-            return SkillInfo(folder.name, "", "home", folder, f"its front matter names it {name!r}")
-        return SkillInfo(name, description, "home", folder, hash=digest(text)[:12])
+            return replace(info, problem=f"its front matter names it {name!r}")
+        return replace(info, description=description, hash=digest(text)[:12])

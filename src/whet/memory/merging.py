@@ -7,27 +7,16 @@ writer sees: what is in force with its own review's staged changes on top, read 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import apsw
-import msgspec
 
 from whet.memory import notes
+from whet.memory.notes import EntryChange
+from whet.memory.reader import in_force
 from whet.memory.requests import Refused, Target
 from whet.memory.skill_changes import Files
 from whet.store import learned, ledger
-
-
-class EntryChange(msgspec.Struct, frozen=True):
-    """One entry's change: empty `before` for a new one, empty `after` for one that is gone."""
-
-    before: str
-    after: str
-
-    @property
-    def action(self) -> str:
-        """add, replace or remove."""
-        return "add" if not self.before else "replace" if self.after else "remove"
 
 
 def changes(before: str, after: str) -> list[EntryChange]:
@@ -52,39 +41,25 @@ def carry(text: str, target: Target, wanted: Sequence[EntryChange]) -> tuple[str
     lost: list[EntryChange] = []
     for change in wanted:
         try:
-            text = step(text, target, change)
+            text = notes.step(text, target, change)
         except Refused:
             lost.append(change)
     return text, lost
 
 
-def step(text: str, target: Target, change: EntryChange) -> str:
-    """Make one change in `text`, word for word; one that is made already changes nothing. Raises Refused."""
-    there = {entry.said: entry for entry in notes.entries(text)}
-    entry = there.get(change.before) if change.before else None
-    if change.after in there and entry is None:
-        return text
-    if change.before and entry is None:
-        if not change.after:
-            return text
-        raise Refused("The entry has changed since", hint="Look at it again.")
-    if entry is None:
-        return notes.put(text, target, change.after)
-    if not change.after or change.after in there:
-        return notes.without(text, entry)
-    if entry.is_pitfall and not change.after.startswith(notes.SAID_PITFALL):
-        return notes.put(notes.without(text, entry), target, change.after)
-    return notes.put_for(text, entry, change.after)
+def want_note(connection: apsw.Connection, profile: str, target: Target, text: str) -> None:
+    """Say what a notes file should hold; empty for no file."""
+    key = learned.keep_text(connection, text.encode()) if text else ""
+    learned.want(connection, profile, notes.FILES[target], key)
 
 
 def note_text(connection: apsw.Connection, profile: str, target: Target, task_id: str = "") -> str:
     """Give a notes file as the writer sees it."""
-    wanted = learned.state(connection, profile, notes.FILES[target]).wanted
-    text = notes.decoded(learned.text(connection, wanted))
+    text = in_force(connection, profile, notes.FILES[target])
     for row in ledger.of_task(connection, task_id, ("staged",)):
         if (row.kind, row.item, row.profile) == ("memory", target, profile):
             try:
-                text = step(text, target, EntryChange(row.before, row.after))
+                text = notes.step(text, target, EntryChange(row.before, row.after))
             except Refused:
                 continue  # its entry has changed meanwhile; settling the review will say so
     return text
@@ -104,7 +79,6 @@ def skill_hashes(connection: apsw.Connection, profile: str, name: str, task_id: 
     return {path: key for path, key in found.items() if key}
 
 
-def skill_files(connection: apsw.Connection, profile: str, name: str, task_id: str = "") -> Files:
-    """Give a skill's files as the writer sees them, with their bytes."""
-    hashes = skill_hashes(connection, profile, name, task_id)
+def texts(connection: apsw.Connection, hashes: Mapping[str, str]) -> Files:
+    """Give the bytes of files by their hashes."""
     return {path: learned.text(connection, key) for path, key in hashes.items()}

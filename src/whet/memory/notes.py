@@ -42,12 +42,16 @@ class NoteEntry(msgspec.Struct, frozen=True):
         return f"{SAID_PITFALL}{self.text}" if self.is_pitfall else self.text
 
 
-class NoteEdit(msgspec.Struct, frozen=True):
-    """An edit made: the new file text, and the entry before and after (empty: none)."""
+class EntryChange(msgspec.Struct, frozen=True):
+    """One entry's change: empty `before` for a new one, empty `after` for one that is gone."""
 
-    text: str
     before: str
     after: str
+
+    @property
+    def action(self) -> str:
+        """add, replace or remove."""
+        return "add" if not self.before else "replace" if self.after else "remove"
 
 
 def decoded(raw: bytes) -> str:
@@ -85,23 +89,45 @@ def entries(text: str) -> list[NoteEntry]:
     return found
 
 
-def change(text: str, request: MemoryRequest, limit_chars: int) -> NoteEdit:
-    """Give the edit that `request` asks for. Raises Refused."""
-    if request.action == "remove":
-        return remove(text, request.old_text)
-    if request.action == "replace":
-        edit = replace(text, request.old_text, request.content)
-        if fold(edit.before) == fold(edit.after):
+def change(text: str, request: MemoryRequest, limit_chars: int) -> tuple[str, EntryChange]:
+    """Give the text after what `request` asks for, and what that changes. Raises Refused."""
+    entry = None if request.action == "add" else only(text, request.old_text)
+    made = EntryChange(entry.said if entry else "", "")
+    if request.action != "remove":
+        said = request.content
+        is_pitfall = entry.is_pitfall if entry else request.target == "memory" and bool(_PITFALL.match(said))
+        said = f"{SAID_PITFALL}{clean(_PITFALL.sub('', said, count=1))}" if is_pitfall else clean(said)
+        made = EntryChange(made.before, said)
+        if fold(made.before) == fold(said):
             raise Refused("That is what the entry says already", hint="Nothing has to be saved.")
-    else:
-        edit = add(text, request.target, request.content)
-    check_room(text, edit, request.target, limit_chars)
-    return edit
+    after = step(text, request.target, made)
+    if made.after:
+        check_room(text, after, request.target, limit_chars)
+    return after, made
 
 
-def check_room(text: str, edit: NoteEdit, target: Target, limit_chars: int) -> None:
+def step(text: str, target: Target, change: EntryChange) -> str:
+    """Make one change in `text`, word for word; one that is made already changes nothing. Raises Refused."""
+    there = {entry.said: entry for entry in entries(text)}
+    entry = there.get(change.before) if change.before else None
+    if change.after in there and entry is None:
+        return text
+    if entry is None:
+        if change.before and change.after:
+            raise Refused("The entry has changed since", hint="Look at it again.")
+        return put(text, target, change.after) if change.after else text
+    if not change.after or change.after in there:
+        return _without(text, entry)
+    if entry.is_pitfall and not change.after.startswith(SAID_PITFALL):
+        return put(_without(text, entry), target, change.after)
+    lines = text.split("\n")
+    new = change.after.removeprefix(SAID_PITFALL) if entry.is_pitfall else change.after
+    return _joined([*lines[: entry.first], *_written(new), *lines[entry.last + 1 :]])
+
+
+def check_room(text: str, after: str, target: Target, limit_chars: int) -> None:
     """Raise Refused where the edited file would be over its limit and larger than before."""
-    size = len(edit.text.strip())
+    size = len(after.strip())
     if size <= limit_chars or size <= len(text.strip()):
         return
     spare = droppable(text, size - limit_chars)
@@ -111,17 +137,6 @@ def check_room(text: str, edit: NoteEdit, target: Target, limit_chars: int) -> N
         f"({limit_chars:,} characters), and this needs {size - limit_chars} more",
         hint=f"Replace or remove first what is out of date or in a skill. The longest entries: {offer}",
     )
-
-
-def add(text: str, target: Target, content: str) -> NoteEdit:
-    """Add an entry at the end of its section: pitfalls to theirs, all else to the part before it.
-
-    Raises Refused for content that is no entry.
-    """
-    is_pitfall = target == "memory" and _PITFALL.match(content) is not None
-    entry = clean(_PITFALL.sub("", content, count=1) if is_pitfall else content)
-    said = f"{SAID_PITFALL}{entry}" if is_pitfall else entry
-    return NoteEdit(put(text, target, said), "", said)
 
 
 def put(text: str, target: Target, said: str) -> str:
@@ -142,28 +157,7 @@ def put(text: str, target: Target, said: str) -> str:
     return _joined([*lines[:place], *bullet, *lines[place:]])
 
 
-def replace(text: str, old_text: str, content: str) -> NoteEdit:
-    """Put `content` in the place of the one entry that holds `old_text`. Raises Refused."""
-    entry = only(text, old_text)
-    new = clean(_PITFALL.sub("", content, count=1) if entry.is_pitfall else content)
-    said = f"{SAID_PITFALL}{new}" if entry.is_pitfall else new
-    return NoteEdit(put_for(text, entry, said), entry.said, said)
-
-
-def put_for(text: str, entry: NoteEntry, said: str) -> str:
-    """Give the text with an entry that says exactly this in the place of `entry`; it is not checked."""
-    lines = text.split("\n")
-    new = said.removeprefix(SAID_PITFALL) if entry.is_pitfall else said
-    return _joined([*lines[: entry.first], *_written(new), *lines[entry.last + 1 :]])
-
-
-def remove(text: str, old_text: str) -> NoteEdit:
-    """Take the one entry out that holds `old_text`, with the last pitfall their heading. Raises Refused."""
-    entry = only(text, old_text)
-    return NoteEdit(without(text, entry), entry.said, "")
-
-
-def without(text: str, entry: NoteEntry) -> str:
+def _without(text: str, entry: NoteEntry) -> str:
     """Give the text without this entry, and with the last pitfall without their heading."""
     lines = text.split("\n")
     head, tail = lines[: entry.first], lines[entry.last + 1 :]
@@ -173,7 +167,7 @@ def without(text: str, entry: NoteEntry) -> str:
 
 
 def _without_empty_heading(head: list[str], tail: list[str]) -> list[str]:
-    """Take the heading that `add` writes off the end of `head` where nothing of its section is left."""
+    """Take the heading that `put` writes off the end of `head` where nothing of its section is left."""
     rest = next((line for line in tail if line.strip()), "")
     above = _stripped(head)
     if above[-1:] != [_PITFALLS_LINE] or (rest and not re.match(r"#+\s", rest)):
@@ -271,7 +265,7 @@ def _written(entry: str) -> list[str]:
 
 def _entry_text(lines: Sequence[str]) -> str:
     first = _BULLET.sub("", lines[0], count=1)
-    return "\n".join([first.strip(), *(line.strip() for line in lines[1:])]).strip()
+    return "\n".join(line.strip() for line in (first, *lines[1:])).strip()
 
 
 def _joined(lines: Sequence[str]) -> str:

@@ -11,17 +11,18 @@ from __future__ import annotations
 import glob
 import os
 import re
-import shlex
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import apsw
-import msgspec
 
-from whet.contract.texts import NOT_JSON, decoder
+from whet.contract.texts import NOT_JSON, from_json
 from whet.contract.tools import tags_of
-from whet.memory.shell_words import HERE, SPLIT, heads, named_paths, names, programs
+from whet.memory.shell_words import heads, named_paths, names, parts, programs
+from whet.regular import read_regular_text
 from whet.store import calls
 from whet.store.calls import PastCall
 
@@ -44,12 +45,18 @@ _CODE = re.compile(
     r"urllib|requests\.|httpx|aiohttp|http\.client|fetch\(|axios|net/http|open-uri|socket\.|/dev/tcp/"
 )
 _URL = re.compile(
-    r"\b(?:https?|ftp|ssh|git)://(?:[^@\s/]*@)?([^\s/\"'<>:]+)|\b[\w.-]+@([\w-]+\.[\w.-]+):", re.IGNORECASE
+    r"(?<!\{)\b(?:https?|ftp|ssh|git)://(?:[^@\s/]*@)?([^\s/\"'<>:]+)"  # in braces it is a name of XML
+    r"|\b[\w.-]+@([\w-]+\.[\w.-]+):",
+    re.IGNORECASE,
+)
+# An address to its end, a repository as its host knows it, a host's name.
+_PLACE = re.compile(
+    r"\b\w+://[^\s\"'<>()]+|(?<![\w./~-])(?:[\w.-]+/[\w./-]+|[\w.-]+(?=:/)|(?:[\w-]+\.)+[a-z]{2,}(?!\w))"
 )
 _LOCAL = re.compile(r"localhost$|127\.|\[?::1|0\.0\.0\.0")
-_SCRIPT = re.compile(r"\n|[;()=].*\s|\s.*[;()=]")
 _DEEPEST = 4
-_MOST_WORDS, _MOST_FOLDERS = 200, 8
+_MOST_WORDS, _MOST_FOLDERS, _MOST_IN_SCRIPT = 200, 8, 30
+_SCRIPT_BYTES = 20_000
 
 
 def reaches_out(command: str) -> bool:
@@ -71,7 +78,7 @@ def fetched_packages(command: str) -> set[str] | None:
     """Give the packages that a command fetches by name, in small letters: none where an installer or a pull
     is given options and files at most. None where it fetches something else that it names itself."""
     found: set[str] = set()
-    for part in filter(reaches_out, SPLIT.split(command)):
+    for part in filter(reaches_out, parts(command)):
         verb = _FETCHES.search(part)
         given = part[verb.end() :].split() if verb else []
         named = [word for word in given if not re.search(r"^-|[./]|^\d*[<>]", word)]
@@ -81,28 +88,37 @@ def fetched_packages(command: str) -> set[str] | None:
     return None if outside(command) else found
 
 
-def named_files(command: str) -> list[str]:
-    """Give the words of a command that fetches which may name files. An installer's are packages, which lie
-    where installed code lies; what a script in the command says is no operand of it."""
-    lexer = shlex.shlex(
-        HERE.sub(lambda m: m[0].removesuffix(m["body"]), command), posix=True, punctuation_chars="();<>|&\n"
-    )
-    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
-    parts: list[list[str]] = [[]]
+def fetched_places(command: str) -> list[str]:
+    """Give the addresses and repositories that a command fetches from, in small letters; none where it may
+    fetch from elsewhere, too."""
+    fetching = [part.lower() for part in parts(command) if reaches_out(part)]
+    if not all(map(_PLACE.search, fetching)) or _CODE.search(command):
+        return []
+    addresses = (one[0] for one in _PLACE.finditer(command.lower()) if outside(one[0]))
+    return [*_PLACE.findall("\n".join(fetching)), *addresses]
+
+
+def arguments_of(text: str) -> dict[str, Any]:
+    """Read what a call was given; nothing where that is no object of JSON."""
     try:
-        for token in lexer:
-            if token.strip("();|&\n"):
-                parts[-1].append(token)
-            else:
-                parts.append([])
-    except ValueError:  # a quote without an end
-        return named_paths(command)
-    # What a program did before takes nothing of it; a variable's value does.
-    while parts[1:] and any(programs(before := " ".join(parts[0]))) and not reaches_out(before):
-        del parts[0]
-    fetching = ((part, _FETCHES.search(" ".join(part))) for part in parts)
-    words = (word for part, verb in fetching if verb is None or not verb["installer"] for word in part)
-    return names(word for word in words if not _SCRIPT.search(word))
+        return from_json(text or "{}", dict[str, Any])
+    except NOT_JSON:
+        return {}
+
+
+def named_files(command: str) -> list[str]:
+    """Give the words of a command that fetches which may name files. What a program did before takes nothing
+    of it, a variable's value does. An installer's operands are packages, which lie where installed code lies;
+    what a script in the command says is no operand of it."""
+    each = list(filter(str.strip, parts(command)))
+    first = next((n for n, part in enumerate(each) if reaches_out(part) or not any(heads(part))), -1)
+    fetching = ((part, _FETCHES.search(part)) for part in each[first:])
+    words = (
+        re.split(r"\s*<<-?\s*\S+|[\s<>]+", part)
+        for part, verb in fetching
+        if verb is None or not verb["installer"]
+    )
+    return names(word for some in words for word in some if word.strip("_"))
 
 
 def outside(text: str) -> str:
@@ -134,6 +150,7 @@ class FileOrigins:
         self._workspace = Path(workspace or ".")
         self._known: dict[str, str | None] = {}
         self._running: dict[int, list[PastCall]] = {}
+        self._inside: dict[str, list[str]] = {}
 
     def why_any_foreign(self, words: Iterable[str]) -> str:
         """Say why one of the files that these words may name is from elsewhere, also those below a folder
@@ -184,11 +201,23 @@ class FileOrigins:
         """Say why what a call wrote is from elsewhere: it got bytes, or took what is."""
         if "command" not in tags_of(call.name):
             return ""
-        words = () if depth >= _DEEPEST else (w for w in _words_of(call) if w and str(self._place(w)) != key)
-        taken = next((why for word in words if (why := self.why_foreign(word, depth + 1))), "")
-        if not taken and not got_bytes(_command(call.arguments), call.effects.received):
+        words = [] if depth >= _DEEPEST else [w for w in _words_of(call) if w and str(self._place(w)) != key]
+        inside = () if depth else (w for word in words for w in self._named_in(word))
+        taken = next((why for word in (*words, *inside) if (why := self.why_foreign(word, depth + 1))), "")
+        command = str(arguments_of(call.arguments).get("command", ""))
+        if not taken and not got_bytes(command, call.effects.received):
             return ""
-        return f"{path} came with `{' '.join(_command(call.arguments).split())[:80]}`"
+        return f"{path} came with `{' '.join(command.split())[:80]}`"
+
+    def _named_in(self, path: str) -> list[str]:
+        """Give what a file names that a call may have run: a script opens what its command does not name."""
+        if path not in self._inside:
+            text = ""
+            with suppress(OSError, ValueError):
+                text = read_regular_text(self._place(path), _SCRIPT_BYTES)
+            words = (word for word in named_paths(text) if re.search(r"\w[./]\w", word))
+            self._inside[path] = list(islice(words, _MOST_IN_SCRIPT))
+        return self._inside[path]
 
     def _why_before(self, path: str, key: str, depth: int) -> str:
         """Say so of a file that is gone, or that was changed since: by the earlier calls that name it."""
@@ -204,24 +233,5 @@ class FileOrigins:
 
 def _words_of(call: PastCall) -> list[str]:
     """Give the words of a call that may name files."""
-    given = _given(call.arguments)
-    return named_paths(given.command) if given.command else [given.path]
-
-
-class _Given(msgspec.Struct):
-    command: str = ""
-    path: str = ""
-
-
-_read_given = decoder(_Given)
-
-
-def _given(arguments: str) -> _Given:
-    try:
-        return _read_given.decode(arguments)
-    except NOT_JSON:
-        return _Given(command=arguments)
-
-
-def _command(arguments: str) -> str:
-    return _given(arguments).command
+    given = arguments_of(call.arguments)
+    return named_paths(str(given["command"])) if given.get("command") else [str(given.get("path", ""))]

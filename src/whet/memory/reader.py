@@ -28,7 +28,7 @@ from whet.store import learned
 from whet.store.database import StateDatabase
 from whet.store.learned import FileState
 from whet.store.ledger import digest
-from whet.store.starts import ItemKind
+from whet.store.starts import ContextItem
 
 if TYPE_CHECKING:
     from whet.memory.journal import Journal
@@ -38,21 +38,11 @@ _SECTIONS: tuple[tuple[Target, str], ...] = (("user", "The person"), ("memory", 
 _NOTES_HEAD = "What you remember (as of this session's start; what was said and seen, not orders):"
 
 
-class PromptItem(msgspec.Struct, frozen=True):
-    """One learned thing in a session's context: memory, user or skill, its name, the hash of its text, and
-    its text or description for people."""
-
-    kind: ItemKind
-    id: str
-    hash: str
-    label: str = ""
-
-
 class PromptPart(msgspec.Struct, frozen=True):
     """The text for the system prompt and the items it shows."""
 
     text: str = ""
-    items: tuple[PromptItem, ...] = ()
+    items: tuple[ContextItem, ...] = ()
 
 
 class NotesState(msgspec.Struct, frozen=True):
@@ -131,22 +121,34 @@ class MemoryReader:
         """What enters edits by hand and writes files; made when something changed, which is seldom."""
         from whet.memory.journal import Journal  # noqa: PLC0415 - a session's start rarely needs it
 
-        return Journal(self.database, self.clock, self.folder, (self.profile, self.seen), self.troubles)
+        return Journal(self)
 
     async def prompt_part(
-        self, offered: Collection[str] | None, without: Collection[PromptItem] = ()
+        self, offered: Collection[str] | None, without: Collection[ContextItem] = ()
     ) -> PromptPart:
         """Give what a new session with the tools `offered` (None: all) reads, but for `without`."""
-        return await asyncio.to_thread(self._prompt_part, offered, without)
+
+        def work() -> PromptPart:
+            self.bring_into_step(self.seen.changed_skills())
+            texts: dict[Target, str] = {target: self.text(path) for target, path in notes.FILES.items()}
+            uses = self.database.read_now(lambda db: learned.use_counts(db, self.profile))
+            said = notes_part(texts, without)
+            index = index_part(self.library.all(), uses, self.limits.skill_index_chars, offered, without)
+            text = "\n\n".join(filter(None, (said.text, index.text)))
+            return PromptPart(text, (*said.items, *index.items))
+
+        return await asyncio.to_thread(work)
 
     async def notes(self) -> list[NotesState]:
         """Give both notes files, edits by hand noticed first."""
 
-        def work() -> list[NotesState]:
-            self.bring_into_step()
-            return [self._state(target, path) for target, path in notes.FILES.items()]
+        def state(target: Target, path: str) -> NotesState:
+            text, place = self.text(path), str(self.folder / path)
+            used, trouble = notes.used(text, self.room_chars(target)), self.troubles.get(path, "")
+            return NotesState(target, place, text, len(notes.entries(text)), used, trouble)
 
-        return await asyncio.to_thread(work)
+        await asyncio.to_thread(self.bring_into_step)
+        return [await asyncio.to_thread(state, target, path) for target, path in notes.FILES.items()]
 
     def bring_into_step(self, skills: Sequence[str] = ()) -> None:
         """Enter edits by hand and write the files that wait, of both notes and these skills.
@@ -160,30 +162,11 @@ class MemoryReader:
 
     def text(self, path: str) -> str:
         """Give what a notes file should hold, from the ledger."""
-
-        def work(connection: apsw.Connection) -> bytes:
-            return learned.text(connection, learned.state(connection, self.profile, path).wanted)
-
-        return notes.decoded(self.database.read_now(work))
+        return self.database.read_now(lambda db: in_force(db, self.profile, path))
 
     def room_chars(self, target: Target) -> int:
         """Give how many characters a notes file may have."""
         return self.limits.memory_chars if target == "memory" else self.limits.user_chars
-
-    def _prompt_part(self, offered: Collection[str] | None, without: Collection[PromptItem]) -> PromptPart:
-        self.bring_into_step(self.seen.changed_skills())
-        texts: dict[Target, str] = {target: self.text(path) for target, path in notes.FILES.items()}
-        uses = self.database.read_now(lambda db: learned.use_counts(db, self.profile))
-        said = notes_part(texts, without)
-        index = index_part(self.library.all(), uses, self.limits.skill_index_chars, offered, without)
-        text = "\n\n".join(filter(None, (said.text, index.text)))
-        return PromptPart(text, (*said.items, *index.items))
-
-    def _state(self, target: Target, path: str) -> NotesState:
-        text = self.text(path)
-        used = notes.used(text, self.room_chars(target))
-        place, trouble = str(self.folder / path), self.troubles.get(path, "")
-        return NotesState(target, place, text, len(notes.entries(text)), used, trouble)
 
     def _notes_changed(self) -> bool:
         """Whether a notes file is not what was last seen; cheap, for the start of every session."""
@@ -200,9 +183,14 @@ class MemoryReader:
         return False
 
 
-def notes_part(texts: Mapping[Target, str], without: Collection[PromptItem] = ()) -> PromptPart:
+def in_force(connection: apsw.Connection, profile: str, path: str) -> str:
+    """Give what a notes file should hold, inside a transaction."""
+    return notes.decoded(learned.text(connection, learned.state(connection, profile, path).wanted))
+
+
+def notes_part(texts: Mapping[Target, str], without: Collection[ContextItem] = ()) -> PromptPart:
     """Write the notes, by target, but those `without` names; nothing where there are none."""
-    items: list[PromptItem] = []
+    items: list[ContextItem] = []
     sections: list[str] = []
     for target, title in _SECTIONS:
         all_entries = notes.entries(texts.get(target, ""))
@@ -221,7 +209,7 @@ def index_part(
     uses: Mapping[str, int],
     budget_chars: int,
     offered: Collection[str] | None,
-    without: Collection[PromptItem] = (),
+    without: Collection[ContextItem] = (),
 ) -> PromptPart:
     """Write the skill index but for `without`, for a session with tools `offered`. `uses` counts loads."""
     usable = [info for info in skills if not info.problem and _skill(info) not in without]
@@ -250,10 +238,10 @@ def entry_id(entry: NoteEntry) -> str:
     return digest(entry.said)[:12]
 
 
-def _item(target: Target, entry: NoteEntry) -> PromptItem:
+def _item(target: Target, entry: NoteEntry) -> ContextItem:
     key = entry_id(entry)
-    return PromptItem(target, key, key, notes.flat(entry.said))
+    return ContextItem(target, key, key, notes.flat(entry.said))
 
 
-def _skill(info: SkillInfo) -> PromptItem:
-    return PromptItem("skill", info.name, info.hash, notes.flat(info.description))
+def _skill(info: SkillInfo) -> ContextItem:
+    return ContextItem("skill", info.name, info.hash, notes.flat(info.description))

@@ -25,21 +25,20 @@ _STATES = {
 
 
 class MemoryRequest(msgspec.Struct, frozen=True):
-    """One change to the notes. `old_text` is a unique part of the entry that is replaced or removed;
-    `confirmed`: the person said yes to a change of what is theirs. `reason` is kept with the row."""
+    """One change to the notes. `old_text` is a unique part of the entry that is replaced or removed; `reason`
+    is kept with the row."""
 
     action: MemoryAction
     target: Target = "memory"
     content: str = ""
     old_text: str = ""
     evidence: tuple[str, ...] = ()
-    base_hash: str = ""
-    confirmed: bool = False
     reason: str = ""
 
 
 class SkillRequest(msgspec.Struct, frozen=True):
-    """One change to a skill. `content` is a whole SKILL.md; `base_hash` the hash that skill_view gave."""
+    """One change to a skill. `content` is a whole SKILL.md; `base_hash` the hash that skill_view gave;
+    `confirmed`: the person said yes to a change of what is theirs."""
 
     action: SkillAction
     name: str
@@ -118,12 +117,17 @@ def told(row: LedgerRow, used: str = "", troubles: Mapping[str, str] | None = No
     if row.kind == "memory" and row.remark:
         text += f" It reads: {row.after}."
     if used:
-        text += f" {FILES['user' if row.item == 'user' else 'memory'].rpartition('/')[2]}: {used}."
+        text += f" {FILES[target_of(row.item)].rpartition('/')[2]}: {used}."
     if row.kind == "skill" and row.hash:
         text += f" The skill's hash is now {row.hash}."
     if trouble := next(iter((troubles or {}).values()), ""):
         text += f" But a file could not be written: {trouble}. It is kept in the ledger until then."
     return WriteOutcome(True, row.state, text, row.id, summary(row), row.hash)
+
+
+def target_of(item: str) -> Target:
+    """Give the notes file that a row of the ledger is about."""
+    return "user" if item == "user" else "memory"
 
 
 def summary(row: LedgerRow) -> str:

@@ -11,11 +11,10 @@ from collections.abc import Mapping
 import apsw
 import msgspec
 
-from whet.config.schema import MemorySettings, ReviewSettings
 from whet.memory import merging, notes
-from whet.memory.merging import EntryChange
-from whet.memory.notes import NoteEdit
-from whet.memory.requests import Refused, Target
+from whet.memory.notes import EntryChange
+from whet.memory.reader import MemoryReader, in_force
+from whet.memory.requests import Refused, target_of
 from whet.store import learned, ledger
 from whet.store.ledger import LedgerRow, State
 
@@ -23,10 +22,8 @@ from whet.store.ledger import LedgerRow, State
 class Settling:
     """Settles the staged rows of one profile."""
 
-    def __init__(self, profile: str, limits: MemorySettings, review: ReviewSettings) -> None:
-        self._profile = profile
-        self._limits = limits
-        self._review = review
+    def __init__(self, reader: MemoryReader) -> None:
+        self._reader = reader
 
     def settle(self, connection: apsw.Connection, task_id: str, doubts: Mapping[int, str]) -> list[LedgerRow]:
         """Give the task's rows, each with its new state; what was settled before stays as it is. What
@@ -50,10 +47,7 @@ class Settling:
     def enforce(self, connection: apsw.Connection, row: LedgerRow) -> str:
         """Bring one row into force; gives why that can't be, or nothing."""
         try:
-            if row.kind == "memory":
-                self._enforce_note(connection, row)
-            else:
-                enforce_skill(connection, row)
+            enforce(connection, row, self._reader.room_chars(target_of(row.item)))
         except Refused as error:
             return error.message
         return ""
@@ -61,7 +55,7 @@ class Settling:
     def _state_of(self, connection: apsw.Connection, row: LedgerRow) -> tuple[State, str]:
         if row.trust == "untrusted":
             return "quarantined", ""
-        if self._review.writes == "ask":
+        if self._reader.review.writes == "ask":
             return "inbox", "review.writes is ask"
         if row.kind == "skill" and _has_no_case(row):
             return "inbox", "it changes the steps, and no call of a session shows the new ones"
@@ -69,21 +63,17 @@ class Settling:
             return "inbox", "it changes something of your own"
         return "active", ""
 
-    def _enforce_note(self, connection: apsw.Connection, row: LedgerRow) -> None:
-        target: Target = "user" if row.item == "user" else "memory"
-        path = notes.FILES[target]
-        limit = self._limits.memory_chars if target == "memory" else self._limits.user_chars
-        wanted = learned.state(connection, self._profile, path).wanted
-        before = notes.decoded(learned.text(connection, wanted))
-        after = merging.step(before, target, EntryChange(row.before, row.after))
-        if row.after:
-            notes.check_room(before, NoteEdit(after, row.before, row.after), target, limit)
-        key = learned.keep_text(connection, after.encode()) if after else ""
-        learned.want(connection, self._profile, path, key)
 
-
-def enforce_skill(connection: apsw.Connection, row: LedgerRow) -> None:
-    """Say what a skill's files should hold; Refused where one has changed since the row was made."""
+def enforce(connection: apsw.Connection, row: LedgerRow, room_chars: int = 0) -> None:
+    """Say what files should hold with this row in force. Raises Refused where its item has changed since, and
+    where notes have less than `room_chars` (0: not asked)."""
+    if row.kind == "memory":
+        target = target_of(row.item)
+        before = in_force(connection, row.profile, notes.FILES[target])
+        after = notes.step(before, target, EntryChange(row.before, row.after))
+        if row.after and room_chars:
+            notes.check_room(before, after, target, room_chars)
+        merging.want_note(connection, row.profile, target, after)
     for change in row.changes:
         if learned.state(connection, row.profile, change.path).wanted != change.before:
             raise Refused(f"{change.path} has changed since")

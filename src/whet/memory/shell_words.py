@@ -9,10 +9,9 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 
-SPLIT = re.compile(r"\|\||&&|[;|&\n(`]|\$\(")
+_SPLIT = re.compile(r"\|\||&&|[;|&\n(`]|\$\(")
 _HERE_DOCUMENT = r"<<-?\s*(?P<mark>['\"]?)(?P<end>\w+)(?P=mark)[^\n]*(?P<body>\n.*?^\s*(?P=end)$)"
-HERE = re.compile(rf"(?ms){_HERE_DOCUMENT}")
-_STRING = re.compile(rf"(?ms){_HERE_DOCUMENT}|'[^']*'|\"(?:\\.|[^\"\\])*\"")
+STRING = re.compile(rf"(?ms){_HERE_DOCUMENT}|'[^']*'|\"(?:\\.|[^\"\\])*\"")
 # What stands before a program that a shell is told to run.
 _BEFORE_PROGRAM = frozenset(
     "if then elif else while until do ! { sudo env time exec command nohup"  # noqa: SIM905
@@ -30,7 +29,7 @@ def programs(command: str) -> set[str]:
 
 def parts(command: str) -> list[str]:
     """Give what a shell would run one after the other, with the strings in it covered."""
-    return SPLIT.split(without_strings(command))
+    return _SPLIT.split(without_strings(command))
 
 
 def heads(command: str) -> Iterator[str]:
@@ -49,13 +48,13 @@ def without_strings(command: str) -> str:
 
     def covered(match: re.Match[str]) -> str:
         text, body = match[0], match["body"] or match[0]
-        reader = SPLIT.split(command[max(match.start() - _READER_CHARS, 0) : match.start()])[-1].split()
+        reader = _SPLIT.split(command[max(match.start() - _READER_CHARS, 0) : match.start()])[-1].split()
         is_run = any(re.search(r"(?:^|/)(?:[a-z]{0,2}sh|eval)$", word) for word in reader)
         if is_run or (text[0] == '"' and re.search(r"\$\(|`", text)) or not re.search(r"\s", text):
             return text
         return text[: len(text) - len(body)] + re.sub(r"\S", "_", body)
 
-    return _STRING.sub(covered, command)
+    return STRING.sub(covered, command)
 
 
 def named_paths(command: str) -> list[str]:

@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from whet.memory import frontmatter
-from whet.memory.folders import BadFolder, good_name, good_path
-from whet.memory.frontmatter import BadSkill
+from whet.memory import frontmatter, notes
+from whet.memory.folders import good_name, good_path
 from whet.memory.requests import Refused, SkillRequest
 from whet.store.ledger import digest
 
@@ -44,12 +43,15 @@ class SkillPlan(msgspec.Struct, frozen=True):
 
 def plan(files: Files, request: SkillRequest) -> SkillPlan:
     """Give the change that `request` asks for, on the skill's present files. Raises Refused."""
-    try:
-        good_name(request.name)
-        made = _PLANS[request.action](files, request)
-        _check_main(files, made, request.name)
-    except (BadFolder, BadSkill) as error:
-        raise Refused(error.message, hint=error.hint) from error
+    good_name(request.name)
+    made = _planned(files, request)
+    if (main := made.files.get(MAIN)) is not None:
+        declared, _ = frontmatter.name_and_description(_decoded(main, MAIN))
+        if declared != request.name:
+            raise Refused(
+                f"The front matter names the skill {declared!r}, not {request.name!r}",
+                hint="They must be the same.",
+            )
     return made
 
 
@@ -88,9 +90,8 @@ def _numbered(lines: Sequence[str]) -> list[str]:
 
 
 def _head(name: str, about: str) -> str:
-    request = re.sub(r":\s", " - ", " ".join(about.split()).replace("#", ""))
-    shown = request if len(request) <= _MOST_ABOUT else request[: _MOST_ABOUT - 1].rstrip() + "…"
-    return f"name: {name}\ndescription: What worked for “{shown or name}”"
+    request = re.sub(r":\s", " - ", notes.flat(about).replace("#", ""))
+    return f"name: {name}\ndescription: What worked for “{notes.short(request, _MOST_ABOUT) or name}”"
 
 
 def tree_hash(files: Mapping[str, str]) -> str:
@@ -104,28 +105,39 @@ def of(files: Files) -> str:
     return tree_hash({path: digest(content) for path, content in files.items()})
 
 
-def _create(files: Files, request: SkillRequest) -> SkillPlan:
-    if files:
-        raise Refused(
-            f"There is a skill {request.name} already", hint="Look at it (skill_view), then patch it."
-        )
-    content = _text(request.content, "content")
-    return SkillPlan({MAIN: content.encode()}, "", content)
+def _planned(files: Files, request: SkillRequest) -> SkillPlan:
+    action = request.action
+    if action == "create":
+        if files:
+            raise Refused(
+                f"There is a skill {request.name} already", hint="Look at it (skill_view), then patch it."
+            )
+        content = _text(request.content, "content")
+        return SkillPlan({MAIN: content.encode()}, "", content)
+    path = _place(request.file_path) if action in ("write_file", "remove_file") else MAIN
+    if action == "patch" and request.file_path:
+        path = good_path(request.file_path)
+    if action == "delete" and MAIN not in files:
+        path = next(iter(files), MAIN)
+    is_new = action == "write_file" and path not in files
+    before = _existing(files, request, MAIN if is_new else path)
+    _same_base(files, request, needed=action != "patch" and not is_new)
+    if action in ("delete", "remove_file"):
+        return SkillPlan(dict.fromkeys(files if action == "delete" else [path]), before, "")
+    if action == "patch":
+        after = _patched(before, path, request)
+    else:
+        is_main = action == "edit"
+        after = _text(request.content, "content") if is_main else _text(request.file_content, "file_content")
+        before = "" if is_new else before
+        if after == before and is_main:
+            raise Refused("That is what the skill says already", hint="Nothing has to be saved.")
+        if after == before:
+            raise Refused("That is what the file holds already", hint="Nothing has to be saved.")
+    return SkillPlan({path: after.encode()}, before, after)
 
 
-def _edit(files: Files, request: SkillRequest) -> SkillPlan:
-    before = _existing(files, request, MAIN)
-    _same_base(files, request, needed=True)
-    content = _text(request.content, "content")
-    if content == before:
-        raise Refused("That is what the skill says already", hint="Nothing has to be saved.")
-    return SkillPlan({MAIN: content.encode()}, before, content)
-
-
-def _patch(files: Files, request: SkillRequest) -> SkillPlan:
-    path = good_path(request.file_path) if request.file_path else MAIN
-    before = _existing(files, request, path)
-    _same_base(files, request, needed=False)
+def _patched(before: str, path: str, request: SkillRequest) -> str:
     old, new = request.old_string, request.new_string
     if not old:
         raise Refused("old_string is empty", hint="Give the exact text to change, with enough around it.")
@@ -142,41 +154,7 @@ def _patch(files: Files, request: SkillRequest) -> SkillPlan:
         raise Refused("old_string and new_string are the same", hint="Nothing has to be saved.")
     after = before[:at] + new + before[at + len(old) :]
     _text(after, "the patched file")
-    return SkillPlan({path: after.encode()}, before, after)
-
-
-def _delete(files: Files, request: SkillRequest) -> SkillPlan:
-    before = _existing(files, request, MAIN if MAIN in files else next(iter(files), MAIN))
-    _same_base(files, request, needed=True)
-    return SkillPlan(dict.fromkeys(files), before, "")
-
-
-def _write_file(files: Files, request: SkillRequest) -> SkillPlan:
-    path = _place(request.file_path)
-    _existing(files, request, MAIN)
-    before = _decoded(files[path], path) if path in files else ""
-    _same_base(files, request, needed=path in files)
-    content = _text(request.file_content, "file_content")
-    if content == before:
-        raise Refused("That is what the file holds already", hint="Nothing has to be saved.")
-    return SkillPlan({path: content.encode()}, before, content)
-
-
-def _remove_file(files: Files, request: SkillRequest) -> SkillPlan:
-    path = _place(request.file_path)
-    before = _existing(files, request, path)
-    _same_base(files, request, needed=True)
-    return SkillPlan({path: None}, before, "")
-
-
-_PLANS = {
-    "create": _create,
-    "edit": _edit,
-    "patch": _patch,
-    "delete": _delete,
-    "write_file": _write_file,
-    "remove_file": _remove_file,
-}
+    return after
 
 
 def _place(path: str) -> str:
@@ -225,17 +203,6 @@ def _text(content: str, what: str) -> str:
             f"{what} has more than {MOST_FILE_CHARS:,} characters", hint="Split it into references/."
         )
     return content if content.endswith("\n") else content + "\n"
-
-
-def _check_main(files: Files, made: SkillPlan, name: str) -> None:
-    main = made.files.get(MAIN)
-    if main is None:
-        return
-    declared, _ = frontmatter.name_and_description(_decoded(main, MAIN))
-    if declared != name:
-        raise Refused(
-            f"The front matter names the skill {declared!r}, not {name!r}", hint="They must be the same."
-        )
 
 
 def _nearest(text: str, wanted: str) -> str:

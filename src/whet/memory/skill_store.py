@@ -13,8 +13,8 @@ import msgspec
 from whet.clock import iso
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
-from whet.memory import disk, merging, skill_changes
-from whet.memory.folders import MOST_BYTES, BadFolder, files_of, good_path
+from whet.memory import folders, merging, skill_changes
+from whet.memory.folders import good_path
 from whet.memory.library import Library, SkillInfo
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import Refused, WriteOutcome
@@ -58,12 +58,20 @@ class SkillStore:
         """Give a skill's text, or one of its files, with its hash; the load leaves a receipt."""
 
         def work() -> WriteOutcome:
-            try:
-                return self._view(name, file_path, origin, how)
-            except Refused as error:
-                return error.outcome
+            self._reader.bring_into_step([name])
+            if (files := self._staged(name, origin.task_id)) is not None:
+                staged = shown(name, files, file_path, "not in force yet")
+                return WriteOutcome(True, "staged", staged.text, hash=staged.hash)
+            found = load(self._reader.library, name, file_path)
+            ids = (origin.session_id, origin.turn_id, origin.tool_call_id)
+            use = Use(*ids, name, found.file, found.hash, how)
+            self._database.write_now(lambda db: learned.add_use(db, self._profile, use, self._now()))
+            return WriteOutcome(True, "active", found.text, summary=f"Skill '{name}' loaded", hash=found.hash)
 
-        return await asyncio.to_thread(work)
+        try:
+            return await asyncio.to_thread(work)
+        except Refused as error:
+            return error.outcome
 
     async def install(self, intake: SkillIntake, source: str) -> LedgerRow:
         """Enter a foreign skill: in force where nothing was found in it, else quarantined until accepted.
@@ -94,23 +102,14 @@ class SkillStore:
             raise NotFound(f"there is no skill {name} of yours", hint="whet skills list")
         await self._database.write(work)
 
-    def _view(self, name: str, file_path: str, origin: Origin, how: str) -> WriteOutcome:
-        self._reader.bring_into_step([name])
-        if (files := self._staged(name, origin.task_id)) is not None:
-            staged = shown(name, files, file_path, "not in force yet")
-            return WriteOutcome(True, "staged", staged.text, hash=staged.hash)
-        found = load(self._reader.library, name, file_path)
-        use = Use(origin.session_id, origin.turn_id, origin.tool_call_id, name, found.file, found.hash, how)
-        self._database.write_now(lambda db: learned.add_use(db, self._profile, use, self._now()))
-        return WriteOutcome(True, "active", found.text, summary=f"Skill '{name}' loaded", hash=found.hash)
-
     def _staged(self, name: str, task_id: str) -> Files | None:
         """Give a skill's files with what this review has staged of it; None where that is nothing."""
 
         def work(connection: apsw.Connection) -> Files | None:
             staged = ledger.of_task(connection, task_id, ("staged",))
             is_staged = any((row.kind, row.item) == ("skill", name) for row in staged)
-            return merging.skill_files(connection, self._profile, name, task_id) if is_staged else None
+            hashes = merging.skill_hashes(connection, self._profile, name, task_id)
+            return merging.texts(connection, hashes) if is_staged else None
 
         return self._database.read_now(work) if task_id else None
 
@@ -121,16 +120,12 @@ class SkillStore:
 def listed(skills: Sequence[SkillInfo], query: str) -> str:
     """Write the list: name and description, the best fit first where words are given."""
     found = search(skills, query) if query.strip() else list(skills)
+    if not skills:
+        return "There are no skills yet."
     if not found:
-        return (
-            f"No skill fits {query!r}; without a query all are listed."
-            if skills
-            else "There are no skills yet."
-        )
+        return f"No skill fits {query!r}; without a query all are listed."
     lines = [
-        f"{info.name}: {info.description}"
-        if not info.problem
-        else f"{info.name}: can't be used: {info.problem}"
+        f"{info.name}: " + (f"can't be used: {info.problem}" if info.problem else info.description)
         for info in found[:_MOST_LISTED]
     ]
     if len(found) > _MOST_LISTED:
@@ -162,7 +157,7 @@ def load(library: Library, name: str, file_path: str = "") -> Load:
     if info.problem:
         raise Refused(f"The skill {name} can't be used: {info.problem}", hint="Tell the person.")
     try:
-        files = {path: disk.read(info.folder / path, MOST_BYTES) or b"" for path in files_of(info.folder)}
+        files = folders.read(info.folder)
     except WhetError as error:
         raise Refused(f"The skill {name} can't be used: {error.message}", hint=error.hint) from error
     return shown(name, files, file_path, str(info.folder))
@@ -176,8 +171,6 @@ def shown(name: str, files: Mapping[str, bytes], file_path: str, where: str) -> 
         if path not in files:
             raise Refused(f"The skill {name} has no {path}", hint=f"It has: {', '.join(list(files)[:40])}")
         text = files[path].decode("utf-8-sig")
-    except BadFolder as error:
-        raise Refused(error.message, hint=error.hint) from error
     except UnicodeDecodeError:
         raise Refused(f"{path} of the skill {name} is not text", hint="It can be used by its path.") from None
     others = [one for one in files if one != path]

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from fnmatch import fnmatch
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from whet.contract.delegation import HELPER
 from whet.contract.messages import Message, ToolCall
-from whet.contract.texts import NOT_JSON, subject_of, texts_of
+from whet.contract.texts import subject_of, texts_of
 from whet.contract.tools import tags_of
 from whet.memory import provenance, shell_words, typed
 from whet.memory.folding import fold
@@ -124,17 +125,15 @@ class _Reader:
             self._add(row, "own", message.text)
             for call in message.tool_calls:
                 self._calls[call.id] = call
-                texts = "\n".join(texts_of(_arguments(call)))
+                texts = "\n".join(texts_of(provenance.arguments_of(call.arguments)))
                 self._add(row, "own", texts, tool=call.name, call_id=call.id)
         else:
             self._result(row)
 
     def _add(self, row: StoredText, tier: Tier, text: str, **more: Any) -> None:
         if text.strip():
-            role = row.message.role
-            self.found.append(
-                SourceText(row.seq, row.turn, role, tier, text, fold(text), day=row.day, **more)
-            )
+            who = (row.message.role, tier)
+            self.found.append(SourceText(row.seq, row.turn, *who, text, fold(text), day=row.day, **more))
 
     def _user(self, row: StoredText) -> None:
         if not self._has_person:
@@ -148,7 +147,7 @@ class _Reader:
         message = row.message
         call = self._calls.get(message.tool_call_id)
         name = message.tool_name or (call.name if call else "")
-        given = _arguments(call)
+        given = provenance.arguments_of(call.arguments if call else "")
         tier, why = self._tier(name, given, row)
         text, tags = message.text, tags_of(name)
         if "local" in tags and "looks" in tags:
@@ -188,7 +187,7 @@ class _Reader:
         words = str(given.get("command") or "") if "command" in tags else ""
         why = self._why(words, given, row)
         if why and words:
-            self._mark(words, why, given)
+            self._mark(words, why)
         return ("untrusted", why) if why else ("observed", "")
 
     def _why(self, command: str, given: dict[str, Any], row: StoredText) -> str:
@@ -213,52 +212,27 @@ class _Reader:
         return self._foreign_among(named, message.text[:4_000] if is_search else "")
 
     def _foreign_among(self, named: Sequence[str], hits: str) -> str:
-        for word in named:
-            parts = {word, *word.strip("./").split("/")}
-            if why := next((self._foreign[part] for part in parts if part in self._foreign), ""):
-                return why
-            takes_many = any(mark in word for mark in "*?") or word in (".", "./")
-            if takes_many and self._foreign:
-                return next(iter(self._foreign.values()))
+        parts = {part for word in named for part in (word, *word.strip("./").split("/"))}
+        takes_all = not {".", "./"}.isdisjoint(named)
         for path, why in self._foreign.items():
-            if path and path in hits:
+            if takes_all or path in hits or any(path == part or fnmatch(path, part) for part in parts):
                 return why
         since, why = self._unnamed
-        if (
-            why
-            and named
-            and not any(word and fold(word) in one.folded for word in named for one in self.found[:since])
-        ):
-            return f"{named[-1][:60]} may have come with {why}"
-        return ""
+        before = [one.folded for one in self.found[:since]]
+        if not why or not named or any(word and fold(word) in one for word in named for one in before):
+            return ""
+        return f"{named[-1][:60]} may have come with {why}"
 
-    def _mark(self, command: str, why: str, given: dict[str, Any]) -> None:
+    def _mark(self, command: str, why: str) -> None:
         """Note the names that a command may have left foreign bytes under."""
-        heads = {part.split()[0] for part in re.split(r"[;|&\n]+", command) if part.split()}
+        heads = shell_words.programs(command)
         for word in provenance.named_files(command):
-            name = (
-                re.sub(r"^\w+://", "", word)
-                .partition("?")[0]
-                .rstrip("/")
-                .rpartition("/")[2]
-                .removesuffix(".git")
-            )
+            name = re.sub(r"^\w+://|(?:\.git)?/*$", "", word.partition("?")[0]).rpartition("/")[2]
             if word not in heads and re.match(r"[\w.~/-]", word) and name.strip("."):
-                self._foreign.setdefault(
-                    name, f"{name} came with `{command[:60]}`" if "network" in why else why
-                )
+                came = f"{name} came with `{command[:60]}`" if "network" in why else why
+                self._foreign.setdefault(name, came)
 
 
 def unnumbered(text: str, instead: str = "") -> str:
     """Give what a look at files shows without the numbers that stand before its lines."""
     return _LINE_NUMBER.sub(instead, text)
-
-
-def _arguments(call: ToolCall | None) -> dict[str, Any]:
-    if call is None:
-        return {}
-    try:
-        values = msgspec.json.decode(call.arguments or "{}")
-    except NOT_JSON:
-        return {}
-    return values if isinstance(values, dict) else {}  # pyright: ignore[reportUnknownVariableType] JSON of a model

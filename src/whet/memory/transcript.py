@@ -78,7 +78,7 @@ class QuotableTranscript:
     def replied(self, pointed: Pointed) -> Pointed | None:
         """Give what the person said next in a few words of the same subject: "to Tomas, not to Ines"."""
         mine = pointed.source
-        said = (s for s in self.sources if s.seq > mine.seq and s.tier == "user" and s.role == "user")
+        said = (s for s in self.sources if s.seq > mine.seq and s.tier == s.role == "user")
         reply = next(said, None) if mine.role == "user" and pointed.tier == "user" else None
         if reply is None or not _is_short(reply.folded) or units.is_question(reply.text):
             return None
@@ -89,7 +89,7 @@ class QuotableTranscript:
         """Give what was said or seen later about the same subject, empty where nothing was."""
         source, unit = pointed.source, pointed.unit
         later = [one for one in self.sources if one.seq > source.seq]
-        said = [one for one in later if one.tier == "user" and one.role == "user"]
+        said = [one for one in later if one.tier == one.role == "user"]
         if source.role == "user" and said and _replies_no(said[0], unit):
             return said[0].text
         for one in said:
@@ -97,23 +97,22 @@ class QuotableTranscript:
                 if not units.is_question(sentence) and _is_newer(unit, sentence, said=source.role == "user"):
                     return sentence
         for one in later if source.tier == "observed" and not source.failed else ():
-            if (
-                one.tier == "observed"
-                and not one.failed
-                and (one.tool, one.call) == (source.tool, source.call)
-            ):
-                lines = one.text.splitlines()
-                if fold(unit.splitlines()[-1] if unit else "") not in one.folded:
-                    return next(
-                        (line for line in lines if unit and units.shape(line) == units.shape(unit)), ""
-                    )
+            is_same = (one.tier, one.failed, one.tool, one.call) == (
+                "observed",
+                False,
+                source.tool,
+                source.call,
+            )
+            if is_same and unit and fold(unit.splitlines()[-1]) not in one.folded:
+                same = (line for line in one.text.splitlines() if units.shape(line) == units.shape(unit))
+                return next(same, "")
         return ""
 
     def _pointed(self, quote: str, wanted: str, source: SourceText) -> Pointed | None:
         span = find_folded(source.text, wanted)
         if span is None:
             return None
-        if source.tier == "user" and source.role == "user":
+        if source.tier == source.role == "user":
             unit = units.sentence_at(source.text, *span)
             if typed.is_spoken_by_others(source.text, *span, unit.text):
                 return Pointed(quote, source, unit.text, "untrusted", "you report what others said")
@@ -198,21 +197,15 @@ def _is_of_call(bare: str, ran: SourceText, *, is_step: bool) -> bool:
     call = fold(ran.call) if ran.is_command else ""
     if not is_step or len(bare) < _NOTHING_CHARS or bare == call:
         return bare == call
-    return bare in call and _does(bare, call, ran) if ran.is_command else not units.speaks(bare)
+    return not ran.is_command or (bare in call and _does(bare, call, ran))
 
 
 def _does(part: str, call: str, ran: SourceText) -> bool:
-    """Whether a part of a command does something, and is not only said: its strings say nothing in words, and
-    of its own words the command does not print three in a row."""
-    start = call.find(part)
-    own = fold(shell_words.without_strings(ran.call))
-    bare = own[start : start + len(part)]
-    words = [word if word.isalpha() else "" for word in bare.split()] if len(own) == len(call) else []
-    if not bare.strip("_ ") or not words:  # all of it stands in a string
-        return not units.speaks(part)
+    """Whether a part of a command does something, and is not only said: its strings say nothing in words."""
+    own, at = fold(shell_words.without_strings(ran.call)), call.find(part)
+    bare = own[at : at + len(part)] if len(own) == len(call) else "_" * len(part)
     strings = (part[slice(*match.span())] for match in re.finditer(r"_[_\s]*", bare))
-    runs = (" ".join(run) for run in zip(words, words[1:], words[2:], strict=False) if all(run))
-    return not any(map(units.speaks, strings)) and not any(run in ran.folded for run in runs)
+    return not any(map(units.speaks, strings))
 
 
 def _rank(pointed: Pointed) -> tuple[int, bool]:
@@ -230,12 +223,8 @@ def _replies_no(reply: SourceText, unit: str) -> bool:
         return False
     if len(folded.split()) <= 4 and _NO.match(folded):
         return True
-    given = units.values(folded)
-    return (
-        bool(given)
-        and not given & units.values(unit)
-        and bool({units.shape(one) for one in given} & {units.shape(one) for one in units.values(unit)})
-    )
+    given, there = units.values(folded), units.values(unit)
+    return given.isdisjoint(there) and not {*map(units.shape, given)}.isdisjoint(map(units.shape, there))
 
 
 def _is_newer(old: str, new: str, *, said: bool) -> bool:

@@ -18,10 +18,10 @@ from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
 from whet.memory import frontmatter, merging, notes
 from whet.memory.frontmatter import BadSkill
-from whet.memory.merging import EntryChange
-from whet.memory.requests import Refused, Target
-from whet.memory.settling import Settling, enforce_skill
-from whet.store import learned, ledger, purge
+from whet.memory.reader import in_force
+from whet.memory.requests import Refused, target_of
+from whet.memory.settling import Settling, enforce
+from whet.store import ledger, purge
 from whet.store.ledger import FileChange, LedgerRow, NewRow, digest
 from whet.store.starts import LABEL_CHARS
 
@@ -57,10 +57,8 @@ def undo(connection: apsw.Connection, row: LedgerRow, origin: Origin, now: str) 
         raise CannotUndo(f"change {row.id} is {row.state}; there is nothing to take back")
     back = ledger.insert(connection, _reverse(row, origin), now)
     try:
-        if row.kind == "memory":
-            _put_note(connection, back)
-        else:
-            enforce_skill(connection, back)
+        if not _puts_whole_notes(connection, back):
+            enforce(connection, back)
     except Refused as error:
         built = later(connection, row)
         hint = f"take back first: {', '.join(f'change {one.id}' for one in built)}" if built else error.hint
@@ -124,39 +122,35 @@ def _reverse(row: LedgerRow, origin: Origin) -> NewRow:
     )
 
 
-def _put_note(connection: apsw.Connection, back: LedgerRow) -> None:
-    target: Target = "user" if back.item == "user" else "memory"
-    path = notes.FILES[target]
-    wanted = learned.state(connection, back.profile, path).wanted
-    text = notes.decoded(learned.text(connection, wanted))
-    if _is_whole(connection, back):
-        after, lost = merging.carry(text, target, merging.changes(back.before, back.after))
-        if lost:
-            raise Refused("some of its entries have changed since")
-    else:
+def _puts_whole_notes(connection: apsw.Connection, back: LedgerRow) -> bool:
+    """Bring a row of notes into force that speaks of the whole file, as only large edits by hand do; False
+    for another one. Raises Refused where what it takes out has changed since."""
+    if back.kind != "memory":
+        return False
+    first, target = back, target_of(back.item)
+    while first.undoes:
+        first = ledger.get(connection, first.undoes)
+    text = in_force(connection, back.profile, notes.FILES[target])
+    if first.action != "hand_edit":
         if back.before and back.before not in {entry.said for entry in notes.entries(text)}:
             raise Refused("its entry has changed since")
-        after = merging.step(text, target, EntryChange(back.before, back.after))
-    key = learned.keep_text(connection, after.encode()) if after else ""
-    learned.want(connection, back.profile, path, key)
-
-
-def _is_whole(connection: apsw.Connection, row: LedgerRow) -> bool:
-    """Whether the row speaks of a whole file rather than of an entry: only large edits by hand do."""
-    while row.undoes:
-        row = ledger.get(connection, row.undoes)
-    return row.action == "hand_edit"
+        return False
+    after, lost = merging.carry(text, target, merging.changes(back.before, back.after))
+    if lost:
+        raise Refused("some of its entries have changed since")
+    merging.want_note(connection, back.profile, target, after)
+    return True
 
 
 def later(connection: apsw.Connection, row: LedgerRow) -> list[LedgerRow]:
     """Give the changes in force that were made on top of `row`, the newest first."""
     rows = ledger.select(connection, profile=row.profile, kind=row.kind, item=row.item, states=("active",))
     touched = {change.path for change in row.changes}
+    since = (one for one in rows if one.id > row.id)
     return [
         one
-        for one in rows
-        if one.id > row.id
-        and ((row.after and one.before == row.after) or touched & {change.path for change in one.changes})
+        for one in since
+        if (row.after and one.before == row.after) or touched & {change.path for change in one.changes}
     ]
 
 
@@ -195,15 +189,13 @@ def _forget_one(connection: apsw.Connection, row: LedgerRow, steps: dict[int, Fo
     by_hand = next((one for one in since if one.origin.write_origin == "user"), None)
     if by_hand is not None:
         steps[row.id] = ForgetStep(row, "keep", f"you changed it since (change {by_hand.id})")
-        return
-    if row.kind == "memory" and since:
-        steps[row.id] = ForgetStep(
-            row, "keep", f"replaced since by change {since[0].id}, which has evidence of its own"
-        )
-        return
-    for one in since:
-        steps.setdefault(one.id, ForgetStep(one, "take back", f"it was built on change {row.id}"))
-    steps[row.id] = ForgetStep(row, "take back")
+    elif row.kind == "memory" and since:
+        why = f"replaced since by change {since[0].id}, which has evidence of its own"
+        steps[row.id] = ForgetStep(row, "keep", why)
+    else:
+        for one in since:
+            steps.setdefault(one.id, ForgetStep(one, "take back", f"it was built on change {row.id}"))
+        steps[row.id] = ForgetStep(row, "take back")
 
 
 class Purged(msgspec.Struct, frozen=True):
@@ -254,9 +246,7 @@ def _standing(connection: apsw.Connection, profile: str, everything: list[Ledger
     made = [row for row in everything if row.state == "active" and not row.undoes]
     found = {row.after for row in made if row.kind == "skill"} - {""}
     for path in notes.FILES.values():
-        wanted = learned.state(connection, profile, path).wanted
-        text = notes.decoded(learned.text(connection, wanted))
-        found |= {entry.said for entry in notes.entries(text)}
+        found |= {entry.said for entry in notes.entries(in_force(connection, profile, path))}
     return found
 
 

@@ -29,7 +29,8 @@ _PLAIN = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*[,.;!?]?$")
 _COMMENT = re.compile(r"\s*(?:#+(?![#\[{])|//+|--|/\*+|\*+|;+|%+|<!--|\"\"\"|''')\s*[^\W\d_]")
 _TRAILING = re.compile(r"\s(?:#|//|--|/\*|<!--)\s+([^\W\d_].*)$")
 _PACKED = re.compile(f"[{_CJK}，、]{{6,}}")
-_TICKED = re.compile(r"`[^`\n]+`")
+_SEVEN_WORDS = re.compile(r"(?:(?<![\w./-])[^\W\d_]{1,20}[,']?\s+){6,}[^\W\d_]{2,}")
+_TICKED = re.compile(r"`([^`\n]+)`")
 _PIECES = re.compile(r"[-_]+|(?<=[a-zß-öø-ÿ])(?=[A-ZÀ-ÖØ-Þ])")
 _LONGEST_RUN = 5
 _CELLS = re.compile(r"[|;\t\"“”<>]|,(?!\d)|\s{2,}|[:=](?=\s)|(?<=\w)=|(?<=[^\W\d_]):(?=[^\W\d_])")
@@ -101,10 +102,9 @@ def speaks(line: str) -> bool:
     for cell in _CELLS.split(_untick(line)):
         words = cell.split()
         plain = [bool(_NAME.match(word)) for word in words]
-        is_told = any(not name and not _AMOUNT.match(word) for word, name in zip(words, plain, strict=True))
-        if _RUN.search("".join(map("01".__getitem__, plain))) or (
-            is_told and sum(plain) >= 0.6 * max(len(words), 3)
-        ):
+        is_told = any(not (_NAME.match(word) or _AMOUNT.match(word)) for word in words)
+        is_run = _RUN.search("".join(map("01".__getitem__, plain)))
+        if is_run or (is_told and sum(plain) >= 0.6 * max(len(words), 3)):
             return True
     pieces = map(_PIECES.split, re.split(r"[\s/]+", line))
     return is_prose(line) or any(sum(map(str.isalpha, each)) >= _LONGEST_RUN for each in pieces)
@@ -112,9 +112,7 @@ def speaks(line: str) -> bool:
 
 def _untick(line: str) -> str:
     """Give a line without what is ticked as code; a sentence between ticks is none."""
-    return _TICKED.sub(
-        lambda m: m[0].strip("`") if _run(m[0].strip("`").split()) >= _LONGEST_RUN else " ", line
-    )
+    return _TICKED.sub(lambda m: m[1] if _run(m[1].split()) >= _LONGEST_RUN else " ", line)
 
 
 def _run(words: Sequence[str]) -> int:
@@ -128,18 +126,13 @@ def _run(words: Sequence[str]) -> int:
 
 def is_talk(line: str) -> bool:
     """Whether sentences stand in a line, whatever else does: an echoed text, a long message of a commit."""
-    return (
-        _PACKED.search(line) is not None
-        or re.search(r"(?:(?<![\w./-])[^\W\d_]{1,20}[,']?\s+){6,}[^\W\d_]{2,}", line) is not None
-    )
+    return bool(_PACKED.search(line) or _SEVEN_WORDS.search(line))
 
 
 def is_question(text: str) -> bool:
     """Whether a statement asks, by its mark or by the particle that stands for one."""
     bare = text.strip().rstrip("\"'”»」』) ")
-    return re.search(r"[?？؟¿՞፧]|[\u0370-\u03ff].*;\Z", bare) is not None or bare.rstrip("。.").endswith(
-        ("吗", "呢", "ますか", "ですか", "까")
-    )
+    return re.search(r"[?？؟¿՞፧]|[\u0370-\u03ff].*;\Z|(?:[吗呢까]|ますか|ですか)[。.]*\Z", bare) is not None
 
 
 def _sentences(text: str) -> Iterator[tuple[int, int]]:
@@ -152,9 +145,7 @@ def _sentences(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_short(text: str) -> bool:
-    words = text.split()
-    packed = len(re.findall(f"[{_CJK}]", text))
-    return len(words) <= _ADDED_WORDS and packed <= _ADDED_CJK
+    return len(text.split()) <= _ADDED_WORDS and len(re.findall(f"[{_CJK}]", text)) <= _ADDED_CJK
 
 
 def _above(before: str, line: str) -> list[str]:

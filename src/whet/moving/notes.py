@@ -124,7 +124,7 @@ def foresee(
             try:
                 verdict = judge_brought(Claim("memory", note.text, ()))
                 request = MemoryRequest("add", note.target, note.text)
-                planned = notes.change(text, request, limits_chars[note.target]).text
+                planned, _ = notes.change(text, request, limits_chars[note.target])
                 texts[note.target] = text if verdict.quarantined else planned
                 told.append(_taken(note, verdict.quarantined, verdict.why))
             except Refused as error:

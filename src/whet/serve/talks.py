@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from weakref import WeakValueDictionary
 
 import apsw
@@ -68,6 +69,17 @@ class SessionChoice(msgspec.Struct, frozen=True):
         return any(mark in spoken[0].text for mark in _CHORE_MARKS)
 
 
+class NamedLocks:
+    """A lock for each name, as long as somebody holds or awaits it."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def named(self, name: str) -> asyncio.Lock:
+        """Give the lock of a name."""
+        return self._locks.setdefault(name, asyncio.Lock())
+
+
 class SessionTurns:
     """Has requests answered by turns of sessions; one that waits for results is given up after `wait_s`."""
 
@@ -75,7 +87,7 @@ class SessionTurns:
         self._database = database
         self._turns = turns
         self._wait_s = wait_s
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks = NamedLocks()
         self._held: dict[str, HeldTurn] = {}
         self._tools = ClientTools()
         self._tools.asked = self._asked
@@ -94,8 +106,12 @@ class SessionTurns:
         if wish.is_chore:
             wish = msgspec.structs.replace(wish, client_key="", private=True)
         wish = self._by_calls(wish)
-        async with self._lock(wish):
-            session_id = await self._fitting(wish, self._locate(wish))
+        async with AsyncExitStack() as alone:
+            if wish.client_key and not wish.session_id:
+                await alone.enter_async_context(self._locks.named(f"{wish.caller.name}\0{wish.client_key}"))
+            if located := self._locate(wish):
+                await alone.enter_async_context(self._locks.named(located))
+            session_id = await self._fitting(wish, located)
             held = self._held.get(session_id)
             if held is not None and not self._tools.waiting(session_id):
                 await asyncio.wait((held.task,))  # it was cancelled, and stores its end
@@ -108,6 +124,7 @@ class SessionTurns:
             works: list[Work] = []
             if not session_id:
                 session_id = await self._begin(wish, news)
+                await alone.enter_async_context(self._locks.named(session_id))
                 key = "" if wish.client_key.startswith("tip:") else wish.client_key
                 works.append(lambda db: api.adopt(db, session_id, wish.caller.name, key))
                 if wish.is_chore:
@@ -312,12 +329,6 @@ class SessionTurns:
         if not wish.client_key:
             return ""
         return self._database.read_now(lambda db: api.session_of(db, wish.caller.name, wish.client_key))
-
-    def _lock(self, wish: SessionChoice) -> asyncio.Lock:
-        if not wish.session_id and not wish.client_key:
-            return asyncio.Lock()
-        name = wish.session_id or f"{wish.caller.name}\0{wish.client_key}"
-        return self._locks.setdefault(name, asyncio.Lock())
 
 
 def _late(results: Sequence[CallResult], text: str) -> str:
