@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from whet.approval.facts import UNKNOWN, ProgramOptions, ProgramWords, Wrapping, by_name, program
 from whet.approval.readonly import has_any
 from whet.approval.shell_words import Word, literal, name_of, unknown
+from whet.late import late_pattern
 
-_OPTION = re.compile(r"-[^-]|--.")
+_OPTION = late_pattern(r"-[^-]|--.")
 
 
 @dataclass(slots=True)

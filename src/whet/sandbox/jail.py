@@ -25,6 +25,7 @@ from typing import BinaryIO
 import msgspec
 
 from whet.contract.errors import ToolError
+from whet.late import late_pattern
 from whet.sandbox.ends import CommandEnds
 from whet.sandbox.guard import Guard, Looked
 from whet.sandbox.holding import Holding
@@ -37,8 +38,8 @@ _START_S = 20.0
 _ANSWER_S, _LOOK_S = 20.0, 0.5
 _REPORT_S = 2.0
 _RUN_CAP_BYTES = 4_000_000
-_NOT_INSIDE = re.compile(rb"^from (?:__future__|whet\.sandbox\.watch) import .*$", re.MULTILINE)
-_PID = re.compile(rb"^Pid:\s*(-?\d+)", re.MULTILINE)
+_NOT_INSIDE = late_pattern(rb"^from (?:__future__|whet\.sandbox\.watch) import .*$", re.MULTILINE)
+_PID = late_pattern(rb"^Pid:\s*(-?\d+)", re.MULTILINE)
 Handles = tuple[int, int, int]
 """A command's input, output and error output, as descriptors of this process."""
 
