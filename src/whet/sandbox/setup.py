@@ -45,6 +45,14 @@ _WAYS_OUT = (
     "SSH_CONNECTION",
     "SSH_TTY",
 )
+# Reads both modules' code from its input. This interpreter is of the version that has compiled it.
+LAUNCH = """\
+import marshal, sys, types
+watch, launcher = marshal.load(open(0, "rb", closefd=False))
+module = sys.modules["whet.sandbox.watch"] = types.ModuleType("whet.sandbox.watch")
+exec(watch, vars(module))
+exec(launcher)
+"""
 _PROXY = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy")
 _OWN = "localhost,127.0.0.1,::1"
 _TEMPORARY = ("TMPDIR", "TMP", "TEMP")
@@ -87,7 +95,7 @@ class JailPlan(msgspec.Struct, frozen=True):
 
     def command(self) -> list[str]:
         """Give the launcher's command line, without the socket's number."""
-        bare = [_interpreter(), "-I", "-S", "-"]
+        bare = [_interpreter(), "-I", "-S", "-c", LAUNCH]
         if self.engine.name != "bubblewrap":
             return bare
         inside = bubblewrap_arguments(self.engine.program, self._mounted(), self.scratch, self.home)
