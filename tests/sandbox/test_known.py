@@ -10,7 +10,7 @@ import pytest
 from whet.config.paths import Home
 from whet.sandbox import confinement, known
 from whet.sandbox.confinement import Confinement, ConfinementSettings
-from whet.sandbox.engine import EngineStatus
+from whet.sandbox.status import EngineStatus
 
 _LINE = "no sandbox (x); only the gate's reading holds"
 

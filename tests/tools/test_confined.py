@@ -17,8 +17,8 @@ from whet.contract.errors import ToolDenied
 from whet.contract.tools import ToolOutput
 from whet.sandbox import confinement, proxy
 from whet.sandbox.confinement import Confinement, ConfinementSettings
-from whet.sandbox.engine import EngineStatus
 from whet.sandbox.policy import Opening
+from whet.sandbox.status import EngineStatus
 from whet.tools.declared import SharedProcesses, shell_tools
 
 
