@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+import msgspec
 
 from whet.approval.facts import program
 from whet.approval.risk import CommandPlace, Finding
@@ -64,7 +65,7 @@ def interpreter_code(name: str, words: Sequence[Word]) -> list[Word] | None:
         text = word.text
         hangs = re.match(given.hanging, text) if given.hanging else None
         if hangs is not None and hangs.end() < len(text):
-            found.append(replace(word, text=text[hangs.end() :]))
+            found.append(msgspec.structs.replace(word, text=text[hangs.end() :]))
         elif at and words[at - 1].text in given.values:
             continue
         elif re.fullmatch(given.flags, text):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 
+import msgspec
 from tree_sitter import Node
 
 from whet.late import late_pattern
@@ -37,8 +37,7 @@ _AS_IT_STANDS = frozenset(("word", "number", "variable_name", "test_operator", "
 _NAME_ONLY = late_pattern(r"\$(\w+)|\$\{(\w+)\}")
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(msgspec.Struct, frozen=True):
     """One word. `text` has `~` and known variables filled in; `plain` is as typed, without quotes.
 
     `dynamic`: a part is known only at run time; `prefix` is the text before it. `loose`: it may become
@@ -64,7 +63,9 @@ class Word:
 
     def after(self, count: int) -> Word:
         """Give the word without its first characters, which are an option's."""
-        return replace(self, text=self.text[count:], plain=self.plain[count:], prefix=self.prefix[count:])
+        return msgspec.structs.replace(
+            self, text=self.text[count:], plain=self.plain[count:], prefix=self.prefix[count:]
+        )
 
     @property
     def shown(self) -> str:
@@ -206,11 +207,13 @@ class _Cooker:
         if _OPEN not in text:
             return [word]
         if dynamic:
-            return [replace(word, loose=True)]
+            return [msgspec.structs.replace(word, loose=True)]
         texts = _braces(text)
         if texts is None:
             return [
-                replace(word, dynamic=True, loose=True, prefix=text.split(_OPEN, 1)[0].translate(_UNMARK))
+                msgspec.structs.replace(
+                    word, dynamic=True, loose=True, prefix=text.split(_OPEN, 1)[0].translate(_UNMARK)
+                )
             ]
         if len(texts) == 1:
             return [word]
