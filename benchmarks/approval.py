@@ -13,7 +13,8 @@ from benchmarks.walls import dangerous, stepwise
 from benchmarks.walls.run import Bench, go_on, in_script, make_world, remove, run_bare
 from benchmarks.walls.world import SECRETS, WRITTEN, World
 from whet.config.schema import ApprovalMode
-from whet.sandbox.engine import EngineStatus, candidates, works
+from whet.sandbox.engine import candidates, works
+from whet.sandbox.status import EngineStatus
 
 _COMMAND = "python -m benchmarks approval"
 _ORDINARY = Path(__file__).parent / "walls" / "ordinary.txt"

@@ -17,7 +17,8 @@ from whet.sandbox.engine import candidates, works
 from whet.sandbox.jail import Jail, JailedCommand
 from whet.sandbox.places import everyday
 from whet.sandbox.scratch import Scratch
-from whet.sandbox.setup import Engine, JailPlan
+from whet.sandbox.setup import JailPlan
+from whet.sandbox.status import Engine
 
 _COMMANDS = 200
 _GOALS_MS = {"bubblewrap": 8.0, "landlock": 2.0}

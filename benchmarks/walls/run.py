@@ -22,8 +22,8 @@ from whet.contract.messages import ToolCall
 from whet.contract.protocols import GateCall, NobodyPresent
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
 from whet.sandbox.confinement import Confinement, ConfinementSettings
-from whet.sandbox.engine import EngineStatus
 from whet.sandbox.jail import JailedCommand
+from whet.sandbox.status import EngineStatus
 
 _LIMIT_S = 10
 

@@ -15,9 +15,8 @@ from whet.contract.events import Notice
 from whet.contract.protocols import Answer
 from whet.sandbox.confinement import Confinement, ConfinementSettings
 from whet.sandbox.denial import Denial
-from whet.sandbox.engine import EngineStatus
 from whet.sandbox.policy import Opening
-from whet.sandbox.setup import Engine
+from whet.sandbox.status import Engine, EngineStatus
 
 
 class Holding(Confinement):

@@ -7,20 +7,37 @@ import subprocess
 import sys
 from typing import get_args
 
+import msgspec
 import pytest
 
 from whet.approval import facts
-from whet.approval.facts import GitVerb, Kind, Phrases, ProgramFacts, ProgramOptions, by_name, read_table
+from whet.approval.facts import FactTable, GitVerb, Kind, Phrases, ProgramFacts, ProgramOptions, read_table
 
 
 def programs(text: str) -> dict[str, ProgramFacts]:
-    return by_name(read_table(text, ProgramFacts))
+    return dict(FactTable(text, ProgramFacts))
 
 
 def test_every_table_is_as_it_should_be() -> None:
     assert len(facts._programs()) >= 490 and len(facts._git_verbs()) >= 50
     assert all(pattern for patterns in facts.high_risk().values() for pattern in patterns)
     assert facts.program("no such program") == ProgramFacts() and facts.git_verb("no such verb") == GitVerb()
+
+
+def test_a_line_by_itself_says_what_it_says_in_its_table() -> None:
+    for table, known in (("programs", facts._programs()), ("git", facts._git_verbs())):
+        entries = read_table(facts._text(table), GitVerb if table == "git" else ProgramFacts)
+        whole = {name: entry for names, entry in entries.items() for name in names.split()}
+        assert {name: _shown(one) for name, one in known.items()} == {
+            name: _shown(one) for name, one in whole.items()
+        }
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, msgspec.Struct | ProgramOptions):
+        fields = vars(value) if isinstance(value, ProgramOptions) else msgspec.structs.asdict(value)
+        return {name: _shown(field) for name, field in fields.items()}
+    return value
 
 
 def test_every_kind_is_one_of_some_program_and_every_pattern_compiles() -> None:
@@ -54,7 +71,9 @@ def test_every_verb_that_is_dangerous_says_why() -> None:
         ('"ls" = { is = 3 }', "3 is no text"),
         ('"ls cat" = { is = "reads" }\n"du ls" = {}', "ls comes twice"),
         ('"ls ls" = {}', "ls comes twice"),
-        ('"ls" = {}\n"ls" = {}', "overwrite"),
+        ('"ls" = {}\n"ls" = {}', "comes twice"),
+        ('ls = { is = "reads" }', "is no entry"),
+        ('"ls" = { is = "reads" } x', "Expected newline"),
         ('"ls" = "reads"', "Expected `object`"),
     ],
 )
@@ -84,5 +103,8 @@ def test_no_table_is_read_before_a_command_is_judged() -> None:
         "from whet.approval.risk import RiskScope\n"
         "risk.analyse('ls', '/p', RiskScope('/p', '/home/u', '/home/u/.whet'))\n"
         "assert facts._programs.cache_info().currsize == 1 and facts._git_verbs.cache_info().currsize == 0\n"
+        "assert 'tomllib' not in sys.modules\n"
+        "risk.analyse('git log', '/p', RiskScope('/p', '/home/u', '/home/u/.whet'))\n"
+        "assert 'tomllib' in sys.modules and facts._git_verbs.cache_info().currsize == 1\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from whet.sandbox.engine import EngineStatus, candidates, works
-from whet.sandbox.setup import Engine
+from whet.sandbox.engine import candidates, works
+from whet.sandbox.status import Engine, EngineStatus
 
 _known: dict[str, str] = {}
 

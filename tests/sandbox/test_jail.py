@@ -22,7 +22,8 @@ from whet.sandbox.jail import Jail, JailedCommand
 from whet.sandbox.places import everyday
 from whet.sandbox.policy import read_opening
 from whet.sandbox.scratch import Scratch
-from whet.sandbox.setup import Engine, JailPlan
+from whet.sandbox.setup import JailPlan
+from whet.sandbox.status import Engine
 from whet.tools.shell import command_environment
 
 
@@ -90,7 +91,8 @@ from whet.contract.errors import ToolError
 from whet.sandbox.jail import Jail, JailedCommand
 from whet.sandbox.places import everyday
 from whet.sandbox.scratch import Scratch
-from whet.sandbox.setup import Engine, JailPlan
+from whet.sandbox.setup import JailPlan
+from whet.sandbox.status import Engine
 place = Path({str(jail.policy.workspace)!r})
 engine = Engine(*{(jail.plan.engine.name, jail.plan.engine.program)!r}, *{_rest(jail)!r})
 policy = everyday(place, place / "whet", os.environ)

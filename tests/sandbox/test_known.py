@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from whet.config.paths import Home
-from whet.sandbox import confinement, known
+from whet.sandbox import engine, known
 from whet.sandbox.confinement import Confinement, ConfinementSettings
-from whet.sandbox.engine import EngineStatus
+from whet.sandbox.status import EngineStatus
 
 _LINE = "no sandbox (x); only the gate's reading holds"
 
 
 def looked(home: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = EngineStatus(name, _LINE)  # type: ignore[arg-type]
-    monkeypatch.setattr(confinement, "probe", lambda: found)
+    monkeypatch.setattr(engine, "probe", lambda: found)
     made = Confinement(ConfinementSettings("auto", home), os.environ)
     made.status()
     made.close()

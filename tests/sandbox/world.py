@@ -25,7 +25,8 @@ from whet.sandbox.jail import Jail, JailedCommand
 from whet.sandbox.places import Wishes, everyday
 from whet.sandbox.policy import SandboxLimits
 from whet.sandbox.scratch import Scratch
-from whet.sandbox.setup import Engine, JailPlan
+from whet.sandbox.setup import JailPlan
+from whet.sandbox.status import Engine
 from whet.tools.shell import command_environment
 
 MARK = "MARK-"

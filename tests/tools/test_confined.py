@@ -15,10 +15,10 @@ from tests.sandbox.engines import ENGINES, EngineCase
 from tests.tools.running import call, context
 from whet.contract.errors import ToolDenied
 from whet.contract.tools import ToolOutput
-from whet.sandbox import confinement, proxy
+from whet.sandbox import engine, proxy
 from whet.sandbox.confinement import Confinement, ConfinementSettings
-from whet.sandbox.engine import EngineStatus
 from whet.sandbox.policy import Opening
+from whet.sandbox.status import EngineStatus
 from whet.tools.declared import SharedProcesses, shell_tools
 
 
@@ -35,7 +35,7 @@ def confined(
 ) -> Iterator[Confinement]:
     case: EngineCase = request.param
     status = case.status()
-    monkeypatch.setattr(confinement, "probe", lambda: status)
+    monkeypatch.setattr(engine, "probe", lambda: status)
     made = Confinement(ConfinementSettings("auto", tmp_path / "whet-home"))
     yield made
     made.close()
@@ -175,9 +175,7 @@ def test_a_person_may_let_one_call_out(confined: Confinement, workspace: Path, t
 def test_strict_runs_nothing_where_nothing_holds(
     workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        confinement, "probe", lambda: EngineStatus("none", "no sandbox (x); only reading holds")
-    )
+    monkeypatch.setattr(engine, "probe", lambda: EngineStatus("none", "no sandbox (x); only reading holds"))
     strict = Confinement(ConfinementSettings("strict", tmp_path / "whet-home"))
     with pytest.raises(ToolDenied, match=r"sandbox\.mode is strict"):
         run(strict, workspace, "touch ran")

@@ -14,22 +14,23 @@ from pathlib import PurePath
 import msgspec
 
 from whet.contract.receipts import TestCounts
+from whet.late import late_pattern
 
 _TAIL_CHARS = 12_000
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
-_BREAKS = re.compile(r"&&|\|\||[;|&\n]")
-_PYTEST = re.compile(
+_ESCAPES = late_pattern(r"\x1b\[[0-9;]*m")
+_BREAKS = late_pattern(r"&&|\|\||[;|&\n]")
+_PYTEST = late_pattern(
     r"^=*[ ]*((?:\d+ (?:passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?|rerun)(?:, )?)+)"
     r" in [\d.]+s",
     re.MULTILINE,
 )
-_COUNT = re.compile(r"(\d+) (\w+)")
-_UNITTEST = re.compile(r"^Ran (\d+) tests? in [\d.]+s\s+^(OK|FAILED)(?: \(([^)]*)\))?", re.MULTILINE)
-_NAMED = re.compile(r"(failures|errors|skipped|expected failures)=(\d+)")
-_JEST = re.compile(r"^Tests:[ ]+((?:\d+ \w+, )*)\d+ total", re.MULTILINE)
-_CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.MULTILINE)
-_GO_TEST = re.compile(r"^\s*--- (PASS|FAIL|SKIP): ", re.MULTILINE)
-_GO_PACKAGE = re.compile(r"^(ok|FAIL)[ ]*\t\S+", re.MULTILINE)
+_COUNT = late_pattern(r"(\d+) (\w+)")
+_UNITTEST = late_pattern(r"^Ran (\d+) tests? in [\d.]+s\s+^(OK|FAILED)(?: \(([^)]*)\))?", re.MULTILINE)
+_NAMED = late_pattern(r"(failures|errors|skipped|expected failures)=(\d+)")
+_JEST = late_pattern(r"^Tests:[ ]+((?:\d+ \w+, )*)\d+ total", re.MULTILINE)
+_CARGO = late_pattern(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.MULTILINE)
+_GO_TEST = late_pattern(r"^\s*--- (PASS|FAIL|SKIP): ", re.MULTILINE)
+_GO_PACKAGE = late_pattern(r"^(ok|FAIL)[ ]*\t\S+", re.MULTILINE)
 _RUNNERS = {
     "pytest": (("pytest",), ("py.test",)),
     "unittest": (("unittest",),),
@@ -40,29 +41,29 @@ _RUNNERS = {
 # Programs that run what a file of the workspace names; an argument of theirs that is no plain name may be
 # the model's own program.
 _TASKS = frozenset({"make", "npm", "pnpm", "yarn", "tox", "nox"})
-_TASK_ARGUMENT = re.compile(r"[A-Za-z0-9][\w.:/-]*$|-j\d*$|-[es]$")
-_MENTIONS = re.compile(
+_TASK_ARGUMENT = late_pattern(r"[A-Za-z0-9][\w.:/-]*$|-j\d*$|-[es]$")
+_MENTIONS = late_pattern(
     "|".join(r"\b" + r"\W{1,6}".join(words) + r"\b" for known in _RUNNERS.values() for words in known)
     + r"|--test\b"
 )
-_CARRIERS = re.compile(
+_CARRIERS = late_pattern(
     r"(python[\d.]*|uv|run|poetry|pdm|npx|pnpm|yarn|exec|env|time|timeout|nice|coverage|-m|[A-Z_]+=\S*)$"
 )
 
-_QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.", re.DOTALL)
-_SHELLS_OWN = re.compile(r"[\s;&|()<>#`$]")
-_COMMENT = re.compile(r"(?:(?<=\s)|^)#[^\n]*", re.MULTILINE)
-_PLUMBING = re.compile(r"\d*[<>]&[\d-]+|&>")
-_ONE_BY_ONE = re.compile(r"&&|[;\n]")
-_REDIRECTION = re.compile(r"(?:\d*|&)(?:>>?|<)(?:&[\d-]+|\s*[^\s;&|]+)?")
-_OPAQUE = re.compile(r"<<|`|\$\(|\(\s*\)|(?:^|[\s;])(?:function|trap|alias|eval)\s")
-_MASKING = re.compile(r"[|&()`]|<<")
+_QUOTED = late_pattern(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.", re.DOTALL)
+_SHELLS_OWN = late_pattern(r"[\s;&|()<>#`$]")
+_COMMENT = late_pattern(r"(?:(?<=\s)|^)#[^\n]*", re.MULTILINE)
+_PLUMBING = late_pattern(r"\d*[<>]&[\d-]+|&>")
+_ONE_BY_ONE = late_pattern(r"&&|[;\n]")
+_REDIRECTION = late_pattern(r"(?:\d*|&)(?:>>?|<)(?:&[\d-]+|\s*[^\s;&|]+)?")
+_OPAQUE = late_pattern(r"<<|`|\$\(|\(\s*\)|(?:^|[\s;])(?:function|trap|alias|eval)\s")
+_MASKING = late_pattern(r"[|&()`]|<<")
 _SILENT = frozenset({"cd", "export", "set"})
 _SOURCES = frozenset({"source", "."})
 _SOURCED_WORDS = 2
-_SIMPLE = re.compile(r"[^;&|()\n]*[^;&|()\s][^;&|()\n]*")
+_SIMPLE = late_pattern(r"[^;&|()\n]*[^;&|()\s][^;&|()\n]*")
 _TASK_WORDS = [[name] for name in sorted(_TASKS)]
-_MISLEADING = re.compile(
+_MISLEADING = late_pattern(
     r"(?:PATH|ENV|BASH_ENV|CDPATH|LD_\w+|PYTHONHOME|PYTHONSTARTUP|PYTEST_PLUGINS|PYTEST_ADDOPTS|NODE_OPTIONS)="
 )
 
@@ -154,9 +155,10 @@ def _unquoted(found: re.Match[str]) -> str:
 
 def test_counts(command: str, output: str) -> TestCounts | None:
     """Give what a runner printed at the end of a command's output; None where none did."""
-    tail = _ESCAPES.sub("", output[-_TAIL_CHARS:])
-    for runner, read in _READERS.items():
-        found = read(tail)
+    tail = output[-_TAIL_CHARS:]
+    tail = _ESCAPES.sub("", tail) if "\x1b" in tail else tail
+    for runner, (sign, read) in _READERS.items():
+        found = read(tail) if sign in tail else None
         if found is None:
             continue
         summary, counts, unit = found
@@ -248,10 +250,11 @@ def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     return found[-1] if found else None
 
 
-_READERS: dict[str, Callable[[str], _Found]] = {
-    "pytest": _pytest,
-    "unittest": _unittest,
-    "jest": _jest,
-    "cargo test": _cargo,
-    "go test": _go,
+# Each with what its summary always holds: most outputs hold none of these, and need no pattern.
+_READERS: dict[str, tuple[str, Callable[[str], _Found]]] = {
+    "pytest": (" in ", _pytest),
+    "unittest": ("Ran ", _unittest),
+    "jest": ("Tests:", _jest),
+    "cargo test": ("test result: ", _cargo),
+    "go test": ("\t", _go),
 }

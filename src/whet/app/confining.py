@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,9 +18,11 @@ from whet.confirm.boundary import INSTALLED, SOCKET
 from whet.sandbox.backend import read_backend
 from whet.sandbox.confinement import Confinement, ConfinementSettings
 from whet.sandbox.hosts import named_hosts
-from whet.sandbox.jail import Jail
 from whet.sandbox.places import Wishes
 from whet.sandbox.policy import Opening, SandboxLimits, read_opening
+
+if TYPE_CHECKING:
+    from whet.sandbox.jail import Jail
 
 _PACKAGES = ("package.json", "pyproject.toml")
 

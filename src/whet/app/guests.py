@@ -10,7 +10,7 @@ from whet.contract.protocols import Decision, Gate, GateCall
 from whet.contract.tools import ToolOutput
 
 if TYPE_CHECKING:
-    from whet.sandbox.engine import EngineStatus
+    from whet.sandbox.status import EngineStatus
 
 _REASON = (
     "A guest's commands run only where they are confined, and this worker confines none ({why}), so nothing"

@@ -11,19 +11,20 @@ import unicodedata
 from collections.abc import Iterable
 
 from whet.approval.risk import RiskScope
+from whet.late import late_pattern
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NETWORKS = "169.254.0.0/16 100.100.100.200/32 192.0.0.192/32 168.63.129.16/32 fd00:ec2::/32 fe80::/10"
 _METADATA = tuple(map(ipaddress.ip_network, _NETWORKS.split()))
-_NAMES = re.compile(
+_NAMES = late_pattern(
     r"(^|\.)(metadata(\.\w+)*|instance-data(\.\w+)*|metadata\.google\.internal)$", re.IGNORECASE
 )
-_LOOPBACK = re.compile(
+_LOOPBACK = late_pattern(
     r"(.*\.)?(localhost|localhost\.localdomain|ip6-localhost|localtest\.me|lvh\.me)$", re.IGNORECASE
 )
 # Names that hold their address: 169.254.169.254.nip.io, 169-254-169-254.sslip.io, a9fea9fe.nip.io
-_SPELLED = re.compile(r"(\d+[.-]\d+[.-]\d+[.-]\d+)\.|(?<![\w-])([0-9a-f]{8})\.(?=[a-z])", re.IGNORECASE)
-_HOSTS = re.compile(
+_SPELLED = late_pattern(r"(\d+[.-]\d+[.-]\d+[.-]\d+)\.|(?<![\w-])([0-9a-f]{8})\.(?=[a-z])", re.IGNORECASE)
+_HOSTS = late_pattern(
     r"(?:[a-z][\w+.-]*://)?(?:[^\s/@'\"]*@)?(\[[0-9a-f:.%]+\]|[\w.-]+)(?::(\d+))?(?=[/?#:,'\"\s)\]]|$)",
     re.IGNORECASE,
 )

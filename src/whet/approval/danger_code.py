@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+import msgspec
 
 from whet.approval.facts import program
 from whet.approval.risk import CommandPlace, Finding
 from whet.approval.shell_words import Word
+from whet.late import late_pattern
 
 _LONGEST_QUERY = 20_000
-_SQL = re.compile(
+_SQL = late_pattern(
     r"\b(drop\s+(table|database|schema|index|view|user|role|column)|truncate\b|alter\s+table\s+\S+\s+drop"
     r"|delete\s+from\s+\S+\s*($|;)|update\s+\S+\s+set\s+(?:(?!\bwhere\b)[^;]){0,2000}($|;)|grant\b|revoke\b|shutdown\b)"
     r"|(^|;)\s*(system|tee|pager|source|edit)\s+\S|\\(o|g)\s*\||\\setenv\b|\bpg_(read|ls)_|\blo_(import|export)\b"
@@ -37,7 +39,7 @@ def database(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     yield from filter(None, (database_text(word.text) for word in words))
 
 
-_CODE = re.compile(
+_CODE = late_pattern(
     r"os\.(system|popen|remove|unlink|rmdir|removedirs|exec\w*|spawn\w*|kill|rename|chmod|chown|truncate)"
     r"|subprocess|shutil\.(rmtree|move)|rmtree|pty\.spawn|ctypes|__import__|importlib|\b(eval|exec|compile)\s*\("
     r"|\.unlink\(|\.rmdir\(|child_process|exec(File)?(Sync)?\s*\(|spawn(Sync)?\s*\(|(rm|rmdir|unlink)(Sync)?\s*\("
@@ -63,7 +65,7 @@ def interpreter_code(name: str, words: Sequence[Word]) -> list[Word] | None:
         text = word.text
         hangs = re.match(given.hanging, text) if given.hanging else None
         if hangs is not None and hangs.end() < len(text):
-            found.append(replace(word, text=text[hangs.end() :]))
+            found.append(msgspec.structs.replace(word, text=text[hangs.end() :]))
         elif at and words[at - 1].text in given.values:
             continue
         elif re.fullmatch(given.flags, text):

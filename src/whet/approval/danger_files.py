@@ -15,6 +15,7 @@ from whet.approval.paths import WRITING, absolute, is_vital, within, zone_of
 from whet.approval.readonly import has_option, operands
 from whet.approval.risk import CommandPlace, Finding, Lasting
 from whet.approval.shell_words import Word, literal, unknown
+from whet.late import late_pattern
 
 Rule = Callable[[Sequence[Word], CommandPlace], Iterator[Finding]]
 
@@ -177,9 +178,11 @@ def _in_place(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]
             yield writes_to(word, setting)
 
 
-_SED_FLAGS = re.compile(r"s([/|,#@!:%~])(?:\\.|(?!\1)[^\n\\])*\1(?:\\.|(?!\1)[^\n\\])*\1([a-zA-Z0-9]*)")
-_SED_COMMAND = re.compile(r"(?:^|[;{}\n])\s*(?:\d+|\$|/[^/\n]*/)?(?:,(?:\d+|\$|/[^/\n]*/))?\s*!?\s*e(?:\s|$)")
-_SED_WRITES = re.compile(r"[wW]\s*([/~.][^\s;}]*)")
+_SED_FLAGS = late_pattern(r"s([/|,#@!:%~])(?:\\.|(?!\1)[^\n\\])*\1(?:\\.|(?!\1)[^\n\\])*\1([a-zA-Z0-9]*)")
+_SED_COMMAND = late_pattern(
+    r"(?:^|[;{}\n])\s*(?:\d+|\$|/[^/\n]*/)?(?:,(?:\d+|\$|/[^/\n]*/))?\s*!?\s*e(?:\s|$)"
+)
+_SED_WRITES = late_pattern(r"[wW]\s*([/~.][^\s;}]*)")
 _LONGEST_SCRIPT = 2_000
 
 
@@ -195,7 +198,7 @@ def _sed(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
                 yield writes_to(literal(found[1]), setting)
 
 
-_AWK_WRITES = re.compile(r'print[^;}\n]*?>>?\s*("[^"]*"(?![\s]*["\w$(])|[^\s;}]+)')
+_AWK_WRITES = late_pattern(r'print[^;}\n]*?>>?\s*("[^"]*"(?![\s]*["\w$(])|[^\s;}]+)')
 
 
 def _awk(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:

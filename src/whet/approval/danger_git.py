@@ -14,8 +14,9 @@ from whet.approval.readonly import has_any, has_option, only_reads
 from whet.approval.repository import runs
 from whet.approval.risk import CommandPlace, Finding, Lasting
 from whet.approval.shell_words import Word, in_line, literal
+from whet.late import late_pattern
 
-_GIT_PROGRAMS = re.compile(
+_GIT_PROGRAMS = late_pattern(
     r"(alias\.|core\.(hookspath|sshcommand|pager|editor|fsmonitor|askpass|gitproxy|worktree|attributesfile)"
     r"|diff\..*\.?(external|command|textconv)|(merge|filter|difftool|mergetool|pager|gpg|sequence|browser|man)\."
     r"|interactive\.|trailer\.|tar\.|submodule\..*\.update|core\.alternaterefs|guitool|sendemail"

@@ -17,6 +17,7 @@ from whet.approval.facts import Kinds, ProgramFacts, ProgramWords, by_name, prog
 from whet.approval.readonly import operands
 from whet.approval.risk import CommandPlace, Finding
 from whet.approval.shell_words import Word, in_line, literal
+from whet.late import late_pattern
 
 
 def reach(name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
@@ -119,13 +120,13 @@ def _mounts(option: str, setting: CommandPlace) -> bool:
 
 
 _DOCKER_NOUNS = ProgramWords("container image volume network builder system compose buildx context")
-_ESCAPES = re.compile(
+_ESCAPES = late_pattern(
     r"^--privileged|^--(pid|ipc|network|net|uts|userns)[= ]host|^--cap-add|^--device[= ]|docker\.sock"
     r"|^--security-opt"
 )
 
 
-_LOCAL = re.compile(r"(https?://)?(localhost|127\.\d+\.\d+\.\d+|\[?::1\]?|0\.0\.0\.0)(?![\w.@-])")
+_LOCAL = late_pattern(r"(https?://)?(localhost|127\.\d+\.\d+\.\d+|\[?::1\]?|0\.0\.0\.0)(?![\w.@-])")
 
 
 def downloads(name: str, words: Sequence[Word]) -> Iterator[str]:

@@ -17,12 +17,13 @@ from whet.approval.readonly import operands
 from whet.approval.repository import remote_urls
 from whet.approval.risk import CommandPlace, RiskScope
 from whet.approval.shell_words import Word
+from whet.late import late_pattern
 from whet.sandbox.hosts import package_indexes
 from whet.sandbox.policy import ANY_HOST, UNCONFINED, Opening, in_temporary
 
 _OUTSIDE = Opening("run", UNCONFINED)
-_HOST = re.compile(r"(?:[a-z][\w+.-]*://(?:[^/@\s]*@)?|[\w.-]+@)(\[[0-9a-f:.]+\]|[\w.-]+)", re.IGNORECASE)
-_BARE_HOST = re.compile(r"((?:[\w-]+\.)+[a-z]{2,}|\d+(?:\.\d+){3}|localhost)(?:[:/].*)?", re.IGNORECASE)
+_HOST = late_pattern(r"(?:[a-z][\w+.-]*://(?:[^/@\s]*@)?|[\w.-]+@)(\[[0-9a-f:.]+\]|[\w.-]+)", re.IGNORECASE)
+_BARE_HOST = late_pattern(r"((?:[\w-]+\.)+[a-z]{2,}|\d+(?:\.\d+){3}|localhost)(?:[:/].*)?", re.IGNORECASE)
 _WORDS_ONLY = frozenset(("echo", "printf", "cd", "export", "test", "[", "alias", "basename", "dirname"))
 _LAST_IS_WRITTEN = frozenset(("cp", "ln", "install", "rsync"))
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from whet.approval.facts import ProgramOptions, ProgramWords, Reading, by_name, git_verb, program
 from whet.approval.shell_words import Word, in_line, name_of
+from whet.late import late_pattern
 
 
 def only_reads(words: Sequence[Word]) -> bool:
@@ -100,7 +101,7 @@ def operands(words: Sequence[Word], valued: str = "") -> list[Word]:
 
 
 _SED_ADDRESS = r"(\d+|\$|/(?:\\.|[^/;\\])*/I?)"
-_SED_SCRIPT = re.compile(
+_SED_SCRIPT = late_pattern(
     rf"\s*{_SED_ADDRESS}?(,\s*(\+?\d+|{_SED_ADDRESS}))?\s*!?\s*(p|d|q\d*|=|N|n|G"
     r"|s(?P<d>[/|,#])(\\.|(?!(?P=d))[^\n\\])*(?P=d)(\\.|(?!(?P=d))[^\n\\])*(?P=d)[gpI0-9]*)?\s*"
 )

@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from whet.late import late_pattern
 from whet.regular import read_regular
 from whet.sandbox.gitlinks import git_folder, gitlinks
 from whet.searchpath import outside
@@ -21,7 +22,7 @@ from whet.searchpath import outside
 _LIMIT_S = 5
 _MOST_INNER = 50
 _DEEPEST = 3
-_RUNS = re.compile(
+_RUNS = late_pattern(
     r"diff\.external|diff\..+\.(command|textconv|external)|filter\..+\.(clean|smudge|process)|merge\..+\.driver"
     r"|core\.(fsmonitor|sshcommand|gitproxy|alternaterefscommand|askpass)|gpg\.(.+\.)?program"
     r"|credential\.(.+\.)?helper"
@@ -29,10 +30,10 @@ _RUNS = re.compile(
     r"|trailer\..+\.(command|cmd)|(difftool|mergetool|man|browser|guitool)\..+\.(cmd|path)|sequence\.editor|tar\..+\.command"
     r"|(remote|url)\..*\bext::.*|uploadpack\.packobjectshook|sendemail\..*cmd"
 )
-_HARMLESS = re.compile(
+_HARMLESS = late_pattern(
     r"|true|false|git-lfs .*|git lfs .*|checkout|rebase|merge|none|user|always|never|osxkeychain|cache|store"
 )
-_HINTS = re.compile(
+_HINTS = late_pattern(
     rb"textconv|command|driver|clean|smudge|process|fsmonitor|external|proxy|askpass|program|helper|vcs|pack|allow"
     rb"|update|diffFilter|cmd|path\b|editor|alias|hooksPath|ext::|include",
     re.IGNORECASE,

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING
 from whet.approval.facts import SecretFacts, secret_facts
 from whet.approval.paths import absolute, real, within
 from whet.approval.risk import CommandPlace, RiskScope
+from whet.late import late_pattern
 
 if TYPE_CHECKING:  # importing it takes the shell's parser along
     from whet.approval.shell_words import Word
 
 _MOST_ENTRIES = 5_000
-_PARTS = re.compile(r"[\s'\"`()\[\]{}<>,;:=@+|&$]+")
+_PARTS = late_pattern(r"[\s'\"`()\[\]{}<>,;:=@+|&$]+")
 # What a person may well show of Whet's own home.
-_SHOWN_OF_WHET = re.compile(r"/(skills|warm|logs|config\.yaml)(/|$)")
+_SHOWN_OF_WHET = late_pattern(r"/(skills|warm|logs|config\.yaml)(/|$)")
 
 
 @cache

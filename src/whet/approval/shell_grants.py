@@ -12,13 +12,14 @@ from whet.approval import facts
 from whet.approval.risk import Level
 from whet.approval.scopes import exactly
 from whet.approval.shell_words import Word
+from whet.late import late_pattern
 
 # What these do depends wholly on their operands: only a script's name or `-m module` is general enough.
-_EXACT = re.compile(
+_EXACT = late_pattern(
     r"(python|pypy|node|nodejs|ruby|perl|php|lua|deno|bun|Rscript|sh|bash|zsh|dash|ksh|fish)[\d.]*|xargs|find|env|awk|sed|eval"
     r"|gawk|curl|wget|tee|tar|rsync|parallel|watch|source|\.|vim?|nvim|ed|ex|socat|nc|jq|fd|dd|psql|mysql|sqlite3"
 )
-_GENERAL = re.compile(r"[\w./-]+")
+_GENERAL = late_pattern(r"[\w./-]+")
 
 
 def grant_for(program: str, words: Sequence[Word], text: str, level: Level) -> str:

@@ -19,21 +19,22 @@ from tree_sitter import Language, Node, Parser
 from whet.approval.shell_redirects import REDIRECTS, RedirectionReader
 from whet.approval.shell_state import Folders, Invocation, ShellScript, ShellState, either
 from whet.approval.shell_words import Word
+from whet.late import late_pattern
 
 _MAX_DEPTH = 120
 _MAX_COMMANDS = 2_000
 _PARSE_LIMIT_S = 0.5
 # bash takes `r\\<newline>m` as the word `rm`, the grammar as two words.
-_JOINED_LINES = re.compile(r"(?<![\s\\])\\(?:\\\\)*\n(?=\S)")
+_JOINED_LINES = late_pattern(r"(?<![\s\\])\\(?:\\\\)*\n(?=\S)")
 # A backslash alone on its line joins what follows to nothing; the grammar may join it to the line before.
-_JOINED_TO_NOTHING = re.compile(r"(?:\A|(?<=\n))[ \t]*\\\n")
-_UNSAFE = re.compile(r"[^\t\n -~]")
+_JOINED_TO_NOTHING = late_pattern(r"(?:\A|(?<=\n))[ \t]*\\\n")
+_UNSAFE = late_pattern(r"[^\t\n -~]")
 _QUOTED = frozenset(("raw_string", "string", "string_content", "heredoc_body", "heredoc_content"))
 _ONE_LINE = frozenset(
     ("command", "declaration_command", "unset_command", "redirected_statement", "file_redirect")
 )
 # A lone `-` before `<<` is in no node of the tree.
-_BLANKS = re.compile(r"(?:[ \t]|\\\n)*(?:(?<=[ \t])-[ \t]+)?")
+_BLANKS = late_pattern(r"(?:[ \t]|\\\n)*(?:(?<=[ \t])-[ \t]+)?")
 _COMPUTES = r"\A\[\[.*\s-(?:eq|ne|lt|le|gt|ge)\s|\s-[vR]\s"
 _OWN_SHELL = frozenset(("subshell", "command_substitution", "process_substitution"))
 _BRANCHES = frozenset(
@@ -56,12 +57,18 @@ def parse(text: str, folders: Folders, home: str, stdin: str = "") -> ShellScrip
         return state.script
     if root.has_error:
         state.doubt("the shell syntax can't be read")
+    if "\\\n" in text:
+        _join(state, root, text)
+    _Walker(state).walk(root, 0)
+    return state.script
+
+
+def _join(state: ShellState, root: Node, text: str) -> None:
+    """Take doubt where lines that a backslash joins may mean another thing to bash than to the grammar."""
     if any(_splits_word(root, found.start()) for found in _JOINED_LINES.finditer(text)):
         state.doubt("a line break stands inside a word")
     if any(_splits_word(root, found.end() - 2) for found in _JOINED_TO_NOTHING.finditer(text)):
         state.doubt("a line holds nothing but a backslash")
-    _Walker(state).walk(root, 0)
-    return state.script
 
 
 def _splits_word(root: Node, at: int) -> bool:

@@ -6,8 +6,8 @@ Holds what each simple command is given (words, folder, input). It does not know
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 
+import msgspec
 from tree_sitter import Node
 
 from whet.approval.facts import ProgramWords
@@ -31,8 +31,7 @@ Folders = tuple[str, ...]
 _MOST_FOLDERS = 8
 
 
-@dataclass(slots=True)
-class Invocation:
+class Invocation(msgspec.Struct):
     """One simple command: its words (program first), and what is known of where and how it runs.
 
     `folders`: those that it may run in, none where that depends on run time. `piped_from`: the commands whose
@@ -48,8 +47,7 @@ class Invocation:
     inner: tuple[Invocation, ...] = ()
 
 
-@dataclass(slots=True)
-class Redirect:
+class Redirect(msgspec.Struct):
     """A file that the shell itself opens: `operator` is `>`, `>>`, `<`, ... and `folders` as of a command."""
 
     operator: str
@@ -57,17 +55,16 @@ class Redirect:
     folders: Folders
 
 
-@dataclass(slots=True)
-class ShellScript:
+class ShellScript(msgspec.Struct):
     """All that a text can run. `doubts`: why it can't be told what runs. `everyday`: only plain syntax.
     `seen`: every word that stands in it, wherever.
     """
 
-    invocations: list[Invocation] = field(default_factory=list[Invocation])
-    redirects: list[Redirect] = field(default_factory=list[Redirect])
-    assignments: list[tuple[str, Word]] = field(default_factory=list[tuple[str, Word]])
-    doubts: list[str] = field(default_factory=list[str])
-    seen: list[Word] = field(default_factory=list[Word])
+    invocations: list[Invocation] = msgspec.field(default_factory=list[Invocation])
+    redirects: list[Redirect] = msgspec.field(default_factory=list[Redirect])
+    assignments: list[tuple[str, Word]] = msgspec.field(default_factory=list[tuple[str, Word]])
+    doubts: list[str] = msgspec.field(default_factory=list[str])
+    seen: list[Word] = msgspec.field(default_factory=list[Word])
     forks: bool = False
     everyday: bool = True
     arithmetic: bool = False

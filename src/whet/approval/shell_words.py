@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 
+import msgspec
 from tree_sitter import Node
+
+from whet.late import late_pattern
 
 Lookup = Callable[[str], str | None]
 """Gives a variable's value where it is certain, else None."""
@@ -21,22 +23,21 @@ _OPEN, _COMMA, _CLOSE = "\ue000", "\ue001", "\ue002"
 _MARKS = str.maketrans({"{": _OPEN, ",": _COMMA, "}": _CLOSE})
 _UNMARK = str.maketrans({_OPEN: "{", _COMMA: ",", _CLOSE: "}"})
 _MOST_WORDS = 256
-_ANSI = re.compile(
+_ANSI = late_pattern(
     r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
 )
 _ANSI_NAMES = dict(zip("ntrabeEfv", "\n\t\r\a\b\x1b\x1b\f\v", strict=True))
-_IN_QUOTES = re.compile(r"\\([$`\"\\])|\\\n")
-_OUTSIDE = re.compile(r"\\(.)", re.DOTALL)
-_PLAIN = re.compile(r"[\w@%+=:.,/\-]+", re.ASCII)
+_IN_QUOTES = late_pattern(r"\\([$`\"\\])|\\\n")
+_OUTSIDE = late_pattern(r"\\(.)", re.DOTALL)
+_PLAIN = late_pattern(r"[\w@%+=:.,/\-]+", re.ASCII)
 _EXPANSIONS = frozenset(
     ("simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion")
 )
 _AS_IT_STANDS = frozenset(("word", "number", "variable_name", "test_operator", "string_content"))
-_NAME_ONLY = re.compile(r"\$(\w+)|\$\{(\w+)\}")
+_NAME_ONLY = late_pattern(r"\$(\w+)|\$\{(\w+)\}")
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(msgspec.Struct, frozen=True):
     """One word. `text` has `~` and known variables filled in; `plain` is as typed, without quotes.
 
     `dynamic`: a part is known only at run time; `prefix` is the text before it. `loose`: it may become
@@ -62,7 +63,9 @@ class Word:
 
     def after(self, count: int) -> Word:
         """Give the word without its first characters, which are an option's."""
-        return replace(self, text=self.text[count:], plain=self.plain[count:], prefix=self.prefix[count:])
+        return msgspec.structs.replace(
+            self, text=self.text[count:], plain=self.plain[count:], prefix=self.prefix[count:]
+        )
 
     @property
     def shown(self) -> str:
@@ -204,11 +207,13 @@ class _Cooker:
         if _OPEN not in text:
             return [word]
         if dynamic:
-            return [replace(word, loose=True)]
+            return [msgspec.structs.replace(word, loose=True)]
         texts = _braces(text)
         if texts is None:
             return [
-                replace(word, dynamic=True, loose=True, prefix=text.split(_OPEN, 1)[0].translate(_UNMARK))
+                msgspec.structs.replace(
+                    word, dynamic=True, loose=True, prefix=text.split(_OPEN, 1)[0].translate(_UNMARK)
+                )
             ]
         if len(texts) == 1:
             return [word]
@@ -243,7 +248,7 @@ def _ansi(found: re.Match[str]) -> str:
     return _ANSI_NAMES.get(found[6], found[6])
 
 
-_INNERMOST = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
+_INNERMOST = late_pattern(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
 
 
 def _braces(text: str) -> list[str] | None:

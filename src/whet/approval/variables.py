@@ -9,16 +9,17 @@ from whet.approval.readonly import only_reads
 from whet.approval.risk import Piece
 from whet.approval.scopes import exactly
 from whet.approval.shell_words import Word, literal
+from whet.late import late_pattern
 
 # Set for a program, these make it run something else or look elsewhere.
-_STEERING = re.compile(
+_STEERING = late_pattern(
     r"PATH|(LD|DYLD|GIT|PYTHON(?!UNBUFFERED|DONTWRITE|HASHSEED|WARNINGS|UTF8|IOENCODING)|PERL5|RUBY"
     r"|NODE_(?!ENV$)|JAVA_TOOL|BASH|XDG|SSH)\w*|\w+_(proxy|PROXY)"
     r"|(npm_config|NPM_CONFIG|PNPM|YARN|PIP|UV|PDM|POETRY|CARGO|BUNDLE|GEM|GO|RUST)\w*|DOCKER_HOST|TAR_OPTIONS|ZIPOPT"
     r"|\w*(PAGER|EDITOR|WRAPPER|LAUNCHER|RUNNER|LINKER|_RSH|MAKEFLAGS|MAKEFILES)|LD|AR|VISUAL|BROWSER|SHELL|SHELLOPTS|ENV|IFS|PS\d|PROMPT_COMMAND|CDPATH|HOME|CC|CXX|LESS\w*|GCONV_PATH"
 )
 # Of these, those that name a program, and the programs that they are usually set to.
-_PROGRAMS = re.compile(
+_PROGRAMS = late_pattern(
     r"\w*(PAGER|EDITOR|WRAPPER|LAUNCHER|RUNNER|LINKER|_RSH)|VISUAL|BROWSER|SHELL|CC|CXX|LESS|LESSEDIT|RUSTC|LD|AR"
 )
 _KNOWN_PROGRAMS = ProgramWords(
@@ -26,17 +27,19 @@ _KNOWN_PROGRAMS = ProgramWords(
     " sccache bash sh zsh firefox ld lld mold ar delta bat -R -F -X -RFX -FRX FRX RFX R"
 )
 # Where programs, their options and their packages come from.
-_SOURCES = re.compile(
+_SOURCES = late_pattern(
     r"(npm_config|NPM_CONFIG|PNPM|YARN)_\w*(shell|SHELL|registry|REGISTRY|config|CONFIG|options|OPTIONS)\w*"
     r"|(PIP|UV|PDM|POETRY|CARGO|BUNDLE|GEM|GO)_\w*(INDEX|CONFIG|TRUSTED|REGISTR|MIRROR|LINKS)\w*"
     r"|\w*(MAKEFLAGS|MAKEFILES|RUSTFLAGS|TAR_OPTIONS|ZIPOPT|GOFLAGS|GOPROXY|CARGO_BUILD_\w+|CARGO_TARGET_\w+|DOCKER_HOST)"
 )
-_HIJACKING = re.compile(
+_HIJACKING = late_pattern(
     r"LD_(PRELOAD|AUDIT|LIBRARY_PATH)|DYLD_\w+|IFS|BASH_ENV|ENV|PS4|PROMPT_COMMAND|SHELLOPTS|BASHOPTS|LESSOPEN|LESSCLOSE"
     r"|SSH_ASKPASS|GIT_(SSH|SSH_COMMAND|EXTERNAL_DIFF|PROXY_COMMAND|ASKPASS|EXEC_PATH|CONFIG\w*|TEMPLATE_DIR|DIR|COMMON_DIR|\w*OBJECT\w*|ATTR\w*)|PERL5(OPT|DB|LIB)|RUBYOPT"
     r"|PYTHON(STARTUP|HOME|INSPECT)|BASH_FUNC\w*|GCONV_PATH|JAVA_TOOL_OPTIONS|NODE_REPL_EXTERNAL_MODULE"
 )
-_HARMLESS_SETTINGS = re.compile(r"LANG|LC_\w+|TZ|TERM|NO_COLOR|COLUMNS|LINES|FORCE_COLOR|CI|[a-z_][a-z0-9_]*")
+_HARMLESS_SETTINGS = late_pattern(
+    r"LANG|LC_\w+|TZ|TERM|NO_COLOR|COLUMNS|LINES|FORCE_COLOR|CI|[a-z_][a-z0-9_]*"
+)
 
 
 def judged(name: str, word: Word) -> tuple[Piece | None, bool]:

@@ -8,28 +8,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from whet.approval.facts import UNKNOWN, ProgramOptions, ProgramWords, Wrapping, by_name, program
 from whet.approval.readonly import has_any
 from whet.approval.shell_words import Word, literal, name_of, unknown
+from whet.late import late_pattern
 
-_OPTION = re.compile(r"-[^-]|--.")
+_OPTION = late_pattern(r"-[^-]|--.")
 
 
-@dataclass(slots=True)
-class WrappedCommand:
+class WrappedCommand(msgspec.Struct):
     """What a command runs. `vanishes`: the wrapper itself needs no rule. `fed`: its shell reads its input.
 
     `doubts`: why it can't be told what runs. `assigns`: variables that are set for the inner command.
     `maybe`: what runs if an option that isn't known takes the word after it.
     """
 
-    commands: list[list[Word]] = field(default_factory=list[list[Word]])
-    maybe: list[list[Word]] = field(default_factory=list[list[Word]])
-    texts: list[Word] = field(default_factory=list[Word])
-    assigns: list[tuple[str, Word]] = field(default_factory=list[tuple[str, Word]])
-    doubts: list[str] = field(default_factory=list[str])
+    commands: list[list[Word]] = msgspec.field(default_factory=list[list[Word]])
+    maybe: list[list[Word]] = msgspec.field(default_factory=list[list[Word]])
+    texts: list[Word] = msgspec.field(default_factory=list[Word])
+    assigns: list[tuple[str, Word]] = msgspec.field(default_factory=list[tuple[str, Word]])
+    doubts: list[str] = msgspec.field(default_factory=list[str])
     vanishes: bool = False
     fed: bool = False
     elsewhere: bool = False

@@ -19,7 +19,7 @@ from whet.config.paths import Home
 from whet.config.schema import SandboxSettings
 from whet.contract.errors import Unavailable
 from whet.practice.hostile import COMMAND, DEEDS, KEY_FILE, SPOILED, make_hostile
-from whet.sandbox.engine import EngineStatus
+from whet.sandbox.status import EngineStatus
 
 _KEY = "-----KEY of the demo, worth nothing: 7f3a9c51-----"
 _PERSONAL = {KEY_FILE: _KEY + "\n", "photos/harbour.txt": "a picture\n", "notes.txt": "call Ada\n"}

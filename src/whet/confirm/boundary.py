@@ -12,12 +12,14 @@ from pathlib import Path
 
 import msgspec
 
+from whet.late import late_pattern
+
 API_PORT, PAGE_PORT = 6000, 6080
 SOCKET = Path("/run/whet-confirm/api.sock")
 INSTALLED = Path("/var/lib/whet-confirm")
 TOKEN = r"wct_[A-Za-z0-9_-]{43}"
 SECRETS = rf"{TOKEN}|whet-ed25519-[A-Za-z0-9_-]{{40,}}|whsec_[A-Za-z0-9+/=]{{16,}}"
-_DECIDING = re.compile(
+_DECIDING = late_pattern(
     r"\bwhet(?:\s+-\S+(?:[= ]\S+)?)*\s+confirm\s+(?:approve|deny|serve|token|policy|prune|install)\b"
     r"|/confirm/[0-9A-Za-z$\{\}_*]{1,40}/(?:approve|deny|amend)\b|whet\.confirm\b"
 )

@@ -5,7 +5,7 @@ The row is read once; where a conversation is never changes, and its session onl
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import apsw
 import msgspec
@@ -24,6 +24,9 @@ from whet.gateway.router import ChatUser, Router
 from whet.store import chats, sessions
 from whet.store.chats import ChatRecord, InRow
 from whet.store.database import StateDatabase
+
+MOST_WAITING = 500
+"""How many updates are read at a time."""
 
 
 class ConversationParts(msgspec.Struct, frozen=True):
@@ -66,7 +69,9 @@ class ConversationRows:
 
     async def person(self) -> ChatUser | None:
         """Give who talks here; None for somebody who is not let in any more."""
-        return self.parts.database.read_now(lambda db: self.parts.router.person(db, self.place))
+        router = self.parts.router
+        known = router.listed(self.place)
+        return known or self.parts.database.read_now(lambda db: router.person(db, self.place))
 
     async def session_id(self, person: ChatUser) -> str:
         """Give the session that the conversation goes on in, begun where there is none, and where who talks
@@ -105,10 +110,9 @@ class ConversationRows:
         """Queue text to the person, in as many messages as it takes."""
         await self.post([Outgoing(piece) for piece in pieces(text, self.channel.limits.message_chars)])
 
-    async def waiting(self, without: Collection[int]) -> list[InRow]:
+    async def waiting(self) -> list[InRow]:
         """Give the updates that wait, oldest first."""
-        rows = self.parts.database.read_now(lambda db: chats.waiting(db, self.chat.id, 500))
-        return [row for row in rows if row.id not in without]
+        return self.parts.database.read_now(lambda db: chats.waiting(db, self.chat.id, MOST_WAITING))
 
     async def mark(self, row: InRow, state: chats.InState) -> None:
         """Set an update's state; durable on return."""

@@ -14,7 +14,7 @@ from whet.contract.channels import Incoming
 from whet.contract.errors import StoreError, WhetError
 from whet.contract.messages import ImagePart
 from whet.contract.texts import from_json
-from whet.gateway.chat_record import ConversationParts, ConversationRows
+from whet.gateway.chat_record import MOST_WAITING, ConversationParts, ConversationRows
 from whet.gateway.chat_turn import BROKE, ChatTurn, line_of, steer
 from whet.store import chats
 from whet.store.chats import InRow
@@ -113,6 +113,7 @@ class Conversation:
         self._failed = False
         self._taken: set[int] = set()
         self._held: set[int] = set()
+        self._has_more = False
         self._turn: asyncio.Task[None] | None = None
         self._begun: asyncio.Future[None] | None = None
 
@@ -130,18 +131,22 @@ class Conversation:
         if self._resume:
             self._resume = False
             self.begin_with(None)
+        looks = True
         while True:
-            self.wake.clear()
-            took = False if self.closing else await self._take_all()
-            if took or (self.wake.is_set() and not self.closing):
-                continue
+            # A row that comes wakes this; one that is held is looked at again as the turn begins and ends.
+            if looks or self.wake.is_set():
+                self.wake.clear()
+                looks = False if self.closing else await self._take_all()
+                if looks or (self.wake.is_set() and not self.closing):
+                    continue
             if self._turn is None:
                 return
             await self._turn_or_wake()
+            looks = bool(self._held) or self._has_more
 
     async def stop(self) -> tuple[bool, int]:
         """Cancel the turn and drop what waits; gives whether one ran and how many messages were dropped."""
-        waiting = {row.id for row in await self.record.waiting(self._taken)} | self._taken
+        waiting = {row.id for row in await self.record.waiting()} | self._taken
         ran = self.parts.hosted.cancel(self.record.chat.session_id)
         if self._turn is not None:
             if not ran:  # it waits for its session, or for room
@@ -162,14 +167,19 @@ class Conversation:
         self._turn = asyncio.create_task(turn.run(text, images))
 
     async def _take_all(self) -> bool:
+        """Take what waits, in order; gives whether to look again."""
         took = holds = False
-        for row in await self.record.waiting(self._taken):
+        rows = await self.record.waiting()
+        self._has_more = len(rows) >= MOST_WAITING
+        for row in rows:
+            if row.id in self._taken:
+                continue
             taken = await self._take(row, holds=holds)
             if taken == "again":
                 return True  # nothing that came later may overtake it
             took = took or taken == "taken"
             holds = holds or taken == "held"
-        return took
+        return took and self._has_more
 
     async def _turn_or_wake(self) -> None:
         assert self._turn is not None

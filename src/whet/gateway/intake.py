@@ -70,7 +70,7 @@ class UpdateIntake:
         for chat_id, verdict in await parts.database.append(work):
             if verdict == "taken":
                 self._conversations.nudge(chat_id)
-            if chat_id:
+            elif chat_id:  # something was said to them
                 parts.deliveries.wake(chat_id)
 
     def _one(

@@ -54,10 +54,13 @@ class Router:
             person = ChatUser(name, "" if text.owner else name, text.approves or text.owner)
             self._people |= {found: person for found in ids_of(text.ids).items()}
 
+    def listed(self, place: ChatPlace) -> ChatUser | None:
+        """Give who talks in a place, if the gateway's file names them."""
+        return self._people.get((self._channels[place.channel].kind, place.user))
+
     def person(self, connection: apsw.Connection, place: ChatPlace) -> ChatUser | None:
         """Give who talks in a place; None for a stranger."""
-        kind = self._channels[place.channel].kind
-        known = self._people.get((kind, place.user))
+        known = self.listed(place)
         if known is None and paired.is_paired(connection, place.channel, place.user):
             known = ChatUser(place.user, _slug(f"{place.channel}-{place.user}"))
         return known

@@ -5,7 +5,6 @@ them there, as command lines; nothing is started.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,11 +14,12 @@ import msgspec
 
 from whet.contract.errors import ConfigError
 from whet.contract.forms import BACKEND, FORMS
+from whet.late import late_pattern
 from whet.sandbox.policy import SandboxPolicy
 
 BackendKind = Literal["local", "container", "ssh"]
 # What a command's environment says of this machine means nothing on another one.
-_PORTABLE = re.compile(
+_PORTABLE = late_pattern(
     r"GIT_(CONFIG_(COUNT|KEY_\d+|VALUE_\d+)|PAGER|EDITOR|TERMINAL_PROMPT|OPTIONAL_LOCKS)|TERM"
 )
 _ALSO = frozenset(

@@ -19,16 +19,15 @@ import msgspec
 from whet.contract.errors import ToolDenied, ToolError
 from whet.sandbox import known
 from whet.sandbox.backend import CommandBackend
-from whet.sandbox.denial import Denial, explain
-from whet.sandbox.engine import EngineStatus, probe
-from whet.sandbox.jail import Jail, JailedCommand
 from whet.sandbox.places import Wishes, everyday
 from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy, in_temporary
 from whet.sandbox.scratch import Scratch
-from whet.sandbox.setup import JailPlan
+from whet.sandbox.status import Engine, EngineStatus
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # 15 ms with all that they stand on, which is for nothing where commands run unconfined
+    from whet.sandbox.denial import Denial
     from whet.sandbox.elsewhere import Elsewhere
+    from whet.sandbox.jail import Jail
 
 SandboxMode = Literal["auto", "strict", "off"]
 _MOST_IDLE_JAILS = 16
@@ -77,6 +76,8 @@ class Confinement:
         """Say what holds here; the first call tries it out."""
         if self._settings.mode == "off":
             return EngineStatus("none", known.OFF)
+        from whet.sandbox.engine import probe  # noqa: PLC0415  as above
+
         found = probe()
         if not self._is_kept:
             self._is_kept = True
@@ -160,13 +161,17 @@ class Confinement:
             key = (session_id, policy)
             if key not in self._jails:
                 self._tidy()
-                home = Path(self._environment.get("HOME") or os.path.expanduser("~")).resolve()
                 scratch = self._scratches.get(session_id) or Scratch()
                 self._scratches[session_id] = scratch
-                self._jails[key] = Jail(
-                    JailPlan(status.engine, policy, scratch, home, self._settings.home / "aside")
-                )
+                self._jails[key] = self._made(status.engine, policy, scratch)
             return self._jails[key]
+
+    def _made(self, engine: Engine, policy: SandboxPolicy, scratch: Scratch) -> Jail:
+        from whet.sandbox.jail import Jail  # noqa: PLC0415  as above
+        from whet.sandbox.setup import JailPlan  # noqa: PLC0415  as above
+
+        home = Path(self._environment.get("HOME") or os.path.expanduser("~")).resolve()
+        return Jail(JailPlan(engine, policy, scratch, home, self._settings.home / "aside"))
 
     def look(
         self, argv: list[str], environment: Mapping[str, str], workspace: Path, limit_s: float
@@ -184,8 +189,9 @@ class Confinement:
             write=(),
             hosts=(),
         )
-        home = Path(self._environment.get("HOME") or os.path.expanduser("~")).resolve()
-        jail = Jail(JailPlan(status.engine, policy, scratch, home, self._settings.home / "aside"))
+        from whet.sandbox.jail import JailedCommand  # noqa: PLC0415  as above
+
+        jail = self._made(status.engine, policy, scratch)
         try:
             wanted = JailedCommand(argv, jail.environment(environment), everyday_policy.workspace)
             code, printed = jail.run(wanted, limit_s)
@@ -198,6 +204,8 @@ class Confinement:
 
     def explain(self, call_id: str, jail: Jail, said: tuple[str, str, Path]) -> Denial | None:
         """Say how the wall stopped a failed command, from (command, output, cwd), and keep it."""
+        from whet.sandbox.denial import Denial, explain  # noqa: PLC0415  3 ms, and few commands meet the wall
+
         command, output, cwd = said
         found = explain(jail.policy, command, output, cwd, jail.take_refused())
         if found is not None:

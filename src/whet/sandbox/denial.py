@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from whet.late import late_pattern
 from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy, shorten
 
 _SAID_CHARS = 40_000
@@ -29,25 +30,25 @@ _REFUSED = (
     "PermissionError",
 )
 _MISSING = ("No such file or directory", "ENOENT", "FileNotFoundError", "cannot find", "not found")
-_NO_NETWORK = re.compile(
+_NO_NETWORK = late_pattern(
     r"Network is unreachable|ENETUNREACH|Could not resolve host|Temporary failure in name resolution"
     r"|Name or service not known|EAI_AGAIN|getaddrinfo|Failed to resolve|NameResolutionError"
     r"|Couldn't connect to server|unable to resolve host address|Could not resolve hostname"
     r"|dns error|failed to lookup address|no such host",
     re.IGNORECASE,
 )
-_QUOTED = re.compile(r"['\"`‘“]([^'\"`’”\n]{1,400})['\"`’”]")
-_ABSOLUTE = re.compile(r"(?<![\w.])(~?/[^\s:'\"`’”,;()]+)")
-_BEFORE_COLON = re.compile(r"(?:^|\s)([^\s:'\"]+):(?=\s)")
-_HOST_IN_URL = re.compile(
+_QUOTED = late_pattern(r"['\"`‘“]([^'\"`’”\n]{1,400})['\"`’”]")
+_ABSOLUTE = late_pattern(r"(?<![\w.])(~?/[^\s:'\"`’”,;()]+)")
+_BEFORE_COLON = late_pattern(r"(?:^|\s)([^\s:'\"]+):(?=\s)")
+_HOST_IN_URL = late_pattern(
     r"\b[a-z][a-z0-9+.-]*://(?:[^/@\s]*@)?([A-Za-z0-9.-]+\.[A-Za-z]{2,}|\d+(?:\.\d+){3})"
 )
-_HOST_AFTER = re.compile(
+_HOST_AFTER = late_pattern(
     r"(?:host(?:name)?(?: address)?|lookup|resolve|getaddrinfo\s+\w+|connect to)[\s:'\"=(]+"
     r"([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+)",
     re.IGNORECASE,
 )
-_SCP = re.compile(r"\b[\w.-]+@([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+):")
+_SCP = late_pattern(r"\b[\w.-]+@([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+):")
 
 
 class Denial(msgspec.Struct, frozen=True):

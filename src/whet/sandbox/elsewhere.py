@@ -20,13 +20,13 @@ import msgspec
 
 from whet.contract.errors import ToolDenied, ToolError
 from whet.sandbox.backend import ContainerLines, SshLines, ending, portable, wrapped
-from whet.sandbox.engine import EngineStatus
 from whet.sandbox.jail import Handles, Jail, JailedCommand
 from whet.sandbox.places import repository
 from whet.sandbox.policy import ANY_HOST, PROTECTED, SandboxPolicy, read_opening
 from whet.sandbox.remote import RemoteCommand, RemoteSync
 from whet.sandbox.scratch import Scratch
-from whet.sandbox.setup import Engine, JailPlan
+from whet.sandbox.setup import JailPlan
+from whet.sandbox.status import Engine, EngineStatus
 from whet.searchpath import find_outside
 
 if TYPE_CHECKING:

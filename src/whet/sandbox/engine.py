@@ -13,8 +13,6 @@ import tempfile
 import threading
 from pathlib import Path
 
-import msgspec
-
 from whet.contract.errors import ToolError
 from whet.sandbox.bubblewrap import find_bubblewrap
 from whet.sandbox.filter import has_filter
@@ -23,26 +21,12 @@ from whet.sandbox.landlock import OLDEST_ABI, landlock_abi
 from whet.sandbox.places import everyday
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.seatbelt import SANDBOX_EXEC
-from whet.sandbox.setup import Engine, EngineName, JailPlan
+from whet.sandbox.setup import JailPlan
+from whet.sandbox.status import Engine, EngineName, EngineStatus
 
 _ORDER: tuple[EngineName, ...] = ("bubblewrap", "landlock")
 _lock = threading.Lock()
 _kept: dict[EngineName | None, EngineStatus] = {}
-
-
-class EngineStatus(msgspec.Struct, frozen=True):
-    """What holds: `name` "none" is nothing but the gate's reading. `line` is for a person; `tried` says why
-    each better engine does not hold."""
-
-    name: EngineName
-    line: str
-    engine: Engine = Engine("none")
-    tried: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def holds(self) -> bool:
-        """Whether commands are confined."""
-        return self.name != "none"
 
 
 def probe(only: EngineName | None = None) -> EngineStatus:

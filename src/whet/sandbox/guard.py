@@ -24,14 +24,15 @@ from pathlib import Path
 
 import msgspec
 
+from whet.late import late_pattern
 from whet.regular import read_regular
 from whet.sandbox.gitlinks import Entered
 from whet.sandbox.nofollow import FolderStamps, content, flat, parent_of, put, stamp_of, walk
 from whet.sandbox.policy import GIT_RUNS, SandboxPolicy
 
 _MOST_FILES, _MOST_BYTES = 2_000, 1_000_000
-_SECTION = re.compile(r"^\s*\[\s*([A-Za-z0-9.-]+)(?:\s+\"[^\"]*\")?\s*\]\s*$")
-_KEY = re.compile(r"^\s*([A-Za-z][A-Za-z0-9-]*)\s*(?:=.*)?$")
+_SECTION = late_pattern(r"^\s*\[\s*([A-Za-z0-9.-]+)(?:\s+\"[^\"]*\")?\s*\]\s*$")
+_KEY = late_pattern(r"^\s*([A-Za-z][A-Za-z0-9-]*)\s*(?:=.*)?$")
 _PLAIN_CONFIG = {
     "core": {
         "repositoryformatversion",

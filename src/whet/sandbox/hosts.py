@@ -6,12 +6,13 @@ what their pip and npm are set to, in the environment and in the usual files.
 
 from __future__ import annotations
 
-import configparser
 import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from whet.late import late_pattern
 
 CODE_HOSTS = (
     "github.com",
@@ -33,7 +34,7 @@ _VARIABLES = (
     "UV_DEFAULT_INDEX",
     "npm_config_registry",
 )
-_NPM_REGISTRY = re.compile(r"^(?:@[^:=]+:)?registry\s*=\s*(\S+)", re.MULTILINE)
+_NPM_REGISTRY = late_pattern(r"^(?:@[^:=]+:)?registry\s*=\s*(\S+)", re.MULTILINE)
 
 
 def named_hosts(names: Iterable[str], environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -61,6 +62,8 @@ def package_indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _from_pip(name: str) -> list[str]:
+    import configparser  # noqa: PLC0415  2 ms, and only where a command reaches for packages
+
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read_string(_text(os.path.expanduser(name)))

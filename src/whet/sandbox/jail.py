@@ -7,6 +7,7 @@ process, taking its commands along. Where it died, the next command starts anoth
 from __future__ import annotations
 
 import contextlib
+import marshal
 import os
 import re
 import select
@@ -19,12 +20,14 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
 from whet.contract.errors import ToolError
+from whet.late import late_pattern
 from whet.sandbox.ends import CommandEnds
 from whet.sandbox.guard import Guard, Looked
 from whet.sandbox.holding import Holding
@@ -37,8 +40,7 @@ _START_S = 20.0
 _ANSWER_S, _LOOK_S = 20.0, 0.5
 _REPORT_S = 2.0
 _RUN_CAP_BYTES = 4_000_000
-_NOT_INSIDE = re.compile(rb"^from (?:__future__|whet\.sandbox\.watch) import .*$", re.MULTILINE)
-_PID = re.compile(rb"^Pid:\s*(-?\d+)", re.MULTILINE)
+_PID = late_pattern(rb"^Pid:\s*(-?\d+)", re.MULTILINE)
 Handles = tuple[int, int, int]
 """A command's input, output and error output, as descriptors of this process."""
 
@@ -398,9 +400,12 @@ def _end(launcher: subprocess.Popen[bytes], inside: int, *, is_stopped: bool) ->
 
 
 def _script() -> bytes:
-    """Give watch and launcher as one script: there is no package inside."""
-    parts = [Path(__file__).with_name(f"{name}.py").read_bytes() for name in ("watch", "launcher")]
-    return b"from __future__ import annotations\n" + _NOT_INSIDE.sub(b"", b"".join(parts))
+    """Give watch and launcher as code that is compiled, as `LAUNCH` takes it: there is no package inside, and
+    compiling both is most of what a launcher's start costs."""
+    folder = Path(__file__).parent
+    names = ("whet.sandbox.watch", "whet.sandbox.launcher")
+    files = [SourceFileLoader(name, str(folder / f"{name.rpartition('.')[2]}.py")) for name in names]
+    return marshal.dumps([file.get_code(name) for file, name in zip(files, names, strict=True)])
 
 
 def _under_sandbox_exec(plan: JailPlan, command: JailedCommand, handles: Sequence[int]) -> Started:

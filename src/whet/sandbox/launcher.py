@@ -1,8 +1,8 @@
 """Runs inside the jail: forks commands on request and takes all of them with it when it ends.
 
-Whet sends this file to a bare interpreter (`python -I -S -`), so that it imports the standard library only
-and little of it. Its argument is the descriptor of a socket to Whet. The first message says how to shut the
-door behind oneself (namespaces, Landlock, seccomp, limits); each further one brings a command and four
+Whet sends this file's code to a bare interpreter (`setup.LAUNCH`), so that it imports the standard library
+only and little of it. Its argument is the descriptor of a socket to Whet. The first message says how to shut
+the door behind oneself (namespaces, Landlock, seccomp, limits); each further one brings a command and four
 descriptors: its input, its two outputs, and a socket on which its pid and its end are reported. A fifth is
 the command's, too, and its number here becomes the last argument. Messages are four bytes of length, then
 JSON. When the socket ends, or this process does, whatever still runs is killed.

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from whet.late import late_pattern
 from whet.regular import read_regular_text
 
 _MOST_BYTES, _MOST_LINKS, _DEEPEST = 1_000_000, 200, 3
-_SECTION = re.compile(r"^\s*\[\s*([A-Za-z0-9.-]+)")
-_SETTING = re.compile(r"^\s*(?:\[[^\]]*\])?\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*(.*?)\s*$")
+_SECTION = late_pattern(r"^\s*\[\s*([A-Za-z0-9.-]+)")
+_SETTING = late_pattern(r"^\s*(?:\[[^\]]*\])?\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*(.*?)\s*$")
 # These name branches, addresses and patterns, or files that git only reads.
 _NO_PROGRAM = frozenset({"branch", "remote", "submodule", "url", "user", "extensions"})
 _READ_ONLY = frozenset({"excludesfile", "attributesfile", "worktree", "template", "bare"})

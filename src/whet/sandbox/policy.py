@@ -230,4 +230,7 @@ def _is_within(path: Path, hidden: Iterable[Path], granted: Iterable[Path]) -> b
 
 
 def _below(path: Path, folder: Path) -> bool:
-    return path.is_relative_to(folder)
+    """Whether a path is a folder or below it, as `is_relative_to` says in thirty times as long: a policy asks
+    that a thousand times before the first command."""
+    text, top = str(path), str(folder)
+    return text == top or text.startswith(top if top == "/" else f"{top}/")

@@ -12,7 +12,7 @@ import resource
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -23,8 +23,8 @@ from whet.sandbox.mounts import mount_plan
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.sockets import foreign_sockets
+from whet.sandbox.status import Engine
 
-EngineName = Literal["bubblewrap", "landlock", "seatbelt", "container", "ssh", "none"]
 # What leads to a program outside: agents that hold keys, desktops, containers.
 _WAYS_OUT = (
     "SSH_AUTH_SOCK",
@@ -45,29 +45,17 @@ _WAYS_OUT = (
     "SSH_CONNECTION",
     "SSH_TTY",
 )
+# Reads both modules' code from its input. This interpreter is of the version that has compiled it.
+LAUNCH = """\
+import marshal, sys, types
+watch, launcher = marshal.load(open(0, "rb", closefd=False))
+module = sys.modules["whet.sandbox.watch"] = types.ModuleType("whet.sandbox.watch")
+exec(watch, vars(module))
+exec(launcher)
+"""
 _PROXY = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy")
 _OWN = "localhost,127.0.0.1,::1"
 _TEMPORARY = ("TMPDIR", "TMP", "TEMP")
-
-
-class Engine(msgspec.Struct, frozen=True):
-    """What holds: bubblewrap by its `program`; Landlock of version `abi`, with mounts, processes and a
-    network of its own where `namespaces`."""
-
-    name: EngineName
-    program: str = ""
-    abi: int = 0
-    namespaces: bool = False
-
-    @property
-    def own_temporary(self) -> bool:
-        """Whether /tmp, by its name, is the session's own there."""
-        return self.own_network or self.name == "container"
-
-    @property
-    def own_network(self) -> bool:
-        """Whether a jail has a network of its own, so that sockets in it lead nowhere else."""
-        return self.name == "bubblewrap" or self.namespaces
 
 
 class JailPlan(msgspec.Struct, frozen=True):
@@ -87,7 +75,7 @@ class JailPlan(msgspec.Struct, frozen=True):
 
     def command(self) -> list[str]:
         """Give the launcher's command line, without the socket's number."""
-        bare = [_interpreter(), "-I", "-S", "-"]
+        bare = [_interpreter(), "-I", "-S", "-c", LAUNCH]
         if self.engine.name != "bubblewrap":
             return bare
         inside = bubblewrap_arguments(self.engine.program, self._mounted(), self.scratch, self.home)

@@ -1,8 +1,8 @@
 """Makes the changes of modes and times that Landlock does not look at: those inside, and no others.
 
 The kernel stops such a call and asks here. The file is opened first and judged by where it really is, and the
-change is made here on what was opened, so that nothing can be swapped in between. This is sent to the jail as
-one script with `launcher.py` and imports the standard library only.
+change is made here on what was opened, so that nothing can be swapped in between. This is sent to the jail
+together with `launcher.py` and imports the standard library only.
 """
 
 from __future__ import annotations

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from pathlib import Path
 
-_MOVES = re.compile(r"(?<![\w./-])(?:cd|pushd|popd)(?![\w./-])")
+from whet.late import late_pattern
+
+_MOVES = late_pattern(r"(?<![\w./-])(?:cd|pushd|popd)(?![\w./-])")
 _MOST_BYTES = 65_536
 
 

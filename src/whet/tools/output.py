@@ -6,18 +6,18 @@ data and stay as they are, whatever they claim to be.
 
 from __future__ import annotations
 
-import re
+from whet.late import late_pattern
 
-_ESCAPES = re.compile(
+_ESCAPES = late_pattern(
     r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]"  # CSI: colours, cursor
     r"|\][^\x07\x1b]*+(?:\x07|\x1b\\)?"  # OSC: titles, links
     r"|[PX^_][^\x1b]*+(?:\x1b\\)?"  # DCS, SOS, PM, APC
     r"|[ -/]*+[0-~])"  # the two-character ones
 )
-_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_PRINTED_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
-_SURROGATES = re.compile("[\ud800-\udfff]")
-_SUSPECT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROLS = late_pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_PRINTED_CONTROLS = late_pattern("[\x00-\x08\x0b-\x1f\x7f]")
+_SURROGATES = late_pattern("[\ud800-\udfff]")
+_SUSPECT = late_pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def clean(text: str) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import errno
 import os
-import re
 import stat
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from whet.contract.errors import BadInput, ToolDenied, ToolError
+from whet.late import late_pattern
 
 _SYSTEM = tuple(Path(name) for name in ("/proc", "/sys", "/dev"))
 _WALK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -30,7 +30,7 @@ _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFLNK: "a symlink that changed while it was opened",
 }
-_HEX = re.compile(r"\\x([89a-fA-F][0-9a-fA-F])")
+_HEX = late_pattern(r"\\x([89a-fA-F][0-9a-fA-F])")
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from whet.contract.errors import BadInput
 from whet.contract.tools import ToolOutput, clip
+from whet.late import late_pattern
 from whet.tools.end_folder import may_move
 from whet.tools.output import as_printed
 from whet.tools.process import Process, Processes, ProcessSpec
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from whet.tools.declared import ShellLimits
 
 MAX_TIMEOUT_S = 3600.0
-_SECRET_NAMES = re.compile(
+_SECRET_NAMES = late_pattern(
     r"(?:PASSWORD|PASSWD|PASSPHRASE"
     r"|(?:^|_)(?:API_?KEYS?|KEYS?|TOKEN|SECRETS?|PAT|PWD|CREDENTIALS?|AUTH|AUTH_CONFIG))(?:_?\d+)?$"
     r"|(?:^|_)SECRET_",

@@ -10,19 +10,21 @@ import re
 
 import msgspec
 
-_FALLBACK = re.compile(r"""\|\|\s*(?:echo|printf)\s+(?:'([^']+)'|"([^"]+)"|([^'";&|]+))\s*\}?\s*$""")
-_PRINTED = re.compile(r"(?:;|&&|\n)\s*(?:echo|printf)\b[^;|&]*\$(?:\?|\{?\w+\}?)[^;|&]*$")
-_NUMBER = re.compile(r"(\d{1,3})\W*$")
-_ASKS = re.compile(r"^\s*(?:command\s+-v|hash|ls|cat|find|stat|head|tail|id|getent)\b")
-_MASKED = re.compile(
+from whet.late import late_pattern
+
+_FALLBACK = late_pattern(r"""\|\|\s*(?:echo|printf)\s+(?:'([^']+)'|"([^"]+)"|([^'";&|]+))\s*\}?\s*$""")
+_PRINTED = late_pattern(r"(?:;|&&|\n)\s*(?:echo|printf)\b[^;|&]*\$(?:\?|\{?\w+\}?)[^;|&]*$")
+_NUMBER = late_pattern(r"(\d{1,3})\W*$")
+_ASKS = late_pattern(r"^\s*(?:command\s+-v|hash|ls|cat|find|stat|head|tail|id|getent)\b")
+_MASKED = late_pattern(
     r"\|\|\s*(?:true|:)\s*$|;\s*(?:true|:)\s*$"
     r"|(?<!\|)\|&?\s*(?:tail|head|tee|cat|grep|sed|awk|sort|uniq|less|more|cut|tr)\b[^|]*$"
 )
 _ANSWERS = frozenset(("curl", "http", "https", "wget", "xh", "xhs"))
-_STATUS = re.compile(r"(?m)^HTTP/\d(?:\.\d)? (\d{3})\b")
-_WRITES_CODE = re.compile(r"-w\s|--write-out")
+_STATUS = late_pattern(r"(?m)^HTTP/\d(?:\.\d)? (\d{3})\b")
+_WRITES_CODE = late_pattern(r"-w\s|--write-out")
 # A diagnostic: its place, or the mark that tools put before one; and counts of what went wrong.
-_DIAGNOSTIC = re.compile(
+_DIAGNOSTIC = late_pattern(
     r"(?im)^\S+\.\w+:\d+:\d+: (?!warning|note|info).*"
     r"|^(?:\S+?[:(]\d+(?:[:,]\d+)?\)?:\s*)?(?:fatal )?\[?error\]?(?:\[\w+\]| \w+)?:?\s.*"
     r"|\b(?:failed|failures|errors|unreachable)=[1-9].*|^\w+ failed: .*|^[A-Z]{2,5}-\d{3,5}: .*"

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from whet.contract.texts import NOT_JSON, decoder
+from whet.late import late_pattern
 from whet.store.calls import StoredCall
 from whet.tools.declared import tags_of
 from whet.warm.masking import hidden_exit, http_trouble, is_masked, masked_trouble
@@ -73,13 +74,13 @@ _HINTS = (
     *("rror: ", "ERROR: ", "not found", "irectory", "enied", "cannot", "fatal: ", "***", "ERR!", "curl: ("),
     *("npm error", "E: ", "panic: ", "Segm", "Killed", "syntax", "unbound", "ambiguous"),
 )
-_FRAME = re.compile(r'^  File "[^"\n]+", line \d+', re.M)
-_RAISED = re.compile(r"^[\w.]+(?:Error|Exception|Interrupt|Exit|Warning)\b(?::.*)?$")
-_CALM = re.compile(r"(?i)\bwarning\b|\b0 errors?\b|no errors?\b|without errors?\b|errors?: 0\b")
+_FRAME = late_pattern(r'^  File "[^"\n]+", line \d+', re.M)
+_RAISED = late_pattern(r"^[\w.]+(?:Error|Exception|Interrupt|Exit|Warning)\b(?::.*)?$")
+_CALM = late_pattern(r"(?i)\bwarning\b|\b0 errors?\b|no errors?\b|without errors?\b|errors?: 0\b")
 _EDGES_CHARS = 4_000
-_SEPARATORS = re.compile(r"\|\||&&|;|\n|\|&?|&(?![>\d])")
-_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=\S*$")
+_SEPARATORS = late_pattern(r"\|\||&&|;|\n|\|&?|&(?![>\d])")
+_QUOTED = late_pattern(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
+_ASSIGNMENT = late_pattern(r"[A-Za-z_]\w*=\S*$")
 
 
 def by_itself(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, str]:

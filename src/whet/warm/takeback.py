@@ -12,21 +12,22 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from whet.late import late_pattern
 from whet.tools.declared import tags_of
 
 TAKES_BACK = ("git ", "rm", "mv ", "unlink ")
 """One of these stands in every command that takes something back; looking for them is quick."""
-_PARTS = re.compile(r"&&|\|\||;|\n")
-_DROPS_WORK = re.compile(r"\bgit\s+(?:stash\b(?!\s+(?:list|show|pop|apply|drop|branch))|reset\s+--hard\b)")
-_DROPS_PATHS = re.compile(r"\bgit\s+(?:checkout|restore(?!\s+--staged))\s+(.*)")
-_DROPS_COMMIT = re.compile(r"\bgit\s+(?:revert\b|reset\s+(?:--\w+\s+)?\S*(?:HEAD[~^@]|[0-9a-f]{7}))")
-_COMMITS = re.compile(r"\bgit\s+commit\b")
-_BRANCHES = re.compile(r"\bgit\s+(?:checkout\s+-b|switch\s+-c|branch)\s+([\w./-]+)")
-_DROPS_BRANCH = re.compile(r"\bgit\s+branch\s+(?:-d|-D|--delete)\s+([\w./-]+)")
-_MOVES = re.compile(r"^\s*(?:git\s+)?mv\s+(?:-\w+\s+)*(\S+)\s+(\S+)\s*$")
-_MAKES = re.compile(r"^\s*(?:mkdir|touch)\s+(?:-\S+\s+)*(\S+)\s*$|^\s*cp\s+(?:-\S+\s+)*\S+\s+(\S+)\s*$")
-_WRITES = re.compile(r"(?<![>&\d])>\s*([^\s>&|;]+)")
-_REMOVES = re.compile(r"^\s*(?:git\s+)?(?:rm|rmdir|unlink)\s+(.+)$")
+_PARTS = late_pattern(r"&&|\|\||;|\n")
+_DROPS_WORK = late_pattern(r"\bgit\s+(?:stash\b(?!\s+(?:list|show|pop|apply|drop|branch))|reset\s+--hard\b)")
+_DROPS_PATHS = late_pattern(r"\bgit\s+(?:checkout|restore(?!\s+--staged))\s+(.*)")
+_DROPS_COMMIT = late_pattern(r"\bgit\s+(?:revert\b|reset\s+(?:--\w+\s+)?\S*(?:HEAD[~^@]|[0-9a-f]{7}))")
+_COMMITS = late_pattern(r"\bgit\s+commit\b")
+_BRANCHES = late_pattern(r"\bgit\s+(?:checkout\s+-b|switch\s+-c|branch)\s+([\w./-]+)")
+_DROPS_BRANCH = late_pattern(r"\bgit\s+branch\s+(?:-d|-D|--delete)\s+([\w./-]+)")
+_MOVES = late_pattern(r"^\s*(?:git\s+)?mv\s+(?:-\w+\s+)*(\S+)\s+(\S+)\s*$")
+_MAKES = late_pattern(r"^\s*(?:mkdir|touch)\s+(?:-\S+\s+)*(\S+)\s*$|^\s*cp\s+(?:-\S+\s+)*\S+\s+(\S+)\s*$")
+_WRITES = late_pattern(r"(?<![>&\d])>\s*([^\s>&|;]+)")
+_REMOVES = late_pattern(r"^\s*(?:git\s+)?(?:rm|rmdir|unlink)\s+(.+)$")
 
 Arguments = dict[str, Any]
 
