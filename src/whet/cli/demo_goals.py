@@ -17,8 +17,7 @@ import msgspec
 from whet.cli.demo_play import DemoRun
 from whet.cli.demo_world import signal_pid
 from whet.contract.texts import from_json
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply, running
+from whet.practice.script import ScriptedReply, running, writing
 from whet.practice.server import PracticeServer
 
 _CHECK = (
@@ -155,10 +154,10 @@ def lies_then_mends(check: tuple[str, str], program: tuple[str, str]) -> list[Sc
     """Claim, weaken the check, put it back and mend the program; each is a path and what it should hold."""
     return [
         ScriptedReply("Done. I have mended it and all checks pass."),
-        _write(check[0], "print('the total is right')\n"),
+        writing(check[0], "print('the total is right')\n"),
         ScriptedReply("Now the check passes."),
-        _write(*check),
-        _write(*program),
+        writing(*check),
+        writing(*program),
         ScriptedReply("The total is summed up now."),
     ]
 
@@ -171,8 +170,3 @@ def counts(rounds: int) -> list[ScriptedReply]:
 def allowed() -> str:
     """Give the settings under which it may do so with nobody there."""
     return "approval:\n  mode: auto\n  allow: [terminal, write_file]\n"
-
-
-def _write(path: str, content: str) -> ScriptedReply:
-    arguments = json.dumps({"path": path, "content": content})
-    return ScriptedReply(tool_calls=(PracticeCall("write_file", arguments),))

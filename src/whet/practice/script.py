@@ -67,6 +67,12 @@ def running(command: str) -> ScriptedReply:
     )
 
 
+def writing(path: str, content: str) -> ScriptedReply:
+    """Give a reply that has a file written."""
+    arguments = msgspec.json.encode({"path": path, "content": content}).decode()
+    return ScriptedReply(tool_calls=(PracticeCall("write_file", arguments),))
+
+
 class ScriptFile(msgspec.Struct, forbid_unknown_fields=True):
     """The JSON form of a script."""
 
