@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from whet.store.migrations import m001_m006, m007_m012, m013_m027
 
-STEPS: dict[str, str] = {
-    name.lower(): text
-    for module in (m001_m006, m007_m012, m013_m027)
-    for name, text in vars(module).items()
-    if name.startswith("M0")
-}
+STEPS: dict[str, str] = {}
 """The SQL of each step by its name, in order."""
+for _module in (m001_m006, m007_m012, m013_m027):
+    for _name, _text in vars(_module).items():
+        if _name.startswith("M0"):
+            STEPS[_name.lower()] = _text
