@@ -18,10 +18,10 @@ _FILES = (
 )
 
 
-def trust_for(*urls: str) -> ssl.SSLContext:
-    """Give the context for these addresses; where none is https it knows no certificate and costs nothing."""
-    is_secure = any(url.startswith("https:") for url in urls)
-    return trusted() if is_secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+def trust_for(url: str) -> ssl.SSLContext:
+    """Give the context for an address without a proxy; where it is not https it knows no certificate and
+    costs nothing."""
+    return trusted() if url.lower().startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def trusted() -> ssl.SSLContext:

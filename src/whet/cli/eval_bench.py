@@ -125,10 +125,11 @@ def _answers(
         Column("tokens", lambda row: f"{row.spent.total_tokens:,}", right=True, rank=2),
         Column("cost", lambda row: cost(row.spent.cost_usd), right=True, rank=3),
     ]
+    gap = done.gap
     click.echo(output.table(done.arms, shape))
     click.echo(
-        f"\nsearch - bm25 {_range(done.gap)}; at least half right by search alone {done.only_search}, by bm25"
-        f" alone {done.only_bm25}, McNemar p = {done.p_value:.2g}\n\nanswered by {done.model};"
+        f"\nsearch - bm25 {_range(gap.gap)}; at least half right by search alone {gap.only_search}, by bm25"
+        f" alone {gap.only_bm25}, McNemar p = {gap.p_value:.2g}\n\nanswered by {done.model};"
         f" {', '.join(done.files)}, sha256 {done.sha256[:16]}…, seed {done.seed}"
     )
 

@@ -28,7 +28,7 @@ from whet.config.paths import find_home, read_small
 from whet.confirm.canonical import request_digest
 from whet.contract.errors import ConfigError, WhetError
 from whet.contract.texts import from_json
-from whet.trust import trust_for
+from whet.trust import trust_for, trusted
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -101,12 +101,13 @@ class ConfirmClient:
             token = _stored_token(role)  # it is for the service that made it, and that runs here
         headers = {"authorization": f"Bearer {token}"} if token else {}
         path = self.url.removeprefix("unix:") if self.url.startswith("unix:") else ""
+        trust = trust_for(self.url) if local or path else trusted()  # a proxy may be https
         self._http = httpx2.AsyncClient(
             base_url="http://localhost" if path else self.url,
             headers=headers,
             timeout=_TIMEOUT_S,
             trust_env=not local and not path,
-            verify=(trust := trust_for(self.url)),
+            verify=trust,
             transport=httpx2.AsyncHTTPTransport(uds=path, verify=trust) if path else None,
         )
 

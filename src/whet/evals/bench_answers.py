@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 
@@ -21,13 +22,13 @@ import apsw
 import msgspec
 
 from whet.clock import Clock, iso
-from whet.contract.errors import ProviderError
 from whet.contract.messages import Message, Usage
-from whet.contract.protocols import ModelReply, Provider
+from whet.contract.protocols import Provider
 from whet.contract.texts import NOT_JSON, from_json
-from whet.evals.bench import OWN, PLAIN, SEED, finders_of
+from whet.evals.bench import OWN, PLAIN, SEED, BenchGap, finders_of
 from whet.evals.bench_cases import BenchCase, BenchMessage, BenchQuestion
 from whet.evals.bench_data import BenchData
+from whet.evals.context_story import asked_once
 from whet.stats import Interval, mcnemar, typical_mean
 from whet.store.postings import tokens_of
 
@@ -78,10 +79,8 @@ class AnswerCard(msgspec.Struct, frozen=True):
     seed: int
     hits: int
     arms: tuple[AnswerArm, ...]
-    gap: Interval
-    only_search: int
-    only_bm25: int
-    p_value: float
+    gap: BenchGap
+    """Here a question counts that only one arm got at least half right."""
 
 
 class Answerer:
@@ -100,20 +99,17 @@ class Answerer:
     ) -> list[ScoredAnswer]:
         """Answer `limit` questions, spread over the cases (0: all). Raises ProviderError; what was answered
         before is kept."""
-        asked = [(case, f"{case.id}/{place}") for case in self._data.cases for place in _scored(case)]
+        asked = [(at, place) for at, case in enumerate(self._data.cases) for place in _scored(case)]
         if limit:
             asked = asked[:: max(1, len(asked) // limit)][:limit]
-        chosen = {name for _, name in asked}
         found: list[ScoredAnswer] = []
-        for case in self._data.cases:
-            names = [place for place in _scored(case) if f"{case.id}/{place}" in chosen]
-            if not names:
-                continue
+        for at, chosen in groupby(asked, lambda one: one[0]):
+            case = self._data.cases[at]
             with finders_of(case, clock) as finders:
                 said = {one.ref: one for session in case.sessions for one in session.messages}
                 work = [
                     (f"{case.id}/{place}", arm, question, [said[ref] for ref in find(question, self._hits)])
-                    for place in names
+                    for _, place in chosen
                     for question in [case.questions[place]]
                     for arm, find in finders.items()
                 ]
@@ -142,10 +138,8 @@ class Answerer:
         return answer
 
     async def _ask(self, system: str, text: str) -> tuple[str, Usage]:
-        async for item in self._provider.open(system, (), "bench").stream([Message("user", text)]):
-            if isinstance(item, ModelReply):
-                return item.message.text.strip(), item.usage
-        raise ProviderError("the model ended its stream without a reply")
+        reply = await asked_once(self._provider, system, [Message("user", text)])
+        return reply.message.text.strip(), reply.usage
 
     def card(self, answers: Sequence[ScoredAnswer], version: str) -> AnswerCard:
         """Sum the answers up, arm beside arm."""
@@ -162,10 +156,13 @@ class Answerer:
             seed=SEED,
             hits=self._hits,
             arms=tuple(_arm(arm, some) for arm, some in by_arm.items()),
-            gap=typical_mean([own - plain for own, plain in pairs], seed=SEED),
-            only_search=only_own,
-            only_bm25=only_plain,
-            p_value=mcnemar(only_own, only_plain),
+            gap=BenchGap(
+                "all",
+                typical_mean([own - plain for own, plain in pairs], seed=SEED),
+                only_own,
+                only_plain,
+                mcnemar(only_own, only_plain),
+            ),
         )
 
 

@@ -147,7 +147,12 @@ class ModelJudge:
         return int(found[0]) if found else 0
 
     async def _ask(self, system: str, messages: Sequence[Message]) -> str:
-        async for item in self._provider.open(system, (), "judge").stream(messages):
-            if isinstance(item, ModelReply):
-                return item.message.text
-        raise ProviderError("the model ended its stream without a reply")
+        return (await asked_once(self._provider, system, messages)).message.text
+
+
+async def asked_once(provider: Provider, system: str, messages: Sequence[Message]) -> ModelReply:
+    """Give a model's reply to a request of its own, without tools. Raises ProviderError."""
+    async for item in provider.open(system, (), "judge").stream(messages):
+        if isinstance(item, ModelReply):
+            return item
+    raise ProviderError("the model ended its stream without a reply")

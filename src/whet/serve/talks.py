@@ -69,17 +69,6 @@ class SessionChoice(msgspec.Struct, frozen=True):
         return any(mark in spoken[0].text for mark in _CHORE_MARKS)
 
 
-class NamedLocks:
-    """A lock for each name, as long as somebody holds or awaits it."""
-
-    def __init__(self) -> None:
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
-    def named(self, name: str) -> asyncio.Lock:
-        """Give the lock of a name."""
-        return self._locks.setdefault(name, asyncio.Lock())
-
-
 class SessionTurns:
     """Has requests answered by turns of sessions; one that waits for results is given up after `wait_s`."""
 
@@ -87,7 +76,7 @@ class SessionTurns:
         self._database = database
         self._turns = turns
         self._wait_s = wait_s
-        self._locks = NamedLocks()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._held: dict[str, HeldTurn] = {}
         self._tools = ClientTools()
         self._tools.asked = self._asked
@@ -108,9 +97,10 @@ class SessionTurns:
         wish = self._by_calls(wish)
         async with AsyncExitStack() as alone:
             if wish.client_key and not wish.session_id:
-                await alone.enter_async_context(self._locks.named(f"{wish.caller.name}\0{wish.client_key}"))
+                name = f"{wish.caller.name}\0{wish.client_key}"
+                await alone.enter_async_context(self._locks.setdefault(name, asyncio.Lock()))
             if located := self._locate(wish):
-                await alone.enter_async_context(self._locks.named(located))
+                await alone.enter_async_context(self._locks.setdefault(located, asyncio.Lock()))
             session_id = await self._fitting(wish, located)
             held = self._held.get(session_id)
             if held is not None and not self._tools.waiting(session_id):
@@ -124,7 +114,7 @@ class SessionTurns:
             works: list[Work] = []
             if not session_id:
                 session_id = await self._begin(wish, news)
-                await alone.enter_async_context(self._locks.named(session_id))
+                await alone.enter_async_context(self._locks.setdefault(session_id, asyncio.Lock()))
                 key = "" if wish.client_key.startswith("tip:") else wish.client_key
                 works.append(lambda db: api.adopt(db, session_id, wish.caller.name, key))
                 if wish.is_chore:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -97,7 +98,7 @@ class _Capture:
         return True
 
 
-class GroupLane:
+class GroupLane(ABC):
     """One thread that commits what was put, in its order, all that waits together."""
 
     name = ""
@@ -150,9 +151,9 @@ class GroupLane:
             begin += len(group)
         return item is not None
 
+    @abstractmethod
     def _commit_group(self, works: Sequence[Work]) -> list[Outcome]:
         """Commit works, or none, on the lane's thread."""
-        raise NotImplementedError
 
 
 class WriterLane(GroupLane):
