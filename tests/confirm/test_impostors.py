@@ -276,7 +276,7 @@ def test_no_way_back_leads_elsewhere(target: str) -> None:
 def _desk(server: Running, names: dict[str, str]) -> tuple[Presses, Buttons, Buttons]:
     mine, other = Buttons(b"k" * 32, "chat"), Buttons(b"k" * 32, "other")
     channel = cast("Any", SimpleNamespace(name="chat"))
-    seat = ConfiguredNotifier(channel, "telegram", mine, frozenset())
+    seat = ConfiguredNotifier(channel, "telegram", mine, frozenset(), "chat")
     known = People({name: NotifyPersonText({"telegram": number}) for name, number in names.items()})
     return Presses(server.service, known, [seat]), mine, other
 

@@ -30,7 +30,7 @@ from whet.contract.protocols import ApprovalRequest
 from whet.gateway.asking import ChatPerson, ChatQuestions
 from whet.gateway.asking import QuestionRoute as AskingDesk
 from whet.gateway.router import Router
-from whet.gateway.settings import parse_gateway
+from whet.gateway.settings import open_channels, parse_gateway, read_gateway
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
@@ -162,6 +162,18 @@ def test_settings_that_can_not_work_are_refused(
     with pytest.raises(ConfigError) as error:
         open_channel(kind, "it", fields, secrets)
     assert error.value.message == says
+
+
+def test_one_bot_can_not_be_two_channels_of_a_gateway(tmp_path: Path) -> None:
+    secrets = {"A": "1:x", "B": "1:x", "C": "2:x", "GATEWAY_WEBHOOK_SECRET": "whsec_" + "A" * 44}
+    one = "[[channel]]\nkind = 'telegram'\nname = '{}'\ntoken_env = '{}'\n"
+    hook = "[[channel]]\nkind = 'webhook'\nname = '{}'\nlisten = '127.0.0.1:{}'\nurl = 'http://127.0.0.1:9'\n"
+    path = tmp_path / "gateway.toml"
+    path.write_text(one.format("a", "A") + one.format("c", "C") + hook.format("d", 1) + hook.format("e", 2))
+    assert len(open_channels(read_gateway(path), secrets)) == 4
+    path.write_text(one.format("a", "A") + one.format("b", "B"))
+    with pytest.raises(ConfigError, match="channels a and b are the same on telegram"):
+        open_channels(read_gateway(path), secrets)
 
 
 @pytest.mark.logs_errors("is off")

@@ -112,6 +112,13 @@ def open_channel(
         return IsolatedChannel(name, error.reason), tokens
 
 
+def account_of(kind: str, fields: Mapping[str, object], tokens: Sequence[str]) -> tuple[object, ...]:
+    """Name whom a channel is on its platform. Two channels that are the same there can't both listen: a
+    platform gives one of them each update, or both."""
+    rest = sorted((name, repr(value)) for name, value in fields.items() if not name.endswith("_env"))
+    return (kind, *tokens, *rest)
+
+
 def _loaded(kind: str) -> Platform:
     """Load an installed package's platform. Raises ConfigError where there is none, SendFailed where it
     fails, whatever it raises."""

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from whet.channels.loading import open_channel
+from whet.channels.loading import account_of, open_channel
 from whet.channels.tables import Ids, convert_tables
 from whet.config.paths import read_small
 from whet.contract.channels import Channel
@@ -91,8 +91,10 @@ def read_gateway(path: Path) -> GatewayText:
 
 
 def open_channels(text: GatewayText, secrets: Mapping[str, str]) -> list[ConfiguredChannel]:
-    """Make the channels. Raises ConfigError for a name that stands twice and a token that is not set."""
+    """Make the channels. Raises ConfigError for a name or a bot that stands twice, and a token that
+    is not set."""
     seats: list[ConfiguredChannel] = []
+    taken: dict[tuple[object, ...], str] = {}
     for entry in text.channel:
         name = entry.name or entry.kind
         if not _NAME.fullmatch(name) or any(seat.channel.name == name for seat in seats):
@@ -100,5 +102,11 @@ def open_channels(text: GatewayText, secrets: Mapping[str, str]) -> list[Configu
                 f"channel name {name!r} can't be used", hint="small letters, digits and -; each name once"
             )
         channel, tokens = open_channel(entry.kind, name, entry.settings, secrets)
+        account = account_of(entry.kind, entry.settings, tokens)
+        if tokens and (other := taken.setdefault(account, name)) != name:
+            raise ConfigError(
+                f"channels {other} and {name} are the same on {entry.kind}",
+                hint="one channel hears every chat that its bot is in: remove the other, or give it a bot",
+            )
         seats.append(ConfiguredChannel(channel, entry, tokens))
     return seats

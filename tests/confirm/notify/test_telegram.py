@@ -255,6 +255,33 @@ base_url = "{server.url}"
     desk.close()
 
 
+def test_chats_of_one_bot_share_its_listener_and_keep_their_buttons(tmp_path: Any) -> None:
+    desk = Desk(tmp_path)
+    desk.token("ann")
+
+    async def play() -> None:
+        with TelegramServer() as server:
+            second = f"""
+[[channel]]
+kind = "telegram"
+name = "second"
+chat = -1001
+deny_reasons = ["not on a friday"]
+base_url = "{server.url}"
+"""
+            async with desk.notifying(channels(server) + second, SECRETS):
+                for number in (1, 3):
+                    await desk.submit()
+                    await off(server.message, number + 1)
+                    ours = next(n for n in (number, number + 1) if "friday" in json.dumps(server.messages[n]))
+                    answer = await off(server.answer, server.press(ours, "friday"))
+                    assert answer.endswith(": not on a friday")
+                assert not server.conflicts
+
+    asyncio.run(play())
+    desk.close()
+
+
 def test_buttons_fit_into_telegrams_64_bytes(desk: Desk) -> None:
     async def story(server: TelegramServer, notifier: Any) -> None:
         await desk.submit()

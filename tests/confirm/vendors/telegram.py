@@ -73,6 +73,8 @@ class TelegramServer(Host):
         self._updates: list[dict[str, Any]] = []
         self._number = 0
         self._update_id = 1000
+        self._polls = 0
+        self.conflicts = 0
 
     def app(self) -> ASGIApp:
         return Starlette(routes=[Route("/bot{token}/{method}", self._serve, methods=["GET", "POST"])])
@@ -171,9 +173,13 @@ class TelegramServer(Host):
         return JSONResponse({"ok": True, "result": message})
 
     async def _getUpdates(self, body: dict[str, Any]) -> JSONResponse:
-        offset = body.get("offset", 0)
+        self._polls += 1
+        mine, offset = self._polls, body.get("offset", 0)
         self._updates = [u for u in self._updates if u["update_id"] >= offset]
         for _ in range(int(min(body.get("timeout", 0), 5) * 100)):
+            if self._polls != mine:  # Telegram ends the older one of two listeners
+                self.conflicts += 1
+                return _error(409, "Conflict: terminated by other getUpdates request")
             if self._updates:
                 break
             await asyncio.sleep(0.01)  # the long poll of a server, not of a test

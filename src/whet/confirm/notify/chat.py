@@ -47,10 +47,10 @@ class NoMemo:
 
 
 class ChatNotices:
-    """One chat of a platform."""
+    """One chat of a platform, which may share its bot with others."""
 
-    def __init__(self, channel: Channel, chat: str, buttons: Buttons) -> None:
-        self.name: str = channel.name
+    def __init__(self, name: str, channel: Channel, chat: str, buttons: Buttons) -> None:
+        self.name: str = name
         self.can_update: bool = channel.limits.can_edit
         self._channel = channel
         self._chat = chat

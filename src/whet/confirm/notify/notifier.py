@@ -87,7 +87,9 @@ class ConfirmNotifier:
                     group.create_task(self._groups.run())
                 for channel in channels:
                     group.create_task(self._send(channel))
-                    group.create_task(self._hear(channel))
+                for seat in self._seats:
+                    if seat.heard_by == seat.channel.name:
+                        group.create_task(self._hear(seat.channel))
         finally:
             for channel in channels:
                 await channel.aclose()
@@ -101,7 +103,11 @@ class ConfirmNotifier:
             breaker = self._breakers[name]
             found.append(
                 ChannelState(
-                    name, breaker.is_open, breaker.reason, breaker.wait_s(now_s), self._deaf.get(name, "")
+                    name,
+                    breaker.is_open,
+                    breaker.reason,
+                    breaker.wait_s(now_s),
+                    self._deaf.get(seat.heard_by, ""),
                 )
             )
         return found

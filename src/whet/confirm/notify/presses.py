@@ -27,13 +27,13 @@ class Presses:
     def __init__(self, service: ConfirmService, people: People, seats: Sequence[ConfiguredNotifier]) -> None:
         self._service = service
         self._people = people
-        self._seats = {seat.channel.name: seat for seat in seats}
+        self._seats = seats
 
     async def __call__(self, press: Incoming) -> str:
         """Take a press and say what came of it, which is on disk before."""
-        seat = self._seats[press.place.channel]
-        buttons, kind = seat.buttons, seat.kind
-        pressed = buttons.read(press.text)
+        chats = [seat for seat in self._seats if seat.heard_by == press.place.channel]
+        kind = chats[0].kind
+        pressed = next((read for seat in chats if (read := seat.buttons.read(press.text))), None)
         request = None
         if pressed is not None and SHAPE.fullmatch(pressed.request_id):
             request = self._service.get(pressed.request_id)
@@ -42,7 +42,8 @@ class Presses:
         who = self._who(kind, press.place.user)
         if who is None:
             return await self._refuse(kind, press, request)
-        if not buttons.is_ours(pressed, request.digest):
+        buttons = next((s.buttons for s in chats if s.buttons.is_ours(pressed, request.digest)), None)
+        if buttons is None:
             return await self._not_bound(kind, press, request, who)
         verdict, reason = buttons.meaning(pressed)
         if verdict == "approve" and self._hides(request):

@@ -15,13 +15,14 @@ from typing import Any
 
 import msgspec
 
-from whet.channels.loading import open_channel, secret_of
+from whet.channels.loading import account_of, open_channel, secret_of
 from whet.channels.tables import Ids, convert_tables, ids_of
 from whet.config.paths import read_small
 from whet.confirm.notify.buttons import DENY_REASONS, Buttons
 from whet.confirm.notify.chat import ChatNotices
 from whet.confirm.notify.notice import NoticeChannel
 from whet.confirm.notify.one_way import Apprise, WebhookNotifier
+from whet.contract.channels import Channel
 from whet.contract.errors import ConfigError
 from whet.contract.texts import from_values
 
@@ -61,12 +62,14 @@ class ChannelsText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ConfiguredNotifier(msgspec.Struct, frozen=True):
-    """A channel, its platform, its buttons, and the groups it serves; none means everybody."""
+    """A channel, its platform, its buttons, and the groups it serves; none means everybody. `heard_by` names
+    the channel that hears its presses: itself, or the first one of the same bot."""
 
     channel: NoticeChannel
     kind: str
     buttons: Buttons
     groups: frozenset[str]
+    heard_by: str
 
 
 class People:
@@ -101,6 +104,7 @@ def read_channels(path: Path, is_named: bool = False) -> ChannelsText:
 def open_channels(text: ChannelsText, secrets: Mapping[str, str], key: bytes) -> list[ConfiguredNotifier]:
     """Make the channels, those with buttons first, else as they stand. Raises ConfigError."""
     seats: list[ConfiguredNotifier] = []
+    bots: dict[tuple[object, ...], Channel] = {}
     for entry in sorted(text.channel, key=lambda found: found.kind in _ONE_WAY):
         name = entry.name or entry.kind
         if not _NAME.fullmatch(name) or name == "log" or any(seat.channel.name == name for seat in seats):
@@ -109,17 +113,24 @@ def open_channels(text: ChannelsText, secrets: Mapping[str, str], key: bytes) ->
                 hint="small letters, digits, . _ -; each name once; not `log`",
             )
         buttons = Buttons(key, name, entry.deny_reasons)
-        one_way = entry.kind in _ONE_WAY
-        channel = _one_way(entry, name, secrets) if one_way else _chat(entry, name, secrets, buttons)
-        seats.append(ConfiguredNotifier(channel, entry.kind, buttons, frozenset(entry.groups)))
+        heard_by = name
+        if entry.kind in _ONE_WAY:
+            channel = _one_way(entry, name, secrets)
+        else:
+            bot = _bot(entry, name, secrets, bots)
+            channel, heard_by = ChatNotices(name, bot, str(entry.chat), buttons), bot.name
+        seats.append(ConfiguredNotifier(channel, entry.kind, buttons, frozenset(entry.groups), heard_by))
     return seats
 
 
-def _chat(entry: NotifyChannelText, name: str, secrets: Mapping[str, str], buttons: Buttons) -> NoticeChannel:
-    channel, _ = open_channel(entry.kind, name, entry.settings, secrets)
+def _bot(
+    entry: NotifyChannelText, name: str, secrets: Mapping[str, str], bots: dict[tuple[object, ...], Channel]
+) -> Channel:
+    """Open a chat's bot; the chats of one bot share it, since a platform gives each press to one listener."""
+    bot, tokens = open_channel(entry.kind, name, entry.settings, secrets)
     if not entry.chat:
         raise ConfigError(f"channel {name} has no chat", hint="the id of the chat or channel to post into")
-    return ChatNotices(channel, str(entry.chat), buttons)
+    return bots.setdefault(account_of(entry.kind, entry.settings, tokens), bot) if tokens else bot
 
 
 def _one_way(entry: NotifyChannelText, name: str, secrets: Mapping[str, str]) -> NoticeChannel:
