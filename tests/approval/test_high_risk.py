@@ -7,13 +7,17 @@ from pathlib import Path
 import pytest
 
 from whet.approval.actions import ActionView, describe
-from whet.approval.high_risk import HighRisk
+from whet.approval.high_risk import HighRisk, high_risk
 from whet.approval.risk import RiskScope
 from whet.approval.shell_risk import analyse
 from whet.contract.errors import ConfigError
 from whet.contract.messages import ToolCall
 from whet.contract.protocols import GateCall
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec, tags_of
+
+
+def test_every_name_has_patterns() -> None:
+    assert all(pattern for patterns in high_risk().values() for pattern in patterns)
 
 
 async def _never(ctx: ToolContext, arguments: dict[str, object]) -> ToolOutput:

@@ -9,12 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
-from whet.approval.facts import program
 from whet.approval.risk import CommandPlace, Finding
-from whet.approval.shell_words import Word
 from whet.late import late_pattern
+from whet.shell.words import Word
 
 _LONGEST_QUERY = 20_000
 _SQL = late_pattern(
@@ -52,30 +49,3 @@ def code_text(text: str) -> Finding | None:
     """Judge code given to an interpreter on the line: calls that run programs, delete, or connect."""
     found = _CODE.search(text)
     return ("dangerous", f"its code uses {found[0].strip('(').strip() or found[0]}") if found else None
-
-
-def interpreter_code(name: str, words: Sequence[Word]) -> list[Word] | None:
-    """Give the code words of `python -c` and kin; [] where it reads its input; None where it runs a file."""
-    stem = re.sub(r"[\d.]+$", "", name)
-    given = program(stem).code
-    if given is None:
-        return None
-    found: list[Word] = []
-    for at, word in enumerate(words):
-        text = word.text
-        hangs = re.match(given.hanging, text) if given.hanging else None
-        if hangs is not None and hangs.end() < len(text):
-            found.append(msgspec.structs.replace(word, text=text[hangs.end() :]))
-        elif at and words[at - 1].text in given.values:
-            continue
-        elif re.fullmatch(given.flags, text):
-            found.extend(words[at + 1 : at + 2])
-        elif text.startswith(("--eval=", "--print=")):
-            found.append(word)
-        elif text == "-":
-            return found
-        elif text in ("-m", "--version", "-V", "-v", "--help", "-h") or (
-            not text.startswith("-") and not found
-        ):
-            return found or None
-    return found

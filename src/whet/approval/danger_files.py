@@ -10,12 +10,12 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from whet.approval.facts import by_name, program
 from whet.approval.paths import WRITING, absolute, is_vital, within, zone_of
-from whet.approval.readonly import has_option, operands
 from whet.approval.risk import CommandPlace, Finding, Lasting
-from whet.approval.shell_words import Word, literal, unknown
 from whet.late import late_pattern
+from whet.shell.options import has_option, operands
+from whet.shell.programs import by_name, program
+from whet.shell.words import Word, literal, unknown
 
 Rule = Callable[[Sequence[Word], CommandPlace], Iterator[Finding]]
 

@@ -8,13 +8,14 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
-from whet.approval.facts import ProgramWords, git_verb
 from whet.approval.paths import absolute
-from whet.approval.readonly import has_any, has_option, only_reads
+from whet.approval.readonly import only_reads
 from whet.approval.repository import runs
 from whet.approval.risk import CommandPlace, Finding, Lasting
-from whet.approval.shell_words import Word, in_line, literal
 from whet.late import late_pattern
+from whet.shell.options import has_any, has_option
+from whet.shell.programs import ProgramWords, git_verb
+from whet.shell.words import Word, in_line, literal
 
 _GIT_PROGRAMS = late_pattern(
     r"(alias\.|core\.(hookspath|sshcommand|pager|editor|fsmonitor|askpass|gitproxy|worktree|attributesfile)"

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from whet.approval.danger_code import database
 from whet.approval.danger_files import FILE_RULES, Rule, wipes_disk, writes_to
 from whet.approval.danger_git import git
-from whet.approval.facts import Kinds, ProgramFacts, ProgramWords, by_name, program
-from whet.approval.readonly import operands
 from whet.approval.risk import CommandPlace, Finding
-from whet.approval.shell_words import Word, in_line, literal
 from whet.late import late_pattern
+from whet.shell.options import operands
+from whet.shell.programs import Kinds, ProgramFacts, ProgramWords, by_name, program
+from whet.shell.words import Word, in_line, literal
 
 
 def reach(name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:

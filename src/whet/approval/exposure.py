@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 
 from whet.approval.addresses import reached
 from whet.approval.danger_reach import downloads
-from whet.approval.facts import git_verb, program
 from whet.approval.paths import absolute, within
-from whet.approval.readonly import operands
 from whet.approval.risk import CommandPlace, Finding, Lasting, RiskScope
 from whet.approval.secrets import in_code, is_secret, named
-from whet.approval.shell_state import Invocation, ShellScript
-from whet.approval.shell_words import Word, literal, unknown
+from whet.shell.options import operands
+from whet.shell.programs import git_verb, program
+from whet.shell.state import Invocation, ShellScript
+from whet.shell.words import Word, literal, unknown
 
 _SILENT = frozenset(("reads", "names-only"))
 _SHOWS = frozenset(("shows-files", "pattern-then-files"))

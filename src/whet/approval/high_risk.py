@@ -8,17 +8,19 @@ what it is matched against is the parsed command, piece by piece.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 
 import msgspec
 
 from whet.approval.actions import ActionView
-from whet.approval.facts import high_risk, program
 from whet.approval.patterns import PatternRule, matches, parse_rule
 from whet.approval.risk import Piece
 from whet.contract.errors import ConfigError
 from whet.contract.forms import ACTION_RULE
 from whet.contract.tools import tags_of
+from whet.shell.programs import Phrases, program, read_table
 
 # What may stand before the program that really runs.
 _LAUNCHER = re.compile(
@@ -41,6 +43,14 @@ _STATEMENTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
     ("migrate_database", re.compile(r"\balter\s+table\b", re.IGNORECASE)),
 )
+
+
+@cache
+def high_risk() -> Mapping[str, tuple[str, ...]]:
+    """Give the patterns of high-risk commands by the name of their action, in the table's order."""
+    return read_table(
+        Path(__file__).with_name("tables").joinpath("high_risk.toml").read_text("utf-8"), Phrases
+    )
 
 
 class ActionRule(msgspec.Struct, frozen=True):

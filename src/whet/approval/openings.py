@@ -11,15 +11,15 @@ from collections.abc import Iterator, Sequence
 
 from whet.approval.addresses import is_here
 from whet.approval.exposure import shown_words
-from whet.approval.facts import program
 from whet.approval.paths import absolute, is_plain_device, within
-from whet.approval.readonly import operands
 from whet.approval.repository import remote_urls
 from whet.approval.risk import CommandPlace, RiskScope
-from whet.approval.shell_words import Word
 from whet.late import late_pattern
 from whet.sandbox.hosts import package_indexes
 from whet.sandbox.policy import ANY_HOST, UNCONFINED, Opening, in_temporary
+from whet.shell.options import operands
+from whet.shell.programs import program
+from whet.shell.words import Word
 
 _OUTSIDE = Opening("run", UNCONFINED)
 _HOST = late_pattern(r"(?:[a-z][\w+.-]*://(?:[^/@\s]*@)?|[\w.-]+@)(\[[0-9a-f:.]+\]|[\w.-]+)", re.IGNORECASE)

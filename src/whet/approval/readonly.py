@@ -1,6 +1,6 @@
 """Which simple commands only read: programs, and the options with which they stay harmless.
 
-The programs stand in tables/programs.toml and git.toml; here is what takes more than words to tell. A command
+The programs stand in shell/tables; here is what takes more than words to tell. A command
 that is in neither is asked about; so both may be short but never wrong. Options are judged by exclusion only
 for programs whose whole set of options was looked through (GNU coreutils 9, findutils 4, ripgrep 14, git
 2.4x, util-linux 2.40).
@@ -12,9 +12,10 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from whet.approval.facts import ProgramOptions, ProgramWords, Reading, by_name, git_verb, program
-from whet.approval.shell_words import Word, in_line, name_of
 from whet.late import late_pattern
+from whet.shell.options import before_dashes, has_any, has_option, operands
+from whet.shell.programs import ProgramWords, Reading, by_name, git_verb, program
+from whet.shell.words import Word, in_line, name_of
 
 
 def only_reads(words: Sequence[Word]) -> bool:
@@ -55,49 +56,6 @@ def fits(reading: Reading | None, words: Sequence[Word]) -> bool:
 def standard(path: str) -> bool:
     """Whether a program is named by one of the folders that programs are installed in."""
     return re.fullmatch(r"(/usr(/local)?|/opt/homebrew)?/s?bin/[^/]+", path) is not None
-
-
-def before_dashes(words: Sequence[Word]) -> Sequence[Word]:
-    """Give the words that can be options: those before `--`."""
-    for at, word in enumerate(words):
-        if word.text == "--":
-            return words[:at]
-    return words
-
-
-def has_option(words: Sequence[Word], short: str, *long: str) -> bool:
-    """Whether an option is there: a letter of `short`, also in a cluster, or a long one, abbreviated too."""
-    for word in before_dashes(words):
-        text = word.text
-        if text.startswith("--"):
-            name = text[2:].split("=", 1)[0]
-            if name and any(option.startswith(name) for option in long):
-                return True
-        elif len(text) > 1 and text[0] == "-" and any(c in short for c in text[1:]):
-            return True
-    return False
-
-
-def has_any(words: Sequence[Word], options: ProgramOptions) -> bool:
-    """Whether one of `options` is there."""
-    return has_option(words, options.short, *options.long)
-
-
-def operands(words: Sequence[Word], valued: str = "") -> list[Word]:
-    """Give the words that are no options, nor the values of the short options in `valued`."""
-    found: list[Word] = []
-    at, is_open = 0, True
-    while at < len(words):
-        text = words[at].text
-        if is_open and text == "--":
-            is_open = False
-        elif is_open and len(text) > 1 and text[0] == "-":
-            if len(text) == 2 and text[1] in valued:
-                at += 1
-        else:
-            found.append(words[at])
-        at += 1
-    return found
 
 
 _SED_ADDRESS = r"(\d+|\$|/(?:\\.|[^/;\\])*/I?)"

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from whet.approval.actions import ActionView
-from whet.approval.facts import program
 from whet.approval.risk import RiskScope
 from whet.contract.protocols import GateCall
+from whet.shell.programs import program
 
 if TYPE_CHECKING:
     from whet.approval.confined import JailedCall

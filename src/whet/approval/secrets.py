@@ -12,20 +12,45 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whet.approval.facts import SecretFacts, secret_facts
+import msgspec
+
 from whet.approval.paths import absolute, real, within
 from whet.approval.risk import CommandPlace, RiskScope
+from whet.contract.texts import from_values
 from whet.late import late_pattern
 
 if TYPE_CHECKING:  # importing it takes the shell's parser along
-    from whet.approval.shell_words import Word
+    from whet.shell.words import Word
 
 _MOST_ENTRIES = 5_000
 _PARTS = late_pattern(r"[\s'\"`()\[\]{}<>,;:=@+|&$]+")
 # What a person may well show of Whet's own home.
 _SHOWN_OF_WHET = late_pattern(r"/(skills|warm|logs|config\.yaml)(/|$)")
+
+
+class SecretFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What holds secrets; secrets.toml says what each list means."""
+
+    names: tuple[str, ...]
+    places: tuple[str, ...]
+    system: tuple[str, ...]
+    open: tuple[str, ...]
+    samples: tuple[str, ...]
+    plain: tuple[str, ...]
+
+
+@cache
+def secret_facts() -> SecretFacts:
+    """Give what holds secrets."""
+    import tomllib  # noqa: PLC0415  2 ms of CPU, for a process that judges a command
+
+    return from_values(
+        tomllib.loads(Path(__file__).with_name("tables").joinpath("secrets.toml").read_text("utf-8")),
+        SecretFacts,
+    )
 
 
 @cache

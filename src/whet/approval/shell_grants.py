@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from whet.approval import facts
 from whet.approval.risk import Level
 from whet.approval.scopes import exactly
-from whet.approval.shell_words import Word
 from whet.late import late_pattern
+from whet.shell import programs
+from whet.shell.words import Word
 
 # What these do depends wholly on their operands: only a script's name or `-m module` is general enough.
 _EXACT = late_pattern(
@@ -28,7 +28,7 @@ def grant_for(program: str, words: Sequence[Word], text: str, level: Level) -> s
         return ""
     if level != "normal" or _EXACT.fullmatch(program.rsplit("/", 1)[-1]):
         return _script(program, words) if level == "normal" and _script(program, words) else exactly(text)
-    if "verb-tells" in facts.program(program).kinds:
+    if "verb-tells" in programs.program(program).kinds:
         first = words[0] if words else None
         if first is None or first.dynamic or not re.fullmatch(r"[a-z][\w:-]*", first.text):
             return exactly(text)

@@ -14,22 +14,23 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from whet.approval.danger_code import code_text, database_text, interpreter_code
+from whet.approval.danger_code import code_text, database_text
 from whet.approval.danger_files import FILE_RULES, writes_to
 from whet.approval.danger_reach import handed_outside, reach, writes_by_option
 from whet.approval.exposure import Exposure
-from whet.approval.facts import ProgramWords, program
 from whet.approval.openings import Needs
 from whet.approval.readonly import only_reads, standard
 from whet.approval.risk import CommandPlace, Finding, Level, Piece, RiskScope, ShellRisk, rank, worst
 from whet.approval.scopes import exactly
 from whet.approval.shell_grants import grant_for
-from whet.approval.shell_parse import parse
-from whet.approval.shell_state import Folders, Invocation, ShellScript
-from whet.approval.shell_words import Word, literal, name_of
 from whet.approval.variables import judged
-from whet.approval.wrappers import WrappedCommand, joined, unwrap
 from whet.late import late_pattern
+from whet.shell.code import interpreter_code
+from whet.shell.parse import parse
+from whet.shell.programs import ProgramWords, program
+from whet.shell.state import Folders, Invocation, ShellScript
+from whet.shell.words import Word, literal, name_of
+from whet.shell.wrappers import WrappedCommand, joined, unwrap
 
 _MAX_LENGTH = 100_000
 _MAX_NESTING = 6

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from whet.approval.facts import ProgramWords
 from whet.approval.readonly import only_reads
 from whet.approval.risk import Piece
 from whet.approval.scopes import exactly
-from whet.approval.shell_words import Word, literal
 from whet.late import late_pattern
+from whet.shell.programs import ProgramWords
+from whet.shell.words import Word, literal
 
 # Set for a program, these make it run something else or look elsewhere.
 _STEERING = late_pattern(

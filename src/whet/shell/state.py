@@ -10,8 +10,8 @@ import os
 import msgspec
 from tree_sitter import Node
 
-from whet.approval.facts import ProgramWords
-from whet.approval.shell_words import Word, cook, literal
+from whet.shell.programs import ProgramWords
+from whet.shell.words import Word, cook, literal
 
 # What a command that runs unasked may be written with; anything rarer is asked about.
 _EVERYDAY = ProgramWords(

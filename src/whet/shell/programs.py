@@ -1,4 +1,4 @@
-"""What the gate knows of programs, git's verbs and high-risk commands: the tables in `tables/*.toml`, typed.
+"""What is known of programs and of git's verbs: the tables in `tables/*.toml`, typed.
 
 A line of the tables of programs and verbs is read when one of its names is asked for: all of them take 20 ms
 of CPU, and a session runs few. What is wrong raises ValueError, which a test over all lines shows; the gate
@@ -148,17 +148,6 @@ class GitVerb(_Strict, frozen=True):
     shows_if: str = ""
 
 
-class SecretFacts(_Strict, frozen=True):
-    """What holds secrets; secrets.toml says what each list means."""
-
-    names: tuple[str, ...]
-    places: tuple[str, ...]
-    system: tuple[str, ...]
-    open: tuple[str, ...]
-    samples: tuple[str, ...]
-    plain: tuple[str, ...]
-
-
 def program(name: str) -> ProgramFacts:
     """Give what is known of a program; nothing of one that is in no table."""
     return _programs().get(name, UNKNOWN)
@@ -167,20 +156,6 @@ def program(name: str) -> ProgramFacts:
 def git_verb(name: str) -> GitVerb:
     """Give what is known of one of git's verbs; nothing of one that is in no table."""
     return _git_verbs().get(name, _UNKNOWN_VERB)
-
-
-@cache
-def high_risk() -> Mapping[str, tuple[str, ...]]:
-    """Give the patterns of high-risk commands by the name of their action, in the table's order."""
-    return read_table(_text("high_risk"), Phrases)
-
-
-@cache
-def secret_facts() -> SecretFacts:
-    """Give what holds secrets."""
-    import tomllib  # noqa: PLC0415  2 ms of CPU, for a process that judges a command
-
-    return from_values(tomllib.loads(_text("secrets")), SecretFacts)
 
 
 @cache

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 
 from tree_sitter import Node
 
-from whet.approval.shell_state import Redirect, ShellState, either
-from whet.approval.shell_words import literal, unknown
+from whet.shell.state import Redirect, ShellState, either
+from whet.shell.words import literal, unknown
 
 REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
 

@@ -16,10 +16,10 @@ from functools import cache
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-from whet.approval.shell_redirects import REDIRECTS, RedirectionReader
-from whet.approval.shell_state import Folders, Invocation, ShellScript, ShellState, either
-from whet.approval.shell_words import Word
 from whet.late import late_pattern
+from whet.shell.redirects import REDIRECTS, RedirectionReader
+from whet.shell.state import Folders, Invocation, ShellScript, ShellState, either
+from whet.shell.words import Word
 
 _MAX_DEPTH = 120
 _MAX_COMMANDS = 2_000

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from whet.approval.facts import UNKNOWN, ProgramOptions, ProgramWords, Wrapping, by_name, program
-from whet.approval.readonly import has_any
-from whet.approval.shell_words import Word, literal, name_of, unknown
 from whet.late import late_pattern
+from whet.shell.options import has_any
+from whet.shell.programs import UNKNOWN, ProgramOptions, ProgramWords, Wrapping, by_name, program
+from whet.shell.words import Word, literal, name_of, unknown
 
 _OPTION = late_pattern(r"-[^-]|--.")
 

@@ -1,0 +1,51 @@
+"""A command's options and operands: which of its words are which, as most programs take them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from whet.shell.programs import ProgramOptions
+from whet.shell.words import Word
+
+
+def before_dashes(words: Sequence[Word]) -> Sequence[Word]:
+    """Give the words that can be options: those before `--`."""
+    for at, word in enumerate(words):
+        if word.text == "--":
+            return words[:at]
+    return words
+
+
+def has_option(words: Sequence[Word], short: str, *long: str) -> bool:
+    """Whether an option is there: a letter of `short`, also in a cluster, or a long one, abbreviated too."""
+    for word in before_dashes(words):
+        text = word.text
+        if text.startswith("--"):
+            name = text[2:].split("=", 1)[0]
+            if name and any(option.startswith(name) for option in long):
+                return True
+        elif len(text) > 1 and text[0] == "-" and any(c in short for c in text[1:]):
+            return True
+    return False
+
+
+def has_any(words: Sequence[Word], options: ProgramOptions) -> bool:
+    """Whether one of `options` is there."""
+    return has_option(words, options.short, *options.long)
+
+
+def operands(words: Sequence[Word], valued: str = "") -> list[Word]:
+    """Give the words that are no options, nor the values of the short options in `valued`."""
+    found: list[Word] = []
+    at, is_open = 0, True
+    while at < len(words):
+        text = words[at].text
+        if is_open and text == "--":
+            is_open = False
+        elif is_open and len(text) > 1 and text[0] == "-":
+            if len(text) == 2 and text[1] in valued:
+                at += 1
+        else:
+            found.append(words[at])
+        at += 1
+    return found
