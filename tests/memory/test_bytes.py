@@ -14,9 +14,10 @@ from benchmarks.lessons.world import Run, User, World
 from tests.memory.evidence import said_by, session, shell
 from whet.contract.receipts import CallEffects, FileLines
 from whet.memory.gate import judge_stored
-from whet.memory.provenance import FileOrigins, fetched_packages, reaches_out, reads_installed
+from whet.memory.provenance import FileOrigins, reads_installed
 from whet.memory.requests import Claim
-from whet.memory.shell_words import named_paths
+from whet.shell.fetches import fetched_packages, reaches_out
+from whet.shell.reading import read
 from whet.store import sessions
 
 LINE = "deploy_host = x.example"
@@ -229,9 +230,9 @@ def test_running_a_program_is_no_reading_of_its_folder(command: str, reads: bool
 
 
 def test_the_words_that_may_name_files() -> None:
-    assert named_paths("cat {a,b}.ini") == ["a.ini", "b.ini"]
-    assert named_paths("python3 -c \"print(open('dl/a.ini'))\"") == ["dl/a.ini"]
-    assert named_paths("./cat cat") == ["./cat", "cat"]
+    assert read("cat {a,b}.ini").files == ("a.ini", "b.ini")
+    assert read("python3 -c \"print(open('dl/a.ini'))\"").files == ("dl/a.ini",)
+    assert read("./cat cat").files == ("./cat", "cat")
 
 
 def test_the_packages_that_a_command_names() -> None:

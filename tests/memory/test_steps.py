@@ -7,9 +7,9 @@ from benchmarks.lessons.world import Run, Step, User
 
 from tests.memory.evidence import said_by, session, shell, verdict
 from whet.memory.gate import carried_over
-from whet.memory.provenance import named_files
 from whet.memory.requests import GateVerdict
 from whet.memory.scan import scan
+from whet.shell.fetches import left_names
 
 CONVERT = 'for f in a.png b.png; do convert "$f" -colorspace Gray "$f"; done'
 
@@ -79,11 +79,9 @@ def test_a_programs_name_is_everybodys_and_its_arguments_are_not() -> None:
 
 
 def test_an_installers_operands_are_no_files() -> None:
-    assert named_files("pip install pandas openpyxl -q && python3 -c 'import pandas; print(1)'") == [
-        "python3"
-    ]
-    assert "page" in named_files("pip install pandas\ncurl -so page http://x.example")
-    assert "dir" in named_files("git clone https://x.example/a.git dir")
+    assert left_names("pip install pandas openpyxl -q && python3 -c 'import pandas; print(1)'") == ["python3"]
+    assert "page" in left_names("pip install pandas\ncurl -so page http://x.example")
+    assert "dir" in left_names("git clone https://x.example/a.git dir")
     asked: list[Step] = [User("go"), shell("pip install pandas"), shell("python3 pandas_sum.py", "total 7")]
     assert said_by(asked)[-1].tier == "observed"
     fetched: list[Step] = [User("go"), shell("curl -so sums http://x.example"), shell("cat sums", "total 7")]

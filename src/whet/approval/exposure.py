@@ -19,7 +19,7 @@ from whet.approval.secrets import in_code, is_secret, named
 from whet.shell.options import operands
 from whet.shell.programs import git_verb, program
 from whet.shell.state import Invocation, ShellScript
-from whet.shell.words import Word, literal, unknown
+from whet.shell.words import Word, filled, literal, unknown
 
 _SILENT = frozenset(("reads", "names-only"))
 _SHOWS = frozenset(("shows-files", "pattern-then-files"))
@@ -124,17 +124,14 @@ class Exposure:
             self.secret = True
             yield "dangerous", Lasting("may read a file that holds secrets")
         if self.network:
-            said = reached((self._filled(word.text) for word in self._words), self._place)
+            said = reached((filled(word.text, self._values) for word in self._words), self._place)
             if said:
                 yield "dangerous", said
         if self.secret and self.network:
             yield "dangerous", "may send keys or passwords over the network"
 
-    def _filled(self, text: str) -> str:
-        return re.sub(r"\$\{?(\w+)\}?", lambda found: self._values.get(found[1], found[0]), text)
-
     def _is_secret(self, word: Word) -> bool:
-        text = self._filled(word.text)
+        text = filled(word.text, self._values)
         folder = CommandPlace(self._place.workspace, self._place)
         return bool(named(literal(text) if text != word.text else word, folder))
 

@@ -26,6 +26,7 @@ from whet.approval.shell_grants import grant_for
 from whet.approval.variables import judged
 from whet.late import late_pattern
 from whet.shell.code import interpreter_code
+from whet.shell.fetches import VERBS
 from whet.shell.parse import parse
 from whet.shell.programs import ProgramWords, program
 from whet.shell.state import Folders, Invocation, ShellScript
@@ -40,11 +41,6 @@ _HIDDEN = late_pattern(
 )
 _RESERVED = ProgramWords(
     "{ } ! [[ ]] if then elif else fi for while until do done case esac select function in"
-)
-_NETWORK_VERBS = late_pattern(
-    r"(git (clone|fetch|pull|push|ls-remote|submodule)|(pip3?|npm|pnpm|yarn|uv|poetry|cargo|go|gem|brew|apt"
-    r"|apt-get|bundle|conda|docker|podman|bun) (\S+ )?"
-    r"(install|add|sync|ci|pull|push|get|i|update|upgrade|publish|download|fetch|search|login))\b"
 )
 # A name that a builtin is given may have a subscript, in which bash runs commands even if it is quoted.
 _SUBSCRIPT = late_pattern(r"\w\[.*(\$\(|`)", re.DOTALL)
@@ -244,7 +240,7 @@ class _Judge:
             self.fed(invocation)
         yield from self.interpreter(name, rest, invocation)
         text = " ".join((name, *(w.text for w in rest[:3])))
-        if "network" in kinds or (rest and _NETWORK_VERBS.match(text)):
+        if "network" in kinds or VERBS.match(text):
             self.exposure.network = True
             for setting in self.places(invocation.folders):
                 self.needs.network(name, rest, setting)

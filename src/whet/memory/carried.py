@@ -14,10 +14,12 @@ import apsw
 
 from whet.contract.texts import texts_of
 from whet.contract.tools import tags_of
-from whet.memory import provenance, shell_words, units
+from whet.memory import provenance, units
 from whet.memory.folding import fold
 from whet.memory.sources import SourceText
 from whet.memory.transcript import Pointed, QuotableTranscript, load_key
+from whet.shell.fetches import fetched_packages, fetched_places
+from whet.shell.reading import read
 from whet.store import calls, sessions
 
 _CARRIED_WORDS = 3
@@ -30,11 +32,11 @@ _LITERAL = re.compile(r"(['\"])(?:(?!\1)[^\n()])*\1")
 def names_own(ran: SourceText, transcript: QuotableTranscript) -> bool:
     """Whether a command fetches only what the project's files name, packages that the person or a local tool
     named before, or from addresses and repositories that the person did."""
-    places = provenance.fetched_places(ran.call)
+    places = fetched_places(ran.call)
     typed = "\n".join(s.folded for s in transcript.sources if s.seq < ran.seq and s.tier == "user")
     if places and all(re.search(rf"(?<![\w./-]){re.escape(one)}(?![\w/-])", typed) for one in places):
         return True
-    packages = provenance.fetched_packages(ran.call)
+    packages = fetched_packages(ran.call)
     before = [s.folded for s in transcript.sources if s.seq < ran.seq and s.tier in ("user", "observed")]
     there = _worded(before) if packages else ""
     return packages is not None and all(f" {name} " in there for name in packages)
@@ -55,7 +57,7 @@ def laundered(connection: apsw.Connection, session_id: str, one: Pointed) -> str
     hits = _HIT.findall(one.unit) if ran.is_command or "search" in tags_of(ran.tool) else []
     if why := provenance.FileOrigins(connection, own.workspace).why_any_foreign(hits):
         return why
-    for path in (*hits, *(shell_words.named_paths(ran.call) if ran.is_command else [ran.call])):
+    for path in (*hits, *(read(ran.call).files if ran.is_command else [ran.call])):
         name = path.rpartition("/")[2]
         for past in calls.naming(connection, own.workspace, name) if len(name) >= _CARRIED_WORDS else ():
             if past.key == own_key or "edits" not in tags_of(past.name):
@@ -74,26 +76,29 @@ def kept(ran: SourceText) -> str:
     if not ran.is_command:
         return ran.about
     printed = {folded for line in ran.text.splitlines() if (folded := fold(line)).count(" ") >= 2}
-    call = shell_words.STRING.sub(lambda match: _lines(match, printed), ran.call)
+    call = ran.call
+    for start, end, is_document in reversed(read(call).strings):
+        call = call[:start] + _said(call, start, end, printed, is_document=is_document) + call[end:]
     call = _LITERAL.sub(lambda one: f"{one[1]}…{one[1]}" if fold(one[0][1:-1]) in printed else one[0], call)
-    for part in shell_words.parts(call):
-        head, _, said = part.strip().partition(" ")
-        if fold(said) in printed:
-            call = call.replace(part.strip(), f"{head} …")
+    for part in read(call).parts:
+        if fold(" ".join(part.words[1:])) in printed:
+            call = call.replace(part.text, f"{part.words[0]} …")
     return call
 
 
-def _lines(match: re.Match[str], printed: Collection[str]) -> str:
-    """Give a string or a here-document without the lines, below its first, that only speak."""
-    first, *lines = match[0].split("\n")
-    end = lines.pop() if lines else ""
-    begin = match.string.rfind("\n", 0, match.start()) + 1
-    to_file = match["body"] and _TO_FILE.search(match.string[begin : match.start()] + first)
-    if to_file and any(map(units.speaks, lines)):
-        lines = ["…"]
-    shown = [line if fold(line) not in printed and not units.is_talk(line) else "…" for line in lines]
-    end = f"…{end[-1]}" if units.is_talk(end) else end
-    return "\n".join([first, *shown, *([end] if "\n" in match[0] else [])])
+def _said(call: str, start: int, end: int, printed: Collection[str], *, is_document: bool) -> str:
+    """Give a string, below its first line, or a here-document without the lines that only speak."""
+    before, lines = call[call.rfind("\n", 0, max(start - 1, 0)) + 1 : start], call[start:end].split("\n")
+    if is_document and _TO_FILE.search(before) and any(map(units.speaks, lines)):
+        return f"…\n{lines[-1]}"
+    for at, line in enumerate(lines):
+        if at == len(lines) - 1 > 0 and units.is_talk(line):
+            lines[at] = f"…{line[-1]}"
+        elif (
+            (at > 0 or is_document) and at < len(lines) - 1 and (units.is_talk(line) or fold(line) in printed)
+        ):
+            lines[at] = "…"
+    return "\n".join(lines)
 
 
 def _carried(text: str, ran: SourceText, transcript: QuotableTranscript) -> str:
@@ -124,7 +129,7 @@ def _runs(text: str, *, is_command: bool) -> Iterable[str]:
         run = " ".join(words[at : at + _CARRIED_WORDS])
         if len(run) >= 14 or (not run.isascii() and len(run) >= 8):
             yield run
-    programs = shell_words.programs(text) if is_command else ()
+    programs = read(text).programs if is_command else ()
     for value in units.values(text).difference(fold(name) for name in programs if "/" not in name):
         yield value if len(value) >= 7 else f" {value} "
         parts = re.split(r"[=:/@]", value)

@@ -16,11 +16,12 @@ from whet.log import mask
 from whet.memory import entries, notes, units
 from whet.memory.carried import carried_over, kept, laundered, names_own
 from whet.memory.folding import content_words, fold
-from whet.memory.provenance import got_bytes, outside
+from whet.memory.provenance import got_bytes
 from whet.memory.requests import Claim, GateVerdict, Refused
 from whet.memory.scan import scan
 from whet.memory.sources import SourceText
 from whet.memory.transcript import Pointed, QuotableTranscript, load
+from whet.shell.fetches import outside
 from whet.store import sessions
 from whet.store.database import StateDatabase
 from whet.store.ledger import Quote, Trust

@@ -14,10 +14,10 @@ import msgspec
 from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
 from whet.memory import disk, folders, frontmatter, skill_changes
-from whet.memory.provenance import reaches_out
 from whet.memory.requests import Refused
 from whet.memory.scan import scan
 from whet.memory.settling import enforce
+from whet.shell.fetches import VERBS, reaches_out
 from whet.store import learned, ledger
 from whet.store.learned import Mark
 from whet.store.ledger import FileChange, LedgerRow, NewRow
@@ -99,7 +99,7 @@ def _findings(files: dict[str, bytes]) -> list[str]:
             continue
         for number, line in enumerate(text.splitlines(), 1):
             problem = scan(line)
-            if not problem and reaches_out(line):
+            if not problem and (reaches_out(line) or VERBS.search(" ".join(line.split()))):
                 problem = f"it names a place outside: {line.strip()[:80]}"
             if problem:
                 found.append(f"{path} line {number}: {problem}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -21,8 +21,9 @@ import apsw
 
 from whet.contract.texts import NOT_JSON, from_json
 from whet.contract.tools import tags_of
-from whet.memory.shell_words import heads, named_paths, names, parts, programs
 from whet.regular import read_regular_text
+from whet.shell.fetches import reaches_out
+from whet.shell.reading import names, read
 from whet.store import calls
 from whet.store.calls import PastCall
 
@@ -30,72 +31,14 @@ _INSTALLED = re.compile(
     r"(?:^|[\s/\"'=])(?:node_modules|site-packages|dist-packages|vendor(?:ed)?|third[_-]party|bower_components"
     r"|\.venv|venv(?=/|\s*(?:$|[;|&\n]))|\.tox|\.cargo/registry|go/pkg/mod|\.m2|\.gem|\.gradle/caches|Pods|[Dd]ownloads?|\.cache)(?:[/\s\"']|$)"
 )
-_CLIENTS = frozenset(
-    "curl wget gh glab ssh scp sftp ftp lftp rsync nc ncat socat telnet http https xh aria2c lynx w3m"  # noqa: SIM905
-    " links dig nslookup whois aws gcloud az kubectl oc helm heroku npx bunx uvx pipx s3cmd rclone mail mutt"
-    " yt-dlp xclip xsel pbpaste wl-paste".split()
-)
-_FETCHES = re.compile(
-    r"\b(?:git\s+(?:-\S+\s+\S+\s+)*(?:clone|fetch|pull|submodule|ls-remote)|svn\s+(?:co|checkout|up\w*|export)|hg\s+(?:clone|pull)"
-    r"|(?P<installer>pip3?|npm|pnpm|yarn|uv|poetry|cargo|go|gem|brew|apt(?:-get)?|dnf|yum|apk|composer|conda|bun|deno)"
-    r"\s+(?:-\S+\s+|pip\s+|tool\s+|mod\s+)*(?:install|add|sync|ci|get|i|update|upgrade|download|fetch|search|show|view|info|dlx)"
-    r"|(?:docker|podman)\s+(?:pull|search))\b"
-)
-_CODE = re.compile(
-    r"urllib|requests\.|httpx|aiohttp|http\.client|fetch\(|axios|net/http|open-uri|socket\.|/dev/tcp/"
-)
-_URL = re.compile(
-    r"(?<!\{)\b(?:https?|ftp|ssh|git)://(?:[^@\s/]*@)?([^\s/\"'<>:]+)"  # in braces it is a name of XML
-    r"|\b[\w.-]+@([\w-]+\.[\w.-]+):",
-    re.IGNORECASE,
-)
-# An address to its end, a repository as its host knows it, a host's name.
-_PLACE = re.compile(
-    r"\b\w+://[^\s\"'<>()]+|(?<![\w./~-])(?:[\w.-]+/[\w./-]+|[\w.-]+(?=:/)|(?:[\w-]+\.)+[a-z]{2,}(?!\w))"
-)
-_LOCAL = re.compile(r"localhost$|127\.|\[?::1|0\.0\.0\.0")
 _DEEPEST = 4
 _MOST_WORDS, _MOST_FOLDERS, _MOST_IN_SCRIPT = 200, 8, 30
 _SCRIPT_BYTES = 20_000
 
 
-def reaches_out(command: str) -> bool:
-    """Whether a command may have reached the network; loopback addresses are this machine."""
-    if outside(command):
-        return True
-    hosts = _URL.search(command)
-    if _FETCHES.search(command) or _CODE.search(command):
-        return not hosts
-    return not hosts and any(name.rpartition("/")[2] in _CLIENTS for name in programs(command))
-
-
 def got_bytes(command: str, received: bool | None) -> bool:
     """Whether bytes may have come to a command from the network: as the sandbox counted, else by its text."""
     return reaches_out(command) if received is None else received
-
-
-def fetched_packages(command: str) -> set[str] | None:
-    """Give the packages that a command fetches by name, in small letters: none where an installer or a pull
-    is given options and files at most. None where it fetches something else that it names itself."""
-    found: set[str] = set()
-    for part in filter(reaches_out, parts(command)):
-        verb = _FETCHES.search(part)
-        given = part[verb.end() :].split() if verb else []
-        named = [word for word in given if not re.search(r"^-|[./]|^\d*[<>]", word)]
-        if verb is None or (named and not verb["installer"]):
-            return None
-        found.update(re.split(r"[=<>~!\[@]", word.strip("\"'").lower())[0] for word in named)
-    return None if outside(command) else found
-
-
-def fetched_places(command: str) -> list[str]:
-    """Give the addresses and repositories that a command fetches from, in small letters; none where it may
-    fetch from elsewhere, too."""
-    fetching = [part.lower() for part in parts(command) if reaches_out(part)]
-    if not all(map(_PLACE.search, fetching)) or _CODE.search(command):
-        return []
-    addresses = (one[0] for one in _PLACE.finditer(command.lower()) if outside(one[0]))
-    return [*_PLACE.findall("\n".join(fetching)), *addresses]
 
 
 def arguments_of(text: str) -> dict[str, Any]:
@@ -106,27 +49,6 @@ def arguments_of(text: str) -> dict[str, Any]:
         return {}
 
 
-def named_files(command: str) -> list[str]:
-    """Give the words of a command that fetches which may name files. What a program did before takes nothing
-    of it, a variable's value does. An installer's operands are packages, which lie where installed code lies;
-    what a script in the command says is no operand of it."""
-    each = list(filter(str.strip, parts(command)))
-    first = next((n for n, part in enumerate(each) if reaches_out(part) or not any(heads(part))), -1)
-    fetching = ((part, _FETCHES.search(part)) for part in each[first:])
-    words = (
-        re.split(r"\s*<<-?\s*\S+|[\s<>]+", part)
-        for part, verb in fetching
-        if verb is None or not verb["installer"]
-    )
-    return names(word for some in words for word in some if word.strip("_"))
-
-
-def outside(text: str) -> str:
-    """Give the first address in a text that is no place of this machine; empty where there is none."""
-    hosts = (match[1] or match[2] for match in _URL.finditer(text))
-    return next((host for host in hosts if not _LOCAL.match(host)), "")
-
-
 def is_installed(path: str) -> bool:
     """Whether a path lies in a folder of other people's code or downloads."""
     return _INSTALLED.search(path) is not None
@@ -134,8 +56,9 @@ def is_installed(path: str) -> bool:
 
 def reads_installed(command: str) -> bool:
     """Whether a command names such a path. A program that it runs from the `bin` of one is what it would be
-    in any other place."""
-    for word in heads(command):
+    in any other place, and so is one that is told where its own cache lies."""
+    command = re.sub(r"\s--?[\w-]*cache[\w-]*[=\s]\S+", " ", command)
+    for word in read(command).programs:
         if re.search(r"/\.?bin/[^/]+$", word):
             command = command.replace(word, " ", 1)
     return is_installed(command)
@@ -215,7 +138,12 @@ class FileOrigins:
             text = ""
             with suppress(OSError, ValueError):
                 text = read_regular_text(self._place(path), _SCRIPT_BYTES)
-            words = (word for word in named_paths(text) if re.search(r"\w[./]\w", word))
+            is_shell = path.endswith("sh") or re.match(r"#!.*sh\b", text)
+            words = (
+                word
+                for word in (read(text).files if is_shell else names([f" {text}"]))
+                if re.search(r"\w[./]\w", word)
+            )
             self._inside[path] = list(islice(words, _MOST_IN_SCRIPT))
         return self._inside[path]
 
@@ -231,7 +159,7 @@ class FileOrigins:
         return ""
 
 
-def _words_of(call: PastCall) -> list[str]:
+def _words_of(call: PastCall) -> Sequence[str]:
     """Give the words of a call that may name files."""
     given = arguments_of(call.arguments)
-    return named_paths(str(given["command"])) if given.get("command") else [str(given.get("path", ""))]
+    return read(str(given["command"])).files if given.get("command") else [str(given.get("path", ""))]

@@ -18,9 +18,11 @@ from whet.contract.delegation import HELPER
 from whet.contract.messages import Message, ToolCall
 from whet.contract.texts import subject_of, texts_of
 from whet.contract.tools import tags_of
-from whet.memory import provenance, shell_words, typed
+from whet.memory import provenance, typed
 from whet.memory.folding import fold
 from whet.memory.provenance import FileOrigins
+from whet.shell.fetches import left_names
+from whet.shell.reading import read
 
 Tier: TypeAlias = Literal["user", "observed", "untrusted", "own"]
 # What stands behind a # outside of quotes does nothing: it is the assistant's talk.
@@ -203,7 +205,7 @@ class _Reader:
                 self._foreign[path] = f"{path} came with `{command[:60]}`"
             return why
         paths = [str(given[key]) for key in ("path", "file_path", "workdir", "glob") if given.get(key)]
-        named = [*paths, *shell_words.named_paths(command)]
+        named = [*paths, *read(command).files]
         if any(map(provenance.is_installed, paths)) or provenance.reads_installed(command):
             return f"{(paths or [command])[0][:80]} is installed or downloaded, not written here"
         is_search = "search" in tags_of(message.tool_name)
@@ -225,8 +227,8 @@ class _Reader:
 
     def _mark(self, command: str, why: str) -> None:
         """Note the names that a command may have left foreign bytes under."""
-        heads = shell_words.programs(command)
-        for word in provenance.named_files(command):
+        heads = read(command).programs
+        for word in left_names(command):
             name = re.sub(r"^\w+://|(?:\.git)?/*$", "", word.partition("?")[0]).rpartition("/")[2]
             if word not in heads and re.match(r"[\w.~/-]", word) and name.strip("."):
                 came = f"{name} came with `{command[:60]}`" if "network" in why else why

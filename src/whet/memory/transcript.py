@@ -13,10 +13,11 @@ from datetime import UTC, datetime
 import apsw
 import msgspec
 
-from whet.memory import shell_words, typed, units
+from whet.memory import typed, units
 from whet.memory.folding import content_words, find_folded, fold
 from whet.memory.provenance import FileOrigins
 from whet.memory.sources import SourceText, StoredText, Tier, sources, unnumbered
+from whet.shell.reading import read
 from whet.store import calls, rows, sessions
 
 _RANK = ("own", "untrusted", "observed", "user")
@@ -202,7 +203,7 @@ def _is_of_call(bare: str, ran: SourceText, *, is_step: bool) -> bool:
 
 def _does(part: str, call: str, ran: SourceText) -> bool:
     """Whether a part of a command does something, and is not only said: its strings say nothing in words."""
-    own, at = fold(shell_words.without_strings(ran.call)), call.find(part)
+    own, at = fold(read(ran.call).bare), call.find(part)
     bare = own[at : at + len(part)] if len(own) == len(call) else "_" * len(part)
     strings = (part[slice(*match.span())] for match in re.finditer(r"_[_\s]*", bare))
     return not any(map(units.speaks, strings))

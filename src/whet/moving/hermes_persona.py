@@ -13,9 +13,9 @@ import re
 from whet.config import edit, load
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
-from whet.memory.provenance import outside
 from whet.memory.scan import scan
 from whet.moving.carry import TakenOver
+from whet.shell.fetches import outside
 
 PART = "persona"
 _KEY = "agent.instructions"

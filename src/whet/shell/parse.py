@@ -176,6 +176,7 @@ class _Walker:
         nested: list[Node] = []
         outer = self._state.stdin
         invocation = Invocation(words, assignments, self._state.folders, self._state.piped)
+        invocation.start, invocation.end = node.start_byte, node.end_byte
         for child in node.children:
             if child.type == "variable_assignment":
                 assignments.append(self._state.assign(child))

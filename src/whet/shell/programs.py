@@ -28,6 +28,7 @@ Kind = Literal[
     "run-verbs",  # runs another command after the verb run, exec, x or --
     "subscripts",  # takes names whose subscript bash runs, even if it is quoted
     "network",
+    "brings",  # shows or leaves what is elsewhere: on the network, in the clipboard
     "database",  # a client whose words are queries
     "sql",  # a client whose statements may be high-risk
     "names-only",  # looks at files, or changes them, and shows nothing of what is in them

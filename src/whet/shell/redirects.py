@@ -44,6 +44,8 @@ class RedirectionReader:
             mine[-1].words.extend(word for child in extra for word in state.words(child))
         elif extra:
             state.doubt("words follow a redirection")
+        for one in mine[-1:]:
+            one.end = node.end_byte
         state.stdin = outer
         piped = state.piped
         state.piped = (*piped, *mine)
@@ -123,6 +125,7 @@ class RedirectionReader:
         if start is None or body is None or end is None:
             state.doubt("a here-document has no end")
             return node.children_by_field_name("argument")
+        state.script.strings.append((body.start_byte, end.end_byte, True))
         is_tabbed = any(child.type == "<<-" for child in node.children)
         delimiter = re.sub(r"[\\'\"]", "", state.text_of(start))
         text = state.text_of(body)

@@ -27,6 +27,8 @@ _EVERYDAY = ProgramWords(
 )
 
 
+_STRINGS = frozenset(("raw_string", "string", "ansi_c_string"))
+
 Folders = tuple[str, ...]
 _MOST_FOLDERS = 8
 
@@ -36,7 +38,7 @@ class Invocation(msgspec.Struct):
 
     `folders`: those that it may run in, none where that depends on run time. `piped_from`: the commands whose
     output it reads. `inner`: those in its substitutions. `stdin`: the text given to it by a here-document or
-    here-string.
+    here-string. It stands in the text from `start` to `end`, its redirections with it.
     """
 
     words: list[Word]
@@ -45,6 +47,8 @@ class Invocation(msgspec.Struct):
     piped_from: tuple[Invocation, ...] = ()
     stdin: Word | None = None
     inner: tuple[Invocation, ...] = ()
+    start: int = 0
+    end: int = 0
 
 
 class Redirect(msgspec.Struct):
@@ -57,7 +61,7 @@ class Redirect(msgspec.Struct):
 
 class ShellScript(msgspec.Struct):
     """All that a text can run. `doubts`: why it can't be told what runs. `everyday`: only plain syntax.
-    `seen`: every word that stands in it, wherever.
+    `seen`: every word that stands in it, wherever; `strings`: where quotes and here-documents (True) stand.
     """
 
     invocations: list[Invocation] = msgspec.field(default_factory=list[Invocation])
@@ -65,6 +69,7 @@ class ShellScript(msgspec.Struct):
     assignments: list[tuple[str, Word]] = msgspec.field(default_factory=list[tuple[str, Word]])
     doubts: list[str] = msgspec.field(default_factory=list[str])
     seen: list[Word] = msgspec.field(default_factory=list[Word])
+    strings: list[tuple[int, int, bool]] = msgspec.field(default_factory=list[tuple[int, int, bool]])
     forks: bool = False
     everyday: bool = True
     arithmetic: bool = False
@@ -91,9 +96,11 @@ class ShellState:
             self.script.doubts.append(reason)
 
     def see(self, node: Node) -> None:
-        """Note whether a node is of the syntax that may run unasked."""
+        """Note whether a node is of the syntax that may run unasked, and where a string stands."""
         if node.is_named and node.type not in _EVERYDAY:
             self.script.everyday = False
+        if node.type in _STRINGS:
+            self.script.strings.append((node.start_byte, node.end_byte, False))
 
     def text_of(self, node: Node) -> str:
         """Give the text that a node stands for."""

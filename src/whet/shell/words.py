@@ -8,7 +8,7 @@ strings, `~`, braces and the variables whose value is known. What is only known 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 from tree_sitter import Node
@@ -83,6 +83,11 @@ def literal(text: str) -> Word:
 def name_of(word: Word) -> str:
     """Give a program's bare name."""
     return word.text.rsplit("/", 1)[-1]
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """Write a text with the values of the variables that are known."""
+    return re.sub(r"\$\{?(\w+)\}?", lambda found: values.get(found[1], found[0]), text)
 
 
 def in_line(words: Iterable[Word]) -> str:

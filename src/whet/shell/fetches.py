@@ -1,0 +1,107 @@
+"""Which commands may bring bytes from the network, what of it they name, and which names they leave.
+
+By the text alone: what really came in is counted where a sandbox holds a command. Loopback addresses are this
+machine.
+"""
+
+from __future__ import annotations
+
+import re
+
+from whet.late import late_pattern
+from whet.shell.programs import program
+from whet.shell.reading import CommandReading, ReadPart, names, read
+
+VERBS = late_pattern(
+    r"\b(?:git (?:-\S+ \S+ )*(?:clone|fetch|pull|push|ls-remote|submodule)"
+    r"|svn (?:co|checkout|up\w*|export)|hg (?:clone|pull)"
+    r"|(?P<installer>pip3?|npm|pnpm|yarn|uv|poetry|cargo|go|gem|brew|apt(?:-get)?|dnf|yum|apk|composer|bundle"
+    r"|conda|bun|deno) (?:-\S+ )*(?:\S+ )?(?:-\S+ )*"
+    r"(?:install|add|sync|ci|pull|push|get|i|update|upgrade|publish|download|fetch|search|login|dlx|show|view|info)"
+    r"|(?:docker|podman) (?:\S+ )?(?:pull|push|search|login|publish|update|upgrade|install|add))(?![\w-])"
+)
+"""A program and its verb that connect; an installer's operands are packages."""
+_CODE = late_pattern(
+    r"urllib|requests\.|httpx|aiohttp|http\.client|fetch\(|axios|net/http|open-uri|socket\.|/dev/tcp/"
+)
+_URL = late_pattern(
+    r"(?<!\{)\b(?:https?|ftp|ssh|git)://(?:[^@\s/]*@)?([^\s/\"'<>:]+)"  # in braces it is a name of XML
+    r"|\b[\w.-]+@([\w-]+\.[\w.-]+):",
+    re.IGNORECASE,
+)
+# An address to its end, a repository as its host knows it, a host's name.
+_PLACE = late_pattern(
+    r"\b\w+://[^\s\"'<>()]+|(?<![\w./~-])(?:[\w.-]+/[\w./-]+|[\w.-]+(?=:/)|(?:[\w-]+\.)+[a-z]{2,}(?!\w))"
+)
+_LOCAL = late_pattern(r"localhost$|127\.|\[?::1|0\.0\.0\.0")
+
+
+def outside(text: str) -> str:
+    """Give the first address in a text that is no place of this machine; empty where there is none."""
+    hosts = (match[1] or match[2] for match in _URL.finditer(text))
+    return next((host for host in hosts if not _LOCAL.match(host)), "")
+
+
+def reaches_out(command: str) -> bool:
+    """Whether a command may have reached the network."""
+    if outside(command):
+        return True
+    return not _URL.search(command) and (
+        _CODE.search(command) is not None or any(map(_brings, _parts(read(command), command)))
+    )
+
+
+def fetched_packages(command: str) -> set[str] | None:
+    """Give the packages that a command fetches by name, in small letters: none where an installer or a pull
+    is given options and files at most. None where it fetches something else that it names itself."""
+    found: set[str] = set()
+    for part in _fetching(command):
+        verb = VERBS.search(part.line)
+        given = part.line[verb.end() :].split() if verb else []
+        named = [word for word in given if not re.search(r"^-|[./]", word)]
+        if verb is None or (named and not verb["installer"]):
+            return None
+        found.update(re.split(r"[=<>~!\[@]", word.lower())[0] for word in named)
+    return None if outside(command) else found
+
+
+def fetched_places(command: str) -> list[str]:
+    """Give the addresses and repositories that a command fetches from, in small letters; none where it may
+    fetch from elsewhere, too."""
+    fetching = [part.bare.lower() for part in _fetching(command)]
+    if not all(map(_PLACE.search, fetching)) or _CODE.search(command):
+        return []
+    addresses = (one[0] for one in _PLACE.finditer(command.lower()) if outside(one[0]))
+    return [*_PLACE.findall("\n".join(fetching)), *addresses]
+
+
+def left_names(command: str) -> list[str]:
+    """Give the words of a command that fetches which may name what it leaves. What a program did before takes
+    nothing of it, a variable's value does. An installer's operands are packages, which lie where installed
+    code lies; what a script in the command says is no operand of it."""
+    parts = _parts(read(command), command)
+    first = next((at for at, part in enumerate(parts) if _reaches(part)), -1)
+    kept = [part for part in parts[first:] if not ((verb := VERBS.search(part.line)) and verb["installer"])]
+    words = (word for part in kept for word in re.split(r"\s*<<-?\s*\S+|[\s<>|;&()`]+", part.bare))
+    filled = (word for part in kept for word in part.words if not re.search(r"\s", word))
+    return list(dict.fromkeys(names(word for word in (*words, *filled) if word.strip("_"))))
+
+
+def _parts(reading: CommandReading, command: str) -> list[ReadPart]:
+    """Give a command's parts; where the syntax can't be told, the text itself counts as one, too."""
+    whole = ReadPart(tuple(command.split()), command, reading.bare, command)
+    return [*reading.parts, *([whole] if reading.is_doubtful and whole.words else [])]
+
+
+def _fetching(command: str) -> list[ReadPart]:
+    return [part for part in _parts(read(command), command) if _reaches(part)]
+
+
+def _reaches(part: ReadPart) -> bool:
+    return bool(outside(part.bare)) or (not _URL.search(part.bare) and _brings(part))
+
+
+def _brings(part: ReadPart) -> bool:
+    """Whether a program brings what is elsewhere, or code for another language names one that does."""
+    code = re.sub(r"[\s\"',\[\]]+", " ", part.code)
+    return "brings" in program(part.name).kinds or any(map(VERBS.search, filter(None, (part.line, code))))

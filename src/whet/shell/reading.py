@@ -1,0 +1,184 @@
+"""What a command runs and which files its text names: one reading for whoever asks.
+
+Wrappers are looked through. Nothing is run and no file is looked at. Where the syntax can't be told
+(`is_doubtful`), the plain words of the text count as well as what was read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import accumulate
+
+import msgspec
+
+from whet.late import late_pattern
+from whet.shell.code import interpreter_code
+from whet.shell.parse import parse
+from whet.shell.state import Invocation
+from whet.shell.words import Word, filled, name_of
+from whet.shell.wrappers import unwrap
+
+_MOST_NESTING, _MOST_COMMANDS = 6, 50
+_LONGEST = 100_000
+# What makes up a path in code; what is filled into one at run time may be anything.
+_IN_CODE = late_pattern(
+    r"(?:[\w.~*-]|\$?\{[^{}\s]*\}|\$\w+|%[sd])*[./](?:[\w./*-]|\$?\{[^{}\s]*\}|\$\w+|%[sd])+"
+)
+_FILLED_IN = late_pattern(r"\$?\{[^{}\s]*\}|%[sd]|\$\{[^}]*\}|\$\w+|\$\([^)]*\)|`[^`]*`")
+
+
+Span = tuple[int, int, bool]
+"""Where a quoted string stands, or a here-document (True)."""
+
+
+class ReadPart(msgspec.Struct, frozen=True):
+    """One simple command: its words, program first, with variables filled in that the text sets; `text` as it
+    stands there with its redirections, and `bare` that with its strings covered. `code`: what it gives to an
+    interpreter. `guessed`: it runs only if a wrapper's options mean what they may mean."""
+
+    words: tuple[str, ...]
+    text: str
+    bare: str
+    code: str = ""
+    guessed: bool = False
+
+    @property
+    def name(self) -> str:
+        """The program's bare name."""
+        return self.words[0].rpartition("/")[2]
+
+    @property
+    def line(self) -> str:
+        """Its words in a line, by the program's bare name."""
+        return " ".join((self.name, *self.words[1:]))
+
+
+class CommandReading(msgspec.Struct, frozen=True):
+    """A whole command. `bare`: its text with `_` for what stands in strings and here-documents, blanks left
+    where they are, but for what a shell is given to run. `strings`: where they stand, none in another.
+    `files`: the words that may name files."""
+
+    parts: tuple[ReadPart, ...]
+    bare: str
+    strings: tuple[Span, ...]
+    files: tuple[str, ...]
+    is_doubtful: bool
+
+    @property
+    def programs(self) -> set[str]:
+        """The programs and scripts that it runs in its own shell or as a process, as it names them."""
+        named = (part.words[part.words[0] in (".", "source") :] for part in self.parts if not part.guessed)
+        return {words[0] for words in named if words}
+
+
+@lru_cache(1_000)
+def read(command: str) -> CommandReading:
+    """Read a command's text. Never raises for bad text."""
+    reader = _Reader()
+    bare, strings = reader.take(command[:_LONGEST], 0)
+    if reader.is_doubtful or len(command) > _LONGEST:
+        reader.words.extend(re.split(r"[\s;|&<>()]+", command))
+    files = dict.fromkeys(reader.files())
+    return CommandReading(tuple(reader.parts), bare, strings, tuple(files), reader.is_doubtful)
+
+
+def names(words: Iterable[str]) -> Iterator[str]:
+    """Give the files that words may name: the value of an assignment or an option, what looks like a path in
+    code; of a name that is put together at run time a pattern that it fits, too."""
+    for word in words:
+        if re.search(r"[\s()]", word) and not re.fullmatch(r"[^\s()]*\$\([^()]*\)[^\s()]*", word):
+            found = _IN_CODE.findall(word)
+        else:
+            name = word.partition("=")[2] or word
+            found = [] if name.startswith("-") else [name.strip("<>;&|\"'")]
+        for name in found:
+            yield name
+            pattern = re.sub(r"\*+", "*", _FILLED_IN.sub("*", name))
+            if pattern != name and pattern.strip("*./"):
+                yield pattern
+
+
+class _Reader:
+    """Collects the parts of a text and of the texts that it runs."""
+
+    def __init__(self) -> None:
+        self.parts: list[ReadPart] = []
+        self.words: list[str] = []
+        self.is_doubtful = False
+        self._values: dict[str, str] = {}
+
+    def take(self, text: str, nesting: int) -> tuple[str, tuple[Span, ...]]:
+        """Take a text; gives it with its strings covered, and where they stand."""
+        script = parse(text, (), "~")
+        self.is_doubtful = self.is_doubtful or bool(script.doubts) or nesting > _MOST_NESTING
+        for name, word in (*script.assignments, *(one for i in script.invocations for one in i.assignments)):
+            self._values[name] = filled(word.text, self._values)
+        self.words += (filled(word.text, self._values) for word in script.seen)
+        found = [(i, _inside(i)) for i in script.invocations if i.words]
+        strings = tuple(dict.fromkeys(sorted(script.strings)))
+        bare = _covered(text, strings, {run for _, (_, runs) in found for run in runs})
+        for invocation, (commands, _) in found:
+            place = slice(invocation.start, invocation.end)
+            for words, guessed in commands:
+                texts = tuple(filled(word.text, self._values) for word in words)
+                code = _code(words, invocation)
+                self.parts.append(ReadPart(texts, text[place], bare[place], code, guessed))
+            if invocation.stdin is not None:
+                self.words += invocation.stdin.text.split()
+        for run in (run for _, (_, runs) in found for run in runs if nesting <= _MOST_NESTING):
+            self.take(run, nesting + 1)
+        ends = accumulate((end for _, end, _ in strings), max, initial=0)
+        return bare, tuple(one for one, end in zip(strings, ends, strict=False) if one[0] >= end)
+
+    def files(self) -> Iterator[str]:
+        """Give what may name files, bare names of programs left out."""
+        words = list(self.words)
+        for part in self.parts:
+            if not part.guessed and "/" not in part.words[0] and part.words[0] in words:
+                words.remove(part.words[0])
+        return names(words)
+
+
+def _inside(invocation: Invocation) -> tuple[list[tuple[Sequence[Word], bool]], list[str]]:
+    """Give the commands that one runs, itself first, with whether that is a guess; and the texts."""
+    commands: list[tuple[Sequence[Word], bool]] = []
+    runs: list[str] = []
+    todo: list[tuple[Sequence[Word], bool]] = [(invocation.words, False)]
+    while todo and len(commands) < _MOST_COMMANDS:
+        words, guessed = todo.pop(0)
+        commands.append((words, guessed))
+        inside = unwrap(words)
+        if inside is None:
+            continue
+        todo += ((command, guessed) for command in inside.commands)
+        todo += ((command, True) for command in inside.maybe)
+        runs += (word.text for word in inside.texts)
+        if inside.fed and invocation.stdin is not None:
+            runs.append(invocation.stdin.text)
+    return commands, runs
+
+
+def _code(words: Sequence[Word], invocation: Invocation) -> str:
+    """Give the code that an interpreter is given on the line or as its input."""
+    codes = interpreter_code(name_of(words[0]), words[1:])
+    if codes == [] and invocation.stdin is not None:
+        codes = [invocation.stdin]
+    return "\n".join(word.text for word in codes or ())
+
+
+def _covered(text: str, strings: Iterable[Span], runs: Collection[str]) -> str:
+    """Cover the strings with blanks in them, but for what is run."""
+    for start, end, is_document in strings:
+        said = text[start:end]
+        inside = f"{said.rpartition(chr(10))[0]}\n" if is_document else said[1:-1]
+        is_made = said[:1] == '"' and re.search(r"\$\(|`", said)
+        if (
+            re.search(r"\s", said)
+            and not is_made
+            and inside not in runs
+            and inside.replace('\\"', '"') not in runs
+        ):
+            text = text[:start] + re.sub(r"\S", "_", said) + text[end:]
+    return text
