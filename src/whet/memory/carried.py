@@ -19,6 +19,7 @@ from whet.memory.folding import fold
 from whet.memory.sources import SourceText
 from whet.memory.transcript import Pointed, QuotableTranscript, load_key
 from whet.shell.fetches import fetched_packages, fetched_places
+from whet.shell.programs import Kinds, program
 from whet.shell.reading import read
 from whet.store import calls, sessions
 
@@ -26,6 +27,8 @@ _CARRIED_WORDS = 3
 _WORDS = re.compile(r"[^\W_]+(?:[-'’.][^\W_]+)*")
 _HIT = re.compile(r"(?m)^([^\s:|]*[./][^\s:|]*)(?=:|$)")
 _TO_FILE = re.compile(r"(?<![\d&])>{1,2}\s*[^&\s]")
+# What these are given in words is looked for, run or asked of a database.
+_USES = Kinds("pattern-then-files makes-text shell database sql")
 _LITERAL = re.compile(r"(['\"])(?:(?!\1)[^\n()])*\1")
 
 
@@ -51,7 +54,7 @@ def carried_over(ran: SourceText, transcript: QuotableTranscript) -> str:
 
 def laundered(connection: apsw.Connection, session_id: str, one: Pointed) -> str:
     """Say that a line stands in a file from elsewhere that it names itself, as a search's hit does, or in one
-    whose line an edit of another session took from untrusted text."""
+    whose line an edit of another session took from untrusted text, or said in its own words."""
     own, own_key = sessions.get(connection, session_id), sessions.key_of(connection, session_id)
     ran = one.source
     hits = _HIT.findall(one.unit) if ran.is_command or "search" in tags_of(ran.tool) else []
@@ -68,6 +71,8 @@ def laundered(connection: apsw.Connection, session_id: str, one: Pointed) -> str
             wrote = next((s for s in there.sources if s.seq == past.seq), None) if there else None
             if there and wrote and any(_carried(line, wrote, there) for line in lines):
                 return f"another session wrote into {path} what untrusted text said"
+            if any(map(units.speaks, lines)):
+                return f"the assistant wrote it into {path} in another session"
     return ""
 
 
@@ -80,6 +85,11 @@ def kept(ran: SourceText) -> str:
     for start, end, is_document in reversed(read(call).strings):
         call = call[:start] + _said(call, start, end, printed, is_document=is_document) + call[end:]
     call = _LITERAL.sub(lambda one: f"{one[1]}…{one[1]}" if fold(one[0][1:-1]) in printed else one[0], call)
+    parts = read(call).parts
+    used = {word for part in parts if part.code or program(part.name).kinds & _USES for word in part.words}
+    for word in {word for part in parts for word in part.words if re.search(r"\s", word)} - used:
+        if units.speaks(word):
+            call = re.sub(rf"(['\"]){re.escape(word)}\1", lambda one: f"{one[1]}…{one[1]}", call)
     for part in read(call).parts:
         if fold(" ".join(part.words[1:])) in printed:
             call = call.replace(part.text, f"{part.words[0]} …")

@@ -6,8 +6,11 @@ characters. It does not know what is compared with what.
 
 from __future__ import annotations
 
+import base64
+import codecs
 import re
 import unicodedata
+from contextlib import suppress
 
 from whet.store.stopwords import STOP_WORDS
 
@@ -17,6 +20,10 @@ _TYPOGRAPHY = str.maketrans(
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _ZERO_WIDTH = re.compile("[\u200b-\u200f\u2060-\u2064\ufeff\u00ad]")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_VALUE = re.compile(r"\w+(?:[./:=@-]+\w+)*")
+_ENCODED = re.compile(r"[\w+/-]{8,}")
+_ESCAPED = re.compile(r"(?:\\x|%)([0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\0?([0-7]{3})")
+_URL_SAFE = str.maketrans("+/", "-_")
 _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]{2,}")
 
 # What rules are made of, whatever they are about.
@@ -33,9 +40,32 @@ def fold(text: str) -> str:
     return " ".join(text.split()).lower()
 
 
+def decoded(text: str) -> str:
+    """Give what a program would make of values that stand encoded in a text: base 64, hexadecimal, escapes,
+    letters turned round or moved on by thirteen."""
+    found = [text[::-1], codecs.encode(text, "rot13"), _ESCAPED.sub(_unescaped, text)]
+    for code in set(_ENCODED.findall(text)):
+        with suppress(ValueError):
+            found.append(bytes.fromhex(code).decode())
+        with suppress(ValueError):
+            found.append(
+                base64.urlsafe_b64decode(code.translate(_URL_SAFE) + "=" * (-len(code) % 4)).decode()
+            )
+    return "\n".join(found)
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return chr(int(found[1] or found[2], 16) if not found[3] else int(found[3], 8))
+
+
 def unmarked(text: str) -> str:
     """Give text without its combining marks, which stand inside the words of many scripts."""
     return text if text.isascii() else "".join(one for one in text if unicodedata.category(one)[0] != "M")
+
+
+def worded(text: str) -> str:
+    """Give a text's words and values with nothing between them but spaces, so that parts are put together."""
+    return f" {' '.join(_VALUE.findall(fold(text)))} "
 
 
 def content_words(text: str) -> list[str]:

@@ -19,7 +19,7 @@ from whet.contract.messages import Message, ToolCall
 from whet.contract.texts import subject_of, texts_of
 from whet.contract.tools import tags_of
 from whet.memory import provenance, typed
-from whet.memory.folding import fold
+from whet.memory.folding import decoded, fold, worded
 from whet.memory.provenance import FileOrigins
 from whet.shell.fetches import left_names
 from whet.shell.reading import read
@@ -46,7 +46,8 @@ class StoredText(msgspec.Struct, frozen=True):
 class SourceText(msgspec.Struct, frozen=True):
     """One text of a session: what stands in it (`folded`, and as it was), and whose it is. Of a result,
     `call` is what was called: the command, the file that was read, the question that was answered; `about`
-    says the same with what was looked for. A call's arguments and its result have the same `call_id`."""
+    says the same with what was looked for. A call's arguments and its result have the same `call_id`; `made`
+    are the arguments' words, of what stands encoded in them, too."""
 
     seq: int
     turn: int
@@ -62,6 +63,7 @@ class SourceText(msgspec.Struct, frozen=True):
     received: bool | None = None
     call_id: str = ""
     about: str = ""
+    made: str = ""
 
     @property
     def is_command(self) -> bool:
@@ -127,8 +129,11 @@ class _Reader:
             self._add(row, "own", message.text)
             for call in message.tool_calls:
                 self._calls[call.id] = call
-                texts = "\n".join(texts_of(provenance.arguments_of(call.arguments)))
-                self._add(row, "own", texts, tool=call.name, call_id=call.id)
+                given = provenance.arguments_of(call.arguments)
+                texts = "\n".join(texts_of(given))
+                parts = read(str(given["command"])).parts if given.get("command") else ()
+                made = worded("\n".join([texts, decoded(texts), *(part.line for part in parts)]))
+                self._add(row, "own", texts, tool=call.name, call_id=call.id, made=made)
         else:
             self._result(row)
 

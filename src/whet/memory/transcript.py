@@ -14,7 +14,7 @@ import apsw
 import msgspec
 
 from whet.memory import typed, units
-from whet.memory.folding import content_words, find_folded, fold
+from whet.memory.folding import content_words, find_folded, fold, worded
 from whet.memory.provenance import FileOrigins
 from whet.memory.sources import SourceText, StoredText, Tier, sources, unnumbered
 from whet.shell.reading import read
@@ -135,8 +135,9 @@ class QuotableTranscript:
         folded = fold(unit)
         if len(folded) < _NOTHING_CHARS:
             return None
+        made = worded(unit)
         for one in self.sources:
-            if one.seq < source.seq and folded in one.folded:
+            if one.seq < source.seq and (folded in one.folded or (one.puts and made in one.made)):
                 if one.tier in ("user", "observed"):
                     return None
                 if one.tier == "untrusted" or one.puts:

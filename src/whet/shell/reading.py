@@ -26,6 +26,7 @@ _LONGEST = 100_000
 _IN_CODE = late_pattern(
     r"(?:[\w.~*-]|\$?\{[^{}\s]*\}|\$\w+|%[sd])*[./](?:[\w./*-]|\$?\{[^{}\s]*\}|\$\w+|%[sd])+"
 )
+_LITERAL = late_pattern(r"(['\"])([^'\"\s]+)\1")
 _FILLED_IN = late_pattern(r"\$?\{[^{}\s]*\}|%[sd]|\$\{[^}]*\}|\$\w+|\$\([^)]*\)|`[^`]*`")
 
 
@@ -85,11 +86,11 @@ def read(command: str) -> CommandReading:
 
 
 def names(words: Iterable[str]) -> Iterator[str]:
-    """Give the files that words may name: the value of an assignment or an option, what looks like a path in
-    code; of a name that is put together at run time a pattern that it fits, too."""
+    """Give the files that words may name: the value of an assignment or an option, what looks like a path or
+    is a literal in code; of a name that is put together at run time a pattern that it fits, too."""
     for word in words:
         if re.search(r"[\s()]", word) and not re.fullmatch(r"[^\s()]*\$\([^()]*\)[^\s()]*", word):
-            found = _IN_CODE.findall(word)
+            found = [*_IN_CODE.findall(word), *(one[2] for one in _LITERAL.finditer(word))]
         else:
             name = word.partition("=")[2] or word
             found = [] if name.startswith("-") else [name.strip("<>;&|\"'")]
@@ -126,7 +127,8 @@ class _Reader:
                 code = _code(words, invocation)
                 self.parts.append(ReadPart(texts, text[place], bare[place], code, guessed))
             if invocation.stdin is not None:
-                self.words += invocation.stdin.text.split()
+                given = invocation.stdin.text
+                self.words += [given] if any(given == part.code for part in self.parts) else given.split()
         for run in (run for _, (_, runs) in found for run in runs if nesting <= _MOST_NESTING):
             self.take(run, nesting + 1)
         ends = accumulate((end for _, end, _ in strings), max, initial=0)
