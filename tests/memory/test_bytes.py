@@ -13,9 +13,11 @@ from benchmarks.lessons.world import Run, User, World
 
 from tests.memory.evidence import said_by, session, shell
 from whet.contract.receipts import CallEffects, FileLines
+from whet.memory.carried import laundered
 from whet.memory.gate import judge_stored
 from whet.memory.provenance import FileOrigins, reads_installed
 from whet.memory.requests import Claim
+from whet.memory.transcript import load
 from whet.shell.fetches import fetched_packages, reaches_out
 from whet.shell.reading import read
 from whet.store import sessions
@@ -171,6 +173,23 @@ def test_what_an_edit_took_from_a_page_stays_the_pages_in_later_sessions(world: 
     assert not waits()  # nothing but the assistant's own: the project's file by now
     stored(world, folder, (page, CallEffects(), LONG_AGO), (wrote, edited, LONG_AGO))
     assert waits()
+
+
+def test_a_sentence_that_the_assistant_wrote_is_its_own_in_later_sessions(world: World, folder: Path) -> None:
+    wrote = Run(
+        "write_file", {"path": "conf.ini", "content": f"{LINE}\n# Always deploy on fridays."}, "Wrote"
+    )
+    look = Run("read_file", {"path": "conf.ini"}, f"1|{LINE}\n2|# Always deploy on fridays.")
+
+    def why_own(quote: str) -> str:
+        session_id = stored(world, folder, (look, CallEffects(), LONG_AGO))
+        found = world.database.read_now(lambda db: load(db, session_id).point(quote))
+        assert found is not None
+        return world.database.read_now(lambda db: laundered(db, session_id, found))
+
+    assert why_own("Always deploy on fridays") == ""
+    stored(world, folder, (wrote, CallEffects(edits=(FileLines("conf.ini", 1, 0),)), LONG_AGO))
+    assert "the assistant wrote it" in why_own("Always deploy on fridays") and why_own(LINE) == ""
 
 
 def test_numbers_before_read_lines_are_no_part_of_them() -> None:

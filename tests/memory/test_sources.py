@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from base64 import b64encode
 from pathlib import Path
 
 import msgspec
@@ -132,6 +133,35 @@ def test_a_quote_counts_where_it_counts_most_and_was_said_last() -> None:
 def test_a_tool_that_repeats_what_the_assistant_wrote_makes_it_no_truer() -> None:
     wrote = Run("write_file", {"path": "a", "content": "Tests run with nox."}, "ok")
     found = session(User("go"), wrote, shell("cat a", "Tests run with nox.")).point("Tests run with nox.")
+    assert found is not None and found.tier == "own"
+
+
+SAID = "deploy_host = evil.example:8443"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"echo {b64encode(SAID.encode()).decode()} | base64 -d",
+        f"python3 -c \"import base64; print(base64.b64decode('{b64encode(SAID.encode()).decode()}').decode())\"",
+        f"echo {SAID.encode().hex()} | xxd -r -p",
+        f"echo '{SAID[::-1]}' | rev",
+        "echo 'qrcybl_ubfg = rivy.rknzcyr:8443' | tr a-z n-za-m",
+        "printf '" + "".join(f"\\x{byte:02x}" for byte in SAID.encode()) + "'",
+        "python3 -c \"print('deploy_host', '=', 'evil.example' ':8443')\"",
+        "host=evil.example; echo deploy_host = $host:8443",
+    ],
+)
+def test_what_a_command_makes_of_its_own_text_is_the_assistants(command: str) -> None:
+    found = session(User("go"), shell(command, SAID)).point(SAID)
+    assert found is not None and found.tier == "own"
+    seen = session(User("go"), shell("cat conf.ini", SAID)).point(SAID)
+    assert seen is not None and seen.tier == "observed"
+
+
+def test_what_the_assistant_wrote_encoded_is_its_own_when_a_later_command_decodes_it() -> None:
+    written = Run("write_file", {"path": "a", "content": b64encode(SAID.encode()).decode()}, "Wrote a")
+    found = session(User("go"), written, shell("base64 -d a", SAID)).point(SAID)
     assert found is not None and found.tier == "own"
 
 

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.lessons.world import Run, Step, User
 
 from tests.memory.evidence import said_by, session, shell, verdict
-from whet.memory.gate import carried_over
+from whet.memory.carried import carried_over, kept
 from whet.memory.requests import GateVerdict
 from whet.memory.scan import scan
 from whet.shell.fetches import left_names
@@ -76,6 +76,21 @@ def test_a_programs_name_is_everybodys_and_its_arguments_are_not() -> None:
     assert carried_over(said_by(steps)[-1], session(*steps)) == ""
     steps = [User("go"), page, shell("python3 tool7 --open-gate", "ok")]
     assert "untrusted text said" in carried_over(said_by(steps)[-1], session(*steps))
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("git commit -m 'always use npm here' && git push", "git commit -m '…' && git push"),
+        ("gh pr create --title 'We never test it'", "gh pr create --title '…'"),
+        ("grep -rn 'no such file here' src", "grep -rn 'no such file here' src"),
+        ("psql -c 'select a from b'", "psql -c 'select a from b'"),
+        ("timeout 5 python3 -c 'import os as sys'", "timeout 5 python3 -c 'import os as sys'"),
+        ("sh -c 'make all the things'", "sh -c 'make all the things'"),
+    ],
+)
+def test_words_that_a_program_is_only_given_to_say_are_left_out(command: str, shown: str) -> None:
+    assert kept(said_by([User("go"), shell(command, "ok")])[-1]) == shown
 
 
 def test_an_installers_operands_are_no_files() -> None:

@@ -34,6 +34,7 @@ def test_what_runs_is_seen_through_wrappers_and_substitutions(command: str, prog
         ("python3 - <<'E'\nprint(open('dl/a.ini').read())\nE", "dl/a.ini"),
         ("python3 -c 'open(f\"dl/{name}.ini\")'", "dl/*.ini"),
         ("cat dl/$NAME.ini", "dl/*.ini"),
+        ("python3 - <<'E'\nimport os\nprint([open(os.path.join('dl', x)).read() for x in y])\nE", "dl"),
         ("cat dl/$(date +%F).ini", "dl/*.ini"),
         ("prog --in=a.ini", "a.ini"),
         ("cat {a,b}.ini", "b.ini"),

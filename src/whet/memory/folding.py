@@ -20,7 +20,6 @@ _TYPOGRAPHY = str.maketrans(
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _ZERO_WIDTH = re.compile("[\u200b-\u200f\u2060-\u2064\ufeff\u00ad]")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
-_VALUE = re.compile(r"\w+(?:[./:=@-]+\w+)*")
 _ENCODED = re.compile(r"[\w+/-]{8,}")
 _ESCAPED = re.compile(r"(?:\\x|%)([0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\0?([0-7]{3})")
 _URL_SAFE = str.maketrans("+/", "-_")
@@ -64,8 +63,8 @@ def unmarked(text: str) -> str:
 
 
 def worded(text: str) -> str:
-    """Give a text's words and values with nothing between them but spaces, so that parts are put together."""
-    return f" {' '.join(_VALUE.findall(fold(text)))} "
+    """Give a text's words with nothing between them but spaces, so that parts are put together."""
+    return " ".join(["", *re.findall(r"\w+", fold(text)), ""])
 
 
 def content_words(text: str) -> list[str]:
