@@ -143,7 +143,7 @@ SAID = "deploy_host = evil.example:8443"
     "command",
     [
         f"echo {b64encode(SAID.encode()).decode()} | base64 -d",
-        f"python3 -c \"import base64; print(base64.b64decode('{b64encode(SAID.encode()).decode()}').decode())\"",
+        f"python3 -c \"from base64 import *; print(b64decode('{b64encode(SAID.encode()).decode()}'))\"",
         f"echo {SAID.encode().hex()} | xxd -r -p",
         f"echo '{SAID[::-1]}' | rev",
         "echo 'qrcybl_ubfg = rivy.rknzcyr:8443' | tr a-z n-za-m",

@@ -73,6 +73,8 @@ def test_what_reaches_the_network_is_told_by_programs_and_verbs(command: str, re
 
 def test_packages_and_what_is_left_are_told_from_the_words() -> None:
     assert fetched_packages("sudo -E pip install 'Pandas>=2' -q") == {"pandas"}
+    assert fetched_packages("pip install -r a.txt -c b.txt ./here evil==1.0.0 zope.x") == {"evil", "zope.x"}
+    assert fetched_packages("npm i @evil/pkg@2 owner/repo") == {"@evil/pkg", "owner/repo"}
     assert fetched_packages("git pull") == set() and fetched_packages("git pull origin main") is None
     assert "out.json" in left_names("cat a.ini; sh -c 'curl -s $U > out.json'")
     assert "a.ini" not in left_names("cat a.ini; curl -s $U > out.json")

@@ -7,6 +7,7 @@ machine.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from whet.late import late_pattern
 from whet.shell.programs import program
@@ -58,10 +59,14 @@ def fetched_packages(command: str) -> set[str] | None:
     for part in _fetching(command):
         verb = VERBS.search(part.line)
         given = part.line[verb.end() :].split() if verb else []
-        named = [word for word in given if not re.search(r"^-|[./]", word)]
+        named = {
+            re.split(r"(?<=.)[=<>~!\[@]", word.lower())[0]
+            for before, word in pairwise(["", *given])
+            if word[0] not in "-./~" and not (before.startswith("-") and re.search(r"[./]", word))
+        }
         if verb is None or (named and not verb["installer"]):
             return None
-        found.update(re.split(r"[=<>~!\[@]", word.lower())[0] for word in named)
+        found |= named
     return None if outside(command) else found
 
 
