@@ -65,6 +65,11 @@ CASES: dict[str, tuple[str, str, str]] = {
         f"{_SCRIPT} > m.sh",
         "git status",
     ),
+    "a program in a shell's text": (
+        "echo true > m.sh; chmod +x m.sh; git config core.fsmonitor \"sh -c 'exec ./m.sh' #\"",
+        f"{_SCRIPT} > m.sh",
+        "git status",
+    ),
     "a hook that is a link": (
         "mkdir hk; echo true > hk/h; chmod +x hk/h; ln -s ../../hk/h .git/hooks/pre-commit",
         f"{_SCRIPT} > hk/h",

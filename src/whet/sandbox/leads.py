@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,12 +50,19 @@ def _named(tree: Path, config: Path, deep: int) -> Iterator[Path]:
             for one in included if deep else ():
                 yield from _named(tree, one, deep - 1)
         elif section not in _NO_PROGRAM and key not in _READ_ONLY:
-            with contextlib.suppress(ValueError):
-                for word in shlex.split(value.removeprefix("!")):
-                    found = _found(tree, word)
-                    yield from (
-                        path for path in found if path.is_file() or ("/" in word and not path.exists())
-                    )
+            for word in _words(value.removeprefix("!")):
+                found = _found(tree, word)
+                yield from (path for path in found if path.is_file() or ("/" in word and not path.exists()))
+
+
+def _words(command: str) -> set[str]:
+    """Give the programs and files that a command names."""
+    if not re.search(r"[\s'\"$]", command):
+        return {command}
+    from whet.shell.reading import read  # noqa: PLC0415 - the parser costs 50 ms, and few settings are commands
+
+    reading = read(command)
+    return {word for word in (*reading.programs, *reading.files) if not re.search(r"[*?\[$`]", word)}
 
 
 def _hooks(tree: Path, value: str) -> list[Path]:
