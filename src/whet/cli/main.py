@@ -17,6 +17,7 @@ from whet import __version__
 
 TYPE_CHECKING = False  # type checkers take it as true; `--version` does without `typing`
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Coroutine
     from typing import Any, NoReturn, TypeVar
 
@@ -112,22 +113,11 @@ def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
     import asyncio
     import threading
 
-    task: asyncio.Task[Any] | None = None
-    interrupted = False
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal interrupted
-        del number, frame
-        if interrupted or (task is not None and task.done()):
-            raise KeyboardInterrupt
-        interrupted = True
-        if task is not None:
-            task.get_loop().call_soon_threadsafe(task.cancel)
+    pressed = _CtrlC()
 
     async def under_signals() -> T:
-        nonlocal task
-        task = asyncio.current_task()
-        if interrupted:
+        pressed.task = asyncio.current_task()
+        if pressed.once:
             work.close()
             raise asyncio.CancelledError
         return await work
@@ -135,19 +125,35 @@ def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
     before = signal.getsignal(signal.SIGINT)
     hears = before is not signal.SIG_IGN and threading.current_thread() is threading.main_thread()
     if hears:
-        signal.signal(signal.SIGINT, interrupt)
+        signal.signal(signal.SIGINT, pressed)
     try:
         if _heard:
             work.close()
             _end(_heard[0])
         return asyncio.run(under_signals())
     except asyncio.CancelledError:
-        if interrupted:
+        if pressed.once:
             raise KeyboardInterrupt from None
         raise
     finally:
-        if hears and signal.getsignal(signal.SIGINT) is interrupt:
+        if hears and signal.getsignal(signal.SIGINT) is pressed:
             signal.signal(signal.SIGINT, before)
+
+
+class _CtrlC:
+    """The handler of Ctrl-C while a loop runs `task`, or is about to."""
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[Any] | None = None
+        self.once = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        task = self.task
+        if self.once or (task is not None and task.done()):
+            raise KeyboardInterrupt
+        self.once = True
+        if task is not None:
+            task.get_loop().call_soon_threadsafe(task.cancel)
 
 
 def _run(arguments: list[str]) -> int:

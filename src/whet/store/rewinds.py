@@ -165,7 +165,8 @@ def family(connection: apsw.Connection, session_id: str) -> set[str]:
         root = row[0]
     found = connection.execute(
         "WITH RECURSIVE family(id) AS (SELECT id FROM sessions WHERE parent_session_id = ?"
-        " UNION SELECT s.id FROM sessions s JOIN family f ON s.parent_session_id = f.id) SELECT id FROM family",
+        " UNION SELECT s.id FROM sessions s JOIN family f ON s.parent_session_id = f.id)"
+        " SELECT id FROM family",
         (root,),
     )
     return {root, *(row[0] for row in found)}
