@@ -58,22 +58,18 @@ def begin_step(workspace: Workspace, session: str, turn: int, step: int) -> tupl
         return workspace.note(new), finished
 
 
-def end_step(workspace: Workspace, record: int) -> None:
-    """Record the workspace after a step."""
+def end_step(workspace: Workspace, record: int) -> list[tuple[str, int, int]]:
+    """Record the workspace after a step; gives the files that it changed, with the lines that came and went.
+    Folders are left out."""
     with workspace.alone():
         after = workspace.look(short=True)
-        workspace.file.write_now(lambda db: database.end_record(db, record, after))
-
-
-def changed_by(workspace: Workspace, record: int) -> list[tuple[str, int, int]]:
-    """Give the files that a step changed, with the lines that came and went; folders are left out."""
+        before = workspace.file.write_now(lambda db: database.end_record(db, record, after))
 
     def work(connection: apsw.Connection) -> list[tuple[str, int, int]]:
-        done = database.record(connection, record)
-        paths = sorted(filter(_is_work, database.between(connection, done.before, done.after)))
+        paths = sorted(filter(_is_work, database.between(connection, before, after)))
         found: list[tuple[str, int, int]] = []
         for at, path in enumerate(paths[:_MOST_NAMED]):
-            old, new = (database.state_at(connection, path, number) for number in (done.before, done.after))
+            old, new = (database.state_at(connection, path, number) for number in (before, after))
             if at >= _MOST_COUNTED:
                 found.append((shown(path), 0, 0))
                 continue
@@ -82,7 +78,7 @@ def changed_by(workspace: Workspace, record: int) -> list[tuple[str, int, int]]:
                 found.append((one.path, one.added, one.removed))
         return found
 
-    return workspace.file.read_now(work)
+    return workspace.file.read_now(work) if before != after else []
 
 
 def changed_since(

@@ -155,10 +155,11 @@ class Process:
         self._loop.add_reader(self._out_fd, self._on_readable)
         if self._in_fd >= 0:
             os.set_blocking(self._in_fd, False)
-        try:
-            self._pid_fd = open_pidfd(self.pid) if open_pidfd else -1
-        except OSError:
-            self._pid_fd = -1
+        popen = self._popen
+        with contextlib.suppress(OSError):
+            if open_pidfd is not None:  # a jail's launcher may have reaped it, and the number be another's
+                is_ours = isinstance(popen, subprocess.Popen)
+                self._pid_fd = open_pidfd(self.pid) if is_ours else popen.end_handle()
         if self._pid_fd >= 0:
             self._loop.add_reader(self._pid_fd, self._on_exit)
         else:
