@@ -122,7 +122,7 @@ async def _status(confinement: Confinement, call: GateCall) -> EngineStatus:
     """Say what holds; the session's first command finds out in the jail that it will run in."""
     if (known := confinement.settled) is not None:
         return known
-    return await asyncio.to_thread(confinement.settle, Path(call.workspace), call.session_id)
+    return await asyncio.to_thread(confinement.standing, Path(call.workspace), call.session_id)
 
 
 def _is_private(opening: Opening, folders: Iterable[Path]) -> bool:

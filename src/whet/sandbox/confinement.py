@@ -68,21 +68,21 @@ class Confinement:
         """Whether the shell's commands run on this machine's own system."""
         return self._settings.backend.kind == "local"
 
-    def standing(self) -> EngineStatus:
-        """Say what holds the commands of the shell, wherever they run."""
-        return self.status() if self._settings.backend.kind == "local" else self._elsewhere.status()
-
     def status(self) -> EngineStatus:
         """Say what holds here; the first call tries it out."""
         if self._settings.mode == "off":
             return EngineStatus("none", known.OFF)
         return self._probed()
 
-    def settle(self, workspace: Path, session_id: str = "", call_id: str = "") -> EngineStatus:
-        """Say what holds the shell's commands. The first call tries it out in the jail that this call's command
-        runs in, so that one launcher serves for both."""
-        if not self.is_local or self.settled is not None:
-            return self.standing()
+    def standing(
+        self, workspace: Path | None = None, session_id: str = "", call_id: str = ""
+    ) -> EngineStatus:
+        """Say what holds the shell's commands, wherever they run. Where that is not known, it is tried out in
+        the jail of this call's command, whose launcher goes on to run it."""
+        if not self.is_local:
+            return self._elsewhere.status()
+        if workspace is None or self.settled is not None:
+            return self.status()
         policy = self._local(workspace, session_id, call_id)
         tried: list[Jail] = []
 
@@ -177,7 +177,7 @@ class Confinement:
             return None
         if any(one.kind == "run" for one in self._openings(session_id, call_id)):
             return None
-        status = self.settle(workspace, session_id, call_id) if self.is_local else self.status()
+        status = self.standing(workspace, session_id, call_id) if self.is_local else self.status()
         if not status.holds:
             if self._settings.mode == "strict":
                 raise ToolDenied(

@@ -33,8 +33,8 @@ _kept: dict[EngineName | None, EngineStatus] = {}
 
 
 def probe(only: EngineName | None = None, own: MakeJail | None = None) -> EngineStatus:
-    """Find the best engine that works here, or say whether `only` does; the first call takes 0.2 s. A jail that
-    `own` makes is tried first, and stays open where it holds: it is the caller's."""
+    """Find the best engine that works here, or say whether `only` does; the first call takes 0.2 s. A jail
+    that `own` makes is tried first, and stays open where it holds: it is the caller's."""
     with _lock:
         if only not in _kept:
             _kept[only] = _probe(only, own)
