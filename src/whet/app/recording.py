@@ -146,7 +146,7 @@ class RecordingObserver(TurnObserver):
         workspace = self._recordings.of(session.workspace)
         from whet.rewind.look import WorkspaceTooLarge  # noqa: PLC0415 - imported by now
         from whet.rewind.recorder import left_out_line  # noqa: PLC0415
-        from whet.rewind.taking_back import begin_step  # noqa: PLC0415
+        from whet.rewind.steps import begin_step  # noqa: PLC0415
 
         def begin() -> tuple[int, str, bool]:
             number, finished = begin_step(workspace, session.id, step.turn, step.step)
@@ -181,7 +181,7 @@ class RecordingObserver(TurnObserver):
         if not isinstance(token, _Begun):
             return
         workspace = self._recordings.of(session.workspace)
-        from whet.rewind.taking_back import end_step  # noqa: PLC0415 - imported by now
+        from whet.rewind.steps import end_step  # noqa: PLC0415 - imported by now
 
         try:
             changed = await self._recordings.pool.run(end_step, workspace, token.record)

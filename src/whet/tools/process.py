@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import shutil
 import signal
 import struct
 import subprocess
@@ -28,6 +27,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whet.contract.errors import BadInput, ToolError
+from whet.searchpath import find_outside
 from whet.tools.end_folder import EndFolder, telling
 from whet.tools.guardian import Guardian
 from whet.tools.guardian import is_group_alive as is_group_alive
@@ -325,7 +325,7 @@ class Processes:
         self._held: dict[int, Process] = {}
         self._background: dict[str, Process] = {}
         self._guardian = Guardian()
-        self._shell = shutil.which("bash") or "/bin/sh"
+        self._shell = find_outside("bash") or "/bin/sh"
 
     def start(self, command: ProcessSpec) -> Process:
         """Start a command in a group of its own. Raises BadInput (the system can't take it), ToolError."""
