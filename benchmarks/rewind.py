@@ -22,7 +22,8 @@ from whet.clock import SystemClock
 from whet.rewind.database import Record
 from whet.rewind.recorder import Workspace
 from whet.rewind.states import RecordLimits
-from whet.rewind.taking_back import begin_step, end_step, take_back
+from whet.rewind.steps import begin_step, end_step
+from whet.rewind.taking_back import take_back
 
 _GOALS_MS = {1_000: 5.0, 20_000: 40.0}
 

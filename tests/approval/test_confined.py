@@ -29,6 +29,9 @@ class Holding(Confinement):
     def status(self) -> EngineStatus:
         return self._status
 
+    def standing(self, *_place: object, **_call: object) -> EngineStatus:
+        return self._status
+
 
 def confined(
     tmp_path: Path, *answers: Answer, kept: Kept | None = None, **settings: object

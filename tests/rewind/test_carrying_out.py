@@ -17,7 +17,8 @@ from whet.rewind.planning import Change
 from whet.rewind.recorder import Workspace
 from whet.rewind.restoring import Restored, Restorer
 from whet.rewind.states import why_left_out
-from whet.rewind.taking_back import begin_step, changed_since, end_step, plan, take_back
+from whet.rewind.steps import begin_step, end_step
+from whet.rewind.taking_back import changed_since, plan, take_back
 
 
 def step(made: Workspace, command: str, *, number: int = 1) -> int:

@@ -15,7 +15,8 @@ import pytest
 from tests.rewind.trees import fill, fingerprint, script, unlock, workspace
 from tests.tools.running import call, context
 from whet.rewind.database import Record
-from whet.rewind.taking_back import begin_step, end_step, take_back
+from whet.rewind.steps import begin_step, end_step
+from whet.rewind.taking_back import take_back
 from whet.tools.declared import SharedProcesses, shell_tools
 from whet.tools.process import Processes
 

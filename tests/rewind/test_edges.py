@@ -22,7 +22,8 @@ from whet.rewind.planning import AT_ONCE, UNRECORDED_NOW, UNRECORDED_THEN
 from whet.rewind.pruning import forget, prune
 from whet.rewind.recorder import Workspace, left_out_line
 from whet.rewind.states import RecordLimits
-from whet.rewind.taking_back import begin_step, end_step, take_back
+from whet.rewind.steps import begin_step, end_step
+from whet.rewind.taking_back import take_back
 
 
 def step(made: Workspace, command: str, *, session: str = "s", number: int = 1) -> int:

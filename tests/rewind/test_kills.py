@@ -14,7 +14,8 @@ import pytest
 from tests.rewind.test_destruction import BACK
 from tests.rewind.trees import fill, fingerprint, unlock, workspace
 from whet.rewind import database
-from whet.rewind.taking_back import begin_step, end_step, finish, take_back
+from whet.rewind.steps import begin_step, end_step
+from whet.rewind.taking_back import finish, take_back
 
 
 def child(work: Callable[[], object]) -> int:

@@ -15,7 +15,7 @@ from tests.support import FixedClock
 from whet.clock import SystemClock
 from whet.rewind.recorder import Workspace
 from whet.rewind.states import PathState, RecordLimits
-from whet.rewind.taking_back import begin_step, end_step
+from whet.rewind.steps import begin_step, end_step
 from whet.rewind.watching import Changed, FolderWatch
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's interface is Linux's")

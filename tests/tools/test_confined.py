@@ -35,7 +35,7 @@ def confined(
 ) -> Iterator[Confinement]:
     case: EngineCase = request.param
     status = case.status()
-    monkeypatch.setattr(engine, "probe", lambda: status)
+    monkeypatch.setitem(engine._kept, None, status)
     made = Confinement(ConfinementSettings("auto", tmp_path / "whet-home"))
     yield made
     made.close()
@@ -129,6 +129,43 @@ def _serve_one(server: socket.socket) -> None:
         client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nthere")
 
 
+def test_no_thread_waits_for_a_command_that_is_over_at_once(
+    confined: Confinement, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its launcher may have reaped it before this side looks, by its number, whether it runs."""
+    started: list[str] = []
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda one: (started.append(one.name), start(one))[1])
+    run(confined, workspace, *["true"] * 10)
+    assert not [name for name in started if name.startswith("wait-")]
+
+
+def test_the_launcher_that_was_tried_out_runs_the_first_command(
+    confined: Confinement, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = engine._kept[None].engine
+    monkeypatch.setattr(engine, "candidates", lambda: [(wanted.name, wanted, "")])
+    monkeypatch.delitem(engine._kept, None)
+    assert confined.standing(workspace, "s1").engine == wanted
+    jail = confined.place(workspace, "s1", "c1")
+    assert jail is not None
+    first = jail.launcher_pid
+    assert first
+    jail.open()
+    assert jail.launcher_pid == first
+
+
+def test_a_jail_that_can_not_be_tried_out_says_nothing_of_the_engine(
+    confined: Confinement, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = engine._kept[None].engine
+    monkeypatch.setattr(engine, "candidates", lambda: [(wanted.name, wanted, "")])
+    monkeypatch.delitem(engine._kept, None)
+    assert confined.standing(workspace / "gone", "s1").engine == wanted
+    jail = confined.place(workspace / "gone", "s1", "c1")
+    assert jail is not None and not jail.launcher_pid
+
+
 def test_what_was_taken_back_is_said(confined: Confinement, workspace: Path) -> None:
     said = run(confined, workspace, "mkdir .vscode; echo {} > .vscode/tasks.json")[0].text
     assert ".vscode" in said and "took back" in said
@@ -175,7 +212,7 @@ def test_a_person_may_let_one_call_out(confined: Confinement, workspace: Path, t
 def test_strict_runs_nothing_where_nothing_holds(
     workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "probe", lambda: EngineStatus("none", "no sandbox (x); only reading holds"))
+    monkeypatch.setitem(engine._kept, None, EngineStatus("none", "no sandbox (x); only reading holds"))
     strict = Confinement(ConfinementSettings("strict", tmp_path / "whet-home"))
     with pytest.raises(ToolDenied, match=r"sandbox\.mode is strict"):
         run(strict, workspace, "touch ran")

@@ -40,6 +40,7 @@ _SET_BACK = (
     "The person has set the workspace's files back since: what calls changed from turn {turn} on may be gone."
     " Read files again before you rely on them."
 )
+_RECORDING = "recording the workspace, so that what this step does can be taken back ..."
 _SILENT_S = 2.0
 _MB = 1_000_000
 _MOST_OPEN = 16
@@ -145,17 +146,15 @@ class RecordingObserver(TurnObserver):
         workspace = self._recordings.of(session.workspace)
         from whet.rewind.look import WorkspaceTooLarge  # noqa: PLC0415 - imported by now
         from whet.rewind.recorder import left_out_line  # noqa: PLC0415
-        from whet.rewind.taking_back import begin_step  # noqa: PLC0415
+        from whet.rewind.steps import begin_step  # noqa: PLC0415
 
         def begin() -> tuple[int, str, bool]:
             number, finished = begin_step(workspace, session.id, step.turn, step.step)
             return number, left_out_line(workspace.left_out()), finished is not None
 
+        late = asyncio.get_running_loop().call_later(_SILENT_S, self._tell, emit, _RECORDING)
         try:
-            recording = asyncio.ensure_future(self._recordings.pool.run(begin))
-            if not (await asyncio.wait({recording}, timeout=_SILENT_S))[0]:
-                self._tell(emit, "recording the workspace, so that what this step does can be taken back ...")
-            number, line, finished = await recording
+            number, line, finished = await self._recordings.pool.run(begin)
         except WorkspaceTooLarge as error:
             self._given_up = True
             self._tell(
@@ -173,6 +172,8 @@ class RecordingObserver(TurnObserver):
             return _Begun(
                 number, step.turn, step.step, [tool.name for tool in step.tools if _by_command(tool)]
             )
+        finally:
+            late.cancel()
         return None
 
     async def after_calls(self, session: Session, token: object, emit: Emit) -> None:
@@ -180,12 +181,11 @@ class RecordingObserver(TurnObserver):
         if not isinstance(token, _Begun):
             return
         workspace = self._recordings.of(session.workspace)
-        from whet.rewind.taking_back import changed_by, end_step  # noqa: PLC0415 - imported by now
+        from whet.rewind.steps import end_step  # noqa: PLC0415 - imported by now
 
         try:
-            await self._recordings.pool.run(end_step, workspace, token.record)
+            changed = await self._recordings.pool.run(end_step, workspace, token.record)
             if token.tools:
-                changed = await self._recordings.pool.run(changed_by, workspace, token.record)
                 await self._keep(session, token, [FileLines(*one) for one in changed])
         except (WhetError, OSError) as error:
             self._tell(emit, f"what this step changed could not be recorded: {_said(error)}")
@@ -222,7 +222,7 @@ class RecordingObserver(TurnObserver):
         from whet.store import facts  # noqa: PLC0415 - only where a command changed files
 
         key = session.log.live.key
-        await session.log.writer.db.write(
+        await session.log.writer.db.append(
             lambda db: facts.keep_touched(db, (key, step.turn, step.step), step.tools, changed)
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from whet.sandbox.policy import ANY_HOST, Opening, SandboxPolicy, read_opening
 
 if TYPE_CHECKING:  # 15 ms, and most turns run no command
     from whet.sandbox.confinement import Confinement
+    from whet.sandbox.status import EngineStatus
 
 OPENS = "sandbox"
 """The tool under whose name openings are kept as grants."""
@@ -72,16 +73,20 @@ class JailGate:
         self._ran: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     async def look(
-        self, call: GateCall, action: ActionView, grants: Iterable[PolicyGrant], *, guesses: bool
+        self,
+        call: GateCall,
+        action: ActionView,
+        grants: Callable[[], Awaitable[Iterable[PolicyGrant]]],
+        *,
+        guesses: bool,
     ) -> JailedCall | None:
         """Say what `call`, a command, needs beyond its jail; None where it runs in none. That a program which
         names no host may want one is a guess: without `guesses` only what would change things, or has failed
         at the wall and named none there either, is asked about it."""
         confinement = self._confine()
-        status = confinement.settled or await asyncio.to_thread(confinement.standing)
-        if not status.holds:
+        if not (await _status(confinement, call)).holds:
             return None
-        held = tuple(filter(None, (_opening(grant) for grant in grants if grant.tool == OPENS)))
+        held = tuple(filter(None, (_opening(grant) for grant in await grants() if grant.tool == OPENS)))
         stopped = confinement.denied(self._ran.get((call.session_id, action.whole), ""))
         private = confinement.private(call.session_id)
         guesses = guesses or action.level == "dangerous" or (stopped is not None and not stopped.openings)
@@ -104,14 +109,20 @@ class JailGate:
         while len(self._ran) > _MOST_COMMANDS:
             self._ran.popitem(last=False)
 
-    async def warning(self) -> str:
+    async def warning(self, call: GateCall) -> str:
         """Say once that nothing holds but reading, where that is so."""
         if self._told:
             return ""
         self._told = True
-        confinement = self._confine()
-        status = confinement.settled or await asyncio.to_thread(confinement.standing)
+        status = await _status(self._confine(), call)
         return "" if status.holds else status.line
+
+
+async def _status(confinement: Confinement, call: GateCall) -> EngineStatus:
+    """Say what holds; the session's first command finds out in the jail that it will run in."""
+    if (known := confinement.settled) is not None:
+        return known
+    return await asyncio.to_thread(confinement.standing, Path(call.workspace), call.session_id)
 
 
 def _is_private(opening: Opening, folders: Iterable[Path]) -> bool:

@@ -11,7 +11,7 @@ import asyncio
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
@@ -196,9 +196,9 @@ class PolicyGate:
         """Give the case with what its command needs outside of its jail, if it will run in one."""
         if self.jails is None or "command" not in case.call.tool.tags:
             return case
-        if warning := await self.jails().warning():
+        if warning := await self.jails().warning(case.call):
             emit(Notice(warning))
-        held = await self._held(case.call)
+        held = partial(self._held, case.call)
         found = await self.jails().look(case.call, case.action, held, guesses=self.mode != "ask")
         return msgspec.structs.replace(case, jailed=found)
 

@@ -234,20 +234,18 @@ def begin_record(connection: apsw.Connection, new: Record, plan: bytes = b"") ->
     return connection.last_insert_rowid()
 
 
-def end_record(connection: apsw.Connection, number: int, after: int) -> None:
-    """Store what a step or a rewind led to."""
-    connection.execute("UPDATE records SET after = ?, plan = x'' WHERE id = ?", (after, number))
+def end_record(connection: apsw.Connection, number: int, after: int) -> int:
+    """Store what a step or a rewind led to; gives the version that it began at, `after` where its record was
+    taken away meanwhile."""
+    sql = "UPDATE records SET after = ?, plan = x'' WHERE id = ? RETURNING before"
+    row = connection.execute(sql, (after, number)).fetchone()
+    return row[0] if row else after
 
 
 def records(connection: apsw.Connection, session: str, first: int = 0) -> list[Record]:
     """Give a session's steps and rewinds from number `first` on, oldest first."""
     found = connection.execute(f"{_RECORD} WHERE session = ? AND id >= ? ORDER BY id", (session, first))
     return [Record(*row) for row in found]
-
-
-def record(connection: apsw.Connection, number: int) -> Record:
-    """Give a record that is there, by its number."""
-    return Record(*next(connection.execute(f"{_RECORD} WHERE id = ?", (number,))))
 
 
 def sessions(connection: apsw.Connection) -> set[str]:

@@ -61,6 +61,7 @@ class Workspace:
         self._watch = FolderWatch(self.root)
         self._looked_s = -_WHOLE_AFTER_S
         self._linked: set[str] = set()
+        self._left_out: tuple[int, list[Unrecorded]] = (-1, [])
         self._is_pruned = False
 
     @property
@@ -108,8 +109,11 @@ class Workspace:
 
     def left_out(self) -> list[Unrecorded]:
         """Give what the last look left out."""
-        found = self.file.read_now(database.left_out_now)
-        return [Unrecorded(shown(path), why_left_out(state), state.size) for path, state in found]
+        if self._version < 0 or self._left_out[0] != self._version:
+            found = self.file.read_now(database.left_out_now)
+            named = [Unrecorded(shown(path), why_left_out(state), state.size) for path, state in found]
+            self._left_out = (self._version, named)
+        return self._left_out[1]
 
     def known(self, path: str) -> Known | None:
         """Give what the last look knows of a path."""
@@ -229,8 +233,12 @@ class Workspace:
 @contextmanager
 def locked(folder: Path) -> Generator[None]:
     """Hold the lock of one workspace's record. Raises StoreBusy where another process holds it too long."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    name, how = folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    try:
+        handle = os.open(name, how, 0o600)
+    except FileNotFoundError:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(name, how, 0o600)
     try:
         _wait_for(handle)
         yield

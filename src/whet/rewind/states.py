@@ -82,3 +82,8 @@ def left_out(why: str, seen: os.stat_result) -> PathState:
 def why_left_out(state: PathState) -> str:
     """Give the reason in words."""
     return os.fsdecode(state.content).partition("|")[0]
+
+
+def is_work(path: str) -> bool:
+    """Whether a file is more than a by-product, as caches are and what tools keep in hidden folders."""
+    return not any(part.startswith(".") or part == "__pycache__" for part in path.split("/"))

@@ -17,15 +17,12 @@ from whet.contract.texts import from_values
 from whet.rewind import database
 from whet.rewind.contents import pack
 from whet.rewind.database import Record
-from whet.rewind.differences import difference
 from whet.rewind.planning import Change, Conflict, Plan, Planner
 from whet.rewind.recorder import Workspace
 from whet.rewind.restoring import Restorer
-from whet.rewind.states import PathState, shown, split
+from whet.rewind.states import PathState, is_work, shown, split
 
 _OWNER = 0o700
-_MOST_COUNTED = 100
-_MOST_NAMED = 1_000
 
 
 class _Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -48,43 +45,6 @@ class TakenBack(msgspec.Struct, frozen=True):
     record: int = 0
 
 
-def begin_step(workspace: Workspace, session: str, turn: int, step: int) -> tuple[int, TakenBack | None]:
-    """Record the workspace before a step; gives the record's number, and what came of a rewind that was cut
-    off before, which is finished first."""
-    with workspace.alone():
-        finished = _finish(workspace)
-        before = workspace.look(short=True)
-        new = Record(0, session, turn, step, "step", before, before, workspace.clock.unix_ms())
-        return workspace.note(new), finished
-
-
-def end_step(workspace: Workspace, record: int) -> None:
-    """Record the workspace after a step."""
-    with workspace.alone():
-        after = workspace.look(short=True)
-        workspace.file.write_now(lambda db: database.end_record(db, record, after))
-
-
-def changed_by(workspace: Workspace, record: int) -> list[tuple[str, int, int]]:
-    """Give the files that a step changed, with the lines that came and went; folders are left out."""
-
-    def work(connection: apsw.Connection) -> list[tuple[str, int, int]]:
-        done = database.record(connection, record)
-        paths = sorted(filter(_is_work, database.between(connection, done.before, done.after)))
-        found: list[tuple[str, int, int]] = []
-        for at, path in enumerate(paths[:_MOST_NAMED]):
-            old, new = (database.state_at(connection, path, number) for number in (done.before, done.after))
-            if at >= _MOST_COUNTED:
-                found.append((shown(path), 0, 0))
-                continue
-            one = difference(connection, path, old, new)
-            if one.note != "folder":
-                found.append((one.path, one.added, one.removed))
-        return found
-
-    return workspace.file.read_now(work)
-
-
 def changed_since(
     workspace: Workspace, session: str, steps: Collection[tuple[int, int]], *, short: bool = False
 ) -> dict[tuple[int, int], list[str]]:
@@ -97,7 +57,7 @@ def changed_since(
         found: dict[tuple[int, int], list[str]] = {}
         for one in database.records(connection, session):
             if one.kind == "step" and (one.turn, one.step) in steps:
-                paths = filter(_is_work, database.between(connection, one.after, now))
+                paths = filter(is_work, database.between(connection, one.after, now))
                 found[one.turn, one.step] = sorted(
                     shown(path) for path in paths if not _is_folder(connection, path, (one.after, now))
                 )
@@ -111,15 +71,10 @@ def _is_folder(connection: apsw.Connection, path: str, versions: Sequence[int]) 
     return all(state is None or state.kind == "folder" for state in states)
 
 
-def _is_work(path: str) -> bool:
-    """Whether a file is more than a by-product, as caches are and what tools keep in hidden folders."""
-    return not any(part.startswith(".") or part == "__pycache__" for part in path.split("/"))
-
-
 def finish(workspace: Workspace) -> TakenBack | None:
     """Carry out a rewind that was cut off; None where there is none."""
     with workspace.alone():
-        return _finish(workspace)
+        return finish_alone(workspace)
 
 
 def plan(
@@ -127,7 +82,7 @@ def plan(
 ) -> TakenBack:
     """Say what taking back a session's records from number `first` on would do now."""
     with workspace.alone():
-        _finish(workspace)
+        finish_alone(workspace)
         made = _plan(workspace, workspace.look(), _records(workspace, session, first), family, force=force)
         return TakenBack(list(made.changes.values()), list(made.conflicts.values()), {})
 
@@ -141,7 +96,7 @@ def take_back(
     StoreError; the plan is carried out by whoever comes next then.
     """
     with workspace.alone():
-        _finish(workspace)
+        finish_alone(workspace)
         before = workspace.look()
         made = _plan(workspace, before, _records(workspace, new.session, first), family, force=force)
         changes = list(made.changes.values())
@@ -201,7 +156,8 @@ def _carry_out(
     return done.failed
 
 
-def _finish(workspace: Workspace) -> TakenBack | None:
+def finish_alone(workspace: Workspace) -> TakenBack | None:
+    """Do so where `workspace` is kept `alone` already."""
     found = workspace.file.read_now(database.unfinished)
     if found is None:
         return None

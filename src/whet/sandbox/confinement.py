@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -68,21 +68,51 @@ class Confinement:
         """Whether the shell's commands run on this machine's own system."""
         return self._settings.backend.kind == "local"
 
-    def standing(self) -> EngineStatus:
-        """Say what holds the commands of the shell, wherever they run."""
-        return self.status() if self._settings.backend.kind == "local" else self._elsewhere.status()
-
     def status(self) -> EngineStatus:
         """Say what holds here; the first call tries it out."""
         if self._settings.mode == "off":
             return EngineStatus("none", known.OFF)
+        return self._probed()
+
+    def standing(
+        self, workspace: Path | None = None, session_id: str = "", call_id: str = ""
+    ) -> EngineStatus:
+        """Say what holds the shell's commands, wherever they run. Where that is not known, it is tried out in
+        the jail of this call's command, whose launcher goes on to run it."""
+        if not self.is_local:
+            return self._elsewhere.status()
+        if workspace is None or self.settled is not None:
+            return self.status()
+        policy = self._local(workspace, session_id, call_id)
+        tried: list[Jail] = []
+
+        def make(engine: Engine) -> Jail:
+            with self._lock:
+                tried.append(self._made(engine, policy, self._scratch(session_id)))
+            return tried[-1]
+
+        found = self._probed(make)
+        with self._lock:
+            if tried and tried[-1].launcher_pid:
+                kept = self._jails.setdefault((session_id, policy), tried[-1])
+                if kept is not tried[-1]:
+                    tried[-1].close()
+        return found
+
+    def _probed(self, own: Callable[[Engine], Jail] | None = None) -> EngineStatus:
         from whet.sandbox.engine import probe  # noqa: PLC0415  as above
 
-        found = probe()
+        found = probe(own=own)
         if not self._is_kept:
             self._is_kept = True
             known.keep(self._settings.home, "" if found.holds else found.line)
         return found
+
+    def _scratch(self, session_id: str) -> Scratch:
+        scratch = self._scratches.get(session_id)
+        if scratch is None:
+            scratch = self._scratches[session_id] = Scratch()
+        return scratch
 
     @property
     def settled(self) -> EngineStatus | None:
@@ -137,8 +167,7 @@ class Confinement:
         with self._lock:
             key = (session_id, self._elsewhere.policy(workspace))
             if key not in self._jails:
-                scratch = self._scratches.setdefault(session_id, Scratch())
-                self._jails[key] = self._elsewhere.jail(workspace, scratch)
+                self._jails[key] = self._elsewhere.jail(workspace, self._scratch(session_id))
             return self._jails[key]
 
     def jail(self, workspace: Path, session_id: str = "", call_id: str = "") -> Jail | None:
@@ -148,7 +177,7 @@ class Confinement:
             return None
         if any(one.kind == "run" for one in self._openings(session_id, call_id)):
             return None
-        status = self.status()
+        status = self.standing(workspace, session_id, call_id) if self.is_local else self.status()
         if not status.holds:
             if self._settings.mode == "strict":
                 raise ToolDenied(
@@ -161,9 +190,7 @@ class Confinement:
             key = (session_id, policy)
             if key not in self._jails:
                 self._tidy()
-                scratch = self._scratches.get(session_id) or Scratch()
-                self._scratches[session_id] = scratch
-                self._jails[key] = self._made(status.engine, policy, scratch)
+                self._jails[key] = self._made(status.engine, policy, self._scratch(session_id))
             return self._jails[key]
 
     def _made(self, engine: Engine, policy: SandboxPolicy, scratch: Scratch) -> Jail:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from whet.contract.errors import ToolError
@@ -24,20 +26,22 @@ from whet.sandbox.seatbelt import SANDBOX_EXEC
 from whet.sandbox.setup import JailPlan
 from whet.sandbox.status import Engine, EngineName, EngineStatus
 
+MakeJail = Callable[[Engine], Jail]
 _ORDER: tuple[EngineName, ...] = ("bubblewrap", "landlock")
 _lock = threading.Lock()
 _kept: dict[EngineName | None, EngineStatus] = {}
 
 
-def probe(only: EngineName | None = None) -> EngineStatus:
-    """Find the best engine that works here, or say whether `only` does; the first call takes 0.2 s."""
+def probe(only: EngineName | None = None, own: MakeJail | None = None) -> EngineStatus:
+    """Find the best engine that works here, or say whether `only` does; the first call takes 0.2 s. A jail
+    that `own` makes is tried first, and stays open where it holds: it is the caller's."""
     with _lock:
         if only not in _kept:
-            _kept[only] = _probe(only)
+            _kept[only] = _probe(only, own)
         return _kept[only]
 
 
-def _probe(only: EngineName | None) -> EngineStatus:
+def _probe(only: EngineName | None, own: MakeJail | None) -> EngineStatus:
     if sys.platform == "darwin":
         return _probe_mac()
     if sys.platform != "linux":
@@ -52,7 +56,8 @@ def _probe(only: EngineName | None) -> EngineStatus:
     for name, engine, problem in candidates():
         if only is not None and engine.name != only:
             continue
-        why = problem or works(engine)
+        holds = not problem and own is not None and _holds(own(engine))
+        why = "" if holds else problem or works(engine)
         if not why:
             return EngineStatus(engine.name, _line(engine, tried), engine, tuple(tried))
         tried.append((name, why))
@@ -81,15 +86,9 @@ def works(engine: Engine) -> str:
             place = Path(folder).resolve()
             policy = everyday(place, place / "none", os.environ)
             jail = Jail(JailPlan(engine, policy, scratch, Path(os.path.expanduser("~")).resolve()))
-            null = os.open(os.devnull, os.O_RDWR)
             try:
-                done = jail.spawn(
-                    JailedCommand(["true"], {"PATH": "/usr/bin:/bin"}, place), (null, null, null)
-                )
-                code = done.wait(20)
-                return "" if code == 0 else f"true exits {code} in it"
+                return _tried(jail)
             finally:
-                os.close(null)
                 jail.close()
     except ToolError as error:
         return error.message.removeprefix("the sandbox can't be started: ")
@@ -97,6 +96,27 @@ def works(engine: Engine) -> str:
         return error.strerror or str(error)
     finally:
         scratch.close()
+
+
+def _holds(jail: Jail) -> bool:
+    """Whether a jail holds; one that does not is closed, and what is wrong with it may be its policy."""
+    try:
+        if not _tried(jail):
+            return True
+    except (OSError, ToolError, subprocess.TimeoutExpired):
+        pass
+    jail.close()
+    return False
+
+
+def _tried(jail: Jail) -> str:
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        true = JailedCommand(["true"], {"PATH": "/usr/bin:/bin"}, jail.policy.workspace)
+        code = jail.spawn(true, (null, null, null)).wait(20)
+        return f"true exits {code} in it" if code else ""
+    finally:
+        os.close(null)
 
 
 def _line(engine: Engine, tried: list[tuple[str, str]]) -> str:

@@ -85,6 +85,12 @@ class JailedProcess:
             raise subprocess.TimeoutExpired("a confined command", timeout or 0)
         return code
 
+    def end_handle(self) -> int:
+        """Give a descriptor, the caller's to close, that can be read once the command is over. Raises OSError
+        where it is known to be."""
+        with self._lock:
+            return os.dup(self._pidfd if self.returncode is None else -1)
+
     def send_signal(self, number: int) -> None:
         """Signal the command itself; one that ended is left alone."""
         if self.poll() is None:

@@ -135,13 +135,13 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
 
     def may_write(self, path: Path) -> bool:
         """Whether a resolved path may be written, created or removed."""
-        if any(_below(path, one) for one in (self.home, *self.sealed, *self.protected_paths())):
+        if any(is_below(path, one) for one in (self.home, *self.sealed, *self.protected_paths())):
             return False
         return self._nearest(path, (self.workspace, *self.write))
 
     def may_read(self, path: Path) -> bool:
         """Whether a resolved path may be read."""
-        if any(_below(path, one) for one in (self.home, *self.sealed)):
+        if any(is_below(path, one) for one in (self.home, *self.sealed)):
             return False
         return self._nearest(path, (self.workspace, *self.write, *self.read))
 
@@ -159,12 +159,12 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
     def hidden_inside(self) -> list[Path]:
         """Give what of that lies in a folder that is granted."""
         granted = (self.workspace, *self.write, *self.read)
-        return [one for one in self.hidden() if any(_below(one, place) for place in granted)]
+        return [one for one in self.hidden() if any(is_below(one, place) for place in granted)]
 
     def _nearest(self, path: Path, granted: Iterable[Path]) -> bool:
         """Whether the closest folder above `path` that the policy names is one that it grants."""
-        grant = max((len(one.parts) for one in granted if _below(path, one)), default=0)
-        refusal = max((len(one.parts) for one in self.absent if _below(path, one)), default=0)
+        grant = max((len(one.parts) for one in granted if is_below(path, one)), default=0)
+        refusal = max((len(one.parts) for one in self.absent if is_below(path, one)), default=0)
         return grant > refusal
 
     def _with(self, opening: Opening) -> SandboxPolicy:
@@ -173,15 +173,15 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         if opening.kind == "reach":
             return self._replaced("hosts", (*self.hosts, opening.target.lower()))
         path = _resolved(opening.target)
-        if _below(path, self.home) or _below(self.home, path):
+        if is_below(path, self.home) or is_below(self.home, path):
             raise ToolDenied(f"{shorten(str(path))} holds Whet's own home, which no command gets")
-        if any(_below(path, one) for one in self.sealed):
+        if any(is_below(path, one) for one in self.sealed):
             raise ToolDenied(f"{shorten(str(path))} is the confirmation service's, which no command gets")
         if opening.kind == "read":
             opened = msgspec.structs.replace(self, unix=False)
             return opened._replaced("read", (*self.read, path))
-        names = tuple(name for name in self.protected if not _below(self.workspace / name, path))
-        is_inside = _below(path, self.workspace)
+        names = tuple(name for name in self.protected if not is_below(self.workspace / name, path))
+        is_inside = is_below(path, self.workspace)
         kept = names if is_inside and path != self.workspace else self.protected
         unix = path.is_socket() or (self.unix and is_inside)
         opened = msgspec.structs.replace(self, protected=kept, unix=unix)
@@ -225,11 +225,11 @@ def _resolved(text: str) -> Path:
 
 def _is_within(path: Path, hidden: Iterable[Path], granted: Iterable[Path]) -> bool:
     """Whether the closest of these folders above a path is a hidden one."""
-    over = max((len(one.parts) for one in hidden if one != path and _below(path, one)), default=0)
-    return over > max((len(one.parts) for one in granted if _below(path, one)), default=0)
+    over = max((len(one.parts) for one in hidden if one != path and is_below(path, one)), default=0)
+    return over > max((len(one.parts) for one in granted if is_below(path, one)), default=0)
 
 
-def _below(path: Path, folder: Path) -> bool:
+def is_below(path: Path, folder: Path) -> bool:
     """Whether a path is a folder or below it, as `is_relative_to` says in thirty times as long: a policy asks
     that a thousand times before the first command."""
     text, top = str(path), str(folder)

@@ -26,24 +26,26 @@ from whet.sandbox.sockets import foreign_sockets
 from whet.sandbox.status import Engine
 
 # What leads to a program outside: agents that hold keys, desktops, containers.
-_WAYS_OUT = (
-    "SSH_AUTH_SOCK",
-    "SSH_AGENT_PID",
-    "GPG_AGENT_INFO",
-    "DBUS_SESSION_BUS_ADDRESS",
-    "DBUS_SYSTEM_BUS_ADDRESS",
-    "DISPLAY",
-    "WAYLAND_DISPLAY",
-    "XAUTHORITY",
-    "XDG_RUNTIME_DIR",
-    "DOCKER_HOST",
-    "CONTAINER_HOST",
-    "TMUX",
-    "STY",
-    "VSCODE_IPC_HOOK_CLI",
-    "VSCODE_GIT_IPC_HANDLE",
-    "SSH_CONNECTION",
-    "SSH_TTY",
+_WAYS_OUT = frozenset(
+    (
+        "SSH_AUTH_SOCK",
+        "SSH_AGENT_PID",
+        "GPG_AGENT_INFO",
+        "DBUS_SESSION_BUS_ADDRESS",
+        "DBUS_SYSTEM_BUS_ADDRESS",
+        "DISPLAY",
+        "WAYLAND_DISPLAY",
+        "XAUTHORITY",
+        "XDG_RUNTIME_DIR",
+        "DOCKER_HOST",
+        "CONTAINER_HOST",
+        "TMUX",
+        "STY",
+        "VSCODE_IPC_HOOK_CLI",
+        "VSCODE_GIT_IPC_HANDLE",
+        "SSH_CONNECTION",
+        "SSH_TTY",
+    )
 )
 # Reads both modules' code from its input. This interpreter is of the version that has compiled it.
 LAUNCH = """\
@@ -118,9 +120,8 @@ class JailPlan(msgspec.Struct, frozen=True):
         kept = {
             name: value
             for name, value in source.items()
-            if name not in _WAYS_OUT and not value.startswith(("unix:", "unix://"))
+            if not (name in _WAYS_OUT or value.startswith("unix:") or name.lower().endswith("_proxy"))
         }
-        kept = {name: value for name, value in kept.items() if not name.lower().endswith("_proxy")}
         kept["WHET_SANDBOX"] = self.engine.name
         if proxy_port:
             address = f"http://127.0.0.1:{proxy_port}"

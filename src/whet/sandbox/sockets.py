@@ -10,19 +10,19 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from whet.sandbox.policy import SandboxPolicy
+from whet.sandbox.policy import SandboxPolicy, is_below
 
 _LIST = "/proc/net/unix"
 
 
 def foreign_sockets(policy: SandboxPolicy) -> list[Path]:
     """Give the sockets below what the policy grants, but those that it grants by their own names."""
-    granted = (policy.workspace, *policy.write, *policy.read)
+    granted = frozenset((policy.workspace, *policy.write, *policy.read))
     found = (Path(os.path.realpath(path)) for path in _bound(policy.workspace))
     return [
         path
         for path in dict.fromkeys(found)
-        if path not in granted and any(path.is_relative_to(one) for one in granted) and path.is_socket()
+        if path not in granted and any(is_below(path, one) for one in granted) and path.is_socket()
     ]
 
 

@@ -12,8 +12,9 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from functools import cache
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
 
-import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
 from whet.late import late_pattern
@@ -44,7 +45,17 @@ _BRANCHES = frozenset(
 
 @cache
 def _parser() -> Parser:
-    return Parser(Language(tree_sitter_bash.language()))
+    """Make the parser. Only the compiled part of the grammar's package is loaded: the package itself imports
+    5 ms of modules, for a file of colours that nobody asks for."""
+    package = PathFinder.find_spec("tree_sitter_bash")
+    places = package.submodule_search_locations if package is not None else None
+    spec = PathFinder.find_spec("tree_sitter_bash._binding", places) if places else None
+    if spec is None or spec.loader is None:
+        raise ImportError("tree_sitter_bash is not installed")
+    grammar = module_from_spec(spec)
+    spec.loader.exec_module(grammar)
+    language: object = grammar.language()
+    return Parser(Language(language))
 
 
 def parse(text: str, folders: Folders, home: str, stdin: str = "") -> ShellScript:

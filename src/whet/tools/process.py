@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import shutil
 import signal
 import struct
 import subprocess
@@ -28,6 +27,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whet.contract.errors import BadInput, ToolError
+from whet.searchpath import find_outside
 from whet.tools.end_folder import EndFolder, telling
 from whet.tools.guardian import Guardian
 from whet.tools.guardian import is_group_alive as is_group_alive
@@ -155,10 +155,11 @@ class Process:
         self._loop.add_reader(self._out_fd, self._on_readable)
         if self._in_fd >= 0:
             os.set_blocking(self._in_fd, False)
-        try:
-            self._pid_fd = open_pidfd(self.pid) if open_pidfd else -1
-        except OSError:
-            self._pid_fd = -1
+        popen = self._popen
+        with contextlib.suppress(OSError):
+            if open_pidfd is not None:  # a jail's launcher may have reaped it, and the number be another's
+                is_ours = isinstance(popen, subprocess.Popen)
+                self._pid_fd = open_pidfd(self.pid) if is_ours else popen.end_handle()
         if self._pid_fd >= 0:
             self._loop.add_reader(self._pid_fd, self._on_exit)
         else:
@@ -324,7 +325,7 @@ class Processes:
         self._held: dict[int, Process] = {}
         self._background: dict[str, Process] = {}
         self._guardian = Guardian()
-        self._shell = shutil.which("bash") or "/bin/sh"
+        self._shell = find_outside("bash") or "/bin/sh"
 
     def start(self, command: ProcessSpec) -> Process:
         """Start a command in a group of its own. Raises BadInput (the system can't take it), ToolError."""
