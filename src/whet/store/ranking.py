@@ -182,7 +182,7 @@ class Ranking:
         return found
 
     def _add(self, found: dict[int, float], match: str, weighty: Iterable[Postings]) -> list[int]:
-        ids = self._reader.sliced(match, _TOGETHER_MAX)
+        ids = self._reader.bounded(match, _TOGETHER_MAX)
         weight = sum(one.weight for one in weighty)
         for id_ in ids:
             found[id_] = max(found.get(id_, 0.0), weight)
