@@ -14,7 +14,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from heapq import nlargest
 from itertools import combinations
 from typing import Any, NamedTuple, TypedDict
 
@@ -34,10 +33,12 @@ _FIRST_READ, _READ_MAX, _READ_ALL = 300, 1_500, 3_000
 _TOGETHER_MAX = 300
 _LOOK_AT_ONCE, _ROWS_AT_ONCE = 400, 100
 _TEXTS_MAX, _TEXT_CHARS_MAX = 24, 3_000
-_NEXT, _AFTER_NEXT = 0.5, 0.3
+_PARTS = ((0, 10), (1, 5), (-1, 5), (2, 3), (-2, 3))
+"""What a term counts, in tenths, so far from a message."""
 _HAS_ALL = 1.25
 _TIME_WEIGHT = 3.0
 _LONG_BYTES = 2_000
+_NEWEST = " ORDER BY m.at DESC, m.id DESC LIMIT ?"
 
 
 class SearchScope(TypedDict, total=False):
@@ -207,7 +208,9 @@ class Ranking:
             one.places.update([copies.first[id_] for id_ in one.places & copies.first.keys()])
         found: list[FoundRow] = []
         for ids in self._in_parts(own):
-            scores = {id_: max(_score(id_, lists), together.get(id_, 0.0)) for id_ in ids}
+            scores = _scores(ids, lists)
+            for id_ in together.keys() & scores.keys():
+                scores[id_] = max(scores[id_], together[id_])
             found += self._best_rows(scores, 2 * limit, copies)
             if len(found) >= 2 * limit:
                 break
@@ -219,18 +222,15 @@ class Ranking:
     def _in_parts(self, own: dict[int, float]) -> Iterator[list[int]]:
         """Give the ids by weight, some at a time; what was said just now comes last."""
         last = [id_ for id_ in self._last_ones if own.pop(id_, None) is not None]
-        pairs = zip(own.values(), own, strict=True)
-        yield [id_ for _, id_ in nlargest(_LOOK_AT_ONCE, pairs)]
-        if len(own) > _LOOK_AT_ONCE:  # few of the first could be shown
-            ids = [id_ for _, id_ in sorted(zip(own.values(), own, strict=True), reverse=True)]
-            for begin in range(_LOOK_AT_ONCE, len(ids), _LOOK_AT_ONCE):
-                yield ids[begin : begin + _LOOK_AT_ONCE]
+        ids = _by_weight(own)
+        for begin in range(0, len(ids), _LOOK_AT_ONCE):
+            yield ids[begin : begin + _LOOK_AT_ONCE]
         if last:
             yield last
 
     def _best_rows(self, scores: dict[int, float], limit: int, copies: Copies) -> list[FoundRow]:
         """Give those of the best scores that may be shown; more where the time weighs too."""
-        ids = sorted(scores, key=lambda id_: (scores[id_], id_), reverse=True)
+        ids = _by_weight(scores)
         at_once = max(_ROWS_AT_ONCE * (1 if self._span is None else 2), limit)
         found: list[FoundRow] = []
         for begin in range(0, len(ids), at_once):
@@ -267,9 +267,9 @@ class Ranking:
             for one, needed in wanted:
                 if needed <= tokens:
                     one.places.add(id_)
-        return [self._weighed(row._replace(score=_score(row.id, lists))) for row in found[:count]] + found[
-            count:
-        ]
+        scores = _scores([row.id for row in found[:count]], lists)
+        found[:count] = [self._weighed(row._replace(score=scores[row.id])) for row in found[:count]]
+        return found
 
     def _words(self, text: str) -> list[str]:
         if is_team(self._connection):
@@ -287,15 +287,17 @@ class Ranking:
             ids = self._reader.newest(match, at_once, last)
             copies = Copies(self._connection, self._forked, ids)
             copies.fold(wanted := dict.fromkeys(ids, 0.0))
-            found |= {row.id: row for row in self._shown(wanted, copies)}
+            most = limit + len(self._last_ones)
+            found |= {row.id: row for row in self._shown(wanted, copies, most)}
             if len(ids) < at_once:
                 break
             last, at_once = ids[-1] - 1, min(2 * at_once, _READ_MAX)
         return sorted(found.values(), key=self._rank_of, reverse=True)
 
-    def _shown(self, scores: dict[int, float], copies: Copies) -> list[FoundRow]:
-        """Give those that may be shown; in place of one that may not, the copies nearest to it that may."""
-        found = self._visible(scores)
+    def _shown(self, scores: dict[int, float], copies: Copies, newest: int = -1) -> list[FoundRow]:
+        """Give those that may be shown, or the newest of them; in place of one that may not, the copies
+        nearest to it that may."""
+        found = self._visible(scores, -1 if copies.of else newest)
         if not copies.of or len(found) == len(scores):
             return found
         hidden = (scores.keys() - {row.id for row in found}) & copies.of.keys()
@@ -304,31 +306,38 @@ class Ranking:
         there = {row.id: row for row in self._visible(scored)}
         return found + [there[id_] for id_ in nearest(chains, there)]
 
-    def _visible(self, scores: dict[int, float]) -> list[FoundRow]:
+    def _visible(self, scores: dict[int, float], newest: int = -1) -> list[FoundRow]:
         found = self._connection.execute(
             "SELECT m.id, m.turn, m.role, m.at, s.id, s.title, octet_length(m.content)"
             " FROM json_each(?) j CROSS JOIN messages m ON m.id = CAST(j.value AS bigint)"
             f" CROSS JOIN sessions s ON s.key = m.id >> {rows.SEQ_BITS}"
             " CROSS JOIN turns t ON t.session = s.key AND t.number = m.turn"
-            f" WHERE {' AND '.join(self._where)}",
-            (json.dumps(list(scores)), *self._values),
+            f" WHERE {' AND '.join(self._where)}{_NEWEST if newest >= 0 else ''}",
+            (json.dumps(list(scores)), *self._values, *([newest] if newest >= 0 else ())),
         )
-        return [FoundRow(*row[:7], score=scores[row[0]]) for row in found]
+        return [FoundRow(*row, scores[row[0]]) for row in found]
 
 
-def _score(id_: int, lists: Sequence[Postings]) -> float:
-    score, has_all = 0.0, len(lists) > 1
+def _by_weight(weights: dict[int, float]) -> list[int]:
+    """Give the ids, the heaviest first, the newer one of equals."""
+    return sorted(sorted(weights, reverse=True), key=weights.__getitem__, reverse=True)
+
+
+def _scores(ids: Iterable[int], lists: Sequence[Postings]) -> dict[int, float]:
+    """Give what these messages weigh, term by term: most terms stand by few of them."""
+    scores = dict.fromkeys(ids, 0.0)
+    around = [({id_ + off for id_ in scores}, off, tenths) for off, tenths in _PARTS]
     for one in lists:
-        places = one.places
-        is_here = id_ in places
-        has_all &= is_here
-        part = (
-            is_here
-            + _NEXT * ((id_ + 1 in places) + (id_ - 1 in places))
-            + _AFTER_NEXT * ((id_ + 2 in places) + (id_ - 2 in places))
-        )
-        score += one.weight * 2 * part / (part + 1)
-    return score * _HAS_ALL if has_all else score
+        parts = defaultdict[int, int](int)
+        for places, off, tenths in around:
+            for place in places & one.places:
+                parts[place - off] += tenths
+        for id_, tenths in parts.items():
+            scores[id_] += one.weight * 2 * tenths / (tenths + 10)
+    if len(lists) > 1:
+        for id_ in scores.keys() & set[int].intersection(*(one.places for one in lists)):
+            scores[id_] *= _HAS_ALL
+    return scores
 
 
 def _reader_for(
