@@ -28,6 +28,14 @@ _CPU_S = 0.004
 _PREFIX_WORDS_MAX = 64
 _ENDINGS = ("", "e", "s", "es", "ed", "ing", "ion", "al", "ic", "y", "ly", "er", "ate", "ation")
 _now_s = time.thread_time
+# Each word is sought from the one before: listing them simply would read all that stands under each.
+_BEGINS = (
+    "WITH RECURSIVE found (word) AS ("
+    " SELECT (SELECT term FROM messages_words WHERE term >= ?1 LIMIT 1) UNION ALL"
+    " SELECT (SELECT term FROM messages_words WHERE term >= word || char(0) LIMIT 1)"
+    " FROM found WHERE word < ?2"
+    ") SELECT word FROM found WHERE word < ?2 LIMIT ?3"
+)
 
 
 class Postings(msgspec.Struct):
@@ -152,7 +160,8 @@ class PostingReader:
         stem = tokens_of(self._connection, term.text)
         beginnings = dict.fromkeys(f"{term.prefix}{ending}" for ending in ("", "e", "ing", "ion"))
         forms = [*beginnings, *(stem[:1])]
-        for token in self._tokens(term.prefix):
+        end = f"{term.prefix}\U0010ffff"
+        for (token,) in self._connection.execute(_BEGINS, (term.prefix, end, _PREFIX_WORDS_MAX)):
             form = next((token + e for e in _ENDINGS if self._stem(token + e) == token), None)
             if form is not None and form not in forms:
                 forms.append(form)
@@ -180,19 +189,6 @@ class PostingReader:
 
     def _stem(self, word: str) -> str:
         return next(iter(tokens_of(self._connection, word)), "")
-
-    def _tokens(self, prefix: str) -> Iterator[str]:
-        """Give the index's words that begin so. Each is sought from the one before: listing them in one
-        query would read all that stands under each."""
-        after = prefix
-        for _ in range(_PREFIX_WORDS_MAX):
-            row = self._connection.execute(
-                "SELECT term FROM messages_words WHERE term >= ? LIMIT 1", (after,)
-            ).fetchone()
-            if row is None or not row[0].startswith(prefix):
-                return
-            yield row[0]
-            after = f"{row[0]}\0"
 
 
 def tokens_of(connection: apsw.Connection, text: str) -> list[str]:

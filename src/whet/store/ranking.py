@@ -130,7 +130,9 @@ class Ranking:
             found = self._rank([term for term in terms if term.is_stop], limit)
         if not found and self._span is not None and not phrases:
             marks = index.time_marks(*self._span)
-            found = self._newest(f"({' OR '.join(map(_quote, marks))})", limit) if marks else []
+            if marks:
+                any_of = Term(f"({' OR '.join(map(_quote, marks))})", "")
+                found = self._newest(self._reader.of_each([any_of], _LOOK_AT_ONCE)[0], limit)
         return found
 
     def _rank(self, terms: Sequence[Term], limit: int, required: Sequence[str] = ()) -> list[FoundRow]:
@@ -139,12 +141,12 @@ class Ranking:
         try:
             lists = [found for found in self._lists(terms) if found.ids]
             if len(lists) == 1 and not lists[0].is_whole:
-                return self._newest(lists[0].match, limit)
+                return self._newest(lists[0], limit)
             partial = sorted((one for one in lists if not one.is_whole), key=lambda one: one.count)
             together = self._together(lists, partial)
             found = self._best_visible(lists, together, limit, bool(partial))
             if not found and partial:
-                found = self._newest(partial[0].match, limit)
+                found = self._newest(partial[0], limit)
             return found
         finally:
             reader.marks = before
@@ -186,7 +188,8 @@ class Ranking:
         ids = self._reader.bounded(match, _TOGETHER_MAX)
         weight = sum(one.weight for one in weighty)
         for id_ in ids:
-            found[id_] = max(found.get(id_, 0.0), weight)
+            if weight > found.get(id_, 0.0):
+                found[id_] = weight
         return ids
 
     def _best_visible(
@@ -200,7 +203,8 @@ class Ranking:
                 own[id_] += weight
             one.places -= self._last_ones
         for id_, weight in together.items():
-            own[id_] = max(own[id_], weight)
+            if weight > own[id_]:
+                own[id_] = weight
         copies = Copies(self._connection, self._forked, own)
         copies.fold(own)
         copies.fold(together)
@@ -245,6 +249,8 @@ class Ranking:
 
     def _weighed(self, row: FoundRow) -> FoundRow:
         """Give the row with its score for length and time."""
+        if row.size_bytes <= _LONG_BYTES and self._span is None:
+            return row
         score = row.score
         if row.size_bytes > _LONG_BYTES:
             score /= 1 + 0.1 * math.log2(row.size_bytes / _LONG_BYTES)
@@ -278,20 +284,19 @@ class Ranking:
             return words_of(text)
         return tokens_of(self._connection, text)
 
-    def _newest(self, match: str, limit: int) -> list[FoundRow]:
+    def _newest(self, postings: Postings, limit: int) -> list[FoundRow]:
         """Give the newest that may be shown."""
         found: dict[int, FoundRow] = {}
-        last = self._reader.last
-        at_once = max(_LOOK_AT_ONCE, limit)
-        while len(found) < limit:
-            ids = self._reader.newest(match, at_once, last)
+        ids, is_last, at_once = postings.ids, postings.is_whole, max(_LOOK_AT_ONCE, limit)
+        while ids:
             copies = Copies(self._connection, self._forked, ids)
             copies.fold(wanted := dict.fromkeys(ids, 0.0))
             most = limit + len(self._last_ones)
             found |= {row.id: row for row in self._shown(wanted, copies, most)}
-            if len(ids) < at_once:
+            if is_last or len(found) >= limit:
                 break
-            last, at_once = ids[-1] - 1, min(2 * at_once, _READ_MAX)
+            ids = self._reader.newest(postings.match, at_once, ids[-1] - 1)
+            is_last, at_once = len(ids) < at_once, min(2 * at_once, _READ_MAX)
         return sorted(found.values(), key=self._rank_of, reverse=True)
 
     def _shown(self, scores: dict[int, float], copies: Copies, newest: int = -1) -> list[FoundRow]:
@@ -315,7 +320,7 @@ class Ranking:
             f" WHERE {' AND '.join(self._where)}{_NEWEST if newest >= 0 else ''}",
             (json.dumps(list(scores)), *self._values, *([newest] if newest >= 0 else ())),
         )
-        return [FoundRow(*row, scores[row[0]]) for row in found]
+        return [FoundRow(*row[:7], score=scores[row[0]]) for row in found]
 
 
 def _by_weight(weights: dict[int, float]) -> list[int]:
