@@ -11,17 +11,16 @@ from whet.store import index, search
 from whet.store.database import StateDatabase
 from whet.store.migrations import STEPS
 
-BEFORE = list(STEPS).index("m014_search")
 
-
-def old_store(path) -> None:
-    """What the schema before left, with its index filled."""
+def old_store(path, step: str) -> None:
+    """What the schema before `step` left, with its index filled."""
+    before = list(STEPS).index(step)
     connection = apsw.Connection(str(path))
     connection.execute("CREATE TABLE migrations (name TEXT PRIMARY KEY, applied TEXT NOT NULL)")
-    for name in list(STEPS)[:BEFORE]:
+    for name in list(STEPS)[:before]:
         connection.execute(STEPS[name])
         connection.execute("INSERT INTO migrations VALUES (?, '')", (name,))
-    connection.pragma("user_version", BEFORE)
+    connection.pragma("user_version", before)
     connection.execute("BEGIN")
     for key in range(1, 61):
         connection.execute(
@@ -43,10 +42,10 @@ def old_store(path) -> None:
     connection.close()
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
+@pytest.fixture(scope="module", params=["m014_search", "m028_newest_first"])
+def written(tmp_path_factory, request):
     path = tmp_path_factory.mktemp("old") / "state.db"
-    old_store(path)
+    old_store(path, request.param)
     return path.read_bytes()
 
 

@@ -63,7 +63,7 @@ class PostingReader:
         self.first, self.last, self.messages = self._extent(first, last)
         if self.first >> rows.SEQ_BITS == self.last >> rows.SEQ_BITS:
             self.messages = min(self.messages, self.last - self.first + 1)
-        self._spent_s = 0.0
+        self.spent_s: float = 0.0
 
     @cached_property
     def _is_narrow(self) -> bool:
@@ -86,9 +86,9 @@ class PostingReader:
                 found.append(-number >> 1)
                 if len(found) == limit:
                     break
-            elif self._spent_s + _now_s() - began > _CPU_S:
+            elif self.spent_s + _now_s() - began > _CPU_S:
                 break
-        self._spent_s += _now_s() - began
+        self.spent_s += _now_s() - began
         return found
 
     def of(self, term: Term, limit: int) -> Postings:

@@ -333,12 +333,13 @@ def _scores(ids: Iterable[int], lists: Sequence[Postings]) -> dict[int, float]:
     scores = dict.fromkeys(ids, 0.0)
     around = [({id_ + off for id_ in scores}, off, tenths) for off, tenths in _PARTS]
     for one in lists:
-        parts = defaultdict[int, int](int)
-        for places, off, tenths in around:
-            for place in places & one.places:
-                parts[place - off] += tenths
-        for id_, tenths in parts.items():
-            scores[id_] += one.weight * 2 * tenths / (tenths + 10)
+        tenths_of, weight = dict.fromkeys(scores, 0), 2 * one.weight
+        for near, off, tenths in around:
+            for place in near & one.places:
+                tenths_of[place - off] += tenths
+        for id_, tenths in tenths_of.items():
+            if tenths:
+                scores[id_] += weight * tenths / (tenths + 10)
     if len(lists) > 1:
         for id_ in scores.keys() & set[int].intersection(*(one.places for one in lists)):
             scores[id_] *= _HAS_ALL
