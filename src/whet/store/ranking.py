@@ -260,7 +260,7 @@ class Ranking:
 
     def _by_texts(self, found: list[FoundRow], lists: Sequence[Postings], limit: int) -> list[FoundRow]:
         """Look which common terms stand in the best of these, and weigh them again."""
-        wanted = [(one, set(self._words(one.term.text))) for one in lists if not one.is_whole]
+        wanted = [(one, set(_words(self._connection, one.term.text))) for one in lists if not one.is_whole]
         count = max(_TEXTS_MAX, limit)
         texts = self._connection.execute(
             "SELECT m.id, role, substr(content, 1, ?), extra FROM json_each(?) j"
@@ -269,20 +269,13 @@ class Ranking:
         ).fetchall()
         for id_, *values in texts:
             text = words.indexable(index.plain_text(*values)[:_TEXT_CHARS_MAX])
-            tokens = set(self._words(text))
+            tokens = set(_words(self._connection, text))
             for one, needed in wanted:
                 if needed <= tokens:
                     one.places.add(id_)
         scores = _scores([row.id for row in found[:count]], lists)
         found[:count] = [self._weighed(row._replace(score=scores[row.id])) for row in found[:count]]
         return found
-
-    def _words(self, text: str) -> list[str]:
-        if is_team(self._connection):
-            from whet.store.team_words import words_of  # noqa: PLC0415 - as in _reader_for
-
-            return words_of(text)
-        return tokens_of(self._connection, text)
 
     def _newest(self, postings: Postings, limit: int) -> list[FoundRow]:
         """Give the newest that may be shown."""
@@ -323,6 +316,14 @@ class Ranking:
         return [FoundRow(*row[:7], score=scores[row[0]]) for row in found]
 
 
+def _words(connection: apsw.Connection, text: str) -> list[str]:
+    if is_team(connection):
+        from whet.store.team_words import words_of  # noqa: PLC0415 - as in _reader_for
+
+        return words_of(text)
+    return tokens_of(connection, text)
+
+
 def _by_weight(weights: dict[int, float]) -> list[int]:
     """Give the ids, the heaviest first, the newer one of equals."""
     return sorted(sorted(weights, reverse=True), key=weights.__getitem__, reverse=True)
@@ -341,7 +342,7 @@ def _scores(ids: Iterable[int], lists: Sequence[Postings]) -> dict[int, float]:
             if tenths:
                 scores[id_] += weight * tenths / (tenths + 10)
     if len(lists) > 1:
-        for id_ in scores.keys() & set[int].intersection(*(one.places for one in lists)):
+        for id_ in set(scores).intersection(*(one.places for one in lists)):
             scores[id_] *= _HAS_ALL
     return scores
 
