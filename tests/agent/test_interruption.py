@@ -12,7 +12,7 @@ import pytest
 
 from tests.agent.rig import calls, rig
 from tests.support import let_pass
-from whet.agent.interruption import TurnClock
+from whet.agent.interruption import TurnClock, or_undone
 from whet.agent.session import TurnLimits
 from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import Tool, ToolContext
@@ -212,3 +212,35 @@ def test_how_long_a_person_was_asked_is_counted_once() -> None:
             assert clock.paused_s == 7.0
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(("ends", "undone"), [("given", ["it"]), ("cancelled", []), ("failed", [])])
+def test_what_was_given_to_a_task_that_was_cancelled_is_undone(ends: str, undone: list[str]) -> None:
+    taken_back: list[str] = []
+
+    async def main() -> None:
+        begun, go_on = asyncio.Event(), asyncio.Event()
+
+        async def work() -> str:
+            begun.set()
+            await go_on.wait()
+            if ends == "given":
+                return "it"
+            raise asyncio.CancelledError if ends == "cancelled" else ValueError("broken")
+
+        async def take_back(what: str) -> None:
+            await asyncio.sleep(0)
+            taken_back.append(what)
+
+        task = asyncio.ensure_future(or_undone(work(), take_back))
+        await begun.wait()
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0)
+        assert not task.done()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert taken_back == undone

@@ -70,3 +70,8 @@ def test_the_cap_holds_and_says_which_setting_it_is(tmp_path: Path):
 
 def test_the_length_of_what_is_repeated():
     assert repeated("ab" * 5_000) == 2 and repeated("ab" * 2_000) == 0 and repeated("") == 0
+
+
+def test_the_shortest_repetition_is_found() -> None:
+    assert repeated("The answer: " + "x" * 9_000) == 1
+    assert repeated("The answer: " + "xy" * 9_000) == 2

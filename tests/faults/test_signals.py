@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -113,6 +115,44 @@ def test_ctrl_c_before_the_first_request_is_an_interrupt_and_no_stack(tmp_path: 
             done = running.done()
             assert done.code == 130, done
             assert done.err in ("", "cancelled\n"), done
+
+
+_SWALLOWS = """
+import os, signal, sys
+from whet.cli import launch, main
+
+load = launch.load_settings
+
+def swallowing(*given):
+    try:
+        os.kill(os.getpid(), {number})
+    except BaseException:
+        pass
+    return load(*given)
+
+launch.load_settings = swallowing
+sys.argv = ["whet", "chat", "-q", "hello"]
+main.main()
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_that_c_code_drops_before_the_first_request_ends_the_run(
+    tmp_path: Path, number: int, code: int
+) -> None:
+    with PracticeServer(script=[ScriptedReply("never asked for")]) as server:
+        settings = {"WHET_HOME": str(tmp_path / "home"), "WHET_MODEL_BASE_URL": server.base_url}
+        done = subprocess.run(
+            [sys.executable, "-c", _SWALLOWS.format(number=int(number))],
+            cwd=tmp_path,
+            env={**os.environ, **settings},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+        assert (done.returncode, done.stderr) == (code, ""), done
+        assert not server.requests
 
 
 @pytest.mark.unconfined  # its commands' process numbers are looked up

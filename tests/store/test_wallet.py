@@ -40,54 +40,46 @@ def _reserve(database: StateDatabase, asked: Asked) -> wallet.Reserved:
     return database.write_now(lambda db: wallet.reserve(db, asked, _SCOPES, _CAPS, 0.8))
 
 
-def test_a_call_that_may_pass_a_cap_is_refused_before_it_is_made_and_reserves_nothing(tmp_path: Path) -> None:
-    database = opened(tmp_path)
-    _reserve(database, _asked(0.95))
+def test_a_call_that_may_pass_a_cap_is_refused_before_it_is_made_and_reserves_nothing(
+    db: StateDatabase,
+) -> None:
+    _reserve(db, _asked(0.95))
     with pytest.raises(BudgetReached) as refused:
-        _reserve(database, _asked(0.06))
+        _reserve(db, _asked(0.06))
     assert "day's cap" in refused.value.message and refused.value.hint == "wallet.daily_usd"
-    assert database.read_now(lambda db: wallet.spent(db, _SCOPES[1])) == (0.95, 100)
-    database.close()
+    assert db.read_now(lambda c: wallet.spent(c, _SCOPES[1])) == (0.95, 100)
 
 
-def test_settling_frees_what_was_not_spent_and_happens_once(tmp_path: Path) -> None:
-    database = opened(tmp_path)
-    held = _reserve(database, _asked(0.9, 900))
+def test_settling_frees_what_was_not_spent_and_happens_once(db: StateDatabase) -> None:
+    held = _reserve(db, _asked(0.9, 900))
     for _ in range(2):
-        database.write_now(lambda db: wallet.settle(db, held.id, 0.25, 70))
-    usd, tokens = database.read_now(lambda db: wallet.spent(db, _SCOPES[0]))
+        db.write_now(lambda c: wallet.settle(c, held.id, 0.25, 70))
+    usd, tokens = db.read_now(lambda c: wallet.spent(c, _SCOPES[0]))
     assert (round(usd, 9), tokens) == (0.25, 70)
-    assert database.read_now(wallet.unsettled) == 0
-    database.close()
+    assert db.read_now(wallet.unsettled) == 0
 
 
-def test_what_is_near_its_cap_says_so_once_before_it_stops(tmp_path: Path) -> None:
-    database = opened(tmp_path)
-    told = [line for _ in range(10) for line in _reserve(database, _asked()).near]
+def test_what_is_near_its_cap_says_so_once_before_it_stops(db: StateDatabase) -> None:
+    told = [line for _ in range(10) for line in _reserve(db, _asked()).near]
     assert len(told) == 1 and "day's cap is near: $0.80 of $1.00" in told[0]
     with pytest.raises(BudgetReached):
-        _reserve(database, _asked())
-    database.close()
+        _reserve(db, _asked())
 
 
-def test_it_is_said_before_a_call_that_has_no_room_however_little_is_spent(tmp_path: Path) -> None:
-    database = opened(tmp_path)
+def test_it_is_said_before_a_call_that_has_no_room_however_little_is_spent(db: StateDatabase) -> None:
     told: list[str] = []
     with pytest.raises(BudgetReached):
         for _ in range(9):
-            held = _reserve(database, msgspec.structs.replace(_asked(0.5), prompt_tokens=50))
+            held = _reserve(db, msgspec.structs.replace(_asked(0.5), prompt_tokens=50))
             told += held.near
-            database.write_now(lambda db, held=held: wallet.settle(db, held.id, 0.2, 60))
+            db.write_now(lambda c, held=held: wallet.settle(c, held.id, 0.2, 60))
     assert len(told) == 1 and "$0.40 of $1.00 is spent, the next call may have no room" in told[0]
-    database.close()
 
 
-def test_tokens_cap_what_has_no_price(tmp_path: Path) -> None:
-    database = opened(tmp_path)
-    _reserve(database, _asked(None, 60_000))
+def test_tokens_cap_what_has_no_price(db: StateDatabase) -> None:
+    _reserve(db, _asked(None, 60_000))
     with pytest.raises(BudgetReached, match=r"90,000 tokens"):
-        _reserve(database, _asked(None, 60_000))
-    database.close()
+        _reserve(db, _asked(None, 60_000))
 
 
 def _race(folder: Path, tries: int, seed: int) -> None:
@@ -152,25 +144,23 @@ def test_ten_thousand_races_and_a_hundred_kills_never_overdraw(
     assert overdraft(tmp_path) == 0.0
 
 
-def test_a_goals_budget_counts_its_helpers_and_only_while_it_is_pursued(tmp_path: Path) -> None:
-    database = opened(tmp_path)
+def test_a_goals_budget_counts_its_helpers_and_only_while_it_is_pursued(db: StateDatabase) -> None:
 
-    def prepare(db: apsw.Connection) -> None:
-        sessions.create(db, NewSession("root"), _AT)
-        sessions.create(db, NewSession("helper", parent_session_id="root", kind="child"), _AT)
-        goals.add(db, GoalRow("g", "root", "x", "", {}, 0.5, 0, "running", 1, begun=_AT))
+    def prepare(c: apsw.Connection) -> None:
+        sessions.create(c, NewSession("root"), _AT)
+        sessions.create(c, NewSession("helper", parent_session_id="root", kind="child"), _AT)
+        goals.add(c, GoalRow("g", "root", "x", "", {}, 0.5, 0, "running", 1, begun=_AT))
 
-    def ask(db: apsw.Connection) -> wallet.Reserved:
-        scopes = wallet.scopes_of(db, "helper", "2026-11-22")
-        return wallet.reserve(db, _asked(0.4), scopes, {}, 0.8)
+    def ask(c: apsw.Connection) -> wallet.Reserved:
+        scopes = wallet.scopes_of(c, "helper", "2026-11-22")
+        return wallet.reserve(c, _asked(0.4), scopes, {}, 0.8)
 
-    database.write_now(prepare)
-    database.write_now(ask)
+    db.write_now(prepare)
+    db.write_now(ask)
     with pytest.raises(BudgetReached) as refused:
-        database.write_now(ask)
+        db.write_now(ask)
     assert refused.value.hint == "--budget"
-    assert database.read_now(lambda db: wallet.spent(db, ("session", "root"))) == (0.4, 100)
-    database.write_now(lambda db: goals.end(db, "g", "cancelled", "", _AT))
-    database.write_now(ask)
-    assert database.read_now(lambda db: wallet.spent(db, ("goal", "g"))) == (0.4, 100)
-    database.close()
+    assert db.read_now(lambda c: wallet.spent(c, ("session", "root"))) == (0.4, 100)
+    db.write_now(lambda c: goals.end(c, "g", "cancelled", "", _AT))
+    db.write_now(ask)
+    assert db.read_now(lambda c: wallet.spent(c, ("goal", "g"))) == (0.4, 100)

@@ -481,7 +481,7 @@ def _fails_repeatedly(messages: Sequence[Message], name: str, arguments: str) ->
             answered[message.tool_call_id] = message.is_error
             continue
         if message.role == "user":
-            return False
+            break
         for call in reversed(message.tool_calls):
             if (call.name, call.arguments) != (name, arguments) or not answered.get(call.id, False):
                 return False

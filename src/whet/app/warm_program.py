@@ -14,7 +14,7 @@ from whet.app.warm_templates import Built, Listed, WarmTemplates
 from whet.clock import SystemClock
 from whet.config.paths import Home, find_home
 from whet.config.secrets import load_secrets
-from whet.store.database import StateDatabase
+from whet.store.database import open_store
 from whet.warm.compose import BuildOptions
 from whet.warm.mine import MiningScope
 from whet.warm.template import Template
@@ -58,5 +58,5 @@ def _desk(folder: Path | None) -> Generator[WarmTemplates]:
     home, clock = Home(folder) if folder is not None else find_home(), SystemClock()
     home.ensure()
     load_secrets(home, os.environ)  # so that their values are known to the redaction
-    with closing(StateDatabase.open(home.database, clock)) as database:
+    with closing(open_store(home, clock)) as database:
         yield WarmTemplates(home, database, clock)

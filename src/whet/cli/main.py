@@ -81,6 +81,8 @@ def main() -> NoReturn:
     if callable(reconfigure := getattr(sys.stdout, "reconfigure", None)):
         reconfigure(errors="backslashreplace")
     signal.signal(signal.SIGTERM, _stop)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _stop)
     sys.excepthook = report_bug
     try:
         code = _run(arguments)
@@ -110,37 +112,42 @@ def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
     import asyncio
     import threading
 
+    task: asyncio.Task[Any] | None = None
     interrupted = False
 
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupted
+        del number, frame
+        if interrupted or (task is not None and task.done()):
+            raise KeyboardInterrupt
+        interrupted = True
+        if task is not None:
+            task.get_loop().call_soon_threadsafe(task.cancel)
+
     async def under_signals() -> T:
-        before = signal.getsignal(signal.SIGINT)
-        if before is signal.SIG_IGN or threading.current_thread() is not threading.main_thread():
-            return await work
-        loop = asyncio.get_running_loop()
+        nonlocal task
         task = asyncio.current_task()
-        assert task is not None
+        if interrupted:
+            work.close()
+            raise asyncio.CancelledError
+        return await work
 
-        def interrupt(number: int, frame: FrameType | None) -> None:
-            nonlocal interrupted
-            del number, frame
-            if interrupted:
-                raise KeyboardInterrupt
-            interrupted = True
-            loop.call_soon_threadsafe(task.cancel)
-
+    before = signal.getsignal(signal.SIGINT)
+    hears = before is not signal.SIG_IGN and threading.current_thread() is threading.main_thread()
+    if hears:
         signal.signal(signal.SIGINT, interrupt)
-        try:
-            return await work
-        finally:
-            if signal.getsignal(signal.SIGINT) is interrupt:
-                signal.signal(signal.SIGINT, before)
-
     try:
+        if _heard:
+            work.close()
+            _end(_heard[0])
         return asyncio.run(under_signals())
     except asyncio.CancelledError:
         if interrupted:
             raise KeyboardInterrupt from None
         raise
+    finally:
+        if hears and signal.getsignal(signal.SIGINT) is interrupt:
+            signal.signal(signal.SIGINT, before)
 
 
 def _run(arguments: list[str]) -> int:
@@ -163,10 +170,26 @@ def _fill_closed_streams() -> None:
             setattr(sys, name, os.fdopen(fd, mode, encoding="utf-8"))
 
 
-def _stop(signum: int, frame: FrameType | None) -> NoReturn:
-    """End cleanly at SIGTERM: every `finally` runs, a second signal ends at once."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    sys.exit(128 + signum)
+_heard: list[int] = []
+"""The signals that asked this process to stop before there was a loop."""
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    """End cleanly at SIGTERM or Ctrl-C: every `finally` runs, a second SIGTERM ends at once.
+
+    C code may drop what is raised here and go on (msgspec does while it reads a type), so the signal is
+    noted, and `run_on_loop` begins nothing any more.
+    """
+    _heard.append(number)
+    if number == signal.SIGTERM:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _end(number)
+
+
+def _end(number: int) -> NoReturn:
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    sys.exit(128 + number)
 
 
 def report_bug(kind: type[BaseException], error: BaseException, stack: TracebackType | None) -> None:

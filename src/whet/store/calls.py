@@ -31,7 +31,7 @@ _ROWS = (
     f"SELECT m.id, m.turn, m.role, {_RESULT}, m.extra, c.step, c.error_kind, c.exit_code, c.decided_by,"
     " m.at FROM messages m"
     " LEFT JOIN tool_calls c ON m.role = 2 AND c.session = ?1 AND c.seq = m.id & ?2"
-    " WHERE m.id > ?3 AND m.id < (?1 + 1) << ?4 ORDER BY m.id"
+    f" WHERE m.id > ?3 AND m.id < (?1 + 1) << {rows.SEQ_BITS} ORDER BY m.id"
 )
 _GOOD_ENDS = "('', 'completed', 'user_exit', 'compression')"
 
@@ -125,7 +125,7 @@ def of_session(connection: apsw.Connection, key: int, from_turn: int = 0) -> Ite
     Calls that never got a result come at the end of the step that they belong to.
     """
     waiting: dict[str, StoredCall] = {}
-    parameters = (key, rows.SEQ_LIMIT - 1, _last_before(connection, key, from_turn), rows.SEQ_BITS)
+    parameters = (key, rows.SEQ_LIMIT - 1, _last_before(connection, key, from_turn))
     for id_, turn, role, content, extra, step, kind, exit_code, decided_by, at_ms in connection.execute(
         _ROWS, parameters
     ):

@@ -108,7 +108,7 @@ def of_session(connection: apsw.Connection, session_id: str) -> CompactionSums:
         "SELECT count(*), coalesce(sum(max(tokens_before - tokens_after, 0)), 0), coalesce(max(engine), '')"
         " FROM (SELECT tokens_before, tokens_after,"
         "  last_value(engine) OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
-        "  AS engine FROM compactions WHERE session = ? AND undone = '')",
+        "  AS engine FROM compactions WHERE session = ? AND undone = '') AS counted",
         (key,),
     ).fetchone()
     assert row is not None  # an aggregate always has a row

@@ -19,6 +19,7 @@ def write(connection: apsw.Connection, key: int, engine: str, positions: Mapping
     """Keep positions; none of them goes back."""
     connection.executemany(
         "INSERT INTO engine_positions (session, engine, name, seq) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (session, engine, name) DO UPDATE SET seq = max(seq, excluded.seq)",
+        " ON CONFLICT (session, engine, name) DO UPDATE"
+        " SET seq = max(engine_positions.seq, excluded.seq)",
         [(key, engine, name, seq) for name, seq in positions.items()],
     )

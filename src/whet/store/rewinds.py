@@ -164,11 +164,11 @@ def family(connection: apsw.Connection, session_id: str) -> set[str]:
             break
         root = row[0]
     found = connection.execute(
-        "WITH RECURSIVE family(id) AS (SELECT ? UNION SELECT s.id FROM sessions s"
-        " JOIN family f ON s.parent_session_id = f.id) SELECT id FROM family",
+        "WITH RECURSIVE family(id) AS (SELECT id FROM sessions WHERE parent_session_id = ?"
+        " UNION SELECT s.id FROM sessions s JOIN family f ON s.parent_session_id = f.id) SELECT id FROM family",
         (root,),
     )
-    return {row[0] for row in found}
+    return {root, *(row[0] for row in found)}
 
 
 def has_point(connection: apsw.Connection, session_id: str, turn: int, step: int) -> bool:
@@ -200,7 +200,7 @@ def _counted(connection: apsw.Connection, key: int) -> _Counted:
 
 
 def _listed(numbers: list[int]) -> str:
-    return ",".join(str(number) for number in numbers)
+    return ",".join(map(str, numbers)) or "NULL"  # PostgreSQL takes no empty list
 
 
 def _first_of_step(connection: apsw.Connection, key: int, turn: int, step: int) -> int:

@@ -187,7 +187,7 @@ def _checked(connection: apsw.Connection, asked: Asked, scope: Scope, cap: Cap, 
 
 def _add(connection: apsw.Connection, scopes: Sequence[Scope], usd: float, tokens: int) -> None:
     connection.executemany(
-        "INSERT INTO wallet_sums (scope, name, usd, tokens) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
-        " SET usd = usd + excluded.usd, tokens = tokens + excluded.tokens",
+        "INSERT INTO wallet_sums (scope, name, usd, tokens) VALUES (?, ?, ?, ?) ON CONFLICT (scope, name)"
+        " DO UPDATE SET usd = wallet_sums.usd + excluded.usd, tokens = wallet_sums.tokens + excluded.tokens",
         [(*scope, usd, tokens) for scope in scopes],
     )

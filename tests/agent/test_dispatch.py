@@ -1,0 +1,98 @@
+"""What is shown of a call is what runs, in the folder that the shell stands in, and its cost is told."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tests.agent.rig import Rig, calls, rig
+from whet.context.engines import NoEngine
+from whet.contract.events import ToolStarted
+from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.practice.script import ScriptedReply
+from whet.tools.signature import tool
+
+ANSWER = ScriptedReply(text="All done.")
+
+
+def shell(ran: list[tuple[str, str]]) -> Tool:
+    """A command tool whose `cd` is kept, as a shell's is."""
+
+    @tool(toolset="terminal", effects={"execute"}, tags={"command"})
+    async def sh(ctx: ToolContext, command: str, workdir: str = "") -> ToolOutput:
+        """Run."""
+        ran.append((command, workdir))
+        return ToolOutput("done", folder=command.removeprefix("cd ") if command.startswith("cd ") else None)
+
+    return sh
+
+
+def results(r: Rig) -> list[str]:
+    return [message.text for message in r.session.log.messages if message.role == "tool"]
+
+
+def test_a_command_begins_where_the_last_one_ended(tmp_path: Path) -> None:
+    ran: list[tuple[str, str]] = []
+    (tmp_path / "sub").mkdir()
+    script = [
+        calls(("sh", '{"command": "cd sub"}')),
+        calls(("sh", '{"command": "ls"}')),
+        calls(("sh", '{"command": "ls", "workdir": "."}')),
+        ANSWER,
+    ]
+
+    async def main() -> None:
+        async with rig(tmp_path, script, more_tools=[shell(ran)]) as r:
+            assert (await r.turn("go")).reason == "answered"
+            assert ran == [("cd sub", ""), ("ls", "sub"), ("ls", ".")]
+            assert [event.arguments for event in r.events if isinstance(event, ToolStarted)] == [
+                '{"command": "cd sub"}',
+                '{"command":"ls","workdir":"sub"}',
+                '{"command": "ls", "workdir": "."}',
+            ], "what runs, as the model wrote it where nothing was added"
+
+    asyncio.run(main())
+
+
+def test_a_command_whose_folder_is_gone_does_not_run(tmp_path: Path) -> None:
+    ran: list[tuple[str, str]] = []
+    (tmp_path / "sub").mkdir()
+    script = [
+        calls(("sh", '{"command": "cd sub"}')),
+        ANSWER,
+        calls(("sh", '{"command": "rm a"}')),
+        calls(("sh", '{"command": "ls"}')),
+        ANSWER,
+    ]
+
+    async def main() -> None:
+        async with rig(tmp_path, script, more_tools=[shell(ran)]) as r:
+            await r.turn("go")
+            shutil.rmtree(tmp_path / "sub")
+            await r.turn("on")
+            assert ran == [("cd sub", ""), ("ls", "")]
+            assert results(r)[1].startswith("Nothing was run: the folder")
+
+    asyncio.run(main())
+
+
+def test_the_engine_is_told_what_each_reply_cost(tmp_path: Path) -> None:
+    class Counting(NoEngine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.told: list[int] = []
+
+        def update_from_response(self, usage: dict[str, Any]) -> None:
+            self.told.append(int(usage["prompt_tokens"]))
+
+    engine = Counting()
+
+    async def main() -> None:
+        async with rig(tmp_path, [calls(("look", "{}")), ANSWER], engine=engine) as r:
+            end = await r.turn("go")
+            assert len(engine.told) == end.steps == 2
+            assert sum(engine.told) == end.usage.prompt_tokens
+
+    asyncio.run(main())

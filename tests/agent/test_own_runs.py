@@ -1,0 +1,63 @@
+"""Which command runs a known test runner by itself, and where: its words, folders and sourced files."""
+
+from __future__ import annotations
+
+import pytest
+
+from whet.agent.test_runs import OwnRun, alone, own_run, own_task
+
+_ACTIVATE = ". .venv/bin/activate"
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("pytest -q tests", OwnRun("pytest", ("pytest", "-q", "tests"))),
+        ("cd api && cd v2 && pytest", OwnRun("pytest", ("pytest",), ("api", "v2"))),
+        ("cd && pytest", OwnRun("pytest", ("pytest",))),
+        (f"{_ACTIVATE} && pytest", OwnRun("pytest", ("pytest",), (), (".venv/bin/activate",))),
+        ("source a/activate; cd b; pytest", OwnRun("pytest", ("pytest",), ("b",), ("a/activate",))),
+        ("timeout 60 python3 -m pytest", OwnRun("pytest", ("timeout", "60", "python3", "-m", "pytest"))),
+        ("npx jest # all of them", OwnRun("jest", ("npx", "jest"))),
+        ("go test ./... 2>&1", OwnRun("go test", ("go", "test", "./..."))),
+        ("source a/other; pytest", None),
+        ("cat log && pytest", None),
+        ("pytest | tail", None),
+        ("PATH=x pytest", None),
+        ("make test", None),
+        ("", None),
+    ],
+)
+def test_a_runner_answers_for_a_command_that_ends_in_it(command: str, expected: OwnRun | None) -> None:
+    assert own_run(command) == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("make test", OwnRun("", ("make", "test"))),
+        ("cd api; npm run test:all", OwnRun("", ("npm", "run", "test:all"), ("api",))),
+        ("make -j4 -s test", OwnRun("", ("make", "-j4", "-s", "test"))),
+        ("make test V=1", None),
+        ("make -f other test", None),
+        (f"{_ACTIVATE}; make test", None),
+        ("pytest", None),
+    ],
+)
+def test_a_task_of_the_workspace_is_run_as_it_is_written_there(command: str, expected: OwnRun | None) -> None:
+    assert own_task(command) == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("cat log; cd api && pytest -q | tail -3", "cd api && pytest -q"),
+        ("echo 'pytest; ls' && make test 2>&1", "make test"),
+        ("pytest > log 2>&1; cat log", "pytest"),
+        ("pytest; go test ./...", "go test ./..."),
+        ("cat <<end\npytest\nend", ""),
+        ("ls", ""),
+    ],
+)
+def test_the_part_that_runs_tests_is_taken_out(command: str, expected: str) -> None:
+    assert alone(command) == expected

@@ -1,0 +1,110 @@
+"""Calls are read back with their results, in order, for what is learned from them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.store.support import USAGE, answer, asking, finish, new_log, result, talk, user
+from whet.contract.tools import ToolOutput
+from whet.store import calls
+from whet.store.calls import StoredCall, UserWords
+from whet.store.transcript import Transcript
+
+
+async def worked(db, clock, id_: str = "s1", **fields) -> Transcript:
+    """Two turns: two calls whose results come the other way round, and one call that fails."""
+    log = await new_log(db, clock, id_, **fields)
+    turn = await log.begin_turn(user("do it"))
+    await log.append_reply(turn, asking("a", "b"), USAGE, "m1")
+    first, second = log.open_calls(turn)
+    await finish(log, turn, second, "two")
+    await finish(log, turn, first, "x" * 20_000)
+    log.live.fold_results()
+    await log.append_reply(turn, answer("done"), USAGE, "m1")
+    await log.end_turn(turn, "answered", "")
+    turn = await log.begin_turn(user("again"))
+    await log.append_reply(turn, asking("c"), USAGE, "m1")
+    [call] = log.open_calls(turn)
+    await log.call_finished(
+        turn, call, result(call, "no"), output=ToolOutput("no", "exit", 3), duration_s=1.0
+    )
+    log.live.fold_results()
+    await log.end_turn(turn, "answered", "")
+    return log
+
+
+def read(db, log: Transcript, from_turn: int = 0) -> list[StoredCall | UserWords]:
+    return db.read_now(lambda c: list(calls.of_session(c, log.live.key, from_turn)))
+
+
+def test_calls_come_with_their_results_and_the_persons_words(db, clock):
+    log = asyncio.run(worked(db, clock))
+    asyncio.run(talk(db, clock, "other", "hello"))
+    found = read(db, log)
+    names = [one.name if isinstance(one, StoredCall) else one.text for one in found]
+    assert names == ["do it", "a", "b", "again", "c"]
+    made = {one.name: one for one in found if isinstance(one, StoredCall)}
+    assert made["b"].result == "two" and made["c"].exit_code == 3 and made["c"].error_kind == "exit"
+    long = made["a"]
+    assert long.result is not None and len(long.result) == 8_001, "its middle is left out"
+    assert db.read_now(lambda c: calls.whole_result(c, log.live.key, long.seq)) == "x" * 20_000
+    assert db.read_now(lambda c: calls.whole_result(c, log.live.key, 999)) == ""
+    later = read(db, log, 2)
+    assert [one.name if isinstance(one, StoredCall) else one.text for one in later] == ["again", "c"]
+
+
+def test_a_call_without_a_result_comes_at_its_steps_end(db, clock):
+    async def main() -> Transcript:
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("do it"))
+        await log.append_reply(turn, asking("a"), USAGE, "m1")
+        return log
+
+    found = read(db, asyncio.run(main()))
+    assert isinstance(found[-1], StoredCall) and found[-1].result is None
+
+
+def test_outcomes_are_kept_up_to_a_turn_and_read_in_order(db, clock):
+    log = asyncio.run(worked(db, clock))
+    hidden = asyncio.run(worked(db, clock, "hidden", private=True))
+    key = log.live.key
+    assert db.read_now(lambda c: calls.to_judge(c)) == [(key, 0), (hidden.live.key, 0)]
+    seqs = {one.name: one.seq for one in read(db, log) if isinstance(one, StoredCall)}
+    outcomes = [(seqs["a"], "good", ""), (seqs["b"], "undone", "taken back"), (seqs["c"], "bad", "exit 3")]
+    for one in (log, hidden):
+        db.write_now(lambda c, k=one.live.key: calls.keep_outcomes(c, k, 2, outcomes))
+    assert db.read_now(lambda c: (calls.judged_turn(c, key), calls.last_ended_turn(c, key))) == (2, 2)
+    assert db.read_now(lambda c: calls.to_judge(c)) == []
+    assert len(db.read_now(lambda c: calls.to_judge(c, again=True))) == 2
+    seen: list[tuple[int, str, int, str]] = []
+    db.read_now(lambda c: calls.each_outcome(c, lambda *row: seen.append(row)))
+    assert seen == [(key, "a", 0, "good"), (key, "c", 1, "bad")]
+
+
+def test_only_sessions_that_ended_well_are_learned_from(db, clock):
+    async def main() -> None:
+        await worked(db, clock, "good", workspace="/w", source="cli")
+        await worked(db, clock, "hidden", private=True)
+        await worked(db, clock, "review", kind="review")
+        await (await new_log(db, clock, "open")).begin_turn(user("still at it"))
+        failed = await new_log(db, clock, "failed")
+        await failed.end_turn(await failed.begin_turn(user("x")), "failed", "no model")
+
+    asyncio.run(main())
+    assert [one.id for one in db.read_now(lambda c: calls.finished_sessions(c))] == ["good"]
+    assert db.read_now(lambda c: calls.finished_sessions(c, workspace="/elsewhere")) == []
+    [one] = db.read_now(lambda c: calls.finished_sessions(c, source="cli", workspace="/w", limit=1))
+    assert (one.workspace, one.source) == ("/w", "cli")
+    assert db.read_now(lambda c: calls.schema_of(c, one.key)) in ("[]", "")
+    assert db.read_now(lambda c: calls.tools_of(c, one.key)) == frozenset()
+    assert db.read_now(calls.latest_tools) == "[]"
+
+
+def test_turns_that_were_taken_back_are_named(db, clock):
+    async def main() -> Transcript:
+        log = await talk(db, clock, "s1", "one", "two")
+        await log.undo_last_turn()
+        return log
+
+    log = asyncio.run(main())
+    assert db.read_now(lambda c: calls.undone_turns(c, log.live.key)) == {2}

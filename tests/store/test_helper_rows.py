@@ -1,0 +1,121 @@
+"""Helpers as rows: one for each call, one process at a time, ended once, delivered once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from tests.store.support import ONLY_SQLITE, new_log, talk
+from whet.contract.delegation import HelperWish
+from whet.contract.errors import NotFound, StoreBusy
+from whet.store import claims, helper_rows
+from whet.store.helper_rows import HelperRow, MergePlan, WorkingTree
+
+DEAD = f"{claims.owner_name('x').split()[0]} 999999999 - 0000 x"
+
+
+def row(call: str, parent: str = "s1", **wish) -> HelperRow:
+    return HelperRow(
+        f"{parent}-{call}", parent, 0, call, HelperWish(f"do {call}", **wish), f"{parent}.{call}"
+    )
+
+
+def added(db, *rows: HelperRow) -> list[HelperRow]:
+    return [db.write_now(lambda c, one=one: helper_rows.add(c, one)) for one in rows]
+
+
+def read(db, helper: HelperRow) -> HelperRow:
+    return db.read_now(lambda c: helper_rows.get(c, helper.id))
+
+
+def test_a_call_has_one_helper_and_a_parent_numbers_its_own(db, clock):
+    one, two, again, other = added(db, row("a"), row("b"), row("a"), row("a", "s2"))
+    assert [one.name, two.name, again.name, other.name] == ["helper-1", "helper-2", "helper-1", "helper-1"]
+    assert again == one and read(db, two) == two
+    assert db.read_now(lambda c: helper_rows.of_parent(c, "s1")) == [one, two]
+    assert db.read_now(lambda c: helper_rows.of_session(c, "s1.b")) == two
+    assert db.read_now(lambda c: helper_rows.of_call(c, "s2", "b")) is None
+    with pytest.raises(NotFound):
+        db.read_now(lambda c: helper_rows.get(c, "nobody"))
+
+
+def test_a_living_process_keeps_its_helper(db, clock):
+    [one] = added(db, row("a"))
+    mine, other = claims.owner_name("mine"), claims.owner_name("other")
+    assert db.write_now(lambda c: helper_rows.take(c, one.id, mine))
+    assert not db.read_now(lambda c: claims.is_gone(c, mine)), "it counts as living"
+    assert db.write_now(lambda c: helper_rows.take(c, one.id, mine)), "its own it may take again"
+    assert not db.write_now(lambda c: helper_rows.take(c, one.id, other))
+    db.write_now(lambda c: helper_rows.leave(c, one.id, other))
+    assert read(db, one).owner == mine
+    db.write_now(lambda c: helper_rows.leave(c, one.id, mine))
+    assert db.write_now(lambda c: helper_rows.take(c, one.id, other)) and read(db, one).owner == other
+
+
+@ONLY_SQLITE
+def test_the_helper_of_a_process_that_died_is_taken_over(db, clock):
+    [one] = added(db, row("a"))
+    db.write_now(lambda c: helper_rows.hold(c, one.id, DEAD))
+    assert db.write_now(lambda c: helper_rows.take(c, one.id, claims.owner_name("mine")))
+
+
+def test_a_helper_ends_once_and_by_its_owner(db, clock):
+    [one] = added(db, row("a"))
+    mine = claims.owner_name("mine")
+    db.write_now(lambda c: helper_rows.hold(c, one.id, mine))
+    ended = msgspec.structs.replace(one, reason="answered", answer="42", ended="t1")
+    assert not db.write_now(lambda c: helper_rows.end(c, ended, claims.owner_name("other")))
+    assert db.write_now(lambda c: helper_rows.end(c, ended, mine))
+    assert not db.write_now(lambda c: helper_rows.end(c, msgspec.structs.replace(ended, answer="43")))
+    assert read(db, one) == msgspec.structs.replace(ended, state="ended")
+    db.write_now(lambda c: helper_rows.hold(c, one.id, mine))
+    assert read(db, one).owner == "" and not db.write_now(lambda c: helper_rows.take(c, one.id, mine))
+
+
+def test_results_are_delivered_once_oldest_first(db, clock):
+    one, two, _ = added(db, row("a"), row("b"), row("c"))
+    assert db.read_now(lambda c: helper_rows.ready(c, "s1")) is None
+    for helper, at in ((two, "t1"), (one, "t2")):
+        db.write_now(lambda c, h=helper, at=at: helper_rows.end(c, msgspec.structs.replace(h, ended=at)))
+    for helper in (two, one):
+        found = db.read_now(lambda c: helper_rows.ready(c, "s1"))
+        assert found is not None and found.id == helper.id
+        db.write_now(lambda c, h=helper: helper_rows.deliver(c, h.id, "t3"))
+    assert db.read_now(lambda c: helper_rows.ready(c, "s1")) is None
+    with pytest.raises(StoreBusy):
+        db.write_now(lambda c: helper_rows.deliver(c, one.id, "t4"))
+    assert read(db, one).delivered == "t3"
+
+
+def test_what_people_see_of_helpers(db, clock):
+    one, two, three = added(db, row("a"), row("b", worktree=True, background=True), row("c", worktree=True))
+
+    async def main():
+        await new_log(db, clock, "s1.a")
+        await talk(db, clock, "s1.b", "x")
+
+    asyncio.run(main())
+    db.write_now(lambda c: helper_rows.hold(c, one.id, claims.owner_name("mine")))
+    tree = WorkingTree("/t", "/r", "c0")
+    db.write_now(lambda c: helper_rows.keep_tree(c, two.id, tree))
+    db.write_now(lambda c: helper_rows.end(c, msgspec.structs.replace(two, reason="answered")))
+    assert read(db, two).tree == tree
+
+    def lines() -> list[str]:
+        return [view.line for view in db.read_now(lambda c: helper_rows.seen(c, "s1"))]
+
+    assert lines() == [
+        "helper-1 works, 0 calls, 0 tokens: do a",
+        "helper-2 answered, 0 calls, 15 tokens, edits not merged: do b",
+        "helper-3 waits, 0 calls, 0 tokens, edits not merged: do c",
+    ]
+    plans = {
+        "edits conflict in x, y": MergePlan("p", conflicts=("x", "y")),
+        "edits merged": MergePlan("p", will={"a": "1"}),
+        "no edits": MergePlan("p"),
+    }
+    for words, plan in plans.items():
+        db.write_now(lambda c, plan=plan: helper_rows.keep_merge(c, three.id, plan))
+        assert words in lines()[2] and read(db, three).merge == plan
