@@ -35,7 +35,7 @@ def stored(home: Path) -> tuple[int, int, int]:
         database.set_busy_timeout(5_000)
         return tuple(
             database.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
-            for table in ("sessions", "messages", "messages_fts")
+            for table in ("sessions", "messages", "messages_fts WHERE rowid % 2 = 0")
         )
     finally:
         database.close()

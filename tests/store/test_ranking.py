@@ -6,14 +6,16 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
+import apsw
 import pytest
 
 from tests.store.support import ONLY_SQLITE, USAGE, answer, new_log, talk, user
 from tests.support import FixedClock
 from whet.contract.messages import Message
-from whet.store import bulk, index, search
+from whet.store import bulk, index, rows, search, sessions
 from whet.store.database import StateDatabase
 from whet.store.index import profile_mark
+from whet.store.postings import PostingReader
 from whet.store.sessions import NewSession
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -127,6 +129,35 @@ def test_a_persons_messages_are_found_among_many(db):
     assert len(found(db, "data", 200, profile="")) == 200
     assert found(db, "data", profile="bob") == []
     assert len(found(db, "number42", 20, profile="")) == 2
+
+
+@ONLY_SQLITE
+def test_what_is_compared_stops_at_a_beat_once_the_time_is_spent(db):
+    put(db, "long", "new moon here", *["moon and new there"] * 2_200, "a new moon")
+    while db.write_now(index.index_new):
+        pass
+    key = db.read_now(lambda c: sessions.key_of(c, "long"))
+    ids = [key << rows.SEQ_BITS | seq for seq in (2_202, 1)]
+
+    def bounded(match: str, spent_s: float) -> list[int]:
+        def read(connection: apsw.Connection) -> list[int]:
+            reader = PostingReader(connection, 0, 1 << 62, [])
+            reader.spent_s = spent_s
+            return reader.bounded(match, 300)
+
+        return db.read_now(read)
+
+    everywhere = (
+        '"new moon"',
+        '("new" AND "moon" AND "new moon")',
+        '("new moon" OR "nothing")',
+        '"new moo" *',
+    )
+    assert [bounded(match, -1e9) for match in everywhere] == [ids] * 4
+    assert [bounded(match, 1e9) for match in everywhere] == [ids[:1]] * 4
+    assert bounded('"here" AND "there"', 1e9) == bounded('"nothing"', 1e9) == []
+    db.write_now(lambda c: sessions.drop(c, key))
+    assert db.read_now(lambda c: c.execute("SELECT count(*) FROM messages_fts").fetchone()) == (0,)
 
 
 @pytest.mark.parametrize("is_counted", [False, True])

@@ -359,9 +359,9 @@ class Counting(Ranking):
 
     looks = 0
 
-    def _visible(self, scores):
+    def _visible(self, scores, newest=-1):
         self.looks += 1
-        return super()._visible(scores)
+        return super()._visible(scores, newest)
 
 
 @pytest.mark.parametrize(("count", "looks"), [(20, 1), (40, 2)])

@@ -65,7 +65,7 @@ def carry(
 
 def _index_some(connection: apsw.Connection) -> bool:
     """Index many small batches in one commit: nobody else waits for the file now."""
-    return all(index.index_in_order(connection) for _ in range(_INDEX_BATCHES))
+    return all(index.index_batch(connection) for _ in range(_INDEX_BATCHES))
 
 
 def look(

@@ -20,7 +20,8 @@ _OLDEST = 150_000
 _CREATE = "createdb --template template0 --locale C.UTF-8 --encoding UTF8 whet"
 _COMMENT = re.compile(r"--[^\n]*")
 _SKIPPED = re.compile(
-    r"\s*(CREATE VIRTUAL TABLE|DROP TRIGGER|DROP TABLE messages_fts|\w+ (INTO|TABLE|VIEW) session_titles)"
+    r"\s*(CREATE VIRTUAL TABLE|DROP TRIGGER|DROP TABLE messages_|\w+ (INTO|TABLE|VIEW) session_titles"
+    r"|UPDATE sessions SET indexed_seq)"
 )
 _TRIGGER = re.compile(r"CREATE TRIGGER.*?\bEND;", re.DOTALL)
 _TYPES = (

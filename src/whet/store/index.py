@@ -4,6 +4,10 @@ The index holds no text of its own. With a message's words stand marks: whose it
 day and month, so that a search for one person's or one week's messages never looks at the others. Newest
 sessions come first, so that a store whose index is rebuilt can be searched from its newest end; each batch
 and how far it came are one transaction.
+
+SQLite's index numbers a message by minus twice its id: lists are read from the newest on, and only forwards
+does FTS5 skip in them. Numbers between stand for no message: a beat, now and then, at which whoever reads
+comes up for air (see `postings.py`).
 """
 
 from __future__ import annotations
@@ -26,6 +30,8 @@ _BATCH_CHARS = 300_000
 _MESSAGE_CHARS_MAX = 2_000_000
 _SESSIONS_AT_ONCE = 64
 _PROFILE, _WORKSPACE, _ROLE, _DAY, _MONTH = "\ue001", "\ue002", "\ue003", "\ue004", "\ue005"
+BEAT = "\ue006"
+_BEAT_SESSIONS, _BEAT_MESSAGES = 16, 1_024
 _DAY_MS = 86_400_000
 _DAYS_MAX, _MONTHS_MAX = 40, 40
 
@@ -102,69 +108,71 @@ def index_batch(connection: apsw.Connection) -> bool:
 
 
 def _newest_first(connection: apsw.Connection, condition: str, *values: str) -> bool:
-    budget = [_BATCH_MESSAGES, _BATCH_CHARS]
-    before = 1 << 62
-    while some := connection.execute(
-        f"{_OPEN_ENDS} {condition} AND key < ? ORDER BY key DESC LIMIT ?",
-        (*values, before, _SESSIONS_AT_ONCE),
-    ).fetchall():
-        some = _enough(some)
+    batch, before = _Batch(), 1 << 62
+    while not batch.is_full and (
+        some := connection.execute(
+            f"{_OPEN_ENDS} {condition} AND key < ? ORDER BY key DESC LIMIT ?",
+            (*values, before, _SESSIONS_AT_ONCE),
+        ).fetchall()
+    ):
         before = some[-1][0]
-        if _index(connection, some[::-1], budget):
-            return True
-    return False
-
-
-def _enough(newest: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Give as many of these sessions as one batch may hold: they are indexed in the order of their numbers,
-    for FTS5 writes out what it gathered whenever a smaller one comes."""
-    size = 0
-    for count, session in enumerate(newest, 1):
-        size += session[-1]
-        if size >= _BATCH_MESSAGES:
-            return newest[:count]
-    return newest
-
-
-def index_in_order(connection: apsw.Connection) -> bool:
-    """As `index_batch`, oldest sessions first: the quicker way to index many at once."""
-    budget = [_BATCH_MESSAGES, _BATCH_CHARS]
-    after = 0
-    while some := connection.execute(
-        f"{_OPEN_ENDS} dirty AND key > ? ORDER BY key LIMIT ?", (after, _SESSIONS_AT_ONCE)
-    ).fetchall():
-        after = some[-1][0]
-        if _index(connection, some, budget):
-            return True
-    return False
+        for open_end in some:
+            if not batch.is_full:
+                _read_session(connection, batch, *open_end)
+    _put(connection, batch.texts)
+    return batch.is_full
 
 
 _OPEN_ENDS = (
     "SELECT key, indexed_seq, EXISTS (SELECT 1 FROM turns WHERE session = key AND ended = ''),"
-    " CASE kind WHEN 'review' THEN NULL ELSE profile END, workspace, messages - indexed_seq + 1"
-    " FROM sessions WHERE"
+    " CASE kind WHEN 'review' THEN NULL ELSE profile END, workspace FROM sessions WHERE"
 )
 
 
-def _index(connection: apsw.Connection, some: list[tuple[Any, ...]], budget: list[int]) -> bool:
-    """Index these sessions as far as the budget goes; True where it ended before them.
+class _Batch:
+    """What is indexed in one go: texts by their messages' ids."""
+
+    def __init__(self) -> None:
+        self.texts: dict[int, str] = {}
+        self._chars = 0
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.texts) >= _BATCH_MESSAGES or self._chars >= _BATCH_CHARS
+
+    def add(self, id_: int, marks: str, text: str) -> None:
+        self.texts[id_] = f"{marks}\n{words.indexable(text)}"
+        self._chars += len(text)
+
+
+def _read_session(connection: apsw.Connection, batch: _Batch, key: int, done: int, *about: Any) -> None:
+    """Take a session's new messages into the batch, as far as they have room.
 
     Only messages below the last answer or user message are taken from a session with an open turn: tool
     results finish in any order, and their numbers are given out beforehand.
     """
-    for key, done, is_open, profile, workspace, _ in some:
-        until = _safe_limit(connection, key, done, is_open)
-        marks = workspace_mark(workspace)
-        if profile is not None:  # what a review wrote is nobody's
-            marks += f" {profile_mark(profile)}"
-        reached = _index_session(connection, key, range(done, until), marks, budget)
-        if reached > done:
-            connection.execute("UPDATE sessions SET indexed_seq = ? WHERE key = ?", (reached, key))
-        if reached < until:
-            return True
-        if not is_open:
-            connection.execute("UPDATE sessions SET dirty = 0 WHERE key = ?", (key,))
-    return False
+    is_open, profile, workspace = about
+    marks = workspace_mark(workspace)
+    if profile is not None:  # what a review wrote is nobody's
+        marks += f" {profile_mark(profile)}"
+    base, until = key << rows.SEQ_BITS, _safe_limit(connection, key, done, is_open)
+    reached, days = until, dict[int, str]()
+    for id_, role, at, content, extra in connection.execute(
+        "SELECT id, role, at, content, extra FROM messages WHERE id >= ? AND id < ? ORDER BY id",
+        (base | done, base | until),
+    ):
+        if batch.is_full:
+            reached = id_ - base
+            break
+        day = at // _DAY_MS
+        if day not in days:
+            days[day] = " ".join(_days_marks(at))
+        text = plain_text(role, content, extra)[:_MESSAGE_CHARS_MAX]
+        batch.add(id_, f"{marks} {role_mark(role)} {days[day]}", text)
+    if reached > done:
+        connection.execute("UPDATE sessions SET indexed_seq = ? WHERE key = ?", (reached, key))
+    if reached == until and not is_open:
+        connection.execute("UPDATE sessions SET dirty = 0 WHERE key = ?", (key,))
 
 
 def _safe_limit(connection: apsw.Connection, key: int, done: int, is_open: int) -> int:
@@ -176,33 +184,33 @@ def _safe_limit(connection: apsw.Connection, key: int, done: int, is_open: int) 
     return done if row is None else (row[0] & (rows.SEQ_LIMIT - 1)) + 1
 
 
-def _index_session(
-    connection: apsw.Connection, key: int, wanted: range, marks: str, budget: list[int]
-) -> int:
-    """Index messages of these numbers as far as the budget goes; give the number reached."""
-    base = key << rows.SEQ_BITS
-    put = _put
+def _put(connection: apsw.Connection, texts: dict[int, str]) -> None:
+    """Put texts in the index, in the order of its numbers: FTS5 writes out what it gathered whenever a
+    smaller one comes."""
     if is_team(connection):
-        from whet.store.team_words import put  # noqa: PLC0415 - a home's own file does without
-    days = dict[int, str]()
-    for id_, role, at, content, extra in connection.execute(
-        "SELECT id, role, at, content, extra FROM messages WHERE id >= ? AND id < ? ORDER BY id",
-        (base | wanted.start, base | wanted.stop),
-    ):
-        if budget[0] <= 0 or budget[1] <= 0:
-            return id_ - base
-        text = plain_text(role, content, extra)[:_MESSAGE_CHARS_MAX]
-        day = at // _DAY_MS
-        if day not in days:
-            days[day] = " ".join(_days_marks(at))
-        put(connection, id_, f"{marks} {role_mark(role)} {days[day]}\n{words.indexable(text)}")
-        budget[0] -= 1
-        budget[1] -= len(text)
-    return wanted.stop
+        from whet.store import team_words  # noqa: PLC0415 - a home's own file does without
+
+        for id_, text in texts.items():
+            team_words.put(connection, id_, text)
+        return
+    numbered = [(-2 * id_, text) for id_, text in texts.items()]
+    numbered += [(-2 * id_ - 1, BEAT) for id_ in texts if _has_beat(id_)]
+    connection.executemany("INSERT INTO messages_fts (rowid, body) VALUES (?, ?)", sorted(numbered))
 
 
-def _put(connection: apsw.Connection, id_: int, body: str) -> None:
-    connection.execute("INSERT INTO messages_fts (rowid, body) VALUES (?, ?)", (id_, body))
+def _has_beat(id_: int) -> bool:
+    """Whether a beat stands by a message: one in a thousand of a long session, the first of some others."""
+    key, seq = divmod(id_, rows.SEQ_LIMIT)
+    return seq % _BEAT_MESSAGES == 0 or (seq == 1 and key % _BEAT_SESSIONS == 0)
+
+
+def take_out(connection: apsw.Connection, first: int, last: int) -> None:
+    """Take the messages with these ids out of the index; `last` stays."""
+    if is_team(connection):
+        from whet.store import team_words  # noqa: PLC0415 - as in _put
+
+        return team_words.take_out(connection, first, last)
+    connection.execute("DELETE FROM messages_fts WHERE rowid > ? AND rowid <= ?", (-2 * last, -2 * first))
 
 
 def _days_marks(at_ms: int) -> Iterator[str]:

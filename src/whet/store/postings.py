@@ -1,13 +1,15 @@
 """Numbers of messages from the index, newest first, within a search's bounds and with bounded work.
 
-A term that stands nearly everywhere has a million postings, and two such terms that never meet are compared a
-million times before SQLite says so. So lists are read as far as they matter, and several at once in slices of
-the store, the newest first, until the time for it is spent.
+A term that stands nearly everywhere has a million postings, and two such terms that never meet, or meet in no
+such phrase, are compared a million times before SQLite says so. So lists are read as far as they matter, and
+what is compared is looked for together with the index's beats, which stand now and then among the messages:
+at each of them SQLite gives a row, and the reader looks whether the time for it is spent.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -16,16 +18,24 @@ import apsw
 import msgspec
 
 from whet.store import rows
+from whet.store.index import BEAT
 from whet.store.query import Term
 
 _TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co Mn Mc"])
-_SLICES = 128
+_LEAF = re.compile(r'"[^"]*"(?: \*)?')
 _NARROW, _RARE, _PAIRS, _SMALL = 2_000, 300, 1_500, 30_000
-_SPLIT_KEYS_MIN = 256
-_CPU_S = 0.004
+_CPU_S = 0.003
 _PREFIX_WORDS_MAX = 64
 _ENDINGS = ("", "e", "s", "es", "ed", "ing", "ion", "al", "ic", "y", "ly", "er", "ate", "ation")
 _now_s = time.thread_time
+# Each word is sought from the one before: listing them simply would read all that stands under each.
+_BEGINS = (
+    "WITH RECURSIVE found (word) AS ("
+    " SELECT (SELECT term FROM messages_words WHERE term >= ?1 LIMIT 1) UNION ALL"
+    " SELECT (SELECT term FROM messages_words WHERE term >= word || char(0) LIMIT 1)"
+    " FROM found WHERE word < ?2"
+    ") SELECT word FROM found WHERE word < ?2 LIMIT ?3"
+)
 
 
 class Postings(msgspec.Struct):
@@ -53,42 +63,32 @@ class PostingReader:
         self.first, self.last, self.messages = self._extent(first, last)
         if self.first >> rows.SEQ_BITS == self.last >> rows.SEQ_BITS:
             self.messages = min(self.messages, self.last - self.first + 1)
-        self._spent_s = 0.0
+        self.spent_s: float = 0.0
 
     @cached_property
     def _is_narrow(self) -> bool:
         """Whether the marks stand in few messages."""
         return bool(self._scope) and len(self._ids(self._scope, self.first, self.last, _NARROW)) < _NARROW
 
-    @property
-    def has_time(self) -> bool:
-        """Whether there is time for more comparisons."""
-        return self._spent_s < _CPU_S
-
     def newest(self, match: str, limit: int, last: int | None = None) -> list[int]:
         """Give the newest ids, in one go."""
         expression = " AND ".join((*self.marks, match))
         return self._ids(expression, self.first, self.last if last is None else last, limit)
 
-    def sliced(self, match: str, limit: int) -> list[int]:
+    def bounded(self, match: str, limit: int) -> list[int]:
         """Give the newest ids as far as the time allows; all where the marks stand in few messages."""
         if self._is_narrow:
             return self.newest(match, limit)
-        expression, found = " AND ".join((*self.marks, match)), list[int]()
-        low, high = self.first >> rows.SEQ_BITS, self.last >> rows.SEQ_BITS
-        end, width = self.last, max(1, (high - low) // _SLICES)
-        if high - low < _SPLIT_KEYS_MIN:
-            width = high - low + 1
-        while len(found) < limit and end >= self.first:
-            begin = max(self.first, ((end >> rows.SEQ_BITS) - width + 1) << rows.SEQ_BITS)
-            began = _now_s()
-            found += self._ids(expression, begin, end, limit - len(found))
-            took_s = _now_s() - began
-            self._spent_s += took_s
-            if not self.has_time:
+        expression = _LEAF.sub(rf'(\g<0> OR "{BEAT}")', " AND ".join((*self.marks, match)))
+        began, found = _now_s(), list[int]()
+        for (number,) in self._numbers(expression, self.first, self.last, -1):
+            if not number & 1:
+                found.append(-number >> 1)
+                if len(found) == limit:
+                    break
+            elif self.spent_s + _now_s() - began > _CPU_S:
                 break
-            end = begin - 1
-            width = max(1, min(2 * width, int(width * (_CPU_S - self._spent_s) / max(took_s, 1e-6))))
+        self.spent_s += _now_s() - began
         return found
 
     def of(self, term: Term, limit: int) -> Postings:
@@ -118,10 +118,10 @@ class PostingReader:
         """A word alone is only read; a phrase, and a word with marks, are compared place by place. A rare
         word is compared a few times only, wherever the marks stand."""
         if term.is_phrase:
-            return self.sliced(match, limit)
+            return self.bounded(match, limit)
         if not self.marks or self._is_narrow or len(self._ids(match, self.first, self.last, _RARE)) < _RARE:
             return self.newest(match, limit)
-        return self.sliced(match, limit)
+        return self.bounded(match, limit)
 
     def _found(self, term: Term, match: str, ids: list[int], limit: int) -> Postings:
         """Give what was read; of an identifier that stands nowhere, where its words do."""
@@ -142,12 +142,15 @@ class PostingReader:
         return math.log(1 + (max(self.messages, count) - count + 0.5) / (count + 0.5))
 
     def _ids(self, expression: str, first: int, last: int, limit: int) -> list[int]:
-        found = self._connection.execute(
+        return [-number >> 1 for (number,) in self._numbers(expression, first, last, limit)]
+
+    def _numbers(self, expression: str, first: int, last: int, limit: int) -> Iterator[tuple[int]]:
+        """Give numbers of the index, whose newest message has the smallest (see `index.py`)."""
+        return self._connection.execute(
             "SELECT rowid FROM messages_fts WHERE messages_fts MATCH ? AND rowid BETWEEN ? AND ?"
-            " ORDER BY rowid DESC LIMIT ?",
-            (expression, first, last, limit),
+            " ORDER BY rowid LIMIT ?",
+            (expression, -2 * last, -2 * first, limit),
         )
-        return [row[0] for row in found]
 
     def _prefixed(self, term: Term) -> str:
         """Give any of the words in the index that begin so, the first 64 in the alphabet's order.
@@ -157,7 +160,8 @@ class PostingReader:
         stem = tokens_of(self._connection, term.text)
         beginnings = dict.fromkeys(f"{term.prefix}{ending}" for ending in ("", "e", "ing", "ion"))
         forms = [*beginnings, *(stem[:1])]
-        for token in self._tokens(term.prefix):
+        end = f"{term.prefix}\U0010ffff"
+        for (token,) in self._connection.execute(_BEGINS, (term.prefix, end, _PREFIX_WORDS_MAX)):
             form = next((token + e for e in _ENDINGS if self._stem(token + e) == token), None)
             if form is not None and form not in forms:
                 forms.append(form)
@@ -185,19 +189,6 @@ class PostingReader:
 
     def _stem(self, word: str) -> str:
         return next(iter(tokens_of(self._connection, word)), "")
-
-    def _tokens(self, prefix: str) -> Iterator[str]:
-        """Give the index's words that begin so. Each is sought from the one before: listing them in one
-        query would read all that stands under each."""
-        after = prefix
-        for _ in range(_PREFIX_WORDS_MAX):
-            row = self._connection.execute(
-                "SELECT term FROM messages_words WHERE term >= ? LIMIT 1", (after,)
-            ).fetchone()
-            if row is None or not row[0].startswith(prefix):
-                return
-            yield row[0]
-            after = f"{row[0]}\0"
 
 
 def tokens_of(connection: apsw.Connection, text: str) -> list[str]:

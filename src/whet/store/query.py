@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from functools import cache, lru_cache
-from itertools import pairwise
+from itertools import filterfalse, pairwise
 
 import msgspec
 
@@ -81,9 +81,8 @@ def joins(text: str) -> list[str]:
     """Give the neighbouring parts of the identifiers and paths in a folded text, each pair once."""
     joined, word = (_ASCII_JOINED, _ASCII_WORD) if text.isascii() else _joined()
     found = dict[str, None]()
-    for piece in text.split():
-        if piece.isalnum():
-            continue  # most are: looking at each with a pattern takes ten times as long
+    # Most pieces are words: looking at each with a pattern takes ten times as long.
+    for piece in filterfalse(str.isalnum, text.split()):
         for run in joined.findall(piece):
             found |= dict.fromkeys(f"{one}{JOIN}{other}" for one, other in pairwise(word.findall(run)))
     return list(found)

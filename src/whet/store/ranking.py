@@ -14,7 +14,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from heapq import nlargest
 from itertools import combinations
 from typing import Any, NamedTuple, TypedDict
 
@@ -34,10 +33,12 @@ _FIRST_READ, _READ_MAX, _READ_ALL = 300, 1_500, 3_000
 _TOGETHER_MAX = 300
 _LOOK_AT_ONCE, _ROWS_AT_ONCE = 400, 100
 _TEXTS_MAX, _TEXT_CHARS_MAX = 24, 3_000
-_NEXT, _AFTER_NEXT = 0.5, 0.3
+_PARTS = ((0, 10), (1, 5), (-1, 5), (2, 3), (-2, 3))
+"""What a term counts, in tenths, so far from a message."""
 _HAS_ALL = 1.25
 _TIME_WEIGHT = 3.0
 _LONG_BYTES = 2_000
+_NEWEST = " ORDER BY m.at DESC, m.id DESC LIMIT ?"
 
 
 class SearchScope(TypedDict, total=False):
@@ -129,7 +130,9 @@ class Ranking:
             found = self._rank([term for term in terms if term.is_stop], limit)
         if not found and self._span is not None and not phrases:
             marks = index.time_marks(*self._span)
-            found = self._newest(f"({' OR '.join(map(_quote, marks))})", limit) if marks else []
+            if marks:
+                any_of = Term(f"({' OR '.join(map(_quote, marks))})", "")
+                found = self._newest(self._reader.of_each([any_of], _LOOK_AT_ONCE)[0], limit)
         return found
 
     def _rank(self, terms: Sequence[Term], limit: int, required: Sequence[str] = ()) -> list[FoundRow]:
@@ -138,12 +141,12 @@ class Ranking:
         try:
             lists = [found for found in self._lists(terms) if found.ids]
             if len(lists) == 1 and not lists[0].is_whole:
-                return self._newest(lists[0].match, limit)
+                return self._newest(lists[0], limit)
             partial = sorted((one for one in lists if not one.is_whole), key=lambda one: one.count)
             together = self._together(lists, partial)
             found = self._best_visible(lists, together, limit, bool(partial))
             if not found and partial:
-                found = self._newest(partial[0].match, limit)
+                found = self._newest(partial[0], limit)
             return found
         finally:
             reader.marks = before
@@ -182,10 +185,11 @@ class Ranking:
         return found
 
     def _add(self, found: dict[int, float], match: str, weighty: Iterable[Postings]) -> list[int]:
-        ids = self._reader.sliced(match, _TOGETHER_MAX)
+        ids = self._reader.bounded(match, _TOGETHER_MAX)
         weight = sum(one.weight for one in weighty)
         for id_ in ids:
-            found[id_] = max(found.get(id_, 0.0), weight)
+            if weight > found.get(id_, 0.0):
+                found[id_] = weight
         return ids
 
     def _best_visible(
@@ -199,7 +203,8 @@ class Ranking:
                 own[id_] += weight
             one.places -= self._last_ones
         for id_, weight in together.items():
-            own[id_] = max(own[id_], weight)
+            if weight > own[id_]:
+                own[id_] = weight
         copies = Copies(self._connection, self._forked, own)
         copies.fold(own)
         copies.fold(together)
@@ -207,7 +212,9 @@ class Ranking:
             one.places.update([copies.first[id_] for id_ in one.places & copies.first.keys()])
         found: list[FoundRow] = []
         for ids in self._in_parts(own):
-            scores = {id_: max(_score(id_, lists), together.get(id_, 0.0)) for id_ in ids}
+            scores = _scores(ids, lists)
+            for id_ in together.keys() & scores.keys():
+                scores[id_] = max(scores[id_], together[id_])
             found += self._best_rows(scores, 2 * limit, copies)
             if len(found) >= 2 * limit:
                 break
@@ -219,18 +226,15 @@ class Ranking:
     def _in_parts(self, own: dict[int, float]) -> Iterator[list[int]]:
         """Give the ids by weight, some at a time; what was said just now comes last."""
         last = [id_ for id_ in self._last_ones if own.pop(id_, None) is not None]
-        pairs = zip(own.values(), own, strict=True)
-        yield [id_ for _, id_ in nlargest(_LOOK_AT_ONCE, pairs)]
-        if len(own) > _LOOK_AT_ONCE:  # few of the first could be shown
-            ids = [id_ for _, id_ in sorted(zip(own.values(), own, strict=True), reverse=True)]
-            for begin in range(_LOOK_AT_ONCE, len(ids), _LOOK_AT_ONCE):
-                yield ids[begin : begin + _LOOK_AT_ONCE]
+        ids = _by_weight(own)
+        for begin in range(0, len(ids), _LOOK_AT_ONCE):
+            yield ids[begin : begin + _LOOK_AT_ONCE]
         if last:
             yield last
 
     def _best_rows(self, scores: dict[int, float], limit: int, copies: Copies) -> list[FoundRow]:
         """Give those of the best scores that may be shown; more where the time weighs too."""
-        ids = sorted(scores, key=lambda id_: (scores[id_], id_), reverse=True)
+        ids = _by_weight(scores)
         at_once = max(_ROWS_AT_ONCE * (1 if self._span is None else 2), limit)
         found: list[FoundRow] = []
         for begin in range(0, len(ids), at_once):
@@ -245,6 +249,8 @@ class Ranking:
 
     def _weighed(self, row: FoundRow) -> FoundRow:
         """Give the row with its score for length and time."""
+        if row.size_bytes <= _LONG_BYTES and self._span is None:
+            return row
         score = row.score
         if row.size_bytes > _LONG_BYTES:
             score /= 1 + 0.1 * math.log2(row.size_bytes / _LONG_BYTES)
@@ -254,7 +260,7 @@ class Ranking:
 
     def _by_texts(self, found: list[FoundRow], lists: Sequence[Postings], limit: int) -> list[FoundRow]:
         """Look which common terms stand in the best of these, and weigh them again."""
-        wanted = [(one, set(self._words(one.term.text))) for one in lists if not one.is_whole]
+        wanted = [(one, set(_words(self._connection, one.term.text))) for one in lists if not one.is_whole]
         count = max(_TEXTS_MAX, limit)
         texts = self._connection.execute(
             "SELECT m.id, role, substr(content, 1, ?), extra FROM json_each(?) j"
@@ -263,39 +269,33 @@ class Ranking:
         ).fetchall()
         for id_, *values in texts:
             text = words.indexable(index.plain_text(*values)[:_TEXT_CHARS_MAX])
-            tokens = set(self._words(text))
+            tokens = set(_words(self._connection, text))
             for one, needed in wanted:
                 if needed <= tokens:
                     one.places.add(id_)
-        return [self._weighed(row._replace(score=_score(row.id, lists))) for row in found[:count]] + found[
-            count:
-        ]
+        scores = _scores([row.id for row in found[:count]], lists)
+        found[:count] = [self._weighed(row._replace(score=scores[row.id])) for row in found[:count]]
+        return found
 
-    def _words(self, text: str) -> list[str]:
-        if is_team(self._connection):
-            from whet.store.team_words import words_of  # noqa: PLC0415 - as in _reader_for
-
-            return words_of(text)
-        return tokens_of(self._connection, text)
-
-    def _newest(self, match: str, limit: int) -> list[FoundRow]:
+    def _newest(self, postings: Postings, limit: int) -> list[FoundRow]:
         """Give the newest that may be shown."""
         found: dict[int, FoundRow] = {}
-        last = self._reader.last
-        at_once = max(_LOOK_AT_ONCE, limit)
-        while len(found) < limit:
-            ids = self._reader.newest(match, at_once, last)
+        ids, is_last, at_once = postings.ids, postings.is_whole, max(_LOOK_AT_ONCE, limit)
+        while ids:
             copies = Copies(self._connection, self._forked, ids)
             copies.fold(wanted := dict.fromkeys(ids, 0.0))
-            found |= {row.id: row for row in self._shown(wanted, copies)}
-            if len(ids) < at_once:
+            most = limit + len(self._last_ones)
+            found |= {row.id: row for row in self._shown(wanted, copies, most)}
+            if is_last or len(found) >= limit:
                 break
-            last, at_once = ids[-1] - 1, min(2 * at_once, _READ_MAX)
+            ids = self._reader.newest(postings.match, at_once, ids[-1] - 1)
+            is_last, at_once = len(ids) < at_once, min(2 * at_once, _READ_MAX)
         return sorted(found.values(), key=self._rank_of, reverse=True)
 
-    def _shown(self, scores: dict[int, float], copies: Copies) -> list[FoundRow]:
-        """Give those that may be shown; in place of one that may not, the copies nearest to it that may."""
-        found = self._visible(scores)
+    def _shown(self, scores: dict[int, float], copies: Copies, newest: int = -1) -> list[FoundRow]:
+        """Give those that may be shown, or the newest of them; in place of one that may not, the copies
+        nearest to it that may."""
+        found = self._visible(scores, -1 if copies.of else newest)
         if not copies.of or len(found) == len(scores):
             return found
         hidden = (scores.keys() - {row.id for row in found}) & copies.of.keys()
@@ -304,31 +304,47 @@ class Ranking:
         there = {row.id: row for row in self._visible(scored)}
         return found + [there[id_] for id_ in nearest(chains, there)]
 
-    def _visible(self, scores: dict[int, float]) -> list[FoundRow]:
+    def _visible(self, scores: dict[int, float], newest: int = -1) -> list[FoundRow]:
         found = self._connection.execute(
             "SELECT m.id, m.turn, m.role, m.at, s.id, s.title, octet_length(m.content)"
             " FROM json_each(?) j CROSS JOIN messages m ON m.id = CAST(j.value AS bigint)"
             f" CROSS JOIN sessions s ON s.key = m.id >> {rows.SEQ_BITS}"
             " CROSS JOIN turns t ON t.session = s.key AND t.number = m.turn"
-            f" WHERE {' AND '.join(self._where)}",
-            (json.dumps(list(scores)), *self._values),
+            f" WHERE {' AND '.join(self._where)}{_NEWEST if newest >= 0 else ''}",
+            (json.dumps(list(scores)), *self._values, *([newest] if newest >= 0 else ())),
         )
         return [FoundRow(*row[:7], score=scores[row[0]]) for row in found]
 
 
-def _score(id_: int, lists: Sequence[Postings]) -> float:
-    score, has_all = 0.0, len(lists) > 1
+def _words(connection: apsw.Connection, text: str) -> list[str]:
+    if is_team(connection):
+        from whet.store.team_words import words_of  # noqa: PLC0415 - as in _reader_for
+
+        return words_of(text)
+    return tokens_of(connection, text)
+
+
+def _by_weight(weights: dict[int, float]) -> list[int]:
+    """Give the ids, the heaviest first, the newer one of equals."""
+    return sorted(sorted(weights, reverse=True), key=weights.__getitem__, reverse=True)
+
+
+def _scores(ids: Iterable[int], lists: Sequence[Postings]) -> dict[int, float]:
+    """Give what these messages weigh, term by term: most terms stand by few of them."""
+    scores = dict.fromkeys(ids, 0.0)
+    around = [({id_ + off for id_ in scores}, off, tenths) for off, tenths in _PARTS]
     for one in lists:
-        places = one.places
-        is_here = id_ in places
-        has_all &= is_here
-        part = (
-            is_here
-            + _NEXT * ((id_ + 1 in places) + (id_ - 1 in places))
-            + _AFTER_NEXT * ((id_ + 2 in places) + (id_ - 2 in places))
-        )
-        score += one.weight * 2 * part / (part + 1)
-    return score * _HAS_ALL if has_all else score
+        tenths_of, weight = dict.fromkeys(scores, 0), 2 * one.weight
+        for near, off, tenths in around:
+            for place in near & one.places:
+                tenths_of[place - off] += tenths
+        for id_, tenths in tenths_of.items():
+            if tenths:
+                scores[id_] += weight * tenths / (tenths + 10)
+    if len(lists) > 1:
+        for id_ in set(scores).intersection(*(one.places for one in lists)):
+            scores[id_] *= _HAS_ALL
+    return scores
 
 
 def _reader_for(

@@ -20,7 +20,6 @@ from whet.contract.messages import Usage
 from whet.contract.texts import encodable
 from whet.log import mask
 from whet.store import claims, rows, titles
-from whet.store.database import is_team
 from whet.store.shared import overwriting, size_of
 
 SessionKind: TypeAlias = Literal["chat", "child", "review"]
@@ -471,21 +470,13 @@ def _family(connection: apsw.Connection, session_id: str) -> list[int]:
 
 def drop(connection: apsw.Connection, key: int) -> None:
     """Delete one session's rows and nothing that was started from it."""
-    from whet.store import purge  # noqa: PLC0415 - sessions are made more often than deleted
+    from whet.store import index, purge  # noqa: PLC0415 - sessions are made more often than deleted
 
     first, last = key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS
-    indexed = connection.execute("SELECT indexed_seq, id FROM sessions WHERE key = ?", (key,)).fetchone()
-    if indexed is not None:
-        purge.drop_traces(connection, indexed[1])
-    if is_team(connection):
-        from whet.store import team_words  # noqa: PLC0415 - a home's own file does without
-
-        team_words.take_out(connection, first, last)
-    else:
-        connection.execute(
-            "DELETE FROM messages_fts WHERE rowid IN (SELECT id FROM messages WHERE id >= ? AND id < ?)",
-            (first, first + (indexed[0] if indexed else 0)),
-        )
+    row = connection.execute("SELECT id FROM sessions WHERE key = ?", (key,)).fetchone()
+    if row is not None:
+        purge.drop_traces(connection, row[0])
+    index.take_out(connection, first, last)
     connection.execute("DELETE FROM messages WHERE id >= ? AND id < ?", (first, last))
     for table in _OF_SESSION:
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (key,))

@@ -193,7 +193,7 @@ class TeamPostingReader(PostingReader):
         """Give the newest ids."""
         return self._read_each([match], limit, self.last if last is None else last)[0].ids
 
-    def sliced(self, match: str, limit: int) -> list[int]:
+    def bounded(self, match: str, limit: int) -> list[int]:
         """Give the newest ids."""
         return self.newest(match, limit)
 
