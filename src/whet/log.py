@@ -34,7 +34,7 @@ _SHAPES = (
     r"|(?<=://)[^/\s:@]+:[^/\s:@]+(?=@)"
     r"|(?<=[Bb]earer )[A-Za-z0-9._~+/-]{16,}=*"
 )
-_SHORTEST = 16
+_SHORTEST = 15
 _protected: set[str] = set()
 
 
