@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from whet.shell.fetches import fetched_packages, left_names, reaches_out
@@ -79,3 +82,13 @@ def test_packages_and_what_is_left_are_told_from_the_words() -> None:
     assert "out.json" in left_names("cat a.ini; sh -c 'curl -s $U > out.json'")
     assert "a.ini" not in left_names("cat a.ini; curl -s $U > out.json")
     assert "EOF" not in left_names("curl x; cat <<EOF > y\nz\nEOF")
+
+
+def test_reading_a_command_loads_only_the_compiled_part_of_the_grammars_package() -> None:
+    code = (
+        "import sys; from whet.shell import parse\n"
+        "assert not parse._parser().parse(b'true').root_node.has_error\n"
+        "print(*({'importlib.resources', 'tempfile', 'shutil'} & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (found.stdout, found.stderr) == ("\n", "")
