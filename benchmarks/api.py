@@ -17,11 +17,13 @@ from urllib.parse import urlsplit
 from benchmarks.measure import median, own_cpu_s
 from benchmarks.overhead import practice_server
 from benchmarks.serving import cpu_s, serving
+from benchmarks.streaming import FLOOR_MS, floor_ms
 from benchmarks.table import Row
 
 COMMAND = "python -m benchmarks api"
 _WARM_UP = 20
 _KINDS = ("fresh session", "same session", "streamed")
+_KEPT_GOAL_MS = 3.0
 
 
 class Arm:
@@ -67,6 +69,7 @@ class Arm:
 def run(runs: int, full: bool) -> list[Row]:
     """CPU per request of each kind: through the API, less the same client asking the model itself."""
     requests = 600 if full else 200
+    floor = floor_ms(max(3, runs))
     with (
         practice_server() as base_url,
         tempfile.TemporaryDirectory() as folder,
@@ -81,18 +84,20 @@ def run(runs: int, full: bool) -> list[Row]:
             for kind in _KINDS
         }
     cost = {kind: median(values) for kind, values in each.items()}
-    worst = max(cost, key=lambda kind: cost[kind])
+    kept = cost["same session"] / floor
     return [
         Row(
             "api",
             "API: overhead of a request over asking the model itself",
-            "≤ 10 CPU ms",
+            f"same session ≤ {_KEPT_GOAL_MS:g} CPU ms where http.client takes {FLOOR_MS} for a burst call:"
+            f" ≤ {_KEPT_GOAL_MS / FLOOR_MS:.1f} x",
             ", ".join(
                 f"{kind} {cost[kind]:.1f} ms ({min(each[kind]):.1f} to {max(each[kind]):.1f})"
                 for kind in _KINDS
-            ),
+            )
+            + f"; the same session {kept:.1f} x http.client ({floor:.2f} ms)",
             "none: the other arm is the same client without Whet",
-            cost[worst] <= 10,
+            kept <= _KEPT_GOAL_MS / FLOOR_MS,
             COMMAND,
             bars=cost,
             unit="CPU ms",

@@ -26,6 +26,7 @@ BURST_GOAL_MS = 1.3
 FLOOR_MS = 0.32
 """What a burst call took with http.client where the goals in ms were set; elsewhere the ratio counts."""
 PACED_GOAL_MS = 8.0
+PACED_FLOOR_MS = 3.7
 PACED_GOAL_RATIO = 2.2
 # Pieces, milliseconds between them, calls in a run, TLS.
 SHAPES = {
@@ -73,8 +74,8 @@ def _row(
             cost["Whet"] <= BURST_GOAL_MS / FLOOR_MS * floor,
         ),
         "paced": (
-            f"≤ {PACED_GOAL_MS:g} CPU ms and ≤ {PACED_GOAL_RATIO} x http.client",
-            cost["Whet"] <= PACED_GOAL_MS and cost["Whet"] <= PACED_GOAL_RATIO * floor,
+            f"≤ {PACED_GOAL_MS:g} CPU ms beside {PACED_FLOOR_MS} of http.client: ≤ {PACED_GOAL_RATIO} x",
+            cost["Whet"] <= PACED_GOAL_RATIO * floor,
         ),
     }
     goal, met = goals.get(name, ("", None))
