@@ -13,14 +13,12 @@ from typing import NamedTuple
 import apsw
 import msgspec
 
-from whet.clock import iso
 from whet.contract.errors import StoreBusy
 from whet.contract.origin import Origin
-from whet.memory import merging, notes, skill_changes
+from whet.memory import notes, settling, skill_changes
 from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import Claim, GateVerdict, MemoryRequest, NeedsYes, Refused, SkillRequest
-from whet.memory.settling import enforce
 from whet.memory.skill_changes import SkillPlan
 from whet.store import learned, ledger
 from whet.store.ledger import FileChange, LedgerRow, NewRow, State, digest
@@ -74,9 +72,9 @@ class Changes:
                     raise _Stale
                 for content in planned.texts:
                     learned.keep_text(connection, content)
-                row = ledger.insert(connection, planned.row, iso(self._reader.clock.now()))
+                row = ledger.insert(connection, planned.row, self._reader.now())
                 if row.state == "active":
-                    enforce(connection, row)
+                    settling.enforce(connection, row)
                 return row
 
             with suppress(_Stale):
@@ -112,7 +110,7 @@ class Changes:
 
     def _note(self, request: MemoryRequest, origin: Origin) -> _Planned:
         def there(connection: apsw.Connection) -> str:
-            return merging.note_text(connection, self._profile, request.target, origin.task_id)
+            return settling.note_text(connection, self._profile, request.target, origin.task_id)
 
         base = self._database.read_now(there)
         existing = tuple(entry.said for entry in notes.entries(base))
@@ -144,9 +142,9 @@ class Changes:
 
     def _skill(self, request: SkillRequest, origin: Origin) -> _Planned:
         def there(connection: apsw.Connection) -> dict[str, str]:
-            return merging.skill_hashes(connection, self._profile, request.name, origin.task_id)
+            return settling.skill_hashes(connection, self._profile, request.name, origin.task_id)
 
-        hashes, files = self._database.read_now(lambda db: (there(db), merging.texts(db, there(db))))
+        hashes, files = self._database.read_now(lambda db: (there(db), settling.texts(db, there(db))))
         made = skill_changes.plan(files, _based(request, origin, files))
         self._check_owner(request, origin)
         verdict = self._skill_verdict(request, origin, made)

@@ -16,16 +16,16 @@ from typing import TypeVar
 
 import apsw
 
-from whet.clock import iso
 from whet.contract.origin import Origin
 from whet.log import mask
-from whet.memory import merging, notes, undo
+from whet.memory import notes, settling, undo
 from whet.memory.changes import Changes, Judge
 from whet.memory.library import Library
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import (
     Claim,
     GateVerdict,
+    Known,
     MemoryRequest,
     NeedsYes,
     Refused,
@@ -34,7 +34,6 @@ from whet.memory.requests import (
     target_of,
     told,
 )
-from whet.memory.settling import Settling
 from whet.memory.skill_store import SkillStore
 from whet.memory.undo import ForgetStep, Purged
 from whet.store import ledger
@@ -87,7 +86,6 @@ class LearningService:
         self.skills: SkillStore = SkillStore(reader)
         self.judging: ClaimGate = ClaimGate(reader.database)
         self.listeners: list[Callable[[LedgerRow], None]] = []
-        self._settling = Settling(reader)
         self._changes = Changes(reader, self.judging)
 
     def for_person(self, name: str, folder: Path) -> LearningService:
@@ -119,7 +117,7 @@ class LearningService:
         Each becomes active, quarantined, inbox (those that `doubts` gives a reason against, too), or refused
         with the reason where what it builds on has changed. Files follow with `apply`.
         """
-        return self._settling.settle(connection, task_id, doubts or {})
+        return settling.settle(connection, self.reader, task_id, doubts or {})
 
     def discard(self, connection: apsw.Connection, task_id: str) -> None:
         """Drop the staged rows of a review that was given up, inside the caller's transaction."""
@@ -137,11 +135,11 @@ class LearningService:
 
     async def undo(self, row_id: int, origin: Origin) -> LedgerRow:
         """Take a change back, files included, and give the row that did. Raises NotFound, CannotUndo."""
-        return await self._decide(row_id, lambda db, row: undo.undo(db, row, origin, self._now()))
+        return await self._decide(row_id, lambda db, row: undo.undo(db, row, origin, self.reader.now()))
 
     async def accept(self, row_id: int) -> LedgerRow:
         """Bring a waiting change into force. Raises NotFound, CannotUndo."""
-        return await self._decide(row_id, lambda db, row: undo.accept(db, row, self._settling))
+        return await self._decide(row_id, lambda db, row: undo.accept(db, row, self.reader))
 
     async def reject(self, row_id: int, reason: str = "rejected by the person") -> LedgerRow:
         """Drop a waiting change. Raises NotFound, CannotUndo."""
@@ -153,7 +151,7 @@ class LearningService:
             await asyncio.to_thread(self.reader.bring_into_step)
             return await self.database.read(lambda db: undo.forget_steps(db, self.profile, session_id))
         steps = await asyncio.to_thread(
-            self._in_step, lambda db: undo.forget(db, self.profile, session_id, origin, self._now())
+            self._in_step, lambda db: undo.forget(db, self.profile, session_id, origin, self.reader.now())
         )
         self._tell([step.back for step in steps if step.back is not None])
         return steps
@@ -211,7 +209,7 @@ class LearningService:
     def _keep_refusal(self, request: MemoryRequest | SkillRequest, origin: Origin, error: Refused) -> None:
         """Keep what a review was refused, so that the person can look at it and accept a note by hand."""
         made = request.content and request.evidence
-        if origin.write_origin != "review" or not made or not origin.tool_call_id or error.is_known:
+        if origin.write_origin != "review" or not made or not origin.tool_call_id or isinstance(error, Known):
             return
         is_note = isinstance(request, MemoryRequest)
         new = NewRow(
@@ -228,7 +226,7 @@ class LearningService:
 
         def work(connection: apsw.Connection) -> None:
             if ledger.by_call(connection, origin.session_id, origin.tool_call_id) is None:
-                ledger.insert(connection, new, self._now())
+                ledger.insert(connection, new, self.reader.now())
 
         self.database.write_now(work)
 
@@ -236,11 +234,8 @@ class LearningService:
         if row.kind != "memory":
             return ""
         target = target_of(row.item)
-        text = self.database.read_now(lambda db: merging.note_text(db, self.profile, target, origin.task_id))
+        text = self.database.read_now(lambda db: settling.note_text(db, self.profile, target, origin.task_id))
         return notes.used(text, self.reader.room_chars(target))
-
-    def _now(self) -> str:
-        return iso(self.reader.clock.now())
 
     def _tell(self, rows: Sequence[LedgerRow]) -> None:
         for row in rows:
