@@ -15,10 +15,11 @@ import msgspec
 
 from whet.contract.errors import StoreBusy
 from whet.contract.origin import Origin
+from whet.log import mask
 from whet.memory import notes, settling, skill_changes
 from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader
-from whet.memory.requests import Claim, GateVerdict, MemoryRequest, NeedsYes, Refused, SkillRequest
+from whet.memory.requests import Claim, GateVerdict, MemoryRequest, NeedsYes, Refused, Repeated, SkillRequest
 from whet.memory.skill_changes import SkillPlan
 from whet.store import learned, ledger
 from whet.store.ledger import FileChange, LedgerRow, NewRow, State, digest
@@ -58,6 +59,20 @@ class Changes:
         self._check_name(request)
         self._reader.bring_into_step([request.name])
         return self._entered(lambda: self._skill(request, origin), f"the skill {request.name}")
+
+    def keep_refusal(self, request: MemoryRequest | SkillRequest, origin: Origin, error: Refused) -> None:
+        """Keep what a review was refused, so that the person can look at it and accept a note by hand."""
+        made = request.content and request.evidence and not isinstance(error, Repeated)
+        if origin.write_origin != "review" or not made or not origin.tool_call_id:
+            return
+        row = msgspec.structs.replace(
+            self._row(request, origin, GateVerdict("untrusted"), EntryChange("", mask(request.content))),
+            action="add" if isinstance(request, MemoryRequest) else request.action,
+            state="refused",
+            hash="",
+            reason=error.outcome.text,
+        )
+        self._entered(lambda: _Planned(row, None, _nothing), "the ledger")
 
     def _entered(self, plan: Callable[[], _Planned], what: str) -> LedgerRow:
         """Enter what is planned, in one transaction; a row that the same call made before is given as is."""
@@ -184,6 +199,10 @@ class Changes:
             raise Refused(f"The skill {request.name} is pinned", hint="The person wants it to stay as it is.")
         if mark.owner == "person" and origin.write_origin == "foreground" and not request.confirmed:
             raise NeedsYes(f"May I {request.action} your own skill '{request.name}'?")
+
+
+def _nothing(connection: apsw.Connection) -> None:
+    """What was refused is built on nothing."""
 
 
 def _written(request: MemoryRequest, verdict: GateVerdict, existing: Sequence[str]) -> MemoryRequest:

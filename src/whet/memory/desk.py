@@ -17,7 +17,6 @@ from typing import TypeVar
 import apsw
 
 from whet.contract.origin import Origin
-from whet.log import mask
 from whet.memory import notes, settling, undo
 from whet.memory.changes import Changes, Judge
 from whet.memory.library import Library
@@ -25,7 +24,6 @@ from whet.memory.reader import MemoryReader
 from whet.memory.requests import (
     Claim,
     GateVerdict,
-    Known,
     MemoryRequest,
     NeedsYes,
     Refused,
@@ -38,7 +36,7 @@ from whet.memory.skill_store import SkillStore
 from whet.memory.undo import ForgetStep, Purged
 from whet.store import ledger
 from whet.store.database import StateDatabase
-from whet.store.ledger import LedgerRow, NewRow
+from whet.store.ledger import LedgerRow
 from whet.store.purge import erase
 
 T = TypeVar("T")
@@ -186,7 +184,7 @@ class LearningService:
         try:
             return await asyncio.to_thread(self._made, request, origin)
         except Refused as error:
-            await asyncio.to_thread(self._keep_refusal, request, origin, error)
+            await asyncio.to_thread(self._changes.keep_refusal, request, origin, error)
             return error.outcome
         except NeedsYes as error:
             return WriteOutcome(False, "needs_yes", error.message)
@@ -205,30 +203,6 @@ class LearningService:
             self.reader.bring_into_step()
             self._tell([row])
         return told(row, self._room_used(row, origin), self.reader.troubles)
-
-    def _keep_refusal(self, request: MemoryRequest | SkillRequest, origin: Origin, error: Refused) -> None:
-        """Keep what a review was refused, so that the person can look at it and accept a note by hand."""
-        made = request.content and request.evidence
-        if origin.write_origin != "review" or not made or not origin.tool_call_id or isinstance(error, Known):
-            return
-        is_note = isinstance(request, MemoryRequest)
-        new = NewRow(
-            kind="memory" if is_note else "skill",
-            item=request.target if is_note else request.name,
-            action="add" if is_note else request.action,
-            state="refused",
-            origin=origin,
-            after=mask(request.content),
-            trust="untrusted",
-            reason=f"{error.message.rstrip('.')}. {error.hint}".strip(),
-            profile=self.profile,
-        )
-
-        def work(connection: apsw.Connection) -> None:
-            if ledger.by_call(connection, origin.session_id, origin.tool_call_id) is None:
-                ledger.insert(connection, new, self.reader.now())
-
-        self.database.write_now(work)
 
     def _room_used(self, row: LedgerRow, origin: Origin) -> str:
         if row.kind != "memory":

@@ -94,7 +94,7 @@ class Journal:
         if learned.state(connection, self._profile, seen.path).wanted != seen.wanted:
             return False
         key = learned.keep_text(connection, there) if there is not None else ""
-        target = _target_of(seen.path)
+        target: Target | None = next((one for one, file in notes.FILES.items() if file == seen.path), None)
         if target is not None:
             wanted = self._enter_notes(connection, seen, target, (notes.decoded(base), there))
         else:
@@ -170,7 +170,3 @@ class Journal:
         self._troubles.pop(f"skills/{name}", None)
         found |= dict.fromkeys(f"skills/{name}/{path}" for path in files)
         return list(found)
-
-
-def _target_of(path: str) -> Target | None:
-    return next((target for target, file in notes.FILES.items() if file == path), None)

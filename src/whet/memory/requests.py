@@ -102,7 +102,7 @@ class Refused(WhetError):
         return WriteOutcome(False, "refused", f"{self.message.rstrip('.')}. {self.hint}".strip())
 
 
-class Known(Refused):
+class Repeated(Refused):
     """What is remembered already."""
 
 
