@@ -12,7 +12,7 @@ from benchmarks.lessons.world import Say, User, World, add, create
 from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
-from whet.memory import merging, notes, skill_changes
+from whet.memory import notes, skill_changes
 from whet.memory.desk import LearningService
 from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader
@@ -416,10 +416,10 @@ def test_an_entry_goes_before_the_next_heading_with_a_line_between() -> None:
 
 
 def test_moved_entries_are_unchanged_and_pairs_are_replacements() -> None:
-    assert merging.changes("- a\n- b\n- c\n", "- c\n- a\n- b\n") == []
-    found = merging.changes("- a\n- b\n", "- x\n- y\n- z\n")
+    assert notes.changes("- a\n- b\n- c\n", "- c\n- a\n- b\n") == []
+    found = notes.changes("- a\n- b\n", "- x\n- y\n- z\n")
     assert found == [EntryChange("a", "x"), EntryChange("b", "y"), EntryChange("", "z")]
-    assert merging.changes("- a\n- b\n", "- x\n") == [EntryChange("a", "x"), EntryChange("b", "")]
+    assert notes.changes("- a\n- b\n", "- x\n") == [EntryChange("a", "x"), EntryChange("b", "")]
     assert [one.action for one in (*found, EntryChange("b", ""))] == ["replace", "replace", "add", "remove"]
 
 

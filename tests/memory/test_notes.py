@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whet.memory import merging, notes
+from whet.memory import notes
 from whet.memory.notes import EntryChange
 from whet.memory.notes import change as plan
 from whet.memory.requests import MemoryAction, MemoryRequest, Refused
@@ -106,10 +106,10 @@ def test_changes_and_carrying_them_over() -> None:
     before = "- one\n- two\n- three\n"
     theirs = "- one\n- two, changed by hand\n- three\n"
     ours = "- one\n- two\n- three\n- four\n"
-    assert merging.changes(before, theirs) == [EntryChange("two", "two, changed by hand")]
-    merged, lost = merging.carry(theirs, "memory", merging.changes(before, ours))
+    assert notes.changes(before, theirs) == [EntryChange("two", "two, changed by hand")]
+    merged, lost = notes.carry(theirs, "memory", notes.changes(before, ours))
     assert (merged, lost) == ("- one\n- two, changed by hand\n- three\n- four\n", [])
-    _, lost = merging.carry(theirs, "memory", [EntryChange("two", "zwei")])
+    _, lost = notes.carry(theirs, "memory", [EntryChange("two", "zwei")])
     assert lost == [EntryChange("two", "zwei")]
 
 

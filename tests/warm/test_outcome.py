@@ -8,8 +8,9 @@ import pytest
 from tests.support import FixedClock
 from tests.warm.corpus import run_cases
 from tests.warm.stores import Turn, open_store, store
+from whet.contract.texts import arguments_of
 from whet.store.calls import StoredCall
-from whet.warm.outcome import by_itself, json_trouble, parsed, phrase_of_trouble, programs_of
+from whet.warm.outcome import by_itself, json_trouble, phrase_of_trouble, programs_of
 
 
 def agreement(tmp_path: Path, clock: FixedClock, rounds: int) -> int:
@@ -19,7 +20,7 @@ def agreement(tmp_path: Path, clock: FixedClock, rounds: int) -> int:
     ran = asyncio.run(run_cases(tmp_path / "work", database, rounds))
     database.close()
     assert len({case.tool for case, _ in ran}) >= 12
-    judged = [(case, call, by_itself(call, parsed(call.arguments))) for case, call in ran]
+    judged = [(case, call, by_itself(call, arguments_of(call.arguments))) for case, call in ran]
     wrong = [
         (case.tool, case.arguments, case.label, found, (call.result or "")[-200:])
         for case, call, found in judged
@@ -82,6 +83,6 @@ def test_a_line_of_trouble_that_was_got_over_is_none() -> None:
 
 def test_an_interrupted_or_missing_result_is_unknown() -> None:
     call = StoredCall(1, 0, 1, 1, "read_file", "{}", None)
-    assert by_itself(call, parsed(call.arguments))[0] == "unknown"
+    assert by_itself(call, arguments_of(call.arguments))[0] == "unknown"
     call = StoredCall(1, 0, 1, 1, "read_file", "{}", "Interrupted", 0, "interrupted")
-    assert by_itself(call, parsed(call.arguments))[0] == "unknown"
+    assert by_itself(call, arguments_of(call.arguments))[0] == "unknown"

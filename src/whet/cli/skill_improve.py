@@ -19,7 +19,7 @@ from whet.contract.errors import NotFound
 from whet.contract.messages import Message
 from whet.contract.origin import Origin
 from whet.contract.protocols import ModelReply, Provider
-from whet.memory import merging, skill_store
+from whet.memory import settling, skill_store
 from whet.memory.cases import SkillCase, cases_of
 from whet.memory.desk import LearningService
 from whet.memory.requests import SkillRequest
@@ -101,7 +101,7 @@ async def _read(desk: LearningService, name: str) -> tuple[str, str, list[SkillC
 
     def work(connection: apsw.Connection) -> tuple[bool, str, list[SkillCase]]:
         is_pinned = learned.mark(connection, desk.profile, name).pinned
-        now = tree_hash(merging.skill_hashes(connection, desk.profile, name))
+        now = tree_hash(settling.skill_hashes(connection, desk.profile, name))
         return is_pinned, now, cases_of(connection, desk.profile, name, trusted)
 
     is_pinned, base_hash, cases = await desk.database.read(work)

@@ -53,6 +53,14 @@ def from_values(
         return msgspec.convert(value, kind, strict=strict, dec_hook=dec_hook)
 
 
+def arguments_of(text: str) -> dict[str, Any]:
+    """Read what a tool's call was given; nothing where that is no object of JSON."""
+    try:
+        return from_json(text or "{}", dict[str, Any])
+    except NOT_JSON:
+        return {}
+
+
 def subject_of(arguments: Mapping[str, object]) -> str:
     """Say what a tool's call is about: the text among its arguments that tells most; "" for none. Of a search
     that is what for, then where; of a command in another folder where, then what."""

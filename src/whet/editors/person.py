@@ -23,6 +23,7 @@ from acp.schema import (
 from whet.amending import amended, editable
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
+from whet.contract.texts import arguments_of
 from whet.editors import tool_calls
 from whet.editors.editor import Editor
 from whet.editors.options import Mode
@@ -63,7 +64,7 @@ class EditorPerson:
             return "no"
         if mode == "auto" and request.grant:  # only what is not dangerous can be granted for good
             return "once"
-        arguments = tool_calls.arguments_of(await self._arguments(request.session_id, request.call_id))
+        arguments = arguments_of(await self._arguments(request.session_id, request.call_id))
         content = tool_calls.asked(request)
         shown = self._view.show(request.call_id, request.tool, arguments, content)
         reply = await self._ask(shown, content, request)

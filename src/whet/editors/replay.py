@@ -15,6 +15,7 @@ from acp import (
 )
 
 from whet.contract.messages import ImagePart, Message, ToolCall
+from whet.contract.texts import arguments_of
 from whet.editors import tool_calls
 from whet.editors.outbox import Update
 from whet.tools.todo import TodoLists
@@ -53,7 +54,7 @@ def _said(message: Message) -> Iterator[Update]:
 
 
 def _call(call_id: str, call: ToolCall, result: Message | None) -> Update:
-    arguments = tool_calls.arguments_of(call.arguments)
+    arguments = arguments_of(call.arguments)
     text = result.text[:_RESULT_CHARS] if result is not None else "It has no result yet."
     ok = result is not None and not result.is_error
     return start_tool_call(

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
-import msgspec
 from acp import text_block, tool_content, tool_diff_content
 from acp.schema import (
     ContentToolCallContent,
@@ -23,7 +22,7 @@ from acp.schema import (
 
 from whet.contract.errors import ToolError
 from whet.contract.protocols import ApprovalRequest
-from whet.contract.texts import NOT_JSON, subject_of
+from whet.contract.texts import subject_of
 from whet.contract.tools import Buffers, Tag
 from whet.question import worded
 from whet.tools import diffs
@@ -54,15 +53,6 @@ _PLAN: dict[str, Literal["pending", "in_progress", "completed"]] = {
     "completed": "completed",
     "cancelled": "completed",
 }
-
-
-def arguments_of(text: str) -> dict[str, Any]:
-    """Read a call's arguments; empty where they are no JSON object."""
-    try:
-        found: object = msgspec.json.decode(text or "{}")
-    except NOT_JSON:
-        return {}
-    return cast(dict[str, Any], found) if isinstance(found, dict) else {}
 
 
 def kind_of(name: str) -> ToolKind:

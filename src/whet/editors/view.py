@@ -34,6 +34,7 @@ from whet.contract.events import (
     ToolStarted,
 )
 from whet.contract.messages import Usage
+from whet.contract.texts import arguments_of
 from whet.editors import tool_calls
 from whet.editors.buffers import EditorBuffers
 from whet.editors.outbox import Outbox
@@ -146,7 +147,7 @@ class EditorTurnView:
         return shown
 
     def _started(self, event: ToolStarted) -> None:
-        arguments = tool_calls.arguments_of(event.arguments)
+        arguments = arguments_of(event.arguments)
         shown = self._calls.get(event.call_id)
         if shown is None:
             shown = self.show(event.call_id, event.name, arguments, [])
@@ -166,7 +167,7 @@ class EditorTurnView:
     def _finished(self, event: ToolFinished) -> None:
         shown = self._calls.get(event.call_id)
         if shown is None:
-            self.show(event.call_id, event.name, tool_calls.arguments_of(event.arguments), [])
+            self.show(event.call_id, event.name, arguments_of(event.arguments), [])
             shown = self._calls[event.call_id]
         del self._calls[event.call_id]
         replaced = self._scene.buffers.take_replaced() if shown.before else {}

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 
 import apsw
 
-from whet.contract.texts import texts_of
+from whet.contract.texts import arguments_of, texts_of
 from whet.contract.tools import tags_of
 from whet.memory import provenance, units
 from whet.memory.folding import fold
@@ -65,7 +65,7 @@ def laundered(connection: apsw.Connection, session_id: str, one: Pointed) -> str
         for past in calls.naming(connection, own.workspace, name) if len(name) >= _CARRIED_WORDS else ():
             if past.key == own_key or "edits" not in tags_of(past.name):
                 continue
-            texts = texts_of(provenance.arguments_of(past.arguments))
+            texts = texts_of(arguments_of(past.arguments))
             lines = [line for line in one.unit.splitlines() if any(fold(line) in fold(x) for x in texts)]
             there = load_key(connection, past.key) if lines else None
             wrote = next((s for s in there.sources if s.seq == past.seq), None) if there else None

@@ -77,7 +77,7 @@ def replay(steps: Sequence[str], case: SkillCase) -> Replay:
     failed: list[str] = []
     at = 0
     for step in steps:
-        fits = [n for n, (command, _) in enumerate(case.commands) if _is_step(step, command)]
+        fits = [n for n, (ran, _) in enumerate(case.commands) if ran == step or entries.filled(step, ran)]
         good = [n for n in fits if not case.commands[n][1] and n >= at]
         if good:
             shown.append(step)
@@ -85,7 +85,3 @@ def replay(steps: Sequence[str], case: SkillCase) -> Replay:
         elif fits and case.commands[fits[-1]][1]:
             failed.append(step)
     return Replay(case, tuple(shown), tuple(failed))
-
-
-def _is_step(step: str, command: str) -> bool:
-    return step == command or bool(entries.filled(step, command))

@@ -13,14 +13,13 @@ from typing import NamedTuple
 import apsw
 import msgspec
 
-from whet.clock import iso
 from whet.contract.errors import StoreBusy
 from whet.contract.origin import Origin
-from whet.memory import merging, notes, skill_changes
+from whet.log import mask
+from whet.memory import notes, settling, skill_changes
 from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader
-from whet.memory.requests import Claim, GateVerdict, MemoryRequest, NeedsYes, Refused, SkillRequest
-from whet.memory.settling import enforce
+from whet.memory.requests import Claim, GateVerdict, MemoryRequest, NeedsYes, Refused, Repeated, SkillRequest
 from whet.memory.skill_changes import SkillPlan
 from whet.store import learned, ledger
 from whet.store.ledger import FileChange, LedgerRow, NewRow, State, digest
@@ -61,6 +60,20 @@ class Changes:
         self._reader.bring_into_step([request.name])
         return self._entered(lambda: self._skill(request, origin), f"the skill {request.name}")
 
+    def keep_refusal(self, request: MemoryRequest | SkillRequest, origin: Origin, error: Refused) -> None:
+        """Keep what a review was refused, so that the person can look at it and accept a note by hand."""
+        made = request.content and request.evidence and not isinstance(error, Repeated)
+        if origin.write_origin != "review" or not made or not origin.tool_call_id:
+            return
+        row = msgspec.structs.replace(
+            self._row(request, origin, GateVerdict("untrusted"), EntryChange("", mask(request.content))),
+            action="add" if isinstance(request, MemoryRequest) else request.action,
+            state="refused",
+            hash="",
+            reason=error.outcome.text,
+        )
+        self._entered(lambda: _Planned(row, None, _nothing), "the ledger")
+
     def _entered(self, plan: Callable[[], _Planned], what: str) -> LedgerRow:
         """Enter what is planned, in one transaction; a row that the same call made before is given as is."""
         for _ in range(_TRIES):
@@ -74,9 +87,9 @@ class Changes:
                     raise _Stale
                 for content in planned.texts:
                     learned.keep_text(connection, content)
-                row = ledger.insert(connection, planned.row, iso(self._reader.clock.now()))
+                row = ledger.insert(connection, planned.row, self._reader.now())
                 if row.state == "active":
-                    enforce(connection, row)
+                    settling.enforce(connection, row)
                 return row
 
             with suppress(_Stale):
@@ -112,7 +125,7 @@ class Changes:
 
     def _note(self, request: MemoryRequest, origin: Origin) -> _Planned:
         def there(connection: apsw.Connection) -> str:
-            return merging.note_text(connection, self._profile, request.target, origin.task_id)
+            return settling.note_text(connection, self._profile, request.target, origin.task_id)
 
         base = self._database.read_now(there)
         existing = tuple(entry.said for entry in notes.entries(base))
@@ -144,9 +157,9 @@ class Changes:
 
     def _skill(self, request: SkillRequest, origin: Origin) -> _Planned:
         def there(connection: apsw.Connection) -> dict[str, str]:
-            return merging.skill_hashes(connection, self._profile, request.name, origin.task_id)
+            return settling.skill_hashes(connection, self._profile, request.name, origin.task_id)
 
-        hashes, files = self._database.read_now(lambda db: (there(db), merging.texts(db, there(db))))
+        hashes, files = self._database.read_now(lambda db: (there(db), settling.texts(db, there(db))))
         made = skill_changes.plan(files, _based(request, origin, files))
         self._check_owner(request, origin)
         verdict = self._skill_verdict(request, origin, made)
@@ -186,6 +199,10 @@ class Changes:
             raise Refused(f"The skill {request.name} is pinned", hint="The person wants it to stay as it is.")
         if mark.owner == "person" and origin.write_origin == "foreground" and not request.confirmed:
             raise NeedsYes(f"May I {request.action} your own skill '{request.name}'?")
+
+
+def _nothing(connection: apsw.Connection) -> None:
+    """What was refused is built on nothing."""
 
 
 def _written(request: MemoryRequest, verdict: GateVerdict, existing: Sequence[str]) -> MemoryRequest:

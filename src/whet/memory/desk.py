@@ -16,10 +16,8 @@ from typing import TypeVar
 
 import apsw
 
-from whet.clock import iso
 from whet.contract.origin import Origin
-from whet.log import mask
-from whet.memory import merging, notes, undo
+from whet.memory import notes, settling, undo
 from whet.memory.changes import Changes, Judge
 from whet.memory.library import Library
 from whet.memory.reader import MemoryReader
@@ -34,12 +32,11 @@ from whet.memory.requests import (
     target_of,
     told,
 )
-from whet.memory.settling import Settling
 from whet.memory.skill_store import SkillStore
 from whet.memory.undo import ForgetStep, Purged
 from whet.store import ledger
 from whet.store.database import StateDatabase
-from whet.store.ledger import LedgerRow, NewRow
+from whet.store.ledger import LedgerRow
 from whet.store.purge import erase
 
 T = TypeVar("T")
@@ -87,7 +84,6 @@ class LearningService:
         self.skills: SkillStore = SkillStore(reader)
         self.judging: ClaimGate = ClaimGate(reader.database)
         self.listeners: list[Callable[[LedgerRow], None]] = []
-        self._settling = Settling(reader)
         self._changes = Changes(reader, self.judging)
 
     def for_person(self, name: str, folder: Path) -> LearningService:
@@ -119,7 +115,7 @@ class LearningService:
         Each becomes active, quarantined, inbox (those that `doubts` gives a reason against, too), or refused
         with the reason where what it builds on has changed. Files follow with `apply`.
         """
-        return self._settling.settle(connection, task_id, doubts or {})
+        return settling.settle(connection, self.reader, task_id, doubts or {})
 
     def discard(self, connection: apsw.Connection, task_id: str) -> None:
         """Drop the staged rows of a review that was given up, inside the caller's transaction."""
@@ -137,11 +133,11 @@ class LearningService:
 
     async def undo(self, row_id: int, origin: Origin) -> LedgerRow:
         """Take a change back, files included, and give the row that did. Raises NotFound, CannotUndo."""
-        return await self._decide(row_id, lambda db, row: undo.undo(db, row, origin, self._now()))
+        return await self._decide(row_id, lambda db, row: undo.undo(db, row, origin, self.reader.now()))
 
     async def accept(self, row_id: int) -> LedgerRow:
         """Bring a waiting change into force. Raises NotFound, CannotUndo."""
-        return await self._decide(row_id, lambda db, row: undo.accept(db, row, self._settling))
+        return await self._decide(row_id, lambda db, row: undo.accept(db, row, self.reader))
 
     async def reject(self, row_id: int, reason: str = "rejected by the person") -> LedgerRow:
         """Drop a waiting change. Raises NotFound, CannotUndo."""
@@ -153,7 +149,7 @@ class LearningService:
             await asyncio.to_thread(self.reader.bring_into_step)
             return await self.database.read(lambda db: undo.forget_steps(db, self.profile, session_id))
         steps = await asyncio.to_thread(
-            self._in_step, lambda db: undo.forget(db, self.profile, session_id, origin, self._now())
+            self._in_step, lambda db: undo.forget(db, self.profile, session_id, origin, self.reader.now())
         )
         self._tell([step.back for step in steps if step.back is not None])
         return steps
@@ -188,7 +184,7 @@ class LearningService:
         try:
             return await asyncio.to_thread(self._made, request, origin)
         except Refused as error:
-            await asyncio.to_thread(self._keep_refusal, request, origin, error)
+            await asyncio.to_thread(self._changes.keep_refusal, request, origin, error)
             return error.outcome
         except NeedsYes as error:
             return WriteOutcome(False, "needs_yes", error.message)
@@ -208,39 +204,12 @@ class LearningService:
             self._tell([row])
         return told(row, self._room_used(row, origin), self.reader.troubles)
 
-    def _keep_refusal(self, request: MemoryRequest | SkillRequest, origin: Origin, error: Refused) -> None:
-        """Keep what a review was refused, so that the person can look at it and accept a note by hand."""
-        made = request.content and request.evidence
-        if origin.write_origin != "review" or not made or not origin.tool_call_id or error.is_known:
-            return
-        is_note = isinstance(request, MemoryRequest)
-        new = NewRow(
-            kind="memory" if is_note else "skill",
-            item=request.target if is_note else request.name,
-            action="add" if is_note else request.action,
-            state="refused",
-            origin=origin,
-            after=mask(request.content),
-            trust="untrusted",
-            reason=f"{error.message.rstrip('.')}. {error.hint}".strip(),
-            profile=self.profile,
-        )
-
-        def work(connection: apsw.Connection) -> None:
-            if ledger.by_call(connection, origin.session_id, origin.tool_call_id) is None:
-                ledger.insert(connection, new, self._now())
-
-        self.database.write_now(work)
-
     def _room_used(self, row: LedgerRow, origin: Origin) -> str:
         if row.kind != "memory":
             return ""
         target = target_of(row.item)
-        text = self.database.read_now(lambda db: merging.note_text(db, self.profile, target, origin.task_id))
+        text = self.database.read_now(lambda db: settling.note_text(db, self.profile, target, origin.task_id))
         return notes.used(text, self.reader.room_chars(target))
-
-    def _now(self) -> str:
-        return iso(self.reader.clock.now())
 
     def _tell(self, rows: Sequence[LedgerRow]) -> None:
         for row in rows:

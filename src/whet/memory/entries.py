@@ -49,13 +49,6 @@ def steps(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> list[str]:
     return lines
 
 
-def parameterised(commands: Sequence[str], named: Sequence[str]) -> list[str]:
-    """Put parameters into commands: where a tool's own error has `named` a placeholder, or where the same
-    command ran with something else in one place."""
-    given = (next(filter(None, (filled(form, one) for form in named)), "") for one in commands)
-    return [filled_in or _varied(one, commands) for one, filled_in in zip(commands, given, strict=True)]
-
-
 def subject(text: str) -> str:
     """Give what an entry that was written here is about: it without its values and its day."""
     return units.shape(_DATED.sub("", text).replace("`", " "))
@@ -93,9 +86,11 @@ def _grouped(pointed: Sequence[Pointed], named: Sequence[str]) -> list[str]:
 
 
 def _commands(pointed: Sequence[Pointed], named: Sequence[str]) -> dict[str, str]:
-    """Give what each command is shown as, by how it is kept."""
+    """Give what each command is shown as, by how it is kept: with parameters where a tool's own error has
+    `named` a placeholder, or where the same command ran with something else in one place."""
     ran = [kept(source) for source in _sources(pointed) if source.is_command]
-    return dict(zip(ran, parameterised(ran, named), strict=True))
+    given = {one: next(filter(None, (filled(form, one) for form in named)), "") for one in ran}
+    return {one: form or _varied(one, ran) for one, form in given.items()}
 
 
 def _sources(pointed: Sequence[Pointed]) -> list[SourceText]:

@@ -17,7 +17,7 @@ from whet.memory import entries, notes, units
 from whet.memory.carried import carried_over, kept, laundered, names_own
 from whet.memory.folding import content_words, fold
 from whet.memory.provenance import got_bytes
-from whet.memory.requests import Claim, GateVerdict, Refused
+from whet.memory.requests import Claim, GateVerdict, Refused, Repeated
 from whet.memory.scan import scan
 from whet.memory.sources import SourceText
 from whet.memory.transcript import Pointed, QuotableTranscript, load
@@ -358,12 +358,10 @@ def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed], transcript: Quot
         )
 
 
-def _known(text: str) -> Refused:
-    error = Refused(
+def _known(text: str) -> Repeated:
+    return Repeated(
         f"That is remembered already: {_short(text)}", hint="Nothing has to be saved; or replace it."
     )
-    error.is_known = True
-    return error
 
 
 def _refuse_repeated(claim: Claim, pointed: Sequence[Pointed]) -> None:

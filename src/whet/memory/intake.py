@@ -36,8 +36,7 @@ class SkillIntake(msgspec.Struct, frozen=True):
     @property
     def main_first(self) -> list[str]:
         """The paths of what can be read or run: SKILL.md, then the others by name."""
-        shown = [path for path in self.files if not path.startswith("assets/")]
-        return sorted(shown, key=lambda path: (path != skill_changes.MAIN, path))
+        return [path for path in self.files if not path.startswith("assets/")]
 
 
 def read_folder(folder: Path) -> SkillIntake:

@@ -13,10 +13,9 @@ from collections.abc import Sequence
 import apsw
 import msgspec
 
-from whet.clock import iso
 from whet.contract.errors import StoreError
 from whet.contract.origin import Origin
-from whet.memory import disk, merging, notes
+from whet.memory import disk, notes
 from whet.memory.disk import Moved, UnreadableFile
 from whet.memory.folders import BadSkill, files_of
 from whet.memory.reader import MemoryReader
@@ -36,7 +35,7 @@ class Journal:
     taken out of them. Synchronous; call it off the event loop's thread."""
 
     def __init__(self, reader: MemoryReader) -> None:
-        self._database, self._clock, self._folder = reader.database, reader.clock, reader.folder
+        self._database, self._now, self._folder = reader.database, reader.now, reader.folder
         self._profile, self._seen, self._troubles = reader.profile, reader.seen, reader.troubles
 
     def settle(self, waiting: Sequence[str], skills: Sequence[str]) -> None:
@@ -95,7 +94,7 @@ class Journal:
         if learned.state(connection, self._profile, seen.path).wanted != seen.wanted:
             return False
         key = learned.keep_text(connection, there) if there is not None else ""
-        target = _target_of(seen.path)
+        target: Target | None = next((one for one, file in notes.FILES.items() if file == seen.path), None)
         if target is not None:
             wanted = self._enter_notes(connection, seen, target, (notes.decoded(base), there))
         else:
@@ -110,12 +109,12 @@ class Journal:
         before, there = edit
         after = notes.decoded(there or b"")
         ours = notes.decoded(learned.text(connection, seen.wanted))
-        others = merging.changes(before, ours) if seen.wanted != seen.written else []
+        others = notes.changes(before, ours) if seen.wanted != seen.written else []
         # What is among the others' was entered before a crash, or said twice.
         made = {entry.said for entry in notes.entries(ours)} if others else set[str]()
         rows = [
             row
-            for row in merging.changes(before, after)
+            for row in notes.changes(before, after)
             if row not in others and (row.after not in made or row.before in made)
         ]
         if len(rows) > _MOST_ROWS or (there is None and rows):
@@ -124,7 +123,7 @@ class Journal:
             for row in rows:
                 new = NewRow("memory", target, row.action, "active", _HAND, row.before, row.after)
                 self._insert(connection, new)
-        merged, lost = merging.carry(after, target, others)
+        merged, lost = notes.carry(after, target, others)
         for change in lost:
             if not self._overtaken(connection, target, change.after):
                 merged = notes.put(merged, target, change.after)
@@ -157,7 +156,7 @@ class Journal:
         full = msgspec.structs.replace(
             new, base_hash=digest(new.before), hash=digest(new.after), trust="user", profile=self._profile
         )
-        ledger.insert(connection, full, iso(self._clock.now()))
+        ledger.insert(connection, full, self._now())
 
     def _skill_paths(self, name: str) -> list[str]:
         known = self._database.read_now(lambda db: learned.states(db, self._profile, f"skills/{name}/"))
@@ -171,7 +170,3 @@ class Journal:
         self._troubles.pop(f"skills/{name}", None)
         found |= dict.fromkeys(f"skills/{name}/{path}" for path in files)
         return list(found)
-
-
-def _target_of(path: str) -> Target | None:
-    return next((target for target, file in notes.FILES.items() if file == path), None)

@@ -1,4 +1,4 @@
-"""MEMORY.md and USER.md as text: entries, the section for pitfalls, and single edits of them.
+"""MEMORY.md and USER.md as text: entries, the section for pitfalls, single edits, and how two texts differ.
 
 A file is a person's Markdown: an entry is a list item or a paragraph, and an edit touches its lines only,
 so that everything else stays as it was typed. Nothing here reads or writes a file.
@@ -6,6 +6,7 @@ so that everything else stays as it was typed. Nothing here reads or writes a fi
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 
@@ -125,6 +126,34 @@ def step(text: str, target: Target, change: EntryChange) -> str:
     return _joined([*lines[: entry.first], *_written(new), *lines[entry.last + 1 :]])
 
 
+def changes(before: str, after: str) -> list[EntryChange]:
+    """Give how `after`'s entries differ from `before`'s, in order. Moved entries count as unchanged."""
+    old = [entry.said for entry in entries(before)]
+    new = [entry.said for entry in entries(after)]
+    found: list[EntryChange] = []
+    for tag, i, j, k, m in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag == "equal":
+            continue
+        gone = [text for text in old[i:j] if text not in new]
+        come = [text for text in new[k:m] if text not in old]
+        pairs = min(len(gone), len(come))
+        found += [EntryChange(*pair) for pair in zip(gone, come, strict=False)]
+        found += [EntryChange(text, "") for text in gone[pairs:]]
+        found += [EntryChange("", text) for text in come[pairs:]]
+    return found
+
+
+def carry(text: str, target: Target, wanted: Sequence[EntryChange]) -> tuple[str, list[EntryChange]]:
+    """Make these changes in `text` too; gives the new text and the changes that no longer fit."""
+    lost: list[EntryChange] = []
+    for one in wanted:
+        try:
+            text = step(text, target, one)
+        except Refused:
+            lost.append(one)
+    return text, lost
+
+
 def check_room(text: str, after: str, target: Target, limit_chars: int) -> None:
     """Raise Refused where the edited file would be over its limit and larger than before."""
     size = len(after.strip())
@@ -175,12 +204,12 @@ def _without_empty_heading(head: list[str], tail: list[str]) -> list[str]:
     return [*_stripped(above[:-1]), *([""] if tail and tail[0].strip() else [])]
 
 
-def _stripped(lines: list[str]) -> list[str]:
+def _stripped(lines: Sequence[str]) -> list[str]:
     """Give lines without the blank ones at their end."""
     end = len(lines)
     while end and not lines[end - 1].strip():
         end -= 1
-    return lines[:end]
+    return [*lines[:end]]
 
 
 def only(text: str, part: str) -> NoteEntry:
@@ -249,9 +278,7 @@ def _end_of(lines: Sequence[str], section: str) -> int:
     else:
         start = 1 if lines and lines[0].startswith("# ") else 0
     end = next((n for n in range(start, len(lines)) if re.match(r"#+\s", lines[n])), len(lines))
-    while end > start and not lines[end - 1].strip():
-        end -= 1
-    return end
+    return max(start, len(_stripped(lines[:end])))
 
 
 def _is_pitfalls(line: str) -> bool:

@@ -15,11 +15,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import apsw
 
-from whet.contract.texts import NOT_JSON, from_json
+from whet.contract.texts import arguments_of
 from whet.contract.tools import tags_of
 from whet.regular import read_regular_text
 from whet.shell.fetches import reaches_out
@@ -39,14 +38,6 @@ _SCRIPT_BYTES = 20_000
 def got_bytes(command: str, received: bool | None) -> bool:
     """Whether bytes may have come to a command from the network: as the sandbox counted, else by its text."""
     return reaches_out(command) if received is None else received
-
-
-def arguments_of(text: str) -> dict[str, Any]:
-    """Read what a call was given; nothing where that is no object of JSON."""
-    try:
-        return from_json(text or "{}", dict[str, Any])
-    except NOT_JSON:
-        return {}
 
 
 def is_installed(path: str) -> bool:

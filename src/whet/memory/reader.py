@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import apsw
 import msgspec
 
-from whet.clock import Clock
+from whet.clock import Clock, iso
 from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.tools import tags_of
 from whet.memory import disk, notes
@@ -163,6 +163,10 @@ class MemoryReader:
     def text(self, path: str) -> str:
         """Give what a notes file should hold, from the ledger."""
         return self.database.read_now(lambda db: in_force(db, self.profile, path))
+
+    def now(self) -> str:
+        """Give the time as the ledger has it."""
+        return iso(self.clock.now())
 
     def room_chars(self, target: Target) -> int:
         """Give how many characters a notes file may have."""

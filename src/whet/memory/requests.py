@@ -94,15 +94,16 @@ class WriteOutcome(msgspec.Struct, frozen=True):
 
 
 class Refused(WhetError):
-    """A change that can't be made; the message says why, so that it can be asked for better. Where
-    `is_known`, it is remembered already."""
-
-    is_known = False
+    """A change that can't be made; the message says why, so that it can be asked for better."""
 
     @property
     def outcome(self) -> WriteOutcome:
         """What the model is told of it."""
         return WriteOutcome(False, "refused", f"{self.message.rstrip('.')}. {self.hint}".strip())
+
+
+class Repeated(Refused):
+    """What is remembered already."""
 
 
 class NeedsYes(WhetError):

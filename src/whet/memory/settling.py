@@ -1,7 +1,8 @@
 """A review's staged changes come into force together, in the transaction that completes its job.
 
 Each is made again on what is in force by then: an item that has changed since refuses it, with the reason.
-It touches no file.
+What a writer builds on is here, too: what is in force with its
+own review's staged changes on top, read inside a transaction. It touches no file.
 """
 
 from __future__ import annotations
@@ -11,57 +12,49 @@ from collections.abc import Mapping
 import apsw
 import msgspec
 
-from whet.memory import merging, notes
+from whet.memory import notes
 from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader, in_force
-from whet.memory.requests import Refused, target_of
+from whet.memory.requests import Refused, Target, target_of
+from whet.memory.skill_changes import Files
 from whet.store import learned, ledger
 from whet.store.ledger import LedgerRow, State
 
 
-class Settling:
-    """Settles the staged rows of one profile."""
+def settle(
+    connection: apsw.Connection, reader: MemoryReader, task_id: str, doubts: Mapping[int, str]
+) -> list[LedgerRow]:
+    """Give the task's rows, each with its new state; what was settled before stays as it is. What `doubts`
+    gives a reason against waits for the person."""
+    held: dict[tuple[str, str], State] = {}
+    for row in ledger.of_task(connection, task_id, ("staged",)):
+        key = (row.kind, row.item)
+        state, reason = _state_of(connection, reader, row)
+        if state == "active" and row.id in doubts:
+            state, reason = "inbox", doubts[row.id]
+        if row.kind == "skill" and key in held:
+            state = held[key]  # built on a change that is not in force
+        if state == "active":
+            try:
+                enforce(connection, row, reader.room_chars(target_of(row.item)))
+            except Refused as error:
+                state, reason = "refused", error.message
+        elif row.kind == "skill":
+            held[key] = state
+        ledger.set_state(connection, row.id, state, reason=reason)
+    return ledger.of_task(connection, task_id)
 
-    def __init__(self, reader: MemoryReader) -> None:
-        self._reader = reader
 
-    def settle(self, connection: apsw.Connection, task_id: str, doubts: Mapping[int, str]) -> list[LedgerRow]:
-        """Give the task's rows, each with its new state; what was settled before stays as it is. What
-        `doubts` gives a reason against waits for the person."""
-        held: dict[tuple[str, str], State] = {}
-        for row in ledger.of_task(connection, task_id, ("staged",)):
-            key = (row.kind, row.item)
-            state, reason = self._state_of(connection, row)
-            if state == "active" and row.id in doubts:
-                state, reason = "inbox", doubts[row.id]
-            if row.kind == "skill" and key in held:
-                state = held[key]  # built on a change that is not in force
-            if state == "active":
-                reason = self.enforce(connection, row)
-                state = "refused" if reason else "active"
-            elif row.kind == "skill":
-                held[key] = state
-            ledger.set_state(connection, row.id, state, reason=reason)
-        return ledger.of_task(connection, task_id)
-
-    def enforce(self, connection: apsw.Connection, row: LedgerRow) -> str:
-        """Bring one row into force; gives why that can't be, or nothing."""
-        try:
-            enforce(connection, row, self._reader.room_chars(target_of(row.item)))
-        except Refused as error:
-            return error.message
-        return ""
-
-    def _state_of(self, connection: apsw.Connection, row: LedgerRow) -> tuple[State, str]:
-        if row.trust == "untrusted":
-            return "quarantined", ""
-        if self._reader.review.writes == "ask":
-            return "inbox", "review.writes is ask"
-        if row.kind == "skill" and _has_no_case(row):
-            return "inbox", "it changes the steps, and no call of a session shows the new ones"
-        if is_persons(connection, row):
-            return "inbox", "it changes something of your own"
-        return "active", ""
+def _state_of(connection: apsw.Connection, reader: MemoryReader, row: LedgerRow) -> tuple[State, str]:
+    if row.trust == "untrusted":
+        return "quarantined", ""
+    if reader.review.writes == "ask":
+        return "inbox", "review.writes is ask"
+    if row.kind == "skill" and _has_no_case(row):
+        return "inbox", "it changes the steps, and no call of a session shows the new ones"
+    if is_persons(connection, row):
+        return "inbox", "it changes something of your own"
+    return "active", ""
 
 
 def enforce(connection: apsw.Connection, row: LedgerRow, room_chars: int = 0) -> None:
@@ -73,7 +66,7 @@ def enforce(connection: apsw.Connection, row: LedgerRow, room_chars: int = 0) ->
         after = notes.step(before, target, EntryChange(row.before, row.after))
         if row.after and room_chars:
             notes.check_room(before, after, target, room_chars)
-        merging.want_note(connection, row.profile, target, after)
+        want_note(connection, row.profile, target, after)
     for change in row.changes:
         if learned.state(connection, row.profile, change.path).wanted != change.before:
             raise Refused(f"{change.path} has changed since")
@@ -105,3 +98,40 @@ def is_persons(connection: apsw.Connection, row: LedgerRow) -> bool:
         if earlier.id < row.id and earlier.after == row.before and earlier.state == "active":
             return earlier.origin.write_origin == "user"
     return True  # nobody knows it: it was there before the ledger
+
+
+def want_note(connection: apsw.Connection, profile: str, target: Target, text: str) -> None:
+    """Say what a notes file should hold; empty for no file."""
+    key = learned.keep_text(connection, text.encode()) if text else ""
+    learned.want(connection, profile, notes.FILES[target], key)
+
+
+def note_text(connection: apsw.Connection, profile: str, target: Target, task_id: str = "") -> str:
+    """Give a notes file as the writer sees it."""
+    text = in_force(connection, profile, notes.FILES[target])
+    for row in ledger.of_task(connection, task_id, ("staged",)):
+        if (row.kind, row.item, row.profile) == ("memory", target, profile):
+            try:
+                text = notes.step(text, target, EntryChange(row.before, row.after))
+            except Refused:
+                continue  # its entry has changed meanwhile; settling the review will say so
+    return text
+
+
+def skill_hashes(connection: apsw.Connection, profile: str, name: str, task_id: str = "") -> dict[str, str]:
+    """Give a skill's files as the writer sees them: hash by path within the skill; empty where none is."""
+    root = f"skills/{name}/"
+    found = {
+        state.path.removeprefix(root): state.wanted
+        for state in learned.states(connection, profile, root)
+        if state.wanted
+    }
+    for row in ledger.of_task(connection, task_id, ("staged",)):
+        if (row.kind, row.item, row.profile) == ("skill", name, profile):
+            found.update((change.path.removeprefix(root), change.after) for change in row.changes)
+    return {path: key for path, key in found.items() if key}
+
+
+def texts(connection: apsw.Connection, hashes: Mapping[str, str]) -> Files:
+    """Give the bytes of files by their hashes."""
+    return {path: learned.text(connection, key) for path, key in hashes.items()}

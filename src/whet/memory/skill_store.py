@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import apsw
 import msgspec
 
-from whet.clock import iso
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
-from whet.memory import folders, merging, skill_changes
+from whet.memory import folders, settling, skill_changes
 from whet.memory.folders import good_path
 from whet.memory.library import Library, SkillInfo
 from whet.memory.reader import MemoryReader
@@ -65,7 +64,7 @@ class SkillStore:
             found = load(self._reader.library, name, file_path)
             ids = (origin.session_id, origin.turn_id, origin.tool_call_id)
             use = Use(*ids, name, found.file, found.hash, how)
-            self._database.write_now(lambda db: learned.add_use(db, self._profile, use, self._now()))
+            self._database.write_now(lambda db: learned.add_use(db, self._profile, use, self._reader.now()))
             return WriteOutcome(True, "active", found.text, summary=f"Skill '{name}' loaded", hash=found.hash)
 
         try:
@@ -83,7 +82,7 @@ class SkillStore:
         def run() -> LedgerRow:
             self._reader.bring_into_step([intake.name])
             row = self._database.write_now(
-                lambda db: enter(db, intake, source, profile=self._profile, now=self._now())
+                lambda db: enter(db, intake, source, profile=self._profile, now=self._reader.now())
             )
             self._reader.bring_into_step()
             return row
@@ -108,13 +107,10 @@ class SkillStore:
         def work(connection: apsw.Connection) -> Files | None:
             staged = ledger.of_task(connection, task_id, ("staged",))
             is_staged = any((row.kind, row.item) == ("skill", name) for row in staged)
-            hashes = merging.skill_hashes(connection, self._profile, name, task_id)
-            return merging.texts(connection, hashes) if is_staged else None
+            hashes = settling.skill_hashes(connection, self._profile, name, task_id)
+            return settling.texts(connection, hashes) if is_staged else None
 
         return self._database.read_now(work) if task_id else None
-
-    def _now(self) -> str:
-        return iso(self._reader.clock.now())
 
 
 def listed(skills: Sequence[SkillInfo], query: str) -> str:

@@ -16,7 +16,7 @@ import msgspec
 
 from whet.contract.delegation import HELPER
 from whet.contract.messages import Message, ToolCall
-from whet.contract.texts import subject_of, texts_of
+from whet.contract.texts import arguments_of, subject_of, texts_of
 from whet.contract.tools import tags_of
 from whet.memory import provenance, typed
 from whet.memory.folding import decoded, fold, worded
@@ -129,7 +129,7 @@ class _Reader:
             self._add(row, "own", message.text)
             for call in message.tool_calls:
                 self._calls[call.id] = call
-                given = provenance.arguments_of(call.arguments)
+                given = arguments_of(call.arguments)
                 texts = "\n".join(texts_of(given))
                 parts = read(str(given["command"])).parts if given.get("command") else ()
                 made = worded("\n".join([texts, decoded(texts), *(part.line for part in parts)]))
@@ -154,7 +154,7 @@ class _Reader:
         message = row.message
         call = self._calls.get(message.tool_call_id)
         name = message.tool_name or (call.name if call else "")
-        given = provenance.arguments_of(call.arguments if call else "")
+        given = arguments_of(call.arguments if call else "")
         tier, why = self._tier(name, given, row)
         text, tags = message.text, tags_of(name)
         if "local" in tags and "looks" in tags:

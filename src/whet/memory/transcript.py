@@ -97,13 +97,9 @@ class QuotableTranscript:
             for sentence in units.sentences(one.text):
                 if not units.is_question(sentence) and _is_newer(unit, sentence, said=source.role == "user"):
                     return sentence
+        mine = (source.tool, source.call, source.tier, source.failed)
         for one in later if source.tier == "observed" and not source.failed else ():
-            is_same = (one.tier, one.failed, one.tool, one.call) == (
-                "observed",
-                False,
-                source.tool,
-                source.call,
-            )
+            is_same = (one.tool, one.call, one.tier, one.failed) == mine
             if is_same and unit and fold(unit.splitlines()[-1]) not in one.folded:
                 same = (line for line in one.text.splitlines() if units.shape(line) == units.shape(unit))
                 return next(same, "")

@@ -16,11 +16,11 @@ import msgspec
 
 from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
-from whet.memory import frontmatter, merging, notes
+from whet.memory import frontmatter, notes
 from whet.memory.frontmatter import BadSkill
-from whet.memory.reader import in_force
+from whet.memory.reader import MemoryReader, in_force
 from whet.memory.requests import Refused, target_of
-from whet.memory.settling import Settling, enforce
+from whet.memory.settling import enforce, want_note
 from whet.store import ledger, purge
 from whet.store.ledger import FileChange, LedgerRow, NewRow, digest
 from whet.store.starts import LABEL_CHARS
@@ -68,14 +68,17 @@ def undo(connection: apsw.Connection, row: LedgerRow, origin: Origin, now: str) 
     return back
 
 
-def accept(connection: apsw.Connection, row: LedgerRow, settling: Settling) -> LedgerRow:
+def accept(connection: apsw.Connection, row: LedgerRow, reader: MemoryReader) -> LedgerRow:
     """Bring a quarantined or inbox row into force, or a refused note on the person's own word. Raises
     CannotUndo where that can't be."""
     if row.state not in ("quarantined", "inbox") and not (row.state == "refused" and row.kind == "memory"):
         raise CannotUndo(f"change {row.id} is {row.state}; only what waits can be accepted")
     _refuse_if_purged(connection, row)
-    if reason := settling.enforce(connection, row):
-        raise CannotUndo(f"change {row.id} can't be accepted: {reason}", hint=f"whet undo {row.id} drops it")
+    try:
+        enforce(connection, row, reader.room_chars(target_of(row.item)))
+    except Refused as error:
+        why = f"change {row.id} can't be accepted: {error.message}"
+        raise CannotUndo(why, hint=f"whet undo {row.id} drops it") from error
     ledger.set_state(connection, row.id, "active", reason=f"accepted by the person (was {row.state})")
     return ledger.get(connection, row.id)
 
@@ -135,10 +138,10 @@ def _puts_whole_notes(connection: apsw.Connection, back: LedgerRow) -> bool:
         if back.before and back.before not in {entry.said for entry in notes.entries(text)}:
             raise Refused("its entry has changed since")
         return False
-    after, lost = merging.carry(text, target, merging.changes(back.before, back.after))
+    after, lost = notes.carry(text, target, notes.changes(back.before, back.after))
     if lost:
         raise Refused("some of its entries have changed since")
-    merging.want_note(connection, back.profile, target, after)
+    want_note(connection, back.profile, target, after)
     return True
 
 

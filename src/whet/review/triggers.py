@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import apsw
 import msgspec
@@ -20,7 +20,7 @@ from whet.clock import Clock, iso
 from whet.config.schema import ReviewSettings
 from whet.contract.events import EndReason
 from whet.contract.protocols import ModelInfo
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import arguments_of
 from whet.contract.tools import Tag
 from whet.review.order import KINDS, TAG_OF, Kind, Order, Runtime, kinds_for, put
 from whet.store import jobs, outcomes, reviews, sessions
@@ -245,11 +245,7 @@ def _is_asked_for(call: TurnCall, failed: TurnCall) -> bool:
 
 def _is_looking(call: TurnCall) -> bool:
     """Whether a command only looks around, as far as its first word tells."""
-    try:
-        arguments: Any = msgspec.json.decode(call.arguments or "{}")
-    except NOT_JSON:
-        return False
-    command = arguments.get("command") if isinstance(arguments, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    command = arguments_of(call.arguments).get("command")
     if not isinstance(command, str):
         return False
     words = command.rsplit("&&", 1)[-1][:400].split(maxsplit=1)

@@ -13,9 +13,10 @@ from typing import Any
 
 import msgspec
 
+from whet.contract.texts import arguments_of
 from whet.store.calls import StoredCall, UserWords
 from whet.tools.declared import tags_of
-from whet.warm.outcome import Outcome, by_itself, parsed
+from whet.warm.outcome import Outcome, by_itself
 from whet.warm.takeback import TAKES_BACK, is_content_back, is_replaced, is_taken_back
 
 _WINDOW = 2
@@ -74,7 +75,7 @@ class OutcomeJudge:
         if isinstance(item, UserWords):
             self._said(item)
             return
-        arguments = parsed(item.arguments)
+        arguments = arguments_of(item.arguments)
         outcome, reason = by_itself(item, arguments)
         if outcome == "ok" and (is_unknown(item) if not self._tools else item.name not in self._tools):
             outcome, reason = "failed", "there is no such tool"

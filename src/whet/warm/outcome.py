@@ -84,7 +84,7 @@ _ASSIGNMENT = late_pattern(r"[A-Za-z_]\w*=\S*$")
 
 
 def by_itself(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, str]:
-    """Judge a call by its own result; the reason is a few words for a person. `arguments`: as `parsed`."""
+    """Judge a call by its own result; the reason is a few words for a person. `arguments` are parsed."""
     kind = call.error_kind
     if kind in _NOT_RUN:
         return ("denied", "not let through") if kind == "denied" else ("unknown", kind)
@@ -162,7 +162,6 @@ class _Said(msgspec.Struct):
 
 
 _said = decoder(_Said)
-_arguments = decoder(dict[str, Any])
 
 
 def json_trouble(text: str) -> str:
@@ -213,14 +212,6 @@ def phrase_of_trouble(text: str) -> str:
     if _CALM.search(line) or rest.count("\n") >= 3:
         return ""
     return line[:120]
-
-
-def parsed(arguments: str) -> dict[str, Any]:
-    """Give a call's arguments; what is no JSON object gives an empty one."""
-    try:
-        return _arguments.decode(arguments)
-    except NOT_JSON:
-        return {}
 
 
 def programs_of(command: str) -> Iterator[str]:
