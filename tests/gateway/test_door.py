@@ -268,7 +268,7 @@ def test_where_there_are_no_buttons_the_ways_to_answer_are_written_out() -> None
 
 
 def test_what_is_longer_than_a_chat_can_hold_is_shown_by_halves_of_it() -> None:
-    """At first a hundred lines, then half of them all; where half is no more than that, no more is offered."""
+    """Half of its lines at "show all"; where half is no more than what is shown at first, none is offered."""
     said: list[str] = []
 
     async def post(messages: object) -> None:

@@ -115,7 +115,7 @@ def test_a_refusal_says_why(world: World, name: str) -> None:
 
 
 def test_what_another_program_kept_is_refused_for_the_same_texts() -> None:
-    with pytest.raises(Refused, match="Not kept: .*card"):
+    with pytest.raises(Refused, match=r"Not kept: .*card"):
         judge_brought(Claim("memory", "The card is 4111 1111 1111 1111.", ()))
     assert not judge_brought(Claim("memory", "Staging is at qa.acme.lan.", ())).quarantined
 
