@@ -27,6 +27,14 @@ def test_two_that_did_not_get_below_the_threshold_stop_it_for_good() -> None:
     assert brake.allows(90_000)
 
 
+def test_a_list_that_grows_begins_none_after_a_poor_one_though_one_before_found_nothing() -> None:
+    brake = CircuitBreaker()
+    brake.idle(10_000, 100_000)
+    brake.compacted()
+    assert brake.measured(90_000, 75_000)
+    assert not brake.allows(10**9)
+
+
 def test_one_that_helped_forgets_the_strike_before() -> None:
     brake = CircuitBreaker()
     brake.idle(10_000, 100_000)

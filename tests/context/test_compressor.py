@@ -38,6 +38,17 @@ def test_the_trigger_follows_the_window_and_the_answers_room():
     assert not small.should_compress(None)
 
 
+def test_before_any_count_the_messages_alone_ask_for_a_compaction_from_the_threshold_on():
+    rows = full().rows
+    size = chat.estimate(rows)
+    for window, asks in ((0, False), (-(-size * 4 // 3), True), ((size + 9) * 4 // 3, False)):
+        compressor = engine(window=window)
+        assert compressor.should_compress_preflight(rows) is asks, window
+    counted = engine(window=size)
+    counted.update_from_response({"prompt_tokens": 10})
+    assert not counted.should_compress_preflight(rows)
+
+
 @pytest.mark.parametrize("window", [2_000, 4_000, 8_000, 32_000])
 def test_10_a_compaction_saves_and_leaves_little_in_windows_of_any_size(window: int):
     compressor = engine(
@@ -307,6 +318,8 @@ def test_16_17_where_no_model_gives_a_summary_code_writes_it_and_the_model_rests
     rows = compressor.compress(talk.rows, 7_000)
     assert talk.rows == before
     assert "## 4. Completed actions" in summary_of(rows) and "ran make unit" in summary_of(rows)
+    assert '- The person: "Now go on with the unit after number' in summary_of(rows)
+    assert '- The assistant: "Unit' in summary_of(rows)
     assert_valid(rows)
     assert "without a model" in (compressor._last_summary_error or "")
     asked = len(model.asked)

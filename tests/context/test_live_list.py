@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whet.context.live_list import EMPTY, GO_ON, NO_RESULT, OPENING, Repairer, finished, repair
-from whet.contract.messages import Message, ToolCall
+from tests.support import FixedClock
+from whet.context.live_list import EMPTY, GO_ON, NO_RESULT, OPENING, LiveList, Repairer, finished, repair
+from whet.contract.messages import Message, ToolCall, Usage
+from whet.store.database import StateDatabase
+from whet.store.sessions import NewSession
+from whet.store.transcript import Transcript
 
 
 def user(text: str = "hi") -> Message:
@@ -116,3 +123,22 @@ def test_what_came_out_never_changes_while_the_list_grows(seed: int) -> None:
         earlier = list(repairer.rows)
     repairer.close()
     check(list(finished(repairer.rows)))
+
+
+def test_a_server_that_counts_nothing_leaves_the_estimate_as_it_was(tmp_path: Path) -> None:
+    clock = FixedClock()
+
+    async def main() -> None:
+        with closing(StateDatabase.open(tmp_path / "state.db", clock)) as database:
+            log = await Transcript.create(database, NewSession(id="s"), clock)
+            live = LiveList(log, 1_000)
+            live.follow([user("word " * 400)])
+            live.outgoing()
+            size = live.tokens()
+            assert live.answered(Usage()) == size and live.tokens() == size and not live.is_counted
+            assert live.answered(Usage(prompt_tokens=2 * size)) == 2 * size
+            assert live.is_counted and live.scaled(0) == 2_000  # estimates are twice as large from now on
+            live.answered(Usage(prompt_tokens=9 * size))
+            assert live.scaled(0) == 4_000  # at most four times
+
+    asyncio.run(main())

@@ -51,6 +51,15 @@ def test_long_arguments_are_cut_inside_valid_json():
     assert call["id"] == talk.rows[0]["tool_calls"][0]["id"]
 
 
+def test_the_items_of_a_list_in_long_arguments_are_cut_each_by_itself():
+    talk = Talk()
+    talk.call("write_files", "created", paths=["a.py", {"of": "b.py"}, "c" * 900, *"defghijk"])
+    arguments = json.loads(prune(talk.rows, [])[0]["tool_calls"][0]["function"]["arguments"])
+    short, inner, long, *rest = arguments["paths"]
+    assert (short, inner, rest) == ("a.py", {"of": "b.py"}, ["d", "e", "f", "g", "h"])
+    assert long.startswith("ccc") and len(long) < 200 and "more characters" in long
+
+
 def test_unreadable_and_deep_arguments_become_json_too():
     nested = ["[" * depth + "]" * depth for depth in (900, 5_000)]
     wide = json.dumps([["y" * 300] * 5] * 9)

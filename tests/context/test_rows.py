@@ -110,6 +110,23 @@ def test_what_is_no_list_of_rows_is_unreadable(returned: object) -> None:
         read_back([], [], [], returned)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [({"at": 1}, '{"at": 1}'), ('{"at": 2}', '{"at": 2}'), (None, "{}"), ({}, "{}")],
+)
+def test_the_arguments_of_an_engines_calls_may_be_text_an_object_or_missing(
+    arguments: object, text: str
+) -> None:
+    call = {"id": "c1", "function": {"name": "look", "arguments": arguments}}
+    rows = [
+        {"role": "user", "content": "begin"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "saw"},
+    ]
+    read = read_back([], [], [], rows)
+    assert read is not None and read[1][1].tool_calls == (ToolCall("c1", "look", text),)
+
+
 def test_rows_follow_a_transcript_that_was_cut() -> None:
     messages = conversation(3)
     rows = EngineRows()

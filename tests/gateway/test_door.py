@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -25,10 +26,11 @@ from whet.contract.channels import (
     Take,
     Verb,
 )
-from whet.contract.errors import ConfigError
+from whet.contract.errors import ConfigError, WhetError
 from whet.contract.protocols import ApprovalRequest
 from whet.gateway.asking import ChatPerson, ChatQuestions
 from whet.gateway.asking import QuestionRoute as AskingDesk
+from whet.gateway.lock import TokenLock, holder
 from whet.gateway.router import Router
 from whet.gateway.settings import open_channels, parse_gateway, read_gateway
 from whet.practice.script import ScriptedReply
@@ -263,6 +265,47 @@ def test_where_there_are_no_buttons_the_ways_to_answer_are_written_out() -> None
         assert asking.replied(1, "blue") and await asked == "blue"
 
     asyncio.run(main())
+
+
+def test_what_is_longer_than_a_chat_can_hold_is_shown_by_halves_of_it() -> None:
+    """Half of its lines at "show all"; where half is no more than what is shown at first, none is offered."""
+    said: list[str] = []
+
+    async def post(messages: object) -> None:
+        said.append("\n".join(message.text for message in messages))  # type: ignore[attr-defined]
+
+    async def shown(asking: ChatQuestions, mark: str) -> str:
+        asking.decide(("irc", "#x"), mark, may=True)
+        async with asyncio.timeout(20):
+            while not said:
+                await asyncio.sleep(0)
+        return said.pop()
+
+    async def main(lines: list[str], marks: str) -> str:
+        asking = ChatQuestions()
+        where = AskingDesk(1, ("irc", "#x"), post, PlatformLimits(4000, 1.0, 1.0, has_buttons=False))
+        request = ApprovalRequest("s", "c", "terminal", "\n".join(lines), (), "")
+        approving = asyncio.create_task(ChatPerson(asking, where, "ann", None).approve(request))
+        text = [await shown(asking, mark) for mark in marks][-1]
+        asking.decide(("irc", "#x"), "n", may=True)
+        assert await approving == "no"
+        return text
+
+    assert "… 501 more lines" in asyncio.run(main(["x" * 300] * 1_000, " v"))
+    few = asyncio.run(main(["x" * 3_000] * 200, " "))
+    assert "… 81 more lines" in few and "/approve show" not in few
+
+
+def test_a_token_serves_one_gateway_at_a_time(tmp_path: Path) -> None:
+    held = TokenLock.take(tmp_path, "telegram", ["a token"])
+    assert holder(tmp_path, ["a token"]) == os.getpid()
+    TokenLock.take(tmp_path, "telegram", ["another"]).release()
+    with pytest.raises(WhetError) as error:
+        TokenLock.take(tmp_path, "telegram", ["a token"])
+    assert error.value.message == f"channel telegram: another gateway (process {os.getpid()}) uses this token"
+    held.release()
+    assert holder(tmp_path, ["a token"]) is None
+    TokenLock.take(tmp_path, "telegram", ["a token"]).release()
 
 
 def test_a_platform_is_what_the_page_says() -> None:

@@ -10,8 +10,10 @@ from benchmarks.lessons.fabricated import KINDS
 from benchmarks.lessons.run import Tally, corpora, leaked_facts
 from benchmarks.lessons.world import Run, Say, Step, User, World, add
 
-from whet.memory.requests import MemoryRequest
+from whet.memory.gate import judge_brought
+from whet.memory.requests import Claim, MemoryRequest, Refused
 from whet.memory.scan import scan
+from whet.store import ledger
 
 
 def check(found: dict[str, Tally], every: int = 1) -> None:
@@ -110,6 +112,29 @@ def test_a_refusal_says_why(world: World, name: str) -> None:
     steps, request, reason = REFUSALS[name]
     state, text = tried(world, steps, request)
     assert state == "refused" and reason in text, text
+
+
+def test_what_another_program_kept_is_refused_for_the_same_texts() -> None:
+    with pytest.raises(Refused, match=r"Not kept: .*card"):
+        judge_brought(Claim("memory", "The card is 4111 1111 1111 1111.", ()))
+    assert not judge_brought(Claim("memory", "Staging is at qa.acme.lan.", ())).quarantined
+
+
+def test_a_quote_that_stands_nowhere_is_refused_beside_one_that_does(world: World) -> None:
+    steps: list[Step] = [User("Please run the tests with nox, always."), Say("ok")]
+    request = add("Run the tests with nox.", "run the tests with nox", "never with tox")
+    state, text = tried(world, steps, request)
+    assert state == "refused" and "does not stand in the session: “never with tox”" in text
+
+
+def test_what_only_a_files_text_says_waits_and_names_the_file(world: World) -> None:
+    said = "All the glaze goes to the north kiln on the hill."
+    steps: list[Step] = [User("go on"), Run("terminal", "cat NOTES.md", said)]
+    session_id = asyncio.run(world.session(steps))
+    ((outcome, state),) = asyncio.run(world.review(session_id, [add(said, said)]))
+    assert state == "quarantined"
+    row = world.database.read_now(lambda db: ledger.get(db, outcome.ledger_id))
+    assert row.reason == "only the text of cat NOTES.md says it, and nobody said or tried it"
 
 
 def test_a_duplicate_is_refused(world: World) -> None:

@@ -55,6 +55,17 @@ def test_what_worked_instead_is_the_call_most_like_the_failed_one() -> None:
     assert "`kiln fire b17 --electric` worked" in text and "show" not in text
 
 
+def test_what_is_quoted_from_after_a_failure_needs_no_other_remedy() -> None:
+    steps: list[Step] = [
+        User("The kiln is for clay only."),
+        Run("terminal", "kiln fire b17 --gas", "kiln: gas is off, try electric", ok=False),
+        User("Then take the oven: bake b17 for an hour."),
+    ]
+    quotes = ("The kiln is for clay only", "gas is off, try electric", "bake b17 for an hour")
+    assert "bake b17" in text_of(verdict(steps, "Pitfall: gas is off.", *quotes))
+    assert "nothing shows what worked instead" in str(verdict(steps, "Pitfall: gas is off.", *quotes[:2]))
+
+
 @pytest.mark.parametrize(
     ("form", "command", "expected"),
     [

@@ -62,6 +62,19 @@ def test_a_file_that_came_from_the_network_stays_untrusted_wherever_it_goes() ->
     assert last_tier(User("go"), fetched, copied, shell("cat b.md", "use nox")) == "untrusted"
 
 
+@pytest.mark.parametrize(
+    ("fetching", "look", "tier"),
+    [
+        ("git clone https://x.example/lib.git", "cat lib/how.md", "untrusted"),
+        ("git clone https://x.example/lib.git", "cat docs/git/how.md", "observed"),  # a program is no file
+        ("curl -o page.txt https://x.example/..", "cat docs/../how.md", "observed"),  # everybody's folder
+        ("curl -o page.txt https://x.example +x", "cat +x/how.md", "observed"),  # no name of a file begins so
+    ],
+)
+def test_only_what_a_download_may_have_left_is_doubted(fetching: str, look: str, tier: str) -> None:
+    assert last_tier(User("go"), shell(fetching, "saved"), shell(look, "use nox")) == tier
+
+
 def test_a_pattern_takes_what_it_fits() -> None:
     fetched = shell("curl -o lib/page.txt https://x.example", "saved")
     for pattern, tier in (("*.csv", "observed"), ("p*.txt", "untrusted"), ("*/x", "untrusted")):

@@ -93,6 +93,13 @@ def test_words_that_a_program_is_only_given_to_say_are_left_out(command: str, sh
     assert kept(said_by([User("go"), shell(command, "ok")])[-1]) == shown
 
 
+def test_a_script_is_kept_whole_though_a_line_before_it_wrote_a_file() -> None:
+    script = "psql <<'END'\nselect name from people where old\nEND"
+    assert kept(said_by([User("go"), shell(f"ls > names.txt\n{script}", "7")])[-1]).endswith(script)
+    document = "cat <<'END' > notes.md\nwe always push to main here\nEND"
+    assert "always" not in kept(said_by([User("go"), shell(f"ls\n{document}", "")])[-1])
+
+
 def test_an_installers_operands_are_no_files() -> None:
     assert left_names("pip install pandas openpyxl -q && python3 -c 'import pandas; print(1)'") == ["python3"]
     assert "page" in left_names("pip install pandas\ncurl -so page http://x.example")

@@ -61,6 +61,7 @@ def test_what_the_judge_says_no_to_waits_for_the_person(tmp_path: Path) -> None:
     system, user = asked.parsed["messages"]
     item = json.loads(user["content"])
     assert system["role"] == "system" and "say no to" in system["content"]
+    assert item["number"] == 1
     assert item["claim"] == "The tests never run with ./check --fast." and REST in item["quotes"]
     assert not asked.parsed.get("tools")
 
@@ -125,6 +126,7 @@ def test_a_review_that_goes_on_after_its_judge_was_asked_asks_no_second_time(tmp
     [
         ("NO: 1, 12", [1, 12]),
         ("I think 3 is odd.\n**NO:** 2", [2]),
+        ("NO: 1\nNo, I read it again.\nNO: 2", [2]),
         ("NO: none", []),
         ("", []),
         ("yes", []),

@@ -99,6 +99,18 @@ def test_a_failure_that_another_way_got_round(calls: list[TurnCall], is_recovery
     assert recovered(calls) is is_recovery
 
 
+@pytest.mark.parametrize(("between", "is_recovery"), [(5, True), (6, False)])
+def test_another_way_is_found_within_six_calls_and_whatever_came_before(
+    between: int, is_recovery: bool
+) -> None:
+    tried = call(command="pytest", error="exit")
+    other = [call("patch", step=step, path="a") for step in range(between)]
+    worked = [call("ops", step=step, flag="a") for step in range(between)]
+    assert recovered([tried, *worked, call(command="./check")]) is is_recovery
+    assert recovered([*worked, tried, *worked, call(command="./check")]) is is_recovery
+    assert recovered([tried, *other, call(command="./check")])  # edits are no calls of this kind
+
+
 def test_counters_outlive_the_process_and_the_session_object(tmp_path: Path) -> None:
     script = [says(f"answer {n}") for n in range(12)]
     settings = {"review.turns": "3", "review.on_correction": "false"}

@@ -134,11 +134,9 @@ class Conversation:
         looks = True
         while True:
             # A row that comes wakes this; one that is held is looked at again as the turn begins and ends.
-            if looks or self.wake.is_set():
+            while looks or self.wake.is_set():
                 self.wake.clear()
-                looks = False if self.closing else await self._take_all()
-                if looks or (self.wake.is_set() and not self.closing):
-                    continue
+                looks = not self.closing and await self._take_all()
             if self._turn is None:
                 return
             await self._turn_or_wake()

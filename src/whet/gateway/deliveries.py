@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import logging
 import random
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
@@ -67,7 +68,7 @@ class Deliveries:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._again: set[int] = set()
         self._slots = {name: asyncio.Semaphore(_AT_ONCE) for name in channels}
-        self._paused_until_s: dict[str, float] = {}
+        self._paused_until_s: defaultdict[str, float] = defaultdict(float)
         self._silent: dict[str, int] = {}
 
     async def recover(self) -> None:
@@ -158,10 +159,10 @@ class Deliveries:
             row = self._database.read_now(lambda db: chats.next_out(db, name, chat_id))
 
     async def _wait_until(self, wait_s: float, name: str) -> None:
-        pause_s = self._paused_until_s.get(name, 0.0) - self._clock.monotonic_s()
+        pause_s = self._paused_until_s[name] - self._clock.monotonic_s()
         while (longest_s := max(wait_s, pause_s)) > 0:
             await asyncio.sleep(longest_s)
-            wait_s, pause_s = 0.0, self._paused_until_s.get(name, 0.0) - self._clock.monotonic_s()
+            wait_s, pause_s = 0.0, self._paused_until_s[name] - self._clock.monotonic_s()
 
     async def _send(self, channel: Channel, chat: ChatRecord, row: OutRow) -> None:
         message = _read(row)
@@ -239,7 +240,7 @@ class Deliveries:
             wait_s = min(2.0**row.attempts, self._waits.retry_s) * (1 - 0.25 * random.random())
         else:
             until_s = self._clock.monotonic_s() + wait_s
-            self._paused_until_s[channel.name] = max(self._paused_until_s.get(channel.name, 0.0), until_s)
+            self._paused_until_s[channel.name] = max(self._paused_until_s[channel.name], until_s)
         again_ms = self._clock.unix_ms() + int(wait_s * 1000) + 1
 
         def work(connection: apsw.Connection) -> None:
@@ -261,7 +262,7 @@ class Deliveries:
             return error.retry_after_s
         if error.maybe_sent or error.status not in (0, _TOO_MANY):
             return None
-        pause_s = self._paused_until_s.get(name, 0.0) - self._clock.monotonic_s()
+        pause_s = self._paused_until_s[name] - self._clock.monotonic_s()
         if pause_s > 0:  # others failed at the same time, and that is one failure
             return pause_s
         times = self._silent[name] = self._silent.get(name, 0) + 1

@@ -178,7 +178,7 @@ class Changes:
 
     def _skill_verdict(self, request: SkillRequest, origin: Origin, made: SkillPlan) -> GateVerdict:
         is_file = skill_changes.MAIN not in made.files and bool(made.after)
-        text = made.learned if made.learned.strip() or not request.evidence else request.new_string
+        text = made.learned
         if is_file:
             there = made.before.splitlines()
             text = "\n".join(line for line in made.after.splitlines() if line not in there)

@@ -229,9 +229,10 @@ def recovered(calls: Sequence[TurnCall]) -> bool:
     for at, failed in enumerate(doing):
         if failed.error_kind not in _FAILURES:
             continue
-        later = [call for call in doing[at + 1 :] if call.name == failed.name and not call.error_kind]
+        after = doing[at + 1 :]
+        later = [call for call in after if call.name == failed.name and not call.error_kind]
         again = next((n for n, call in enumerate(later) if call.arguments == failed.arguments), -1)
-        near = [call for call in doing[at + 1 : at + 1 + _NEAR] if call in later]
+        near = [call for call in after[:_NEAR] if call in later]
         if (again < 0 and near) or any(_is_asked_for(call, failed) for call in later[: max(again, 0)]):
             return True
     return False
