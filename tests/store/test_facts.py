@@ -60,8 +60,9 @@ def _turn(db: StateDatabase, *did: CallEffects | None, turn: int = 1, error: str
     """Store calls of a turn, the first as call 10 of turn 1, 20 of turn 2; None did nothing."""
 
     def put(connection: apsw.Connection) -> int:
-        if turn == 1:
-            sessions.create(connection, NewSession(id="s"), "2026")
+        if turn == 1:  # a session before it, so that its key is no turn's number
+            for id_ in ("other", "s"):
+                sessions.create(connection, NewSession(id=id_), "2026")
         key = sessions.key_of(connection, "s")
         for seq, one in enumerate(did, 10 * turn):
             text = "" if one is None else msgspec.json.encode(one).decode()
@@ -195,13 +196,14 @@ def test_a_denied_call_is_not_taken_for_the_one_that_changed_files(db: StateData
 
 
 def test_what_a_judge_marked_and_what_changed_later_are_kept_with_one_call(db: StateDatabase) -> None:
-    key = _turn(db, _RAN, _SAID)
+    key = _turn(db, _RAN, _SAID, _SAID)
     row = db.read_now(lambda c: facts.last_tests(c, key, 1))
     assert row is not None
     db.write_now(lambda c: facts.keep_later(c, key, row, ["c.py"]))
     db.write_now(lambda c: facts.keep_marks(c, (key, 1), ["It works."], ""))
     assert _effects(db, key) == [
         msgspec.structs.replace(_RAN, later=("c.py",)),
+        _SAID,
         msgspec.structs.replace(_SAID, marked=("It works.",)),
     ]
 
