@@ -52,6 +52,7 @@ TESTS = {
     "rpc.py": ["tests/test_rpc.py"],
     "sqlite": ["tests/store", "tests/confirm"],
     "stats.py": ["tests/test_stats.py"],
+    "store": ["tests/store", "tests/team/test_search.py"],
     "vendors": ["tests/gateway", "tests/confirm/notify"],
     "visible.py": ["tests/config", "tests/cli"],
 }

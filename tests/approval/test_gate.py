@@ -401,6 +401,17 @@ def test_rules_for_the_web_name_a_host_or_an_address(tmp_path: Path) -> None:
         assert bench.decide("web_fetch", url=url).verdict == "deny", url
 
 
+def test_a_session_grant_for_the_web_covers_the_host_and_no_other(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone("session", "no", "no"))
+    assert bench.decide("web_fetch", url="https://a.org/one").verdict == "allow"
+    assert bench.person.asked[0].grant == "web_fetch(a.org)"
+    assert bench.decide("web_fetch", url="http://a.org/two?x=1").verdict == "allow"
+    assert bench.decide("web_fetch", url="https://b.org/one").verdict == "deny"
+    with_key = "https://a.org/?k=sk-abcdefghijklmnopqrstuvwx"
+    assert bench.decide("web_fetch", url=with_key).verdict == "deny", "a grant covers no key in an address"
+    assert [one.grant for one in bench.person.asked[1:]] == ["web_fetch(b.org)", ""]
+
+
 def test_a_key_in_an_address_is_dangerous_and_not_shown(tmp_path: Path) -> None:
     bench = Bench(tmp_path, Someone(), mode="auto")
     assert bench.decide("web_fetch", url="https://a.org/?k=sk-abcdefghijklmnopqrstuvwx").verdict == "deny"

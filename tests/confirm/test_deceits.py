@@ -25,7 +25,7 @@ from whet.confirm.grants import GrantRefused, check_grant, sign_grant
 from whet.confirm.hook import run_hook
 from whet.confirm.notify.plain import body
 from whet.confirm.notify.telling import notice_of
-from whet.confirm.shown import look_closely, unclear
+from whet.confirm.shown import fit, look_closely, unclear, units
 
 HARM = "rm -rf /srv/shop"
 LONG = "\n".join(f"line {number}" for number in range(60))
@@ -294,3 +294,11 @@ def test_a_hook_that_gets_no_text_denies(server: Running) -> None:
     command = [sys.executable, "-m", "whet", "confirm", "hook", "--url", "http://127.0.0.1:9"]
     done = subprocess.run(command, input=event, env=environ, capture_output=True, check=True)
     assert b'"permissionDecision": "deny"' in done.stdout
+
+
+def test_a_text_for_a_vendor_fits_its_limit_and_says_what_was_cut() -> None:
+    assert fit("x" * 1_000, 1_000) == ("x" * 1_000, False)
+    assert fit("x" * 1_001, 1_000) == ("x" * 956 + "\n[... cut, 1,001 characters in all]", True)
+    for text in ("😀" * 900, "x" * 1_999, "x" * 300_000, "\u202e" * 900):
+        shown, is_cut = fit(text, 1_000)
+        assert is_cut and units(shown) <= 1_000, text[:5]

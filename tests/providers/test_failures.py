@@ -57,6 +57,9 @@ OVERFLOWS = [
     ("mistral", 400, {"object": "error", "message": "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length", "type": "invalid_request_error"}, 32768),
     ("lm studio", 400, said("Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens"), 4096),
     ("together", 422, said("Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8193. Given: 9000"), 8193),
+    ("by its type alone", 500, said("the request can't be served", type="exceed_context_size_error"), None),
+    ("by its code alone", 429, said("slow down", code="context_length_exceeded"), None),
+    ("by its size alone", 400, said("the request can't be served", n_ctx=4096), 4096),
     ("vllm as 500", 500, said("This model's maximum context length is 4096 tokens."), 4096),
 ]  # fmt: skip
 

@@ -36,8 +36,9 @@ def test_deep_nesting_is_no_crash():
 
 def test_ids_and_names_are_stable_and_acceptable():
     allowed = re.compile(r"[a-z]{1,4}")
-    assert wire_id("abcd", allowed, 24) == "abcd"
-    assert wire_id("ABCDE", allowed, 24) == wire_id("ABCDE", allowed, 24) != wire_id("ABCDF", allowed, 24)
+    assert wire_id("abcd", allowed) == "abcd"
+    assert wire_id("fc:1/2", allowed) == "1k188cpxald19cgyo7fetqax", "an old session's requests change"
+    assert wire_id("fc:1/2", allowed, 9) == "1k188cpxa" != wire_id("fc:1/3", allowed, 9)
     assert (wire_name("ok_1"), wire_name("a b.c"), wire_name("")) == ("ok_1", "a_b_c", "unnamed")
 
 

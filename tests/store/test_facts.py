@@ -1,9 +1,12 @@
-"""Where a session's next command begins, as its calls left it."""
+"""What a turn's calls did, and where a session's next command begins, as its calls left it."""
 
 from __future__ import annotations
 
 import apsw
+import msgspec
+import pytest
 
+from whet.contract.receipts import CallEffects, CommandRun, FileLines, SentOut, TestCounts
 from whet.store import facts, sessions
 from whet.store.database import StateDatabase
 from whet.store.facts import ShellFolder
@@ -44,3 +47,180 @@ def test_the_folder_is_that_of_the_last_call_that_moved_whatever_is_known(db: St
 
     db.write_now(rewrite)  # calls that were taken back left nothing
     assert folder(at_two, 5) == ShellFolder("", 1, 5)
+
+
+_TESTS = TestCounts("pytest", 3, direct=True)
+_RAN = CallEffects(command="pytest", tests=_TESTS)
+_EDITED = CallEffects(edits=(FileLines("a.py", 2, 1),))
+_TOUCHED = CallEffects(command="make", touched=(FileLines("b.c", 1, 0),))
+_SAID = CallEffects(command="ls")
+
+
+def _turn(db: StateDatabase, *did: CallEffects | None, turn: int = 1, error: str = "") -> int:
+    """Store calls of a turn, the first as call 10 of turn 1, 20 of turn 2; None did nothing."""
+
+    def put(connection: apsw.Connection) -> int:
+        if turn == 1:  # a session before it, so that its key is no turn's number
+            for id_ in ("other", "s"):
+                sessions.create(connection, NewSession(id=id_), "2026")
+        key = sessions.key_of(connection, "s")
+        for seq, one in enumerate(did, 10 * turn):
+            text = "" if one is None else msgspec.json.encode(one).decode()
+            connection.execute(
+                "INSERT INTO tool_calls (session, seq, position, turn, step, call_id, name, error_kind,"
+                " exit_code, facts) VALUES (?, ?, 0, ?, 1, ?, 'terminal', ?, 0, ?)",
+                (key, seq, turn, f"c{seq}", error, text),
+            )
+        return key
+
+    return db.write_now(put)
+
+
+@pytest.mark.parametrize(
+    ("did", "last"),
+    [
+        ([], None),
+        ([_SAID], None),
+        ([_RAN], 10),
+        ([_RAN, _SAID, None], 10),
+        ([_RAN, _RAN], 11),
+        ([_EDITED, _RAN, _SAID], 11),
+        ([_RAN, _EDITED], None),
+        ([_RAN, _TOUCHED], None),
+        ([_RAN, _EDITED, _SAID, _RAN], 13),
+        ([_RAN, _EDITED, _SAID], None),
+    ],
+)
+def test_the_last_tests_of_a_turn_count_until_a_call_changes_files(
+    db: StateDatabase, did: list[CallEffects | None], last: int | None
+) -> None:
+    key = _turn(db, *did)
+    found = db.read_now(lambda c: facts.last_tests(c, key, 1))
+    assert (found and found.seq) == last
+
+
+@pytest.mark.parametrize(
+    ("did", "state"),
+    [
+        ([_SAID], "none"),
+        ([_RAN], "fresh"),
+        ([_EDITED], "never"),
+        ([_TOUCHED], "never"),
+        ([_RAN, _EDITED], "stale"),
+        ([_RAN, _TOUCHED], "stale"),
+        ([_EDITED, _RAN, _SAID], "fresh"),
+        ([msgspec.structs.replace(_RAN, later=("c.py",))], "stale"),
+        ([msgspec.structs.replace(_RAN, touched=_TOUCHED.touched)], "fresh"),
+        (
+            [CallEffects(command="make", tests=TestCounts("pytest", 3), touched=_TOUCHED.touched)],
+            "mixed",
+        ),
+        ([CallEffects(command="make", tests=TestCounts("pytest", 3))], "fresh"),
+    ],
+)
+def test_a_receipt_says_how_the_tests_stand_to_the_edits(
+    db: StateDatabase, did: list[CallEffects | None], state: str
+) -> None:
+    key = _turn(db, *did)
+    made = db.read_now(lambda c: facts.receipt(c, key, 1))
+    assert made is not None and made.state == state
+
+
+def test_edits_of_a_turn_without_tests_are_stale_where_an_earlier_turn_ran_some(db: StateDatabase) -> None:
+    key = _turn(db, _RAN)
+    _turn(db, _EDITED, turn=2)
+    _turn(db, _SAID, turn=3)
+    _turn(db, None, turn=4)
+    made = [db.read_now(lambda c, turn=turn: facts.receipt(c, key, turn)) for turn in (1, 2, 3, 4, 5)]
+    assert [one and one.state for one in made] == ["fresh", "stale", "none", None, None]
+
+
+def test_edits_before_the_first_tests_of_a_session_were_never_tested(db: StateDatabase) -> None:
+    key = _turn(db, _EDITED)
+    _turn(db, _RAN, turn=2)
+    made = db.read_now(lambda c: facts.receipt(c, key, 1))
+    assert made is not None and made.state == "never"
+
+
+def test_a_receipt_sums_the_lines_of_a_file_and_names_what_ran_and_what_was_sent(db: StateDatabase) -> None:
+    more = CallEffects(edits=(FileLines("a.py", 5, 3), FileLines("n.py", 1, 0)), marked=("It works.",))
+    key = _turn(db, _EDITED, more, _SAID, _RAN, CallEffects(sent="to bob", unmarked="no model"))
+    made = db.read_now(lambda c: facts.receipt(c, key, 1))
+    assert made is not None
+    assert made.files == (FileLines("a.py", 7, 4), FileLines("n.py", 1, 0))
+    assert made.commands == (CommandRun("ls", 0), CommandRun("pytest", 0, "", _TESTS))
+    assert made.sent == (SentOut("terminal", "to bob", True),) and made.tests == _TESTS
+    assert (made.marked, made.unmarked) == (("It works.",), "no model")
+
+
+@pytest.mark.parametrize(
+    ("error", "how", "ok"), [("", "", True), ("exit", "", False), ("timeout", "timeout", False)]
+)
+def test_a_command_that_was_stopped_says_how_and_one_that_failed_its_exit_code(
+    db: StateDatabase, error: str, how: str, ok: bool
+) -> None:
+    key = _turn(db, CallEffects(command="make", sent="a file"), error=error)
+    made = db.read_now(lambda c: facts.receipt(c, key, 1))
+    assert made is not None
+    assert (made.commands[0].how, made.sent[0].ok) == (how, ok)
+
+
+def _effects(db: StateDatabase, key: int) -> list[CallEffects]:
+    return [row.facts for row in db.read_now(lambda c: facts.of_turn(c, key, 1))]
+
+
+def test_what_else_a_step_changed_is_kept_with_its_last_command_without_what_its_edits_name(
+    db: StateDatabase,
+) -> None:
+    key = _turn(db, _EDITED, _SAID, _SAID)
+    changed = [FileLines("a.py", 2, 1), FileLines("b.c", 1, 0)]
+
+    def keep(tools: list[str], changed: list[FileLines], step: int = 1) -> None:
+        db.write_now(lambda c: facts.keep_touched(c, (key, 1, step), tools, changed))
+
+    keep(["patch"], changed)
+    keep(["terminal"], changed, step=2)
+    keep(["terminal"], changed[:1])
+    assert _effects(db, key) == [_EDITED, _SAID, _SAID]
+    touched = msgspec.structs.replace(_SAID, touched=(FileLines("b.c", 1, 0),))
+    keep(["terminal"], changed)
+    assert _effects(db, key) == [_EDITED, _SAID, touched]
+    keep(["terminal"], [])
+    assert _effects(db, key) == [_EDITED, _SAID, _SAID], "what is there no more after a resumed step"
+
+
+def test_a_denied_call_is_not_taken_for_the_one_that_changed_files(db: StateDatabase) -> None:
+    key = _turn(db, _SAID, error="denied")
+    db.write_now(lambda c: facts.keep_touched(c, (key, 1, 1), ["terminal"], [FileLines("b.c", 1, 0)]))
+    assert _effects(db, key) == [_SAID]
+
+
+def test_what_a_judge_marked_and_what_changed_later_are_kept_with_one_call(db: StateDatabase) -> None:
+    key = _turn(db, _RAN, _SAID, _SAID)
+    row = db.read_now(lambda c: facts.last_tests(c, key, 1))
+    assert row is not None
+    db.write_now(lambda c: facts.keep_later(c, key, row, ["c.py"]))
+    db.write_now(lambda c: facts.keep_marks(c, (key, 1), ["It works."], ""))
+    assert _effects(db, key) == [
+        msgspec.structs.replace(_RAN, later=("c.py",)),
+        _SAID,
+        msgspec.structs.replace(_SAID, marked=("It works.",)),
+    ]
+
+
+def test_the_calls_of_a_session_come_from_a_turn_on_without_turns_that_were_taken_back(
+    db: StateDatabase,
+) -> None:
+    key = _turn(db, _SAID)
+    for turn in (2, 3):
+        _turn(db, _RAN, turn=turn)
+    db.write_now(
+        lambda c: c.execute(
+            "INSERT INTO turns (session, number, id, started, undone) VALUES (?, 2, 't', 'x', 'x')", (key,)
+        )
+    )
+
+    def seqs(since: int) -> list[int]:
+        return [row.seq for row in db.read_now(lambda c: facts.of_session(c, key, since_turn=since))]
+
+    assert (seqs(0), seqs(2), seqs(4)) == ([10, 30], [30], [])

@@ -144,3 +144,7 @@ def test_only_so_many_wait_on_a_channel_and_old_codes_make_room(db):
     assert all(offer(number) for number in range(MOST_WAITING))
     assert not offer(99) and offer(99, channel="slack")
     assert offer(99, made_ms=100)
+
+
+def test_a_channel_of_which_nothing_is_stored_counts_nothing():
+    assert ChannelCounts("slack") == ChannelCounts("slack", 0, 0, 0, 0, 0, 0, 0, 0, "")

@@ -24,6 +24,7 @@ from whet.contract.errors import NotFound, StoreBusy, StoreError
 from whet.contract.messages import ImagePart, Message, TextPart, Usage, VendorReplay
 from whet.contract.tools import ToolOutput
 from whet.store import compactions, sessions
+from whet.store.compactions import CompactionSums
 from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript
 
@@ -375,6 +376,27 @@ def test_a_compaction_replaces_the_live_list_and_survives_reopening(db, clock):
 
     asyncio.run(main())
     assert "summary" not in db.read_now(lambda c: str(c.execute("SELECT content FROM messages").fetchall()))
+
+
+def test_compactions_of_a_session_are_summed_without_those_that_were_undone(db, clock):
+    async def main():
+        await new_log(db, clock, "other")
+        log = await talk(db, clock, "s1", "one", "two")
+        await compactions.record(log, None, [user("short")], "lossless", 900, 100)
+        await compactions.record(log, None, [user("longer")], "simple", 50, 70)
+        turn = await log.begin_turn(user("three"))
+        await compactions.record(log, turn, [user("shorter")], "tiered", 40, 10)
+        await log.end_turn(turn, "answered", "")
+        await log.undo_last_turn()
+
+    def sums(id_):
+        return db.read_now(lambda c: compactions.of_session(c, id_))
+
+    asyncio.run(main())
+    assert sums("s1") == CompactionSums(2, 800, "simple"), "one that made it longer saved nothing"
+    assert sums("other") == CompactionSums(0, 0, "")
+    with pytest.raises(NotFound):
+        sums("nobody")
 
 
 def test_a_crash_after_a_compaction_keeps_the_turns_sums(db, clock):

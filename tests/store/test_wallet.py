@@ -76,6 +76,12 @@ def test_it_is_said_before_a_call_that_has_no_room_however_little_is_spent(db: S
     assert len(told) == 1 and "$0.40 of $1.00 is spent, the next call may have no room" in told[0]
 
 
+def test_a_sum_that_no_setting_caps_has_room_for_anything_and_is_near_nothing(db: StateDatabase) -> None:
+    held = db.write_now(lambda c: wallet.reserve(c, _asked(900.0, 10**9), [("person", "ann")], {}, 0.8))
+    assert held.near == ()
+    assert db.read_now(lambda c: wallet.spent(c, ("person", "ann"))) == (900.0, 10**9)
+
+
 def test_tokens_cap_what_has_no_price(db: StateDatabase) -> None:
     _reserve(db, _asked(None, 60_000))
     with pytest.raises(BudgetReached, match=r"90,000 tokens"):

@@ -102,6 +102,25 @@ def test_what_hardly_stands_in_the_newest_rows_is_found_below_them(large: TeamDa
     large.read_now(look)
 
 
+def test_a_word_that_was_common_long_ago_is_found_below_the_newest_rows(
+    large: TeamDatabase, url: str
+) -> None:
+    """The older half says quince: as many as are looked for among the newest, where nobody says it now."""
+    with connect(url, timeout_s=10) as admin:
+        said = f"id >> {rows.SEQ_BITS} < {COUNT // 2 + 2}"
+        admin.execute(f"UPDATE message_words SET words = 'appl:1 quinc:2' WHERE {said}".encode())
+        admin.execute("ANALYZE message_words")
+
+    def look(connection: apsw.Connection) -> None:
+        reader = TeamPostingReader(connection, 0, (1 << 63) - 1, [])
+        (quince,) = reader.of_each(terms("quince"), 400)
+        newest = (COUNT // 2 + 1) << rows.SEQ_BITS
+        assert quince.ids[0] >= newest and quince.ids == sorted(quince.ids, reverse=True)
+        assert len(quince.ids) == 400 and reader.newest('"quince"', 3) == quince.ids[:3]
+
+    large.read_now(look)
+
+
 def test_a_person_s_newest_messages_are_read_however_many_others_wrote_since(
     db: TeamDatabase, clock: FixedClock, url: str
 ) -> None:

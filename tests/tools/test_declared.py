@@ -13,10 +13,11 @@ import pytest
 
 from tests.tools.running import call, context
 from whet.contract.errors import BadInput
-from whet.contract.tools import Tool, ToolOutput
+from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.lanes import ToolPool
 from whet.tools import declared
-from whet.tools.declared import SharedProcesses, WebLimits, delegate_tools, todo_tools, web_tools
+from whet.tools.declared import SharedProcesses, WebLimits, delegate_tools, todo_tools, warm_tools, web_tools
+from whet.tools.learning import WarmRequest
 from whet.tools.todo import TodoLists
 from whet.tools.web import FetchedPage
 
@@ -172,3 +173,24 @@ def test_the_list_that_was_not_used_for_longest_is_let_go() -> None:
     lists.update("0", [], merge=True)
     lists.restore("new", ['{"items": [{"content": "b"}]}'])
     assert lists.get("1") == [] and lists.get("0") != [] and lists.get("2") != []
+
+
+@pytest.mark.parametrize(
+    ("given", "least", "most"),
+    [({}, 20, 0), ({"min_messages": -1, "max_sessions": -1}, 0, 0), ({"max_sessions": 3}, 20, 3)],
+)
+def test_the_bounds_of_a_template_are_never_below_nothing(
+    given: dict[str, int], least: int, most: int
+) -> None:
+    asked: list[WarmRequest] = []
+
+    async def act(ctx: ToolContext, request: WarmRequest) -> dict[str, Any]:
+        asked.append(request)
+        return {}
+
+    (tool,) = warm_tools(act)
+    output = asyncio.run(
+        tool.run(context(Path(".")), {"action": "build", "name": "mine", "tags": ["x"], **given})
+    )
+    assert output.error_kind == ""
+    assert asked == [WarmRequest("build", "mine", "", False, least, most, "", ("x",))]

@@ -64,6 +64,12 @@ def test_crlf_is_kept_whether_the_diff_has_it_or_not(old: str, new: str) -> None
     assert patched(old_crlf, make_diff(old_crlf, new_crlf)) == new_crlf
 
 
+def test_a_diff_that_is_all_crlf_says_nothing_to_a_file_without_it() -> None:
+    diff = make_diff("a\r\nb\r\n", "a\r\nb\r\nc\r\n")
+    assert patched("a\nb\n", diff) == "a\nb\nc\n"
+    assert patched("a\r\nb\n", diff) == "a\r\nb\nc\r\n", "a file with both takes it as it stands"
+
+
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(["a\r", "b", "c\r", "d"]), min_size=1, max_size=8), st.data())
 def test_mixed_endings_follow_an_exact_diff(lines: list[str], data: st.DataObject) -> None:

@@ -58,6 +58,19 @@ def test_what_ignores_a_polite_request_is_killed(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_what_cleans_up_when_asked_is_given_the_time(tmp_path: Path) -> None:
+    async def main() -> None:
+        processes = Processes()
+        cleans = "trap 'sleep 0.1; echo clean; exit 3' TERM; echo up; while :; do sleep 0.01; done"
+        process = processes.start(command(cleans, tmp_path))
+        await until(lambda: process.output.total_bytes > 0)
+        await process.stop(grace_s=30)
+        assert process.exit_code == 3 and process.output.since(0)[0].endswith(b"clean\n")
+        processes.close()
+
+    asyncio.run(main())
+
+
 def test_a_grandchild_that_ignores_it_is_killed_too(tmp_path: Path) -> None:
     async def main() -> None:
         processes = Processes()

@@ -67,6 +67,22 @@ def test_words_find_a_result_with_its_call_and_never_an_earlier_recall(db: State
     assert "9999" not in text
 
 
+def test_the_three_best_finds_are_shown_at_length_and_the_others_in_short(
+    db: StateDatabase, clock: FixedClock
+):
+    async def story():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("go"))
+        for number in range(5):
+            await work(log, turn, "terminal", f"zebra {number} " + "stripe " * 400, command=f"show {number}")
+        await log.end_turn(turn, "answered", "")
+        return (await recall(db, query="zebra")).text
+
+    finds = [part for part in asyncio.run(story()).split("[#") if "zebra" in part]
+    assert [len(one) > 1_500 for one in finds] == [True, True, True, False, False]
+    assert all(400 < len(one) < 700 for one in finds[3:])
+
+
 def test_a_reference_reads_messages_and_pages_through_long_ones(db: StateDatabase, clock: FixedClock):
     body = "".join(f"<{number}>" for number in range(5_000))
 

@@ -49,7 +49,7 @@ def writes_by_option(name: str, words: Sequence[Word], setting: CommandPlace) ->
         if found is not None:
             yield writes_to(word.after(found.end()), setting)
         elif re.fullmatch(f"{short}|--?(?:{_WRITING_OPTIONS})", word.text) and (
-            following.text[:1] not in "-" if letters else following.text[:1] in tuple("/~.$")
+            following.text if letters else re.match(r"[/~.$]", following.text)
         ):
             yield writes_to(following, setting)
 
@@ -61,7 +61,7 @@ def handed_outside(name: str, words: Sequence[Word], setting: CommandPlace) -> I
         return
     for word in words:
         text = re.sub(r"^-[^=/~]*=", "", word.prefix if word.dynamic else word.text)
-        if text[:1] not in "-" and writes_to(literal(text), setting)[0] not in ("safe", "normal"):
+        if re.match("[^-]", text) and writes_to(literal(text), setting)[0] not in ("safe", "normal"):
             yield "dangerous", f"{name} may write outside the workspace: {word.plain}"
 
 

@@ -168,7 +168,7 @@ def _tool_use(call_id: str, name: str, arguments: str) -> bytes:
 
 
 def _id(call_id: str) -> str:
-    return wire_id(call_id, _IDS, 24)
+    return wire_id(call_id, _IDS)
 
 
 class _BlockHead(msgspec.Struct):

@@ -119,7 +119,7 @@ class ChatCompletions:
         return made if extra is None else made | {"extra_content": extra}
 
     def _id(self, call_id: str) -> str:
-        return wire_id(call_id, _SHORT_IDS, 9) if self._dialect.short_ids else wire_id(call_id, _IDS, 24)
+        return wire_id(call_id, _SHORT_IDS, 9) if self._dialect.short_ids else wire_id(call_id, _IDS)
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:

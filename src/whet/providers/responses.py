@@ -124,7 +124,7 @@ def _assistant(message: Message) -> bytes:
 
 
 def _id(call_id: str) -> str:
-    return wire_id(call_id, _IDS, 24)
+    return wire_id(call_id, _IDS)
 
 
 class _Item(msgspec.Struct):

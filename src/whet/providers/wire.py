@@ -275,8 +275,9 @@ def wire_name(name: str) -> str:
     return _NOT_NAME.sub("_", name)[:64] or "unnamed"
 
 
-def wire_id(call_id: str, allowed: re.Pattern[str], length: int) -> str:
-    """Give `call_id` where `allowed` matches it, else `length` letters and digits made from it."""
+def wire_id(call_id: str, allowed: re.Pattern[str], length: int = 24) -> str:
+    """Give `call_id` where `allowed` matches it, else `length` letters and digits made from it. They are the
+    same in every version: an old session's requests go on with them."""
     if allowed.fullmatch(call_id):
         return call_id
     number = int.from_bytes(hashlib.sha256(call_id.encode("utf-8", "replace")).digest())
