@@ -128,6 +128,24 @@ def test_a_question_appears_by_itself_and_a_press_answers_it(page: Page, board: 
 
 
 @pytest.mark.slow
+def test_what_changed_while_somebody_typed_is_shown_when_they_leave_the_field(page: Page, board: Api) -> None:
+    enter(page, board)
+    page.until("!document.querySelector('#live').hidden")
+    page.eval(
+        "window.heard = 0; window.ear = new EventSource('/live');"
+        " new Promise((go) => ear.addEventListener('open', go)).then(() => 1)"
+    )
+    page.eval("ear.addEventListener('change', () => { window.heard += 1; }); 1")
+    page.click("#main textarea")
+    session_id = converse(board, "hello there", ScriptedReply("Hello."))
+    page.until("window.heard")
+    link = f"document.querySelector('a[href*=\"{session_id}\"]')"
+    assert not page.eval(f"Boolean({link})")
+    page.eval("document.activeElement.blur(); 1")
+    page.until(link)
+
+
+@pytest.mark.slow
 def test_a_session_is_played_back_with_keys_and_with_play(page: Page, board: Api) -> None:
     session_id = converse(
         board,

@@ -41,10 +41,12 @@ class DashboardStream:
 
         async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
             self._open += 1
+            news = self._news  # what changes while a piece is on its way is told after it
             try:
                 yield b"retry: 2000\n\n"
                 while not (gone.done() or self._turns.feeds.is_closed):
-                    if await self._wait(gone):
+                    if await self._wait(news, gone):
+                        news = self._news
                         yield b"event: change\ndata: {}\n\n"
                     elif await self._sessions.visit(request) is None:
                         return  # a sign-in that ended meanwhile hears no more
@@ -55,15 +57,13 @@ class DashboardStream:
 
         return Stream(source)
 
-    async def _wait(self, gone: asyncio.Future[None]) -> bool:
-        news = asyncio.ensure_future(self._news.wait())
+    async def _wait(self, news: asyncio.Event, gone: asyncio.Future[None]) -> bool:
+        told = asyncio.ensure_future(news.wait())
         try:
-            done, _ = await asyncio.wait(
-                (news, gone), timeout=self._beat_s, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait((told, gone), timeout=self._beat_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            news.cancel()
-        return news in done
+            told.cancel()
+        return news.is_set()
 
     def _heard(self, session_id: str, event: Event) -> None:
         if isinstance(event, _LOUD):

@@ -19,14 +19,17 @@
   addEventListener("resize", centre);
 
   // --- live: the page asks for itself again when something changed
-  let busy = false, again = false;
+  let busy = false, again = false, held = false;
   const refresh = async () => {
-    if (busy || isTouched()) { again = busy; return; }
+    if (busy) { again = true; return; }
+    held = isTouched();
+    if (held) return;
     busy = true;
     try {
       const before = document.querySelectorAll(".question").length;
       const fresh = await get(location.pathname + location.search);
-      if (fresh && !isTouched()) {
+      held = isTouched();
+      if (fresh && !held) {
         swap(fresh, "#main");
         swap(fresh, ".top nav");
         centre();
@@ -39,7 +42,11 @@
       if (again) { again = false; refresh(); }
     }
   };
-  if (document.body.dataset.live) listen("/live", refresh, refresh);
+  if (document.body.dataset.live) {
+    listen("/live", refresh, refresh);
+    // What changed while somebody typed is shown when they leave the field.
+    addEventListener("focusout", () => setTimeout(() => { if (held) refresh(); }));
+  }
 
   // --- a session: what is stored comes as parts of the server's own page, what is being written as plain text
   const talking = $("#main[data-session]");
