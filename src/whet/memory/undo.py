@@ -77,8 +77,9 @@ def accept(connection: apsw.Connection, row: LedgerRow, reader: MemoryReader) ->
     try:
         enforce(connection, row, reader.room_chars(target_of(row.item)))
     except Refused as error:
-        why = f"change {row.id} can't be accepted: {error.message}"
-        raise CannotUndo(why, hint=f"whet undo {row.id} drops it") from error
+        raise CannotUndo(
+            f"change {row.id} can't be accepted: {error.message}", hint=f"whet undo {row.id} drops it"
+        ) from error
     ledger.set_state(connection, row.id, "active", reason=f"accepted by the person (was {row.state})")
     return ledger.get(connection, row.id)
 
