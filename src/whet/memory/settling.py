@@ -1,8 +1,8 @@
 """A review's staged changes come into force together, in the transaction that completes its job.
 
 Each is made again on what is in force by then: an item that has changed since refuses it, with the reason.
-What a writer builds on is here, too: what is in force with its own review's staged changes on top, read inside a
-transaction. It touches no file.
+What a writer builds on is here, too: what is in force with its own review's staged changes on top, read
+inside a transaction. It touches no file.
 """
 
 from __future__ import annotations
