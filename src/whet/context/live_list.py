@@ -78,8 +78,8 @@ class LiveList:
         """Take the server's count of the last request; gives it, or the estimate where there is none."""
         rough = self._fixed + self._sent_rows_tokens()
         self._counted = usage.prompt_tokens
-        if usage.prompt_tokens:
-            self._scale = min(max(usage.prompt_tokens / max(rough, 1), 0.25), 4.0)
+        if usage.prompt_tokens and rough:
+            self._scale = min(max(usage.prompt_tokens / rough, 0.25), 4.0)
         return usage.prompt_tokens or rough
 
     def _sent_rows_tokens(self) -> int:

@@ -98,7 +98,7 @@ def kept(ran: SourceText) -> str:
 
 def _said(call: str, start: int, end: int, printed: Collection[str], *, is_document: bool) -> str:
     """Give a string, below its first line, or a here-document without the lines that only speak."""
-    before, lines = call[: start - 1].rpartition("\n")[2], call[start:end].split("\n")
+    before, lines = call[call.rfind("\n", 0, max(start - 1, 0)) + 1 : start], call[start:end].split("\n")
     if is_document and _TO_FILE.search(before) and any(map(units.speaks, lines)):
         return f"…\n{lines[-1]}"
     for at, line in enumerate(lines):

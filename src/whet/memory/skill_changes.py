@@ -130,9 +130,10 @@ def _planned(files: Files, request: SkillRequest) -> SkillPlan:
         is_main = action == "edit"
         after = _text(request.content, "content") if is_main else _text(request.file_content, "file_content")
         before = "" if is_new else before
+        if after == before and is_main:
+            raise Refused("That is what the skill says already", hint="Nothing has to be saved.")
         if after == before:
-            what = "the skill says" if is_main else "the file holds"
-            raise Refused(f"That is what {what} already", hint="Nothing has to be saved.")
+            raise Refused("That is what the file holds already", hint="Nothing has to be saved.")
     return SkillPlan({path: after.encode()}, before, after)
 
 

@@ -66,7 +66,7 @@ def sentence_at(text: str, start: int, end: int) -> Unit:
 def line_at(text: str, start: int, end: int) -> Unit:
     """Give the lines that [start, end) touches, headed by what they are indented under: a key's value without
     its section is another section's."""
-    begin = text[:start].rfind("\n") + 1
+    begin = text.rfind("\n", 0, start) + 1
     stop = text.find("\n", max(end - 1, start))
     stop = len(text) if stop < 0 else stop
     whole = _unit(text, begin, stop)
@@ -76,7 +76,8 @@ def line_at(text: str, start: int, end: int) -> Unit:
 
 def prose_at(text: str, start: int, end: int) -> Unit:
     """Give the sentences of wrapped prose that [start, end) touches, across the ends of lines."""
-    begin = len(text[:start]) - len(text[:start].rpartition("\n\n")[2])
+    gap = text.rfind("\n\n", 0, start)
+    begin = gap + 2 if gap >= 0 else 0
     stop = text.find("\n\n", end)
     block = text[begin : len(text) if stop < 0 else stop]
     one = sentence_at(block.replace("\n", " "), start - begin, end - begin)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LONGEST_WAIT_S = 60.0
 _LONGEST_S = 30.0
 _LONGEST_LOCAL_S = 5.0  # nobody else asks a server on this machine
+_DOUBLINGS = 16  # past the longest wait, and far from a power that is no number
 
 
 def _watch() -> MachineWatch:
@@ -57,8 +58,7 @@ class Backoff(msgspec.Struct):
         asked = error.retry_after_s if isinstance(error, Unavailable | RateLimited) else None
         if asked is None:
             longest_s = _LONGEST_LOCAL_S if self.is_local and passes else _LONGEST_S
-            # The exponent has a limit of its own: after a thousand tries the power would be no number.
-            wait_s = self.uniform(0.0, min(longest_s, 2.0 ** min(attempt - 2, longest_s)))
+            wait_s = self.uniform(0.0, min(longest_s, 0.5 * 2 ** min(attempt - 1, _DOUBLINGS)))
             return min(wait_s, left_s) if left_s > 0 else wait_s
         if asked > max(LONGEST_WAIT_S, left_s):
             return None

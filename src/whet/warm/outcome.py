@@ -84,7 +84,7 @@ _ASSIGNMENT = late_pattern(r"[A-Za-z_]\w*=\S*$")
 
 
 def by_itself(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, str]:
-    """Judge a call by its own result; the reason is a few words for a person. `arguments` are parsed."""
+    """Judge a call by its own result; the reason is a few words for a person. `arguments`: the call's."""
     kind = call.error_kind
     if kind in _NOT_RUN:
         return ("denied", "not let through") if kind == "denied" else ("unknown", kind)
