@@ -112,6 +112,12 @@ third:on_session_end S1 uauata
 third:shutdown"""
 
 
+def helpers_apart(trace: str) -> tuple[list[str], list[str]]:
+    """A session's engine and its helper's run on threads of their own, so no order holds between them."""
+    lines = trace.splitlines()
+    return [x for x in lines if not x.startswith("child:")], [x for x in lines if x.startswith("child:")]
+
+
 def test_golden_trace_of_an_engines_life(tmp_path: Path) -> None:
     """Failures 20, 34, 35, 38a, 38b: no rotation, no double start, no stale binding, no stolen engine."""
     trace: list[str] = []
@@ -163,7 +169,7 @@ def test_golden_trace_of_an_engines_life(tmp_path: Path) -> None:
     child = re.search(r"child:on_session_start (\w+)", text)
     assert child is not None
     text = text.replace(child[1], "S2")
-    assert text == GOLDEN
+    assert helpers_apart(text) == helpers_apart(GOLDEN)
 
 
 def test_resume_in_a_new_process_has_the_same_conversation_and_list(tmp_path: Path) -> None:
