@@ -92,7 +92,8 @@ def test_the_engine_is_told_what_each_reply_cost(tmp_path: Path) -> None:
     async def main() -> None:
         async with rig(tmp_path, [calls(("look", "{}")), ANSWER], engine=engine) as r:
             end = await r.turn("go")
-            assert len(engine.told) == end.steps == 2
-            assert sum(engine.told) == end.usage.prompt_tokens
+        # Read after the session's end, which waits for the engine's own thread.
+        assert len(engine.told) == end.steps == 2
+        assert sum(engine.told) == end.usage.prompt_tokens
 
     asyncio.run(main())
