@@ -49,7 +49,7 @@ def test_an_empty_home_says_how_it_fills(whet: Any) -> None:
 def test_remember_read_explain_and_take_back(whet: Any, home: Path) -> None:
     assert "whet undo 1" in whet("memory add We deploy on Tuesdays").output
     shown = whet("memory show").output
-    assert "- We deploy on Tuesdays" in shown and "% used, 1 entries" in shown
+    assert "- We deploy on Tuesdays" in shown and "% used, 1 entry" in shown
     told = whet("memory log 1").output
     assert "by      you" in told and "+ We deploy on Tuesdays" in told
     assert "takes back change 1" in whet("undo 1").output

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import whet
-from whet.contract.texts import NOT_JSON, decoder, from_json, from_values
+from whet.contract.texts import NOT_JSON, decoder, from_json, from_values, plural
 
 _RACE = """
 import sys, threading
@@ -58,6 +58,11 @@ def test_a_type_is_read_with_and_without_strictness_and_refused_by_one_kind_of_e
     for odd in (b'{"number": "7"}', b"{", b'{"number": 1}\xff', b'{"a":' * 5_000):
         with pytest.raises(NOT_JSON):
             from_json(odd, Part)
+
+
+def test_a_count_stands_with_its_noun() -> None:
+    assert [plural(number, "file") for number in (0, 1, 2_000)] == ["0 files", "1 file", "2,000 files"]
+    assert [plural(number, "entry", "entries") for number in (1, 2)] == ["1 entry", "2 entries"]
 
 
 def test_no_module_lets_msgspec_meet_a_type_beside_it() -> None:

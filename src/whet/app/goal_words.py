@@ -7,7 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from whet.contract.errors import ConfigError
-from whet.contract.texts import typed_number
+from whet.contract.texts import plural, typed_number
 
 if TYPE_CHECKING:
     from whet.app.goals import GoalReport, GoalWish
@@ -130,7 +130,7 @@ def _short(text: str) -> str:
 def taken(done: GoalReport) -> str:
     """Say how many rounds and steps a goal took, and how its verifier ended."""
     counts = ((done.goal.round, "round"), (done.steps, "step"))
-    said = [f"{number:,} {word}{'' if number == 1 else 's'}" for number, word in counts]
+    said = [plural(number, word) for number, word in counts]
     if done.goal.verify:
         said.append(f"`{done.goal.verify}` {'passed' if done.goal.state == 'achieved' else 'has not passed'}")
     return ", ".join(said)

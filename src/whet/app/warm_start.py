@@ -19,6 +19,7 @@ from whet.clock import iso
 from whet.config.redact import redact
 from whet.context.rows import list_tokens, text_tokens
 from whet.contract.errors import WhetError
+from whet.contract.texts import plural
 from whet.store import sessions, starts, warm
 from whet.store.starts import ContextItem
 from whet.store.warm import TemplateState, WarmStart
@@ -151,7 +152,7 @@ async def _open(
         record(db)
 
     await warmth.database.write(write)
-    line = f"started warm with {template.name}: {len(shown)} example{'s' if len(shown) != 1 else ''}"
+    line = f"started warm with {template.name}: {plural(len(shown), 'example')}"
     opening.use_link(PrimedLink(opening.open_link(prompt), prime.messages, (*chosen.news, line)))
     opening.lengthen(session.context, list_tokens(prime.messages) + text_tokens(prime.addendum))
 

@@ -15,6 +15,7 @@ from whet.app.warm_starts import WarmStarts
 from whet.app.warm_templates import WarmTemplates
 from whet.contract.errors import WhetError
 from whet.contract.messages import to_dict
+from whet.contract.texts import plural
 from whet.contract.tools import ToolContext
 from whet.tools.learning import WarmRequest
 from whet.warm.compose import BuildOptions
@@ -48,9 +49,7 @@ def _list(desk: WarmTemplates) -> dict[str, Any]:
     rows = desk.listed()
     templates = [{**msgspec.to_builtins(row), "example_count": row.examples} for row in rows]
     count = len(rows)
-    said = (
-        f"{count} template{'' if count == 1 else 's'}." if count else "There is no template yet: build one."
-    )
+    said = f"{plural(count, 'template')}." if count else "There is no template yet: build one."
     return {"templates": templates, "count": count, "message": said}
 
 
@@ -70,7 +69,7 @@ def _build(desk: WarmTemplates, request: WarmRequest) -> dict[str, Any]:
         "message_count": 4 * count,
         "sessions": built.sessions,
         "error_rates": {name: round(rate, 4) for name, rate in built.error_rates.items()},
-        "message": f"Built {built.template.name}: {count} examples from {built.sessions} sessions.",
+        "message": f"Built {built.template.name}: {count} examples from {plural(built.sessions, 'session')}.",
     }
 
 
@@ -95,5 +94,5 @@ def _load(desk: WarmTemplates, ctx: ToolContext, request: WarmRequest) -> dict[s
             {"role": row["role"], "content": str(row.get("content") or "")[:_PREVIEW_CHARS]}
             for row in messages[:_PREVIEW_MESSAGES]
         ],
-        "message": f"{template.name} holds {len(template.examples)} examples. {told}",
+        "message": f"{template.name} holds {plural(len(template.examples), 'example')}. {told}",
     }

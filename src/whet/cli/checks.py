@@ -30,6 +30,7 @@ from whet.config.schema import Settings
 from whet.config.secrets import env_warnings, load_secrets
 from whet.confirm.boundary import is_same_user
 from whet.contract.errors import ConfigError, WhetError
+from whet.contract.texts import plural
 from whet.mcp.kept import read_kept
 from whet.mcp.listing import read_listing
 from whet.mcp.remote import check_server
@@ -174,7 +175,7 @@ def _look_at_team(url: str) -> DoctorFinding:
             found = read(url, 1.0)
     except WhetError as error:
         return DoctorFinding("database", "failed", error.message, error.hint)
-    return DoctorFinding("database", "ok", f"{found.server}, {found.steps} steps, {found.address}")
+    return DoctorFinding("database", "ok", f"{found.server}, {plural(found.steps, 'step')}, {found.address}")
 
 
 def _sqlite_version() -> str:
@@ -265,7 +266,7 @@ async def check_online(
                 models = await provider.list_models()
     except WhetError as error:
         return DoctorFinding("server", "failed", error.message, error.hint)
-    text = f"answers in {1000 * (clock.monotonic_s() - start_s):.0f} ms, {len(models)} models"
+    text = f"answers in {1000 * (clock.monotonic_s() - start_s):.0f} ms, {plural(len(models), 'model')}"
     if models and wanted and wanted not in models:
         return DoctorFinding("server", "warning", f"{text}, not among them: {wanted}", "whet model list")
     return DoctorFinding("server", "ok", text)
@@ -315,7 +316,7 @@ def check_servers(home: Home, settings: Settings) -> Iterator[DoctorFinding]:
             listing = read_listing(name, server, kept.catalogue)
             left_out = f", {len(listing.left_out)} left out" if listing.left_out else ""
             count = len(listing.offered)
-            yield DoctorFinding(label, "ok", f"{count} tool{'' if count == 1 else 's'}{left_out}")
+            yield DoctorFinding(label, "ok", f"{plural(count, 'tool')}{left_out}")
 
 
 def check_confirmations(home: Home) -> Iterator[DoctorFinding]:

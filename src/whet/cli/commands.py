@@ -26,6 +26,7 @@ from whet.cli.unfolding import calls, receipt
 from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.contract.events import Event
+from whet.contract.texts import plural
 from whet.log import mask
 from whet.memory.desk import LearningService
 from whet.store import compactions, forks, outcomes, sessions, warm
@@ -117,7 +118,9 @@ async def _warm(chat: ChatControl, rest: str) -> None:
     if start is None:
         chat.say("this session was started cold; /warm NAME (or auto) starts one warm", "dim")
     else:
-        chat.say(f"template {start.template}, {start.examples} examples, {start.arm} ({start.chosen_by})")
+        chat.say(
+            f"template {start.template}, {plural(start.examples, 'example')}, {start.arm} ({start.chosen_by})"
+        )
 
 
 async def _help(chat: ChatControl, rest: str) -> None:

@@ -45,6 +45,7 @@ from whet.confirm.recovery import start_time
 from whet.confirm.timeline import Timeline
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.contract.forms import DATABASE_SCHEMES
+from whet.contract.texts import plural
 
 T = TypeVar("T")
 
@@ -248,7 +249,7 @@ def check(path: Path, as_json: bool) -> None:
     idle = without_effect(read)
     if as_json:
         return emit_json({"ok": True, "version": read.version, "rules": len(read.rules), "notes": idle})
-    click.echo(f"{path} is right: {_count(len(read.rules), 'rule')}, version {read.version}")
+    click.echo(f"{path} is right: {plural(len(read.rules), 'rule')}, version {read.version}")
     for line in idle:
         click.echo(f"note: {line}")
 
@@ -377,7 +378,7 @@ def verify(
         took = f" in {report.seconds:.2f} s"
         if report.events >= _ENOUGH_FOR_A_RATE:
             took += f" ({report.events / report.seconds:,.0f} events/s)"
-        click.echo(", ".join(_count(*one) for one in counts) + took)
+        click.echo(", ".join(plural(*one) for one in counts) + took)
         click.echo(
             styled("Nothing was altered.", "green") if report.is_good else "The log or a record WAS ALTERED."
         )
@@ -427,7 +428,7 @@ def prune(home: Home, age_s: float, archive: Path | None, dry_run: bool, db_path
     """
     with opened(home, db_path) as (database, where):
         cut = database.read_now(lambda db: retention.plan(db, time.time() - age_s))
-        what = f"{_count(cut.requests, 'request')} and {_count(cut.events, 'event')}"
+        what = f"{plural(cut.requests, 'request')} and {plural(cut.events, 'event')}"
         if dry_run:
             return click.echo(f"Would take {what}.")
         if archive is not None:
@@ -437,10 +438,6 @@ def prune(home: Home, age_s: float, archive: Path | None, dry_run: bool, db_path
         while database.write_now(lambda db: retention.take(db, cut)):
             pass
     click.echo(f"Took {what}.")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _show_secret(token_id: str, secret: str, as_json: bool) -> None:
@@ -480,5 +477,5 @@ def _show_judgement(policy: ConfirmPolicy, facts: Facts, as_json: bool) -> None:
     click.echo(f"rules that fit: {', '.join(fitting) or 'none'}")
     if found.effect == "ask":
         count = found.plan.deny_threshold
-        ends = f"{_count(count, 'denial')} end{'s' if count == 1 else ''} it"
+        ends = f"{plural(count, 'denial')} end{'s' if count == 1 else ''} it"
         click.echo(f"it takes: {describe(found.plan.quorum)}; {ends}")

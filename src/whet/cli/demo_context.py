@@ -18,6 +18,7 @@ from whet.cli.demo_stage import DemoStage
 from whet.cli.demo_world import SeenRequest
 from whet.cli.stored import opened
 from whet.contract.events import Compaction, Event, TextDelta, ToolFinished, ToolStarted, TurnEnd
+from whet.contract.texts import plural
 from whet.practice.survey_task import page_of, path_of
 from whet.store import compactions, counts
 
@@ -59,7 +60,7 @@ def play(play: DemoRun) -> None:
     session_id = first.end.session_id if first.end else ""
     play.answered("survey_ended", first)
     made = [event for event in first.events if isinstance(event, Compaction)]
-    play.check("compacted_often", len(made) >= 10, f"{len(made)} compactions")
+    play.check("compacted_often", len(made) >= 10, plural(len(made), "compaction"))
     play.conclude(
         f"What you just saw: whenever the window was three quarters full, older messages were replaced by a "
         f"summary, {len(made)} times, and the work went on. Nothing was deleted: what left the window is in "

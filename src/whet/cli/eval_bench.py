@@ -19,6 +19,7 @@ from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import BadInput
+from whet.contract.texts import plural
 from whet.evals import bench
 from whet.evals.bench import BenchCard
 from whet.evals.bench_data import LOADERS, BenchData, load
@@ -151,7 +152,7 @@ def _points(folder: Path, card: Path | None, as_json: bool) -> None:
         )
     click.echo(
         f"{done.swapped:,} swapped ones: {done.swapped_in_force} in force\n"
-        f"\n{done.files} files, sha256 {done.sha256[:16]}…"
+        f"\n{plural(done.files, 'file')}, sha256 {done.sha256[:16]}…"
     )
 
 

@@ -21,6 +21,7 @@ from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, FallbackSettings, Settings
 from whet.config.secrets import load_secrets
 from whet.contract.errors import BadInput, NotFound
+from whet.contract.texts import plural
 from whet.evals import context_story
 from whet.evals.chart import bars
 from whet.evals.context_replay import EngineResult, ReplaySetup, measured_tokens, names, run
@@ -77,7 +78,9 @@ def context(  # noqa: PLR0913 one parameter an option
         chart.write_text(_chart(story, window, results), "utf-8")
     if as_json:
         return emit_json({"story": story.name, "window_tokens": window, "live": live, "engines": results})
-    click.echo(f"{printable(story.name)}, window {count(window)} tokens, {len(story.facts)} facts\n")
+    click.echo(
+        f"{printable(story.name)}, window {count(window)} tokens, {plural(len(story.facts), 'fact')}\n"
+    )
     click.echo("\n".join(_report(results)))
     if chart is not None:
         click.echo(f"\nchart: {chart}")

@@ -10,7 +10,7 @@ from whet.cli import wording
 from whet.cli.output import age
 from whet.clock import iso
 from whet.contract.errors import ConfigError
-from whet.contract.texts import typed_number
+from whet.contract.texts import plural, typed_number
 from whet.store import forks
 from whet.store.forks import TreeRow
 
@@ -56,7 +56,7 @@ async def _tree(chat: ChatControl, rest: str) -> None:
 
 def _place(one: TreeRow) -> str:
     own = f", of its own after turn {one.turn}" if one.origin else ""
-    return f"{one.row.turns} turn{'' if one.row.turns == 1 else 's'}{own} · {one.row.id}"
+    return f"{plural(one.row.turns, 'turn')}{own} · {one.row.id}"
 
 
 def fork_commands() -> list[SlashCommand[ChatControl]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from whet.cli import picking
 from whet.cli.mode import mode_of
 from whet.cli.wording import clip, columns, printable
+from whet.contract.texts import plural
 from whet.sandbox.known import unheld
 from whet.store import news
 
@@ -45,7 +46,7 @@ async def say_where_we_are(chat: ChatControl) -> None:
     log = chat.session.log
     if log.messages:
         title = printable(log.session.title) or chat.session.id
-        chat.say(f"\n{clip(title, chat.width() - 16)} · {len(log.messages)} messages", "dim")
+        chat.say(f"\n{clip(title, chat.width() - 16)} · {plural(len(log.messages), 'message')}", "dim")
         for text, style in zip(picking.last_exchange(log.messages), ("bold", ""), strict=True):
             _recall(chat, text, style)
     if await log.unfinished_turn() is not None:

@@ -23,6 +23,7 @@ from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound
+from whet.contract.texts import plural
 from whet.moving import claude_code, codex, hermes_sessions, opencode, pi
 from whet.moving.carry import CarrySums, TakenOver, carry, look
 from whet.moving.copies import reading, refuse_broken
@@ -257,4 +258,4 @@ def _counted(carried: CarrySums, would: str) -> str:
     parts += [f"{carried.grown:,} grown"] if carried.grown else []
     parts += [f"{carried.same:,} here already"] if carried.same else []
     parts += [f"{carried.changed:,} changed on both sides and left"] if carried.changed else []
-    return f"  sessions: {', '.join(parts)} ({carried.messages:,} messages)"
+    return f"  sessions: {', '.join(parts)} ({plural(carried.messages, 'message')})"

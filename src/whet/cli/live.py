@@ -32,6 +32,7 @@ from whet.contract.events import (
     ToolStarted,
     TurnEnd,
 )
+from whet.contract.texts import plural
 from whet.contract.tools import tags_of
 from whet.tools.todo import TodoItem
 
@@ -156,7 +157,7 @@ class _Turn:
 
     def said(self) -> str:
         """Say what was done, "" for nothing."""
-        parts = [f"{self.calls} call{'' if self.calls == 1 else 's'} done"] if self.calls else []
+        parts = [f"{plural(self.calls, 'call')} done"] if self.calls else []
         parts += [f"{path} +{added:,} −{removed:,}" for path, (added, removed) in self.edits.items()]
         return " · ".join(parts)
 

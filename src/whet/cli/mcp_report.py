@@ -23,6 +23,7 @@ from whet.config.paths import Home
 from whet.config.schema import McpServerSettings
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ToolError, WhetError
+from whet.contract.texts import plural
 from whet.log import mask
 from whet.mcp.kept import keep_failure
 from whet.mcp.listing import CHARS_PER_TOKEN, Listing, read_listing, size_chars
@@ -127,7 +128,7 @@ def show(report: ServerReport) -> None:
         if report.hint and report.hint != f"whet mcp test {report.name}":
             click.echo(wrapped(printable(f"hint: {report.hint}"), indent=2))
         return
-    count = "1 tool" if len(report.tools) == 1 else f"{len(report.tools)} tools"
+    count = plural(len(report.tools), "tool")
     about = printable(report.server) or "(no name)"
     weight = f", about {report.tokens:,} tokens in every session" if report.tools else ""
     head = wrapped(f"{report.name}: ok, {about}, protocol {report.version}, {count}{weight}")

@@ -11,6 +11,7 @@ from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.origin import Origin
+from whet.contract.texts import plural
 from whet.memory import notes
 from whet.memory.desk import LearningService
 from whet.memory.reader import NotesState
@@ -40,7 +41,7 @@ def show(home: Home, as_json: bool) -> None:
         click.echo("Nothing is remembered yet. It fills as you work; or write it yourself: whet memory edit")
     for file in files:
         if file.entries or file.trouble:
-            click.echo(f"{file.path}  {file.used}, {file.entries} entries")
+            click.echo(f"{file.path}  {file.used}, {plural(file.entries, 'entry', 'entries')}")
             click.echo(printable(file.text.strip()) + "\n" if file.text.strip() else "")
         if file.trouble:
             click.echo(wrapped(f"problem: {file.trouble}. Sessions read what the ledger has of it."))

@@ -21,6 +21,7 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import PluginSettings
 from whet.contract.errors import NotFound, WhetError
+from whet.contract.texts import plural
 from whet.plugins import install as bringing
 from whet.plugins.discover import Discovery, FoundPlugin, discover
 from whet.plugins.load import wanted
@@ -196,7 +197,9 @@ def _describe(fetched: bringing.FetchedPlugin) -> None:
     if manifest.description:
         click.echo(wrapped(printable(manifest.description), indent=2))
     at = f" at commit {fetched.commit[:12]}" if fetched.commit else ""
-    click.echo(printable(f"  from {fetched.source}{at}: {fetched.files} files, {size(fetched.size_bytes)}"))
+    click.echo(
+        printable(f"  from {fetched.source}{at}: {plural(fetched.files, 'file')}, {size(fetched.size_bytes)}")
+    )
     if manifest.provides_tools:
         click.echo(printable(f"  says it brings the tools {', '.join(manifest.provides_tools)}"))
     if fetched.is_for_hermes:

@@ -29,6 +29,7 @@ from whet.config.secrets import load_secrets
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import ReviewFinished
 from whet.contract.messages import Message
+from whet.contract.texts import plural
 from whet.review.order import KINDS, Kind, read_order
 from whet.review.triggers import day_start
 from whet.store import ledger, news, reviews, search, sessions
@@ -261,6 +262,6 @@ def _head(row: ReviewRow) -> list[str]:
 
 def _written(row: LedgerRow) -> str:
     count_of = len(row.evidence)
-    quotes = f", {count_of} quote{'' if count_of == 1 else 's'}" if count_of else ""
+    quotes = f", {plural(count_of, 'quote')}" if count_of else ""
     why = f": {row.reason}" if row.reason else ""
     return printable(f"  {row.id}  {row.kind} {row.item}  {row.action}  {row.state}{quotes}{why}")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from whet.app.rewinding import Outcome, StepChanges
 from whet.cli.wording import exact, printable
+from whet.contract.texts import plural
 from whet.rewind.differences import FileDiff
 from whet.rewind.states import shown
 
@@ -17,9 +18,9 @@ def points(steps: Sequence[StepChanges]) -> list[str]:
     lines: list[str] = []
     for one in steps:
         if one.kind == "rewind":
-            lines.append(f"  {'':<8} rewind, {_paths(one.paths)}")
+            lines.append(f"  {'':<8} rewind, {plural(one.paths, 'path')}")
         elif one.paths:
-            lines.append(f"  {f'{one.turn}.{one.step}':<8} {_paths(one.paths)} changed")
+            lines.append(f"  {f'{one.turn}.{one.step}':<8} {plural(one.paths, 'path')} changed")
     return lines
 
 
@@ -30,7 +31,7 @@ def outcome(found: Outcome, *, is_plan: bool) -> list[str]:
         lines.append("a rewind that was cut off has been finished first")
     done = [one for one in files.changes if one.path not in files.failed]
     if done:
-        lines.append(f"{'would restore' if is_plan else 'restored'} {_paths(len(done))}")
+        lines.append(f"{'would restore' if is_plan else 'restored'} {plural(len(done), 'path')}")
         for one in done[:_LISTED]:
             mark = "removed" if one.then is None else "brought back" if one.now is None else "set back"
             kept = ", later edits kept" if one.merged else ""
@@ -54,7 +55,7 @@ def summary(found: Sequence[FileDiff]) -> list[str]:
     """Give a line for each changed path, and one for all."""
     lines = [f"  {named(one.path)}  {_counts(one)}" for one in found]
     added, removed = sum(one.added for one in found), sum(one.removed for one in found)
-    return [*lines, f"{_paths(len(found))} changed, +{added} −{removed}"]
+    return [*lines, f"{plural(len(found), 'path')} changed, +{added} −{removed}"]
 
 
 def named(path: str) -> str:
@@ -65,7 +66,3 @@ def named(path: str) -> str:
 def _counts(one: FileDiff) -> str:
     said = f"+{one.added} −{one.removed}" if one.lines else one.what
     return f"{said} ({one.note})" if one.note else said
-
-
-def _paths(count: int) -> str:
-    return f"{count:,} {'path' if count == 1 else 'paths'}"

@@ -27,6 +27,7 @@ from whet.config.paths import Home, find_home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound, StoreBusy, StoreFull, WhetError
 from whet.contract.messages import Message, to_dict
+from whet.contract.texts import plural
 from whet.store import forks
 from whet.store import search as index
 from whet.store import sessions as store
@@ -213,7 +214,7 @@ def export(home: Home, names: tuple[str, ...], everything: bool, **given: Any) -
     if given["as_json"]:
         emit_json({"path": given["target"], "format": given["kind"], "sessions": ids})
     elif given["target"] != "-":
-        click.echo(f"Wrote {len(ids)} {'session' if len(ids) == 1 else 'sessions'} to {given['target']}")
+        click.echo(f"Wrote {plural(len(ids), 'session')} to {given['target']}")
 
 
 def _public(db: apsw.Connection) -> list[str]:
@@ -335,7 +336,7 @@ def delete(home: Home, names: tuple[str, ...], yes: bool, remains: bool, as_json
     elif remains:
         click.echo("Nothing that was deleted is left in the file.")
     else:
-        click.echo(f"Deleted {gone} {'session' if gone == 1 else 'sessions'}.")
+        click.echo(f"Deleted {plural(gone, 'session')}.")
 
 
 def _delete_all(db: apsw.Connection, rows: list[SessionRow]) -> int:
@@ -364,7 +365,9 @@ def rewrite(database: StateDatabase, gone: int) -> None:
 
 def _confirm(rows: list[SessionRow]) -> None:
     for row in rows:
-        click.echo(f"{row.id}  {row.messages} messages  {printable(row.title) or '(untitled)'}", err=True)
+        click.echo(
+            f"{row.id}  {plural(row.messages, 'message')}  {printable(row.title) or '(untitled)'}", err=True
+        )
     if not sys.stdin.isatty():
         raise ConfigError(
             "nothing was deleted: nobody is at a terminal to confirm it", hint="--yes deletes without asking"

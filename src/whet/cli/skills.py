@@ -18,7 +18,7 @@ from whet.cli.skill_improve import skills_improve
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
-from whet.contract.texts import typed_number
+from whet.contract.texts import plural, typed_number
 from whet.memory import intake, skill_store
 from whet.memory.desk import LearningService
 from whet.memory.intake import SkillIntake
@@ -214,7 +214,7 @@ def _gather(source: str, ready: Path) -> tuple[list[SkillIntake], list[str]]:
 
 def _describe(found: Sequence[SkillIntake], skipped: Sequence[str]) -> None:
     for one in found:
-        click.echo(printable(f"{one.name}: {len(one.files)} files"))
+        click.echo(printable(f"{one.name}: {plural(len(one.files), 'file')}"))
         for path in one.main_first:
             click.echo(printable(f"--- {path}"))
             click.echo(visible(one.files[path].decode("utf-8", "replace"), masks=False))

@@ -9,6 +9,7 @@ import click
 from whet.cli.output import emit, home_and_json
 from whet.clock import SystemClock
 from whet.config.paths import Home
+from whet.contract.texts import plural
 from whet.store.database import StateDatabase, open_team
 
 store: click.Group = click.Group("store", help="Copy all conversations to a team's database, or back.")
@@ -34,7 +35,7 @@ def copy(home: Home, to_url: str | None, from_url: str | None, as_json: bool) ->
 
     def tell(table: str, rows: int) -> None:
         if not as_json and rows % 50_000 == 0:
-            click.echo(f"{table}: {rows:,} rows", err=True)
+            click.echo(f"{table}: {plural(rows, 'row')}", err=True)
 
     with (
         closing(StateDatabase.open(home.database, SystemClock())) as own,
@@ -45,5 +46,6 @@ def copy(home: Home, to_url: str | None, from_url: str | None, as_json: bool) ->
         hand_over(own, team, home, to_team=bool(to_url))
     rows = sum(table.rows for table in done)
     where = "the team's database" if to_url else str(home.database)
-    text = f"copied {rows:,} rows in {len(done)} tables to {where}; counts and hashes are the same"
+    copied = f"copied {plural(rows, 'row')} in {plural(len(done), 'table')} to {where}"
+    text = f"{copied}; counts and hashes are the same"
     emit({"tables": done, "rows": rows}, text, as_json=as_json)

@@ -9,6 +9,7 @@ import click
 from whet.cli.output import emit, home_and_json
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
+from whet.contract.texts import plural
 from whet.postgres.driver import has_password, needs_driver, shown
 from whet.store.database import team_url
 
@@ -34,7 +35,7 @@ def init(home: Home, url: str, as_json: bool) -> None:
         from whet.store.team import init as set_up  # noqa: PLC0415 - as above
 
         done = [*set_up(_checked(url)), *set_up_confirm(url)]
-    what = f"applied {len(done)} steps" if done else "is up to date"
+    what = f"applied {plural(len(done), 'step')}" if done else "is up to date"
     lines = [f"the team's database {what}"]
     if has_password(url):
         lines.append("Put its password into ~/.pgpass or PGPASSWORD: here it would stand in config.yaml.")
@@ -79,7 +80,7 @@ def _lines(found: TeamStatus) -> list[str]:
     held = f"{found.held} in turns, {found.run_out} with a lease that ran out"
     return [
         f"{found.server} · {found.address}",
-        f"schema     {found.steps} steps",
+        f"schema     {plural(found.steps, 'step')}",
         f"sessions   {found.sessions}: {held}",
         f"queue      {found.waiting} turns wait, the oldest for {found.oldest_s:.0f} s; {found.running} run",
         f"clock      {found.clock_off_s:+.1f} s against this machine's",

@@ -11,6 +11,7 @@ from whet.cli import output
 from whet.cli.output import styled
 from whet.cli.wording import clip, count, printable, subject
 from whet.contract.messages import ImagePart, Message, ToolCall
+from whet.contract.texts import plural
 from whet.store.sessions import SessionRow
 
 
@@ -23,7 +24,7 @@ def _head(row: SessionRow) -> Iterator[str]:
     yield styled(printable(row.title) or "(untitled)", "bold")
     facts = [row.id, row.started[:16].replace("T", " "), row.model or row.provider, row.workspace]
     facts += [
-        f"{row.turns} {'turn' if row.turns == 1 else 'turns'}",
+        plural(row.turns, "turn"),
         f"{count(row.usage.total_tokens)} tokens",
         output.cost(row.usage.cost_usd),
     ]

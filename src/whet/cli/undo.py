@@ -13,6 +13,7 @@ from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
+from whet.contract.texts import plural
 from whet.memory.desk import LearningService
 from whet.memory.requests import summary
 from whet.memory.undo import ForgetStep, Purged
@@ -112,12 +113,12 @@ def _line(step: ForgetStep, *, dry_run: bool, purged: bool) -> str:
 def _say(purged: Purged, session_id: str) -> None:
     """Say what is gone and where the words still are."""
     rows, texts = len(purged.rows), purged.texts
-    versions = f"{texts} kept version{'' if texts == 1 else 's'} of files"
-    click.echo(f"purged {rows} change{'' if rows == 1 else 's'} and {versions}")
+    versions = f"{plural(texts, 'kept version')} of files"
+    click.echo(f"purged {plural(rows, 'change')} and {versions}")
     click.echo(
         wrapped(f"What was said stands in the conversation: whet sessions delete {printable(session_id)}")
     )
     if purged.prompts:
         names = ", ".join(purged.prompts[:5]) + (", ..." if len(purged.prompts) > 5 else "")
-        lasts = f"{len(purged.prompts)} sessions began with it; their prompts keep it until they are deleted"
-        click.echo(wrapped(f"{lasts}: {names}"))
+        began = f"{plural(len(purged.prompts), 'session')} began with it"
+        click.echo(wrapped(f"{began}; their prompts keep it until they are deleted: {names}"))

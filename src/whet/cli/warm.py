@@ -21,6 +21,7 @@ from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
+from whet.contract.texts import plural
 from whet.contract.tools import ToolSpec
 from whet.memory.effects import Effect
 from whet.stats import Interval
@@ -156,7 +157,11 @@ def label(home: Home, again: bool, as_json: bool) -> None:
         done, calls = desk.label(progress, again=again)
     if as_json:
         return emit_json({"sessions": done, "calls": calls})
-    click.echo(f"judged {calls:,} calls in {done:,} sessions" if done else "Every call has its outcome.")
+    click.echo(
+        f"judged {plural(calls, 'call')} in {plural(done, 'session')}"
+        if done
+        else "Every call has its outcome."
+    )
 
 
 @warm.command("import")
@@ -167,9 +172,8 @@ def import_(home: Home, file: Path, name: str) -> None:
     """Copy a template from FILE, ours or the plain format. Read it first: it will open your sessions."""
     with _desk(home) as desk:
         found = desk.bring_in(file, name)
-    click.echo(
-        f"imported {found.name}: {len(found.examples)} examples; look at it with whet warm show {found.name}"
-    )
+    examples = plural(len(found.examples), "example")
+    click.echo(f"imported {found.name}: {examples}; look at it with whet warm show {found.name}")
 
 
 @warm.command("export")
@@ -221,12 +225,13 @@ def _built_row(built: Built) -> dict[str, Any]:
 def _say_built(built: Built) -> None:
     template = built.template
     click.echo(
-        f"{template.name}: {len(template.examples)} examples from {len(template.source_session_ids)} of "
-        f"{built.sessions:,} sessions ({built.messages:,} messages)"
+        f"{template.name}: {plural(len(template.examples), 'example')} "
+        f"from {len(template.source_session_ids)} of "
+        f"{plural(built.sessions, 'session')} ({plural(built.messages, 'message')})"
     )
     for name, rate in sorted(built.error_rates.items(), key=lambda row: -row[1]):
         count = sum(example.tool_name == name for example in template.examples)
-        click.echo(f"  {name}: fails in {rate:.1%} of its calls, {count} examples")
+        click.echo(f"  {name}: fails in {rate:.1%} of its calls, {plural(count, 'example')}")
     if built.left_out:
         reasons = ", ".join(f"{reason} ({count})" for reason, count in sorted(built.left_out.items()))
         click.echo(wrapped(f"left out: {reasons}", indent=2))
@@ -276,7 +281,7 @@ def _say_template(template: Template, stale: list[str], seen: list[Effect | None
 def _effect(one: Effect) -> str:
     with_it, without = one.shown, one.compared
     return (
-        f"{with_it.sessions} sessions began with it, trouble in {with_it.troubled}; "
+        f"{plural(with_it.sessions, 'session')} began with it, trouble in {with_it.troubled}; "
         f"{without.sessions} compared ({one.basis}), trouble in {without.troubled}: {one.finding}"
     )
 
@@ -285,7 +290,8 @@ def _say_rates(rates: Rates) -> None:
     if not rates.calls:
         click.echo("No tool call has an outcome yet. They come with your sessions.")
         return
-    click.echo(f"{rates.calls:,} calls in {rates.sessions:,} sessions; error rate with its 95 % interval\n")
+    judged = f"{plural(rates.calls, 'call')} in {plural(rates.sessions, 'session')}"
+    click.echo(f"{judged}; error rate with its 95 % interval\n")
     for title, rows in (
         ("tool", rates.by_tool),
         ("position in the session", rates.by_position),

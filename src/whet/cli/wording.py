@@ -28,7 +28,7 @@ from whet.contract.events import (
     TurnEnd,
 )
 from whet.contract.receipts import TurnReceipt
-from whet.contract.texts import NOT_JSON, subject_of
+from whet.contract.texts import NOT_JSON, plural, subject_of
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\)|[@-Z\\-_])", re.DOTALL)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -167,7 +167,7 @@ def aside(event: Event) -> str:
             return (
                 f"context made smaller by {event.engine}: {count(event.tokens_before)} to "
                 f"{count(event.tokens_after)} tokens, {event.messages_before} to "
-                f"{event.messages_after} messages"
+                f"{plural(event.messages_after, 'message')}"
             )
         case Notice():
             return printable(event.text)
@@ -227,7 +227,7 @@ def footer(end: TurnEnd, width: int = 0) -> str:
     In lines of at most `width` columns where that is given, broken between the parts and never in one.
     """
     usage = end.usage
-    parts = [f"{end.steps} step{'' if end.steps == 1 else 's'}", f"{count(usage.total_tokens)} tokens"]
+    parts = [plural(end.steps, "step"), f"{count(usage.total_tokens)} tokens"]
     if usage.cache_read_tokens:
         parts.append(f"{usage.cache_hit_ratio:.0%} cached")
     if usage.cost_usd:

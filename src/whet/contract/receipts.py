@@ -10,6 +10,8 @@ from typing import Literal
 
 import msgspec
 
+from whet.contract.texts import plural
+
 ReceiptState = Literal["fresh", "stale", "mixed", "never", "none"]
 _SHOWN_CHARS = 40
 
@@ -116,7 +118,7 @@ class TurnReceipt(msgspec.Struct, frozen=True):
             found.append(f"{_short(named)} +{added:,} −{removed:,}")
         if self.commands:
             failed = sum(one.is_failed for one in self.commands)
-            some = f"{len(self.commands)} command{'' if len(self.commands) == 1 else 's'}"
+            some = plural(len(self.commands), "command")
             found.append(f"{some}, {failed} failed" if failed else some)
         if self.tests is not None:
             found.append(self.tests.text)

@@ -53,6 +53,11 @@ def from_values(
         return msgspec.convert(value, kind, strict=strict, dec_hook=dec_hook)
 
 
+def plural(count: int, noun: str, nouns: str = "") -> str:
+    """Write a count with its noun: "1 file", "2,000 files"; `nouns` where an s more doesn't do."""
+    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
+
+
 def arguments_of(text: str) -> dict[str, Any]:
     """Read what a tool's call was given; nothing where that is no object of JSON."""
     try:

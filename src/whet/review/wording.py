@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from whet.contract.texts import plural
 from whet.review.order import Kind
 from whet.store.ledger import LedgerRow
 
@@ -56,7 +57,7 @@ def summary(rows: Sequence[LedgerRow]) -> str:
     parts = [f"{name}{_quotes(of_part)}" for name, of_part in groups.items()]
     held = sum(row.state in ("inbox", "quarantined") for row in rows)
     if held:
-        parts.append(f"{held} {'waits' if held == 1 else 'wait'} for you: whet review inbox")
+        parts.append(f"{held:,} {'waits' if held == 1 else 'wait'} for you: whet review inbox")
     refused = sum(row.state == "refused" for row in rows)
     if refused and not active:
         parts.append(
@@ -73,4 +74,4 @@ def _part(row: LedgerRow) -> str:
 
 def _quotes(rows: Sequence[LedgerRow]) -> str:
     count = len({(quote.session_id, quote.seq, quote.quote) for row in rows for quote in row.evidence})
-    return f" ({count} quote{'' if count == 1 else 's'})" if count else ""
+    return f" ({plural(count, 'quote')})" if count else ""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, time, timedelta
 
 from whet.contract.errors import ConfigError
+from whet.contract.texts import plural
 from whet.schedules import timing
 from whet.store.digests import HeldAnswer
 
@@ -47,7 +48,7 @@ def ends(quiet: str, zone: str, now: datetime) -> datetime | None:
 
 def digest(held: Sequence[HeldAnswer]) -> str:
     """Write in one message what came while it was quiet."""
-    parts = [f"While it was quiet: {len(held)} result{'' if len(held) == 1 else 's'}."]
+    parts = [f"While it was quiet: {plural(len(held), 'result')}."]
     for one in held:
         text = (one.text or one.note).strip()
         cut = text if len(text) <= _EACH_CHARS else text[:_EACH_CHARS].rstrip() + " …"

@@ -17,6 +17,7 @@ from typing import BinaryIO
 from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput
 from whet.contract.messages import ImagePart, image_type
+from whet.contract.texts import plural
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.tools import atomic, held
 from whet.tools.encoding import Encoding, sniff
@@ -99,7 +100,7 @@ def replace(
     SEEN.note(ctx, place)
     verb = "overwrote" if seen else "created"
     lines = content.count("\n") + (not content.endswith("\n") and content != "")
-    said = f"{verb} {place.shown}: {_count(lines, 'line')}, {size(len(data))}"
+    said = f"{verb} {place.shown}: {plural(lines, 'line')}, {size(len(data))}"
     return ToolOutput(f"{said}\n[{note}]" if note else said, changes=(change,))
 
 
@@ -113,7 +114,7 @@ def _page_text(page: LinePage, place: ConfinedPath, encoding: Encoding) -> str:
     if not page.total:
         return f"[{place.shown} is empty]"
     if not page.lines:
-        has = f"{_count(page.total, 'line')}" if page.is_counted else f"over {page.total:,} lines"
+        has = plural(page.total, "line") if page.is_counted else f"over {page.total:,} lines"
         raise BadInput(f"{place.shown} has {has}; line {page.first} is past its end")
     body = numbered(page)
     shown = clean(body)
@@ -146,7 +147,7 @@ def _listing(place: ConfinedPath, offset: int, limit: int) -> str:
         return f"[{place.shown} is an empty folder]" if not found else f"[{len(found)} entries in all]"
     last = offset - 1 + len(rows)
     more = f"; read on with offset={last + 1}" if last < len(found) else ""
-    return "\n".join([*rows, f"[{place.shown}: {_count(len(found), 'entry', 'entries')}{more}]"])
+    return "\n".join([*rows, f"[{place.shown}: {plural(len(found), 'entry', 'entries')}{more}]"])
 
 
 def _entry(entry: os.DirEntry[str]) -> str:
@@ -188,7 +189,3 @@ def _document(
 def _binary(place: ConfinedPath, head: bytes, size_bytes: int) -> str:
     what = next((name for magic, name in _MAGIC if head.startswith(magic)), "binary")
     return f"[{place.shown} is {what}, {size(size_bytes)}; not text, so not shown]"
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"

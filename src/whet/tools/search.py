@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from whet.contract.errors import BadInput, ToolError
+from whet.contract.texts import plural
 from whet.searchpath import find_outside
 from whet.tools import walk
 from whet.tools.output import clean
@@ -260,8 +261,8 @@ def _report(found: _Found, place: ConfinedPath, offset: int, limit: int) -> str:
             rows += [f"{number}|{line}" for number, line in page]
         position += len(lines) or 1
     has_lines = any(found.rows.values())
-    what = f"{_count(found.count, 'match', 'matches')} in " if has_lines else ""
-    note = what + _count(len(names), "file", "files")
+    what = f"{plural(found.count, 'match', 'matches')} in " if has_lines else ""
+    note = what + plural(len(names), "file")
     last = min(offset + limit, found.count)
     if offset >= found.count:
         note += f"; offset {offset} is past the last"
@@ -294,7 +295,3 @@ def _compiles(pattern: str) -> bool:
     except (re.error, RecursionError, OverflowError):
         return False
     return True
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"

@@ -22,7 +22,7 @@ from whet.approval.shell_risk import analyse
 from whet.clock import iso
 from whet.config.redact import redact, secrets_masked
 from whet.contract.errors import NotFound
-from whet.contract.texts import from_json, map_texts, texts_of
+from whet.contract.texts import from_json, map_texts, plural, texts_of
 from whet.contract.tools import ToolSpec, clip
 from whet.memory.scan import hidden
 from whet.store import calls
@@ -171,7 +171,7 @@ class _Maker:
         pool = repairs or ordered
         first = medoid([str(one.arguments) for one in pool])
         because = (
-            f"in {group.sessions} session{'s' if group.sessions != 1 else ''}, {group.calls} calls"
+            f"in {plural(group.sessions, 'session')}, {group.calls} calls"
             f"{f', {group.repairs} of them mended a failure' if group.repairs else ''}; "
             f"{group.name} fails in {error_rate:.0%}"
         )

@@ -11,7 +11,7 @@ import re
 
 import msgspec
 
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, plural
 
 _OUTLINE = re.compile(
     r"\[It gave (?:nothing|(?:a JSON object of [\d,]+ keys|a JSON list of [\d,]+ items|[\d,]+ lines?)"
@@ -27,7 +27,7 @@ def outline(text: str) -> str:
     bare = text.strip()
     if not bare:
         return "[It gave nothing. What it said then is left out.]"
-    length = _counted(len(bare), "character")
+    length = plural(len(bare), "character")
     return f"[It gave {_kind(bare)}, {length}. What it said then is left out.]"
 
 
@@ -41,11 +41,7 @@ def _kind(text: str) -> str:
             return f"a JSON object of {len(found):,} keys"  # pyright: ignore[reportUnknownArgumentType]
         if isinstance(found, list):
             return f"a JSON list of {len(found):,} items"  # pyright: ignore[reportUnknownArgumentType]
-    return _counted(text.count("\n") + 1, "line")
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    return plural(text.count("\n") + 1, "line")
 
 
 _PROSE = re.compile(r"(?:[^\W\d_]{2,}[,.;:!?]?\s+){5,}[^\W\d_]{2,}|[\u3040-\u9fff\uac00-\ud7af]{12,}")

@@ -24,6 +24,7 @@ from whet.clock import iso
 from whet.contract.errors import BadInput, ConfigError, NotFound, StoreError, WhetError
 from whet.contract.events import Event, ReasoningDelta, TextDelta, ToolProgress
 from whet.contract.messages import ImagePart, image_type
+from whet.contract.texts import plural
 from whet.rewind.states import shown as path_shown
 from whet.serve.board import shown
 from whet.serve.board.frame import Frame, asked_number
@@ -361,7 +362,7 @@ def _outcome(found: Outcome, *, is_plan: bool) -> str:
     files = found.files
     done = [one.path for one in files.changes if one.path not in files.failed]
     did = "would restore" if is_plan else "restored"
-    named = [(f"{did} {len(done)} path{'' if len(done) == 1 else 's'}", done)] if done else []
+    named = [(f"{did} {plural(len(done), 'path')}", done)] if done else []
     named += [(f"left as it is ({one.why})", [one.path]) for one in files.conflicts]
     named += [(f"failed ({why})", [path]) for path, why in files.failed.items()]
     lines = [f"{what}: {', '.join(map(path_shown, paths[:20]))}" for what, paths in named]
