@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from whet.lanes import LaneTimeout, PluginLane, attempt
+from whet.lanes import LaneTimeout, PluginLane, attempt, tell_loop
 
 
 def test_calls_run_in_order_on_one_thread_off_the_loop() -> None:
@@ -106,3 +106,16 @@ def test_a_lane_is_idle_once_all_that_was_given_to_it_has_run_also_behind_a_call
         assert not lane.idle
 
     asyncio.run(main())
+
+
+def test_a_loop_is_told_from_any_thread_until_it_is_closed() -> None:
+    heard = list[str]()
+
+    async def main() -> asyncio.AbstractEventLoop:
+        loop, told = asyncio.get_running_loop(), asyncio.Event()
+        assert await asyncio.to_thread(tell_loop, loop, lambda word: (heard.append(word), told.set()), "here")
+        await told.wait()
+        return loop
+
+    loop = asyncio.run(main())
+    assert heard == ["here"] and not tell_loop(loop, heard.append, "gone")

@@ -21,6 +21,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def tell_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> bool:
+    """Have a loop run `function` soon, from any thread. False: it is closed, nobody waits there any more.
+
+    To look first whether it is closed doesn't do: it may close between the look and the call.
+    """
+    try:
+        loop.call_soon_threadsafe(function, *args)
+    except RuntimeError:
+        return False
+    return True
+
+
 class ToolPool:
     """Threads for synchronous tools; made at the first use."""
 

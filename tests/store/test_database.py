@@ -390,3 +390,37 @@ def test_a_number_beyond_the_database_is_one_line_in_reads_and_writes(db):
             work(lambda c: c.execute("SELECT * FROM t WHERE n = ?", (1 << 64,)).fetchall())
     db.write_now(_add(1))
     assert db.read_now(_all) == [1]
+
+
+class ClosesUnseen(asyncio.SelectorEventLoop):
+    """Says that it is open, as one does that closes right after it was asked."""
+
+    hides = True
+
+    def is_closed(self):
+        return not self.hides and super().is_closed()
+
+
+def test_a_loop_that_closes_before_its_write_is_answered_leaves_the_database_usable(db):
+    """The lane's thread ended by the loop's error, and every later write waited for ever."""
+    db.write_now(_table)
+    loop, begun, closed = ClosesUnseen(), threading.Event(), threading.Event()
+
+    def slow(connection):
+        begun.set()
+        assert closed.wait(20)
+        return _add(1)(connection)
+
+    async def main():
+        writing = asyncio.create_task(db.write(slow))
+        assert await asyncio.to_thread(begun.wait, 20)
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+
+    loop.run_until_complete(main())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+    closed.set()
+    assert db.submit(_add(2)).result(20) == 2
+    assert db.read_now(_all) == [1, 2]
+    loop.hides = False

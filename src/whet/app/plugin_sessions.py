@@ -32,6 +32,7 @@ from whet.contract.messages import Message, ToolCall, to_dict
 from whet.contract.protocols import Gate, GateCall, ModelLink, NobodyPresent, Person, StreamItem
 from whet.contract.texts import tagged
 from whet.contract.tools import Tool, ToolContext
+from whet.lanes import tell_loop
 from whet.memory.desk import LearningService
 from whet.plugins import model_calls, tool_hooks
 from whet.plugins.dispatch import Post
@@ -248,8 +249,7 @@ class PluginSessions:
         session = served.observer.session if served else None
         if session is None or loop is None:
             return False
-        loop.call_soon_threadsafe(session.inbox.put, session.user_message(tagged("plugin", text)))
-        return True
+        return tell_loop(loop, session.inbox.put, session.user_message(tagged("plugin", text)))
 
     def _missing(self, person: Person) -> str:
         """Say why nothing may run where nobody is present: a plugin that should be there may be a guard."""

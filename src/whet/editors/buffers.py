@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from acp import RequestError
 
 from whet.editors.editor import Editor
+from whet.lanes import tell_loop
 
 T = TypeVar("T")
 _ANSWER_S = 5.0
@@ -92,4 +93,4 @@ class EditorBuffers:
         self._failures += 1
         if self._failures == _MOST_FAILURES:
             line = "The editor does not answer for its files; what is on disk counts from here on."
-            self._loop.call_soon_threadsafe(self._told, line)
+            tell_loop(self._loop, self._told, line)

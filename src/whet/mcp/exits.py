@@ -10,6 +10,7 @@ import subprocess
 import threading
 from typing import TYPE_CHECKING
 
+from whet.lanes import tell_loop
 from whet.tools.process import SYSTEM_PIDFD
 
 if TYPE_CHECKING:
@@ -66,8 +67,7 @@ class ChildExit:
                 os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
         else:  # macOS before Python 3.13; what is left of the group is then not killed
             self._popen.wait()
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self.happened.set)
+        tell_loop(self._loop, self.happened.set)
 
 
 def signal_group(group: int, number: int) -> None:

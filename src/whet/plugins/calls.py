@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, cast
 
 from whet.contract.errors import PluginError, WhetError
+from whet.lanes import tell_loop
 from whet.log import mask
 from whet.plugins.printing import by_plugin
 
@@ -125,8 +126,7 @@ async def _on_thread(function: Callable[[], object]) -> object:
             failure = RuntimeError(f"StopIteration: {error}")
         except BaseException as error:  # noqa: BLE001 handed on to whoever awaits, nothing is kept back
             failure = error
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, value, failure)
+        tell_loop(loop, settle, value, failure)
 
     threading.Thread(target=work, name="plugin", daemon=True).start()
     return await future

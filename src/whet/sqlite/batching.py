@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from whet.contract.errors import StoreError
+from whet.lanes import tell_loop
 from whet.sqlite.lane import Outcome, Work, WriterLane
 
 After = Callable[[Any, BaseException | None], object]
@@ -112,8 +113,7 @@ class WriteBatcher:
 
     def _send(self, writes: list[Write]) -> None:
         def deliver(outcomes: Sequence[Outcome]) -> None:
-            if not self.loop.is_closed():
-                self.loop.call_soon_threadsafe(self._resolve, writes, outcomes)
+            tell_loop(self.loop, self._resolve, writes, outcomes)
 
         try:
             self._lane.put([work for work, _, _ in writes], deliver)

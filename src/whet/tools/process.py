@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whet.contract.errors import BadInput, ToolError
+from whet.lanes import tell_loop
 from whet.searchpath import find_outside
 from whet.tools.end_folder import EndFolder, telling
 from whet.tools.guardian import Guardian
@@ -266,8 +267,7 @@ class Process:
 
     def _wait_on_thread(self) -> None:
         self._popen.wait()
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._mark_exited)
+        tell_loop(self._loop, self._mark_exited)
 
     def _send(self) -> None:
         while self._unsent:
