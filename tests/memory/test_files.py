@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from whet.contract.errors import StoreUnwritable
+from whet.contract.errors import ConfigError, StoreUnwritable
 from whet.memory import disk, folders, frontmatter
-from whet.memory.disk import Moved, UnreadableFile
+from whet.memory.disk import Moved
 from whet.memory.folders import BadSkill, files_of, good_name, good_path
 from whet.store.ledger import digest
 
@@ -21,7 +21,7 @@ def test_what_is_there_is_read_up_to_the_limit(tmp_path: Path) -> None:
     assert disk.read(file) is None and disk.read_text(file) is None
     file.write_bytes(b"x" * 10)
     assert disk.read(file, 10) == b"x" * 10
-    with pytest.raises(UnreadableFile, match="10 bytes, more than the 9"):
+    with pytest.raises(ConfigError, match="10 bytes, more than the 9"):
         disk.read(file, 9)
     big = os.urandom(3_000_000)
     file.write_bytes(big)
@@ -33,9 +33,9 @@ def test_what_can_not_be_read_is_named_with_its_line(tmp_path: Path) -> None:
     file.write_bytes(b"\xef\xbb\xbfone\n")
     assert disk.read_text(file) == "one\n"
     file.write_bytes(b"one\ntwo\n\xff")
-    with pytest.raises(UnreadableFile, match="line 3 is not UTF-8"):
+    with pytest.raises(ConfigError, match="line 3 is not UTF-8"):
         disk.read_text(file)
-    with pytest.raises(UnreadableFile, match="is not a folder"):
+    with pytest.raises(ConfigError, match="is not a folder"):
         disk.read(file / "below")
 
 
@@ -64,7 +64,7 @@ def test_a_link_or_folder_in_the_place_is_left_alone(tmp_path: Path) -> None:
     link.symlink_to("real")
     folder.mkdir()
     for place in (link, folder):
-        with pytest.raises(UnreadableFile):
+        with pytest.raises(ConfigError):
             disk.swap(place, digest(b"one"), b"two")
     assert (tmp_path / "real").read_bytes() == b"one" and link.is_symlink()
 
@@ -253,10 +253,13 @@ def test_front_matter_gives_name_and_description(text: str, found: tuple[str, st
         (main(f"name: {'a' * 65}\ndescription: x"), "65 characters; at most 64"),
         (main(f"name: a\ndescription: {'d' * 1_025}"), "1,025 characters"),
         (main(f"name: a\ndescription: x\nmore: {'d' * 8_000}"), "more than 8,000"),
-        (main("name: &a x\ndescription: *a"), "anchors or aliases"),
+        (main("name: &a x\ndescription: *a"), "line 2: anchors and aliases"),
         (main("name: !!str x\ndescription: y"), "tags"),
         (main("name: x\ndescription: y\nz: [[[[[1]]]]]"), "too deeply"),
-        (main("name: x\ndescription: y\nz: [unclosed"), "line 5 is not valid YAML"),
+        (
+            main("name: x\ndescription: y\nz: [unclosed"),
+            "the front matter line 5, column 1 is not valid YAML",
+        ),
         (main("- a\n- b"), "must hold fields"),
         (main("name: 'x\n: bad: ["), "not valid YAML"),
     ],

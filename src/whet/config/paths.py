@@ -113,27 +113,47 @@ def find_home(profile: str = "") -> Home:
 
 def read_small(path: Path) -> str | None:
     """Give the text of `path`, None where there is no file. Raises ConfigError for anything else."""
+    raw = read_whole(path, LARGEST_BYTES)
+    return None if raw is None else as_text(raw, path)
+
+
+def read_whole(path: Path, limit_bytes: int, *, through_links: bool = True) -> bytes | None:
+    """Give the bytes of `path`, None where there is no file. Raises ConfigError for anything else, what
+    is larger than the limit, and a link where none is followed."""
+    # Not a plain open: a named pipe in the file's place would hang it for ever.
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if through_links else os.O_NOFOLLOW)
     try:
-        # Not a plain open: a named pipe in the file's place would hang it for ever.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(path, flags)
+        try:
+            facts, raw = os.fstat(handle), b""
+            if stat.S_ISREG(facts.st_mode):
+                with open(handle, "rb", closefd=False) as file:
+                    raw = file.read(limit_bytes + 1)
+        finally:
+            os.close(handle)
     except FileNotFoundError:
         return None
+    except NotADirectoryError:
+        raise ConfigError(f"{path.parent} is not a folder", hint=f"move {path.parent} away") from None
     except OSError as error:
-        raise _unreadable(path, error) from error
-    try:
-        state = os.fstat(handle)
-        if not stat.S_ISREG(state.st_mode):
-            what = "a folder" if stat.S_ISDIR(state.st_mode) else "not a plain file"
-            raise ConfigError(f"{path} is {what}", hint=f"move {path} away")
-        raw = os.read(handle, LARGEST_BYTES + 1)
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    finally:
-        os.close(handle)
-    if len(raw) > LARGEST_BYTES:
+        if not through_links and path.is_symlink():
+            raise ConfigError(f"{path} is a symbolic link", hint="put a plain file in its place") from None
         raise ConfigError(
-            f"{path} is larger than {LARGEST_BYTES // 1024} KB", hint="is it really the settings file?"
+            f"can't read {path}: {error.strerror}", hint=f"check the owner and mode of {path}"
+        ) from error
+    if not stat.S_ISREG(facts.st_mode):
+        what = "a folder" if stat.S_ISDIR(facts.st_mode) else "not a plain file"
+        raise ConfigError(f"{path} is {what}", hint=f"move {path} away")
+    if (size := max(facts.st_size, len(raw))) > limit_bytes:
+        raise ConfigError(
+            f"{path} has {size:,} bytes, more than the {limit_bytes:,} that are read",
+            hint="make it shorter, or move it away",
         )
+    return raw
+
+
+def as_text(raw: bytes, path: Path) -> str:
+    """Decode what `path` holds. Raises ConfigError with the line."""
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -181,7 +201,3 @@ def mode_of(path: Path) -> int | None:
         return stat.S_IMODE(path.stat().st_mode)
     except OSError:
         return None
-
-
-def _unreadable(path: Path, error: OSError) -> ConfigError:
-    return ConfigError(f"can't read {path}: {error.strerror}", hint=f"check the owner and mode of {path}")

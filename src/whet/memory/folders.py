@@ -47,7 +47,7 @@ def files_of(root: Path) -> list[str]:
 
 
 def read(root: Path) -> dict[str, bytes]:
-    """Give a skill's files by their paths, SKILL.md first. Raises BadSkill, UnreadableFile."""
+    """Give a skill's files by their paths, SKILL.md first. Raises BadSkill, ConfigError."""
     return {path: disk.read(root / path, MOST_BYTES) or b"" for path in files_of(root)}
 
 

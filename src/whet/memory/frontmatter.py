@@ -8,14 +8,14 @@ skills come from strangers. Unknown fields are left alone: nothing here writes a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Any, cast
 
+from whet.contract.errors import ConfigError
 from whet.memory.folders import BadSkill as BadSkill
 
 _PLAIN = r"([A-Za-z][A-Za-z0-9_-]*):[ \t]+([^\s\"'\[\]{}>|*&!%@`#,?:-][^\n]*|-?\d[\w.]*)$"
 _LARGEST_CHARS = 8_000
-_DEEPEST_YAML = 7
+_DEEPEST_YAML = 5
 NAME_CHARS = 64
 DESCRIPTION_CHARS = 1_024
 
@@ -69,35 +69,13 @@ def name_and_description(text: str) -> tuple[str, str]:
 
 def _parse(text: str) -> dict[str, Any]:
     """Give the fields of a front matter. Raises BadSkill with the line."""
-    import yaml as _yaml  # noqa: PLC0415 - 35 ms of CPU, and most skills don't need it
+    from whet.config import yaml_file  # noqa: PLC0415 - 35 ms of CPU, and most skills don't need it
 
-    yaml: Any = _yaml
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        _refuse_bombs(yaml.parse(text, Loader=loader))
-        values: Any = yaml.load(text, Loader=loader)
-    except _yaml.YAMLError as error:
-        mark: Any = getattr(error, "problem_mark", None)
-        where = f" line {mark.line + 2}" if mark else ""
-        problem = str(getattr(error, "problem", None) or error).splitlines()[0]
-        raise BadSkill(
-            f"the front matter{where} is not valid YAML: {problem}", hint="quote values with `: `"
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise BadSkill(f"the front matter can't be read: {error}") from None
+        # It begins in the file's second line.
+        values: object = yaml_file.values(f"\n{text}", "the front matter", _DEEPEST_YAML)
+    except ConfigError as error:
+        raise BadSkill(error.message, hint=error.hint) from None
     if not isinstance(values, dict):
         raise BadSkill("the front matter must hold fields such as `name: ...`")
     return {str(key): value for key, value in cast("dict[Any, Any]", values).items()}
-
-
-def _refuse_bombs(events: Iterable[Any]) -> None:
-    depth = 0
-    for event in events:
-        kind = type(event).__name__
-        if kind == "AliasEvent" or getattr(event, "anchor", None):
-            raise BadSkill("the front matter uses YAML anchors or aliases, which are not read")
-        if getattr(event, "tag", None):
-            raise BadSkill("the front matter uses YAML tags, which are not read")
-        depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
-        if depth > _DEEPEST_YAML:
-            raise BadSkill("the front matter is nested too deeply")

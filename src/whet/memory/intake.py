@@ -11,9 +11,10 @@ from pathlib import Path
 import apsw
 import msgspec
 
+from whet.config.paths import as_text
 from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
-from whet.memory import disk, folders, frontmatter, skill_changes
+from whet.memory import folders, frontmatter, skill_changes
 from whet.memory.requests import Refused
 from whet.memory.scan import scan
 from whet.memory.settling import enforce
@@ -46,7 +47,7 @@ def read_folder(folder: Path) -> SkillIntake:
     files = folders.read(folder)
     if skill_changes.MAIN not in files:
         raise WhetError(f"{folder} holds no SKILL.md", hint="a skill is a folder with a SKILL.md in it")
-    main = disk.as_text(files[skill_changes.MAIN], folder / skill_changes.MAIN)
+    main = as_text(files[skill_changes.MAIN], folder / skill_changes.MAIN)
     name, description = frontmatter.name_and_description(main)
     folders.good_name(name)
     return SkillIntake(name, description, files, tuple(_findings(files)))

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 import apsw
 import msgspec
 
-from whet.contract.errors import StoreError
+from whet.config.paths import as_text
+from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
 from whet.memory import disk, notes
-from whet.memory.disk import Moved, UnreadableFile
+from whet.memory.disk import Moved
 from whet.memory.folders import BadSkill, files_of
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import Target
@@ -57,7 +58,7 @@ class Journal:
                     return
             except Moved:
                 continue
-            except (UnreadableFile, StoreError) as error:
+            except WhetError as error:
                 self._troubles[path] = f"{error.message}; {error.hint}"
                 return
         self._troubles[path] = f"{self._folder / path} keeps changing; what was learned waits in the ledger"
@@ -83,7 +84,7 @@ class Journal:
             self._seen.saw(path, content)
             return False
         if there is not None and path in notes.FILES.values():
-            disk.as_text(there, place)
+            as_text(there, place)
         base = self._seen.base(state)
         if self._database.write_now(lambda db: self._enter(db, state, there, base)):
             self._seen.saw(path, there)

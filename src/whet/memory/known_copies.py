@@ -13,7 +13,7 @@ from typing import NamedTuple
 import apsw
 import msgspec
 
-from whet.config.paths import Home
+from whet.config.paths import Home, replace
 from whet.contract.errors import WhetError
 from whet.contract.texts import NOT_JSON, from_json
 from whet.memory import disk, notes
@@ -113,7 +113,7 @@ class KnownCopies(KnownFiles):
         found[path] = [*seen]
         if not seen:
             del found[path]
-        disk.replace(self._list_of(path), msgspec.json.encode(found))
+        replace(self._list_of(path), msgspec.json.encode(found).decode(), mode=0o600)
 
     def _list_of(self, path: str) -> Path:
         return self._folder / path.split("/")[0] / _FILE

@@ -18,9 +18,9 @@ import msgspec
 
 from whet.clock import Clock, iso
 from whet.config.schema import MemorySettings, ReviewSettings
+from whet.contract.errors import ConfigError
 from whet.contract.tools import tags_of
 from whet.memory import disk, notes
-from whet.memory.disk import UnreadableFile
 from whet.memory.library import Library, SkillInfo
 from whet.memory.notes import NoteEntry
 from whet.memory.requests import Target
@@ -177,7 +177,7 @@ class MemoryReader:
         for path in notes.FILES.values():
             try:
                 there = disk.read(self.folder / path)
-            except UnreadableFile as error:
+            except ConfigError as error:
                 self.troubles[path] = f"{error.message}; {error.hint}"
                 continue
             self.troubles.pop(path, None)
