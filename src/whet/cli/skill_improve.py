@@ -83,7 +83,7 @@ def skills_improve(home: Home, name: str, budget: int, as_json: bool) -> None:
         request = SkillRequest(
             "edit", name, content=with_steps(text, found.steps), base_hash=base_hash, reason=gain
         )
-        outcome = await desk.change_skill(request, Origin("user"))
+        outcome = await desk.hand_in(request, Origin("user"))
         if not outcome.ok:
             raise NotFound(outcome.text)
         told |= {"kept": True, "change": outcome.ledger_id, "steps": list(found.steps)}

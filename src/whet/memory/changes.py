@@ -72,7 +72,7 @@ class Changes:
             hash="",
             reason=error.outcome.text,
         )
-        self._entered(lambda: _Planned(row, None, _nothing), "the ledger")
+        self._entered(lambda: _Planned(row, None, lambda _: None), "the ledger")
 
     def _entered(self, plan: Callable[[], _Planned], what: str) -> LedgerRow:
         """Enter what is planned, in one transaction; a row that the same call made before is given as is."""
@@ -105,7 +105,7 @@ class Changes:
     ) -> NewRow:
         is_note = isinstance(request, MemoryRequest)
         said = request.content if is_note else request.content or request.new_string
-        state: State = "quarantined" if verdict.quarantined else "active"
+        state: State = "quarantined" if verdict.trust == "untrusted" else "active"
         return NewRow(
             kind="memory" if is_note else "skill",
             item=request.target if is_note else request.name,
@@ -160,7 +160,8 @@ class Changes:
             return settling.skill_hashes(connection, self._profile, request.name, origin.task_id)
 
         hashes, files = self._database.read_now(lambda db: (there(db), settling.texts(db, there(db))))
-        made = skill_changes.plan(files, _based(request, origin, files))
+        by_hand = origin.write_origin in ("user", "import")
+        made = skill_changes.plan(files, request, by_hand=by_hand)
         self._check_owner(request, origin)
         verdict = self._skill_verdict(request, origin, made)
         if verdict.text:
@@ -177,13 +178,8 @@ class Changes:
         return _Planned(row, hashes, there, texts)
 
     def _skill_verdict(self, request: SkillRequest, origin: Origin, made: SkillPlan) -> GateVerdict:
-        is_file = skill_changes.MAIN not in made.files and bool(made.after)
-        text = made.learned
-        if is_file:
-            there = made.before.splitlines()
-            text = "\n".join(line for line in made.after.splitlines() if line not in there)
-        claim = Claim("skill", text, request.evidence, known=made.before, is_verbatim=is_file)
-        return self._judge(claim, origin)
+        said = (made.learned, request.evidence)
+        return self._judge(Claim("skill", *said, known=made.before, is_verbatim=made.is_file), origin)
 
     def _check_name(self, request: SkillRequest) -> None:
         info = self._reader.library.find(request.name)
@@ -201,10 +197,6 @@ class Changes:
             raise NeedsYes(f"May I {request.action} your own skill '{request.name}'?")
 
 
-def _nothing(connection: apsw.Connection) -> None:
-    """What was refused is built on nothing."""
-
-
 def _written(request: MemoryRequest, verdict: GateVerdict, existing: Sequence[str]) -> MemoryRequest:
     """Give the request with what the program wrote in place of what the model did; where an entry is there
     about the same subject, it is replaced."""
@@ -217,10 +209,3 @@ def _written(request: MemoryRequest, verdict: GateVerdict, existing: Sequence[st
     if request.action != "add" or len(older) != 1:
         return made
     return msgspec.structs.replace(made, action="replace", old_text=older[0])
-
-
-def _based(request: SkillRequest, origin: Origin, files: skill_changes.Files) -> SkillRequest:
-    """A person means the skill as it is now."""
-    if request.base_hash or origin.write_origin not in ("user", "import"):
-        return request
-    return msgspec.structs.replace(request, base_hash=skill_changes.of(files))

@@ -1,10 +1,9 @@
 """Where learned changes are handed in and decided on: judged, entered in the ledger, put into files.
 
-One desk per profile. A lesson's way: `change_notes` or `change_skill` (here) plans it on what holds now and
-has it judged (`changes.py`, `gate.py`), enters it as one row of the ledger in one transaction, and only then
-the files follow (`reader.py`, `journal.py`, `disk.py`). A review's changes are staged and come into force
-together, in the transaction that completes its job (`settle`). It does not know the tools, nor who asks for
-reviews.
+One desk per profile. A lesson's way: `hand_in` (here) plans it on what holds now and has it judged
+(`changes.py`, `gate.py`), enters it as one row of the ledger in one transaction, and only then the files
+follow (`reader.py`, `journal.py`, `disk.py`). A review's changes are staged and come into force together, in
+the transaction that completes its job (`settle`). It does not know the tools, nor who asks for reviews.
 """
 
 from __future__ import annotations
@@ -95,17 +94,19 @@ class LearningService:
         desk.judging.trusted_tools = self.judging.trusted_tools
         return desk
 
-    async def change_notes(self, request: MemoryRequest, origin: Origin) -> WriteOutcome:
-        """Make one change to the notes: durable, and in its file or waiting for it, on return.
+    async def hand_in(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
+        """Make one change to the notes or a skill: durable, and in its file or waiting for it, on return.
 
         Repeated with the same session and call id it gives the stored outcome. Never raises for what the
         model can mend; StoreError passes.
         """
-        return await self._change(request, origin)
-
-    async def change_skill(self, request: SkillRequest, origin: Origin) -> WriteOutcome:
-        """Make one change to a skill, as `change_notes` does to the notes."""
-        return await self._change(request, origin)
+        try:
+            return await asyncio.to_thread(self._made, request, origin)
+        except Refused as error:
+            await asyncio.to_thread(self._changes.keep_refusal, request, origin, error)
+            return error.outcome
+        except NeedsYes as error:
+            return WriteOutcome(False, "needs_yes", error.message)
 
     def settle(
         self, connection: apsw.Connection, task_id: str, doubts: Mapping[int, str] | None = None
@@ -179,15 +180,6 @@ class LearningService:
         done = self.database.write_now(work)
         self.reader.bring_into_step()
         return done
-
-    async def _change(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
-        try:
-            return await asyncio.to_thread(self._made, request, origin)
-        except Refused as error:
-            await asyncio.to_thread(self._changes.keep_refusal, request, origin, error)
-            return error.outcome
-        except NeedsYes as error:
-            return WriteOutcome(False, "needs_yes", error.message)
 
     def _made(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
         by = (origin.session_id, origin.tool_call_id)

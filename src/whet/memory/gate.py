@@ -49,7 +49,7 @@ def judge_brought(claim: Claim) -> GateVerdict:
     person. Raises Refused."""
     check_text(claim)
     if host := outside(claim.text):
-        return GateVerdict("untrusted", quarantined=True, why=f"it was written elsewhere and names {host}")
+        return GateVerdict("untrusted", why=f"it was written elsewhere and names {host}")
     return GateVerdict("user")
 
 
@@ -108,7 +108,7 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
     about = _about(pointed, transcript) if claim.kind == "skill" else ""
     foreign = next((one.why for one in pointed if one.tier == "untrusted"), "")
     if why := foreign or _unwitnessed(pointed, transcript):
-        return GateVerdict("untrusted", evidence, quarantined=True, why=why, text=text, about=about)
+        return GateVerdict("untrusted", evidence, why=why, text=text, about=about)
     trust: Trust = "user" if any(one.tier == "user" for one in pointed) else "observed"
     return GateVerdict(trust, evidence, text=text, about=about)
 

@@ -19,6 +19,7 @@ from whet.contract.origin import Origin
 from whet.memory import disk, notes
 from whet.memory.disk import Moved
 from whet.memory.folders import BadSkill, files_of
+from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import Target
 from whet.store import learned, ledger
@@ -118,12 +119,11 @@ class Journal:
             for row in notes.changes(before, after)
             if row not in others and (row.after not in made or row.before in made)
         ]
-        if len(rows) > _MOST_ROWS or (there is None and rows):
-            self._insert(connection, NewRow("memory", target, "hand_edit", "active", _HAND, before, after))
-        else:
-            for row in rows:
-                new = NewRow("memory", target, row.action, "active", _HAND, row.before, row.after)
-                self._insert(connection, new)
+        is_whole = len(rows) > _MOST_ROWS or (there is None and rows)
+        for row in [EntryChange(before, after)] if is_whole else rows:
+            action = "hand_edit" if is_whole else row.action
+            new = NewRow("memory", target, action, "active", _HAND, row.before, row.after)
+            self._insert(connection, new)
         merged, lost = notes.carry(after, target, others)
         for change in lost:
             if not self._overtaken(connection, target, change.after):

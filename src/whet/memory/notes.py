@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
+from itertools import zip_longest
 
 import msgspec
 
@@ -136,10 +137,7 @@ def changes(before: str, after: str) -> list[EntryChange]:
             continue
         gone = [text for text in old[i:j] if text not in new]
         come = [text for text in new[k:m] if text not in old]
-        pairs = min(len(gone), len(come))
-        found += [EntryChange(*pair) for pair in zip(gone, come, strict=False)]
-        found += [EntryChange(text, "") for text in gone[pairs:]]
-        found += [EntryChange("", text) for text in come[pairs:]]
+        found += [EntryChange(*pair) for pair in zip_longest(gone, come, fillvalue="")]
     return found
 
 
@@ -239,10 +237,7 @@ def fold(text: str) -> str:
 
 def clean(content: str) -> str:
     """Give an entry's text as it is kept: no bullet, no blank lines, no blanks around one. Raises Refused."""
-    lines = [line.strip() for line in content.strip().splitlines() if line.strip()]
-    if lines:
-        lines[0] = _BULLET.sub("", lines[0], count=1).lstrip()
-    text = "\n".join(lines).strip()
+    text = _entry_text([line.strip() for line in content.splitlines() if line.strip()] or [""])
     if not text:
         raise Refused("The content is empty", hint="Say in one or two lines what to remember.")
     if text.startswith("#"):

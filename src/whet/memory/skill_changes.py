@@ -34,17 +34,25 @@ class SkillPlan(msgspec.Struct, frozen=True):
     after: str
 
     @property
+    def is_file(self) -> bool:
+        """Whether it writes a file beside SKILL.md."""
+        return MAIN not in self.files and bool(self.after)
+
+    @property
     def learned(self) -> str:
         """The lines of `after` that `before` has not: what the change claims."""
         old = set(self.before.splitlines())
-        lines = [line for line in self.after.splitlines() if line not in old and not _NO_CLAIM.match(line)]
-        return "\n".join(line.removeprefix("description:") for line in lines)
+        new = [line for line in self.after.splitlines() if line not in old]
+        if not self.is_file:
+            new = [line.removeprefix("description:") for line in new if not _NO_CLAIM.match(line)]
+        return "\n".join(new)
 
 
-def plan(files: Files, request: SkillRequest) -> SkillPlan:
-    """Give the change that `request` asks for, on the skill's present files. Raises Refused."""
+def plan(files: Files, request: SkillRequest, *, by_hand: bool = False) -> SkillPlan:
+    """Give the change that `request` asks for, on the skill's present files, which a person means `by_hand`
+    without naming their hash. Raises Refused."""
     good_name(request.name)
-    made = _planned(files, request)
+    made = _planned(files, request, by_hand=by_hand)
     if (main := made.files.get(MAIN)) is not None:
         declared, _ = frontmatter.name_and_description(_decoded(main, MAIN))
         if declared != request.name:
@@ -105,7 +113,7 @@ def of(files: Files) -> str:
     return tree_hash({path: digest(content) for path, content in files.items()})
 
 
-def _planned(files: Files, request: SkillRequest) -> SkillPlan:
+def _planned(files: Files, request: SkillRequest, *, by_hand: bool) -> SkillPlan:
     action = request.action
     if action == "create":
         if files:
@@ -121,7 +129,7 @@ def _planned(files: Files, request: SkillRequest) -> SkillPlan:
         path = next(iter(files), MAIN)
     is_new = action == "write_file" and path not in files
     before = _existing(files, request, MAIN if is_new else path)
-    _same_base(files, request, needed=action != "patch" and not is_new)
+    _same_base(files, request, needed=not (by_hand or is_new or action == "patch"))
     if action in ("delete", "remove_file"):
         return SkillPlan(dict.fromkeys(files if action == "delete" else [path]), before, "")
     if action == "patch":
@@ -130,10 +138,8 @@ def _planned(files: Files, request: SkillRequest) -> SkillPlan:
         is_main = action == "edit"
         after = _text(request.content, "content") if is_main else _text(request.file_content, "file_content")
         before = "" if is_new else before
-        if after == before and is_main:
-            raise Refused("That is what the skill says already", hint="Nothing has to be saved.")
         if after == before:
-            raise Refused("That is what the file holds already", hint="Nothing has to be saved.")
+            raise Refused(f"That is what {path} says already", hint="Nothing has to be saved.")
     return SkillPlan({path: after.encode()}, before, after)
 
 

@@ -93,7 +93,7 @@ async def _take_one(desk: LearningService, note: Note, program: str) -> TakenOve
         return TakenOver(note.shown, "kept", "it is remembered already")
     origin = Origin("import", tool_call_id=call_id, execution_context=program)
     reason = f"imported from {program}"
-    outcome = await desk.change_notes(MemoryRequest("add", note.target, note.text, reason=reason), origin)
+    outcome = await desk.hand_in(MemoryRequest("add", note.target, note.text, reason=reason), origin)
     if not outcome.ok:
         return TakenOver(note.shown, "left", outcome.text)
     return _taken(note, outcome.state == "quarantined", f"whet memory accept {outcome.ledger_id}")
@@ -125,8 +125,9 @@ def foresee(
                 verdict = judge_brought(Claim("memory", note.text, ()))
                 request = MemoryRequest("add", note.target, note.text)
                 planned, _ = notes.change(text, request, limits_chars[note.target])
-                texts[note.target] = text if verdict.quarantined else planned
-                told.append(_taken(note, verdict.quarantined, verdict.why))
+                waits = verdict.trust == "untrusted"
+                texts[note.target] = text if waits else planned
+                told.append(_taken(note, waits, verdict.why))
             except Refused as error:
                 told.append(TakenOver(note.shown, "left", f"{error.message}. {error.hint}".strip()))
     return told
