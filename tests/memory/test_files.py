@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from whet.contract.errors import ConfigError, StoreUnwritable
-from whet.memory import disk, folders, frontmatter
+from whet.memory import disk, skill_format
 from whet.memory.disk import Moved
-from whet.memory.folders import BadSkill, files_of, good_name, good_path
+from whet.memory.skill_format import BadSkill, files_of, good_name, good_path
 from whet.store.ledger import digest
 
 
@@ -179,7 +179,7 @@ def test_the_bounds_themselves_are_allowed(tmp_path: Path) -> None:
     (root / "a").write_bytes(b"x" * 4_999_999)
     (root / "1/2/3/4/5/6").mkdir(parents=True)
     assert len(files_of(root)) == 200
-    assert folders.MOST_FILES == 200
+    assert skill_format.MOST_FILES == 200
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ GOOD = "name: commit\ndescription: How we commit."
     ],
 )
 def test_front_matter_gives_name_and_description(text: str, found: tuple[str, str]) -> None:
-    assert frontmatter.name_and_description(text) == found
+    assert skill_format.name_and_description(text) == found
 
 
 @pytest.mark.parametrize(
@@ -267,17 +267,17 @@ def test_front_matter_gives_name_and_description(text: str, found: tuple[str, st
 def test_front_matter_that_is_not_valid_says_what_is_wrong(text: str, says: str) -> None:
     if says:
         with pytest.raises(BadSkill, match=says):
-            frontmatter.name_and_description(text)
+            skill_format.name_and_description(text)
     else:
-        assert frontmatter.name_and_description(text)[0] == "y"
+        assert skill_format.name_and_description(text)[0] == "y"
 
 
 def test_four_levels_of_yaml_are_read() -> None:
-    head, _ = frontmatter.split(main(f"{GOOD}\nz: [[[[1]]]]"))
-    assert frontmatter.fields(head)["z"] == [[[[1]]]]
+    head, _ = skill_format.split(main(f"{GOOD}\nz: [[[[1]]]]"))
+    assert skill_format.fields(head)["z"] == [[[[1]]]]
 
 
 def test_the_body_is_what_follows() -> None:
-    assert frontmatter.split("---\na: 1\n---\n\nbody\n\n") == ("a: 1", "body")
-    assert frontmatter.fields("a: 1\nb: x y") == {"a": "1", "b": "x y"}
-    assert frontmatter.fields("n: -5") == {"n": "-5"}
+    assert skill_format.split("---\na: 1\n---\n\nbody\n\n") == ("a: 1", "body")
+    assert skill_format.fields("a: 1\nb: x y") == {"a": "1", "b": "x y"}
+    assert skill_format.fields("n: -5") == {"n": "-5"}

@@ -34,11 +34,11 @@ class _Stale(Exception):
 
 
 class _Planned(NamedTuple):
-    """A row, what it was planned on and how that is read again, and the texts of its files."""
+    """A row, what it was planned on (if on anything) and how that is read again, and its files' texts."""
 
     row: NewRow
-    base: object
-    there: Callable[[apsw.Connection], object]
+    base: object = None
+    there: Callable[[apsw.Connection], object] | None = None
     texts: Sequence[bytes] = ()
 
 
@@ -72,7 +72,7 @@ class Changes:
             hash="",
             reason=error.outcome.text,
         )
-        self._entered(lambda: _Planned(row, None, lambda _: None), "the ledger")
+        self._entered(lambda: _Planned(row), "the ledger")
 
     def _entered(self, plan: Callable[[], _Planned], what: str) -> LedgerRow:
         """Enter what is planned, in one transaction; a row that the same call made before is given as is."""
@@ -83,7 +83,7 @@ class Changes:
                 by = planned.row.origin
                 if made := ledger.by_call(connection, by.session_id, by.tool_call_id):
                     return made
-                if planned.there(connection) != planned.base:
+                if planned.there and planned.there(connection) != planned.base:
                     raise _Stale
                 for content in planned.texts:
                     learned.keep_text(connection, content)

@@ -18,10 +18,10 @@ from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
 from whet.memory import disk, notes
 from whet.memory.disk import Moved
-from whet.memory.folders import BadSkill, files_of
 from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import Target
+from whet.memory.skill_format import BadSkill, files_of
 from whet.store import learned, ledger
 from whet.store.learned import FileState
 from whet.store.ledger import FileChange, NewRow, digest

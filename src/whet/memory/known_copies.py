@@ -17,9 +17,9 @@ from whet.config.paths import Home, replace
 from whet.contract.errors import WhetError
 from whet.contract.texts import NOT_JSON, from_json
 from whet.memory import disk, notes
-from whet.memory.folders import NAME
 from whet.memory.library import LARGEST_MAIN_BYTES
 from whet.memory.reader import KnownFiles
+from whet.memory.skill_format import NAME
 from whet.store import learned, ledger
 from whet.store.database import StateDatabase
 from whet.store.learned import FileState

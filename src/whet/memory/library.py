@@ -12,8 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from whet.contract.errors import WhetError
-from whet.memory import disk, frontmatter
-from whet.memory.folders import NAME
+from whet.memory import disk, skill_format
+from whet.memory.skill_format import NAME
 from whet.store.ledger import digest
 
 LARGEST_MAIN_BYTES = 200_000
@@ -90,7 +90,7 @@ class Library:
                 return None
             if folder.is_symlink():
                 return replace(info, problem="its folder is a symbolic link")
-            name, description = frontmatter.name_and_description(text)
+            name, description = skill_format.name_and_description(text)
         except WhetError as error:
             return replace(info, problem=error.message)
         if name != folder.name:

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from whet.memory import frontmatter, notes
-from whet.memory.folders import good_name, good_path
+from whet.memory import notes, skill_format
 from whet.memory.requests import Refused, SkillRequest
+from whet.memory.skill_format import good_name, good_path
 from whet.store.ledger import digest
 
 MAIN = "SKILL.md"
@@ -54,7 +54,7 @@ def plan(files: Files, request: SkillRequest, *, by_hand: bool = False) -> Skill
     good_name(request.name)
     made = _planned(files, request, by_hand=by_hand)
     if (main := made.files.get(MAIN)) is not None:
-        declared, _ = frontmatter.name_and_description(_decoded(main, MAIN))
+        declared, _ = skill_format.name_and_description(_decoded(main, MAIN))
         if declared != request.name:
             raise Refused(
                 f"The front matter names the skill {declared!r}, not {request.name!r}",
@@ -70,11 +70,11 @@ def from_sources(files: Files, made: SkillPlan, name: str, written: tuple[str, s
         return made
     lines, about = written
     old = _decoded(files[MAIN], MAIN) if MAIN in files else ""
-    head, body = frontmatter.split(old) if old else (_head(name, about), "")
+    head, body = skill_format.split(old) if old else (_head(name, about), "")
     there = set(body.splitlines())
     kept: list[str] = []
     at = -1
-    for line in frontmatter.split(made.after)[1].splitlines():
+    for line in skill_format.split(made.after)[1].splitlines():
         if line in there or not line.strip():
             kept.append(line)
         elif at < 0:
@@ -149,7 +149,7 @@ def _patched(before: str, path: str, request: SkillRequest) -> str:
         raise Refused("old_string is empty", hint="Give the exact text to change, with enough around it.")
     count = before.count(old)
     at = before.rfind(old)
-    in_body = path == MAIN and frontmatter.split(before)[1].count(old) == 1  # the description may say it too
+    in_body = path == MAIN and skill_format.split(before)[1].count(old) == 1  # the description may say it too
     if count > 1 and not in_body:
         raise Refused(
             f"old_string stands {count} times in {path}", hint="Add lines around it until it is unique."

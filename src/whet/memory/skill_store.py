@@ -12,12 +12,12 @@ import msgspec
 
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
-from whet.memory import folders, settling, skill_changes
-from whet.memory.folders import good_path
+from whet.memory import settling, skill_changes, skill_format
 from whet.memory.library import Library, SkillInfo
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import Refused, WriteOutcome
 from whet.memory.skill_changes import Files
+from whet.memory.skill_format import good_path
 from whet.store import learned, ledger
 from whet.store.learned import Use
 from whet.store.ledger import LedgerRow, digest
@@ -153,7 +153,7 @@ def load(library: Library, name: str, file_path: str = "") -> Load:
     if info.problem:
         raise Refused(f"The skill {name} can't be used: {info.problem}", hint="Tell the person.")
     try:
-        files = folders.read(info.folder)
+        files = skill_format.read(info.folder)
     except WhetError as error:
         raise Refused(f"The skill {name} can't be used: {error.message}", hint=error.hint) from error
     return shown(name, files, file_path, str(info.folder))

@@ -16,11 +16,11 @@ import msgspec
 
 from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
-from whet.memory import frontmatter, notes
-from whet.memory.frontmatter import BadSkill
+from whet.memory import notes, skill_format
 from whet.memory.reader import MemoryReader, in_force
 from whet.memory.requests import Refused, target_of
 from whet.memory.settling import enforce, want_note
+from whet.memory.skill_format import BadSkill
 from whet.store import ledger, purge
 from whet.store.ledger import FileChange, LedgerRow, NewRow, digest
 from whet.store.starts import LABEL_CHARS
@@ -282,5 +282,5 @@ def _described(texts: Collection[str]) -> set[str]:
     found: set[str] = set()
     for text in texts:
         with suppress(BadSkill):
-            found.add(frontmatter.name_and_description(text)[1])
+            found.add(skill_format.name_and_description(text)[1])
     return found
