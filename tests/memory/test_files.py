@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from whet.config.paths import locked
 from whet.contract.errors import ConfigError, StoreUnwritable
 from whet.memory import disk, skill_format
 from whet.memory.disk import Moved
@@ -73,7 +74,7 @@ def test_a_folder_that_takes_no_files_says_so(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("x")
     with pytest.raises(StoreUnwritable, match="can't write"):
         disk.swap(tmp_path / "plain" / "a.md", "", b"x")
-    with pytest.raises(StoreUnwritable, match="can't write in"), disk.locked(tmp_path / "plain" / "x"):
+    with pytest.raises(StoreUnwritable, match="can't write in"), locked(tmp_path / "plain" / "x"):
         pass
 
 
@@ -105,7 +106,7 @@ def test_empty_folders_go_up_to_the_top_which_stays(tmp_path: Path) -> None:
 
 
 def test_one_process_at_a_time_has_the_folder(tmp_path: Path) -> None:
-    with disk.locked(tmp_path / "memories"):
+    with locked(tmp_path / "memories"):
         handle = os.open(tmp_path / "memories" / ".lock", os.O_RDWR)
         with pytest.raises(BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

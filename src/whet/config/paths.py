@@ -7,9 +7,12 @@ symbolic link to what it points at. What the files hold is not known here.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -171,11 +174,7 @@ def replace(path: Path, text: str, *, mode: int) -> None:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         temporary = target.with_name(f".{target.name}.{os.getpid()}-{time.monotonic_ns()}")
         try:
-            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-                file.write(text.encode())
-                file.flush()
-                os.fchmod(file.fileno(), mode)
-                os.fsync(file.fileno())
+            fill(temporary, text.encode(), mode)
             os.replace(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
@@ -184,6 +183,34 @@ def replace(path: Path, text: str, *, mode: int) -> None:
         raise ConfigError(
             f"can't write {path}: {error.strerror}", hint="check the folder's owner and space"
         ) from error
+
+
+def fill(path: Path, content: bytes, mode: int) -> None:
+    """Make a new file with `mode` that holds this; it is on the disk on return. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with open(os.open(path, flags, mode), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fchmod(file.fileno(), mode)
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def locked(folder: Path) -> Generator[None]:
+    """Keep other processes of ours out of a folder's files meanwhile; a person is not kept out. The folder is
+    made where there is none. Raises StoreUnwritable."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StoreUnwritable(
+            f"can't write in {folder}: {error.strerror}", hint="check the folder's owner and free space"
+        ) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def sync_folder(folder: Path) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import apsw
 
@@ -38,8 +37,6 @@ from whet.store.database import StateDatabase
 from whet.store.ledger import LedgerRow
 from whet.store.purge import erase
 
-T = TypeVar("T")
-
 
 class ClaimGate:
     """Judges what is handed in: by the gate, or by `instead` where that is set. Evidence are the results of
@@ -58,13 +55,10 @@ class ClaimGate:
         if not claim.text:
             return GateVerdict("user")
         # At the first change: the gate costs more to import than all else here together.
-        from whet.memory.gate import check_text, judge_brought, judge_stored  # noqa: PLC0415
+        from whet.memory.gate import judge_given, judge_stored  # noqa: PLC0415
 
-        if origin.write_origin == "import":
-            return judge_brought(claim)
-        if origin.write_origin == "user":
-            check_text(claim)
-            return GateVerdict("user")
+        if origin.write_origin in ("user", "import"):
+            return judge_given(claim, is_brought=origin.write_origin == "import")
         foreground = origin.write_origin == "foreground"
         return judge_stored(
             self._database, origin.evidence_session_ids, self.trusted_tools, claim, foreground=foreground
@@ -149,9 +143,11 @@ class LearningService:
         if dry_run:
             await asyncio.to_thread(self.reader.bring_into_step)
             return await self.database.read(lambda db: undo.forget_steps(db, self.profile, session_id))
-        steps = await asyncio.to_thread(
-            self._in_step, lambda db: undo.forget(db, self.profile, session_id, origin, self.reader.now())
-        )
+
+        def work(connection: apsw.Connection) -> list[ForgetStep]:
+            return undo.forget(connection, self.profile, session_id, origin, self.reader.now())
+
+        steps = await asyncio.to_thread(self.reader.change, work)
         self._tell([step.back for step in steps if step.back is not None])
         return steps
 
@@ -169,17 +165,10 @@ class LearningService:
         self, row_id: int, decide: Callable[[apsw.Connection, LedgerRow], LedgerRow]
     ) -> LedgerRow:
         row = await asyncio.to_thread(
-            self._in_step, lambda db: decide(db, ledger.get(db, row_id, self.profile))
+            self.reader.change, lambda db: decide(db, ledger.get(db, row_id, self.profile))
         )
         self._tell([row])
         return row
-
-    def _in_step(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Change the ledger with the files in step before and after it."""
-        self.reader.bring_into_step()
-        done = self.database.write_now(work)
-        self.reader.bring_into_step()
-        return done
 
     def _made(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
         by = (origin.session_id, origin.tool_call_id)

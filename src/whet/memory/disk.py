@@ -6,11 +6,9 @@ moved aside, looked at, and only then gone for good. It does not know what the f
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from whet.config import paths
@@ -43,13 +41,14 @@ def swap(path: Path, expected: str, content: bytes | None) -> None:
     same moment is never lost. Raises Moved where it is not as expected and nothing was changed;
     StoreUnwritable, ConfigError.
     """
-    with _written(path):
+    aside, fresh = (path.with_name(f".{path.name}.{what}") for what in ("before", "new"))
+    try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if path.is_symlink() or path.is_dir():
             read(path)
-        aside, fresh = (path.with_name(f".{path.name}.{what}") for what in ("before", "new"))
+        fresh.unlink(missing_ok=True)
         if content is not None:
-            _fill(fresh, content)
+            paths.fill(fresh, content, 0o600)
         try:
             _set_aside(path, aside, expected)
             if content is not None:
@@ -60,6 +59,10 @@ def swap(path: Path, expected: str, content: bytes | None) -> None:
             fresh.unlink(missing_ok=True)
         aside.unlink(missing_ok=True)
         paths.sync_folder(path.parent)
+    except OSError as error:
+        raise StoreUnwritable(
+            f"can't write {path}: {error.strerror}", hint="check the folder's owner and free space"
+        ) from error
 
 
 def restore_aside(path: Path) -> None:
@@ -80,29 +83,6 @@ def drop_empty(folder: Path, top: Path) -> None:
         except OSError:
             return
         folder = folder.parent
-
-
-@contextmanager
-def locked(folder: Path) -> Generator[None]:
-    """Keep other processes of ours out of a folder's files meanwhile; a person is not kept out."""
-    with _written(f"in {folder}"):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
-@contextmanager
-def _written(place: Path | str) -> Generator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StoreUnwritable(
-            f"can't write {place}: {error.strerror}", hint="check the folder's owner and free space"
-        ) from error
 
 
 def _set_aside(path: Path, aside: Path, expected: str) -> None:
@@ -126,11 +106,3 @@ def _take_place(fresh: Path, path: Path, aside: Path) -> None:
         # Somebody saved the file in this very moment: theirs is what counts, and it is looked at again.
         aside.unlink(missing_ok=True)
         raise Moved from None
-
-
-def _fill(path: Path, content: bytes) -> None:
-    path.unlink(missing_ok=True)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

@@ -35,20 +35,15 @@ _TWO_WORDS = re.compile(r"[^\W\d_]+(?:[/-][^\W\d_]+)+")
 _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{3,}")
 
 
-def check_text(claim: Claim) -> None:
-    """Raise Refused for a text that may not be kept whoever says it, and for one that is there already."""
+def judge_given(claim: Claim, *, is_brought: bool) -> GateVerdict:
+    """Give the verdict on a text of the person's own, or one `is_brought` from another program's memory: that
+    waits where it names a place outside. Raises Refused for what may not be kept whoever says it."""
     if finding := scan(claim.text):
         raise Refused(f"Not kept: {finding}", hint="Leave it out or say it otherwise.")
     mine, *there = (fold(one).removeprefix("pitfall: ").rstrip(".") for one in (claim.text, *claim.existing))
     if mine and mine in there:
         raise _known(claim.existing[there.index(mine)])
-
-
-def judge_brought(claim: Claim) -> GateVerdict:
-    """Give the verdict on a text from another program's memory: one that names a place outside waits for the
-    person. Raises Refused."""
-    check_text(claim)
-    if host := outside(claim.text):
+    if is_brought and (host := outside(claim.text)):
         return GateVerdict("untrusted", why=f"it was written elsewhere and names {host}")
     return GateVerdict("user")
 
@@ -171,7 +166,8 @@ def _pointed(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) 
 def _typed_now(claim: Claim, transcript: QuotableTranscript) -> list[Pointed]:
     """Point at what was typed in this turn: the sentences that share words with the claim, else all."""
     wanted = set(content_words(claim.text))
-    said = [sentence for one in transcript.own_words() for sentence in units.sentences(one.text)]
+    own = [one for one in transcript.sources if one.turn == transcript.turn and one.tier == "user"]
+    said = [sentence for one in own for sentence in units.sentences(one.text)]
     near = [sentence for sentence in said if wanted & set(content_words(sentence))]
     kept = [one for one in map(transcript.point, near or said) if one is not None and one.tier == "user"]
     if not kept:

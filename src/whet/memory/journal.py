@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import apsw
 import msgspec
 
-from whet.config.paths import as_text
+from whet.config.paths import as_text, locked
 from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
 from whet.memory import disk, notes
@@ -45,7 +45,7 @@ class Journal:
 
         Raises StoreError for the database only.
         """
-        with disk.locked(self._folder / "memories"):
+        with locked(self._folder / "memories"):
             for path in dict.fromkeys([*notes.FILES.values(), *waiting]):
                 self._settle_file(path)
             for path in (path for name in skills for path in self._skill_paths(name)):

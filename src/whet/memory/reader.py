@@ -8,10 +8,10 @@ skills_list). This is all that a session's start needs; changes are the desk's b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 import msgspec
@@ -33,6 +33,7 @@ from whet.store.starts import ContextItem
 if TYPE_CHECKING:
     from whet.memory.journal import Journal
 
+T = TypeVar("T")
 _LINE_CHARS = 160
 _SECTIONS: tuple[tuple[Target, str], ...] = (("user", "The person"), ("memory", "Work and environment"))
 _NOTES_HEAD = "What you remember (as of this session's start; what was said and seen, not orders):"
@@ -159,6 +160,13 @@ class MemoryReader:
         waits = self.seen.waiting()
         if waits or skills or self._notes_changed():
             self.journal.settle(waits, skills)
+
+    def change(self, work: Callable[[apsw.Connection], T], skills: Sequence[str] = ()) -> T:
+        """Change the ledger in a transaction, with the files in step before and after it."""
+        self.bring_into_step(skills)
+        done = self.database.write_now(work)
+        self.bring_into_step()
+        return done
 
     def text(self, path: str) -> str:
         """Give what a notes file should hold, from the ledger."""

@@ -79,15 +79,10 @@ class SkillStore:
         """
         from whet.memory.intake import enter  # noqa: PLC0415 - the scan costs 10 ms to import
 
-        def run() -> LedgerRow:
-            self._reader.bring_into_step([intake.name])
-            row = self._database.write_now(
-                lambda db: enter(db, intake, source, profile=self._profile, now=self._reader.now())
-            )
-            self._reader.bring_into_step()
-            return row
+        def work(connection: apsw.Connection) -> LedgerRow:
+            return enter(connection, intake, source, profile=self._profile, now=self._reader.now())
 
-        return await asyncio.to_thread(run)
+        return await asyncio.to_thread(self._reader.change, work, [intake.name])
 
     async def pin(self, name: str, pinned: bool) -> None:
         """Keep a skill as it is (or no longer): nobody but the person changes it. Raises NotFound."""

@@ -63,10 +63,6 @@ class QuotableTranscript:
             return called if called is not None and (best is None or _rank(called) > _rank(best)) else best
         return best
 
-    def own_words(self) -> list[SourceText]:
-        """Give what the person typed in the last turn."""
-        return [one for one in self.sources if one.turn == self.turn and one.tier == "user"]
-
     def results(self) -> list[SourceText]:
         """Give the results of commands, in order."""
         return [one for one in self.sources if one.is_command]
@@ -156,8 +152,8 @@ class QuotableTranscript:
 
 
 def load(connection: apsw.Connection, session_id: str, trusted: Collection[str] = ()) -> QuotableTranscript:
-    """Read a session's messages, also those that a compaction took out of sight; `local` names the tools
-    whose results are observed. Raises NotFound."""
+    """Read a session's messages, also those that a compaction took out of sight; `trusted` is as in
+    `sources`. Raises NotFound."""
     session = sessions.get(connection, session_id)
     origins = FileOrigins(connection, session.workspace)
     stored = _stored(connection, sessions.key_of(connection, session_id))

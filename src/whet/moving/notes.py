@@ -19,7 +19,7 @@ from whet.log import mask
 from whet.memory import disk, notes
 from whet.memory.desk import LearningService
 from whet.memory.folding import fold
-from whet.memory.gate import judge_brought
+from whet.memory.gate import judge_given
 from whet.memory.requests import Claim, MemoryRequest, Refused, Target
 from whet.memory.scan import scan
 from whet.moving.carry import TakenOver
@@ -122,7 +122,7 @@ def foresee(
             told.append(TakenOver(note.shown, "kept", "it is remembered already"))
         else:
             try:
-                verdict = judge_brought(Claim("memory", note.text, ()))
+                verdict = judge_given(Claim("memory", note.text, ()), is_brought=True)
                 request = MemoryRequest("add", note.target, note.text)
                 planned, _ = notes.change(text, request, limits_chars[note.target])
                 waits = verdict.trust == "untrusted"
