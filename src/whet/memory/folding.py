@@ -83,11 +83,7 @@ def _begin(word: str) -> str:
 
 def find_folded(text: str, wanted: str) -> tuple[int, int] | None:
     """Give where folded words first stand in a text as it is, start and end; None for nowhere."""
-    skip = (
-        {at for match in _ANSI.finditer(text) for at in range(*match.span())}
-        if "\x1b" in text
-        else set[int]()
-    )
+    skip = {at for match in _ANSI.finditer(text) for at in range(*match.span())}
     chars: list[str] = []
     places: list[int] = []
     for at, char in enumerate(text):

@@ -6,7 +6,7 @@ What the files should hold is rows of the team's database.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,7 +70,7 @@ class KnownCopies(KnownFiles):
 
     def changed_skills(self) -> list[str]:
         seen, folder = self._read("skills/"), self._folder / "skills"
-        names = {path.split("/")[1] for path in seen} | {one.name for one in _folders(folder)}
+        names = {path.split("/")[1] for path in seen} | {one.name for one in folder.glob("*/")}
         return sorted(name for name in names if self._is_changed(folder / name, seen))
 
     def will_hold(self, path: str, content: bytes | None) -> None:
@@ -123,13 +123,6 @@ def _seen(path: str, content: bytes | None) -> _Seen:
     if content is None:
         return _Seen("")
     return _Seen(digest(content), notes.decoded(content) if path in notes.FILES.values() else "")
-
-
-def _folders(folder: Path) -> Iterable[Path]:
-    try:
-        return [one for one in folder.iterdir() if one.is_dir()]
-    except OSError:
-        return ()
 
 
 def hand_over(own: StateDatabase, team: StateDatabase, home: Home, *, to_team: bool) -> None:

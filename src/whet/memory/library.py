@@ -76,11 +76,7 @@ class Library:
         return replace(info, problem=f"{info.folder} is gone")
 
     def _own(self) -> list[SkillInfo]:
-        try:
-            folders = [entry for entry in self.folder.iterdir() if not entry.name.startswith(".")]
-        except OSError:
-            return []
-        return [info for folder in folders if (info := self._read(folder)) is not None]
+        return [info for folder in self.folder.glob("[!.]*") if (info := self._read(folder)) is not None]
 
     def _read(self, folder: Path) -> SkillInfo | None:
         info = SkillInfo(folder.name, "", "home", folder)

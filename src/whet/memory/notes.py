@@ -172,10 +172,9 @@ def put(text: str, target: Target, said: str) -> str:
     is_pitfall = target == "memory" and said.startswith(SAID_PITFALL)
     entry = said.removeprefix(SAID_PITFALL) if is_pitfall else said
     lines = (text.rstrip("\n") or f"{_TITLES[target]}\n").split("\n")
-    section = PITFALLS if is_pitfall else ""
     if is_pitfall and not any(_is_pitfalls(line) for line in lines):
         lines += ["", _PITFALLS_LINE, ""]
-    place = _end_of(lines, section)
+    place = _end_of(lines, is_pitfall=is_pitfall)
     bullet = _written(entry)
     if place and lines[place - 1].startswith("#"):
         bullet = ["", *bullet]
@@ -266,9 +265,9 @@ def droppable(text: str, wanted_chars: int) -> list[str]:
     return found
 
 
-def _end_of(lines: Sequence[str], section: str) -> int:
-    """Give the line before which a new entry of the section goes."""
-    if section:
+def _end_of(lines: Sequence[str], *, is_pitfall: bool) -> int:
+    """Give the line before which a new entry goes."""
+    if is_pitfall:
         start = next(number for number, line in enumerate(lines) if _is_pitfalls(line)) + 1
     else:
         start = 1 if lines and lines[0].startswith("# ") else 0

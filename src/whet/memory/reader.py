@@ -205,10 +205,9 @@ def notes_part(texts: Mapping[Target, str], without: Collection[ContextItem] = (
     items: list[ContextItem] = []
     sections: list[str] = []
     for target, title in _SECTIONS:
-        all_entries = notes.entries(texts.get(target, ""))
+        shown = [one for one in notes.entries(texts.get(target, "")) if _item(target, one) not in without]
         for head, pitfalls in ((title, False), ("Pitfalls", True)):
-            chosen = [entry for entry in all_entries if entry.is_pitfall is pitfalls]
-            chosen = [entry for entry in chosen if _item(target, entry) not in without]
+            chosen = [entry for entry in shown if entry.is_pitfall is pitfalls]
             if chosen:
                 sections.append("\n".join([f"{head}:", *(f"- {notes.flat(entry.text)}" for entry in chosen)]))
                 items += [_item(target, entry) for entry in chosen]

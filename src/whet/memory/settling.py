@@ -121,11 +121,8 @@ def note_text(connection: apsw.Connection, profile: str, target: Target, task_id
 def skill_hashes(connection: apsw.Connection, profile: str, name: str, task_id: str = "") -> dict[str, str]:
     """Give a skill's files as the writer sees them: hash by path within the skill; empty where none is."""
     root = f"skills/{name}/"
-    found = {
-        state.path.removeprefix(root): state.wanted
-        for state in learned.states(connection, profile, root)
-        if state.wanted
-    }
+    there = learned.states(connection, profile, root)
+    found = {state.path.removeprefix(root): state.wanted for state in there}
     for row in ledger.of_task(connection, task_id, ("staged",)):
         if (row.kind, row.item, row.profile) == ("skill", name, profile):
             found.update((change.path.removeprefix(root), change.after) for change in row.changes)

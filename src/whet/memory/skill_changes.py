@@ -215,8 +215,6 @@ def _nearest(text: str, wanted: str) -> str:
     lines, size = text.splitlines(), max(1, len(wanted.splitlines()))
     spans = ["\n".join(lines[i : i + size]) for i in range(max(1, len(lines) - size + 1))][:2_000]
     near = difflib.get_close_matches(wanted, spans, 1, 0.3)
-    return (
-        f"The nearest text there is:\n{near[0][:1_500]}"
-        if near
-        else "Nothing like it is there; skill_view shows it."
-    )
+    if not near:
+        return "Nothing like it is there; skill_view shows it."
+    return f"The nearest text there is:\n{near[0][:1_500]}"

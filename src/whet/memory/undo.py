@@ -226,7 +226,9 @@ def purge_words(connection: apsw.Connection, profile: str, session_id: str) -> P
     said = {row.after for row in own if row.kind == "memory"} & words
     for row in own:
         purge.blank_row(connection, row.id, proof=True)
-    parts = [*([text] for text in words - said), *map(_lines, said)]
+    # In its file an entry stands line by line, and without the word that says it is a pitfall.
+    entry_lines = (text.removeprefix(notes.SAID_PITFALL).split("\n") for text in said)
+    parts = [*([text] for text in words - said), *entry_lines]
     keys = _files(own, everything) | set(purge.texts_with(connection, parts))
     count = purge.drop_texts(connection, keys)
     gone = {key for key in keys if not purge.has_text(connection, key)}
@@ -270,11 +272,6 @@ def _tells(row: LedgerRow, text: str, words: set[str], gone: set[str]) -> bool:
     if row.kind == "skill":
         return digest(text) in gone
     return any(entry.said in words for entry in notes.entries(text))
-
-
-def _lines(said: str) -> list[str]:
-    """Give an entry as it stands in a file: line by line, and without the word that says it is a pitfall."""
-    return said.removeprefix(notes.SAID_PITFALL).split("\n")
 
 
 def _described(texts: Collection[str]) -> set[str]:
