@@ -97,7 +97,7 @@ async def _read(desk: LearningService, name: str) -> tuple[str, str, list[SkillC
     """Give a skill's SKILL.md, its hash and its cases. Raises NotFound for one that may not be changed."""
     skill_store.load(desk.library, name)
     info = desk.library.find(name)
-    trusted = desk.judging.trusted_tools
+    trusted = desk.changes.trusted_tools
 
     def work(connection: apsw.Connection) -> tuple[bool, str, list[SkillCase]]:
         is_pinned = learned.mark(connection, desk.profile, name).pinned

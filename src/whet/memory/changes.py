@@ -7,7 +7,6 @@ before is given as it is. Files follow later (`journal.py`); it decides on no ev
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 import apsw
@@ -29,10 +28,6 @@ Judge = Callable[[Claim, Origin], GateVerdict]
 _TRIES = 5
 
 
-class _Stale(Exception):
-    """The item changed between being read and being written."""
-
-
 class _Planned(NamedTuple):
     """A row, what it was planned on (if on anything) and how that is read again, and its files' texts."""
 
@@ -43,13 +38,15 @@ class _Planned(NamedTuple):
 
 
 class Changes:
-    """Enters changes to the notes and the skills of one profile."""
+    """Enters changes to the notes and the skills of one profile. They are judged by the gate, or by `instead`
+    where that is set; evidence are the results of tools with the tag `local` and of `trusted_tools`."""
 
-    def __init__(self, reader: MemoryReader, judge: Judge) -> None:
+    def __init__(self, reader: MemoryReader) -> None:
         self._reader = reader
         self._database = reader.database
         self._profile = reader.profile
-        self._judge = judge
+        self.trusted_tools: frozenset[str] = frozenset()
+        self.instead: Judge | None = None
 
     def enter(self, request: MemoryRequest | SkillRequest, origin: Origin) -> LedgerRow:
         """Enter a change and give its row. Raises Refused, NeedsYes, StoreBusy."""
@@ -79,12 +76,12 @@ class Changes:
         for _ in range(_TRIES):
             planned = plan()
 
-            def work(connection: apsw.Connection, planned: _Planned = planned) -> LedgerRow:
+            def work(connection: apsw.Connection, planned: _Planned = planned) -> LedgerRow | None:
                 by = planned.row.origin
                 if made := ledger.by_call(connection, by.session_id, by.tool_call_id):
                     return made
                 if planned.there and planned.there(connection) != planned.base:
-                    raise _Stale
+                    return None  # it changed between being read and being written
                 for content in planned.texts:
                     learned.keep_text(connection, content)
                 row = ledger.insert(connection, planned.row, self._reader.now())
@@ -92,8 +89,8 @@ class Changes:
                     settling.enforce(connection, row)
                 return row
 
-            with suppress(_Stale):
-                return self._database.write_now(work)
+            if row := self._database.write_now(work):
+                return row
         raise StoreBusy(f"others keep changing {what}", hint="try again")
 
     def _row(
@@ -180,6 +177,21 @@ class Changes:
     def _skill_verdict(self, request: SkillRequest, origin: Origin, made: SkillPlan) -> GateVerdict:
         said = (made.learned, request.evidence)
         return self._judge(Claim("skill", *said, known=made.before, is_verbatim=made.is_file), origin)
+
+    def _judge(self, claim: Claim, origin: Origin) -> GateVerdict:
+        if self.instead is not None:
+            return self.instead(claim, origin)
+        if not claim.text:
+            return GateVerdict("user")
+        # At the first change: the gate costs more to import than all else here together.
+        from whet.memory.gate import judge_given, judge_stored  # noqa: PLC0415
+
+        if origin.write_origin in ("user", "import"):
+            return judge_given(claim, is_brought=origin.write_origin == "import")
+        foreground = origin.write_origin == "foreground"
+        return judge_stored(
+            self._database, origin.evidence_session_ids, self.trusted_tools, claim, foreground=foreground
+        )
 
     def _check_name(self, request: SkillRequest) -> None:
         info = self._reader.library.find(request.name)

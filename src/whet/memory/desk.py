@@ -16,53 +16,16 @@ import apsw
 
 from whet.contract.origin import Origin
 from whet.memory import notes, settling, undo
-from whet.memory.changes import Changes, Judge
+from whet.memory.changes import Changes
 from whet.memory.library import Library
 from whet.memory.reader import MemoryReader
-from whet.memory.requests import (
-    Claim,
-    GateVerdict,
-    MemoryRequest,
-    NeedsYes,
-    Refused,
-    SkillRequest,
-    WriteOutcome,
-    target_of,
-    told,
-)
+from whet.memory.requests import MemoryRequest, NeedsYes, Refused, SkillRequest, WriteOutcome, target_of, told
 from whet.memory.skill_store import SkillStore
 from whet.memory.undo import ForgetStep, Purged
 from whet.store import ledger
 from whet.store.database import StateDatabase
 from whet.store.ledger import LedgerRow
 from whet.store.purge import erase
-
-
-class ClaimGate:
-    """Judges what is handed in: by the gate, or by `instead` where that is set. Evidence are the results of
-    tools with the tag `local` and of `trusted_tools`. A part of its own, so that a desk that nobody uses any
-    more is freed at once."""
-
-    def __init__(self, database: StateDatabase) -> None:
-        self.trusted_tools: frozenset[str] = frozenset()
-        self.instead: Judge | None = None
-        self._database = database
-
-    def __call__(self, claim: Claim, origin: Origin) -> GateVerdict:
-        """Give the verdict. Raises Refused."""
-        if self.instead is not None:
-            return self.instead(claim, origin)
-        if not claim.text:
-            return GateVerdict("user")
-        # At the first change: the gate costs more to import than all else here together.
-        from whet.memory.gate import judge_given, judge_stored  # noqa: PLC0415
-
-        if origin.write_origin in ("user", "import"):
-            return judge_given(claim, is_brought=origin.write_origin == "import")
-        foreground = origin.write_origin == "foreground"
-        return judge_stored(
-            self._database, origin.evidence_session_ids, self.trusted_tools, claim, foreground=foreground
-        )
 
 
 class LearningService:
@@ -75,9 +38,8 @@ class LearningService:
         self.library: Library = reader.library
         self.profile: str = reader.profile
         self.skills: SkillStore = SkillStore(reader)
-        self.judging: ClaimGate = ClaimGate(reader.database)
+        self.changes: Changes = Changes(reader)
         self.listeners: list[Callable[[LedgerRow], None]] = []
-        self._changes = Changes(reader, self.judging)
 
     def for_person(self, name: str, folder: Path) -> LearningService:
         """Give the desk of another person: notes and skills of their own, nothing of anybody else's."""
@@ -85,7 +47,7 @@ class LearningService:
         desk = LearningService(
             MemoryReader(own.database, own.clock, folder, (own.limits, own.review), profile=name)
         )
-        desk.judging.trusted_tools = self.judging.trusted_tools
+        desk.changes.trusted_tools = self.changes.trusted_tools
         return desk
 
     async def hand_in(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
@@ -97,7 +59,7 @@ class LearningService:
         try:
             return await asyncio.to_thread(self._made, request, origin)
         except Refused as error:
-            await asyncio.to_thread(self._changes.keep_refusal, request, origin, error)
+            await asyncio.to_thread(self.changes.keep_refusal, request, origin, error)
             return error.outcome
         except NeedsYes as error:
             return WriteOutcome(False, "needs_yes", error.message)
@@ -179,7 +141,7 @@ class LearningService:
             return told(made, self._room_used(made, origin))
         if origin.write_origin == "review" and self.reader.review.writes == "off":
             raise Refused("Reviews keep nothing: review.writes is off", hint="End the review.")
-        row = self._changes.enter(request, origin)
+        row = self.changes.enter(request, origin)
         if row.state == "active":
             self.reader.bring_into_step()
             self._tell([row])

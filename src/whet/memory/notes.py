@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from itertools import zip_longest
+from itertools import dropwhile, zip_longest
 
 import msgspec
 
@@ -203,10 +203,7 @@ def _without_empty_heading(head: list[str], tail: list[str]) -> list[str]:
 
 def _stripped(lines: Sequence[str]) -> list[str]:
     """Give lines without the blank ones at their end."""
-    end = len(lines)
-    while end and not lines[end - 1].strip():
-        end -= 1
-    return [*lines[:end]]
+    return [*dropwhile(lambda line: not line.strip(), reversed(lines))][::-1]
 
 
 def only(text: str, part: str) -> NoteEntry:

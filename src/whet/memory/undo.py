@@ -48,8 +48,7 @@ def undo(connection: apsw.Connection, row: LedgerRow, origin: Origin, now: str) 
     """
     _refuse_if_purged(connection, row)
     if row.state in WAITING:
-        ledger.set_state(connection, row.id, "rejected", reason="taken back before it came into force")
-        return ledger.get(connection, row.id)
+        return reject(connection, row, "taken back before it came into force")
     if row.state == "undone" and row.undone_by:
         hint = f"to have it back: whet undo {row.undone_by}"
         raise CannotUndo(f"change {row.id} was taken back already, by change {row.undone_by}", hint=hint)
