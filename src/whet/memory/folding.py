@@ -47,9 +47,8 @@ def decoded(text: str) -> str:
         with suppress(ValueError):
             found.append(bytes.fromhex(code).decode())
         with suppress(ValueError):
-            found.append(
-                base64.urlsafe_b64decode(code.translate(_URL_SAFE) + "=" * (-len(code) % 4)).decode()
-            )
+            padded = code.translate(_URL_SAFE) + "=" * (-len(code) % 4)
+            found.append(base64.urlsafe_b64decode(padded).decode())
     return "\n".join(found)
 
 

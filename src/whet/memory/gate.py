@@ -90,7 +90,9 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
     pointed += _named_by_errors(pointed, transcript)
     _refuse_elsewhere(claim, pointed, transcript)
     _refuse_repeated(claim, pointed)
-    named = transcript.named_commands()
+    # What errors of this machine's programs name with placeholders is shown so.
+    errors = (one for one in transcript.results() if one.failed and one.tier == "observed")
+    named = [form for one in errors for form in units.forms(one.text)]
     made = [entries.entry(pointed, named)] if claim.kind == "memory" else entries.steps(pointed, named)
     text = "\n".join(made)
     if finding := scan(text):
@@ -210,11 +212,10 @@ def _usable(one: Pointed, claim: Claim, transcript: QuotableTranscript) -> Point
     if one.tier == "untrusted" and is_step and names_own(ran, transcript):
         one = msgspec.structs.replace(one, tier="observed", unit="", why="")
     is_call = ran.is_command or not one.unit
-    if one.tier == "observed" and is_call and (why := carried_over(ran, transcript)):
-        return msgspec.structs.replace(one, tier="untrusted", why=why)
-    if one.tier == "observed" and one.unit and not ran.failed and (why := transcript.laundered(one)):
-        return msgspec.structs.replace(one, tier="untrusted", why=why)
-    return one
+    why = carried_over(ran, transcript) if one.tier == "observed" and is_call else ""
+    if not why and one.tier == "observed" and one.unit and not ran.failed:
+        why = transcript.laundered(one)
+    return msgspec.structs.replace(one, tier="untrusted", why=why) if why else one
 
 
 def _asks(one: Pointed) -> bool:
@@ -321,9 +322,8 @@ def _is_witnessed(one: Pointed, transcript: QuotableTranscript) -> bool:
     if one.source.failed:
         telling |= set(content_words(one.unit)) - set(content_words(one.source.call))
     others = [s for s in transcript.sources if s.tier == "user" or (s.ran_well and s.seq > one.source.seq)]
-    return any(
-        value in (fold(s.call) if s.tier == "observed" else s.folded) for value in telling for s in others
-    )
+    texts = [fold(s.call) if s.tier == "observed" else s.folded for s in others]
+    return any(value in text for value in telling for text in texts)
 
 
 def _answers(one: Pointed, transcript: QuotableTranscript) -> bool:
@@ -338,11 +338,8 @@ def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed], transcript: Quot
     """Refuse quotes that hold none of the values that the claim is about: they point at something else. Words
     are not compared, since the claim may be in another language; two words with a dash or a slash between
     them are no value. A step may name what stands anywhere in the session but in untrusted text."""
-    named = {
-        value
-        for value in units.values(_NUMBERED.sub("", claim.text)) - units.values(claim.known)
-        if not _TWO_WORDS.fullmatch(value)
-    }
+    values = units.values(_NUMBERED.sub("", claim.text)) - units.values(claim.known)
+    named = {value for value in values if not _TWO_WORDS.fullmatch(value)}
     there = fold(" ".join(f"{one.unit} {one.source.call} {one.source.text[:4_000]}" for one in pointed))
     if claim.kind == "skill":
         there = " ".join(one.folded for one in transcript.sources if one.tier != "untrusted")

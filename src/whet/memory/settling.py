@@ -108,14 +108,11 @@ def want_note(connection: apsw.Connection, profile: str, target: Target, text: s
 
 def note_text(connection: apsw.Connection, profile: str, target: Target, task_id: str = "") -> str:
     """Give a notes file as the writer sees it."""
-    text = in_force(connection, profile, notes.FILES[target])
-    for row in ledger.of_task(connection, task_id, ("staged",)):
-        if (row.kind, row.item, row.profile) == ("memory", target, profile):
-            try:
-                text = notes.step(text, target, EntryChange(row.before, row.after))
-            except Refused:
-                continue  # its entry has changed meanwhile; settling the review will say so
-    return text
+    staged = ledger.of_task(connection, task_id, ("staged",))
+    mine = [row for row in staged if (row.kind, row.item, row.profile) == ("memory", target, profile)]
+    made = [EntryChange(row.before, row.after) for row in mine]
+    # Settling the review will say which of them no longer fit.
+    return notes.carry(in_force(connection, profile, notes.FILES[target]), target, made)[0]
 
 
 def skill_hashes(connection: apsw.Connection, profile: str, name: str, task_id: str = "") -> dict[str, str]:

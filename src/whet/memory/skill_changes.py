@@ -72,14 +72,9 @@ def from_sources(files: Files, made: SkillPlan, name: str, written: tuple[str, s
     old = _decoded(files[MAIN], MAIN) if MAIN in files else ""
     head, body = skill_format.split(old) if old else (_head(name, about), "")
     there = set(body.splitlines())
-    kept: list[str] = []
-    at = -1
-    for line in skill_format.split(made.after)[1].splitlines():
-        if line in there or not line.strip():
-            kept.append(line)
-        elif at < 0:
-            at = len(kept)
-    at = at if at >= 0 else len(kept)
+    new = skill_format.split(made.after)[1].splitlines()
+    kept = [line for line in new if line in there or not line.strip()]
+    at = next((n for n, line in enumerate(new) if line.strip() and line not in there), len(kept))
     fresh = [line for line in lines.splitlines() if line not in kept]
     text = "\n".join(_numbered([*kept[:at], *fresh, *kept[at:]]))
     text = re.sub(r"\n{3,}", "\n\n", text).strip("\n")

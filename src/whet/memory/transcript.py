@@ -67,11 +67,6 @@ class QuotableTranscript:
         """Give the results of commands, in order."""
         return [one for one in self.sources if one.is_command]
 
-    def named_commands(self) -> list[str]:
-        """Give the commands with placeholders that errors of this machine's programs name."""
-        failed = [one for one in self.results() if one.failed and one.tier == "observed"]
-        return [form for one in failed for form in units.forms(one.text)]
-
     def replied(self, pointed: Pointed) -> Pointed | None:
         """Give what the person said next in a few words of the same subject: "to Tomas, not to Ines"."""
         mine = pointed.source
@@ -117,9 +112,8 @@ class QuotableTranscript:
             unit = units.prose_at(source.text, *span)
         tier, why = source.tier, source.why
         lines = (unit.text, *source.text[unit.start : unit.end].splitlines())
-        if tier == "observed" and (
-            first := next(filter(None, (self._said_before(x, source) for x in lines)), None)
-        ):
+        said = (self._said_before(line, source) for line in lines)
+        if tier == "observed" and (first := next(filter(None, said), None)):
             tier, why = first.tier, first.why or "the assistant wrote it before a tool repeated it"
         return Pointed(quote, source, unit.text, tier, why)
 
