@@ -156,11 +156,10 @@ def load(library: Library, name: str, file_path: str = "") -> Load:
 
 def shown(name: str, files: Mapping[str, bytes], file_path: str, where: str) -> Load:
     """Give a file of a skill as the model reads it. Raises Refused."""
-    path = skill_changes.MAIN
+    path = good_path(file_path) if file_path else skill_changes.MAIN
+    if path not in files:
+        raise Refused(f"The skill {name} has no {path}", hint=f"It has: {', '.join(list(files)[:40])}")
     try:
-        path = good_path(file_path) if file_path else path
-        if path not in files:
-            raise Refused(f"The skill {name} has no {path}", hint=f"It has: {', '.join(list(files)[:40])}")
         text = files[path].decode("utf-8-sig")
     except UnicodeDecodeError:
         raise Refused(f"{path} of the skill {name} is not text", hint="It can be used by its path.") from None

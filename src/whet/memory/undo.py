@@ -176,12 +176,10 @@ def forget(
     """Do what `forget_steps` says and give what was done; what can't be taken back is kept and says why."""
     done: list[ForgetStep] = []
     for step in forget_steps(connection, profile, session_id):
-        if step.what == "keep":
-            done.append(step)
-            continue
         try:
-            back = undo(connection, ledger.get(connection, step.row.id), origin, now)
-            done.append(ForgetStep(step.row, step.what, step.why, back))
+            row = ledger.get(connection, step.row.id)
+            back = None if step.what == "keep" else undo(connection, row, origin, now)
+            done.append(msgspec.structs.replace(step, back=back))
         except CannotUndo as error:
             done.append(ForgetStep(step.row, "keep", error.message))
     return done
