@@ -465,7 +465,7 @@ def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
             ]
             assert "Anna" not in results[0] and hers not in results[0] and hers in results[1]
             own = await many.new_session()
-            mine = await many.app.learning.desk.change_notes(
+            mine = await many.app.learning.desk.hand_in(
                 MemoryRequest("add", "user", "The owner rows boats"), Origin("user", session_id=own)
             )
             assert mine.ok, mine.text

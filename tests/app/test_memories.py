@@ -31,7 +31,7 @@ def lines(home: Path) -> list[dict[str, object]]:
 def remember(agent: Agent, text: str) -> None:
     desk = agent._agent._parts[0].learning.desk
     origin = Origin("user", platform="api", tool_name="memory")
-    agent._wait(desk.change_notes(MemoryRequest("add", content=text), origin))
+    agent._wait(desk.hand_in(MemoryRequest("add", content=text), origin))
 
 
 def test_a_mirror_is_told_of_changes_and_turns(home: Path, tmp_path: Path) -> None:
@@ -84,5 +84,5 @@ def test_a_private_session_teaches_nothing(home: Path, tmp_path: Path) -> None:
         agent.run("Remember that staging is qa.acme.lan")
         origin = Origin("foreground", session_id=agent._agent._session.id, tool_call_id="c")
         request = MemoryRequest("add", content="Staging is qa.acme.lan.")
-        outcome = agent._wait(agent._agent._parts[0].learning.desk.change_notes(request, origin))
+        outcome = agent._wait(agent._agent._parts[0].learning.desk.hand_in(request, origin))
     assert not outcome.ok and "private" in outcome.text

@@ -36,7 +36,7 @@ def test_the_words_that_few_notes_have_decide() -> None:
 async def keep(b: Bench, *texts: str, profile: str = "") -> None:
     for text in texts:
         desk = b.app.learning.desk_of(profile)
-        assert (await desk.change_notes(MemoryRequest("add", "memory", text), Origin("user"))).ok
+        assert (await desk.hand_in(MemoryRequest("add", "memory", text), Origin("user"))).ok
 
 
 async def requested(b: Bench, text: str, profile: str = "") -> str:

@@ -180,7 +180,7 @@ def test_files_that_are_no_settings_file(home: Path) -> None:
     home.mkdir()
     config = home / "config.yaml"
     config.write_bytes(b"x: y\n" * 2_000_000)
-    assert "larger than" in wrong(home).message
+    assert "bytes, more than" in wrong(home).message
     config.write_bytes(b"model:\n  model: caf\xe9\n")
     assert "line 2 is not UTF-8" in wrong(home).message
     config.write_bytes(b"\xef\xbb\xbfmodel:\n  model: m\n")

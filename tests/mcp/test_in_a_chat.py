@@ -156,7 +156,7 @@ def test_what_servers_say_is_no_evidence_and_hints_allow_nothing(folder: Path, h
         assert "local" in agent._agent._parts[0].tools.by_name["read_file"].tags
         assert (
             not {"mcp__odd__wipe", "mcp__odd__echo"}
-            & agent._agent._parts[0].learning.desk.judging.trusted_tools
+            & agent._agent._parts[0].learning.desk.changes.trusted_tools
         )
         assert tools["mcp__odd__echo"].effects == {"execute"} and not tools["mcp__odd__echo"].repeatable
 

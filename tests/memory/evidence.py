@@ -68,7 +68,7 @@ def trust(steps: Sequence[Step], text: str, *quotes: str, **more: Any) -> str:
     found = verdict(steps, text, *quotes, **more)
     if isinstance(found, str):
         return found
-    return "quarantined" if found.quarantined else found.trust
+    return "quarantined" if found.trust == "untrusted" else found.trust
 
 
 def shell(command: str, result: str = "done", *, ok: bool = True) -> Run:

@@ -155,7 +155,7 @@ def test_what_a_look_brings_of_a_foreign_file_is_foreign(world: World, folder: P
     stored(world, folder, (shell("./sync", ""), GOT, 0))
     session_id = stored(world, folder, (look, CallEffects(received=False), LONG_AGO))
     claim = Claim("memory", LINE, (LINE,))
-    assert judge_stored(world.database, [session_id], (), claim, foreground=False).quarantined
+    assert judge_stored(world.database, [session_id], (), claim, foreground=False).trust == "untrusted"
 
 
 def test_what_an_edit_took_from_a_page_stays_the_pages_in_later_sessions(world: World, folder: Path) -> None:
@@ -167,7 +167,7 @@ def test_what_an_edit_took_from_a_page_stays_the_pages_in_later_sessions(world: 
 
     def waits() -> bool:
         session_id = stored(world, folder, look)
-        return judge_stored(world.database, [session_id], (), claim, foreground=False).quarantined
+        return judge_stored(world.database, [session_id], (), claim, foreground=False).trust == "untrusted"
 
     stored(world, folder, (wrote, edited, LONG_AGO))
     assert not waits()  # nothing but the assistant's own: the project's file by now

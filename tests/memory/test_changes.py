@@ -35,8 +35,8 @@ def rows(world: World) -> list[LedgerRow]:
 
 def change(world: World, request: MemoryRequest | SkillRequest, origin: Origin = HAND) -> WriteOutcome:
     if isinstance(request, SkillRequest):
-        return asyncio.run(world.desk.change_skill(request, origin))
-    return asyncio.run(world.desk.change_notes(request, origin))
+        return asyncio.run(world.desk.hand_in(request, origin))
+    return asyncio.run(world.desk.hand_in(request, origin))
 
 
 def made(world: World, request: MemoryRequest | SkillRequest, origin: Origin = HAND) -> int:
@@ -133,7 +133,7 @@ def test_a_new_file_and_a_patch_need_no_hash_but_heed_one() -> None:
             SkillRequest(
                 "write_file", "commit", file_path="references/a.md", file_content="one\ntwo", base_hash=NOW
             ),
-            "holds already",
+            "references/a.md says already",
         ),
         (SkillRequest("write_file", "commit", file_path="references/b.md", file_content=""), "is empty"),
         (SkillRequest("write_file", "commit", file_path="scripts/b", file_content="x" * 60_001), "60,000"),
@@ -237,10 +237,10 @@ def test_reviews_that_are_off_keep_nothing(world: World) -> None:
     desk = desk_with(world, writes="off")
     session = asyncio.run(world.session([User(SAID), Say("ok")]))
     origin = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c")
-    outcome = asyncio.run(desk.change_notes(add("Deploy on Tuesdays only.", SAID), origin))
+    outcome = asyncio.run(desk.hand_in(add("Deploy on Tuesdays only.", SAID), origin))
     assert not outcome.ok and "review.writes is off" in outcome.text
     own = Origin("foreground", session_id=session, tool_call_id="c")
-    assert asyncio.run(desk.change_notes(add("Deploy on Tuesdays only.", SAID), own)).ok
+    assert asyncio.run(desk.hand_in(add("Deploy on Tuesdays only.", SAID), own)).ok
 
 
 def test_with_ask_a_reviews_changes_wait_in_the_inbox(world: World) -> None:
@@ -251,11 +251,11 @@ def test_with_ask_a_reviews_changes_wait_in_the_inbox(world: World) -> None:
     def origin(call: str) -> Origin:
         return msgspec.structs.replace(base, tool_call_id=call)
 
-    asyncio.run(desk.change_notes(add("Deploy on Tuesdays only.", SAID), origin("c1")))
+    asyncio.run(desk.hand_in(add("Deploy on Tuesdays only.", SAID), origin("c1")))
     skill = create("commit", "How we commit.", "Run make check before each commit.", SAID)
-    asyncio.run(desk.change_skill(skill, origin("c2")))
+    asyncio.run(desk.hand_in(skill, origin("c2")))
     on_top = SkillRequest("patch", "commit", old_string="We run", new_string="Twice.", evidence=(TWICE,))
-    asyncio.run(desk.change_skill(on_top, origin("c3")))
+    asyncio.run(desk.hand_in(on_top, origin("c3")))
     done = world.database.write_now(lambda db: desk.settle(db, "t"))
     assert (done[0].state, done[0].reason) == ("inbox", "review.writes is ask")
     assert [row.state for row in done] == ["inbox"] * 3
@@ -338,10 +338,10 @@ def test_the_longest_entries_are_offered_as_few_as_are_needed() -> None:
 def test_both_files_have_limits_of_their_own(world: World) -> None:
     desk = desk_with(world, MemorySettings(memory_chars=60, user_chars=30))
     long = "Anna drinks tea every morning"
-    assert not asyncio.run(desk.change_notes(MemoryRequest("add", "user", long), HAND)).ok
-    outcome = asyncio.run(desk.change_notes(MemoryRequest("add", "memory", long), HAND))
+    assert not asyncio.run(desk.hand_in(MemoryRequest("add", "user", long), HAND)).ok
+    outcome = asyncio.run(desk.hand_in(MemoryRequest("add", "memory", long), HAND))
     assert outcome.ok and outcome.text.endswith("MEMORY.md: 68% used.")
-    outcome = asyncio.run(desk.change_notes(MemoryRequest("add", "user", "Anna"), HAND))
+    outcome = asyncio.run(desk.hand_in(MemoryRequest("add", "user", "Anna"), HAND))
     assert "USER.md: 47% used." in outcome.text and outcome.summary == "User profile updated"
     states = {one.target: one for one in asyncio.run(desk.reader.notes())}
     assert (states["memory"].used, states["user"].used) == ("68% used", "47% used")
@@ -353,8 +353,8 @@ def test_a_staged_note_that_no_longer_has_room_is_refused(world: World) -> None:
     desk = desk_with(world, MemorySettings(memory_chars=130))
     session = asyncio.run(world.session([User(SAID), Say("ok")]))
     origin = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c")
-    assert asyncio.run(desk.change_notes(add("Deploy on Tuesdays only.", SAID), origin)).state == "staged"
-    asyncio.run(desk.change_notes(MemoryRequest("add", content="x" * 60), HAND))
+    assert asyncio.run(desk.hand_in(add("Deploy on Tuesdays only.", SAID), origin)).state == "staged"
+    asyncio.run(desk.hand_in(MemoryRequest("add", content="x" * 60), HAND))
     (row,) = world.database.write_now(lambda db: desk.settle(db, "t"))
     assert row.state == "refused" and "is full" in row.reason
 

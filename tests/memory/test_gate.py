@@ -10,7 +10,7 @@ from benchmarks.lessons.fabricated import KINDS
 from benchmarks.lessons.run import Tally, corpora, leaked_facts
 from benchmarks.lessons.world import Run, Say, Step, User, World, add
 
-from whet.memory.gate import judge_brought
+from whet.memory.gate import judge_given
 from whet.memory.requests import Claim, MemoryRequest, Refused
 from whet.memory.scan import scan
 from whet.store import ledger
@@ -116,8 +116,9 @@ def test_a_refusal_says_why(world: World, name: str) -> None:
 
 def test_what_another_program_kept_is_refused_for_the_same_texts() -> None:
     with pytest.raises(Refused, match=r"Not kept: .*card"):
-        judge_brought(Claim("memory", "The card is 4111 1111 1111 1111.", ()))
-    assert not judge_brought(Claim("memory", "Staging is at qa.acme.lan.", ())).quarantined
+        judge_given(Claim("memory", "The card is 4111 1111 1111 1111.", ()), is_brought=True)
+    own = judge_given(Claim("memory", "Staging is at qa.acme.lan.", ()), is_brought=True)
+    assert own.trust == "user"
 
 
 def test_a_quote_that_stands_nowhere_is_refused_beside_one_that_does(world: World) -> None:

@@ -9,7 +9,7 @@ from benchmarks.lessons.run import prompt_cost, small_world
 from benchmarks.lessons.world import World
 
 from whet.contract.origin import Origin
-from whet.memory import frontmatter, library, skill_changes
+from whet.memory import library, skill_changes, skill_format
 from whet.memory.requests import Refused, SkillRequest
 
 MAIN = (
@@ -71,12 +71,12 @@ def test_names_must_fit() -> None:
 
 def test_a_skill_that_vanishes_is_said_to_be_gone(world: World) -> None:
     hand = Origin("user")
-    asyncio.run(world.desk.change_skill(SkillRequest("create", "commit", content=MAIN), hand))
+    asyncio.run(world.desk.hand_in(SkillRequest("create", "commit", content=MAIN), hand))
     (world.folder / "skills/commit/SKILL.md").unlink()
     outcome = asyncio.run(world.desk.skills.view("commit", "", hand))
     assert not outcome.ok and "no skill" in outcome.text
     patch = SkillRequest("patch", "commit", old_string="Then", new_string="Now")
-    assert not asyncio.run(world.desk.change_skill(patch, hand)).ok
+    assert not asyncio.run(world.desk.hand_in(patch, hand)).ok
 
 
 def test_the_index_with_200_skills_stays_in_its_budget(world: World) -> None:
@@ -91,6 +91,6 @@ def test_the_index_with_200_skills_stays_in_its_budget(world: World) -> None:
 def test_built_in_skills_are_valid_and_described_alike() -> None:
     for name, about in library.BUILT_IN_DESCRIPTIONS.items():
         text = (library.BUILT_IN / name / "SKILL.md").read_text("utf-8")
-        assert frontmatter.name_and_description(text) == (name, about)
+        assert skill_format.name_and_description(text) == (name, about)
         assert len(text) < 2_500
     assert {path.name for path in library.BUILT_IN.iterdir()} == set(library.BUILT_IN_DESCRIPTIONS)

@@ -65,7 +65,7 @@ def csrf(client: httpx2.Client, path: str = "/") -> str:
 def remember(board: Api, text: str, state: str = "active") -> LedgerRow:
     """Have a note in the ledger, in the state that is wanted."""
     desk = board.app.learning.desk
-    outcome = board.call(desk.change_notes(MemoryRequest("add", "memory", text), Origin("user")))
+    outcome = board.call(desk.hand_in(MemoryRequest("add", "memory", text), Origin("user")))
     assert outcome.ok, outcome.text
     if state != "active":
         board.app.database.write_now(lambda db: ledger.set_state(db, outcome.ledger_id, state))  # type: ignore[arg-type]

@@ -63,8 +63,8 @@ def said(desk: LearningService) -> list[str]:
 
 def change(desk: LearningService, request: MemoryRequest | SkillRequest) -> WriteOutcome:
     if isinstance(request, SkillRequest):
-        return asyncio.run(desk.change_skill(request, HAND))
-    return asyncio.run(desk.change_notes(request, HAND))
+        return asyncio.run(desk.hand_in(request, HAND))
+    return asyncio.run(desk.hand_in(request, HAND))
 
 
 def remember(desk: LearningService, text: str) -> None:

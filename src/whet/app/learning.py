@@ -55,7 +55,7 @@ class LearningServices:
         from whet.memory.desk import LearningService  # noqa: PLC0415 - 14 modules that a session's start does not need
 
         desk = LearningService(self.reader)
-        desk.judging.trusted_tools = self._trusted_tools
+        desk.changes.trusted_tools = self._trusted_tools
         return desk
 
     def reader_of(self, profile: str) -> MemoryReader:
@@ -90,7 +90,7 @@ class LearningServices:
         ]
         self._trusted_tools = frozenset(local)
         if "desk" in self.__dict__:
-            self.desk.judging.trusted_tools = self._trusted_tools
+            self.desk.changes.trusted_tools = self._trusted_tools
 
     def bind(self, session_id: str, origin: Origin, profile: str) -> None:
         """Have a session's writes count as `origin` says (a review's, with what it reviews and its job),

@@ -22,7 +22,7 @@ from whet.config.schema import Settings
 from whet.contract.errors import WhetError
 from whet.contract.events import TurnEnd
 from whet.contract.messages import Message, to_dict
-from whet.memory import disk, frontmatter
+from whet.memory import disk, skill_format
 from whet.store.ledger import LedgerRow
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def offer_skills(plugins: LoadedPlugins, desk: LearningService) -> None:
         about = skill.description
         try:
             text = disk.read_text(skill.folder / "SKILL.md") or ""
-            about = about or frontmatter.name_and_description(text)[1]
+            about = about or skill_format.name_and_description(text)[1]
         except WhetError:
             continue  # the library says why when somebody asks for it
         desk.library.offer(skill.name, skill.folder, f"plugin {skill.plugin}", about)

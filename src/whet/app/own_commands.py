@@ -19,7 +19,7 @@ import msgspec
 from whet.app.slash import SlashCommand
 from whet.contract.errors import ConfigError
 from whet.contract.texts import unclosing
-from whet.memory import frontmatter
+from whet.memory import skill_format
 from whet.regular import read_regular
 
 _MOST_BYTES = 100_000
@@ -126,9 +126,9 @@ def _parts(path: Path) -> tuple[dict[str, Any], str]:
     if not text.startswith("---\n"):
         return {}, text.strip()
     try:
-        head, body = frontmatter.split(text)
-        return frontmatter.fields(head), body.strip()
-    except frontmatter.BadSkill as error:
+        head, body = skill_format.split(text)
+        return skill_format.fields(head), body.strip()
+    except skill_format.BadSkill as error:
         raise ConfigError(f"the front matter of {path} can't be read: {error.message}") from error
 
 

@@ -58,7 +58,7 @@ def memory_retire(home: Home, item_id: str, as_json: bool) -> None:
 def skills_retire(home: Home, name: str, as_json: bool) -> None:
     """Take a skill out; the ledger keeps it, and `whet undo` brings it back."""
     request = SkillRequest("delete", name)
-    _tell(with_desk(home, lambda desk: desk.change_skill(request, _BY_HAND)), as_json)
+    _tell(with_desk(home, lambda desk: desk.hand_in(request, _BY_HAND)), as_json)
 
 
 def proposals(found: Sequence[Effect]) -> list[Effect]:
@@ -78,7 +78,7 @@ async def _retire_note(desk: LearningService, item_id: str) -> WriteOutcome:
         raise NotFound(f"{item_id} fits {len(found)} notes", hint="give more of the id")
     if not found:
         raise NotFound(f"there is no note {item_id}", hint="`whet memory stats` shows the ids")
-    return await desk.change_notes(found[0], _BY_HAND)
+    return await desk.hand_in(found[0], _BY_HAND)
 
 
 def _tell(outcome: WriteOutcome, as_json: bool) -> None:

@@ -89,7 +89,7 @@ def add(home: Home, text: tuple[str, ...], user: bool) -> None:
     """Remember TEXT, on your word: whet memory add We deploy on Tuesdays."""
     request = MemoryRequest("add", "user" if user else "memory", " ".join(text))
     outcome = with_desk(
-        home, lambda desk: desk.change_notes(request, Origin("user", execution_context="command line"))
+        home, lambda desk: desk.hand_in(request, Origin("user", execution_context="command line"))
     )
     if not outcome.ok:
         raise ConfigError(outcome.text)

@@ -30,7 +30,7 @@ def skills_check(home: Home, name: str, as_json: bool) -> None:
 
     async def read(desk: LearningService) -> tuple[list[str], list[Replay]]:
         steps = steps_of(skill_store.load(desk.library, name).text)
-        trusted = desk.judging.trusted_tools
+        trusted = desk.changes.trusted_tools
 
         def work(connection: apsw.Connection) -> list[Replay]:
             return [replay(steps, case) for case in cases_of(connection, desk.profile, name, trusted)]

@@ -83,7 +83,7 @@ def skills_improve(home: Home, name: str, budget: int, as_json: bool) -> None:
         request = SkillRequest(
             "edit", name, content=with_steps(text, found.steps), base_hash=base_hash, reason=gain
         )
-        outcome = await desk.change_skill(request, Origin("user"))
+        outcome = await desk.hand_in(request, Origin("user"))
         if not outcome.ok:
             raise NotFound(outcome.text)
         told |= {"kept": True, "change": outcome.ledger_id, "steps": list(found.steps)}
@@ -97,7 +97,7 @@ async def _read(desk: LearningService, name: str) -> tuple[str, str, list[SkillC
     """Give a skill's SKILL.md, its hash and its cases. Raises NotFound for one that may not be changed."""
     skill_store.load(desk.library, name)
     info = desk.library.find(name)
-    trusted = desk.judging.trusted_tools
+    trusted = desk.changes.trusted_tools
 
     def work(connection: apsw.Connection) -> tuple[bool, str, list[SkillCase]]:
         is_pinned = learned.mark(connection, desk.profile, name).pinned

@@ -7,9 +7,12 @@ symbolic link to what it points at. What the files hold is not known here.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -113,27 +116,47 @@ def find_home(profile: str = "") -> Home:
 
 def read_small(path: Path) -> str | None:
     """Give the text of `path`, None where there is no file. Raises ConfigError for anything else."""
+    raw = read_whole(path, LARGEST_BYTES)
+    return None if raw is None else as_text(raw, path)
+
+
+def read_whole(path: Path, limit_bytes: int, *, through_links: bool = True) -> bytes | None:
+    """Give the bytes of `path`, None where there is no file. Raises ConfigError for anything else, what
+    is larger than the limit, and a link where none is followed."""
+    # Not a plain open: a named pipe in the file's place would hang it for ever.
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if through_links else os.O_NOFOLLOW)
     try:
-        # Not a plain open: a named pipe in the file's place would hang it for ever.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(path, flags)
+        try:
+            facts, raw = os.fstat(handle), b""
+            if stat.S_ISREG(facts.st_mode):
+                with open(handle, "rb", closefd=False) as file:
+                    raw = file.read(limit_bytes + 1)
+        finally:
+            os.close(handle)
     except FileNotFoundError:
         return None
+    except NotADirectoryError:
+        raise ConfigError(f"{path.parent} is not a folder", hint=f"move {path.parent} away") from None
     except OSError as error:
-        raise _unreadable(path, error) from error
-    try:
-        state = os.fstat(handle)
-        if not stat.S_ISREG(state.st_mode):
-            what = "a folder" if stat.S_ISDIR(state.st_mode) else "not a plain file"
-            raise ConfigError(f"{path} is {what}", hint=f"move {path} away")
-        raw = os.read(handle, LARGEST_BYTES + 1)
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    finally:
-        os.close(handle)
-    if len(raw) > LARGEST_BYTES:
+        if not through_links and path.is_symlink():
+            raise ConfigError(f"{path} is a symbolic link", hint="put a plain file in its place") from None
         raise ConfigError(
-            f"{path} is larger than {LARGEST_BYTES // 1024} KB", hint="is it really the settings file?"
+            f"can't read {path}: {error.strerror}", hint=f"check the owner and mode of {path}"
+        ) from error
+    if not stat.S_ISREG(facts.st_mode):
+        what = "a folder" if stat.S_ISDIR(facts.st_mode) else "not a plain file"
+        raise ConfigError(f"{path} is {what}", hint=f"move {path} away")
+    if (size := max(facts.st_size, len(raw))) > limit_bytes:
+        raise ConfigError(
+            f"{path} has {size:,} bytes, more than the {limit_bytes:,} that are read",
+            hint="make it shorter, or move it away",
         )
+    return raw
+
+
+def as_text(raw: bytes, path: Path) -> str:
+    """Decode what `path` holds. Raises ConfigError with the line."""
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -151,11 +174,7 @@ def replace(path: Path, text: str, *, mode: int) -> None:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         temporary = target.with_name(f".{target.name}.{os.getpid()}-{time.monotonic_ns()}")
         try:
-            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-                file.write(text.encode())
-                file.flush()
-                os.fchmod(file.fileno(), mode)
-                os.fsync(file.fileno())
+            fill(temporary, text.encode(), mode)
             os.replace(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
@@ -164,6 +183,34 @@ def replace(path: Path, text: str, *, mode: int) -> None:
         raise ConfigError(
             f"can't write {path}: {error.strerror}", hint="check the folder's owner and space"
         ) from error
+
+
+def fill(path: Path, content: bytes, mode: int) -> None:
+    """Make a new file with `mode` that holds this; it is on the disk on return. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with open(os.open(path, flags, mode), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fchmod(file.fileno(), mode)
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def locked(folder: Path) -> Generator[None]:
+    """Keep other processes of ours out of a folder's files meanwhile; a person is not kept out. The folder is
+    made where there is none. Raises StoreUnwritable."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StoreUnwritable(
+            f"can't write in {folder}: {error.strerror}", hint="check the folder's owner and free space"
+        ) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def sync_folder(folder: Path) -> None:
@@ -181,7 +228,3 @@ def mode_of(path: Path) -> int | None:
         return stat.S_IMODE(path.stat().st_mode)
     except OSError:
         return None
-
-
-def _unreadable(path: Path, error: OSError) -> ConfigError:
-    return ConfigError(f"can't read {path}: {error.strerror}", hint=f"check the owner and mode of {path}")

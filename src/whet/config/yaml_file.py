@@ -2,8 +2,8 @@
 
 Two levels of plain mappings, nothing of YAML's types: a value is its text or a list of texts, and
 `config/fields.py` gives it meaning. Tables (mcp.servers) may hold mappings of their own and become JSON text.
-Anchors, tags and deep nesting have no use in a settings file and are refused before anything is
-expanded. Imported only where a config.yaml exists: yaml costs 35 ms of CPU.
+Anchors, tags and deep nesting have no use in a settings file, nor in one from elsewhere (`values`), and are
+refused before anything is expanded. Imported only where a config.yaml exists: yaml costs 35 ms of CPU.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def parse(text: str, where: str, tables: Collection[str] = ()) -> tuple[SectionN
     """Give the sections of `text`. `where` names the file in errors, `tables` the keys (section.name) that
     hold entries of their own. Raises ConfigError with the line."""
     try:
-        _refuse_cleverness(text, where)
+        _refuse_cleverness(text, where, _DEEPEST)
         root: Any = _yaml.compose(text, Loader=_loader)
     except yaml.YAMLError as error:
         raise _unreadable(error, where) from error
@@ -73,20 +73,30 @@ def parse(text: str, where: str, tables: Collection[str] = ()) -> tuple[SectionN
     return tuple(_section(key, node, where, tables) for key, node in _pairs(root, where, ""))
 
 
-def _refuse_cleverness(text: str, where: str) -> None:
+def values(text: str, where: str, deepest: int) -> Any:
+    """Give what YAML of another program's making holds, with YAML's types, nested no deeper than this. Raises
+    ConfigError with the line."""
+    try:
+        _refuse_cleverness(text, where, deepest)
+        return _yaml.load(text, Loader=_loader)
+    except yaml.YAMLError as error:
+        raise _unreadable(error, where) from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{where} can't be read: {error}") from error
+
+
+def _refuse_cleverness(text: str, where: str, deepest: int) -> None:
     depth = documents = 0
     for event in _yaml.parse(text, Loader=_loader):
         if isinstance(event, yaml.DocumentStartEvent):
             documents += 1
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise _wrong(
-                where, event, "anchors and aliases (& and *) are not read in settings; quote the value"
-            )
+            raise _wrong(where, event, "anchors and aliases (& and *) are not read; quote the value")
         if getattr(event, "tag", None):
-            raise _wrong(where, event, "tags (!) are not read in settings; quote the value")
+            raise _wrong(where, event, "tags (!) are not read; quote the value")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST:
-            raise _wrong(where, event, "nested too deeply; settings are section, field, value")
+        if depth > deepest:
+            raise _wrong(where, event, f"nested too deeply; {deepest} levels are read")
         if documents > 1:
             raise _wrong(where, event, "a second document (---) starts here; one is read")
 

@@ -149,7 +149,7 @@ def _handed_in(session: QuotableTranscript, text: str, quotes: Sequence[str]) ->
             found.append(judge(Claim("skill", text, (quote,)), session, foreground=False))
         except Refused as error:
             reasons.append(error.message)
-        if found and not found[-1].quarantined:
+        if found and found[-1].trust != "untrusted":
             return found[-1]
     return next(iter((*found, *reasons, "Its evidence does not stand in the session")))
 
@@ -157,12 +157,12 @@ def _handed_in(session: QuotableTranscript, text: str, quotes: Sequence[str]) ->
 def _found(verdict: GateVerdict | str, *, is_shown: bool) -> str:
     if isinstance(verdict, str):
         return "refused" if is_shown else "unshown"
-    return "waits" if verdict.quarantined else "in force"
+    return "waits" if verdict.trust == "untrusted" else "in force"
 
 
 def _says_more(verdict: GateVerdict | str, claimed: KeyPoint, session: QuotableTranscript) -> bool:
     """Whether a value of what was claimed, that stands nowhere in the session, comes into force."""
-    if isinstance(verdict, str) or verdict.quarantined:
+    if isinstance(verdict, str) or verdict.trust == "untrusted":
         return False
     there = " ".join(f"{one.folded} {fold(one.call)}" for one in session.sources)
     foreign = [value for value in units.values(claimed.text) if value not in there]

@@ -188,13 +188,13 @@ class OwnTaskSetup:
         ) as app:
             desk, origin = app.learning.desk, Origin("user", platform="eval")
             if item.kind == "skill":
-                await desk.change_skill(SkillRequest("delete", item.name), origin)
+                await desk.hand_in(SkillRequest("delete", item.name), origin)
                 return
             for target, path in notes.FILES.items():
                 for entry in notes.entries(desk.reader.text(path)):
                     if target == item.kind and entry_id(entry) == item.name:
                         request = MemoryRequest("remove", target, old_text=entry.said)
-                        await desk.change_notes(request, origin)
+                        await desk.hand_in(request, origin)
 
     def _for(self, arm: str, learns: bool) -> Settings:
         """Give the settings of an arm: the person's, with the toolsets of learning that it has."""

@@ -229,7 +229,7 @@ async def play(
             app = await _open(folder, person, arm, server.base_url)
             stack.push_async_callback(app.aclose)
             if not arm.gated:
-                app.learning.desk.judging.instead = _content
+                app.learning.desk.changes.instead = _content
             game.desks[person] = EvalPerson(app)
         for plan in world.plans:
             await game.session(plan)

@@ -102,11 +102,10 @@ def _said(call: str, start: int, end: int, printed: Collection[str], *, is_docum
     if is_document and _TO_FILE.search(before) and any(map(units.speaks, lines)):
         return f"…\n{lines[-1]}"
     for at, line in enumerate(lines):
-        if at == len(lines) - 1 > 0 and units.is_talk(line):
+        is_last = at == len(lines) - 1
+        if is_last and at > 0 and units.is_talk(line):
             lines[at] = f"…{line[-1]}"
-        elif (
-            (at > 0 or is_document) and at < len(lines) - 1 and (units.is_talk(line) or fold(line) in printed)
-        ):
+        elif not is_last and (at > 0 or is_document) and (units.is_talk(line) or fold(line) in printed):
             lines[at] = "…"
     return "\n".join(lines)
 

@@ -7,7 +7,6 @@ before is given as it is. Files follow later (`journal.py`); it decides on no ev
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 import apsw
@@ -29,27 +28,25 @@ Judge = Callable[[Claim, Origin], GateVerdict]
 _TRIES = 5
 
 
-class _Stale(Exception):
-    """The item changed between being read and being written."""
-
-
 class _Planned(NamedTuple):
-    """A row, what it was planned on and how that is read again, and the texts of its files."""
+    """A row, what it was planned on (if on anything) and how that is read again, and its files' texts."""
 
     row: NewRow
-    base: object
-    there: Callable[[apsw.Connection], object]
+    base: object = None
+    there: Callable[[apsw.Connection], object] | None = None
     texts: Sequence[bytes] = ()
 
 
 class Changes:
-    """Enters changes to the notes and the skills of one profile."""
+    """Enters changes to the notes and the skills of one profile. They are judged by the gate, or by `instead`
+    where that is set; evidence are the results of tools with the tag `local` and of `trusted_tools`."""
 
-    def __init__(self, reader: MemoryReader, judge: Judge) -> None:
+    def __init__(self, reader: MemoryReader) -> None:
         self._reader = reader
         self._database = reader.database
         self._profile = reader.profile
-        self._judge = judge
+        self.trusted_tools: frozenset[str] = frozenset()
+        self.instead: Judge | None = None
 
     def enter(self, request: MemoryRequest | SkillRequest, origin: Origin) -> LedgerRow:
         """Enter a change and give its row. Raises Refused, NeedsYes, StoreBusy."""
@@ -72,19 +69,19 @@ class Changes:
             hash="",
             reason=error.outcome.text,
         )
-        self._entered(lambda: _Planned(row, None, _nothing), "the ledger")
+        self._entered(lambda: _Planned(row), "the ledger")
 
     def _entered(self, plan: Callable[[], _Planned], what: str) -> LedgerRow:
         """Enter what is planned, in one transaction; a row that the same call made before is given as is."""
         for _ in range(_TRIES):
             planned = plan()
 
-            def work(connection: apsw.Connection, planned: _Planned = planned) -> LedgerRow:
+            def work(connection: apsw.Connection, planned: _Planned = planned) -> LedgerRow | None:
                 by = planned.row.origin
                 if made := ledger.by_call(connection, by.session_id, by.tool_call_id):
                     return made
-                if planned.there(connection) != planned.base:
-                    raise _Stale
+                if planned.there and planned.there(connection) != planned.base:
+                    return None  # it changed between being read and being written
                 for content in planned.texts:
                     learned.keep_text(connection, content)
                 row = ledger.insert(connection, planned.row, self._reader.now())
@@ -92,8 +89,8 @@ class Changes:
                     settling.enforce(connection, row)
                 return row
 
-            with suppress(_Stale):
-                return self._database.write_now(work)
+            if row := self._database.write_now(work):
+                return row
         raise StoreBusy(f"others keep changing {what}", hint="try again")
 
     def _row(
@@ -105,7 +102,7 @@ class Changes:
     ) -> NewRow:
         is_note = isinstance(request, MemoryRequest)
         said = request.content if is_note else request.content or request.new_string
-        state: State = "quarantined" if verdict.quarantined else "active"
+        state: State = "quarantined" if verdict.trust == "untrusted" else "active"
         return NewRow(
             kind="memory" if is_note else "skill",
             item=request.target if is_note else request.name,
@@ -160,7 +157,8 @@ class Changes:
             return settling.skill_hashes(connection, self._profile, request.name, origin.task_id)
 
         hashes, files = self._database.read_now(lambda db: (there(db), settling.texts(db, there(db))))
-        made = skill_changes.plan(files, _based(request, origin, files))
+        by_hand = origin.write_origin in ("user", "import")
+        made = skill_changes.plan(files, request, by_hand=by_hand)
         self._check_owner(request, origin)
         verdict = self._skill_verdict(request, origin, made)
         if verdict.text:
@@ -177,13 +175,23 @@ class Changes:
         return _Planned(row, hashes, there, texts)
 
     def _skill_verdict(self, request: SkillRequest, origin: Origin, made: SkillPlan) -> GateVerdict:
-        is_file = skill_changes.MAIN not in made.files and bool(made.after)
-        text = made.learned
-        if is_file:
-            there = made.before.splitlines()
-            text = "\n".join(line for line in made.after.splitlines() if line not in there)
-        claim = Claim("skill", text, request.evidence, known=made.before, is_verbatim=is_file)
-        return self._judge(claim, origin)
+        said = (made.learned, request.evidence)
+        return self._judge(Claim("skill", *said, known=made.before, is_verbatim=made.is_file), origin)
+
+    def _judge(self, claim: Claim, origin: Origin) -> GateVerdict:
+        if self.instead is not None:
+            return self.instead(claim, origin)
+        if not claim.text:
+            return GateVerdict("user")
+        # At the first change: the gate costs more to import than all else here together.
+        from whet.memory.gate import judge_given, judge_stored  # noqa: PLC0415
+
+        if origin.write_origin in ("user", "import"):
+            return judge_given(claim, is_brought=origin.write_origin == "import")
+        foreground = origin.write_origin == "foreground"
+        return judge_stored(
+            self._database, origin.evidence_session_ids, self.trusted_tools, claim, foreground=foreground
+        )
 
     def _check_name(self, request: SkillRequest) -> None:
         info = self._reader.library.find(request.name)
@@ -201,10 +209,6 @@ class Changes:
             raise NeedsYes(f"May I {request.action} your own skill '{request.name}'?")
 
 
-def _nothing(connection: apsw.Connection) -> None:
-    """What was refused is built on nothing."""
-
-
 def _written(request: MemoryRequest, verdict: GateVerdict, existing: Sequence[str]) -> MemoryRequest:
     """Give the request with what the program wrote in place of what the model did; where an entry is there
     about the same subject, it is replaced."""
@@ -217,10 +221,3 @@ def _written(request: MemoryRequest, verdict: GateVerdict, existing: Sequence[st
     if request.action != "add" or len(older) != 1:
         return made
     return msgspec.structs.replace(made, action="replace", old_text=older[0])
-
-
-def _based(request: SkillRequest, origin: Origin, files: skill_changes.Files) -> SkillRequest:
-    """A person means the skill as it is now."""
-    if request.base_hash or origin.write_origin not in ("user", "import"):
-        return request
-    return msgspec.structs.replace(request, base_hash=skill_changes.of(files))

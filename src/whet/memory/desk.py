@@ -1,10 +1,9 @@
 """Where learned changes are handed in and decided on: judged, entered in the ledger, put into files.
 
-One desk per profile. A lesson's way: `change_notes` or `change_skill` (here) plans it on what holds now and
-has it judged (`changes.py`, `gate.py`), enters it as one row of the ledger in one transaction, and only then
-the files follow (`reader.py`, `journal.py`, `disk.py`). A review's changes are staged and come into force
-together, in the transaction that completes its job (`settle`). It does not know the tools, nor who asks for
-reviews.
+One desk per profile. A lesson's way: `hand_in` (here) plans it on what holds now and has it judged
+(`changes.py`, `gate.py`), enters it as one row of the ledger in one transaction, and only then the files
+follow (`reader.py`, `journal.py`, `disk.py`). A review's changes are staged and come into force together, in
+the transaction that completes its job (`settle`). It does not know the tools, nor who asks for reviews.
 """
 
 from __future__ import annotations
@@ -12,64 +11,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import apsw
 
 from whet.contract.origin import Origin
 from whet.memory import notes, settling, undo
-from whet.memory.changes import Changes, Judge
+from whet.memory.changes import Changes
 from whet.memory.library import Library
 from whet.memory.reader import MemoryReader
-from whet.memory.requests import (
-    Claim,
-    GateVerdict,
-    MemoryRequest,
-    NeedsYes,
-    Refused,
-    SkillRequest,
-    WriteOutcome,
-    target_of,
-    told,
-)
+from whet.memory.requests import MemoryRequest, NeedsYes, Refused, SkillRequest, WriteOutcome, target_of, told
 from whet.memory.skill_store import SkillStore
 from whet.memory.undo import ForgetStep, Purged
 from whet.store import ledger
 from whet.store.database import StateDatabase
 from whet.store.ledger import LedgerRow
 from whet.store.purge import erase
-
-T = TypeVar("T")
-
-
-class ClaimGate:
-    """Judges what is handed in: by the gate, or by `instead` where that is set. Evidence are the results of
-    tools with the tag `local` and of `trusted_tools`. A part of its own, so that a desk that nobody uses any
-    more is freed at once."""
-
-    def __init__(self, database: StateDatabase) -> None:
-        self.trusted_tools: frozenset[str] = frozenset()
-        self.instead: Judge | None = None
-        self._database = database
-
-    def __call__(self, claim: Claim, origin: Origin) -> GateVerdict:
-        """Give the verdict. Raises Refused."""
-        if self.instead is not None:
-            return self.instead(claim, origin)
-        if not claim.text:
-            return GateVerdict("user")
-        # At the first change: the gate costs more to import than all else here together.
-        from whet.memory.gate import check_text, judge_brought, judge_stored  # noqa: PLC0415
-
-        if origin.write_origin == "import":
-            return judge_brought(claim)
-        if origin.write_origin == "user":
-            check_text(claim)
-            return GateVerdict("user")
-        foreground = origin.write_origin == "foreground"
-        return judge_stored(
-            self._database, origin.evidence_session_ids, self.trusted_tools, claim, foreground=foreground
-        )
 
 
 class LearningService:
@@ -82,9 +38,8 @@ class LearningService:
         self.library: Library = reader.library
         self.profile: str = reader.profile
         self.skills: SkillStore = SkillStore(reader)
-        self.judging: ClaimGate = ClaimGate(reader.database)
+        self.changes: Changes = Changes(reader)
         self.listeners: list[Callable[[LedgerRow], None]] = []
-        self._changes = Changes(reader, self.judging)
 
     def for_person(self, name: str, folder: Path) -> LearningService:
         """Give the desk of another person: notes and skills of their own, nothing of anybody else's."""
@@ -92,20 +47,22 @@ class LearningService:
         desk = LearningService(
             MemoryReader(own.database, own.clock, folder, (own.limits, own.review), profile=name)
         )
-        desk.judging.trusted_tools = self.judging.trusted_tools
+        desk.changes.trusted_tools = self.changes.trusted_tools
         return desk
 
-    async def change_notes(self, request: MemoryRequest, origin: Origin) -> WriteOutcome:
-        """Make one change to the notes: durable, and in its file or waiting for it, on return.
+    async def hand_in(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
+        """Make one change to the notes or a skill: durable, and in its file or waiting for it, on return.
 
         Repeated with the same session and call id it gives the stored outcome. Never raises for what the
         model can mend; StoreError passes.
         """
-        return await self._change(request, origin)
-
-    async def change_skill(self, request: SkillRequest, origin: Origin) -> WriteOutcome:
-        """Make one change to a skill, as `change_notes` does to the notes."""
-        return await self._change(request, origin)
+        try:
+            return await asyncio.to_thread(self._made, request, origin)
+        except Refused as error:
+            await asyncio.to_thread(self.changes.keep_refusal, request, origin, error)
+            return error.outcome
+        except NeedsYes as error:
+            return WriteOutcome(False, "needs_yes", error.message)
 
     def settle(
         self, connection: apsw.Connection, task_id: str, doubts: Mapping[int, str] | None = None
@@ -148,9 +105,11 @@ class LearningService:
         if dry_run:
             await asyncio.to_thread(self.reader.bring_into_step)
             return await self.database.read(lambda db: undo.forget_steps(db, self.profile, session_id))
-        steps = await asyncio.to_thread(
-            self._in_step, lambda db: undo.forget(db, self.profile, session_id, origin, self.reader.now())
-        )
+
+        def work(connection: apsw.Connection) -> list[ForgetStep]:
+            return undo.forget(connection, self.profile, session_id, origin, self.reader.now())
+
+        steps = await asyncio.to_thread(self.reader.change, work)
         self._tell([step.back for step in steps if step.back is not None])
         return steps
 
@@ -168,26 +127,10 @@ class LearningService:
         self, row_id: int, decide: Callable[[apsw.Connection, LedgerRow], LedgerRow]
     ) -> LedgerRow:
         row = await asyncio.to_thread(
-            self._in_step, lambda db: decide(db, ledger.get(db, row_id, self.profile))
+            self.reader.change, lambda db: decide(db, ledger.get(db, row_id, self.profile))
         )
         self._tell([row])
         return row
-
-    def _in_step(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Change the ledger with the files in step before and after it."""
-        self.reader.bring_into_step()
-        done = self.database.write_now(work)
-        self.reader.bring_into_step()
-        return done
-
-    async def _change(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
-        try:
-            return await asyncio.to_thread(self._made, request, origin)
-        except Refused as error:
-            await asyncio.to_thread(self._changes.keep_refusal, request, origin, error)
-            return error.outcome
-        except NeedsYes as error:
-            return WriteOutcome(False, "needs_yes", error.message)
 
     def _made(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
         by = (origin.session_id, origin.tool_call_id)
@@ -198,7 +141,7 @@ class LearningService:
             return told(made, self._room_used(made, origin))
         if origin.write_origin == "review" and self.reader.review.writes == "off":
             raise Refused("Reviews keep nothing: review.writes is off", hint="End the review.")
-        row = self._changes.enter(request, origin)
+        row = self.changes.enter(request, origin)
         if row.state == "active":
             self.reader.bring_into_step()
             self._tell([row])

@@ -6,22 +6,16 @@ moved aside, looked at, and only then gone for good. It does not know what the f
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
-from whet.config.paths import sync_folder
-from whet.contract.errors import StoreUnwritable, WhetError
+from whet.config import paths
+from whet.contract.errors import StoreUnwritable
 from whet.store.ledger import digest
 
 LARGEST_BYTES = 1_000_000
-
-
-class UnreadableFile(WhetError):
-    """A file that is there and can't be taken as it is; nothing is written over it."""
 
 
 class Moved(Exception):
@@ -29,46 +23,15 @@ class Moved(Exception):
 
 
 def read(path: Path, limit_bytes: int = LARGEST_BYTES) -> bytes | None:
-    """Give a file's bytes, None where there is none. Raises Unreadable for a folder, a link that leads
-    elsewhere, something larger than the limit, or no permission."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return None
-    except NotADirectoryError:
-        raise UnreadableFile(f"{path.parent} is not a folder", hint="move it away") from None
-    except OSError as error:
-        if path.is_symlink():
-            raise UnreadableFile(f"{path} is a symbolic link", hint="put a plain file in its place") from None
-        raise UnreadableFile(f"can't read {path}: {error.strerror}", hint="check its permissions") from error
-    try:
-        facts = os.fstat(handle)
-        if not stat.S_ISREG(facts.st_mode):
-            what = "a folder" if stat.S_ISDIR(facts.st_mode) else "not a plain file"
-            raise UnreadableFile(f"{path} is {what}", hint="move it away; what was learned is in the ledger")
-        if facts.st_size > limit_bytes:
-            raise UnreadableFile(
-                f"{path} has {facts.st_size:,} bytes, more than the {limit_bytes:,} that are read",
-                hint="make it shorter, or move it away; what was learned is in the ledger",
-            )
-        return open(handle, "rb", closefd=False).read(limit_bytes + 1)
-    finally:
-        os.close(handle)
+    """Give a file's bytes, None where there is none. Raises ConfigError for a folder, a link, something
+    larger than the limit, or no permission."""
+    return paths.read_whole(path, limit_bytes, through_links=False)
 
 
 def read_text(path: Path, limit_bytes: int = LARGEST_BYTES) -> str | None:
-    """Give a file's text as in `read`. Raises Unreadable also for what is not UTF-8."""
+    """Give a file's text as in `read`. Raises ConfigError also for what is not UTF-8."""
     raw = read(path, limit_bytes)
-    return None if raw is None else as_text(raw, path)
-
-
-def as_text(raw: bytes, path: Path) -> str:
-    """Decode a file's bytes. Raises Unreadable with the line."""
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise UnreadableFile(f"{path} line {line} is not UTF-8 text", hint="save the file as UTF-8") from None
+    return None if raw is None else paths.as_text(raw, path)
 
 
 def swap(path: Path, expected: str, content: bytes | None) -> None:
@@ -76,15 +39,16 @@ def swap(path: Path, expected: str, content: bytes | None) -> None:
 
     Durable on return. What is there is set aside by a rename before it is compared, so that an edit of the
     same moment is never lost. Raises Moved where it is not as expected and nothing was changed;
-    StoreUnwritable, Unreadable.
+    StoreUnwritable, ConfigError.
     """
-    with _written(path):
+    aside, fresh = (path.with_name(f".{path.name}.{what}") for what in ("before", "new"))
+    try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if path.is_symlink() or path.is_dir():
             read(path)
-        aside, fresh = (path.with_name(f".{path.name}.{what}") for what in ("before", "new"))
+        fresh.unlink(missing_ok=True)
         if content is not None:
-            _fill(fresh, content)
+            paths.fill(fresh, content, 0o600)
         try:
             _set_aside(path, aside, expected)
             if content is not None:
@@ -94,17 +58,11 @@ def swap(path: Path, expected: str, content: bytes | None) -> None:
         finally:
             fresh.unlink(missing_ok=True)
         aside.unlink(missing_ok=True)
-        sync_folder(path.parent)
-
-
-def replace(path: Path, content: bytes) -> None:
-    """Put `content` in the place of a file that is ours alone; durable on return. Raises StoreUnwritable."""
-    fresh = path.with_name(f"{path.name}.new")
-    with _written(path):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _fill(fresh, content)
-        fresh.replace(path)
-        sync_folder(path.parent)
+        paths.sync_folder(path.parent)
+    except OSError as error:
+        raise StoreUnwritable(
+            f"can't write {path}: {error.strerror}", hint="check the folder's owner and free space"
+        ) from error
 
 
 def restore_aside(path: Path) -> None:
@@ -125,29 +83,6 @@ def drop_empty(folder: Path, top: Path) -> None:
         except OSError:
             return
         folder = folder.parent
-
-
-@contextmanager
-def locked(folder: Path) -> Generator[None]:
-    """Keep other processes of ours out of a folder's files meanwhile; a person is not kept out."""
-    with _written(f"in {folder}"):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
-@contextmanager
-def _written(place: Path | str) -> Generator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StoreUnwritable(
-            f"can't write {place}: {error.strerror}", hint="check the folder's owner and free space"
-        ) from error
 
 
 def _set_aside(path: Path, aside: Path, expected: str) -> None:
@@ -171,11 +106,3 @@ def _take_place(fresh: Path, path: Path, aside: Path) -> None:
         # Somebody saved the file in this very moment: theirs is what counts, and it is looked at again.
         aside.unlink(missing_ok=True)
         raise Moved from None
-
-
-def _fill(path: Path, content: bytes) -> None:
-    path.unlink(missing_ok=True)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

@@ -78,10 +78,8 @@ def _grouped(pointed: Sequence[Pointed], named: Sequence[str]) -> list[str]:
         if source.tier == "user":
             place = f"asked “{place}”"
         between = " →" if source.is_command else ":"
-        found.append(
-            (f"{place}{between} {said}" if said else f"{place} worked")
-            + (f" ({source.day})" if source.day else "")
-        )
+        shown = f"{place}{between} {said}" if said else f"{place} worked"
+        found.append(f"{shown} ({source.day})" if source.day else shown)
     return found
 
 

@@ -47,9 +47,8 @@ def decoded(text: str) -> str:
         with suppress(ValueError):
             found.append(bytes.fromhex(code).decode())
         with suppress(ValueError):
-            found.append(
-                base64.urlsafe_b64decode(code.translate(_URL_SAFE) + "=" * (-len(code) % 4)).decode()
-            )
+            padded = code.translate(_URL_SAFE) + "=" * (-len(code) % 4)
+            found.append(base64.urlsafe_b64decode(padded).decode())
     return "\n".join(found)
 
 
@@ -83,11 +82,7 @@ def _begin(word: str) -> str:
 
 def find_folded(text: str, wanted: str) -> tuple[int, int] | None:
     """Give where folded words first stand in a text as it is, start and end; None for nowhere."""
-    skip = (
-        {at for match in _ANSI.finditer(text) for at in range(*match.span())}
-        if "\x1b" in text
-        else set[int]()
-    )
+    skip = {at for match in _ANSI.finditer(text) for at in range(*match.span())}
     chars: list[str] = []
     places: list[int] = []
     for at, char in enumerate(text):

@@ -35,21 +35,16 @@ _TWO_WORDS = re.compile(r"[^\W\d_]+(?:[/-][^\W\d_]+)+")
 _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{3,}")
 
 
-def check_text(claim: Claim) -> None:
-    """Raise Refused for a text that may not be kept whoever says it, and for one that is there already."""
+def judge_given(claim: Claim, *, is_brought: bool) -> GateVerdict:
+    """Give the verdict on a text of the person's own, or one `is_brought` from another program's memory: that
+    waits where it names a place outside. Raises Refused for what may not be kept whoever says it."""
     if finding := scan(claim.text):
         raise Refused(f"Not kept: {finding}", hint="Leave it out or say it otherwise.")
     mine, *there = (fold(one).removeprefix("pitfall: ").rstrip(".") for one in (claim.text, *claim.existing))
     if mine and mine in there:
         raise _known(claim.existing[there.index(mine)])
-
-
-def judge_brought(claim: Claim) -> GateVerdict:
-    """Give the verdict on a text from another program's memory: one that names a place outside waits for the
-    person. Raises Refused."""
-    check_text(claim)
-    if host := outside(claim.text):
-        return GateVerdict("untrusted", quarantined=True, why=f"it was written elsewhere and names {host}")
+    if is_brought and (host := outside(claim.text)):
+        return GateVerdict("untrusted", why=f"it was written elsewhere and names {host}")
     return GateVerdict("user")
 
 
@@ -95,7 +90,9 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
     pointed += _named_by_errors(pointed, transcript)
     _refuse_elsewhere(claim, pointed, transcript)
     _refuse_repeated(claim, pointed)
-    named = transcript.named_commands()
+    # What errors of this machine's programs name with placeholders is shown so.
+    errors = (one for one in transcript.results() if one.failed and one.tier == "observed")
+    named = [form for one in errors for form in units.forms(one.text)]
     made = [entries.entry(pointed, named)] if claim.kind == "memory" else entries.steps(pointed, named)
     text = "\n".join(made)
     if finding := scan(text):
@@ -108,7 +105,7 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
     about = _about(pointed, transcript) if claim.kind == "skill" else ""
     foreign = next((one.why for one in pointed if one.tier == "untrusted"), "")
     if why := foreign or _unwitnessed(pointed, transcript):
-        return GateVerdict("untrusted", evidence, quarantined=True, why=why, text=text, about=about)
+        return GateVerdict("untrusted", evidence, why=why, text=text, about=about)
     trust: Trust = "user" if any(one.tier == "user" for one in pointed) else "observed"
     return GateVerdict(trust, evidence, text=text, about=about)
 
@@ -171,7 +168,8 @@ def _pointed(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) 
 def _typed_now(claim: Claim, transcript: QuotableTranscript) -> list[Pointed]:
     """Point at what was typed in this turn: the sentences that share words with the claim, else all."""
     wanted = set(content_words(claim.text))
-    said = [sentence for one in transcript.own_words() for sentence in units.sentences(one.text)]
+    own = [one for one in transcript.sources if one.turn == transcript.turn and one.tier == "user"]
+    said = [sentence for one in own for sentence in units.sentences(one.text)]
     near = [sentence for sentence in said if wanted & set(content_words(sentence))]
     kept = [one for one in map(transcript.point, near or said) if one is not None and one.tier == "user"]
     if not kept:
@@ -214,11 +212,10 @@ def _usable(one: Pointed, claim: Claim, transcript: QuotableTranscript) -> Point
     if one.tier == "untrusted" and is_step and names_own(ran, transcript):
         one = msgspec.structs.replace(one, tier="observed", unit="", why="")
     is_call = ran.is_command or not one.unit
-    if one.tier == "observed" and is_call and (why := carried_over(ran, transcript)):
-        return msgspec.structs.replace(one, tier="untrusted", why=why)
-    if one.tier == "observed" and one.unit and not ran.failed and (why := transcript.laundered(one)):
-        return msgspec.structs.replace(one, tier="untrusted", why=why)
-    return one
+    why = carried_over(ran, transcript) if one.tier == "observed" and is_call else ""
+    if not why and one.tier == "observed" and one.unit and not ran.failed:
+        why = transcript.laundered(one)
+    return msgspec.structs.replace(one, tier="untrusted", why=why) if why else one
 
 
 def _asks(one: Pointed) -> bool:
@@ -325,9 +322,8 @@ def _is_witnessed(one: Pointed, transcript: QuotableTranscript) -> bool:
     if one.source.failed:
         telling |= set(content_words(one.unit)) - set(content_words(one.source.call))
     others = [s for s in transcript.sources if s.tier == "user" or (s.ran_well and s.seq > one.source.seq)]
-    return any(
-        value in (fold(s.call) if s.tier == "observed" else s.folded) for value in telling for s in others
-    )
+    texts = [fold(s.call) if s.tier == "observed" else s.folded for s in others]
+    return any(value in text for value in telling for text in texts)
 
 
 def _answers(one: Pointed, transcript: QuotableTranscript) -> bool:
@@ -342,11 +338,8 @@ def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed], transcript: Quot
     """Refuse quotes that hold none of the values that the claim is about: they point at something else. Words
     are not compared, since the claim may be in another language; two words with a dash or a slash between
     them are no value. A step may name what stands anywhere in the session but in untrusted text."""
-    named = {
-        value
-        for value in units.values(_NUMBERED.sub("", claim.text)) - units.values(claim.known)
-        if not _TWO_WORDS.fullmatch(value)
-    }
+    values = units.values(_NUMBERED.sub("", claim.text)) - units.values(claim.known)
+    named = {value for value in values if not _TWO_WORDS.fullmatch(value)}
     there = fold(" ".join(f"{one.unit} {one.source.call} {one.source.text[:4_000]}" for one in pointed))
     if claim.kind == "skill":
         there = " ".join(one.folded for one in transcript.sources if one.tier != "untrusted")

@@ -11,9 +11,10 @@ from pathlib import Path
 import apsw
 import msgspec
 
+from whet.config.paths import as_text
 from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
-from whet.memory import disk, folders, frontmatter, skill_changes
+from whet.memory import skill_changes, skill_format
 from whet.memory.requests import Refused
 from whet.memory.scan import scan
 from whet.memory.settling import enforce
@@ -43,12 +44,12 @@ def read_folder(folder: Path) -> SkillIntake:
     """Read a skill's folder. Raises WhetError where it is no valid skill."""
     if folder.is_symlink() or not folder.is_dir():
         raise WhetError(f"{folder} is not a folder", hint="give the folder that holds SKILL.md")
-    files = folders.read(folder)
+    files = skill_format.read(folder)
     if skill_changes.MAIN not in files:
         raise WhetError(f"{folder} holds no SKILL.md", hint="a skill is a folder with a SKILL.md in it")
-    main = disk.as_text(files[skill_changes.MAIN], folder / skill_changes.MAIN)
-    name, description = frontmatter.name_and_description(main)
-    folders.good_name(name)
+    main = as_text(files[skill_changes.MAIN], folder / skill_changes.MAIN)
+    name, description = skill_format.name_and_description(main)
+    skill_format.good_name(name)
     return SkillIntake(name, description, files, tuple(_findings(files)))
 
 

@@ -13,13 +13,15 @@ from collections.abc import Sequence
 import apsw
 import msgspec
 
-from whet.contract.errors import StoreError
+from whet.config.paths import as_text, locked
+from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
 from whet.memory import disk, notes
-from whet.memory.disk import Moved, UnreadableFile
-from whet.memory.folders import BadSkill, files_of
+from whet.memory.disk import Moved
+from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import Target
+from whet.memory.skill_format import BadSkill, files_of
 from whet.store import learned, ledger
 from whet.store.learned import FileState
 from whet.store.ledger import FileChange, NewRow, digest
@@ -43,7 +45,7 @@ class Journal:
 
         Raises StoreError for the database only.
         """
-        with disk.locked(self._folder / "memories"):
+        with locked(self._folder / "memories"):
             for path in dict.fromkeys([*notes.FILES.values(), *waiting]):
                 self._settle_file(path)
             for path in (path for name in skills for path in self._skill_paths(name)):
@@ -57,7 +59,7 @@ class Journal:
                     return
             except Moved:
                 continue
-            except (UnreadableFile, StoreError) as error:
+            except WhetError as error:
                 self._troubles[path] = f"{error.message}; {error.hint}"
                 return
         self._troubles[path] = f"{self._folder / path} keeps changing; what was learned waits in the ledger"
@@ -83,7 +85,7 @@ class Journal:
             self._seen.saw(path, content)
             return False
         if there is not None and path in notes.FILES.values():
-            disk.as_text(there, place)
+            as_text(there, place)
         base = self._seen.base(state)
         if self._database.write_now(lambda db: self._enter(db, state, there, base)):
             self._seen.saw(path, there)
@@ -117,12 +119,11 @@ class Journal:
             for row in notes.changes(before, after)
             if row not in others and (row.after not in made or row.before in made)
         ]
-        if len(rows) > _MOST_ROWS or (there is None and rows):
-            self._insert(connection, NewRow("memory", target, "hand_edit", "active", _HAND, before, after))
-        else:
-            for row in rows:
-                new = NewRow("memory", target, row.action, "active", _HAND, row.before, row.after)
-                self._insert(connection, new)
+        is_whole = len(rows) > _MOST_ROWS or (there is None and rows)
+        for row in [EntryChange(before, after)] if is_whole else rows:
+            action = "hand_edit" if is_whole else row.action
+            new = NewRow("memory", target, action, "active", _HAND, row.before, row.after)
+            self._insert(connection, new)
         merged, lost = notes.carry(after, target, others)
         for change in lost:
             if not self._overtaken(connection, target, change.after):

@@ -6,20 +6,20 @@ What the files should hold is rows of the team's database.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import apsw
 import msgspec
 
-from whet.config.paths import Home
+from whet.config.paths import Home, replace
 from whet.contract.errors import WhetError
 from whet.contract.texts import NOT_JSON, from_json
 from whet.memory import disk, notes
-from whet.memory.folders import NAME
 from whet.memory.library import LARGEST_MAIN_BYTES
 from whet.memory.reader import KnownFiles
+from whet.memory.skill_format import NAME
 from whet.store import learned, ledger
 from whet.store.database import StateDatabase
 from whet.store.learned import FileState
@@ -70,7 +70,7 @@ class KnownCopies(KnownFiles):
 
     def changed_skills(self) -> list[str]:
         seen, folder = self._read("skills/"), self._folder / "skills"
-        names = {path.split("/")[1] for path in seen} | {one.name for one in _folders(folder)}
+        names = {path.split("/")[1] for path in seen} | {one.name for one in folder.glob("*/")}
         return sorted(name for name in names if self._is_changed(folder / name, seen))
 
     def will_hold(self, path: str, content: bytes | None) -> None:
@@ -113,7 +113,7 @@ class KnownCopies(KnownFiles):
         found[path] = [*seen]
         if not seen:
             del found[path]
-        disk.replace(self._list_of(path), msgspec.json.encode(found))
+        replace(self._list_of(path), msgspec.json.encode(found).decode(), mode=0o600)
 
     def _list_of(self, path: str) -> Path:
         return self._folder / path.split("/")[0] / _FILE
@@ -123,13 +123,6 @@ def _seen(path: str, content: bytes | None) -> _Seen:
     if content is None:
         return _Seen("")
     return _Seen(digest(content), notes.decoded(content) if path in notes.FILES.values() else "")
-
-
-def _folders(folder: Path) -> Iterable[Path]:
-    try:
-        return [one for one in folder.iterdir() if one.is_dir()]
-    except OSError:
-        return ()
 
 
 def hand_over(own: StateDatabase, team: StateDatabase, home: Home, *, to_team: bool) -> None:

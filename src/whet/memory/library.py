@@ -12,8 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from whet.contract.errors import WhetError
-from whet.memory import disk, frontmatter
-from whet.memory.folders import NAME
+from whet.memory import disk, skill_format
+from whet.memory.skill_format import NAME
 from whet.store.ledger import digest
 
 LARGEST_MAIN_BYTES = 200_000
@@ -76,11 +76,7 @@ class Library:
         return replace(info, problem=f"{info.folder} is gone")
 
     def _own(self) -> list[SkillInfo]:
-        try:
-            folders = [entry for entry in self.folder.iterdir() if not entry.name.startswith(".")]
-        except OSError:
-            return []
-        return [info for folder in folders if (info := self._read(folder)) is not None]
+        return [info for folder in self.folder.glob("[!.]*") if (info := self._read(folder)) is not None]
 
     def _read(self, folder: Path) -> SkillInfo | None:
         info = SkillInfo(folder.name, "", "home", folder)
@@ -90,7 +86,7 @@ class Library:
                 return None
             if folder.is_symlink():
                 return replace(info, problem="its folder is a symbolic link")
-            name, description = frontmatter.name_and_description(text)
+            name, description = skill_format.name_and_description(text)
         except WhetError as error:
             return replace(info, problem=error.message)
         if name != folder.name:

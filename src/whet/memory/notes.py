@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
+from itertools import dropwhile, zip_longest
 
 import msgspec
 
@@ -136,10 +137,7 @@ def changes(before: str, after: str) -> list[EntryChange]:
             continue
         gone = [text for text in old[i:j] if text not in new]
         come = [text for text in new[k:m] if text not in old]
-        pairs = min(len(gone), len(come))
-        found += [EntryChange(*pair) for pair in zip(gone, come, strict=False)]
-        found += [EntryChange(text, "") for text in gone[pairs:]]
-        found += [EntryChange("", text) for text in come[pairs:]]
+        found += [EntryChange(*pair) for pair in zip_longest(gone, come, fillvalue="")]
     return found
 
 
@@ -174,10 +172,9 @@ def put(text: str, target: Target, said: str) -> str:
     is_pitfall = target == "memory" and said.startswith(SAID_PITFALL)
     entry = said.removeprefix(SAID_PITFALL) if is_pitfall else said
     lines = (text.rstrip("\n") or f"{_TITLES[target]}\n").split("\n")
-    section = PITFALLS if is_pitfall else ""
     if is_pitfall and not any(_is_pitfalls(line) for line in lines):
         lines += ["", _PITFALLS_LINE, ""]
-    place = _end_of(lines, section)
+    place = _end_of(lines, is_pitfall=is_pitfall)
     bullet = _written(entry)
     if place and lines[place - 1].startswith("#"):
         bullet = ["", *bullet]
@@ -206,10 +203,7 @@ def _without_empty_heading(head: list[str], tail: list[str]) -> list[str]:
 
 def _stripped(lines: Sequence[str]) -> list[str]:
     """Give lines without the blank ones at their end."""
-    end = len(lines)
-    while end and not lines[end - 1].strip():
-        end -= 1
-    return [*lines[:end]]
+    return [*dropwhile(lambda line: not line.strip(), reversed(lines))][::-1]
 
 
 def only(text: str, part: str) -> NoteEntry:
@@ -239,10 +233,7 @@ def fold(text: str) -> str:
 
 def clean(content: str) -> str:
     """Give an entry's text as it is kept: no bullet, no blank lines, no blanks around one. Raises Refused."""
-    lines = [line.strip() for line in content.strip().splitlines() if line.strip()]
-    if lines:
-        lines[0] = _BULLET.sub("", lines[0], count=1).lstrip()
-    text = "\n".join(lines).strip()
+    text = _entry_text([line.strip() for line in content.splitlines() if line.strip()] or [""])
     if not text:
         raise Refused("The content is empty", hint="Say in one or two lines what to remember.")
     if text.startswith("#"):
@@ -271,9 +262,9 @@ def droppable(text: str, wanted_chars: int) -> list[str]:
     return found
 
 
-def _end_of(lines: Sequence[str], section: str) -> int:
-    """Give the line before which a new entry of the section goes."""
-    if section:
+def _end_of(lines: Sequence[str], *, is_pitfall: bool) -> int:
+    """Give the line before which a new entry goes."""
+    if is_pitfall:
         start = next(number for number, line in enumerate(lines) if _is_pitfalls(line)) + 1
     else:
         start = 1 if lines and lines[0].startswith("# ") else 0

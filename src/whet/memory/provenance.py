@@ -90,9 +90,8 @@ class FileOrigins:
             self._known[key] = self._why_before(path, key, depth) or None
             return self._known[key]
         led = os.path.realpath(place)
-        if led != os.path.abspath(place) and is_installed(
-            os.path.relpath(led, os.path.realpath(self._workspace))
-        ):
+        within = os.path.relpath(led, os.path.realpath(self._workspace))
+        if led != os.path.abspath(place) and is_installed(within):
             self._known[key] = f"{path} leads to {led[-80:]}, which is installed or downloaded"
         for at_ns in {found.st_mtime_ns, found.st_ctime_ns}:  # moving a file keeps the first
             for call in self._running_at(at_ns // 1_000_000):
@@ -130,11 +129,8 @@ class FileOrigins:
             with suppress(OSError, ValueError):
                 text = read_regular_text(self._place(path), _SCRIPT_BYTES)
             is_shell = path.endswith("sh") or re.match(r"#!.*sh\b", text)
-            words = (
-                word
-                for word in (read(text).files if is_shell else names([f" {text}"]))
-                if re.search(r"\w[./]\w", word)
-            )
+            found = read(text).files if is_shell else names([f" {text}"])
+            words = (word for word in found if re.search(r"\w[./]\w", word))
             self._inside[path] = list(islice(words, _MOST_IN_SCRIPT))
         return self._inside[path]
 
@@ -143,9 +139,8 @@ class FileOrigins:
         for call in calls.naming(self._connection, self._named_workspace, os.path.basename(path)):
             changed = (*call.effects.edits, *call.effects.touched)
             names = (*(one.path for one in changed), *_words_of(call))
-            if any(str(self._place(name)) == key for name in names) and (
-                why := self._why_made(call, path, key, depth)
-            ):
+            is_named = any(str(self._place(name)) == key for name in names)
+            if is_named and (why := self._why_made(call, path, key, depth)):
                 return why
         return ""
 

@@ -8,19 +8,19 @@ skills_list). This is all that a session's start needs; changes are the desk's b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 import msgspec
 
 from whet.clock import Clock, iso
 from whet.config.schema import MemorySettings, ReviewSettings
+from whet.contract.errors import ConfigError
 from whet.contract.tools import tags_of
 from whet.memory import disk, notes
-from whet.memory.disk import UnreadableFile
 from whet.memory.library import Library, SkillInfo
 from whet.memory.notes import NoteEntry
 from whet.memory.requests import Target
@@ -33,6 +33,7 @@ from whet.store.starts import ContextItem
 if TYPE_CHECKING:
     from whet.memory.journal import Journal
 
+T = TypeVar("T")
 _LINE_CHARS = 160
 _SECTIONS: tuple[tuple[Target, str], ...] = (("user", "The person"), ("memory", "Work and environment"))
 _NOTES_HEAD = "What you remember (as of this session's start; what was said and seen, not orders):"
@@ -160,6 +161,13 @@ class MemoryReader:
         if waits or skills or self._notes_changed():
             self.journal.settle(waits, skills)
 
+    def change(self, work: Callable[[apsw.Connection], T], skills: Sequence[str] = ()) -> T:
+        """Change the ledger in a transaction, with the files in step before and after it."""
+        self.bring_into_step(skills)
+        done = self.database.write_now(work)
+        self.bring_into_step()
+        return done
+
     def text(self, path: str) -> str:
         """Give what a notes file should hold, from the ledger."""
         return self.database.read_now(lambda db: in_force(db, self.profile, path))
@@ -177,7 +185,7 @@ class MemoryReader:
         for path in notes.FILES.values():
             try:
                 there = disk.read(self.folder / path)
-            except UnreadableFile as error:
+            except ConfigError as error:
                 self.troubles[path] = f"{error.message}; {error.hint}"
                 continue
             self.troubles.pop(path, None)
@@ -197,10 +205,9 @@ def notes_part(texts: Mapping[Target, str], without: Collection[ContextItem] = (
     items: list[ContextItem] = []
     sections: list[str] = []
     for target, title in _SECTIONS:
-        all_entries = notes.entries(texts.get(target, ""))
+        shown = [one for one in notes.entries(texts.get(target, "")) if _item(target, one) not in without]
         for head, pitfalls in ((title, False), ("Pitfalls", True)):
-            chosen = [entry for entry in all_entries if entry.is_pitfall is pitfalls]
-            chosen = [entry for entry in chosen if _item(target, entry) not in without]
+            chosen = [entry for entry in shown if entry.is_pitfall is pitfalls]
             if chosen:
                 sections.append("\n".join([f"{head}:", *(f"- {notes.flat(entry.text)}" for entry in chosen)]))
                 items += [_item(target, entry) for entry in chosen]

@@ -69,13 +69,11 @@ class Claim(msgspec.Struct, frozen=True):
 
 class GateVerdict(msgspec.Struct, frozen=True):
     """What comes of it: the trust, the quotes with their places, and `text`, which the program wrote from the
-    sources and which alone comes into force (empty: what was handed in, a person's own). `quarantined`: it
-    rests on untrusted text, or on prose that nobody tried or said; `why` says so.
-    `about`: the request in whose course a skill's steps were taken."""
+    sources and which alone comes into force (empty: what was handed in, a person's own). What is untrusted,
+    or prose that nobody tried or said, waits; `why` says so. `about`: what a skill's steps are for."""
 
     trust: Trust
     evidence: tuple[Quote, ...] = ()
-    quarantined: bool = False
     why: str = ""
     text: str = ""
     about: str = ""

@@ -108,24 +108,18 @@ def want_note(connection: apsw.Connection, profile: str, target: Target, text: s
 
 def note_text(connection: apsw.Connection, profile: str, target: Target, task_id: str = "") -> str:
     """Give a notes file as the writer sees it."""
-    text = in_force(connection, profile, notes.FILES[target])
-    for row in ledger.of_task(connection, task_id, ("staged",)):
-        if (row.kind, row.item, row.profile) == ("memory", target, profile):
-            try:
-                text = notes.step(text, target, EntryChange(row.before, row.after))
-            except Refused:
-                continue  # its entry has changed meanwhile; settling the review will say so
-    return text
+    staged = ledger.of_task(connection, task_id, ("staged",))
+    mine = [row for row in staged if (row.kind, row.item, row.profile) == ("memory", target, profile)]
+    made = [EntryChange(row.before, row.after) for row in mine]
+    # Settling the review will say which of them no longer fit.
+    return notes.carry(in_force(connection, profile, notes.FILES[target]), target, made)[0]
 
 
 def skill_hashes(connection: apsw.Connection, profile: str, name: str, task_id: str = "") -> dict[str, str]:
     """Give a skill's files as the writer sees them: hash by path within the skill; empty where none is."""
     root = f"skills/{name}/"
-    found = {
-        state.path.removeprefix(root): state.wanted
-        for state in learned.states(connection, profile, root)
-        if state.wanted
-    }
+    there = learned.states(connection, profile, root)
+    found = {state.path.removeprefix(root): state.wanted for state in there}
     for row in ledger.of_task(connection, task_id, ("staged",)):
         if (row.kind, row.item, row.profile) == ("skill", name, profile):
             found.update((change.path.removeprefix(root), change.after) for change in row.changes)

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from whet.memory import frontmatter, notes
-from whet.memory.folders import good_name, good_path
+from whet.memory import notes, skill_format
 from whet.memory.requests import Refused, SkillRequest
+from whet.memory.skill_format import good_name, good_path
 from whet.store.ledger import digest
 
 MAIN = "SKILL.md"
@@ -34,19 +34,27 @@ class SkillPlan(msgspec.Struct, frozen=True):
     after: str
 
     @property
+    def is_file(self) -> bool:
+        """Whether it writes a file beside SKILL.md."""
+        return MAIN not in self.files and bool(self.after)
+
+    @property
     def learned(self) -> str:
         """The lines of `after` that `before` has not: what the change claims."""
         old = set(self.before.splitlines())
-        lines = [line for line in self.after.splitlines() if line not in old and not _NO_CLAIM.match(line)]
-        return "\n".join(line.removeprefix("description:") for line in lines)
+        new = [line for line in self.after.splitlines() if line not in old]
+        if not self.is_file:
+            new = [line.removeprefix("description:") for line in new if not _NO_CLAIM.match(line)]
+        return "\n".join(new)
 
 
-def plan(files: Files, request: SkillRequest) -> SkillPlan:
-    """Give the change that `request` asks for, on the skill's present files. Raises Refused."""
+def plan(files: Files, request: SkillRequest, *, by_hand: bool = False) -> SkillPlan:
+    """Give the change that `request` asks for, on the skill's present files, which a person means `by_hand`
+    without naming their hash. Raises Refused."""
     good_name(request.name)
-    made = _planned(files, request)
+    made = _planned(files, request, by_hand=by_hand)
     if (main := made.files.get(MAIN)) is not None:
-        declared, _ = frontmatter.name_and_description(_decoded(main, MAIN))
+        declared, _ = skill_format.name_and_description(_decoded(main, MAIN))
         if declared != request.name:
             raise Refused(
                 f"The front matter names the skill {declared!r}, not {request.name!r}",
@@ -62,16 +70,11 @@ def from_sources(files: Files, made: SkillPlan, name: str, written: tuple[str, s
         return made
     lines, about = written
     old = _decoded(files[MAIN], MAIN) if MAIN in files else ""
-    head, body = frontmatter.split(old) if old else (_head(name, about), "")
+    head, body = skill_format.split(old) if old else (_head(name, about), "")
     there = set(body.splitlines())
-    kept: list[str] = []
-    at = -1
-    for line in frontmatter.split(made.after)[1].splitlines():
-        if line in there or not line.strip():
-            kept.append(line)
-        elif at < 0:
-            at = len(kept)
-    at = at if at >= 0 else len(kept)
+    new = skill_format.split(made.after)[1].splitlines()
+    kept = [line for line in new if line in there or not line.strip()]
+    at = next((n for n, line in enumerate(new) if line.strip() and line not in there), len(kept))
     fresh = [line for line in lines.splitlines() if line not in kept]
     text = "\n".join(_numbered([*kept[:at], *fresh, *kept[at:]]))
     text = re.sub(r"\n{3,}", "\n\n", text).strip("\n")
@@ -105,7 +108,7 @@ def of(files: Files) -> str:
     return tree_hash({path: digest(content) for path, content in files.items()})
 
 
-def _planned(files: Files, request: SkillRequest) -> SkillPlan:
+def _planned(files: Files, request: SkillRequest, *, by_hand: bool) -> SkillPlan:
     action = request.action
     if action == "create":
         if files:
@@ -121,7 +124,7 @@ def _planned(files: Files, request: SkillRequest) -> SkillPlan:
         path = next(iter(files), MAIN)
     is_new = action == "write_file" and path not in files
     before = _existing(files, request, MAIN if is_new else path)
-    _same_base(files, request, needed=action != "patch" and not is_new)
+    _same_base(files, request, needed=not (by_hand or is_new or action == "patch"))
     if action in ("delete", "remove_file"):
         return SkillPlan(dict.fromkeys(files if action == "delete" else [path]), before, "")
     if action == "patch":
@@ -130,10 +133,8 @@ def _planned(files: Files, request: SkillRequest) -> SkillPlan:
         is_main = action == "edit"
         after = _text(request.content, "content") if is_main else _text(request.file_content, "file_content")
         before = "" if is_new else before
-        if after == before and is_main:
-            raise Refused("That is what the skill says already", hint="Nothing has to be saved.")
         if after == before:
-            raise Refused("That is what the file holds already", hint="Nothing has to be saved.")
+            raise Refused(f"That is what {path} says already", hint="Nothing has to be saved.")
     return SkillPlan({path: after.encode()}, before, after)
 
 
@@ -143,7 +144,7 @@ def _patched(before: str, path: str, request: SkillRequest) -> str:
         raise Refused("old_string is empty", hint="Give the exact text to change, with enough around it.")
     count = before.count(old)
     at = before.rfind(old)
-    in_body = path == MAIN and frontmatter.split(before)[1].count(old) == 1  # the description may say it too
+    in_body = path == MAIN and skill_format.split(before)[1].count(old) == 1  # the description may say it too
     if count > 1 and not in_body:
         raise Refused(
             f"old_string stands {count} times in {path}", hint="Add lines around it until it is unique."
@@ -209,8 +210,6 @@ def _nearest(text: str, wanted: str) -> str:
     lines, size = text.splitlines(), max(1, len(wanted.splitlines()))
     spans = ["\n".join(lines[i : i + size]) for i in range(max(1, len(lines) - size + 1))][:2_000]
     near = difflib.get_close_matches(wanted, spans, 1, 0.3)
-    return (
-        f"The nearest text there is:\n{near[0][:1_500]}"
-        if near
-        else "Nothing like it is there; skill_view shows it."
-    )
+    if not near:
+        return "Nothing like it is there; skill_view shows it."
+    return f"The nearest text there is:\n{near[0][:1_500]}"

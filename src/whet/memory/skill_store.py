@@ -12,12 +12,12 @@ import msgspec
 
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
-from whet.memory import folders, settling, skill_changes
-from whet.memory.folders import good_path
+from whet.memory import settling, skill_changes, skill_format
 from whet.memory.library import Library, SkillInfo
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import Refused, WriteOutcome
 from whet.memory.skill_changes import Files
+from whet.memory.skill_format import good_path
 from whet.store import learned, ledger
 from whet.store.learned import Use
 from whet.store.ledger import LedgerRow, digest
@@ -79,15 +79,10 @@ class SkillStore:
         """
         from whet.memory.intake import enter  # noqa: PLC0415 - the scan costs 10 ms to import
 
-        def run() -> LedgerRow:
-            self._reader.bring_into_step([intake.name])
-            row = self._database.write_now(
-                lambda db: enter(db, intake, source, profile=self._profile, now=self._reader.now())
-            )
-            self._reader.bring_into_step()
-            return row
+        def work(connection: apsw.Connection) -> LedgerRow:
+            return enter(connection, intake, source, profile=self._profile, now=self._reader.now())
 
-        return await asyncio.to_thread(run)
+        return await asyncio.to_thread(self._reader.change, work, [intake.name])
 
     async def pin(self, name: str, pinned: bool) -> None:
         """Keep a skill as it is (or no longer): nobody but the person changes it. Raises NotFound."""
@@ -153,7 +148,7 @@ def load(library: Library, name: str, file_path: str = "") -> Load:
     if info.problem:
         raise Refused(f"The skill {name} can't be used: {info.problem}", hint="Tell the person.")
     try:
-        files = folders.read(info.folder)
+        files = skill_format.read(info.folder)
     except WhetError as error:
         raise Refused(f"The skill {name} can't be used: {error.message}", hint=error.hint) from error
     return shown(name, files, file_path, str(info.folder))
@@ -161,11 +156,10 @@ def load(library: Library, name: str, file_path: str = "") -> Load:
 
 def shown(name: str, files: Mapping[str, bytes], file_path: str, where: str) -> Load:
     """Give a file of a skill as the model reads it. Raises Refused."""
-    path = skill_changes.MAIN
+    path = good_path(file_path) if file_path else skill_changes.MAIN
+    if path not in files:
+        raise Refused(f"The skill {name} has no {path}", hint=f"It has: {', '.join(list(files)[:40])}")
     try:
-        path = good_path(file_path) if file_path else path
-        if path not in files:
-            raise Refused(f"The skill {name} has no {path}", hint=f"It has: {', '.join(list(files)[:40])}")
         text = files[path].decode("utf-8-sig")
     except UnicodeDecodeError:
         raise Refused(f"{path} of the skill {name} is not text", hint="It can be used by its path.") from None

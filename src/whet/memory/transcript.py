@@ -63,18 +63,9 @@ class QuotableTranscript:
             return called if called is not None and (best is None or _rank(called) > _rank(best)) else best
         return best
 
-    def own_words(self) -> list[SourceText]:
-        """Give what the person typed in the last turn."""
-        return [one for one in self.sources if one.turn == self.turn and one.tier == "user"]
-
     def results(self) -> list[SourceText]:
         """Give the results of commands, in order."""
         return [one for one in self.sources if one.is_command]
-
-    def named_commands(self) -> list[str]:
-        """Give the commands with placeholders that errors of this machine's programs name."""
-        failed = [one for one in self.results() if one.failed and one.tier == "observed"]
-        return [form for one in failed for form in units.forms(one.text)]
 
     def replied(self, pointed: Pointed) -> Pointed | None:
         """Give what the person said next in a few words of the same subject: "to Tomas, not to Ines"."""
@@ -121,9 +112,8 @@ class QuotableTranscript:
             unit = units.prose_at(source.text, *span)
         tier, why = source.tier, source.why
         lines = (unit.text, *source.text[unit.start : unit.end].splitlines())
-        if tier == "observed" and (
-            first := next(filter(None, (self._said_before(x, source) for x in lines)), None)
-        ):
+        said = (self._said_before(line, source) for line in lines)
+        if tier == "observed" and (first := next(filter(None, said), None)):
             tier, why = first.tier, first.why or "the assistant wrote it before a tool repeated it"
         return Pointed(quote, source, unit.text, tier, why)
 
@@ -156,8 +146,8 @@ class QuotableTranscript:
 
 
 def load(connection: apsw.Connection, session_id: str, trusted: Collection[str] = ()) -> QuotableTranscript:
-    """Read a session's messages, also those that a compaction took out of sight; `local` names the tools
-    whose results are observed. Raises NotFound."""
+    """Read a session's messages, also those that a compaction took out of sight; `trusted` is as in
+    `sources`. Raises NotFound."""
     session = sessions.get(connection, session_id)
     origins = FileOrigins(connection, session.workspace)
     stored = _stored(connection, sessions.key_of(connection, session_id))

@@ -16,11 +16,11 @@ import msgspec
 
 from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
-from whet.memory import frontmatter, notes
-from whet.memory.frontmatter import BadSkill
+from whet.memory import notes, skill_format
 from whet.memory.reader import MemoryReader, in_force
 from whet.memory.requests import Refused, target_of
 from whet.memory.settling import enforce, want_note
+from whet.memory.skill_format import BadSkill
 from whet.store import ledger, purge
 from whet.store.ledger import FileChange, LedgerRow, NewRow, digest
 from whet.store.starts import LABEL_CHARS
@@ -48,8 +48,7 @@ def undo(connection: apsw.Connection, row: LedgerRow, origin: Origin, now: str) 
     """
     _refuse_if_purged(connection, row)
     if row.state in WAITING:
-        ledger.set_state(connection, row.id, "rejected", reason="taken back before it came into force")
-        return ledger.get(connection, row.id)
+        return reject(connection, row, "taken back before it came into force")
     if row.state == "undone" and row.undone_by:
         hint = f"to have it back: whet undo {row.undone_by}"
         raise CannotUndo(f"change {row.id} was taken back already, by change {row.undone_by}", hint=hint)
@@ -177,12 +176,10 @@ def forget(
     """Do what `forget_steps` says and give what was done; what can't be taken back is kept and says why."""
     done: list[ForgetStep] = []
     for step in forget_steps(connection, profile, session_id):
-        if step.what == "keep":
-            done.append(step)
-            continue
         try:
-            back = undo(connection, ledger.get(connection, step.row.id), origin, now)
-            done.append(ForgetStep(step.row, step.what, step.why, back))
+            row = ledger.get(connection, step.row.id)
+            back = None if step.what == "keep" else undo(connection, row, origin, now)
+            done.append(msgspec.structs.replace(step, back=back))
         except CannotUndo as error:
             done.append(ForgetStep(step.row, "keep", error.message))
     return done
@@ -226,7 +223,9 @@ def purge_words(connection: apsw.Connection, profile: str, session_id: str) -> P
     said = {row.after for row in own if row.kind == "memory"} & words
     for row in own:
         purge.blank_row(connection, row.id, proof=True)
-    parts = [*([text] for text in words - said), *map(_lines, said)]
+    # In its file an entry stands line by line, and without the word that says it is a pitfall.
+    entry_lines = (text.removeprefix(notes.SAID_PITFALL).split("\n") for text in said)
+    parts = [*([text] for text in words - said), *entry_lines]
     keys = _files(own, everything) | set(purge.texts_with(connection, parts))
     count = purge.drop_texts(connection, keys)
     gone = {key for key in keys if not purge.has_text(connection, key)}
@@ -272,15 +271,10 @@ def _tells(row: LedgerRow, text: str, words: set[str], gone: set[str]) -> bool:
     return any(entry.said in words for entry in notes.entries(text))
 
 
-def _lines(said: str) -> list[str]:
-    """Give an entry as it stands in a file: line by line, and without the word that says it is a pitfall."""
-    return said.removeprefix(notes.SAID_PITFALL).split("\n")
-
-
 def _described(texts: Collection[str]) -> set[str]:
     """Give what skills say of themselves, as sessions begin with it."""
     found: set[str] = set()
     for text in texts:
         with suppress(BadSkill):
-            found.add(frontmatter.name_and_description(text)[1])
+            found.add(skill_format.name_and_description(text)[1])
     return found

@@ -19,7 +19,7 @@ from whet.log import mask
 from whet.memory import disk, notes
 from whet.memory.desk import LearningService
 from whet.memory.folding import fold
-from whet.memory.gate import judge_brought
+from whet.memory.gate import judge_given
 from whet.memory.requests import Claim, MemoryRequest, Refused, Target
 from whet.memory.scan import scan
 from whet.moving.carry import TakenOver
@@ -93,7 +93,7 @@ async def _take_one(desk: LearningService, note: Note, program: str) -> TakenOve
         return TakenOver(note.shown, "kept", "it is remembered already")
     origin = Origin("import", tool_call_id=call_id, execution_context=program)
     reason = f"imported from {program}"
-    outcome = await desk.change_notes(MemoryRequest("add", note.target, note.text, reason=reason), origin)
+    outcome = await desk.hand_in(MemoryRequest("add", note.target, note.text, reason=reason), origin)
     if not outcome.ok:
         return TakenOver(note.shown, "left", outcome.text)
     return _taken(note, outcome.state == "quarantined", f"whet memory accept {outcome.ledger_id}")
@@ -122,11 +122,12 @@ def foresee(
             told.append(TakenOver(note.shown, "kept", "it is remembered already"))
         else:
             try:
-                verdict = judge_brought(Claim("memory", note.text, ()))
+                verdict = judge_given(Claim("memory", note.text, ()), is_brought=True)
                 request = MemoryRequest("add", note.target, note.text)
                 planned, _ = notes.change(text, request, limits_chars[note.target])
-                texts[note.target] = text if verdict.quarantined else planned
-                told.append(_taken(note, verdict.quarantined, verdict.why))
+                waits = verdict.trust == "untrusted"
+                texts[note.target] = text if waits else planned
+                told.append(_taken(note, waits, verdict.why))
             except Refused as error:
                 told.append(TakenOver(note.shown, "left", f"{error.message}. {error.hint}".strip()))
     return told

@@ -6,15 +6,13 @@ read is never overwritten.
 
 from __future__ import annotations
 
-import fcntl
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from whet.config.paths import replace
+from whet.config.paths import locked, replace
 from whet.contract.errors import PluginError
 from whet.contract.texts import NOT_JSON, from_json
 
@@ -47,7 +45,7 @@ class KeptValues:
         self._change(lambda values: values.pop(key, None))
 
     def _change(self, change: Callable[[dict[str, Any]], object]) -> None:
-        with self._alone():
+        with locked(self._folder):
             values = self._read()
             change(values)
             try:
@@ -67,14 +65,6 @@ class KeptValues:
             raise self._wrong(
                 f"{self._folder / _FILE} can't be read and is left as it is: {error}"
             ) from error
-
-    @contextmanager
-    def _alone(self) -> Generator[None]:
-        """Hold every other change back, of this program and of others."""
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with (self._folder / ".lock").open("ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
 
     def _wrong(self, reason: str) -> PluginError:
         return PluginError(reason, plugin=self._plugin, hook="state")

@@ -168,7 +168,7 @@ class ReviewWorker:
         them where there is one; give the rows that it says no to, with the reasons."""
         checks = self._checks
         if checks.look is not None and self._settings.probes:
-            trusted, day = self._desk_of(fork.profile).judging.trusted_tools, self._clock.now().astimezone()
+            trusted, day = self._desk_of(fork.profile).changes.trusted_tools, self._clock.now().astimezone()
             seen = await asyncio.to_thread(
                 probe, self._database, job.id, trusted, checks.look, day.date().isoformat()
             )

@@ -355,7 +355,7 @@ def memory_tools(desks: Desks) -> list[Tool]:
 
         desk, origin = desks(ctx, "memory")
         request = MemoryRequest(action, target, content, old_text, tuple(evidence or ()))
-        return output(await desk.change_notes(request, origin))
+        return output(await desk.hand_in(request, origin))
 
     return [memory]
 

@@ -21,12 +21,12 @@ async def confirmed(
     ctx: ToolContext, desk: LearningService, request: SkillRequest, origin: Origin
 ) -> WriteOutcome:
     """Make a skill's change, asking the person first where it is theirs; no answer is a no."""
-    outcome = await desk.change_skill(request, origin)
+    outcome = await desk.hand_in(request, origin)
     if outcome.state != "needs_yes":
         return outcome
     answer = await ctx.ask(outcome.text, ["yes", "no"])
     if answer is not None and answer.strip().lower() in ("yes", "y"):
-        return await desk.change_skill(msgspec.structs.replace(request, confirmed=True), origin)
+        return await desk.hand_in(msgspec.structs.replace(request, confirmed=True), origin)
     why = "nobody was there to ask" if answer is None else "the person said no"
     return WriteOutcome(False, "refused", f"Not done, {why}. It is a skill of the person's own.")
 
