@@ -80,6 +80,15 @@ def test_rates_by_tool_position_and_length_count_what_ran(database: StateDatabas
     assert found.by_tool[0].rate.estimate == pytest.approx(7 / 101)
 
 
+def test_the_lengths_begin_at_ten_thirty_and_a_hundred_calls(
+    database: StateDatabase, clock: FixedClock
+) -> None:
+    for length in (9, 10, 29, 30, 99, 100):
+        with_outcomes(database, clock, *[("todo", "ok")] * length)
+    found = {row.label: row.calls for row in rates(database).by_length}
+    assert found == {"under 10": 9, "10-29": 39, "30-99": 129, "100 and more": 100}
+
+
 def test_an_empty_store_has_no_rates(database: StateDatabase) -> None:
     found = rates(database)
     assert (found.sessions, found.calls, found.by_tool, found.by_length, found.compared) == (0, 0, (), (), 0)

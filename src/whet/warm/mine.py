@@ -75,7 +75,7 @@ class Group(msgspec.Struct):
     calls: int = 0
     repairs: int = 0
     last_ms: int = 0
-    last_key: int = -1
+    last_key: int | None = None
     candidates: list[Candidate] = msgspec.field(default_factory=list[Candidate])
 
     def count(self, session: int, at_ms: int, is_repair: bool) -> None:
