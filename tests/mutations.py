@@ -148,7 +148,9 @@ def _is_silent(node: ast.AST, parent: ast.AST) -> bool:
         held = getattr(parent, field, None)
         if held is node or (isinstance(held, list) and node in held):
             return True
-    if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.keyword) and node.arg == "frozen"):
+    if isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.keyword) and node.arg in ("frozen", "kw_only", "gc")
+    ):
         return True
     if isinstance(node, ast.FunctionDef):
         return node.name in ("__repr__", "__str__") or any(

@@ -154,6 +154,29 @@ def test_a_changed_record_is_found(places, tmp_path, change):
     assert len(look(copy, places).problems) == 1
 
 
+@pytest.mark.parametrize(("changed", "told"), [(19, 19), (20, 20), (21, 20)])
+def test_of_many_changed_records_twenty_are_told(places, tmp_path, changed, told):
+    copy = tmp_path / "copy.db"
+    shutil.copy(places.database, copy)
+    db = sqlite3.connect(copy)
+    db.execute("UPDATE requests SET action = 'wipe' WHERE seq <= ?", (changed,))
+    db.commit()
+    db.close()
+    assert len(look(copy, places).problems) == told
+
+
+@pytest.mark.parametrize(("removed", "told"), [(19, 19), (20, 20), (21, 20)])
+def test_of_many_removed_records_twenty_are_told(places, tmp_path, removed, told):
+    copy = tmp_path / "copy.db"
+    shutil.copy(places.database, copy)
+    db = sqlite3.connect(copy)
+    db.execute("DELETE FROM requests WHERE seq <= ?", (removed,))
+    db.commit()
+    db.close()
+    found = look(copy, places).problems
+    assert sum("record is gone" in problem for problem in found) == told
+
+
 def test_a_removed_record_is_found(places, tmp_path):
     copy = tmp_path / "copy.db"
     shutil.copy(places.database, copy)

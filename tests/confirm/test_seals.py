@@ -68,6 +68,13 @@ def problems(service: ConfirmService, **keys: SigningKey) -> tuple[str, ...]:
     return service.database.read_now(lambda db: audit.verify(db, known)).problems
 
 
+def test_a_sum_of_rows_is_stored_as_it_always_was() -> None:
+    """Other sizes or another order would make every stored seal of an older version a forgery."""
+    whole = seals.RowSum().plus(1, 258).plus(1, -2)
+    assert (whole.rows, whole.blob) == (2, bytes([0, 1]) + bytes(254))
+    assert seals.RowSum().plus(-1, -1).blob == b"\xff" * 256
+
+
 def test_one_commit_a_second_is_signed_and_so_is_the_last(tmp_path: Path) -> None:
     places = Places(tmp_path / "c.db", tmp_path / "confirm")
     service = opened(places)

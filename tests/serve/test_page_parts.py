@@ -136,3 +136,36 @@ def test_a_turn_is_laid_out_within_its_width_and_overlaps_count_once() -> None:
     assert chart is not None and {bar.series for bar in chart.bars} == {"cached", "fresh", "output"}
     assert chart.spots[1].title == "message 4: compacted from 1k to 200 tokens"
     assert window_chart([], 0) is None
+
+
+def test_the_rows_of_a_turn_say_where_they_begin_and_how_long_they_took() -> None:
+    spans = (
+        TurnSpan("model", "model", 1_000, 2_000, 2),
+        TurnSpan("tool", "terminal", 2_500, 2_501, 3),
+        TurnSpan("tool", "terminal", 3_999, 4_000, 4),
+        TurnSpan("tool", "early", 900, 1_000, 5),
+    )
+    made = waterfall(TurnSpans(1, 1_000, 4_000, "answered", False, spans))
+    assert [(row.x, row.width) for row in made.rows] == [(0, 333.33), (500, 4), (996, 4), (0, 33.33)]
+    assert [row.begins for row in made.rows] == ["0 ms", "1.5 s", "3.0 s", "0 ms"]
+    assert [row.took for row in made.rows] == ["1.0 s", "1 ms", "1 ms", "100 ms"]
+    assert (made.took, made.left_out, [row.cached for row in made.rows]) == ("3.0 s", 0, [0] * 4)
+    many = waterfall(TurnSpans(1, 1_000, 4_000, "answered", False, spans[:1] * 123))
+    assert (len(many.rows), many.left_out) == (120, 3)
+    at_once = waterfall(
+        TurnSpans(1, 1_000, 1_000, "answered", False, (TurnSpan("model", "m", 1_000, 1_000, 2),))
+    )
+    assert (at_once.took, at_once.rows[0].x, at_once.rows[0].width) == ("1 ms", 0, 4)
+
+
+def test_the_window_is_drawn_as_what_was_cached_what_was_new_and_what_a_compaction_left() -> None:
+    chart = window_chart([WindowMark(2, 900, 100), WindowMark(4, 1_000, after=200)], 4_000)
+    assert chart is not None and chart.title == "Context window, of 4k tokens"
+    assert [(bar.series, bar.height) for bar in chart.bars] == [
+        ("cached", 16),
+        ("fresh", 128),
+        ("output", 32),
+    ]
+    assert chart.spots[0].title == "message 2: 900 tokens, 100 cached"
+    plain = window_chart([WindowMark(2, 900, 100)], 0)
+    assert plain is not None and plain.title == "Context window" and len(plain.series) == 2

@@ -26,6 +26,8 @@ _PAGING = frozenset(
     ("offset", "limit", "page", "seq", "ref", "cursor", "start", "end", "timeout_s", "before", "after")
 )
 _OF_A_COMMAND = _PAGING | {"command", "workdir", "stdin", "pty"}
+_NO_PLAIN_WORD = ("-", ">", "<", "|", "&", "2>")
+_SAYS_TOO_LITTLE = [[program] for program in ("ls", "pwd", "date", "git", "env", "ps")]
 _TARGETS = ("path", "file_path", "url", "name", "file", "uri")
 _OBJECTION = (
     r"^\W*(?:(?:no|nope|nah|nein|non|stop|wrong|incorrect|falsch|wait|hey|argh|ugh|nee?)\b"
@@ -192,7 +194,7 @@ def is_mended(failed: dict[str, Any], again: dict[str, Any]) -> bool:
     old, new = _flat(failed), _flat(again)
     if "command" in again:
         return _likeness(old, new) >= 0.45
-    last = [text.rstrip("/").rsplit("/", 1)[-1] for text in (old, new)]
+    last = [text.rstrip("/").rpartition("/")[2] for text in (old, new)]
     return last[0] == last[1] or _likeness(*last) >= 0.6 or _likeness(old, new) >= 0.55
 
 
@@ -207,11 +209,11 @@ def is_correction(*, name: str, old: Judged, new: Judged) -> bool:
     """Whether a call that worked was made again with mended arguments at the same target."""
     before, after = old.arguments, new.arguments
     changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
-    if not changed or changed <= _PAGING:
+    if not changed - _PAGING:
         return False
     tags = tags_of(name)
     if "command" in tags:
-        return changed <= _OF_A_COMMAND and _same_command(before, after)
+        return not changed - _OF_A_COMMAND and _same_command(before, after)
     if "search" in tags:
         return (
             before.get("path") == after.get("path")
@@ -245,20 +247,16 @@ def why_it_failed(call: StoredCall) -> str:
 def _same_command(before: dict[str, Any], after: dict[str, Any]) -> bool:
     """Whether two commands are one command with other options, settings or redirections."""
     old, new = (str(arguments.get("command", "")).split() for arguments in (before, after))
-    if not old or not new or (old[0] != new[0] and old[0].isalnum() and new[0].isalnum()):
-        return False
-    plain = [
-        [word for word in words if word[0] != "-" and "=" not in word and word[0] not in "><|2&"]
+    plain, again = (
+        [word for word in words if "=" not in word and not word.startswith(_NO_PLAIN_WORD)]
         for words in (old, new)
-    ]
-    if not plain[0] or plain[0] != plain[1]:
-        return False
-    return len(plain[0]) > 1 or plain[0][0] not in ("ls", "pwd", "date", "git", "env", "ps")
+    )
+    return bool(plain) and plain == again and plain not in _SAYS_TOO_LITTLE
 
 
 def _found_nothing(call: StoredCall) -> bool:
-    text = (call.result or "")[:200].lower()
-    return not text.strip() or text.startswith(("no match", "nothing", "no files", "[no match", "no results"))
+    text = (call.result or "").strip().lower()
+    return not text or text.startswith(("no match", "nothing", "no files", "[no match", "no results"))
 
 
 def _flat(arguments: dict[str, Any]) -> str:
@@ -267,4 +265,4 @@ def _flat(arguments: dict[str, Any]) -> str:
 
 
 def _likeness(old: str, new: str) -> float:
-    return SequenceMatcher(None, old, new, autojunk=False).ratio() if old and new else 0.0
+    return SequenceMatcher(None, old, new, autojunk=False).ratio() if old else 0.0

@@ -41,7 +41,7 @@ class HiddenExit(msgspec.Struct, frozen=True):
 
 def hidden_exit(command: str, text: str) -> HiddenExit | None:
     """Give the exit code that a fallback or an `echo $?` gives away; None where there is none but 0."""
-    last = text.rstrip().rsplit("\n", 1)[-1].strip()
+    last = text.rstrip().rpartition("\n")[2].strip()
     if (found := _FALLBACK.search(command)) is not None:
         said = next(part for part in found.groups() if part).replace("\\n", "").strip()
         before = re.split(r"&&|;", command[: found.start()])[-1]

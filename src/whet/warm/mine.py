@@ -75,7 +75,7 @@ class Group(msgspec.Struct):
     calls: int = 0
     repairs: int = 0
     last_ms: int = 0
-    last_key: int = -1
+    last_key: int | None = None
     candidates: list[Candidate] = msgspec.field(default_factory=list[Candidate])
 
     def count(self, session: int, at_ms: int, is_repair: bool) -> None:
@@ -184,8 +184,8 @@ def _count(mined: Mined, session: MinedSession, judged: Judged, hint: str) -> No
             _thin_out(mined)
         group = mined.groups[shape] = Group(call.name, shape)
     group.count(session.key, call.at_ms, judged.repairs is not None)
-    # A repair comes before the rest.
-    rank = zlib.crc32(f"{session.id}:{call.seq}".encode()) - (judged.repairs is not None) * (1 << 32)
+    chance = zlib.crc32(f"{session.id}:{call.seq}".encode())
+    rank = chance if judged.repairs is None else -chance  # a repair comes before the rest
     order = (rank, session.key, call.seq)
     kept_by = [
         kept

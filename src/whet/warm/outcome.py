@@ -42,6 +42,7 @@ _GIT_1 = (
     r"\bgit\b[^|;&]*\s(?:grep|diff\b.*--(?:exit-code|quiet|no-index)"
     r"|merge-base\s+--is-ancestor|check-ignore)\b"
 )
+_COMMAND_1 = r"(?:^|[|;&\n])\s*(?:!\s*)?command\s+-[vV]\s[^|;&\n]*$"
 # Programs that show what they find: error words in their output are somebody else's.
 _SHOWS = _words(
     "cat head tail less more grep egrep fgrep zgrep zcat rg ag sed awk journalctl dmesg git diff jq sort uniq"
@@ -94,10 +95,8 @@ def by_itself(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, str
         return "failed", kind.replace("_", " ")
     if "command" in tags_of(call.name) or call.exit_code is not None:
         return _command(call, arguments)
-    if call.result[:1] in "{[" and call.result:
-        trouble = json_trouble(call.result)
-        if trouble:
-            return "failed", trouble
+    if trouble := json_trouble(call.result):
+        return "failed", trouble
     return "ok", "no error flag"
 
 
@@ -115,7 +114,7 @@ def _command(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, str]
     first = next(programs_of(command), "")
     if first in _SHOWS:
         text = _own_words(first, text[:_EDGES_CHARS])
-    elif text[0] in "{[" and (trouble := json_trouble(text)):
+    elif trouble := json_trouble(text):
         return "failed", f"exit 0, but {trouble}"
     trouble = phrase_of_trouble(text) if text else ""
     if not trouble and first not in _SHOWS:
@@ -136,8 +135,8 @@ def _exited(command: str, code: int, text: str) -> tuple[Outcome, str]:
     answers = last in _ANSWERS_1 or (last == "git" and re.search(_GIT_1, command) is not None)
     if code == 1 and answers and not re.search(_SHELL_TROUBLE, text, re.M):
         return "ok", f"{last} answers no with exit 1"
-    if code == 1 and last == "command" and "command -v" in command:
-        return "ok", "command answers no with exit 1"
+    if code == 1 and re.search(_COMMAND_1, command):
+        return "ok", "command -v answers no with exit 1"
     if (
         code in (1, 101)
         and re.search(_RUNNERS, command)
@@ -191,9 +190,9 @@ def phrase_of_trouble(text: str) -> str:
 
     A traceback counts where it is the end of the output; a warning that speaks of errors does not.
     """
-    edges = text if len(text) <= _EDGES_CHARS else text[-_EDGES_CHARS:]
-    if '  File "' in edges and _FRAME.search(edges):
-        last = edges.rstrip().rsplit("\n", 1)[-1].strip()
+    edges = text[-_EDGES_CHARS:]
+    if _FRAME.search(edges):
+        last = edges.rstrip().splitlines()[-1].strip()
         if _RAISED.match(last):
             return last[:120]
     for hint in _HINTS:
@@ -204,14 +203,11 @@ def phrase_of_trouble(text: str) -> str:
     found = re.search(_SHELL_TROUBLE, edges, re.M)
     if found is None:
         return ""
-    start = edges.rfind("\n", 0, found.start()) + 1
-    end = edges.find("\n", found.end())
-    line = edges[start : end if end >= 0 else len(edges)].strip()
-    # What came after it went well: the line was about a part that did not matter.
-    rest = edges[end:].strip() if end >= 0 else ""
-    if _CALM.search(line) or rest.count("\n") >= 3:
+    line, _, rest = edges[found.start() :].partition("\n")
+    # Where much came after it, that went well: the line was about a part that did not matter.
+    if _CALM.search(line) or rest.strip().count("\n") >= 3:
         return ""
-    return line[:120]
+    return line.strip()[:120]
 
 
 def programs_of(command: str) -> Iterator[str]:
@@ -219,8 +215,7 @@ def programs_of(command: str) -> Iterator[str]:
 
     A guess for reading exit codes, never for deciding what may run.
     """
-    bare = _QUOTED.sub("_", command[:2_000]) if "'" in command or '"' in command else command[:2_000]
-    for part in _SEPARATORS.split(bare):
+    for part in _SEPARATORS.split(_QUOTED.sub("_", command[:2_000])):
         for word in part.split():
             word = word.strip("(){}!")
             if (
@@ -231,5 +226,5 @@ def programs_of(command: str) -> Iterator[str]:
                 or word.isdigit()
             ):
                 continue
-            yield word.rsplit("/", 1)[-1]
+            yield word.rpartition("/")[2]
             break

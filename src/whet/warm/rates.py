@@ -7,14 +7,18 @@ outcomes that are in the store already (`label.py`).
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
+
 import apsw
 import msgspec
 
 from whet.stats import Interval, typical_mean, wilson
 from whet.store import calls
 
-POSITIONS = ((0, 9, "1-10"), (10, 29, "11-30"), (30, 99, "31-100"), (100, 1 << 40, "over 100"))
-LENGTHS = ((1, 9, "under 10"), (10, 29, "10-29"), (30, 99, "30-99"), (100, 1 << 40, "100 and more"))
+POSITIONS = ("1-10", "11-30", "31-100", "over 100")
+LENGTHS = ("under 10", "10-29", "30-99", "100 and more")
+_BEGINNINGS = (10, 30, 100)
 _LEAST_IN_HALF = 2
 _LEAST_SESSIONS = 10
 
@@ -70,8 +74,7 @@ class _Sums:
             self._key = key
         failed = outcome == "failed"
         self.by_tool.setdefault(name, _Tally()).add(failed)
-        index = next(i for i, (low, high, _) in enumerate(POSITIONS) if low <= position <= high)
-        self.by_position[index].add(failed)
+        self.by_position[bisect_right(_BEGINNINGS, position)].add(failed)
         self._run.append((name, failed))
 
     def close(self) -> None:
@@ -80,8 +83,7 @@ class _Sums:
         if not run:
             return
         self.sessions += 1
-        index = next(i for i, (low, high, _) in enumerate(LENGTHS) if low <= len(run) <= high)
-        tally = self.by_length[index]
+        tally = self.by_length[bisect_right(_BEGINNINGS, len(run))]
         tally.calls += len(run)
         tally.failed += sum(failed for _, failed in run)
         if (gap := _gap(run)) is not None:
@@ -113,8 +115,8 @@ def measure(connection: apsw.Connection) -> Rates:
         sessions=sums.sessions,
         calls=sum(tally.calls for tally in sums.by_tool.values()),
         by_tool=tuple(_rate(name, tally) for name, tally in tools),
-        by_position=_rates([label for _, _, label in POSITIONS], sums.by_position),
-        by_length=_rates([label for _, _, label in LENGTHS], sums.by_length),
+        by_position=_rates(POSITIONS, sums.by_position),
+        by_length=_rates(LENGTHS, sums.by_length),
         within=within,
         compared=len(sums.gaps),
         verdict=_verdict(within, len(sums.gaps)),
@@ -125,7 +127,7 @@ def _rate(label: str, tally: _Tally) -> Rate:
     return Rate(label, tally.calls, tally.failed, wilson(tally.failed, tally.calls))
 
 
-def _rates(labels: list[str], tallies: list[_Tally]) -> tuple[Rate, ...]:
+def _rates(labels: Sequence[str], tallies: list[_Tally]) -> tuple[Rate, ...]:
     return tuple(_rate(label, tally) for label, tally in zip(labels, tallies, strict=True) if tally.calls)
 
 

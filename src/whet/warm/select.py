@@ -150,7 +150,7 @@ def words(text: str) -> list[str]:
     folded = unicodedata.normalize("NFKC", text[:20_000]).casefold()
     found: list[str] = []
     for word in _WORD.findall(folded):
-        if word[0] >= "\u2e80" and len(word) > 1:
+        if word[0] >= "\u2e80":
             found += [word[i : i + 2] for i in range(len(word) - 1)]
         elif len(word) > 1 and word not in _STOP:
             found.append(_stem(word))
@@ -178,7 +178,7 @@ def _alike(one: Example, other: Example) -> bool:
     if one.tool_name != other.tool_name:
         return False
     first, second = (set(words(" ".join(map(str, e.arguments.values())))) for e in (one, other))
-    return len(first & second) > 0.8 * max(len(first | second), 1)
+    return len(first & second) > 0.8 * len(first | second)
 
 
 def _is_here(template: Template, workspace: str) -> bool:

@@ -39,9 +39,7 @@ def _value(value: Any) -> str:
 
 
 def _command(text: str) -> str:
-    text = text[:1_000]
-    if "'" in text or '"' in text:
-        text = _QUOTED.sub("'s'", text)
+    text = _QUOTED.sub("'s'", text[:1_000])
     shaped: list[str] = []
     is_program = True
     for word in text.split()[:_MOST_WORDS]:

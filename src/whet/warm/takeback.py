@@ -66,13 +66,15 @@ def is_replaced(before: Arguments, after: Arguments) -> bool:
 
 def is_content_back(contents: Sequence[str]) -> bool:
     """Whether the last of a file's contents stood there before, with another one between."""
-    return len(contents) >= 3 and contents[-1] in contents[:-2] and contents[-1] != contents[-2]
+    return bool(contents) and contents[-1] in contents[:-2] and contents[-1] != contents[-2]
 
 
 def _is_restored(before: Arguments, after: Arguments) -> bool:
-    pairs = [(str(one.get("old_string") or ""), str(one.get("new_string") or "")) for one in (before, after)]
+    (was, put), back = (
+        (str(one.get("old_string") or ""), str(one.get("new_string") or "")) for one in (before, after)
+    )
     same = bool(before.get("path")) and before.get("path") == after.get("path")
-    return same and pairs[0] != ("", "") and pairs[0] == (pairs[1][1], pairs[1][0])
+    return same and bool(was or put) and back == (put, was)
 
 
 def _drops(command: str, path: str) -> bool:

@@ -306,7 +306,7 @@ def _when(moment: str) -> datetime:
     try:
         found = datetime.fromisoformat(moment)
     except ValueError:
-        return datetime.fromtimestamp(0, UTC)
+        return datetime.min.replace(tzinfo=UTC)
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 

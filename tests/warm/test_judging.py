@@ -1,0 +1,621 @@
+"""What each rule of judging a call takes for its own, and what it leaves: pairs that differ in one thing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from whet.store.calls import StoredCall, UserWords
+from whet.warm.aftermath import Judged, OutcomeJudge, is_mended, is_unknown, why_it_failed
+from whet.warm.masking import hidden_exit, http_trouble, masked_trouble
+from whet.warm.outcome import by_itself, json_trouble, phrase_of_trouble, programs_of
+from whet.warm.takeback import is_content_back, is_replaced, is_taken_back
+
+Step = tuple[str, dict[str, Any] | str, str | None]
+
+
+def run(command: str, result: str = "done", **more: Any) -> Step:
+    return "terminal", {"command": command, **more}, result
+
+
+def edit(path: str, old: str, new: str) -> Step:
+    return "patch", {"path": path, "old_string": old, "new_string": new}, "patched"
+
+
+def write(path: str, content: str) -> Step:
+    return "write_file", {"path": path, "content": content}, "written"
+
+
+def look(path: str, result: str = "1|x", **more: Any) -> Step:
+    return "read_file", {"path": path, **more}, result
+
+
+def find(pattern: str, path: str, result: str) -> Step:
+    return "search_files", {"pattern": pattern, "path": path}, result
+
+
+def stored(seq: int, turn: int, step: Step, error_kind: str = "", step_number: int = 0) -> StoredCall:
+    name, arguments, result = step
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return StoredCall(seq, seq - 1, turn, step_number or seq, name, text, result, 0, error_kind)
+
+
+def judged(*steps: Step | str | list[Step], failed: tuple[int, ...] = ()) -> list[Judged]:
+    """Judge steps in order: a text is what the person says, a list is calls made at once; numbered from 0."""
+    judge = OutcomeJudge()
+    turn, seq, number = 1, 0, 0
+    for step in steps:
+        if isinstance(step, str):
+            turn += 1
+            judge.feed(UserWords(turn, step))
+            continue
+        together = step if isinstance(step, list) else [step]
+        first = seq + 2
+        for one in together:
+            seq += 2
+            kind = "bad_input" if number in failed else ""
+            judge.feed(stored(seq, turn, one, kind, first))
+            number += 1
+    return judge.finish()
+
+
+def outcomes(*steps: Step | str | list[Step], failed: tuple[int, ...] = ()) -> list[str]:
+    return [one.outcome for one in judged(*steps, failed=failed)]
+
+
+def repaired(*steps: Step | str | list[Step], failed: tuple[int, ...] = (0,)) -> bool:
+    return judged(*steps, failed=failed)[-1].repairs is not None
+
+
+# A call made again.
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "is_corrected"),
+    [
+        ("pytest tests", "pytest -x tests", True),
+        ("pytest tests", "CI=1 pytest tests", True),
+        ("pytest tests", "pytest tests > out.txt", False),
+        ("pytest tests", "pytest tests 2>&1", True),
+        ("pytest tests", "pytest tests &", True),
+        ("pytest tests", "pytest other", False),
+        ("pytest tests", "ruff tests", False),
+        ("./run tests", "./go tests", False),
+        ("a.sh", "a.sh -v", True),
+        ("ls", "ls -la", False),
+        ("git --version", "git --help", False),
+        ("cat 2025.txt", "cat 2026.txt", False),
+        ("make < in", "make | in", True),
+        ("make", "make -j2", True),
+        ("--help", "--version", False),
+        ("x y", "x y", False),
+        ("", "-x", False),
+    ],
+)
+def test_a_command_with_other_options_corrects_the_one_before(
+    first: str, again: str, is_corrected: bool
+) -> None:
+    assert (outcomes(run(first), run(again))[0] == "corrected") is is_corrected
+
+
+def test_a_command_is_corrected_by_where_it_runs_too_but_not_by_paging_alone() -> None:
+    assert outcomes(run("make", workdir="a"), run("make", workdir="b"))[0] == "corrected"
+    assert outcomes(run("make", timeout_s=5), run("make", timeout_s=50))[0] == "ok"
+    assert outcomes(run("make all", background=True), run("make -j all"))[0] == "ok"
+
+
+def test_an_edit_of_what_an_edit_put_corrects_it() -> None:
+    first = edit("a.py", "x = 1", "x = 2\n")
+    assert outcomes(first, edit("a.py", "x = 2\n", "x = 3"))[0] == "corrected"
+    assert outcomes(first, edit("a.py", "x = 2", "x = 3"))[0] == "corrected"
+    assert outcomes(first, edit("a.py", "y = 2", "y = 3"))[0] == "ok"
+    assert outcomes(first, edit("b.py", "x = 2", "x = 3"))[0] == "ok"
+    assert outcomes(edit("a.py", "x = 1", ""), edit("a.py", "", "x = 3"))[0] == "ok"
+
+
+def test_a_search_that_found_nothing_is_corrected_by_one_in_the_same_place_that_finds() -> None:
+    for nothing in ("", " \n", "No matches.", "nothing found", "No files match", "[no match]", "No results"):
+        assert outcomes(find("cat", "src", nothing), find("cats?", "src", "a.py:1"))[0] == "corrected"
+    assert outcomes(find("cat", "src", "b.py:2"), find("cats?", "src", "a.py:1"))[0] == "ok"
+    assert outcomes(find("cat", "src", "No match"), find("cats?", "lib", "a.py:1"))[0] == "ok"
+    assert outcomes(find("cat", "src", "No match"), find("cats?", "src", "No match"))[0] == "ok"
+
+
+def test_a_page_of_the_same_target_that_differs_in_more_than_its_place_corrects() -> None:
+    assert outcomes(look("a"), look("a", encoding="latin-1"))[0] == "corrected"
+    assert outcomes(look("a", offset=1), look("a", offset=2))[0] == "ok"
+    assert outcomes(look("a"), look("b", encoding="latin-1"))[0] == "ok"
+    assert outcomes(look("a", name="x"), look("a", name="y"))[0] == "ok"
+    assert outcomes(("look_up", {"q": "a"}, "x"), ("look_up", {"q": "b"}, "x")) == ["ok", "ok"]
+
+
+def test_a_correction_comes_within_two_calls_and_not_at_once() -> None:
+    first, again, other = run("pytest tests"), run("pytest -x tests"), look("a")
+    assert outcomes(first, other, again)[0] == "corrected"
+    assert outcomes(first, other, look("b"), again)[0] == "ok"
+    assert outcomes([first, again]) == ["ok", "ok"]
+    assert outcomes(first, [other, look("b")], again)[0] == "ok"
+
+
+def test_a_task_list_written_again_corrects_nothing() -> None:
+    first: Step = ("todo", {"name": "plan", "items": [1]}, "kept")
+    again: Step = ("todo", {"name": "plan", "items": [2]}, "kept")
+    assert outcomes(first, again) == ["ok", "ok"]
+
+
+# A failed call that is mended.
+
+
+@pytest.mark.parametrize(
+    ("failed", "again", "is_mended_by_it"),
+    [
+        ({"path": "a.txt", "offset": -1}, {"path": "a.txt"}, True),
+        ({"path": "old/a.txt"}, {"path": "new/place/a.txt"}, True),
+        ({"path": "old/a.txt/"}, {"path": "new/place/of/things/a.txt"}, True),
+        ({"path": "src/report.txt"}, {"path": "x/reports.txt"}, True),
+        ({"path": "a/b/c.txt"}, {"path": "q/zz.md"}, False),
+        ({"path": f"{'a' * 30}/report.txt"}, {"path": f"{'z' * 30}/reports.txt"}, True),
+        ({"path": f"{'a' * 30}/report.txt"}, {"path": f"{'z' * 30}/invoice.txt"}, False),
+        ({"command": "pytest tests"}, {"command": "python -m pytest tests/unit -x"}, True),
+        ({"command": ""}, {"command": ""}, False),
+        ({"path": "src/module/deep/x"}, {"path": "src/module/deep/yyyy"}, True),
+        ({"command": "pytest tests"}, {"command": "pytest test"}, True),
+        ({"command": "make all"}, {"command": "curl -s http://example.org"}, False),
+        ({}, {"path": "a"}, True),
+        ({"path": "a"}, {}, False),
+        ({}, {}, False),
+        ({"path": "", "limit": 5}, {"command": "ls"}, False),
+    ],
+)
+def test_what_mends_a_failed_call(
+    failed: dict[str, Any], again: dict[str, Any], is_mended_by_it: bool
+) -> None:
+    assert is_mended(failed, again) is is_mended_by_it
+
+
+def test_a_mended_call_says_what_it_mends_and_how_that_failed() -> None:
+    bad, good = judged(look("old/a.txt", "no such file"), look("new/a.txt"), failed=(0,))
+    assert bad.outcome == "failed" and good.repairs is bad.call
+    assert good.repairs_why == "bad input" and good.reason == "mends a call that failed (bad input)"
+
+
+def test_of_two_failed_calls_the_later_one_is_mended() -> None:
+    one, two, good = judged(look("o/a.txt", "no"), look("p/a.txt", "no"), look("new/a.txt"), failed=(0, 1))
+    assert one.call is not good.repairs and good.repairs is two.call
+
+
+def test_a_call_between_that_names_the_target_makes_it_a_repair() -> None:
+    wrong, right = look("zzzzzz", "no"), look("lib/deep/module.py")
+    assert repaired(wrong, run("ls -R", "lib/deep/module.py\nother"), right)
+    assert not repaired(wrong, run("ls -R", "nothing of it"), right)
+    assert not repaired(wrong, right)
+    assert not repaired(look("zzzzzz", "no"), run("ls", "a.c b.c"), look("a.c"))
+    shown = run("ls -R", "lib/deep/module.py and tools.sh")
+    assert repaired(run("zzzzzz", "no"), look("a", "lib/deep/module.py"), run("wc -l lib/deep/module.py"))
+    assert repaired(run("zzzzzz", "no"), look("a", "see tools.sh"), run("wc -l tools.sh"))
+    assert repaired(look("zzzzzz", "no"), run("ls", "a.py b.py"), look("a.py"))
+    assert repaired(("read_file", {"file": "zzzzzz"}, "no"), shown, ("read_file", {"file": "tools.sh"}, "x"))
+    assert not repaired(run("zzzzzz", "no"), look("a", "a word of it"), run("qqq word"))
+    assert not repaired(wrong, shown, ("read_file", {"path": 7, "offset": 1}, "x"))
+
+
+def test_the_same_call_made_again_mends_nothing() -> None:
+    assert not repaired(look("a.txt", "no"), look("a.txt"))
+
+
+def test_a_call_without_arguments_mends_nothing() -> None:
+    assert not repaired(look("a.txt", "no"), ("read_file", {}, "x"))
+
+
+def test_how_a_call_had_failed_is_told_in_own_words() -> None:
+    call = StoredCall(2, 1, 1, 1, "terminal", "{}", "fatal: words", 0, "bad_input", 3)
+    assert why_it_failed(call) == "exit 3"
+    call.exit_code = None
+    assert why_it_failed(call) == "bad input"
+    call.error_kind = ""
+    assert why_it_failed(call) == "its result says so"
+
+
+# Objections, and what is taken back.
+
+
+def test_an_objection_is_to_the_turn_before_and_to_what_worked_in_it() -> None:
+    assert outcomes(look("a"), look("b"), "no, not that") == ["objected", "objected"]
+    assert outcomes(look("a", "no"), "wrong!", failed=(0,)) == ["failed"]
+    assert outcomes(look("a"), "go on", look("b"), "undo that") == ["ok", "objected"]
+    assert outcomes(look("a"), "go on: no, not that") == ["ok"]
+    assert outcomes(look("a"), "I said " + "x " * 100 + "not that") == ["objected"]
+    assert outcomes(look("a"), "I said " + "x " * 200 + "not that") == ["ok"]
+
+
+def test_what_is_typed_during_a_turn_is_no_objection_to_it() -> None:
+    judge = OutcomeJudge()
+    judge.feed(stored(2, 1, look("a")))
+    judge.feed(UserWords(1, "no, not that"))
+    judge.feed(stored(4, 1, look("b")))
+    judge.feed(stored(6, 2, look("c")))
+    judge.feed(UserWords(2, "no, not that"))
+    assert [one.outcome for one in judge.finish()] == ["ok", "ok", "ok"]
+
+
+def test_calls_come_out_once_their_next_turn_is_over_and_only_once() -> None:
+    judge = OutcomeJudge()
+    judge.feed(stored(2, 1, look("a")))
+    judge.feed(UserWords(2, "on"))
+    assert judge.take() == []
+    judge.feed(stored(6, 2, look("b")))
+    judge.feed(UserWords(3, "on"))
+    assert [one.call.seq for one in judge.take()] == [2]
+    assert judge.take() == []
+    assert [one.call.seq for one in judge.finish()] == [6]
+
+
+def test_a_turn_of_very_many_calls_is_settled_in_parts_and_in_order() -> None:
+    judge = OutcomeJudge()
+    judge.feed(stored(2, 1, look("a")))
+    judge.feed(UserWords(2, "on"))
+    for number in range(2_000):
+        judge.feed(stored(4 + 2 * number, 2, look(f"f{number}")))
+    assert judge.take() == []
+    judge.feed(stored(4_004, 2, look("last")))
+    assert [one.call.seq for one in judge.take()] == [2, *range(4, 2_004, 2)]
+    assert [one.call.seq for one in judge.finish()] == list(range(2_004, 4_006, 2))
+
+
+def test_a_call_of_a_turn_that_was_undone_is_undone_however_it_went() -> None:
+    judge = OutcomeJudge({2})
+    judge.feed(stored(2, 1, look("a")))
+    judge.feed(stored(4, 2, look("b"), "bad_input"))
+    assert [(one.outcome, one.reason) for one in judge.finish()] == [
+        ("ok", "no error flag"),
+        ("undone", "the turn was undone"),
+    ]
+
+
+def test_what_a_command_takes_back_is_undone_in_this_turn_and_the_one_before() -> None:
+    made, gone = write("probe.txt", "x"), run("rm probe.txt")
+    assert outcomes(made, gone) == ["undone", "ok"]
+    assert outcomes(made, "away with it", gone) == ["undone", "ok"]
+    assert outcomes(made, "and", look("b"), "away with it", gone)[0] == "ok"
+    assert outcomes(made, look("probe.txt"), gone)[0] == "ok", "it was of use"
+    assert outcomes(made, look("probe.txt"), "away with it", gone)[0] == "undone"
+    assert outcomes(made, run("echo probe.txt")) == ["ok", "ok"]
+    assert outcomes(made, "no, wrong", gone)[0] == "undone", "what was objected to can be taken back"
+
+
+def test_a_file_written_back_to_what_it_was_undoes_the_write_between() -> None:
+    a, b = write("f", "one"), write("f", "two")
+    assert outcomes(a, b, a) == ["corrected", "undone", "ok"]
+    assert judged(a, b, a)[1].reason == "what stood there before came back"
+    assert outcomes(a, b, "as it was", a)[1] == "undone"
+    assert outcomes(a, write("g", "two"), a)[:2] == ["ok", "ok"]
+    assert outcomes(a, b, edit("f", "two", "one"))[1] == "ok"
+    assert outcomes(a, b, write("f", "three"), a) == ["corrected", "corrected", "undone", "ok"]
+    nowhere: list[Step] = [("write_file", {"content": text}, "written") for text in ("1", "2", "1")]
+    assert outcomes(*nowhere) == ["ok", "ok", "ok"]
+    assert outcomes(("write_file", {"path": "f"}, "written")) == ["ok"]
+
+
+def test_what_is_taken_back_is_looked_for_among_the_last_fifty_calls() -> None:
+    def others(count: int) -> list[Step]:
+        return [run(f"wc -l part{number}") for number in range(count)]
+
+    made, gone = write("probe.txt", "x"), run("rm probe.txt")
+    assert outcomes(made, *others(49), gone)[0] == "undone"
+    assert outcomes(made, *others(50), gone)[0] == "ok"
+    assert outcomes(made, *others(49), "away with it", gone)[0] == "undone"
+    assert outcomes(made, *others(50), "away with it", gone)[0] == "ok"
+
+
+def test_an_edit_after_a_message_that_replaces_what_was_written_objects() -> None:
+    wrote = edit("a", "x", "first words")
+    assert outcomes(wrote, "shorter", edit("a", "first words", "words"))[0] == "objected"
+    assert outcomes(wrote, "shorter", edit("b", "y", "z"), edit("a", "first words", "words"))[0] == "ok"
+    assert outcomes(wrote, "shorter", look("a"), edit("a", "first words", "words"))[0] == "objected"
+    assert outcomes(wrote, "more", edit("a", "first words", "first words and more"))[0] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ({"path": "a", "content": "1\n2"}, {"path": "a", "content": "0\n1\n2\n3"}, False),
+        ({"path": "a", "content": "1\n2"}, {"path": "a", "content": "2\n1"}, True),
+        ({"path": "a", "content": "1\n2"}, {"path": "b", "content": "3"}, False),
+        ({"content": "1"}, {"content": "3"}, False),
+        ({"path": "a", "new_string": " w "}, {"path": "a", "old_string": "w", "new_string": "v"}, True),
+        ({"path": "a", "new_string": "w"}, {"path": "a", "old_string": "u", "new_string": "v"}, False),
+        ({"path": "a", "new_string": "w"}, {"path": "a", "old_string": "w", "new_string": "w v"}, False),
+        ({"path": "a", "new_string": " "}, {"path": "a", "old_string": "w", "new_string": "v"}, False),
+        ({"path": "a", "content": "1"}, {"path": "a", "old_string": "1", "new_string": "v"}, False),
+        ({"path": "a", "new_string": "w"}, {"path": "a", "content": "v"}, False),
+    ],
+)
+def test_what_replaces_what_was_written(
+    before: dict[str, Any], after: dict[str, Any], expected: bool
+) -> None:
+    assert is_replaced(before, after) is expected
+
+
+@pytest.mark.parametrize(
+    ("contents", "expected"),
+    [
+        (["a", "b", "a"], True),
+        (["a", "x", "b", "a"], True),
+        (["a", "a"], False),
+        (["a", "a", "a"], False),
+        (["a", "b", "c"], False),
+        (["x", "b", "a", "b", "b"], False),
+        (["x", "a", "b", "c"], False),
+        (["x", "y", "a", "b", "a"], True),
+        ([], False),
+        (["b", "a", "b", "b"], False),
+    ],
+)
+def test_when_the_content_of_a_file_is_back(contents: list[str], expected: bool) -> None:
+    assert is_content_back(contents) is expected
+
+
+def taken_back(old: Step, new: Step, *between: dict[str, Any]) -> bool:
+    assert isinstance(old[1], dict) and isinstance(new[1], dict)
+    return is_taken_back((old[0], old[1]), (new[0], new[1]), between)
+
+
+@pytest.mark.parametrize(
+    ("done", "command", "expected"),
+    [
+        ("git commit -m x", "git revert HEAD", True),
+        ("git commit -m x", "git reset --soft HEAD~1", True),
+        ("git commit -m x", "git log", False),
+        ("git status", "git revert HEAD", False),
+        ("git checkout -b feature/a", "git branch -D feature/a", True),
+        ("git checkout -b feature/a", "git branch -D feature/b", False),
+        ("mv a b", "mv b a", True),
+        ("cd x && mv -f a b", "mv b a", True),
+        ("mv a b", "mv a b", False),
+        ("mv a b", "mv b c", False),
+        ("mkdir -p new/dir", "rm -r new/dir/", True),
+        ("mkdir new/", "rmdir new", True),
+        ("touch a; ls", "ls && rm a b", True),
+        ("cp x y", "rm y", True),
+        ("cp x y", "rm x", False),
+        ("date > out.txt", "rm out.txt", True),
+        ("make 2> err.txt", "rm err.txt", False),
+        ("ls", "rm out.txt", False),
+        ("touch rm", "rm out.txt", False),
+    ],
+)
+def test_what_a_command_did_is_taken_back_by_its_opposite(done: str, command: str, expected: bool) -> None:
+    assert taken_back(run(done), run(command)) is expected
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("git checkout -- a.py", True),
+        ("git checkout .", True),
+        ("git restore a.py && ls", True),
+        ("git restore --staged a.py", False),
+        ("git checkout b.py", False),
+        ("git stash", True),
+        ("git stash pop", False),
+        ("git reset --hard", True),
+        ("rm -f a.py", True),
+        ("rm b.py", False),
+        ("unlink a.py", True),
+    ],
+)
+def test_what_git_and_rm_do_to_an_edited_file(command: str, expected: bool) -> None:
+    assert taken_back(edit("a.py", "1", "2"), run(command)) is expected
+
+
+def test_an_edit_is_taken_back_by_its_reverse_in_the_same_file_alone() -> None:
+    assert taken_back(edit("a", "1", "2"), edit("a", "2", "1"))
+    assert taken_back(edit("a", "", "2"), edit("a", "2", ""))
+    assert not taken_back(edit("a", "1", "2"), edit("b", "2", "1"))
+    assert not taken_back(edit("a", "1", "2"), edit("a", "2", "3"))
+    assert not taken_back(edit("", "1", "2"), edit("", "2", "1"))
+    assert not taken_back(edit("a", "", ""), edit("a", "", ""))
+    assert not taken_back(("patch", {"new_string": "2"}, ""), run("git stash"))
+    assert not taken_back(look("a"), run("rm a"))
+    assert not taken_back(run("touch a"), look("a"))
+
+
+def test_a_thing_that_was_named_between_was_of_use() -> None:
+    assert not taken_back(run("touch d/a.txt"), run("rm d/a.txt"), {"command": "cat a.txt"})
+    assert taken_back(run("touch d/a.txt"), run("rm d/a.txt"), {"command": "cat b.txt"}, {"path": "c"})
+    assert not taken_back(run("touch d/a.txt"), run("rm d/a.txt"), {"path": "c", "n": "a.txt"})
+
+
+def test_the_line_that_there_is_no_such_tool() -> None:
+    def said(text: str | None) -> bool:
+        return is_unknown(StoredCall(2, 1, 1, 1, "frob", "{}", text))
+
+    assert said("Unknown tool: frob") and said("the tool frob does not exist\n")
+    assert not said("Unknown tool: " + "x" * 400 + " frob")
+    assert not said("Unknown tool: other") and not said("frob: all is well") and not said(None)
+    assert not said("Unknown tool: frob\nbut this is a page")
+
+
+# A call by its own result.
+
+
+def alone(command: str, result: str | None, code: int | None = 0, kind: str = "") -> tuple[str, str]:
+    call = StoredCall(2, 1, 1, 1, "terminal", "{}", result, 0, kind or ("exit" if code else ""), code)
+    return by_itself(call, {"command": command})
+
+
+@pytest.mark.parametrize(
+    ("command", "result", "code", "outcome"),
+    [
+        ("pytest", "2 failed, 3 passed", 1, "ok"),
+        ("cargo test", "test result: FAILED. 3 passed; 2 failed", 101, "ok"),
+        ("pytest", "2 failed, 1 error", 1, "failed"),
+        ("pytest", "2 failed", 2, "failed"),
+        ("pytest", "no words of it", 1, "failed"),
+        ("./build", "2 failed", 1, "failed"),
+        ("grep x a", "", 1, "ok"),
+        ("grep x a", "", 2, "failed"),
+        ("grep x a", "grep: a: No such file or directory", 1, "failed"),
+        ("sort a | grep x", "", 1, "ok"),
+        ("grep x a | sort", "", 1, "failed"),
+        ("git diff --quiet", "", 1, "ok"),
+        ("git pull", "", 1, "failed"),
+        ("command -v jq", "", 1, "ok"),
+        ("command -v jq", "", 2, "failed"),
+        ("command -v jq && jq . a", "", 1, "failed"),
+        ("command jq", "", 1, "failed"),
+        ("cat a", "error: in the log", 0, "ok"),
+        ("cat a", "cat: a: No such file or directory", 0, "failed"),
+        ("cat a", "x\ncat: b: Permission denied\ny", 0, "failed"),
+        ("head a", "cat: b: Permission denied", 0, "ok"),
+        ("cat a", '{"success": false}', 0, "ok"),
+        ("./call", '{"success": false}', 0, "failed"),
+        ("./call", '{"success": true}', 0, "ok"),
+        ("./call", "", 0, "ok"),
+        ("./put || echo 'no luck'", "no luck", 0, "failed"),
+        ("grep x a; echo $?", "1", 0, "ok"),
+        ("curl -i http://x", "HTTP/1.1 404 Not Found\n\nx", 0, "failed"),
+        ("curl -i http://x", "HTTP/1.1 200 OK\n\nx", 0, "ok"),
+        ("make | tail", "a.c:1:2: error: no", 0, "failed"),
+        ("./make", "a.c:1:2: error of a kind", 0, "ok"),
+        ("cat a | tail", "a.c:1:2: error: no", 0, "ok"),
+    ],
+)
+def test_a_command_by_its_exit_code_and_words(command: str, result: str, code: int, outcome: str) -> None:
+    assert alone(command, result, code)[0] == outcome
+
+
+def test_the_reason_is_told_in_a_few_words() -> None:
+    assert alone("ls", "", 3) == ("failed", "exit 3")
+    assert alone("./x", "") == ("ok", "exit 0") == alone("./x", "fine")
+    assert alone("grep x a", "", 1) == ("ok", "grep answers no with exit 1")
+    assert alone("/bin/[ -e x ]", "", 1) == ("ok", "[ answers no with exit 1")
+    assert alone("git diff --quiet", "", 1) == ("ok", "git answers no with exit 1")
+    assert alone("cd x && command -v jq", "", 1)[1] == "command -v answers no with exit 1"
+    assert alone("pytest", "1 failed", 1)[1] == "the tests ran and report failures"
+    assert alone("./x", '{"ok": false}')[1] == "exit 0, but ok is false"
+    assert alone("./x", "fatal: no") == ("failed", "exit 0, but it says: fatal: no")
+    assert alone("./x || echo no", "no") == ("failed", "exit 0, but its fallback ran: no")
+    assert alone("ls", None) == ("unknown", "no result")
+    assert alone("ls", "x", kind="denied") == ("denied", "not let through")
+    assert alone("ls", "x", kind="cancelled") == ("unknown", "cancelled")
+    assert alone("ls", "x", kind="bad_input") == ("failed", "bad input")
+
+
+def test_a_result_of_another_tool_is_judged_by_its_fields_alone() -> None:
+    def of(name: str, result: str, code: int | None = None) -> tuple[str, str]:
+        return by_itself(StoredCall(2, 1, 1, 1, name, "{}", result, 0, "", code), {})
+
+    assert of("look_up", '{"success": false}') == ("failed", "success is false")
+    assert of("look_up", '[{"success": false}]') == ("ok", "no error flag")
+    assert of("look_up", "fatal: no") == ("ok", "no error flag")
+    assert of("look_up", "") == ("ok", "no error flag")
+    assert of("look_up", "fatal: no", 0)[0] == "failed", "what has an exit code is a command"
+    assert of("terminal", "fatal: no")[0] == "failed", "whatever its arguments are"
+
+
+@pytest.mark.parametrize(
+    ("text", "trouble"),
+    [
+        ('{"success": "False"}', "success is false"),
+        ('{"success": "no"}', ""),
+        ('{"ok": false}', "ok is false"),
+        ('{"status": 400}', "its status is 400"),
+        ('{"statusCode": 599}', "its status is 599"),
+        ('{"code": 600}', ""),
+        ('{"code": 399}', ""),
+        ('{"errors": [1]}', "errors is set"),
+        ('{"errors": [1], "data": {"a": 1}}', ""),
+        ('{"errors": []}', ""),
+        ('{"errors": "x"}', ""),
+        ('{"status": "Error"}', "status is Error"),
+        ('{"status": "fine"}', ""),
+        ('{"isError": true}', "isError is true"),
+        ('{"is_error": true}', "isError is true"),
+        ('{"isError": false}', ""),
+        (' {"error": "x"}\n', "error is set"),
+        ('{"error": "x", "success": true}', ""),
+        ('{"error": "x", "ok": true}', ""),
+        ('{"error": ""}', ""),
+    ],
+)
+def test_which_fields_say_that_something_went_wrong(text: str, trouble: str) -> None:
+    assert json_trouble(text) == trouble
+
+
+TRACE = 'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\n    x\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (TRACE + "ValueError: no\n", "ValueError: no"),
+        (TRACE + "pkg.OddError: " + "x" * 200, "pkg.OddError: " + "x" * 106),
+        (TRACE + "ValueError: no\nall is well\n", ""),
+        ("ValueError: no", ""),
+        ("begin\n  fatal: no\nend", ""),
+        ("begin\nfatal: no\nend", "fatal: no"),
+        ("fatal: no\na\nb\nc", "fatal: no"),
+        ("fatal: no\na\nb\nc\nd", ""),
+        ("fatal: no\na\nb\nc\n\n", "fatal: no"),
+        ("fatal: " + "x" * 200, "fatal: " + "x" * 113),
+        ("error: 0 errors", ""),
+        ("fatal: no\n" + "x" * 4_500, ""),
+        ("fatal: no\n" + "x" * 3_500, "fatal: no"),
+        ("x\n" * 3_000 + "fatal: no", "fatal: no"),
+        ("  is not fatal: at all", ""),
+    ],
+)
+def test_the_line_by_which_a_shell_says_that_it_failed(text: str, line: str) -> None:
+    assert phrase_of_trouble(text) == line
+
+
+@pytest.mark.parametrize(
+    ("command", "programs"),
+    [
+        ("a | b |& c & d || e && f; g\nh", list("abcdefgh")),
+        ("x 2>&1", ["x"]),
+        ("sudo -u timeout 5 nice /usr/bin/make", ["make"]),
+        ('! grep "a | b" c', ["grep"]),
+        ("{ a; }", ["a"]),
+        ("A=1 B=2 c", ["c"]),
+        ("x " * 1_000 + "| y", ["x"]),
+    ],
+)
+def test_the_programs_of_a_line(command: str, programs: list[str]) -> None:
+    assert list(programs_of(command)) == programs
+
+
+def test_a_hidden_exit_names_the_part_that_ended_with_it() -> None:
+    def parts(command: str, text: str) -> tuple[str, int, str] | None:
+        found = hidden_exit(command, text)
+        return (found.command, found.code, found.shown) if found else None
+
+    assert parts("./a || echo 'no\\n'", "x\n no ") == ("./a ", 1, "its fallback ran: no")
+    assert parts("./a || echo no", "no\nmore") is None
+    assert parts("x; cat a || echo none", "none") is None
+    assert parts("cat a && ./b || echo none", "none") == ("cat a && ./b ", 1, "its fallback ran: none")
+    assert parts("./a || echo " + "w" * 90, "w" * 90) == ("./a ", 1, f"its fallback ran: {'w' * 80}")
+    assert parts("./a; rc=$?; echo rc=$rc", "rc=3") == ("./a", 3, "it printed the exit code 3")
+    assert parts("./a; echo $?", "it was 3.") == ("./a", 3, "it printed the exit code 3")
+    assert parts("./a; echo $?", "0") is None and parts("./a; echo $?", "none") is None
+
+
+def test_diagnostics_at_the_end_of_a_masked_command() -> None:
+    assert masked_trouble("x\na.c:1:2: error: no  \ny") == "a.c:1:2: error: no"
+    assert masked_trouble("build failed: " + "w" * 200) == "build failed: " + "w" * 106
+    assert masked_trouble("a failed=1" + "\nx" * 5) == "a failed=1"
+    assert masked_trouble("a failed=1" + "\nx" * 6) == ""
+    assert masked_trouble("") == masked_trouble("failed=0") == ""
+
+
+def test_the_last_http_status_counts_and_only_of_programs_that_ask() -> None:
+    shown = "HTTP/1.1 301 Moved\n\nHTTP/2 404\n"
+    assert http_trouble("curl", "curl -iL x", shown) == "HTTP 404"
+    assert http_trouble("python", "python x", shown) == ""
+    assert http_trouble("curl", "curl -iL x", "HTTP/1.1 404 No\nHTTP/1.1 200 OK") == ""
+    assert http_trouble("curl", "curl -i x", "HTTP/1.1 400 Bad") == "HTTP 400"
+    assert http_trouble("curl", "curl -s -w '%{http_code}' x", "body\n503\n") == "HTTP 503"
+    assert http_trouble("curl", "curl -s x", "body\n503\n") == ""

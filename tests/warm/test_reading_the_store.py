@@ -1,0 +1,513 @@
+"""What is read out of stored sessions: error rates, outcomes, candidates and the examples made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.support import FixedClock
+from tests.warm.stores import SPECS, Did, Turn, open_store, read, sh, steps, store
+from whet.clock import iso
+from whet.contract.errors import NotFound
+from whet.store import calls, sessions, warm
+from whet.store.database import StateDatabase
+from whet.store.warm import ArmCounts, TemplateState, WarmStart
+from whet.warm.compose import BuildOptions, Composed, compose, placebo
+from whet.warm.label import label_all, label_soon
+from whet.warm.mine import Group, Mined, MiningScope, ToolTally, mine
+from whet.warm.proof import difference, keep_verdict, uplift
+from whet.warm.rates import Rates, measure
+from whet.warm.template import Example, Template, example_tokens, schema_hash
+
+
+@pytest.fixture
+def database(tmp_path: Path, clock: FixedClock) -> Iterator[StateDatabase]:
+    opened = open_store(tmp_path, clock)
+    yield opened
+    opened.close()
+
+
+def bad(path: str = "gone") -> Did:
+    return read(path, "no", "failed")
+
+
+# Rates.
+
+
+def with_outcomes(database: StateDatabase, clock: FixedClock, *outcomes: tuple[str, str]) -> None:
+    """Store a session whose calls have these (tool, outcome)."""
+    made = [Did(name, {}, "x") for name, _ in outcomes]
+    id_ = store(database, clock, Turn("go", [made]))
+
+    def judge(connection: Any) -> None:
+        key = sessions.key_of(connection, id_)
+        seqs = [row[0] for row in connection.execute("SELECT seq FROM tool_calls WHERE session = ?", (key,))]
+        kept = [(seq, outcome, "") for seq, (_, outcome) in zip(sorted(seqs), outcomes, strict=True)]
+        calls.keep_outcomes(connection, key, 1, kept)
+
+    database.write_now(judge)
+
+
+def rates(database: StateDatabase) -> Rates:
+    return database.read_now(measure)
+
+
+def test_rates_by_tool_position_and_length_count_what_ran(database: StateDatabase, clock: FixedClock) -> None:
+    failing = {0, 9, 10, 29, 30, 99, 100}
+    many = [("read_file", "failed" if place in failing else "ok") for place in range(101)]
+    with_outcomes(database, clock, *many)
+    with_outcomes(database, clock, ("todo", "failed"), ("todo", "denied"), ("todo", "unknown"))
+    with_outcomes(database, clock, *[("todo", "corrected")] * 9)
+    with_outcomes(database, clock, *[("todo", "ok")] * 10)
+    found = rates(database)
+    assert (found.sessions, found.calls) == (4, 121)
+
+    def shown(rows: tuple[Any, ...]) -> list[tuple[str, int, int]]:
+        return [(row.label, row.calls, row.failed) for row in rows]
+
+    assert shown(found.by_tool) == [("read_file", 101, 7), ("todo", 20, 1)]
+    assert shown(found.by_position) == [
+        ("1-10", 30, 3),
+        ("11-30", 20, 2),
+        ("31-100", 70, 2),
+        ("over 100", 1, 1),
+    ]
+    assert shown(found.by_length) == [("under 10", 10, 1), ("10-29", 10, 0), ("100 and more", 101, 7)]
+    assert found.by_tool[0].rate.estimate == pytest.approx(7 / 101)
+
+
+def test_the_lengths_begin_at_ten_thirty_and_a_hundred_calls(
+    database: StateDatabase, clock: FixedClock
+) -> None:
+    for length in (9, 10, 29, 30, 99, 100):
+        with_outcomes(database, clock, *[("todo", "ok")] * length)
+    found = {row.label: row.calls for row in rates(database).by_length}
+    assert found == {"under 10": 9, "10-29": 39, "30-99": 129, "100 and more": 100}
+
+
+def test_an_empty_store_has_no_rates(database: StateDatabase) -> None:
+    found = rates(database)
+    assert (found.sessions, found.calls, found.by_tool, found.by_length, found.compared) == (0, 0, (), (), 0)
+
+
+def test_the_halves_of_a_session_are_compared_tool_by_tool_weighted_by_calls(
+    database: StateDatabase, clock: FixedClock
+) -> None:
+    later = [("todo", one) for one in ("ok", "ok", "failed", "failed", "failed")]
+    earlier = [("read_file", one) for one in ("failed", "ok", "ok", "ok")]
+    short = [("terminal", "failed"), ("terminal", "ok"), ("terminal", "ok")]
+    with_outcomes(database, clock, *later, *earlier, *short)
+    with_outcomes(database, clock, *short)
+    found = rates(database)
+    assert found.compared == 1
+    # 5 calls of one tool: 0 of 2, then 2 of 2; 4 of the other: 1 of 2, then 0 of 2; 3 are too few to halve.
+    assert found.within.estimate == pytest.approx((1.0 * 5 - 0.5 * 4) / 9)
+
+
+@pytest.mark.parametrize(
+    ("count", "outcomes", "verdict"),
+    [
+        (9, ("failed", "failed", "ok", "ok"), "No evidence either way: only 9 sessions"),
+        (10, ("failed", "failed", "ok", "ok"), "Long sessions err less here"),
+        (10, ("ok", "ok", "failed", "failed"), "Long sessions err more here"),
+        (10, ("ok", "failed", "failed", "ok"), "No evidence that long sessions err less"),
+    ],
+)
+def test_the_verdict_needs_ten_sessions_and_an_interval_off_zero(
+    database: StateDatabase, clock: FixedClock, count: int, outcomes: tuple[str, ...], verdict: str
+) -> None:
+    for _ in range(count):
+        with_outcomes(database, clock, *[("todo", one) for one in outcomes])
+    found = rates(database)
+    assert found.verdict.startswith(verdict) and found.compared == count
+    if "Long" in verdict:
+        assert f"(100.0 points, {count} sessions)" in found.verdict
+
+
+# Outcomes that are kept.
+
+
+def kept(database: StateDatabase, id_: str) -> list[tuple[str, str]]:
+    return database.read_now(
+        lambda db: [
+            (row[0], row[1])
+            for row in db.execute(
+                "SELECT outcome, outcome_reason FROM tool_calls WHERE session = ? ORDER BY seq",
+                (sessions.key_of(db, id_),),
+            )
+        ]
+    )
+
+
+def test_labelling_takes_what_has_no_outcome_or_everything_again(
+    database: StateDatabase, clock: FixedClock
+) -> None:
+    first = store(database, clock, Turn("go", steps(read("a"), bad())), Turn("no, wrong", steps(read("b"))))
+    store(database, clock, Turn("go", steps(read("c"))))
+    told: list[tuple[int, int]] = []
+    assert label_all(database, lambda done, total: told.append((done, total))) == (2, 4)
+    assert told == [(2, 2)]
+    assert kept(database, first) == [
+        ("objected", "the person objected"),
+        ("failed", "failed"),
+        ("ok", "no error flag"),
+    ]
+    assert label_all(database, lambda done, total: told.append((done, total))) == (0, 0) and len(told) == 1
+    database.write_now(lambda db: db.execute("UPDATE tool_calls SET outcome = ''") and None)
+    assert label_all(database, lambda done, total: None, again=True) == (2, 4)
+    assert [outcome for outcome, _ in kept(database, first)] == ["objected", "failed", "ok"]
+
+
+def test_many_sessions_are_labelled_in_batches_of_two_hundred(
+    database: StateDatabase, clock: FixedClock
+) -> None:
+    for _ in range(201):
+        store(database, clock, Turn("go"))
+    told: list[tuple[int, int]] = []
+    assert label_all(database, lambda done, total: told.append((done, total))) == (201, 0)
+    assert told == [(200, 201), (201, 201)]
+
+
+def test_a_turn_that_has_not_ended_is_judged_later(database: StateDatabase, clock: FixedClock) -> None:
+    id_ = store(database, clock, Turn("go", steps(read("a"))), Turn("on", steps(read("b"))))
+
+    def reopen(ended: str) -> None:
+        database.write_now(
+            lambda db: db.execute("UPDATE turns SET ended = ? WHERE number = 2", (ended,)) and None
+        )
+
+    reopen("")
+    label_soon(database, id_, "now")
+    database.write_now(lambda db: None)
+    assert [outcome for outcome, _ in kept(database, id_)] == ["ok", ""]
+    reopen("2026-11-21T09:00:00Z")
+    label_soon(database, id_, "now")
+    database.write_now(lambda db: None)
+    assert [outcome for outcome, _ in kept(database, id_)] == ["ok", "ok"]
+    label_soon(database, "no such session", "now")
+    database.write_now(lambda db: None)
+
+
+@pytest.mark.parametrize(("chosen_by", "is_measured"), [("auto", True), ("default", True), ("person", False)])
+def test_a_session_that_lot_gave_a_template_measures_it(
+    database: StateDatabase, clock: FixedClock, chosen_by: str, is_measured: bool
+) -> None:
+    id_ = store(database, clock, Turn("go", steps(read("a"))))
+    start = WarmStart("t", "hash", "warm", chosen_by, 1)
+    database.write_now(lambda db: warm.record(db, id_, start, "2026-11-21T09:00:00Z"))
+    label_soon(database, id_, "2026-11-21T10:00:00Z")
+    database.write_now(lambda db: None)
+    state = database.read_now(warm.states).get("hash")
+    assert (state.last_win if state else "") == ("2026-11-21T09:00:00Z" if is_measured else "")
+
+
+def test_labelling_soon_after_the_store_was_closed_is_no_error(tmp_path: Path, clock: FixedClock) -> None:
+    opened = open_store(tmp_path, clock)
+    opened.close()
+    label_soon(opened, "s", "now")
+
+
+# Proof.
+
+
+def used(
+    database: StateDatabase, clock: FixedClock, arm: str, failed: int, sessions_: int, at: str = "1"
+) -> None:
+    for _ in range(sessions_):
+        with_outcomes(database, clock, *[("todo", "failed" if n < failed else "ok") for n in range(10)])
+        id_ = database.read_now(
+            lambda db: db.execute("SELECT id FROM sessions ORDER BY key DESC").fetchone()[0]
+        )
+        database.write_now(
+            lambda db, id_=id_: warm.record(db, id_, WarmStart("t", "hash", arm, "auto", 1), at)
+        )
+
+
+def test_eight_sessions_of_each_arm_are_needed(database: StateDatabase, clock: FixedClock) -> None:
+    used(database, clock, "warm", 0, 7, "2026-01-01")
+    used(database, clock, "held_out", 8, 8)
+    found = database.read_now(lambda db: uplift(db, "hash"))
+    assert (found.verdict, found.warm_sessions, found.held_out_sessions) == ("too few", 7, 8)
+    assert found.last_win == "2026-01-01" and found.interval.estimate == pytest.approx(0.8)
+    used(database, clock, "warm", 0, 1, "2026-02-01")
+    found = database.read_now(lambda db: uplift(db, "hash"))
+    assert (found.verdict, found.last_win) == ("helps", "2026-02-01")
+
+
+def test_what_hurts_is_switched_off_once_and_stays_so(database: StateDatabase, clock: FixedClock) -> None:
+    used(database, clock, "warm", 8, 8)
+    used(database, clock, "held_out", 0, 8)
+    found = database.write_now(lambda db: keep_verdict(db, "hash", "t", "now"))
+    state = database.read_now(warm.states)["hash"]
+    assert found.verdict == "hurts" and found.last_win == state.last_win == ""
+    low, high = found.interval.low * 100, found.interval.high * 100
+    assert f"({low:+.0f} to {high:+.0f} points)" in state.off_reason
+
+
+def test_a_template_that_was_switched_off_stays_off(database: StateDatabase, clock: FixedClock) -> None:
+    off = TemplateState("it did harm", "2026-01-01")
+    database.write_now(lambda db: warm.set_state(db, "hash", "t", off, "now"))
+    used(database, clock, "warm", 0, 1, "2026-03-01")
+    database.write_now(lambda db: keep_verdict(db, "hash", "t", "later"))
+    assert database.read_now(warm.states)["hash"] == TemplateState("it did harm", "2026-03-01")
+    used(database, clock, "warm", 0, 1, "2025-03-01")
+    database.write_now(lambda db: keep_verdict(db, "hash", "t", "later"))
+    assert database.read_now(warm.states)["hash"].last_win == "2026-03-01"
+
+
+def test_no_difference_is_no_evidence_and_changes_nothing(database: StateDatabase, clock: FixedClock) -> None:
+    for arm in ("warm", "held_out"):
+        used(database, clock, arm, 3, 8)
+    found = database.write_now(lambda db: keep_verdict(db, "hash", "t", "now"))
+    assert found.verdict == "no evidence" and found.last_win == ""
+    assert database.read_now(warm.states) == {}
+
+
+def test_the_interval_over_sessions_is_asked_for_where_there_are_enough() -> None:
+    def arm(failed: list[int]) -> list[ArmCounts]:
+        return [ArmCounts("x", count, 10, "") for count in failed]
+
+    uneven = [10, 10, 10, 0, 10, 0, 10, 10]
+    few, many = difference(arm(uneven[:7]), arm([0] * 8)), difference(arm(uneven), arm([0] * 8))
+    assert many.estimate == pytest.approx(60 / 80)
+    assert few.high - few.low < 0.3 < many.high - many.low, "sessions differ more than calls"
+    assert difference(arm([5] * 8), arm([4] * 8)).spans_zero
+
+
+# Mining.
+
+
+def mined(database: StateDatabase, **scope: Any) -> Mined:
+    chosen = MiningScope(**{"min_messages": 1, **scope})
+    return database.read_now(lambda db: mine(db, chosen, lambda done, total: None))
+
+
+def test_a_tool_fails_enough_from_five_calls_and_its_rate_on() -> None:
+    assert ToolTally(5, 1).fails(0.2) and not ToolTally(5, 1).fails(0.21) and not ToolTally(4, 4).fails(0.2)
+    assert ToolTally(4, 1).error_rate == 0.25 and ToolTally().error_rate == 0.0
+    found = Mined(
+        tools={"b": ToolTally(10, 5), "a": ToolTally(20, 10), "c": ToolTally(10, 9), "d": ToolTally(50, 1)}
+    )
+    assert found.failing_tools() == [("c", 0.9), ("a", 0.5), ("b", 0.5), ("d", 0.02)]
+    assert found.failing_tools(0.03) == found.failing_tools()[:3]
+
+
+def test_a_group_is_worth_its_sessions_its_age_and_its_repairs() -> None:
+    group = Group("t", "s")
+    for session, at in ((1, 5), (1, 9), (2, 7)):
+        group.count(session, at, False)
+    assert (group.calls, group.sessions, group.repairs, group.last_ms) == (3, 2, 0, 9)
+    assert group.score(9) == pytest.approx(1.585, abs=0.001) == group.score(0)
+    assert group.score(9 + 90 * 86_400_000) == pytest.approx(1.585 / 2, abs=0.001)
+    group.count(3, 9, True)
+    assert group.score(9) == pytest.approx(2 * 3) and group.repairs == 1
+    weak = Group("t", "a", sessions=1, last_ms=9)
+    found = Mined(
+        groups={"a": weak, "s": group, "b": Group("t", "b", 1, last_ms=9), "x": Group("u", "x", 9)},
+        newest_ms=9,
+    )
+    assert [one.shape for one in found.ranked("t")] == ["s", "a", "b"]
+
+
+def test_mining_counts_what_ran_and_keeps_what_may_be_shown(
+    database: StateDatabase, clock: FixedClock
+) -> None:
+    turn = Turn(
+        "look   at\nit " + "x" * 400,
+        steps(
+            bad("a/b.txt"),
+            read("c/b.txt"),
+            Did("read_file", {"path": "d"}, "denied", "denied"),
+            read("e1.md", " \n"),
+            read("e2.md", "a\0b"),
+            Did("read_file", {}, "x"),
+            read("x" * 2_000),
+            Did("terminal", {"command": "grep x y"}, "", "exit", 1),
+            sh("cat asked.txt", decided_by="person"),
+            Did("todo", {"items": [1]}),
+        ),
+    )
+    store(database, clock, turn)
+    found = mined(database)
+    assert {name: (tally.calls, tally.failed) for name, tally in found.tools.items()} == {
+        "read_file": (6, 1),
+        "terminal": (2, 0),
+        "todo": (1, 0),
+    }
+    (group,) = found.groups.values()
+    (one,) = group.candidates
+    assert found.sample == [one] and group.repairs == 1 and found.newest_ms == one.at_ms == clock.unix_ms()
+    assert one.arguments == {"path": "c/b.txt"} and one.rank < 0
+    assert one.hint == ("look at it " + "x" * 400)[:160]
+    assert (one.repairs, one.repairs_why) == ('{"path":"a/b.txt"}', "failed")
+    assert (found.sessions, found.messages) == (1, one.session.messages)
+
+
+def test_mining_tells_how_far_it_is_and_reads_the_newest(database: StateDatabase, clock: FixedClock) -> None:
+    ids = [
+        store(database, clock, Turn(f"go {n}", steps(read(f"{n}.txt"))), workspace=f"/p{n}") for n in range(3)
+    ]
+    told: list[tuple[int, int]] = []
+    database.read_now(lambda db: mine(db, MiningScope(min_messages=1), lambda *seen: told.append(seen)))
+    each = told[0][0]
+    assert told == [(each, 3 * each), (2 * each, 3 * each), (3 * each, 3 * each)]
+    assert {one.session.id for one in mined(database, max_sessions=2).sample} == set(ids[1:])
+    assert {one.session.id for one in mined(database, project="/p0").sample} == {ids[0]}
+    assert mined(database, min_messages=each + 1).sessions == 0
+    assert mined(database, source="elsewhere").sessions == 0
+
+
+def test_a_call_is_shown_with_what_was_asked_for_in_its_own_turn(
+    database: StateDatabase, clock: FixedClock
+) -> None:
+    turns = [Turn(f"ask {n}", steps(read(f"dir{n}/file.txt"))) for n in range(4)]
+    store(database, clock, *turns)
+    found = {one.arguments["path"]: one.hint for one in mined(database).sample}
+    assert found == {f"dir{n}/file.txt": f"ask {n}" for n in range(4)}
+
+
+def test_of_a_shape_five_candidates_are_kept_and_of_all_three_hundred(
+    database: StateDatabase, clock: FixedClock
+) -> None:
+    store(database, clock, Turn("go", [[read(f"f{n}.txt") for n in range(310)]]))
+    found = mined(database)
+    (group,) = found.groups.values()
+    assert (group.calls, len(group.candidates), len(found.sample)) == (310, 5, 300)
+    assert found.sample == sorted(found.sample, key=lambda one: one.order)
+    assert group.candidates == found.sample[:5]
+
+
+# Composing.
+
+
+def composed(database: StateDatabase, clock: FixedClock, **options: Any) -> Composed:
+    found = mined(database)
+    return database.read_now(lambda db: compose(db, found, BuildOptions(name="t", **options), clock.now()))
+
+
+def refused(database: StateDatabase, clock: FixedClock, *good: Did, **options: Any) -> str:
+    """Give why nothing of a session's good calls may be shown."""
+    failures = [bad("missing-thing") if good[0].name != "terminal" else sh("frob", "frob: not found", 127)]
+    store(database, clock, Turn("go", steps(*failures * 5, *good)))
+    with pytest.raises(NotFound) as caught:
+        composed(database, clock, **options)
+    return caught.value.message.partition(": ")[2]
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        (read("notes/we go and see for ourselves.txt"), "its arguments hold sentences"),
+        (read("a/\u202etxt.exe"), "it holds characters that people don't see"),
+        (Did("read_file", {"pathname": "a/b"}), "its arguments don't fit the tool"),
+        (Did("read_file", {"path": 5}), "its arguments don't fit the tool"),
+        (read("home/.ssh/id_rsa"), "it reads a file of secrets"),
+        (sh("redis-cli -a hunter2 ping"), "its arguments hold a secret"),
+        (sh("python3 make.py"), "it changes something"),
+        (sh("rm -rf /"), "it needs a person's yes"),
+        (sh("curl http://example.org"), "its result is not from this machine"),
+        (Did("terminal", {"command": ["ls"]}), "it changes something"),
+        (Did("terminal", {"command": "cat", "stdin": 5}), "it changes something"),
+    ],
+)
+def test_a_call_that_may_not_be_shown_is_counted_with_the_reason(
+    database: StateDatabase, clock: FixedClock, call: Did, why: str
+) -> None:
+    assert refused(database, clock, call) == f"{why} (1)"
+
+
+def test_what_the_network_brought_and_what_edits_is_left_out_unless_asked_for(
+    database: StateDatabase, clock: FixedClock
+) -> None:
+    page, edit = Did("web_fetch", {"url": "http://x"}), Did("write_file", {"path": "a/b", "content": "x"})
+    wrong = [
+        Did("web_fetch", {"url": "http://y/z"}, "no", "failed"),
+        Did("write_file", {"path": "q"}, "no", "failed"),
+    ]
+    store(database, clock, Turn("go", steps(*wrong * 5, page, edit)))
+    with pytest.raises(
+        NotFound, match="it changes something \\(1\\), its result is not from this machine \\(1\\)"
+    ) as caught:
+        composed(database, clock)
+    assert "--with-changes" in caught.value.hint
+    found = composed(database, clock, with_changes=True)
+    assert [one.tool_name for one in found.template.examples] == ["write_file"]
+    assert found.left_out == {"its result is not from this machine": 1}
+
+
+def test_nothing_to_learn_is_told_apart(database: StateDatabase, clock: FixedClock) -> None:
+    with pytest.raises(NotFound, match="no finished session"):
+        composed(database, clock)
+    store(database, clock, Turn("go", steps(*[bad()] * 1, *(read(f"{n}") for n in range(19)))))
+    with pytest.raises(NotFound, match=r"no tool failed in 6% or more of its calls \(1 sessions\)"):
+        composed(database, clock, least_error_rate=0.06)
+    assert composed(database, clock, least_error_rate=0.05).template.examples
+
+
+def test_an_example_says_where_it_is_from_and_why_it_was_chosen(
+    database: StateDatabase, clock: FixedClock
+) -> None:
+    for number in range(2):
+        turn = Turn(
+            f"sum {number}",
+            steps(*[bad(f"x{number}.txt")] * 3, read(f"a/x{number}.txt", "1|a\n2|b"), read("q")),
+        )
+        id_ = store(database, clock, turn, workspace="/proj")
+    made = composed(database, clock, description="d", tags=("a",), project="/proj").template
+    one = made.examples[0]
+    assert one.tool_name == "read_file" and one.arguments["path"].startswith("a/x")
+    assert one.result_summary == "[It gave 2 lines, 7 characters. What it said then is left out.]"
+    assert one.context_hint.startswith("sum ") and one.model == "practice" and one.workspace == "/proj"
+    assert one.schema_hash == schema_hash(SPECS[1]) and one.at.startswith("2026-11-21T09:0")
+    number = one.arguments["path"][3]
+    assert one.why == f'Before it, {{"path":"x{number}.txt"}} had failed (failed).'
+    assert one.chosen_because == "in 2 sessions, 2 calls, 2 of them mended a failure; read_file fails in 60%"
+    assert made.examples[1].chosen_because == "in 2 sessions, 2 calls; read_file fails in 60%"
+    assert (made.description, made.tags, made.project, made.budget_tokens) == ("d", ("a",), "/proj", 1_500)
+    assert set(made.source_session_ids) == {example.session_id for example in made.examples}
+    assert made.created_at == iso(clock.now()) and id_ in made.source_session_ids
+
+
+def many_shapes(database: StateDatabase, clock: FixedClock) -> None:
+    good = [read(f"some/where.{ending}") for ending in ("md", "txt", "csv", "toml", "py", "js")]
+    store(database, clock, Turn("go", steps(*[bad("nope")] * 4, *good)))
+
+
+def test_the_budget_and_the_number_of_examples_hold(database: StateDatabase, clock: FixedClock) -> None:
+    many_shapes(database, clock)
+    every = composed(database, clock).template.examples
+    cost = example_tokens(every[0])
+    assert len(every) == 6
+    assert len(composed(database, clock, most_examples=2).template.examples) == 2
+    assert len(composed(database, clock, budget_tokens=1).template.examples) == 1, "one at least"
+    three = composed(database, clock, budget_tokens=3 * cost + 5).template.examples
+    assert len(three) == 3 and sum(map(example_tokens, three)) <= 3 * cost + 5
+
+
+def test_a_placebo_is_drawn_from_other_shapes_and_filled_up_to_size(
+    database: StateDatabase, clock: FixedClock
+) -> None:
+    many_shapes(database, clock)
+    store(database, clock, Turn("count", steps(sh("wc -l a.txt"), sh("head -n 5 b.md"), sh("rm -rf /"))))
+    found = mined(database)
+
+    def drawn(like: Template, seed: int = 0) -> Template:
+        options = BuildOptions(name="p")
+        return database.read_now(lambda db: placebo(db, found, like, options, clock.now(), seed))
+
+    own = composed(database, clock).template
+    long = tuple(msgspec.structs.replace(one, result_summary="word " * 90) for one in own.examples)
+    made = drawn(Template(name="x", examples=long, max_examples=7, budget_tokens=999))
+    assert {one.tool_name for one in made.examples} == {"terminal"} and len(made.examples) == 2
+    assert (made.max_examples, made.budget_tokens) == (7, 999)
+    for one in made.examples:
+        assert abs(example_tokens(one) - example_tokens(long[0])) <= 0.1 * example_tokens(long[0])
+        assert one.chosen_because == "drawn by chance" and one.why == ""
+    tiny = drawn(Template(name="x", examples=(Example(tool_name="todo"),)))
+    assert len(tiny.examples) == 1 and "[left out]" not in tiny.examples[0].result_summary
+    assert len({drawn(own, seed).examples[0].arguments["command"] for seed in range(20)}) == 2
+    assert drawn(own, 3) == drawn(own, 3)

@@ -1,0 +1,560 @@
+"""Templates as files and as choices: what is read, refused, forgotten; what fits a task and what is alike."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.warm.stores import TOOLS
+from whet.config.paths import Home
+from whet.contract.errors import ConfigError, NotFound
+from whet.contract.messages import Message, ToolCall, Usage, VendorReplay
+from whet.contract.protocols import ModelInfo, ModelReply, StreamItem, TextDelta
+from whet.contract.tools import ToolSpec
+from whet.warm.forgetting import forget_examples
+from whet.warm.outline import is_prose, outline
+from whet.warm.prime import Prime, PrimedLink, decode_prime, encode_prime, make_prime
+from whet.warm.select import Situation, pick, rank, usable, words
+from whet.warm.shape import medoid, shape_of
+from whet.warm.template import (
+    FRAME_TOKENS,
+    Broken,
+    Example,
+    Template,
+    bring_in,
+    check_name,
+    delete,
+    every,
+    example_tokens,
+    fits,
+    load,
+    path_of,
+    read,
+    save,
+    schema_hash,
+    staleness,
+)
+
+NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
+
+
+def example(tool: str = "read_file", **more: Any) -> Example:
+    return Example(tool_name=tool, **more)
+
+
+def situation(text: str, **more: Any) -> Situation:
+    return Situation(**{"text": text, "workspace": "/proj", "tools": TOOLS, "now": NOW, **more})
+
+
+def written(folder: Path, row: object) -> Path:
+    path = folder / "given.json"
+    path.write_text(row if isinstance(row, str) else json.dumps(row))
+    return path
+
+
+# Files.
+
+
+@pytest.mark.parametrize("name", ["a", "A.b_c-d e", "a" * 64, "com", "communal", "con1", "_x"])
+def test_names_that_name_a_template(name: str) -> None:
+    assert check_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["a" * 65, "COM1", "lpt9.x", "a\n", "-a", "a ", "Aux.json"])
+def test_names_that_name_none(name: str) -> None:
+    with pytest.raises(ConfigError, match="can't name a template"):
+        check_name(name)
+
+
+def test_a_long_name_is_shown_cut() -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_name("a" * 65)
+    assert f"'{'a' * 37}...'" in caught.value.message
+    with pytest.raises(ConfigError) as caught:
+        check_name("/" * 40)
+    assert f"'{'/' * 40}'" in caught.value.message
+
+
+def test_what_is_not_there_is_said_so(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    for act in (load, delete):
+        with pytest.raises(NotFound, match="there is no warm template 'gone'"):
+            act(home, "gone")
+    with pytest.raises(NotFound, match="there is no file"):
+        bring_in(home, tmp_path / "nothing.json", "", NOW)
+    assert list(every(home)) == []
+
+
+def test_a_saved_template_is_its_owners_alone_and_comes_back_whole(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    made = Template(name="t", examples=(example(arguments={}, why="w"),), extra={"colour": 1}, tags=("a",))
+    path = save(home, made)
+    assert home.root.stat().st_mode & 0o777 == 0o700
+    assert path == path_of(home, "t") and path.stat().st_mode & 0o777 == 0o600
+    assert load(home, "t") == made
+    shown = json.loads(path.read_text())["examples"][0]
+    assert shown == {"tool_name": "read_file", "arguments": {}, "result_success": True, "why": "w"}
+    assert path.read_text().startswith('{\n  "name"') and path.read_text().endswith("}\n")
+    delete(home, "t")
+    assert not path.exists()
+
+
+def test_templates_come_by_name_and_only_json_files(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    for name in ("b", "a", "c"):
+        save(home, Template(name=name))
+    (home.warm / "notes.txt").write_text("x")
+    (home.warm / "d.json").write_text("[1]")
+    found = list(every(home))
+    assert [one.name for one in found] == ["a", "b", "c", "d"]
+    assert isinstance(found[3], Broken) and "no JSON object" in found[3].reason
+
+
+def test_folders_that_can_not_be_read_or_changed_are_one_line(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    save(home, Template(name="t"))
+    path_of(home, "t").unlink()
+    path_of(home, "t").mkdir()
+    with pytest.raises(ConfigError, match="can't delete"):
+        delete(home, "t")
+    with pytest.raises(ConfigError, match="can't read"):
+        read(path_of(home, "t"))
+    path_of(home, "t").rmdir()
+    home.warm.rmdir()
+    home.warm.write_text("")
+    with pytest.raises(ConfigError, match="can't read"):
+        list(every(home))
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "holds no JSON object"),
+        ({"examples": {}}, "examples is no list"),
+        ({"examples": [1]}, "an example is no object"),
+        ({"examples": [{"tool_name": ""}]}, "an example names no tool"),
+        ({"examples": [{"tool_name": "x", "arguments": "{"}]}, "given.json"),
+        ({"tags": 7}, "given.json"),
+        ({"max_examples": 0}, "out of range"),
+        ({"max_examples": 21}, "out of range"),
+        ({"budget_tokens": 99}, "out of range"),
+        ({"budget_tokens": 20_001}, "out of range"),
+        ({"description": "x" * 1_000_000}, "larger than 1 MB"),
+    ],
+)
+def test_a_file_that_is_no_template_says_why(tmp_path: Path, row: object, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        read(written(tmp_path, row))
+
+
+@pytest.mark.parametrize(("examples", "tokens"), [(1, 100), (20, 20_000)])
+def test_the_ends_of_the_ranges_are_allowed(tmp_path: Path, examples: int, tokens: int) -> None:
+    found = read(written(tmp_path, {"max_examples": examples, "budget_tokens": tokens}))
+    assert (found.max_examples, found.budget_tokens) == (examples, tokens)
+
+
+def test_a_file_of_just_a_megabyte_is_read(tmp_path: Path) -> None:
+    row = json.dumps({"description": ""})
+    assert read(written(tmp_path, row.replace('""', f'"{"x" * (1_000_000 - len(row))}"')))
+
+
+def test_what_is_left_out_or_null_is_as_by_default(tmp_path: Path) -> None:
+    row = {"examples": [{"tool_name": "x", "why": None, "arguments": '{"a": 1}'}], "tags": None, "odd": 5}
+    found = read(written(tmp_path, row))
+    assert found == Template(name="given", examples=(example("x", arguments={"a": 1}),), extra={"odd": 5})
+    assert (found.version, found.max_examples, found.budget_tokens) == (1, 3, 1_500)
+
+
+def test_a_moment_in_seconds_is_written_as_ours_and_an_impossible_one_is_none(tmp_path: Path) -> None:
+    assert read(written(tmp_path, {"created_at": 0})).created_at == "1970-01-01T00:00:00Z"
+    assert read(written(tmp_path, {"created_at": 1e300})).created_at == ""
+    assert read(written(tmp_path, {"created_at": "then"})).created_at == "then"
+
+
+def test_what_is_brought_in_is_marked_and_replaces_nothing(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    (tmp_path / "Mine.json").write_text('{"name": "x", "description": "d"}')
+    found = bring_in(home, tmp_path / "Mine.json", "", NOW)
+    assert (
+        found
+        == load(home, "mine")
+        == Template(name="mine", description="d", imported_at="2026-11-21T09:00:00Z")
+    )
+    assert bring_in(home, tmp_path / "Mine.json", "Other", NOW).name == "Other"
+    with pytest.raises(ConfigError, match="there is a template Other already"):
+        bring_in(home, tmp_path / "Mine.json", "Other", NOW)
+
+
+def test_hashes_tell_what_the_model_gets_and_nothing_else() -> None:
+    one = example(arguments={"a": 1, "b": 2}, why="w")
+    assert one.hash == example(arguments={"b": 2, "a": 1}, why="w", session_id="s", at="x").hash
+    assert len({one.hash, example(arguments={"a": 1}, why="w").hash, example(why="w").hash}) == 3
+    made = Template(name="t", examples=(one,))
+    assert made.hash == msgspec.structs.replace(made, name="u", tags=("x",)).hash
+    others = [
+        msgspec.structs.replace(made, system_prompt_addendum="x"),
+        msgspec.structs.replace(made, max_examples=4),
+    ]
+    assert len({made.hash, *(other.hash for other in others), Template(name="t").hash}) == 4
+    assert (len(one.hash), len(made.hash), len(schema_hash(TOOLS["todo"]))) == (12, 16, 12)
+
+
+def test_an_example_costs_its_frame_and_all_its_texts() -> None:
+    bare = example_tokens(example("x"))
+    assert FRAME_TOKENS + 2 <= bare <= FRAME_TOKENS + 4
+    long = "word " * 50
+    for more in ({"why": long}, {"result_summary": long}, {"context_hint": long}, {"arguments": {"a": long}}):
+        assert example_tokens(example("x", **more)) > bare + 30
+    assert example_tokens(example("x", why=long, context_hint=long)) > bare + 60
+
+
+# When an example is given no more.
+
+
+def test_an_example_is_stale_after_thirty_days_without_use() -> None:
+    made = example(at=NOW.isoformat())
+    assert staleness(made, TOOLS, NOW + timedelta(days=29, hours=23)) == ""
+    assert staleness(made, TOOLS, NOW + timedelta(days=30)) == "30 days without a win"
+    won = (NOW + timedelta(days=10)).isoformat()
+    assert staleness(made, TOOLS, NOW + timedelta(days=39), won) == ""
+    assert staleness(made, TOOLS, NOW + timedelta(days=40), won)
+    assert staleness(example(at="2026-11-21"), TOOLS, NOW) == "", "a moment without a zone is ours"
+    assert staleness(example(at="some day"), TOOLS, NOW), "what is no moment is long ago"
+
+
+def test_an_example_is_stale_where_its_tool_takes_other_arguments() -> None:
+    assert "don't fit read_file" in staleness(example(arguments={"name": "a"}), TOOLS, NOW)
+    known = example(arguments={"name": "a"}, schema_hash=schema_hash(TOOLS["read_file"]))
+    assert staleness(known, TOOLS, NOW) == "", "the schema is the one that it was made with"
+    assert "has changed" in staleness(msgspec.structs.replace(known, schema_hash="x"), TOOLS, NOW)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [({"a": 1}, True), ({"a": 1, "b": 2}, True), ({"b": 2}, False), ({"a": 1, "c": 3}, False)],
+)
+def test_arguments_fit_where_all_are_known_and_none_is_missing(
+    arguments: dict[str, Any], expected: bool
+) -> None:
+    spec = ToolSpec("t", "", {"properties": {"a": {}, "b": {}}, "required": ["a"]})
+    assert fits(arguments, spec) is expected
+    assert fits({}, ToolSpec("t", "", {}))
+
+
+def test_an_example_is_stale_where_its_file_is_gone_and_its_folder_is_known(tmp_path: Path) -> None:
+    made = example(arguments={"path": "a"}, workspace=str(tmp_path))
+    assert staleness(made, TOOLS, NOW) == "a is gone"
+    assert staleness(msgspec.structs.replace(made, workspace=""), TOOLS, NOW) == ""
+    assert staleness(msgspec.structs.replace(made, arguments={"path": 5}), TOOLS, NOW) == ""
+    (tmp_path / "a").touch()
+    assert staleness(made, TOOLS, NOW) == ""
+
+
+def test_examples_of_failed_private_and_deleted_sessions_are_not_given() -> None:
+    made = Template(
+        name="t", examples=(example(session_id="a"), example(session_id="b"), example(result_success=False))
+    )
+
+    def given(template: Template = made, **more: Any) -> list[str]:
+        return [one.session_id for one in usable(template, situation("x", **more))]
+
+    assert given() == ["a", "b"] and given(private=["a"]) == ["b"] and given(gone=["b"]) == ["a"]
+    imported = msgspec.structs.replace(made, imported_at="x")
+    assert given(imported, gone=["b"]) == ["a", "b"] and given(imported, private=["b"]) == ["a"]
+    assert given(tools={}) == []
+    old = msgspec.structs.replace(made, examples=(example(session_id="o", at="2026-01-01T00:00:00Z"),))
+    assert given(old) == [] and given(old, last_wins={old.hash: "2026-11-20T00:00:00Z"}) == ["o"]
+
+
+def test_forgetting_leaves_what_rests_on_sessions_that_are_there(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    three = (example(session_id="a"), example(session_id="gone"), example())
+    save(home, Template(name="mixed", examples=three, source_session_ids=("a", "gone")))
+    save(home, Template(name="lost", examples=three[1:2]))
+    save(home, Template(name="kept", examples=three[:1], source_session_ids=("a", "gone")))
+    save(home, Template(name="empty", source_session_ids=("gone",)))
+    save(home, Template(name="foreign", examples=three, imported_at="x"))
+    (home.warm / "bad.json").write_text("[")
+    asked: list[set[str]] = []
+
+    def existing(ids: set[str]) -> set[str]:
+        asked.append(ids)
+        return ids & {"a"}
+
+    assert forget_examples(home, existing) == 2
+    assert {"a", "gone"} in asked and not any("" in ids for ids in asked)
+    assert load(home, "mixed").examples == (three[0], three[2])
+    assert load(home, "mixed").source_session_ids == ("a",)
+    assert (
+        not path_of(home, "lost").exists() and load(home, "empty") and load(home, "foreign").examples == three
+    )
+    assert load(home, "kept").source_session_ids == ("a", "gone")
+
+
+# What fits.
+
+
+def test_words_for_matching_are_folded_stemmed_and_not_the_commonest() -> None:
+    assert words("The Invoices, printing_files: x ÄRGER") == ["invoic", "print", "file", "ärger"]
+    assert words("値段表 本 ab値") == ["値段", "段表", "ab値"]
+    assert words("go " * 7_000) == ["go"] * 6_667
+
+
+@pytest.mark.parametrize(
+    ("word", "stem"),
+    [("sing", "sing"), ("reading", "read"), ("adding", "adding"), ("copies", "copi"), ("stories", "stor"),
+     ("boxes", "boxe"), ("matches", "match"), ("cats", "cats"), ("birds", "bird"), ("glass", "glas")],
+)  # fmt: skip
+def test_an_ending_is_taken_off_where_more_than_three_letters_stay(word: str, stem: str) -> None:
+    assert words(word) == [stem]
+
+
+def test_a_template_fits_by_two_words_or_one_of_its_name_description_or_tags() -> None:
+    hinted = Template(name="t1", examples=(example(context_hint="sum invoices of march"),))
+    named = Template(name="garden", description="roses", tags=("watering",))
+
+    def fitting(text: str, *given: Template) -> list[str]:
+        return [one.name for one, _ in rank(given or (hinted, named), situation(text))]
+
+    assert fitting("invoices") == [] and fitting("invoices in march") == ["t1"]
+    assert fitting("the garden") == fitting("a rose or roses") == fitting("watering") == ["garden"]
+    assert fitting("garden invoices march") == ["t1", "garden"]
+    assert fitting("") == [] == fitting("nothing of the kind")
+
+
+def test_a_template_of_this_folder_comes_first_and_equals_by_name() -> None:
+    there = Template(name="a", description="count invoices", project="/other")
+    here = Template(name="b", description="count invoices", project="/proj")
+    worked = Template(name="c", description="count invoices", examples=(example(workspace="/proj"),))
+    others = [Template(name=f"n{n}", description="of no matter") for n in range(6)]
+    found = rank([worked, there, here, *others], situation("count the invoices"))
+    assert [one.name for one, _ in found] == ["b", "c", "a"]
+    assert found[0][1] == found[1][1] == pytest.approx(found[2][1] + 0.5)
+    (alone,) = rank([there], situation("count the invoices"))
+    assert alone[1] == 2.0, "a single template's words weigh one each"
+    assert rank([msgspec.structs.replace(here, description="x y")], situation("count")) == []
+
+
+def test_a_word_that_every_template_has_weighs_little_and_a_rare_one_more() -> None:
+    many = [Template(name=f"n{n}", description="report") for n in range(9)]
+    assert rank(many, situation("report")) == []
+    many.append(Template(name="rare", description="report report invoice"))
+    ((best, score),) = rank(many, situation("report invoice"))
+    assert best.name == "rare" and score == pytest.approx(2.056395)
+
+
+def test_of_the_examples_the_nearest_are_picked_in_the_templates_order() -> None:
+    made = [
+        example(context_hint="water roses", arguments={"path": "a1"}),
+        example(context_hint="sum invoices", arguments={"path": "b1"}),
+        example(context_hint="sum totals", arguments={"path": "c1"}, why="Before it, d had failed."),
+        example(context_hint="print labels", arguments={"path": "e1"}),
+    ]
+    chosen = Template(name="t", examples=tuple(made), max_examples=2)
+
+    def picked(text: str, **more: Any) -> list[str]:
+        given = pick(msgspec.structs.replace(chosen, **more), situation(text))
+        return [str(one.arguments["path"]) for one in given]
+
+    assert picked("sum invoices") == ["b1", "c1"]
+    assert picked("nothing of it") == ["a1", "c1"], "what mends a failure comes before the rest"
+    assert picked("print labels", max_examples=1) == ["e1"]
+    cost = example_tokens(made[1])
+    assert picked("sum invoices", budget_tokens=cost) == ["b1"]
+    assert picked("invoices", budget_tokens=cost - 1) == []
+    assert picked("sum invoices", budget_tokens=cost + example_tokens(made[2])) == ["b1", "c1"]
+
+
+def test_a_rare_word_brings_an_example_nearer_than_a_common_one_and_both_than_a_mended_failure() -> None:
+    made = [
+        example(context_hint="sum invoices", arguments={"path": "a1"}),
+        example(context_hint="sum totals", arguments={"path": "b1"}),
+        example(context_hint="sum labels", arguments={"path": "c1"}),
+        example(context_hint="print", arguments={"path": "d1"}, why="Before it, d had failed."),
+    ]
+
+    def first(text: str) -> str:
+        chosen = Template(name="t", examples=tuple(made), max_examples=1)
+        return str(pick(chosen, situation(text))[0].arguments["path"])
+
+    assert (first("sum labels"), first("sum"), first("none of it")) == ("c1", "a1", "d1")
+    made[0] = example(context_hint="sum print", arguments={"path": "a1"})
+    assert first("labels and print") == "c1", "one that a single example has counts for more"
+
+
+def test_two_examples_are_alike_by_more_than_four_fifths_of_their_words() -> None:
+    def picked(one: Example, other: Example) -> int:
+        return len(pick(Template(name="t", examples=(one, other)), situation("x")))
+
+    nine = [f"word{n}" for n in range(9)]
+    first = example("terminal", arguments={"command": " ".join(nine)})
+    assert picked(first, example("terminal", arguments={"command": " ".join(nine[:8])})) == 1
+    assert picked(first, example("terminal", arguments={"command": " ".join(nine[:7])})) == 2
+    assert picked(first, example("search_files", arguments={"pattern": " ".join(nine)})) == 2
+    five = example("terminal", arguments={"command": " ".join(nine[:5])})
+    assert picked(five, example("terminal", arguments={"command": " ".join(nine[:4])})) == 2
+    assert (
+        picked(
+            example("terminal", arguments={"command": "one"}),
+            example("terminal", arguments={"command": "one"}),
+        )
+        == 1
+    )
+    assert picked(example("todo"), example("todo")) == 2, "without words nothing is alike"
+
+
+# Shapes and outlines.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shape"),
+    [
+        ({"command": "cat a/b.py"}, "command=cat path.py"),
+        ({"command": "cat c.py"}, "command=cat path.py"),
+        ({"command": "cat -n2 x | tail5 y"}, "command=cat -n0 word | tail0 word"),
+        ({"command": "A=1 make 'x y' \"z\" 12"}, "command=A=0 make 's' 's' 0"),
+        ({"command": "a && b c || d e ; f g"}, "command=a && b word || d word ; f word"),
+        ({"command": " ".join("x" * 30)}, "command=x" + " word" * 23),
+        ({"command": 5}, "command=0"),
+        ({"b": "x.y/z", "a": "a.TXT"}, "a=path b=path"),
+        ({"a": True, "b": None, "c": 1.5, "d": [1], "e": "x" * 80, "f": "x" * 81},
+         "a=True b=None c=0 d=list e=word f=text"),
+        ({"a": "x-1*"}, "a=w-w*"),
+        ({"a": "-" * 50}, "a=" + "-" * 40),
+        ({"a": "d.e/f"}, "a=path"),
+        ({"a": "f."}, "a=path"),
+        ({"a": "d/.py"}, "a=path.py"),
+        ({"a": "f.x"}, "a=path"),
+        ({"a": "42"}, "a=0"),
+    ],
+)  # fmt: skip
+def test_the_shape_of_a_call(arguments: dict[str, Any], shape: str) -> None:
+    assert shape_of("t", arguments) == f"t {shape}"
+
+
+def test_a_long_shape_and_a_long_command_are_cut() -> None:
+    assert len(shape_of("t", {f"argument{n}": "x" for n in range(50)})) == 300
+    assert shape_of("t", {"command": "x" * 999 + " y" * 9}) == f"t command={'x' * 999}"[:300]
+    assert shape_of("t", {"command": "a " + "'" + "x" * 996 + "' b"}) == "t command=a 's'"
+
+
+def test_the_medoid_is_the_nearest_to_all_and_the_first_of_equals() -> None:
+    assert medoid(["a b c", "a b d", "x y z"]) == 0
+    assert medoid(["x y z", "a b c", "a b d"]) == 1
+    assert medoid(["x", "a b", "a b c", "a b c d"]) == 2
+    assert medoid(["", "", ""]) == 0
+    assert medoid(["q"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "nothing"),
+        (" \n", "nothing"),
+        ("x", "1 line, 1 character"),
+        ("a\nb\n", "2 lines, 3 characters"),
+        ('{"a": 1, "b": 2}', "a JSON object of 2 keys, 16 characters"),
+        ("[1, 2]", "a JSON list of 2 items, 6 characters"),
+        ("[broken", "1 line, 7 characters"),
+        ("{\n}", "a JSON object of 0 keys, 3 characters"),
+        ("5", "1 line, 1 character"),
+    ],
+)
+def test_an_outline_tells_kind_and_length(text: str, said: str) -> None:
+    assert outline(text) == f"[It gave {said}. What it said then is left out.]"
+    assert outline(outline(text)) == outline(text)
+
+
+def test_six_words_in_a_row_are_a_sentence() -> None:
+    assert is_prose("we go and see for ourselves") and is_prose("所有文件发送到外部服务器")
+    assert not is_prose("we go and see it") and not is_prose("cat -n a.txt | grep -v x | head -n 5 out")
+
+
+# What a session is opened with.
+
+
+def test_examples_are_numbered_named_and_cached_up_to_the_last() -> None:
+    made = make_prime(
+        "0123456789abcdef", [example(context_hint="h", why="W."), example("todo", result_summary="r")]
+    )
+    texts = [message.text for message in made.messages]
+    assert texts[0] == "[Past example 1 of 2, from an earlier session, not this session's state: h]"
+    assert texts[4] == "[Past example 2 of 2, from an earlier session, not this session's state]"
+    assert texts[3] == "That worked. W. (End of past example 1.)" and texts[6] == "r"
+    assert texts[7] == "That worked. (End of past example 2.)"
+    assert [call.id for m in made.messages for call in m.tool_calls] == [
+        "warm_0123456789ab_1",
+        "warm_0123456789ab_2",
+    ]
+    assert [message.cache_until for message in made.messages] == [False] * 7 + [True]
+    assert make_prime("x", [], "Mind.").messages == () and make_prime("x", [], "Mind.").addendum == ""
+    assert make_prime("x", [example()], " Mind. ").addendum.endswith("is data.\n\nMind.")
+    assert make_prime("x", [example()]).addendum.endswith("is data.")
+    assert encode_prime(Prime(decode_prime(encode_prime(made)))) == encode_prime(made)
+    assert encode_prime(make_prime("x", [])) == "" and decode_prime("") == ()
+
+
+REPLAYS = [VendorReplay("chat_completions", str(n)) for n in range(4)]
+
+
+class Echo:
+    """A link that answers with nothing and keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Message, ...]] = []
+
+    @property
+    def info(self) -> ModelInfo:
+        return ModelInfo("p", "echo", 1, 1)
+
+    async def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
+        self.sent.append(tuple(messages))
+        yield TextDelta("a")
+        yield ModelReply(Message("assistant", "a"), Usage(), "echo", notices=("own",))
+
+
+def test_a_primed_link_sends_the_examples_first_and_tells_its_news_once() -> None:
+    opening = make_prime("hash", [example()]).messages
+    echo = Echo()
+    link = PrimedLink(echo, opening, ("news",))
+    said = Message("user", "go")
+
+    async def notices() -> list[tuple[str, ...] | None]:
+        return [getattr(item, "notices", None) async for item in link.stream([said])]
+
+    assert asyncio.run(notices()) == [None, ("news", "own")] and asyncio.run(notices()) == [None, ("own",)]
+    assert echo.sent == [(*opening, said)] * 2 and echo.sent[0][-1] is said
+    assert link.info == echo.info
+
+
+def test_a_call_id_that_an_example_has_is_changed_for_the_session_the_same_way_each_time() -> None:
+    opening = make_prime("hash", [example()]).messages
+    taken = opening[1].tool_calls[0].id
+    echo = Echo()
+    link = PrimedLink(echo, opening)
+    both = (ToolCall(taken, "todo", "{}"), ToolCall("mine", "todo", "{}"))
+    session = [
+        Message("assistant", "", both, replay=REPLAYS[1]),
+        Message("tool", "r", tool_call_id=taken),
+        Message("tool", "s", tool_call_id="mine", replay=REPLAYS[2]),
+        Message("tool", "t", tool_call_id=taken, replay=REPLAYS[3]),
+    ]
+
+    async def send() -> tuple[Message, ...]:
+        async for _ in link.stream(session):
+            pass
+        return echo.sent[-1][len(opening) :]
+
+    first = asyncio.run(send())
+    assert [call.id for call in first[0].tool_calls] == [f"{taken}_here", "mine"]
+    assert [message.tool_call_id for message in first] == ["", f"{taken}_here", "mine", f"{taken}_here"]
+    assert [message.replay for message in first] == [None, None, REPLAYS[2], REPLAYS[3]]
+    assert all(one is other for one, other in zip(first, asyncio.run(send()), strict=True))
