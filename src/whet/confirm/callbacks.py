@@ -26,9 +26,9 @@ import msgspec
 from whet.config.paths import mode_of, read_small, replace
 from whet.confirm.addresses import AddressRefused, resolve
 from whet.confirm.keys import SigningKey
-from whet.confirm.requests import outcome_of
+from whet.confirm.requests import outcome_of, rows_of, tell_unreadable
 from whet.confirm.service import ConfirmService
-from whet.contract.errors import ConfigError, StoreCorrupt, WhetError
+from whet.contract.errors import ConfigError, StoreCorrupt, StoreError, WhetError
 from whet.http1.client import HttpClient, Limits, Request
 from whet.http1.failure import HttpFailed
 from whet.web.beat import in_step
@@ -47,10 +47,10 @@ _LOOK_S = 0.5
 _logger = logging.getLogger("whet.confirm.callbacks")
 
 
+_WAITING_CELLS = "c.run_after, c.id, c.url, r.principal"
+_WAITING_FROM = ("callbacks c LEFT JOIN requests r ON r.id = c.request_id", "c.id")
 _WAITING = (
-    "SELECT c.run_after, c.id, c.url, r.principal FROM callbacks c"
-    " LEFT JOIN requests r ON r.id = c.request_id"
-    " WHERE c.status = 'waiting' AND c.run_after <= ? AND (c.run_after, c.id) > (?, ?)"
+    "c.status = 'waiting' AND c.run_after <= ? AND (c.run_after, c.id) > (?, ?)"
     f" ORDER BY c.run_after, c.id LIMIT {_PAGE}"
 )
 _ONE = "SELECT id, message_id, request_id, url, body, created_at, attempts FROM callbacks WHERE id = ?"
@@ -157,7 +157,11 @@ class Callbacks:
         client = HttpClient(limits, uses_proxy=False)
         async with aclosing(client), asyncio.TaskGroup() as group:
             while True:
-                left_over = self._begin(lambda item: group.create_task(self._send(client, item)))
+                try:
+                    left_over = self._begin(lambda item: group.create_task(self._send(client, item)))
+                except StoreError as error:
+                    _logger.warning("what webhooks are due can't be read, trying again: %s", error.message)
+                    left_over = False
                 await self._slots.pause(left_over)
 
     def _begin(self, send: Callable[[DueCallback], object]) -> bool:
@@ -169,16 +173,20 @@ class Callbacks:
         for _ in range(_MOST_PAGES):
             bound = (now_s, *self._place)
             rows = self._service.database.read_now(
-                lambda db, bound=bound: db.execute(_WAITING, bound).fetchall()
+                lambda db, bound=bound: rows_of(db, _WAITING_CELLS, _WAITING_FROM, _WAITING, bound)
             )
-            for run_after, number, url, principal in rows:
+            for row in rows:
                 if self._slots.is_full:
                     return True
+                if len(row) == 1:
+                    tell_unreadable(f"of webhook {row[0]}", "a text of it can't be read")
+                    continue
+                run_after, number, url, principal = row
                 self._place = (run_after, number)
                 taken = self._slots.take(number, (receiver_of(url), principal or ""))
                 left_over = left_over or not taken
-                if taken and (row := self._service.database.read_one(_ONE, (number,))):
-                    send(DueCallback(*row))  # type: ignore[arg-type]
+                if taken and (item := self._service.database.read_one(_ONE, (number,))):
+                    send(DueCallback(*item))  # type: ignore[arg-type]
             if len(rows) < _PAGE:
                 self._place = _START
                 return left_over

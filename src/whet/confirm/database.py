@@ -19,7 +19,7 @@ from whet.confirm.schema import STEPS
 from whet.confirm.sealer import SealedConnection, Sealer, sealer_of
 from whet.contract.errors import StoreBusy, StoreCorrupt, StoreError, StoreUnwritable
 from whet.sqlite.database import DatabaseFile, Layout, Work
-from whet.sqlite.faults import as_store_error
+from whet.sqlite.faults import FAULTS, as_store_error
 
 T = TypeVar("T")
 
@@ -125,7 +125,7 @@ class ConfirmDatabase(DatabaseFile):
         reader = self._take_reader()
         try:
             return reader.execute(sql, values).fetchone()  # type: ignore[arg-type]
-        except apsw.Error as error:
+        except FAULTS as error:
             raise as_store_error(error, str(self.path), reader.system_errno) from error
         finally:
             self._put_back(reader)

@@ -190,7 +190,7 @@ def _replanned(
     tx: Tx, request: ConfirmRequest, policy: ConfirmPolicy
 ) -> tuple[ConfirmRequest, RequestOutcome | None]:
     """Judge a pending request by the policy that holds now; a changed plan voids the votes so far."""
-    judged = _judged(tx, request, msgspec.json.decode(request.details_json), policy)
+    judged = _judged(tx, request, requests.details_of(request.details_json), policy)
     if judged.effect == "deny":
         settled = requests.settle(tx, request, "denied", f"policy:{judged.rule}", judged.why)
         return settled, RequestOutcome("already_decided", f"the policy was changed: {judged.why}", settled)
@@ -343,15 +343,16 @@ def expire(tx: Tx, limit: int) -> int:
     """Write down what has run out; gives how many, at most `limit`."""
     found = requests.due(tx.connection, tx.now_s, limit)
     for request in found:
-        requests.settle(tx, request, "expired", BY_TIMEOUT)
+        requests.settle(tx, request, "expired", BY_TIMEOUT, is_altered=bool(_problem(tx, request)))
     return len(found)
 
 
 def end_all(tx: Tx, limit: int) -> int:
     """Let pending requests run out now, whatever their deadline; gives how many, at most `limit`."""
     found = requests.due(tx.connection, math.inf, limit)
+    why = "the service's clock was corrected"
     for request in found:
-        requests.settle(tx, request, "expired", BY_TIMEOUT, "the service's clock was corrected")
+        requests.settle(tx, request, "expired", BY_TIMEOUT, why, is_altered=bool(_problem(tx, request)))
     return len(found)
 
 
@@ -359,13 +360,13 @@ def escalate(tx: Tx, limit: int) -> int:
     """Tell the next group about requests that nobody has answered; gives how many."""
     found = requests.to_escalate(tx.connection, tx.now_s, limit)
     for request in found:
-        is_altered = _problem(tx, request)
+        group = request.plan.escalate_to
+        is_altered = not group or _problem(tx, request)
         tx.connection.execute("UPDATE requests SET escalated_at = ? WHERE id = ?", (tx.now_s, request.id))
         if is_altered:  # the log does not vouch for a row that somebody else has written
             tx.sealer.newest.pop("requests", None)
-        tx.record(
-            "escalated", request.id, "system:policy", request.principal, {"group": request.plan.escalate_to}
-        )
+        if group:
+            tx.record("escalated", request.id, "system:policy", request.principal, {"group": group})
     return len(found)
 
 

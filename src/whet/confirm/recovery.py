@@ -87,7 +87,7 @@ def correct_clock(tx: Tx, ahead_s: float) -> None:
     """Go back to the clock's time after a run whose clock was ahead: end what was open then, and let nothing
     last longer than it was meant to."""
     tx.record("clock_corrected", principal=BY_START, data={"ahead_s": round(ahead_s, 3)})
-    while decide.end_all(tx, _BATCH) == _BATCH:
+    while decide.end_all(tx, _BATCH):
         pass
     for table in ("tokens", "whitelist"):
         tx.connection.execute(

@@ -1,8 +1,14 @@
-"""Requests, votes and views as rows. Each function is one or two statements on the connection it is given."""
+"""Requests, votes and views as rows. Each function is one or two statements on the connection it is given.
+
+A row that can't be read, which only somebody else can have written, raises StoreCorrupt where it is asked for
+by itself. Lists leave it out and say so in the log, once: nobody else's request waits behind it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
@@ -11,9 +17,18 @@ import apsw
 import msgspec
 
 from whet.confirm.ledger import Tx
-from whet.confirm.records import BY_TIMEOUT, ApprovalPlan, Caller, ConfirmRequest, Status, Verdict, Vote
+from whet.confirm.records import (
+    BY_TIMEOUT,
+    STATUSES,
+    ApprovalPlan,
+    Caller,
+    ConfirmRequest,
+    Status,
+    Verdict,
+    Vote,
+)
 from whet.contract.errors import StoreCorrupt
-from whet.contract.texts import decoder, from_json
+from whet.contract.texts import NOT_JSON, decoder, from_json
 
 _FIELDS = ConfirmRequest.__struct_fields__
 _COLUMNS = ", ".join(name.removesuffix("_json") for name in _FIELDS)
@@ -36,6 +51,12 @@ _STATUS, _EXPIRES, _RESOLVED, _RESOLVED_BY, _PLAN, _RISK, _EDITS = map(
     _FIELDS.index,
     ("status", "expires_at", "resolved_at", "resolved_by", "plan", "is_high_risk", "accepts_edits"),
 )
+_TIMES = tuple(at for at, name in enumerate(_FIELDS) if name.endswith("_at"))
+_EARLIEST_S, _LATEST_S = -62_135_596_800.0, 253_402_300_799.0  # years of four digits
+_VERDICTS: tuple[Verdict, ...] = ("approve", "deny")
+_UNKNOWN_PLAN = ApprovalPlan()
+_READ_CHARS = 32 * 1024
+_LOG = logging.getLogger("whet.confirm.requests")
 _decode_plan = decoder(ApprovalPlan).decode
 _encode_plan = msgspec.json.Encoder(order="deterministic").encode
 
@@ -45,8 +66,37 @@ def plan_of(text: str) -> ApprovalPlan:
     """Read a stored plan. Raises StoreCorrupt."""
     try:
         return _decode_plan(text)
-    except msgspec.DecodeError as error:
-        raise StoreCorrupt("a request's plan in the database can't be read") from error
+    except NOT_JSON as error:
+        raise _unreadable("plan") from error
+
+
+def details_of(text: str) -> dict[str, Any]:
+    """Read stored details. Raises StoreCorrupt."""
+    try:
+        return from_json(text, dict[str, Any])
+    except NOT_JSON as error:
+        raise _unreadable("details") from error
+
+
+def check_details(request: ConfirmRequest) -> None:
+    """Raise StoreCorrupt for details, or earlier ones, that are no object of JSON. Large ones are only looked
+    through, which takes a tenth of the time."""
+    try:
+        for text in (request.details_json, request.original_json):
+            if text:
+                from_json(text, dict[str, Any] if len(text) <= _READ_CHARS else dict[str, msgspec.Raw])
+    except NOT_JSON as error:
+        raise _unreadable("details") from error
+
+
+def _unreadable(what: str) -> StoreCorrupt:
+    return StoreCorrupt(f"a request's {what} in the database can't be read")
+
+
+@lru_cache(maxsize=256)
+def tell_unreadable(request: str, why: str) -> None:
+    """Say in the log, once, that what needs a request goes on without it."""
+    _LOG.error("request %s is left out: %s", request, why)
 
 
 @lru_cache(maxsize=256)
@@ -56,13 +106,72 @@ def plan_text(plan: ApprovalPlan) -> str:
 
 
 def as_request(row: tuple[Any, ...], now_s: float) -> ConfirmRequest:
-    """Give a row as a request; past its deadline it is expired, whatever the row still says."""
-    cells = list(row)
+    """Give a row as a request; past its deadline it is expired, whatever the row still says. Raises
+    StoreCorrupt."""
+    cells = _checked(row)
     if cells[_STATUS] == "pending" and now_s >= cells[_EXPIRES]:
         cells[_STATUS], cells[_RESOLVED], cells[_RESOLVED_BY] = "expired", cells[_EXPIRES], BY_TIMEOUT
     cells[_PLAN] = plan_of(cells[_PLAN])
     cells[_RISK], cells[_EDITS] = bool(cells[_RISK]), bool(cells[_EDITS])
     return ConfirmRequest(*cells)
+
+
+def _checked(row: tuple[Any, ...]) -> list[Any]:
+    if len(row) < len(_FIELDS):
+        raise _unreadable("text")
+    if row[_STATUS] not in STATUSES:
+        raise _unreadable("status")
+    for at in _TIMES:
+        if row[at] is not None and not _EARLIEST_S <= row[at] <= _LATEST_S:
+            raise _unreadable("time")
+    return list(row)
+
+
+def _as_open(row: tuple[Any, ...]) -> ConfirmRequest:
+    """Give a pending row as what its deadline needs: one whose plan nobody can read ends as others do."""
+    try:
+        return as_request(row, -math.inf)
+    except StoreCorrupt as error:
+        if len(row) < len(_FIELDS):
+            raise
+        tell_unreadable(str(row[1]), error.message)
+        cells = list(row)
+        cells[_PLAN] = _UNKNOWN_PLAN
+        return ConfirmRequest(*cells)
+
+
+def _readable(
+    rows: Iterable[tuple[Any, ...]], read: Callable[[tuple[Any, ...]], ConfirmRequest]
+) -> Iterator[ConfirmRequest]:
+    for row in rows:
+        try:
+            yield read(row)
+        except StoreCorrupt as error:
+            tell_unreadable(str(row[1] if len(row) == len(_FIELDS) else row[0]), error.message)
+
+
+def _rows(db: apsw.Connection, where: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+    """Give rows; of one with a text that is none, the number alone."""
+    return rows_of(db, _COLUMNS, ("requests", "seq"), where, values)
+
+
+def rows_of(
+    db: apsw.Connection, columns: str, source: tuple[str, str], where: str, values: Sequence[object]
+) -> list[tuple[Any, ...]]:
+    """Give the `columns` of the rows of `source`, a table and the name of its key, that `where` finds; of one
+    with a text that is none, the key alone."""
+    table, key = source
+    try:
+        return db.execute(f"SELECT {columns} FROM {table} WHERE {where}", tuple(values)).fetchall()  # type: ignore[arg-type]
+    except UnicodeDecodeError:
+        keys = db.execute(f"SELECT {key} FROM {table} WHERE {where}", tuple(values)).fetchall()  # type: ignore[arg-type]
+    found: list[tuple[Any, ...]] = []
+    for one in keys:
+        try:
+            found += db.execute(f"SELECT {columns} FROM {table} WHERE {key} = ?", one).fetchall()
+        except UnicodeDecodeError:
+            found.append(one)
+    return found
 
 
 def find(db: apsw.Connection, request_id: str, now_s: float) -> ConfirmRequest | None:
@@ -120,10 +229,13 @@ def _named(request: ConfirmRequest, *names: str) -> dict[str, object]:
     return {name: getattr(request, name) for name in names}
 
 
-def settle(tx: Tx, request: ConfirmRequest, status: Status, by: str, reason: str = "") -> ConfirmRequest:
+def settle(
+    tx: Tx, request: ConfirmRequest, status: Status, by: str, reason: str = "", *, is_altered: bool = False
+) -> ConfirmRequest:
     """Compare and set: end a pending request, write the event and the callback.
 
-    The caller has read `request` in this transaction. Gives the request as it is now.
+    The caller has read `request` in this transaction. The log does not vouch for one that `is_altered`.
+    Gives the request as it is now.
     """
     at_s = min(request.expires_at, tx.now_s) if status == "expired" else tx.now_s
     tx.connection.execute(
@@ -133,6 +245,8 @@ def settle(tx: Tx, request: ConfirmRequest, status: Status, by: str, reason: str
     )
     if tx.connection.changes() != 1:
         raise RuntimeError(f"request {request.id} was not pending inside its own transaction")
+    if is_altered:
+        tx.sealer.newest.pop("requests", None)
     kind = status if status in ("expired", "cancelled") else "decided"
     data: dict[str, object] = {"status": status, "digest": request.digest, "resolved_at": at_s}
     if reason:
@@ -186,6 +300,8 @@ def votes_of(db: apsw.Connection, request_id: str) -> list[Vote]:
     """Give a request's votes, oldest first."""
     rows = db.execute("SELECT * FROM votes WHERE request_id = ?", (request_id,))
     votes = [Vote(*row) for row in rows]
+    if not all(vote.verdict in _VERDICTS for vote in votes):
+        raise StoreCorrupt("a vote in the database can't be read")
     votes.sort(key=attrgetter("at", "principal"))  # SQLite's sorting of one vote takes longer than its look
     return votes
 
@@ -254,8 +370,26 @@ class RequestFilter(msgspec.Struct, frozen=True):
 
 def select(db: apsw.Connection, wanted: RequestFilter, now_s: float) -> Iterator[ConfirmRequest]:
     """Give requests, newest first. Pending means pending now: past the deadline is expired."""
-    where = ["seq < ?"] if wanted.before_seq else []
-    values: list[object] = [wanted.before_seq] if wanted.before_seq else []
+
+    def read(row: tuple[Any, ...]) -> ConfirmRequest:
+        request = as_request(row, now_s)
+        check_details(request)
+        return request
+
+    before, left = wanted.before_seq, wanted.limit
+    while left > 0:
+        where, values = _where(wanted, before, now_s)
+        rows = _rows(db, f"{where} ORDER BY seq DESC LIMIT ?", (*values, left))
+        found = [*_readable(rows, read)]
+        yield from found
+        if len(found) == len(rows):
+            return
+        before, left = rows[-1][0], left - len(found)
+
+
+def _where(wanted: RequestFilter, before_seq: int, now_s: float) -> tuple[str, list[object]]:
+    where = ["seq < ?"] if before_seq else []
+    values: list[object] = [before_seq] if before_seq else []
     if wanted.principal:
         where.append("principal = ?")
         values.append(wanted.principal)
@@ -268,10 +402,7 @@ def select(db: apsw.Connection, wanted: RequestFilter, now_s: float) -> Iterator
     elif wanted.status:
         where.append("status = ?")
         values.append(wanted.status)
-    sql = f"SELECT {_COLUMNS} FROM requests" + (f" WHERE {' AND '.join(where)}" if where else "")
-    values.append(wanted.limit)
-    for row in db.execute(f"{sql} ORDER BY seq DESC LIMIT ?", tuple(values)):  # type: ignore[arg-type]
-        yield as_request(row, now_s)
+    return " AND ".join(where) or "seq > 0", values
 
 
 def count_pending(db: apsw.Connection, now_s: float) -> int:
@@ -284,17 +415,16 @@ def count_pending(db: apsw.Connection, now_s: float) -> int:
 def due(db: apsw.Connection, now_s: float, limit: int) -> list[ConfirmRequest]:
     """Give requests whose deadline has passed and whose row still says pending, as they were."""
     where = "status = 'pending' AND expires_at <= ? ORDER BY expires_at LIMIT ?"
-    sql = f"SELECT {_COLUMNS} FROM requests WHERE {where}"
-    return [as_request(row, 0.0) for row in db.execute(sql, (now_s, limit))]
+    return [*_readable(_rows(db, where, (now_s, limit)), _as_open)]
 
 
 def to_escalate(db: apsw.Connection, now_s: float, limit: int) -> list[ConfirmRequest]:
-    """Give pending requests that the next group should hear of."""
-    sql = (
-        f"SELECT {_COLUMNS} FROM requests WHERE status = 'pending' AND escalates_at IS NOT NULL"
+    """Give pending requests that the next group should hear of; it is "" where the plan can't be read."""
+    where = (
+        "status = 'pending' AND escalates_at IS NOT NULL"
         " AND escalated_at IS NULL AND escalates_at <= ? AND expires_at > ? LIMIT ?"
     )
-    return [as_request(row, now_s) for row in db.execute(sql, (now_s, now_s, limit))]
+    return [*_readable(_rows(db, where, (now_s, now_s, limit)), _as_open)]
 
 
 def next_rate(tx: Tx, principal: str, action_key: str, limit: int) -> tuple[int, float]:

@@ -12,6 +12,7 @@ from typing import cast
 
 from whet.config.secrets import is_secret_name
 from whet.confirm.records import ConfirmRequest
+from whet.confirm.requests import details_of
 from whet.contract.texts import texts_of
 from whet.log import MASK, mask
 from whet.visible import named, odd_characters, visible
@@ -122,7 +123,7 @@ def _turns(request: ConfirmRequest) -> bool:
     a path's parts change places, a number comes before its name."""
     *texts, details = _texts(request)
     if not details.isascii():
-        texts += texts_of(json.loads(request.details_json))
+        texts += texts_of(details_of(request.details_json))
     return any(_TURNING.search("".join(map(_direction, text))) for text in texts if not text.isascii())
 
 

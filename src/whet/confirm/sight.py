@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from whet.confirm import decide, requests
 from whet.confirm.records import Caller, ConfirmRequest
 from whet.confirm.risk import RiskReading
@@ -24,4 +22,4 @@ def reading(service: ConfirmService, request: ConfirmRequest) -> RiskReading | N
     """Give what the service's reader makes of a request's commands; None without a reader, or commands."""
     if service.read_risk is None or len(request.details_json) > LARGE_BYTES:
         return None
-    return service.read_risk(msgspec.json.decode(request.details_json))
+    return service.read_risk(requests.details_of(request.details_json))

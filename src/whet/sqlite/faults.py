@@ -15,14 +15,20 @@ DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _UNWRITABLE = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
-# What SQLite and its binding raise; the second is a whole number of more than 64 bits.
-FAULTS = (apsw.Error, OverflowError)
+# What SQLite and its binding raise; the others are a whole number of more than 64 bits, and a text that is no
+# UTF-8.
+FAULTS = (apsw.Error, OverflowError, UnicodeDecodeError)
 
 
 def as_store_error(error: Exception, path: str, system_errno: int = 0) -> StoreError:
     """Give the StoreError for one of `FAULTS`; `system_errno` tells a full disk from a broken one."""
     if isinstance(error, OverflowError):
         return StoreError("a number is larger than the database can hold", hint="give a smaller one")
+    if isinstance(error, UnicodeDecodeError):
+        return StoreCorrupt(
+            f"a text in {path} can't be read",
+            hint="restore a backup; `whet doctor` shows the way",
+        )
     if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and system_errno in DISK_FULL):
         return StoreFull(
             f"no space is left to write {path}", hint="free some disk space; everything stored before is safe"

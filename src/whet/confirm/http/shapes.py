@@ -16,6 +16,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from whet.confirm.quorum import describe
 from whet.confirm.records import ApprovalPlan, AuditEvent, ConfirmRequest, Status
+from whet.confirm.requests import check_details
 from whet.confirm.shown import unclear
 from whet.confirm.stand_ins import Delegation
 from whet.confirm.submit import DEFAULT_TIMEOUT_S
@@ -417,7 +418,8 @@ def made_of(shape: type[A], source: msgspec.Struct, **more: object) -> A:
 
 
 def record(request: ConfirmRequest) -> RequestRecord:
-    """Give the whole record."""
+    """Give the whole record. Raises StoreCorrupt for details that would break the answer."""
+    check_details(request)
     plan = request.plan
     is_quorum = plan.quorum != _ONE_PERSON or plan.deny_threshold != 1
     was_consumed, was_executed = request.consumed_at is not None, request.executed_at is not None

@@ -13,7 +13,8 @@ import apsw
 import msgspec
 
 from whet.confirm.records import ApprovalPlan
-from whet.confirm.requests import plan_of
+from whet.confirm.requests import plan_of, rows_of, tell_unreadable
+from whet.contract.errors import StoreCorrupt
 
 LEASE_S = 60.0
 LOG = "log"
@@ -21,10 +22,9 @@ NEWS = ("submitted", "escalated")
 _COLUMNS = "id, event_id, kind, request_id, channel, status, attempts, run_after, error, ref, updated_at"
 _OPEN = "status IN ('queued', 'failed')"
 _TOLD = "kind IN ('submitted', 'escalated', 'amended', 'decided', 'expired', 'cancelled')"
-_NEXT = (
-    "SELECT e.id, e.kind, e.request_id, r.status, r.plan, r.escalated_at FROM events e"
-    f" JOIN requests r ON r.id = e.request_id WHERE e.id > ? AND e.{_TOLD} ORDER BY e.id LIMIT ?"
-)
+_NEWS_CELLS = "e.id, e.kind, e.request_id, r.status, r.plan, r.escalated_at"
+_NEWS_FROM = ("events e JOIN requests r ON r.id = e.request_id", "e.id")
+_NEXT = f"e.id > ? AND e.{_TOLD} ORDER BY e.id LIMIT ?"
 
 
 class NotifyDelivery(msgspec.Struct, frozen=True):
@@ -82,13 +82,21 @@ def spread(db: apsw.Connection, now_s: float, limit: int, channels_of: ChannelsO
     caller's to do.
     """
     newest = db.execute("SELECT max(id) FROM events").fetchone()
-    items = db.execute(_NEXT, (told_to(db), limit)).fetchall()
+    items = rows_of(db, _NEWS_CELLS, _NEWS_FROM, _NEXT, (told_to(db), limit))
     unheard: list[str] = []
-    for event_id, kind, request_id, status, plan, escalated_at in items:
+    for event_id, *news in items:
+        if not news:
+            tell_unreadable(f"of event {event_id}", "a text of it can't be read")
+            continue
+        kind, request_id, status, plan, escalated_at = news
         if kind not in NEWS:
             channels = _told(db, request_id)
         elif status == "pending":
-            channels = channels_of(kind, plan_of(plan), escalated_at is not None)
+            try:
+                channels = channels_of(kind, plan_of(plan), escalated_at is not None)
+            except StoreCorrupt as error:  # whom it is for is not known, and others' news go on
+                tell_unreadable(request_id, error.message)
+                continue
             if not channels:
                 add(db, (event_id, kind, request_id, LOG), now_s, status="sent")
                 unheard.append(request_id)

@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import apsw
 import msgspec
@@ -29,6 +29,7 @@ from whet.confirm.notify.telling import notice_of
 from whet.confirm.notify.user_groups import UserGroups
 from whet.confirm.quorum import groups_in
 from whet.confirm.records import ApprovalPlan, ConfirmRequest
+from whet.confirm.requests import tell_unreadable
 from whet.confirm.service import ConfirmService, beside
 from whet.contract.channels import SendFailed
 from whet.contract.errors import StoreCorrupt, StoreError
@@ -149,9 +150,9 @@ class ConfirmNotifier:
     async def _tell_log(self, request_ids: Sequence[str]) -> None:
         """Write requests that no channel is there for into the log."""
         for request_id in request_ids[:_MOST_LOGGED]:
-            request = self._service.get(request_id)
-            if request is not None:
-                await self._log.send(await beside(request.length, self.notice, request, "submitted"))
+            told = await self._read(request_id, "submitted", lambda _: True)
+            if told is not None:
+                await self._log.send(told[1])
         if rest := request_ids[_MOST_LOGGED:]:
             _LOG.warning("no channel reached a person: %d more wait: %s", len(rest), " ".join(rest))
 
@@ -201,18 +202,16 @@ class ConfirmNotifier:
 
     async def _deliver(self, channel: NoticeChannel, delivery: NotifyDelivery) -> None:
         service = self._service
-        try:
-            request = service.get(delivery.request_id)
-        except StoreCorrupt as error:  # no news for anybody, and nothing that others wait behind
-            _LOG.error("nobody is told of %s: %s", delivery.request_id, error.message)
-            request = None
         places = service.database.read_now(
             lambda db: deliveries.where_sent(db, delivery.request_id, channel.name)
         )
-        if request is None or not _is_news(delivery, request, places, channel):
+        told = await self._read(
+            delivery.request_id, delivery.kind, lambda request: _is_news(delivery, request, places, channel)
+        )
+        if told is None:
             await service.change(lambda tx: deliveries.end(tx.connection, delivery, "dropped", tx.now_s))
             return
-        notice = await beside(request.length, self.notice, request, delivery.kind)
+        request, notice = told
         breaker = self._breakers[channel.name]
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S * 2 + 5):
@@ -225,6 +224,20 @@ class ConfirmNotifier:
             return
         breaker.succeeded()
         await service.change(lambda tx: _sent(tx, delivery, request, ref))
+
+    async def _read(
+        self, request_id: str, kind: str, is_news: Callable[[ConfirmRequest], bool]
+    ) -> tuple[ConfirmRequest, RequestNotice] | None:
+        """Give a request with what people are told of it; None for no news, and for what can't be read, which
+        others don't wait behind."""
+        try:
+            request = self._service.get(request_id)
+            if request is None or not is_news(request):
+                return None
+            return request, await beside(request.length, self.notice, request, kind)
+        except StoreCorrupt as error:
+            tell_unreadable(request_id, error.message)
+            return None
 
     def notice(self, request: ConfirmRequest, kind: str) -> RequestNotice:
         """Write down what people are told of a request as it is now."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from whet.confirm.decide import DecisionInput
 from whet.confirm.names import SHAPE
 from whet.confirm.notify.settings import ConfiguredNotifier, People
 from whet.confirm.notify.telling import clock_time
 from whet.confirm.records import Caller, ConfirmRequest, RequestOutcome
+from whet.confirm.requests import details_of
 from whet.confirm.service import ConfirmService
 from whet.confirm.shown import hidden, one_line
 from whet.contract.channels import Incoming
@@ -54,7 +53,7 @@ class Presses:
 
     def _hides(self, request: ConfirmRequest) -> bool:
         """Whether no message can show all of it; a button of an older version may still be there."""
-        details: dict[str, object] = msgspec.json.decode(request.details_json)
+        details = details_of(request.details_json)
         texts = (request.description, request.action, request.requester)
         return bool(hidden(details, texts, self._service.policy_file.policy.redact))
 

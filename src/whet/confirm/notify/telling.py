@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
-
-import msgspec
 
 from whet.confirm.notify.notice import RequestNotice, State
 from whet.confirm.quorum import describe
 from whet.confirm.records import ConfirmRequest, Vote
+from whet.confirm.requests import details_of
 from whet.confirm.risk import RiskReading
 from whet.confirm.shown import fit, hidden, look_closely, one_line, pretty, redact
 
@@ -71,7 +69,7 @@ def _details(request: ConfirmRequest, redacted: Sequence[str]) -> tuple[str, boo
     """Give the details as they are told, whether they were cut, and whether a part is hidden."""
     if len(request.details_json) > 20 * DETAILS_LIMIT:  # no message holds it: nobody waits for it to be read
         return f"[{len(request.details_json):,} characters: see the page]", True, False
-    details: dict[str, Any] = msgspec.json.decode(request.details_json)
+    details = details_of(request.details_json)
     body, was_cut = fit(pretty(redact(details, redacted)) if details else "", DETAILS_LIMIT)
     texts = request.description, request.action, request.requester
     return body, was_cut, bool(hidden(details, texts, redacted))

@@ -15,6 +15,7 @@ from whet.confirm.service import ConfirmService
 from whet.confirm.stand_ins import seated
 from whet.confirm.web import view
 from whet.confirm.web.accounts import TokenAccounts
+from whet.contract.errors import StoreCorrupt
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Visit
 
@@ -48,7 +49,13 @@ class SeveralPages:
             )
         said: list[dict[str, str]] = []
         for request_id, digest in ticked.items():
-            found = self._service.get(request_id) if SHAPE.fullmatch(request_id) else None
+            try:
+                found = self._service.get(request_id) if SHAPE.fullmatch(request_id) else None
+            except StoreCorrupt as error:  # the others that were ticked are decided
+                said.append(
+                    {"id": request_id, "action": request_id, "message": f"Not decided: {error.message}."}
+                )
+                continue
             if found is not None:
                 action, message = await self._one(found, DecisionInput(
                     found.id, verdict, reason, digest or "-", via_web=True, is_one_of_many=True

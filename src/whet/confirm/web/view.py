@@ -13,6 +13,7 @@ from whet.confirm.notify.deliveries import LOG, NotifyDelivery
 from whet.confirm.policy import ConfirmPolicy
 from whet.confirm.quorum import counts_for, describe
 from whet.confirm.records import BY_TIMEOUT, AuditEvent, Caller, ConfirmRequest, Vote
+from whet.confirm.requests import details_of
 from whet.confirm.risk import RiskReading
 from whet.confirm.service import ConfirmService
 from whet.confirm.shown import MOST_TEXT, editable, hidden, look_closely, one_line
@@ -103,14 +104,13 @@ def detail(
     reading: RiskReading | None = None,
 ) -> dict[str, Any]:
     """Give everything on a request's own page."""
-    details: dict[str, Any] = msgspec.json.decode(request.details_json)
+    details = details_of(request.details_json)
     sight = Sight(viewer.policy.redact, is_whole=viewer.revealed == request.digest)
     unseen = [] if sight.is_whole else unseen_of(request, viewer.policy)
     plan = request.plan
     edits: tuple[ArgumentDiffLine, ...] = ()
     if request.original_json and request.original_json != request.details_json:
-        original: dict[str, Any] = msgspec.json.decode(request.original_json)
-        edits = changes(document(original, sight), document(details, sight), sight)
+        edits = changes(document(details_of(request.original_json), sight), document(details, sight), sight)
     return dict(
         card=card(request, viewer.now_s),
         description=sight.of(request.description, MOST_TEXT),
@@ -147,7 +147,7 @@ def detail(
 
 def unseen_of(request: ConfirmRequest, policy: ConfirmPolicy) -> list[str]:
     """Say what of a request is not shown at first."""
-    details: dict[str, object] = msgspec.json.decode(request.details_json)
+    details = details_of(request.details_json)
     texts = request.description, request.action, request.requester, request.session_key
     return hidden(details, texts, policy.redact)
 
